@@ -33,8 +33,12 @@ bool is_text(nb::handle object)
 
 int parse_int(nb::handle value, const char *name)
 {
+    PyObject *index = PyNumber_Index(value.ptr()); // integers of NumPy, too
+    if (!index)
+        PyErr_Clear();
+    nb::object whole = nb::steal(index);
     int number = 0;
-    if (!PyLong_Check(value.ptr()) || !nb::try_cast(value, number))
+    if (!index || !nb::try_cast(whole, number))
         raise_type("%s is a whole number, not %R", name, value.ptr());
     return number;
 }

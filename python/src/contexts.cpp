@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "contexts.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include <unistd.h>
@@ -15,7 +17,14 @@ namespace convpy
 namespace
 {
 
-constexpr size_t idle_limit = 8; // contexts kept for one device and stream: calls at the same time
+// Contexts kept for one device and stream: calls at the same time. Calls on the CPU by a pool with
+// a thread for each core would else make new ones, with their coders, again and again.
+size_t idle_limit(int device)
+{
+    static const size_t cores = std::thread::hardware_concurrency();
+    return device == cpu ? std::max<size_t>(8, cores) : 8;
+}
+
 // Streams whose idle contexts are kept: torch has 32 of each priority. Of destroyed streams nothing
 // is heard, so the contexts of the stream that has not been used for longest are dropped.
 constexpr size_t stream_limit = 80;
@@ -193,7 +202,8 @@ Borrowed::~Borrowed()
         std::lock_guard<std::mutex> guard(p.lock);
         Idle &idle = p.idle[{context->device_number, context->cuda_stream}];
         idle.last_use = ++p.uses;
-        if (context->generation == p.generation && idle.contexts.size() < idle_limit)
+        if (context->generation == p.generation &&
+            idle.contexts.size() < idle_limit(context->device_number))
             idle.contexts.push_back(std::move(context));
         if (p.idle.size() > stream_limit)
             dropped = take_oldest(p);
@@ -228,6 +238,12 @@ Settings current_settings()
     Pool &p = pool();
     std::lock_guard<std::mutex> guard(p.lock);
     return p.settings;
+}
+
+unsigned cpu_threads()
+{
+    int threads = current_settings().threads;
+    return threads > 0 ? static_cast<unsigned>(threads) : std::thread::hardware_concurrency();
 }
 
 uint64_t new_prepared_id()

@@ -118,6 +118,7 @@ struct Failure {
 
 void configure(const Settings &settings);
 Settings current_settings();
+unsigned cpu_threads(); // of a call, by the settings
 
 // Numbers for filters and layers, unique in the process.
 uint64_t new_prepared_id();

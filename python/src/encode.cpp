@@ -44,23 +44,28 @@ void add_image(Encode &call, nb::handle image, Layout layout, nb::handle device)
     call.tensors.push_back(std::move(tensor));
 }
 
+// Threads that copy files into bytes objects: more of them are faster with small pages.
+constexpr unsigned most_for_collapse = 4;
+
 // Makes bytes objects, which the library fills before other code sees them.
 void allocate_bytes(void *user, int count, const int32_t *indices, const size_t *sizes,
                     void **memory) noexcept
 {
     auto &call = *static_cast<Encode *>(user);
-    Relocked locked(*call.unlocked);
     std::vector<MemoryRange> blocks;
-    for (int i = 0; i < count; i++) {
-        PyObject *bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(sizes[i]));
-        memory[i] = bytes ? PyBytes_AsString(bytes) : nullptr;
-        call.bytes[static_cast<size_t>(indices[i])] = nb::steal(bytes);
-        if (bytes)
-            blocks.push_back({static_cast<char *>(memory[i]), sizes[i]});
-        else
-            PyErr_Clear(); // the item says that there was no memory
+    {
+        Relocked locked(*call.unlocked);
+        for (int i = 0; i < count; i++) {
+            PyObject *bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(sizes[i]));
+            memory[i] = bytes ? PyBytes_AsString(bytes) : nullptr;
+            call.bytes[static_cast<size_t>(indices[i])] = nb::steal(bytes);
+            if (bytes)
+                blocks.push_back({static_cast<char *>(memory[i]), sizes[i]});
+            else
+                PyErr_Clear(); // the item says that there was no memory
+        }
     }
-    use_large_pages(std::move(blocks));
+    use_large_pages(std::move(blocks), call.device == cpu && cpu_threads() <= most_for_collapse);
 }
 
 void run(Encode &call, const Borrowed &context, int level)

@@ -13,25 +13,35 @@ namespace convpy
 namespace
 {
 
-constexpr uintptr_t least_bytes = uintptr_t{8} << 20; // below it there is little to gain
+constexpr uintptr_t large_page = uintptr_t{2} << 20;
+constexpr uintptr_t least_bytes = 4 * large_page; // below it there is little to gain
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 // of Linux 6.1; older systems refuse it
+#endif
 
 // The pages that the range begins and ends in belong to malloc, too, which does no harm: this is
-// advice on how to back memory that has not been used.
-void advise(uintptr_t first, uintptr_t end)
+// advice on how to back memory that has not been used. All of it may be refused.
+void advise(uintptr_t first, uintptr_t end, bool now)
 {
 #ifdef MADV_HUGEPAGE
-    if (end - first >= least_bytes)
-        (void)madvise(reinterpret_cast<void *>(first), end - first,
-                      MADV_HUGEPAGE); // may be refused
+    if (end - first < least_bytes)
+        return;
+    (void)madvise(reinterpret_cast<void *>(first), end - first, MADV_HUGEPAGE);
+    uintptr_t from = (first + large_page - 1) / large_page * large_page;
+    if (now)
+        (void)madvise(reinterpret_cast<void *>(from), end / large_page * large_page - from,
+                      MADV_COLLAPSE);
 #else
     (void)first;
     (void)end;
+    (void)now;
 #endif
 }
 
 } // namespace
 
-void use_large_pages(std::vector<MemoryRange> blocks)
+void use_large_pages(std::vector<MemoryRange> blocks, bool now)
 {
     auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     std::sort(blocks.begin(), blocks.end(),
@@ -41,12 +51,12 @@ void use_large_pages(std::vector<MemoryRange> blocks)
         auto data = reinterpret_cast<uintptr_t>(block.first);
         uintptr_t begins = data / page * page;
         if (begins > end + page) {
-            advise(first, end);
+            advise(first, end, now);
             first = begins;
         }
         end = (data + block.size + page - 1) / page * page;
     }
-    advise(first, end);
+    advise(first, end, now);
 }
 
 } // namespace convpy
