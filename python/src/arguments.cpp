@@ -97,6 +97,8 @@ Layout parse_layout(nb::handle layout)
         if (strcmp(text.c_str(), "HW") == 0)
             return Layout::hw;
     }
+    if (layout.is_none())
+        raise_type("layout is 'HWC', 'CHW' or 'HW', not None");
     raise_value("layout is 'HWC', 'CHW' or 'HW', not %R", layout.ptr());
 }
 

@@ -205,11 +205,11 @@ nb::object probe_png(nb::handle data)
 void bind_decode(nb::module_ &module)
 {
     using nb::arg, nb::none;
-    module.def("decode_png", decode_png, arg("data"), nb::kw_only(), arg("device").none() = "cpu",
-               arg("layout") = "HWC", arg("channels") = none(), arg("dtype") = none(),
-               arg("batch") = false, arg("out") = none(), arg("framework") = none(),
-               arg("stream") = none(), arg("errors") = "raise");
-    module.def("probe_png", probe_png, arg("data"));
+    module.def("decode_png", decode_png, arg("data").none(), nb::kw_only(),
+               arg("device").none() = "cpu", arg("layout").none() = "HWC", arg("channels") = none(),
+               arg("dtype") = none(), arg("batch") = false, arg("out") = none(),
+               arg("framework") = none(), arg("stream") = none(), arg("errors") = "raise");
+    module.def("probe_png", probe_png, arg("data").none());
 }
 
 } // namespace convpy

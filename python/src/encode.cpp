@@ -180,9 +180,9 @@ nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb
 void bind_encode(nb::module_ &module)
 {
     using nb::arg, nb::none;
-    module.def("encode_png", encode_png, arg("images"), nb::kw_only(), arg("layout") = "HWC",
-               arg("level") = none(), arg("device") = none(), arg("stream") = none(),
-               arg("errors") = "raise", arg("views") = false);
+    module.def("encode_png", encode_png, arg("images").none(), nb::kw_only(),
+               arg("layout").none() = "HWC", arg("level") = none(), arg("device") = none(),
+               arg("stream") = none(), arg("errors") = "raise", arg("views") = false);
 }
 
 } // namespace convpy

@@ -22,7 +22,8 @@ Files::Hold::~Hold()
 Files::Files(nb::handle data)
 {
     many = !PyObject_CheckBuffer(data.ptr()) && !nb::isinstance<nb::str>(data) &&
-           nb::hasattr(data, "__iter__");
+           !nb::hasattr(data, "read") &&
+           nb::hasattr(data, "__iter__"); // a file is no list of lines
     if (!many) {
         append(data);
         return;
@@ -38,9 +39,14 @@ Files::~Files() = default;
 
 void Files::append(nb::handle item)
 {
-    if (!PyObject_CheckBuffer(item.ptr()))
-        raise_type("PNG files are bytes, or have the buffer protocol, not %s",
-                   nb::type_name(item.type()).c_str());
+    if (!PyObject_CheckBuffer(item.ptr())) {
+        bool is_path = nb::isinstance<nb::str>(item) || nb::hasattr(item, "__fspath__");
+        raise_type("PNG files are bytes, or have the buffer protocol, not %s%s",
+                   nb::type_name(item.type()).c_str(),
+                   is_path                     ? ": pass pathlib.Path(...).read_bytes()"
+                   : nb::hasattr(item, "read") ? ": pass what its read() returns"
+                                               : "");
+    }
     Hold hold;
     if (PyObject_GetBuffer(item.ptr(), &hold.buffer, PyBUF_SIMPLE) != 0)
         throw nb::python_error();

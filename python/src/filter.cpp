@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -265,6 +266,24 @@ std::vector<std::string> Filter::kernels(nb::handle device, nb::handle dtype) co
     return names;
 }
 
+nb::tuple Filter::state() const
+{
+    nb::object filter = nb::cast(text), divisor = nb::cast(settings.divisor),
+               bias = nb::cast(settings.bias);
+    if (!coefficients.empty()) {
+        nb::list matrix;
+        for (int y = 0; y < height; y++) {
+            auto row = coefficients.begin() + static_cast<ptrdiff_t>(y) * width;
+            matrix.append(std::vector<double>(row, row + width));
+        }
+        filter = std::move(matrix);
+        divisor = nb::float_(scale);
+        bias = nb::float_(offset);
+    }
+    return nb::make_tuple(filter, settings.border, settings.alpha, settings.kernel, divisor, bias,
+                          settings.variant, settings.side, settings.flip, settings.floats);
+}
+
 namespace
 {
 
@@ -282,7 +301,7 @@ double number_of(nb::handle value, double otherwise)
 
 void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle alpha,
                  nb::handle kernel, nb::handle divisor, nb::handle bias, nb::handle variant,
-                 int side, bool flip, bool floats)
+                 nb::handle side, bool flip, bool floats)
 {
     FilterSettings settings;
     settings.border = text_of(border);
@@ -294,12 +313,14 @@ void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle 
         settings.kernel = text_of(kernel);
         settings.divisor = text_of(divisor);
         settings.bias = text_of(bias);
-        settings.side = side;
+        settings.side = parse_int(side, "side");
         new (self) Filter(nb::cast<std::string>(filter), std::move(settings));
         return;
     }
-    if (!kernel.is_none() || side != 0)
+    if (!kernel.is_none() || parse_int(side, "side") != 0)
         raise_value("kernel and side are for filters by name");
+    if (filter.is_none())
+        raise_type("a filter is a text, or a matrix of coefficients with two axes, not None");
     nb::object matrix = helpers.asarray(filter, "float64");
     if (nb::cast<int>(matrix.attr("ndim")) != 2)
         raise_value("a filter is a text, or a matrix of coefficients with two axes");
@@ -318,6 +339,14 @@ void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle 
         Filter(std::move(values), width, height, scale, number_of(bias, 0), std::move(settings));
 }
 
+void restore_filter(Filter *self, nb::tuple state)
+{
+    if (nb::len(state) != 10)
+        raise_value("not the state of a conv.Filter");
+    make_filter(self, state[0], state[1], state[2], state[3], state[4], state[5], state[6],
+                state[7], nb::cast<bool>(state[8]), nb::cast<bool>(state[9]));
+}
+
 } // namespace
 
 void bind_filter(nb::module_ &module)
@@ -326,15 +355,17 @@ void bind_filter(nb::module_ &module)
     nb::class_<Filter>(module, "Filter", nb::is_final(),
                        "A chain of filters with its settings, for repeated calls.\n\n"
                        "Arguments and results are those of conv.filter. Any thread may call it.")
-        .def("__init__", make_filter, arg("filter"), nb::kw_only(), arg("border") = none(),
+        .def("__init__", make_filter, arg("filter").none(), nb::kw_only(), arg("border") = none(),
              arg("alpha") = none(), arg("kernel") = none(), arg("divisor") = none(),
              arg("bias") = none(), arg("variant") = none(), arg("side") = 0, arg("flip") = false,
              arg("floats") = false)
-        .def("__call__", &Filter::call, arg("images"), nb::kw_only(), arg("layout") = "HWC",
-             arg("out") = none(), arg("stream") = none(), arg("device") = none(),
-             "Filters images as conv.filter does.")
+        .def("__call__", &Filter::call, arg("images").none(), nb::kw_only(),
+             arg("layout").none() = "HWC", arg("out") = none(), arg("stream") = none(),
+             arg("device") = none(), "Filters images as conv.filter does.")
         .def("kernels", &Filter::kernels, arg("device") = "cpu", arg("dtype") = "uint8",
              "Names of the kernels that run the filters of the chain on such samples.")
+        .def("__getstate__", &Filter::state)
+        .def("__setstate__", restore_filter)
         .def("__repr__", [](const Filter &filter) {
             return filter.text.empty() ? nb::str("conv.Filter(matrix)")
                                        : nb::str("conv.Filter({!r})").format(filter.text);

@@ -35,6 +35,7 @@ class Filter
 
     nb::object call(nb::handle images, nb::handle layout, nb::handle out, nb::handle stream,
                     nb::handle device) const;
+    nb::tuple state() const; // the arguments of __init__: what pickle keeps
     std::vector<std::string> kernels(nb::handle device, nb::handle dtype) const;
 
     const std::string text; // "" for coefficients

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include "errors.h"
@@ -162,6 +163,22 @@ nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
     return nb::borrow(out);
 }
 
+nb::tuple Layer::state() const
+{
+    auto array_of = [](const std::vector<float> &values, nb::object lengths) {
+        nb::bytes data(values.data(), values.size() * sizeof(float));
+        return nb::module_::import_("numpy")
+            .attr("frombuffer")(data, "float32")
+            .attr("reshape")(lengths);
+    };
+    nb::object offsets = bias.empty() ? nb::object(nb::none()) : array_of(bias, nb::int_(shape[0]));
+    return nb::make_tuple(array_of(weights, nb::make_tuple(shape[0], shape[1], shape[2], shape[3])),
+                          offsets, settings.stride, settings.padding, settings.border,
+                          settings.activation, settings.precision, settings.variant,
+                          sample_name(settings.input), sample_name(settings.output),
+                          settings.input_divisor);
+}
+
 nb::str Layer::representation() const
 {
     return nb::str("conv.Layer({} maps of {} x {} x {})")
@@ -193,9 +210,9 @@ conv_sample parse_type(nb::handle dtype, std::initializer_list<conv_sample> poss
     raise_value("%s cannot be %R", name, dtype.ptr());
 }
 
-void make_layer(Layer *self, nb::handle weights, nb::handle bias, int stride, nb::handle padding,
-                nb::handle border, nb::handle activation, nb::handle precision, nb::handle variant,
-                nb::handle input, nb::handle output, float input_divisor)
+void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle stride,
+                nb::handle padding, nb::handle border, nb::handle activation, nb::handle precision,
+                nb::handle variant, nb::handle input, nb::handle output, float input_divisor)
 {
     int64_t shape[4], count = 0;
     std::vector<float> values = floats_of(weights, 4, shape, "weights");
@@ -210,10 +227,10 @@ void make_layer(Layer *self, nb::handle weights, nb::handle bias, int stride, nb
         if (length < 1 || length > 1 << 20)
             raise_value("weights: each axis has 1 to 2^20 values");
     }
-    if (stride < 1)
-        raise_value("stride is at least 1, not %d", stride);
     LayerSettings settings;
-    settings.stride = stride;
+    settings.stride = parse_int(stride, "stride");
+    if (settings.stride < 1)
+        raise_value("stride is at least 1, not %d", settings.stride);
     settings.padding = text_of(padding);
     settings.border = text_of(border);
     settings.activation = text_of(activation);
@@ -223,6 +240,14 @@ void make_layer(Layer *self, nb::handle weights, nb::handle bias, int stride, nb
     settings.output = parse_type(output, {CONV_SAMPLE_F32, CONV_SAMPLE_F16}, "output");
     settings.input_divisor = input_divisor;
     new (self) Layer(std::move(values), shape, std::move(offsets), std::move(settings));
+}
+
+void restore_layer(Layer *self, nb::tuple state)
+{
+    if (nb::len(state) != 11)
+        raise_value("not the state of a conv.Layer");
+    make_layer(self, state[0], state[1], state[2], state[3], state[4], state[5], state[6], state[7],
+               state[8], state[9], nb::cast<float>(state[10]));
 }
 
 } // namespace
@@ -252,12 +277,14 @@ void bind_layer(nb::module_ &module)
     nb::class_<Layer>(module, "Layer", nb::is_final(),
                       "A convolution layer with its weights, for repeated calls.\n\n"
                       "Arguments and results are those of conv.layer. Any thread may call it.")
-        .def("__init__", make_layer, arg("weights"), arg("bias") = none(), nb::kw_only(),
+        .def("__init__", make_layer, arg("weights").none(), arg("bias") = none(), nb::kw_only(),
              arg("stride") = 1, arg("padding") = none(), arg("border") = none(),
              arg("activation") = none(), arg("precision") = none(), arg("variant") = none(),
              arg("input") = "float32", arg("output") = "float32", arg("input_divisor") = 1.0f)
-        .def("__call__", &Layer::call, arg("images"), nb::kw_only(), arg("out") = none(),
+        .def("__call__", &Layer::call, arg("images").none(), nb::kw_only(), arg("out") = none(),
              arg("stream") = none(), arg("device") = none(), "Runs the layer as conv.layer does.")
+        .def("__getstate__", &Layer::state)
+        .def("__setstate__", restore_layer)
         .def("__repr__", &Layer::representation);
 }
 

@@ -29,6 +29,7 @@ class Layer
     Layer &operator=(const Layer &) = delete;
 
     nb::object call(nb::handle images, nb::handle out, nb::handle stream, nb::handle device) const;
+    nb::tuple state() const; // the arguments of __init__: what pickle keeps
     nb::str representation() const;
 
   private:

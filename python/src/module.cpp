@@ -37,12 +37,30 @@ nb::list devices()
     return result;
 }
 
-void set_configuration(int threads, uint64_t max_pixels, uint64_t pool_bytes)
+uint64_t parse_count(nb::handle value, const char *name)
 {
-    if (threads < 0)
-        raise_value("threads is at least 0, not %d", threads);
+    nb::object whole = nb::steal(PyNumber_Index(value.ptr()));
+    if (!whole.is_valid()) {
+        PyErr_Clear();
+        raise_type("%s is a whole number, not %R", name, value.ptr());
+    }
+    uint64_t count = 0;
+    if (!nb::try_cast(whole, count))
+        raise_value("%s is at least 0, not %R", name, value.ptr());
+    return count;
+}
+
+void set_configuration(nb::handle threads, nb::handle max_pixels, nb::handle pool_bytes)
+{
+    Settings settings;
+    uint64_t count = parse_count(threads, "threads");
+    if (count > 1024)
+        raise_value("threads is 0 to 1024, not %R", threads.ptr());
+    settings.threads = static_cast<int>(count);
+    settings.max_pixels = parse_count(max_pixels, "max_pixels");
+    settings.pool_bytes = static_cast<size_t>(parse_count(pool_bytes, "pool_bytes"));
     Unlocked unlocked;
-    configure({threads, max_pixels, static_cast<size_t>(pool_bytes)});
+    configure(settings);
 }
 
 } // namespace

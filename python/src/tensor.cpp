@@ -83,7 +83,7 @@ namespace
 
 [[noreturn]] void refuse_type(const char *name, const char *type)
 {
-    raise_type("%s: samples of type %s; images are uint8 or uint16, tensors float32", name, type);
+    raise_type("%s: samples of type %s; conv reads uint8, uint16 and float32", name, type);
 }
 
 // `array` is asked for the name of a type that has only a letter here.
@@ -316,8 +316,9 @@ Tensor view(nb::handle array, const Stream &stream, const char *name)
     else if (nb::hasattr(array, "__cuda_array_interface__"))
         view_cuda_interface(tensor, array, stream, name);
     else
-        raise_type("%s: an array was expected (numpy, torch, cupy, jax, or with DLPack), not %s",
-                   name, nb::type_name(nb::handle(array.type())).c_str());
+        raise_type("%s: an array was expected (numpy, torch, cupy, jax, or with DLPack), not %s%s",
+                   name, nb::type_name(nb::handle(array.type())).c_str(),
+                   nb::hasattr(array, "__array_interface__") ? ": pass numpy.asarray(...)" : "");
     return tensor;
 }
 

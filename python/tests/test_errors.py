@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Wrong arguments and damaged files raise the documented exceptions, and what follows works."""
 
+import io
+from pathlib import Path
+
 import numpy as np
 import png_writer
 import pytest
@@ -164,6 +167,13 @@ WRONG = [
     (TypeError, lambda: conv.Filter()),
     (TypeError, lambda: conv.Array()),
     (ValueError, lambda: conv.configure(threads=-1)),
+    (ValueError, lambda: conv.configure(threads=1025)),
+    (TypeError, lambda: conv.configure(threads=1.5)),
+    (ValueError, lambda: conv.configure(max_pixels=-1)),
+    (TypeError, lambda: conv.layer(FLOATS, WEIGHTS, stride=(2, 2))),
+    (TypeError, lambda: conv.Filter(None)),
+    (TypeError, lambda: conv.Filter.__new__(conv.Filter).__setstate__((None,) * 10)),
+    (ValueError, lambda: conv.Layer.__new__(conv.Layer).__setstate__(())),
 ]
 
 
@@ -175,6 +185,23 @@ def test_wrong_arguments(number):
         call()
     assert str(error.value)
     assert np.array_equal(IMAGE, before)
+
+
+def test_messages_say_what_to_pass():
+    class Picture:  # as Pillow's
+        __array_interface__ = IMAGE.__array_interface__
+
+    for value, hint in ((io.BytesIO(FILE), "read"), ("a.png", "read_bytes"), (Path("a.png"), "read_bytes")):
+        with pytest.raises(TypeError, match=hint):
+            conv.decode_png(value)
+    with pytest.raises(TypeError, match="asarray"):
+        conv.filter(Picture(), "blur")
+
+
+def test_integers_of_numpy():
+    assert conv.encode_png(IMAGE, level=np.int64(9)) == conv.encode_png(IMAGE, level=9)
+    assert conv.decode_png(FILE, channels=np.uint8(4)).shape == (6, 8, 4)
+    conv.Layer(WEIGHTS, stride=np.int32(2))
 
 
 def test_without_cuda_its_use_is_an_error():

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """filter and Filter on the CPU, against OpenCV and NumPy."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from conftest import every_shape
@@ -268,3 +271,21 @@ def test_every_kernel_can_be_forced():
         assert (result == expected).all()
         ran += 1
     assert ran >= 2
+
+
+@pytest.mark.parametrize(
+    "prepared",
+    (
+        conv.Filter("gaussian5,sharpen", border="wrap"),
+        conv.Filter("custom", kernel="1 2 1 2 4 2 1 2 1", divisor="sum", bias=3),
+        conv.Filter([[1, 0, -2.5]], divisor=2, bias=7, flip=True),
+        conv.Filter("sharpen", side=5, floats=True),
+    ),
+    ids=repr,
+)
+def test_filters_are_pickled(prepared, noise):
+    """A Dataset that holds one goes to workers that are spawned."""
+    image = noise((20, 30, 3))
+    for again in (pickle.loads(pickle.dumps(prepared)), copy.deepcopy(prepared)):
+        assert repr(again) == repr(prepared)
+        assert np.array_equal(again(image), prepared(image))

@@ -118,8 +118,11 @@ def test_an_exception_of_the_callback_stops_the_run(many, tmp_path):
     assert whole_files(tmp_path / "out")
 
 
-def test_keyboard_interrupt(many, tmp_path):
+def test_keyboard_interrupt(many, tmp_path, request):
     out, over = tmp_path / "out", threading.Event()
+    # Programs that a script started in the background ignore Ctrl-C, and their children inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
     def interrupt_after_the_first_image():
         while not over.wait(0.001):

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """layer and Layer on the CPU, against sums in float64."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -89,3 +92,12 @@ def test_banks(rng):
     assert np.abs(conv.layer(x, weights) - wanted).max() < 1e-4
     with pytest.raises(ValueError):
         conv.bank("gabr:4x8")
+
+
+@pytest.mark.parametrize("dtype", (np.uint8, np.float32))
+def test_layers_are_pickled(noise, dtype):
+    images = noise((2, 3, 9, 8)).astype(dtype)
+    weights = noise((4, 3, 3, 3)) / np.float32(256)
+    prepared = conv.Layer(weights, np.arange(4), padding="same", activation="relu", input=np.dtype(dtype).name)
+    for again in (pickle.loads(pickle.dumps(prepared)), copy.deepcopy(prepared)):
+        assert np.array_equal(again(images), prepared(images))
