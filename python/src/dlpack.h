@@ -9,7 +9,7 @@ namespace convpy
 {
 
 enum : int32_t { dl_cpu = 1, dl_cuda = 2, dl_cuda_host = 3, dl_cuda_managed = 13 };
-enum : uint8_t { dl_int = 0, dl_uint = 1, dl_float = 2 };
+enum : uint8_t { dl_int = 0, dl_uint = 1, dl_float = 2, dl_bool = 6 };
 constexpr uint64_t dl_flag_read_only = 1;
 
 struct DlDevice {

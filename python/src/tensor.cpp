@@ -2,6 +2,7 @@
 #include "tensor.h"
 
 #include <cstring>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
@@ -154,14 +155,13 @@ conv_sample sample_of(DlType type, const char *name)
         return CONV_SAMPLE_F32;
     if (type.lanes == 1 && type.code == dl_float && type.bits == 16)
         return CONV_SAMPLE_F16;
+    // By the codes of DLPack.
+    static const char *const kinds[] = {"int",    "uint",    "float", "opaque",
+                                        "bfloat", "complex", "bool"};
     char text[32];
-    snprintf(text, sizeof text, "%s%d",
-             type.code == dl_int     ? "int"
-             : type.code == dl_uint  ? "uint"
-             : type.code == dl_float ? "float"
-                                     : "other",
+    snprintf(text, sizeof text, "%s%d", type.code < std::size(kinds) ? kinds[type.code] : "other",
              type.bits);
-    refuse_type(name, text);
+    refuse_type(name, type.code == dl_bool ? "bool" : text);
 }
 
 nb::object call_dlpack(Tensor &tensor, nb::handle array, const Stream &stream)
