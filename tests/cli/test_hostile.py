@@ -86,6 +86,8 @@ def test_all_of_them_at_once(box, device):
     result = run("identity", "--device", device, "-j3", "in", "out", code=1)
     named = [re.fullmatch(r"conv: in/(\w+\.png): (.{8,})", line) for line in result.err.splitlines()[:-1]]
     assert sorted(match[1] for match in named) == sorted(bad)
+    said = {match[1]: match[2] for match in named}
+    assert all(cause in said[f"{name}.png"] for name, (_, cause) in hostile.REFUSED.items()), result.err
     assert sorted(os.listdir("out")) == sorted([*good, *odd])
     assert f"{len(good) + len(odd)} done, {len(bad)} failed" in result.err.splitlines()[-1]
     check_good(*list(good)[:: 9 if is_sanitized() else 1])
