@@ -127,6 +127,10 @@ static void products(struct check_random *random, struct conv_filter *filter)
         filter->coef[check_random_below(random, taps)] = check_random_below(random, 6001) - 3000;
     if (!peaks && check_random_below(random, 4) == 0)
         filter->coef[check_random_below(random, taps)] += 1;
+    if (check_random_below(random, 3) == 0) // rows as those as far below the centre
+        for (int i = 0; i < taps; i++)
+            filter->coef[taps - 1 - i] =
+                filter->coef[(taps - 1 - i) % filter->width + i / filter->width * filter->width];
 }
 
 // Weights of a smoothing filter, whose sum is returned: any up to `most`, or 0 and one number, with

@@ -79,6 +79,7 @@ struct conv_cpu_plan {
     int32_t column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
     int32_t sample; // separable: what the centre has beside that
     bool products;  // doubles in two passes (float_passes.h)
+    bool mirrored;  // floats or doubles: rows as far above as below the centre are added first
     uint32_t
         lift; // added to sums of samples that were made signed: along the row, or over all taps
 };

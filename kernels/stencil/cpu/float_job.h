@@ -20,6 +20,7 @@ struct float_constants {
     int down_count; // magnitudes: the transposed matrix has this many taps, after the others
     struct float_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0, row by row
     double coefs[CONV_FILTER_MAX_TAPS];          // of the same taps
+    bool mirrored;                               // taps of the upper half and the middle row only
     int products; // doubles in two passes: the number of products; else 0, and there are taps
     double column[CONV_STENCIL_MOST_PRODUCTS][CONV_FILTER_MAX_SIDE];
     double row[CONV_STENCIL_MOST_PRODUCTS][CONV_FILTER_MAX_SIDE];
@@ -33,6 +34,7 @@ struct float_job {
     const float *at[CONV_FILTER_MAX_TAPS]; // where each tap's samples lie for the current row
     const float *centre;                   // the samples themselves, for the current row
     float *ring;                           // height rows of CONV_CPU_LINE floats
+    float *mirrored;                       // height / 2 sums of two of them, for the current row
     void *line;
     double *sums[CONV_STENCIL_MOST_PRODUCTS]; // products: CONV_CPU_LINE sums down the columns
     const float *rows[CONV_FILTER_MAX_SIDE];  // products: the ring's rows, topmost first

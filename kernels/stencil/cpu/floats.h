@@ -218,6 +218,20 @@ static void fill_float_row(const struct float_job *job, float *restrict row, int
     }
 }
 
+// Sums of the rows j and height - 1 - j of those that output row y needs. They are integers of at
+// most 17 bits.
+static void add_mirrored(const struct float_job *job, int y, int count)
+{
+    int rows = job->stencil->height, line = count + job->stencil->width - 1;
+    for (int j = 0; j < rows / 2; j++) {
+        const float *restrict above = job->ring + (y + j) % rows * CONV_CPU_LINE;
+        const float *restrict below = job->ring + (y + rows - 1 - j) % rows * CONV_CPU_LINE;
+        float *restrict sum = job->mirrored + j * CONV_CPU_LINE;
+        for (int i = 0; i < line; i++)
+            sum[i] = above[i] + below[i];
+    }
+}
+
 static void filter_float_strip(struct float_job *job, int x, int count, int from, int end)
 {
     const struct conv_stencil_plane *plane = job->plane;
@@ -227,9 +241,14 @@ static void filter_float_strip(struct float_job *job, int x, int count, int from
         for (; filled < y + ring_rows; filled++)
             fill_float_row(job, job->ring + filled % ring_rows * CONV_CPU_LINE, x,
                            filled - job->stencil->height / 2, count);
+        if (job->constants->mirrored)
+            add_mirrored(job, y, count);
         for (int k = 0; k < job->constants->tap_count + job->constants->down_count; k++) {
             const struct float_tap *tap = &job->constants->taps[k];
-            job->at[k] = job->ring + (y + tap->row) % ring_rows * CONV_CPU_LINE + tap->column;
+            const float *row = job->ring + (y + tap->row) % ring_rows * CONV_CPU_LINE;
+            if (job->constants->mirrored && tap->row < ring_rows / 2)
+                row = job->mirrored + tap->row * CONV_CPU_LINE;
+            job->at[k] = row + tap->column;
         }
         job->centre =
             job->ring + (y + ring_rows / 2) % ring_rows * CONV_CPU_LINE + job->stencil->width / 2;
@@ -265,6 +284,7 @@ static void init_float_constants(struct float_constants *constants,
 {
     constants->doubles = plan->sums == CONV_CPU_DOUBLES;
     constants->products = 0;
+    constants->mirrored = false;
     constants->multiply = conv_cpu_may_multiply(stencil);
     constants->start = stencil->exact ? (double)stencil->bias : (double)stencil->fbias;
     constants->divisor = stencil->exact ? (double)stencil->divisor : 1;
@@ -273,7 +293,8 @@ static void init_float_constants(struct float_constants *constants,
         init_products(constants, stencil);
         return;
     }
-    int taps = stencil->width * stencil->height;
+    constants->mirrored = plan->mirrored;
+    int taps = stencil->width * (plan->mirrored ? stencil->height / 2 + 1 : stencil->height);
     for (int i = 0; i < taps; i++) {
         double coef = stencil->exact ? stencil->icoef[i] : (double)stencil->fcoef[i];
         if (coef != 0) {
@@ -302,7 +323,10 @@ static void filter_floats(const struct conv_stencil *stencil,
     for (int k = 0; k < CONV_STENCIL_MOST_PRODUCTS; k++)
         job.sums[k] = (double *)(void *)(job.ring + (size_t)stencil->height * CONV_CPU_LINE) +
                       (size_t)k * CONV_CPU_LINE;
-    job.line = job.ring + (size_t)stencil->height * CONV_CPU_LINE;
+    job.mirrored = job.ring + (size_t)stencil->height * CONV_CPU_LINE;
+    job.line = job.mirrored;
+    if (constants->mirrored)
+        job.line = job.mirrored + (size_t)(stencil->height / 2) * CONV_CPU_LINE;
     if (constants->products)
         job.line = job.sums[CONV_STENCIL_MOST_PRODUCTS - 1] + CONV_CPU_LINE;
     for (int p = 0; p < batch->count; p++) {

@@ -7,6 +7,7 @@
 #include "kernels/stencil/products.h"
 #include "kernels/stencil/sample_factors.h"
 
+#define LEAST_MIRRORED 7    // taps of a row that share its addition
 #define LEAST_GAIN 1        // multiplications of one pass per one of two passes
 #define LEAST_SAMPLE_SIDE 7 // below it, one pass multiplies little more
 
@@ -74,6 +75,19 @@ static enum conv_cpu_sums sums_of_kept(const struct conv_stencil *stencil)
     if (sums == CONV_CPU_FLOATS && bound > 1 << 24)
         sums = CONV_CPU_DOUBLES;
     return bound <= (int64_t)1 << 53 ? sums : CONV_CPU_NONE;
+}
+
+// Whether rows of samples can be added to those as far below the centre before they are multiplied:
+// half as many multiplications. No sum is larger than what sum_bound allows for.
+static bool is_mirrored(const struct conv_stencil *stencil)
+{
+    const int32_t *coef = stencil->icoef;
+    int width = stencil->width, height = stencil->height;
+    for (int j = 0; j < height / 2; j++)
+        for (int i = 0; i < width; i++)
+            if (coef[j * width + i] != coef[(height - 1 - j) * width + i])
+                return false;
+    return width >= LEAST_MIRRORED && height >= LEAST_MIRRORED;
 }
 
 // Sets column, row and plain if the stencil has integer factors; else false.
@@ -251,8 +265,10 @@ void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *s
                         enum conv_cpu_quads quads, bool pairs)
 {
     plan_sums(plan, stencil, quads, pairs);
-    if (stencil->exact && (plan->sums == CONV_CPU_FLOATS || plan->sums == CONV_CPU_DOUBLES))
-        plan_products(plan, stencil);
+    if (!stencil->exact || (plan->sums != CONV_CPU_FLOATS && plan->sums != CONV_CPU_DOUBLES))
+        return;
+    plan_products(plan, stencil);
+    plan->mirrored = !plan->products && is_mirrored(stencil);
 }
 
 size_t conv_cpu_line_bytes(const struct conv_stencil *stencil)
@@ -268,7 +284,8 @@ size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv
 
 // Direct: a ring of edges, and two rows, each rounded up to blocks. Dots: a ring with one line more
 // than the stencil has, of samples or of sums, and two lines of samples. Floats: a ring of lines of
-// floats, a line of samples, and lines of doubles if there are products. Gradients: four lines of
+// floats, a line of samples, and lines of doubles if there are products or of floats if
+// mirrored. Gradients: four lines of
 // samples and two of sums, of the largest types.
 void conv_cpu_plan_scratch(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
                            size_t *fixed, size_t *per_column)
@@ -281,6 +298,7 @@ void conv_cpu_plan_scratch(const struct conv_cpu_plan *plan, const struct conv_s
         *fixed = CONV_CPU_LINE * (4 * sizeof(uint16_t) + 2 * sizeof(float));
     else if (plan->sums >= CONV_CPU_FLOATS)
         *fixed = CONV_CPU_LINE * rows * sizeof(float) + line +
+                 (plan->mirrored ? CONV_CPU_LINE * (rows / 2) * sizeof(float) : 0) +
                  (plan->products ? CONV_STENCIL_MOST_PRODUCTS * CONV_CPU_LINE * sizeof(double) : 0);
     else
         *fixed =
