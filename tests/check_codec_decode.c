@@ -26,7 +26,7 @@
 struct batch {
     struct check_stream streams[CHECK_DECODE_MOST];
     struct conv_image planes[CHECK_DECODE_MOST];
-    bool right[CHECK_DECODE_MOST];
+    enum check_verdict verdicts[CHECK_DECODE_MOST];
     bool limited; // the cost of block headers, as in the program
     bool stopped;
     int count;
@@ -41,9 +41,9 @@ static void ask_oracle(struct batch *batch, struct check_stream stream)
 {
     int i = batch->count++;
     batch->streams[i] = stream;
-    batch->right[i] = check_oracle(&batch->planes[i], &stream);
-    counts.right += batch->right[i];
-    counts.wrong += !batch->right[i];
+    batch->verdicts[i] = check_oracle(&batch->planes[i], &stream);
+    counts.right += batch->verdicts[i] != CHECK_MUST_REFUSE;
+    counts.wrong += batch->verdicts[i] == CHECK_MUST_REFUSE;
 }
 
 // With a random number of threads per image; streams of thousands of blocks with few, where each
@@ -63,8 +63,8 @@ static bool check(struct batch *batch)
         how.threads = 128;
 #endif
     int split = 0;
-    bool ok = batch->count == 0 || check_decode_batch(batch->streams, batch->planes, batch->right,
-                                                      batch->count, &how, &split);
+    bool ok = batch->count == 0 || check_decode_batch(batch->streams, batch->planes,
+                                                      batch->verdicts, batch->count, &how, &split);
     counts.split += ok ? split : 0;
     for (int i = 0; i < batch->count; i++) {
         free(batch->streams[i].bytes);
@@ -96,7 +96,7 @@ static bool check_good(int count, unsigned samples)
     for (int i = 0; i < count; i++) {
         struct conv_image drawn;
         ask_oracle(&batch, check_make_stream(1 + check_decode_random(samples), &drawn));
-        bool same = !batch.right[i] || same_planes(&drawn, &batch.planes[i]);
+        bool same = batch.verdicts[i] == CHECK_MUST_REFUSE || same_planes(&drawn, &batch.planes[i]);
         check_free_planes(&drawn);
         if (!same) {
             printf("FAILED: the oracle decodes another image than was drawn\n");
@@ -188,7 +188,7 @@ static bool check_costly(void)
     struct check_stream stream;
     for (int number = 0; check_costly_stream(&stream, number); number++) {
         ask_oracle(&batch, stream);
-        if (!batch.right[batch.count - 1]) {
+        if (batch.verdicts[batch.count - 1] == CHECK_MUST_REFUSE) {
             printf("FAILED: the CPU refuses %s\n", stream.kind);
             return false;
         }

@@ -48,9 +48,16 @@ bool check_read_stream(struct check_stream *stream, const char *path);
 // --- check_decode_oracle.c
 // ------------------------------------------------------------------------
 
-// Decodes the stream in a PNG file with src/png/cpu/decode.c: true and planes, whose memory is
-// planes->plane[0].data alone, or false.
-bool check_oracle(struct conv_image *planes, const struct check_stream *stream);
+// What the device must do with a stream.
+enum check_verdict {
+    CHECK_MUST_REFUSE,
+    CHECK_MAY_DECODE, // to the planes that libpng decodes
+    CHECK_MUST_DECODE,
+};
+// By decoding the stream in a PNG file with src/png/cpu/decode.c. A stream that this leaves to
+// libpng may be decoded if it is whole for zlib and libpng decodes it. The memory of *planes is
+// planes->plane[0].data alone; its content is undefined if the stream must be refused.
+enum check_verdict check_oracle(struct conv_image *planes, const struct check_stream *stream);
 void check_alloc_planes(struct conv_image *planes, const struct check_stream *stream);
 void check_free_planes(struct conv_image *planes);
 
@@ -65,12 +72,12 @@ struct check_decode_run {
     uint64_t seed;    // of the order of emulated threads
 };
 
-// Decodes a batch and compares each image with the oracle's right[i] and, if that is true,
+// Decodes a batch and compares each image with the oracle's verdicts[i] and, if it is decoded,
 // planes[i]; valid streams whose `result` is CONV_DECODE_COSTLY or CONV_DECODE_STOPPED must end so.
 // False, with a message, if anything differs or memory around the planes has changed. *split counts
 // the images that their parts made.
 bool check_decode_batch(const struct check_stream *streams, const struct conv_image *planes,
-                        const bool *right, int count, const struct check_decode_run *how,
-                        int *split);
+                        const enum check_verdict *verdicts, int count,
+                        const struct check_decode_run *how, int *split);
 
 #endif

@@ -227,15 +227,17 @@ static bool is_split(const struct device_image *own)
 
 static const char *compare(const struct device_batch *batch, int i,
                            const struct check_stream *stream, const struct conv_image *planes,
-                           bool right)
+                           enum check_verdict verdict)
 {
     const struct device_image *own = &batch->own[i];
     const char *what = NULL;
     if (batch->status[i] >= CONV_DECODE_RESULTS)
         return "no such result";
-    right = right && stream->result != CONV_DECODE_COSTLY && stream->result != CONV_DECODE_STOPPED;
-    if ((batch->status[i] == CONV_DECODE_DECODED) != right)
-        return right ? "refused" : "not refused";
+    if (stream->result == CONV_DECODE_COSTLY || stream->result == CONV_DECODE_STOPPED)
+        verdict = CHECK_MUST_REFUSE;
+    bool decoded = batch->status[i] == CONV_DECODE_DECODED;
+    if (decoded ? verdict == CHECK_MUST_REFUSE : verdict == CHECK_MUST_DECODE)
+        return decoded ? "not refused" : "refused";
     if (stream->result != CHECK_ANY_RESULT && (int)batch->status[i] != stream->result)
         return "refused for another reason";
     if (own->d_rows && !guards_hold(own->d_rows, own->rows_bytes))
@@ -250,7 +252,7 @@ static const char *compare(const struct device_batch *batch, int i,
         what =
             device_failed(cudaMemcpy(memory, own->d_plane[c], size, cudaMemcpyDeviceToHost), "copy")
                 ? "no copy"
-                : compare_plane(memory, own, &batch->images[i], right ? &planes->plane[c] : NULL);
+                : compare_plane(memory, own, &batch->images[i], decoded ? &planes->plane[c] : NULL);
         free(memory);
     }
     return what;
@@ -272,8 +274,8 @@ static void free_batch(struct device_batch *batch)
 }
 
 bool check_decode_batch(const struct check_stream *streams, const struct conv_image *planes,
-                        const bool *right, int count, const struct check_decode_run *how,
-                        int *split)
+                        const enum check_verdict *verdicts, int count,
+                        const struct check_decode_run *how, int *split)
 {
     struct device_batch batch = {0};
     bool ok = true;
@@ -290,7 +292,7 @@ bool check_decode_batch(const struct check_stream *streams, const struct conv_im
     *split = 0;
     for (int i = 0; i < count && ok; i++) {
         *split += is_split(&batch.own[i]);
-        const char *what = compare(&batch, i, &streams[i], &planes[i], right[i]);
+        const char *what = compare(&batch, i, &streams[i], &planes[i], verdicts[i]);
         if (!what)
             continue;
         printf("FAILED image %d, %s: %s (result %u; %dx%d, %d channels, %d bits, %zu bytes, "
