@@ -6,10 +6,10 @@ import os
 import numpy as np
 import pytest
 
-from program import ROOT, run
+from program import ROOT, is_sanitized, run
 
 DIGITS = os.path.join(ROOT, "tests", "data", "digits")
-ALL = 1200
+ALL = 100 if is_sanitized() else 1200
 
 
 def path(name):
@@ -36,7 +36,7 @@ def test_the_stored_predictions_are_good():
     assert (load("predicted") == load("labels")).mean() > 0.95
 
 
-@pytest.mark.parametrize("count", [100, 1000, ALL])
+@pytest.mark.parametrize("count", [100] if is_sanitized() else [100, 1000, ALL])
 def test_same_predictions_as_torch(box, device, count):
     assert (predict(count, "--device", device) == load("predicted")[:count]).all()
 
@@ -46,7 +46,7 @@ def test_accuracy_with_less_precision(box, device, options):
     """At most 2 of the images change their class, none of the first 100."""
     predicted = predict(ALL, "--device", device, *options)
     assert (predicted[:100] == load("predicted")[:100]).all()
-    assert (predicted != load("predicted")).sum() <= 2
+    assert (predicted != load("predicted")[:ALL]).sum() <= 2
 
 
 def test_turned_kernels_are_noticed(box):

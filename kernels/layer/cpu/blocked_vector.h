@@ -6,8 +6,9 @@
 
 #include <string.h>
 
-#include "kernels/common/always_inline.h"
 #include "kernels/layer/layer.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t vec_i32 __attribute__((vector_size(4 * LANES)));
