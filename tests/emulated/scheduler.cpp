@@ -45,7 +45,8 @@ static struct {
     int count; // of the block
     thread *running;
     std::vector<turn> turns;
-    std::vector<event> events; // of the block
+    std::vector<event> events;         // of the block
+    std::vector<uint32_t> free_events; // places in it that are free again
     enum order order;
     const std::function<void()> *body;
     dim3 block_index;
@@ -150,8 +151,14 @@ void make_ready(thread *thread)
 
 void happen_later(void (*event)(int argument), int argument)
 {
-    add_turn({draw_key(nullptr), CONV_EMULATED_MOST_THREADS + (uint32_t)now.events.size()});
-    now.events.push_back({event, argument});
+    if (now.free_events.empty()) {
+        now.free_events.push_back((uint32_t)now.events.size());
+        now.events.push_back({});
+    }
+    uint32_t place = now.free_events.back();
+    now.free_events.pop_back();
+    now.events[place] = {event, argument};
+    add_turn({draw_key(nullptr), CONV_EMULATED_MOST_THREADS + place});
 }
 
 // Switches to the next thread, or to the host if none can continue. Returns when it is the caller's
@@ -164,7 +171,9 @@ static void pass_on()
         uint32_t who = now.turns.back().who;
         now.turns.pop_back();
         if (who >= CONV_EMULATED_MOST_THREADS) {
-            event event = now.events[who - CONV_EMULATED_MOST_THREADS];
+            uint32_t place = who - CONV_EMULATED_MOST_THREADS;
+            event event = now.events[place];
+            now.free_events.push_back(place);
             event.happen(event.argument);
             continue;
         }
@@ -263,7 +272,10 @@ static void complain_of_deadlock()
 
 static bool make_threads(int count)
 {
+    // Memory that grew while a thread runs would be that thread's for the thread sanitizer.
     now.turns.reserve(8 * CONV_EMULATED_MOST_THREADS);
+    now.events.reserve(8 * CONV_EMULATED_MOST_THREADS);
+    now.free_events.reserve(8 * CONV_EMULATED_MOST_THREADS);
     for (; now.made < count; now.made++)
         if (!make_fiber(&now.threads[now.made].fiber, be_threads))
             return false;
@@ -283,6 +295,7 @@ static void run_block()
     dim3 shape = now.shape->block;
     open_block(now.count);
     now.events.clear();
+    now.free_events.clear();
     for (int i = 0; i < now.count; i++) {
         thread *thread = &now.threads[i];
         unsigned number = (unsigned)i;
