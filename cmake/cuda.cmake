@@ -133,7 +133,9 @@ function(conv_cuda_target target)
     # kernels that it runs: 3 of 24 ms of user time for one image on an H200, and no difference in its
     # 0.4 s of wall time. Drivers before CUDA 12.4 cannot read zstd, so it is for toolkits whose
     # programs need a newer one anyway.
-    if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13.0)
+    if(CONV_CUDA_FOR STREQUAL "check" AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+        list(APPEND options --compress-mode=none)
+    elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13.0)
         list(APPEND options --compress-mode=size)
     elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
         list(APPEND options --compress-mode=speed)

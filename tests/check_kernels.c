@@ -30,6 +30,7 @@ struct options {
     uint64_t seed;
     int rounds;
     const char *variant; // NULL: all
+    const char *hides;   // an instruction set that CONV_DISABLE hides; NULL: none
     bool cpu, cuda;
     bool special; // divisors, ties, layouts, heights and large planes, after the random cases
 };
@@ -466,6 +467,8 @@ static bool parse_options(struct options *options, int argc, char **argv)
             options->rounds = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--variant") && value)
             options->variant = argv[++i];
+        else if (!strcmp(argv[i], "--hides") && value)
+            options->hides = argv[++i];
         else if (!strcmp(argv[i], "--cpu"))
             options->cuda = false;
         else if (!strcmp(argv[i], "--cuda"))
@@ -480,14 +483,37 @@ static bool parse_options(struct options *options, int argc, char **argv)
     return options->rounds > 0 && (options->cpu || options->cuda);
 }
 
+// True if the processor has the instruction set, whatever CONV_DISABLE says.
+static bool processor_has(const char *isa)
+{
+    const char *text = getenv("CONV_DISABLE");
+    char *disabled = text ? strdup(text) : NULL;
+    unsetenv("CONV_DISABLE");
+    unsigned features = conv_cpu_features();
+    if (disabled)
+        setenv("CONV_DISABLE", disabled, 1);
+    free(disabled);
+    size_t count;
+    const struct conv_cpu_feature_row *rows = conv_cpu_feature_rows(&count);
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(rows[i].name, isa))
+            return features & rows[i].bit;
+    fprintf(stderr, "check_kernels: unknown instruction set '%s'\n", isa);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
     struct options options = {
         .seed = (uint64_t)time(NULL), .rounds = 400, .cpu = true, .cuda = true, .special = true};
     if (!parse_options(&options, argc, argv)) {
         fprintf(stderr, "usage: check_kernels [--seed N] [--rounds N] [--variant NAME] "
-                        "[--cpu | --cuda] [--no-special]\n");
+                        "[--cpu | --cuda] [--no-special] [--hides ISA]\n");
         return 2;
+    }
+    if (options.hides && !processor_has(options.hides)) {
+        printf("skipped: this processor has no %s to hide\n", options.hides);
+        return 77;
     }
     struct machine machine = {.features = conv_cpu_features(), .reason = ""};
     if (options.cuda)
