@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import images
-from program import EMULATED, ROOT, hides_instruction_sets, run
+from program import EMULATED, ROOT, hides_instruction_sets, is_sanitized, run
 
 SMALL = ("bench", "kernels", "--device", "cpu", "--image-size", "37x21")
 needs_hiding = pytest.mark.skipif(not hides_instruction_sets(), reason="built without CONV_TESTS: no CONV_DISABLE")
@@ -262,12 +262,13 @@ LADDER = ["naive", "constant", "shared", "shared_constant", "hoisted", "channels
           "im2col", "fused", "register"]
 
 
-def check_ladder(out):
+def check_ladder(out, *without):
     table = json.loads(out)
     rows = [row for row in table["rows"] if "skipped" not in row]
     assert all(row["where"] == "cuda" for row in rows)
     names = [row["name"] for row in rows if row["kind"] == "variant"]
-    assert [name for name in names if name.removeprefix("cuda_layer_") in LADDER] == ["cuda_layer_" + name for name in LADDER]
+    assert [name for name in names if name.removeprefix("cuda_layer_") in LADDER] == \
+        ["cuda_layer_" + name for name in LADDER if name not in without]
     assert any(row["kind"] == "shape" for row in rows)
     assert all(row["same_bits"] for row in rows if row["precision"] == "exact" and row["kind"] != "competitor")
     assert table["cuda_fma_tflop_per_s"] > 0 and table["cuda_copy_gb_per_s"] > 0
@@ -280,8 +281,12 @@ def test_layers_on_the_device(box):
 
 @pytest.mark.skipif(not EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
 def test_layers_on_the_emulated_device(box):
-    check_ladder(subprocess.run([EMULATED, "bench", "layers", "--device", "cuda", "--shape", "2x6x12x12", "--maps", "3",
-                                 "--kernel", "5", "--json"], check=True, encoding="utf-8", stdout=subprocess.PIPE).stdout)
+    # Sanitizer builds run the kernels of layers unoptimised. One of them is for other shapes than the small one.
+    small = is_sanitized()
+    shape = ("1x1x6x6", "1", "3") if small else ("2x6x12x12", "3", "5")
+    check_ladder(subprocess.run([EMULATED, "bench", "layers", "--device", "cuda", "--shape", shape[0], "--maps", shape[1],
+                                 "--kernel", shape[2], "--json"], check=True, encoding="utf-8", stdout=subprocess.PIPE).stdout,
+                 *(("specialised",) if small else ()))
 
 
 @pytest.mark.skipif(not EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
