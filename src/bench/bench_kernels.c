@@ -11,6 +11,7 @@
 #include "bench/bench_competitor.h"
 #include "bench/bench_kernels_print.h"
 #include "bench/bench_launch.h"
+#include "bench/bench_progress.h"
 #include "bench/bench_reference.h"
 #include "bench/bench_table.h"
 #include "bench/bench_time.h"
@@ -32,16 +33,6 @@ struct bench {
     uint8_t *wide;           // RGBRGB..., source and result in turn
     struct conv_bench_table *table;
 };
-
-static void show_progress(const struct bench *bench, const char *name)
-{
-    if (!bench->options->show_progress)
-        return;
-    fputs("\r\033[K", stderr);
-    if (name)
-        fprintf(stderr, "measuring %s", name);
-    fflush(stderr);
-}
 
 static enum conv_status check_result(struct bench *bench, const struct conv_bench_launch *launch,
                                      bool interleaved, struct conv_err *err)
@@ -150,7 +141,7 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_var
 {
     struct conv_bench_launch launch;
     struct conv_err reason = {0};
-    show_progress(bench, variant->name);
+    conv_bench_progress(bench->options->show_progress, variant->name);
     if (is_unsuited(bench, variant)) {
         conv_bench_table_skip(bench->table, kind, variant->name, variant->place,
                               "not for filters of this size");
@@ -177,7 +168,7 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_var
 static enum conv_status bench_reference(struct bench *bench, const struct conv_variant *reference,
                                         struct conv_err *err)
 {
-    show_progress(bench, reference->name);
+    conv_bench_progress(bench->options->show_progress, reference->name);
     enum conv_status status =
         conv_bench_reference(bench->workload, &bench->chain, reference,
                              bench->options->limits->cores, bench->expected, err);
@@ -212,7 +203,7 @@ static void bench_competitor(struct bench *bench, const struct conv_competitor *
         .bytes = workload->bytes,
         .device = bench->options->ordinal,
     };
-    show_progress(bench, competitor->name);
+    conv_bench_progress(bench->options->show_progress, competitor->name);
     if (bench->chain.count > 1)
         conv_err_set(&err, CONV_ERR_UNSUPPORTED, "one filter at a time");
     else if (bench->chain.filters[0].magnitude)
@@ -360,7 +351,7 @@ static enum conv_status bench_workload(const struct conv_bench_options *options,
     describe_machine(options, &result->table);
     if (!status) {
         status = bench_variants(&bench, err);
-        show_progress(&bench, NULL);
+        conv_bench_progress(bench.options->show_progress, NULL);
         conv_bench_table_finish(&result->table);
         if (options->compare)
             conv_bench_compare_fill(options->compare, options, workload, &result->table);

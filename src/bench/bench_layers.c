@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "bench/bench_cuda.h"
 #include "bench/bench_layers_internal.h"
+#include "bench/bench_progress.h"
 
 // As much as a run on a CPU reads and writes: much more than its caches hold.
 #define CPU_MOST_BYTES ((size_t)512 << 20)
@@ -27,7 +28,7 @@ static void bench_cudnn(struct conv_bench_layers *bench)
         struct conv_err err = {0};
         if (!names[p] || !conv_bench_layers_is_measured(bench->options, (enum conv_precision)p))
             continue;
-        conv_bench_layers_progress(bench, names[p]);
+        conv_bench_progress(bench->options->show_progress, names[p]);
         if (conv_bench_layers_cudnn(data, bench->options->ordinal, (enum conv_precision)p, times,
                                     CONV_BENCH_MOST_RUNS, result, summary, sizeof summary, &err)) {
             conv_bench_layers_skip(bench, CONV_BENCH_COMPETITOR, names[p], err.text);
@@ -127,7 +128,7 @@ static enum conv_status bench_layer(const struct conv_bench_options *options,
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
     bench->options = options;
     describe_machine(bench);
-    conv_bench_layers_progress(bench, "the reference");
+    conv_bench_progress(bench->options->show_progress, "the reference");
     enum conv_status status =
         conv_bench_layers_data_open(&bench->data, layer, batch, bench->table.threads, err);
     if (!status && !(bench->got = malloc(bench->data.image_out * sizeof *bench->got)))
@@ -142,7 +143,7 @@ static enum conv_status bench_layer(const struct conv_bench_options *options,
     if (!status && options->on_cuda)
         status = bench_place(bench, CONV_BENCH_LAYERS_CUDA, conv_bench_cuda()->layers,
                              options->ordinal, err);
-    conv_bench_layers_progress(bench, NULL);
+    conv_bench_progress(bench->options->show_progress, NULL);
     if (opened)
         status = conv_bench_layers_print(options, &bench->data, layer->name, &bench->table, first,
                                          status, err);

@@ -30,9 +30,6 @@ struct conv_bench_layers {
     struct conv_bench_yardstick copies, fmas;
 };
 
-// Shows what is being measured on stderr; NULL: nothing any more.
-void conv_bench_layers_progress(const struct conv_bench_layers *bench, const char *name);
-
 // A new line of the table, which keeps `name` and copies `summary`.
 struct conv_bench_layers_line *conv_bench_layers_add(struct conv_bench_layers *bench,
                                                      enum conv_bench_kind kind, const char *name,

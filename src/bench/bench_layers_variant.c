@@ -8,6 +8,7 @@
 #include "base/features.h"
 #include "base/stat.h"
 #include "bench/bench_layers_internal.h"
+#include "bench/bench_progress.h"
 #include "bench/bench_time.h"
 
 #define LEAST_RUNS 3
@@ -32,16 +33,6 @@ const struct conv_layer_variant *conv_bench_layers_find(const char *name)
         if (strcmp(extras[i].variant->name, name) == 0)
             return extras[i].variant;
     return NULL;
-}
-
-void conv_bench_layers_progress(const struct conv_bench_layers *bench, const char *name)
-{
-    if (!bench->options->show_progress)
-        return;
-    fputs("\r\033[K", stderr);
-    if (name)
-        fprintf(stderr, "measuring %s", name);
-    fflush(stderr);
 }
 
 struct conv_bench_layers_line *conv_bench_layers_add(struct conv_bench_layers *bench,
@@ -283,7 +274,7 @@ enum conv_status conv_bench_layers_variant(struct conv_bench_layers *bench,
         return CONV_OK;
     struct conv_layer layer = bench->data.layer;
     layer.precision = variant->precision;
-    conv_bench_layers_progress(bench, variant->name);
+    conv_bench_progress(bench->options->show_progress, variant->name);
     if (!conv_place_offers(variant->place, offer(bench), variant->needs))
         conv_bench_layers_skip(bench, kind, variant->name, "this machine lacks what it needs");
     else if (!conv_layer_can(variant, &layer, &bench->here.shape, offer(bench)))
