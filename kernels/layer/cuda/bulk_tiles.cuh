@@ -84,9 +84,7 @@ __device__ inline void bulk_load(const bulk_launch &p, const bulk_memory &memory
             for (int i = lane; i < samples; i += 32)
                 to[i] = __ldg((const float *)(const void *)(from + i / p.pitch * p.src_row) +
                               i % p.pitch);
-        __syncwarp();
-        if (lane == 0)
-            barrier_arrive(memory.full + slot);
+        barrier_arrive(memory.full + slot); // every thread for its own stores
         return;
     }
     if (lane)
@@ -231,7 +229,7 @@ static __global__ __launch_bounds__(THREADS,
     memory.done = (uint32_t *)(void *)(memory.empty + BULK_MOST_SLOTS);
     int count = (p.items - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
     if ((int)threadIdx.x < p.slots) {
-        barrier_init(memory.full + threadIdx.x, 1);
+        barrier_init(memory.full + threadIdx.x, p.copies ? 1 : 32);
         barrier_init(memory.empty + threadIdx.x, THREADS);
         memory.done[threadIdx.x] = 0;
     }
