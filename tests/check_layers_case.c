@@ -175,7 +175,7 @@ static void random_shape(struct check_case *c, uint64_t *random)
                                 layer->pad_left + layer->pad_right, more);
         if (count_taps(c) <= c->taps)
             break;
-        // Narrow what exceeds the limit, and what is the least interesting first.
+        // Reduce the sizes that exceed the limit, the least interesting ones first.
         if (c->images > 2)
             c->images = 2;
         else if (rows > 4)

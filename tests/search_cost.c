@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Searches for PNG files that cost conv much more than libpng, in time or in memory: it changes
 // files as an attacker would (png_mutate) and keeps those with the highest ratio. Prints each new
-// worst file and writes it to FOUND. tools/fuzz-cost runs it; test_png_cost.c holds what was found.
+// worst file and writes it to FOUND. tools/fuzz-cost runs it; test_png_cost.c holds its findings.
 //   search_cost SECONDS SEED FOUND FILE...      0 seconds: measures the files
 #include <inttypes.h>
 #include <malloc.h>

@@ -146,7 +146,7 @@ static struct conv_cuda_api_piece *choose_piece(struct conv_api_device *device, 
             break;
         }
     }
-    (void)cudaGetLastError(); // an event that is not reached is no error
+    (void)cudaGetLastError(); // cudaErrorNotReady is not an error
     device->next_piece = (int)(next - device->pieces + 1) % CONV_CUDA_API_PIECES;
     return next;
 }

@@ -7,7 +7,8 @@
 
 #include "base/limits.h"
 
-// Reads a number that fills its word. "max", negative numbers and anything else are none.
+// Reads an unsigned decimal number that is the whole word. False for "max", negative numbers and
+// anything else.
 bool conv_limits_parse_number(const char *text, uint64_t *number);
 
 // Takes note of a limit of `bytes`, of which `used` are in use: the one that leaves the least room
@@ -15,7 +16,7 @@ bool conv_limits_parse_number(const char *text, uint64_t *number);
 void conv_limits_note_memory(struct conv_limits *limits, uint64_t bytes, uint64_t used,
                              const char *setting, const char *folder);
 
-// Divides the memory, and what is in use, among `processes`; `source` says so.
+// Divides the limit, and the memory in use, by `processes`; `source` is the text that reports it.
 void conv_limits_share_memory(struct conv_limits *limits, uint64_t processes, const char *source);
 
 #endif

@@ -153,7 +153,7 @@ static int run(const struct conv_backend_ops *const *backends, int argc, char **
         return conv_help_missing();
     if (options.note[0] && !options.quiet)
         fprintf(stderr, "conv: %s\n", options.note);
-    if (options.command != CONV_COMMAND_RUN) { // its name is no operand
+    if (options.command != CONV_COMMAND_RUN) { // its name is not an operand
         options.operands++;
         options.operand_count--;
     }

@@ -137,7 +137,7 @@ static bool make(struct conv_archive_windows *windows, uint8_t *map, uint64_t nu
            fallocate(windows->fd, 0, at, (off_t)CONV_ARCHIVE_WINDOW) == 0;
 }
 
-// Writers may overtake each other: windows that they pass by are begun by those who come after.
+// Writers may overtake each other: a later writer begins the windows that an earlier one skipped.
 static void note_begun(struct conv_archive_windows *windows, uint64_t number)
 {
     for (int i = 0; i < windows->skipped_count; i++)

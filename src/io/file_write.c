@@ -14,7 +14,7 @@
 
 #define MOST_ATTEMPTS 100 // at an unused temporary name
 
-// A signal during close() is no failure to write: the descriptor is closed all the same.
+// EINTR from close() is not a write error: Linux closes the descriptor anyway.
 static int close_written(int fd)
 {
     return close(fd) == 0 || errno == EINTR ? 0 : -1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From facts to digests, and who may add one when; the file is journal_file.c's.
+// Digests of images and settings, and the order of checking and adding them; journal_file.c reads
+// and writes the file.
 #include "io/journal_file.h"
 
 #include <fcntl.h>

@@ -54,7 +54,7 @@ enum conv_status conv_open_archive_write(struct conv_open_archive *archive,
     return status;
 }
 
-// Before the archive gets its name, so that there is none that is whole and not in the journal.
+// Before the archive gets its name, so that every complete archive is in the journal.
 static enum conv_status note(const struct conv_open_archive *archive,
                              const struct conv_archive_target *target, struct conv_journal *journal,
                              struct conv_err *err)

@@ -63,7 +63,7 @@ static enum conv_status skip_rest(struct tar_reader *tar, struct conv_err *err)
     return CONV_OK;
 }
 
-// The next header in tar->header. *end: there is none.
+// The next header in tar->header. *end: the archive is over.
 static enum conv_status next_header(struct tar_reader *tar, bool *end, struct conv_err *err)
 {
     bool marked = false; // as ended

@@ -43,7 +43,7 @@ struct row {
     const struct conv_slices *slices;
 };
 
-// The i-th row of a timeline; tracks without a slice are none.
+// The i-th row of a timeline; tracks without a slice are not counted.
 static bool find_row(const struct conv_page_state *state, int timeline, int i, struct row *row)
 {
     const struct conv_trace *trace = state->page->timelines[timeline].trace;

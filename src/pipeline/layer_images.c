@@ -86,8 +86,8 @@ static enum conv_source_step take_item(struct run *run, struct worker *worker)
 
 // --- memory --------------------------------------------------------------------------------------
 
-// Half of the limit is shared by the workers, who keep their share. The other half is for larger
-// images, whose memory is freed at once.
+// Half of the limit is divided among the workers, which keep their share. The other half is for
+// larger images, whose memory is freed at once.
 static size_t share_of(const struct run *run)
 {
     return run->config->mem_limit / 2 / (size_t)run->config->jobs;

@@ -12,7 +12,7 @@
 #include "pipeline/job.h"
 #include "pipeline/pool.h"
 
-// Images by what is to be done with them, first come, first served; and what is reused.
+// Queues of images by their next task, first in, first out; and jobs and buffers for reuse.
 struct conv_jobs {
     struct conv_job_list found;     // in the source; nothing is done yet
     struct conv_job_list announced; // the system fetches their files, which are not yet read

@@ -165,7 +165,7 @@ static enum conv_status run_on_stream(const struct conv_stream_thread *thread,
 // The outcome of a group that was run without a failure.
 enum result {
     FILTERED,  // its results are in h_result
-    UNDECODED, // there are none: its images have to be read again, for workers to decode
+    UNDECODED, // the device could not decode: its images are read again, for workers to decode
 };
 
 static enum conv_status run_group(struct conv_stream_thread *thread, struct conv_group *group,

@@ -84,7 +84,7 @@ CHAIN = ("gaussian5,sharpen", "--alpha=filter", "--border=wrap")
 PIXELS = ((("emboss",), MODES[0]), (CHAIN, MODES[1]), (CHAIN, MODES[2]), (("identity",), MODES[2]))
 
 
-# Each filter, and each coder alone and beside the other: what is between them does not know both.
+# Each filter, and each coder alone and beside the other: the code between them depends on neither.
 @pytest.mark.parametrize("options, mode", PIXELS[1:3] if SLOW else PIXELS)
 def test_pixels_are_the_cpus(binary, folder, tmp_path, options, mode):
     program.run(*options, "-b", "in", tmp_path / "want", cwd=folder)

@@ -18,7 +18,7 @@ namespace emulated
 // has a thousand of them.
 struct turn {
     uint64_t key;
-    uint32_t who; // a thread's number; from CONV_EMULATED_MOST_THREADS on, a place in now.events
+    uint32_t who; // number of a thread; from CONV_EMULATED_MOST_THREADS on, a place in now.events
     bool operator<(const turn &other) const
     {
         return key > other.key; // the standard's heaps have the largest on top

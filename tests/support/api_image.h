@@ -39,7 +39,7 @@ bool api_image_gaps_are(const struct api_image *image, int fill);
 // True if the samples are equal; prints the first that is not.
 bool api_image_equal(const conv_image *a, const conv_image *b);
 
-// Fills in random samples, of which every one has a run of its like now and then; floats between
+// Fills in random samples, with occasional runs of equal ones; floats between
 // -512 and 512.
 void api_image_fill(const conv_image *view, uint64_t *random);
 

@@ -22,7 +22,7 @@ static double define(double colour, double alpha, double max, bool divide)
     return value > max ? max : value;
 }
 
-// floor(value + 1/2), where value's error is far below the distance to a half that is none.
+// floor(value + 1/2), where the error of `value` is far below its distance from the nearest half.
 static int round_half_up(double value)
 {
     return (int)(value + 0.5);

@@ -451,7 +451,7 @@ static void png(void **state)
     for (int how = 0; how < 18; how++) { // the others are of 16 bits
         into = image.view;
         if (how == 0 || !spoil(&into, how))
-            continue; // NULL is no error here
+            continue; // NULL is allowed here
         REFUSE(CONV_ERR_USAGE, conv_decode_png(context, &file, 1, NULL, &into, &item, NULL));
     }
     for (int how = 0;; how++) {

@@ -31,7 +31,7 @@ static void an_error_without_a_hint_is_its_text(void **state)
     conv_err_hint(&err, CONV_HINT_BIAS, 0, conv_err_set(&err, CONV_ERR_USAGE, "old"));
     conv_err_set(&err, CONV_ERR_IO, "no space on 'device {N}'");
     assert_string_equal(conv_hints_explain(text, sizeof text, &err), "no space on 'device {N}'");
-    conv_err_hint(NULL, CONV_HINT_BIAS, 0, CONV_ERR_IO); // the caller wants no text
+    conv_err_hint(NULL, CONV_HINT_BIAS, 0, CONV_ERR_IO); // the caller asked for no text
 }
 
 static void values_are_filled_in(void **state)

@@ -204,7 +204,7 @@ static void test_header_items(void **state)
                 uint32_t bits, extra, item = deflate_length_item(length, j, run, &bits, &extra);
                 if (item == DEFLATE_ITEM_NONE)
                     continue;
-                assert_int_equal(told, j); // in order, and none is told twice
+                assert_int_equal(told, j); // in order, and each is reported once
                 assert_int_equal(bits, item == 16 ? 2 : item == 17 ? 3 : item == 18 ? 7 : 0);
                 assert_true(extra < 1u << bits);
                 assert_true(item > 15 || item == length);

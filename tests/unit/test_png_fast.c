@@ -500,7 +500,7 @@ static void images_read_back(void **state)
     check_level(1, conv_cpu_features() & CONV_CPU_AVX2, CONV_ENCODE_MAX_CHUNK);
 }
 
-// Encodes with bands of so many bytes, on one thread and on several: the same bytes.
+// Encodes with bands of a given size, on one thread and on several: the files are identical.
 static void check_bands(struct conv_encoder *encoder, const struct planes *planes, size_t bytes)
 {
     struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};

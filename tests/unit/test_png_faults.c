@@ -411,7 +411,8 @@ static enum conv_status check_promise(struct conv_err *err)
     return conv_png_check_size(file.data, file.size, &header, err);
 }
 
-// Headers whose rows are just so many bytes: one byte of DEFLATE for each 1032 is let pass.
+// A header is accepted if there is a byte of image data for every 1032 bytes of its rows, or part
+// of that: DEFLATE does not expand further.
 static void image_data_must_suffice_for_the_header(void **state)
 {
     (void)state;

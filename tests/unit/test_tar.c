@@ -272,7 +272,7 @@ static void test_sparse_maps(void **state)
         assert_int_equal(step(&r), CONV_ARCHIVE_END);
         end(&r);
     }
-    // A list that is none.
+    // A malformed list.
     static const char *const lists[] = {"", "1", "1,", ",1", "1,2,3", "a,b", "1;2", "-1,2"};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         struct conv_tar_sparse sparse = {0};

@@ -128,7 +128,7 @@ static void test_what_is_no_file_of_ours_stays(void **state)
     assert_true(survives(link));
     assert_true(survives(".conv-note.tmp"));
     assert_string_equal(folder_read("target"), "kept");
-    conv_temporary_sweep(folder_path("missing")); // is no error
+    conv_temporary_sweep(folder_path("missing")); // is not an error
 }
 
 int main(void)

@@ -100,8 +100,8 @@ static struct conv_workload measure_gain(const struct conv_workload_choice *choi
     return workload;
 }
 
-// There is much to do from so many bytes of files on.
 #define NEVER ((uint64_t)1 << 60)
+// A workload counts as large from `plain` or `others` bytes of files.
 static struct conv_workload measure(uint64_t plain, uint64_t others, const char *list)
 {
     const struct conv_workload_choice choice = {

@@ -90,7 +90,7 @@ static void a_slow_disk(void **state)
     (void)state;
     conv_write_behind_start(&behind, 2);
     takes = 100 * MS;
-    assert_int_equal(calls_for(&behind, 20 * MB), 1); // the rest is not begun
+    assert_int_equal(calls_for(&behind, 20 * MB), 1); // the rest is not started
     now += 399 * MS;
     assert_int_equal(calls_for(&behind, MB), 0);
     now += MS;

@@ -121,8 +121,8 @@ static bool can_rows(const struct conv_layer *layer, const struct conv_layer_sha
            conv_layer_out_width(layer, shape->width) > 0 && configure(layer, shape, &c);
 }
 
-// Above cuda_layer_tiles where it was faster. It lists the samples of a block first, which takes
-// long for few channels, but then loads padding and 8-bit samples like others.
+// The samples of a block are listed first, which takes long for few channels; after that, padding
+// and 8-bit samples cost no more than others.
 static int score_rows(const struct conv_layer *layer, const struct conv_layer_shape *)
 {
     bool pads = layer->pad_top || layer->pad_bottom || layer->pad_left || layer->pad_right;
@@ -130,7 +130,8 @@ static int score_rows(const struct conv_layer *layer, const struct conv_layer_sh
         return 85;
     if (layer->stride > 1)
         return 75;
-    // 1→8, 128², 11×11 takes 2.380 ms, 0.726 with tiles; 1→32, 96², 9×9 1.194 and 1.270.
+    // 1→8, 128², 11×11 takes 2.380 ms, 0.726 from tiles of outputs; 1→32, 96², 9×9 1.194 and
+    // 1.270.
     bool faster = (layer->channels == 1 && layer->kernel_width <= 9) || layer->kernel_width == 1 ||
                   (!pads && layer->channels > 4);
     return faster ? 85 : 75;

@@ -24,7 +24,7 @@ static int64_t sum_bound(const struct conv_stencil *stencil)
 // without error), and rounds that half to even. With B bits a sample, N and d integers of at most P
 // significant bits (24 or 53):
 //   a tie N / d = k + 1/2 with k < 2^B has B + 1 bits, so the division is exact;
-//   what is no tie is at least 1 / (2d) from one and moves by at most half a unit in the last
+//   any other quotient is at least 1 / (2d) from a tie and moves by at most half a unit in the last
 //   place, 2^(B-1-P) where N / d < 2^B; it stays on its side if d < 2^(P-B).
 // Quotients beyond 2^B stay beyond max - 1/2, as division rounds monotonically, and are clamped.
 static bool division_is_exact(const struct conv_stencil *stencil, int precision)

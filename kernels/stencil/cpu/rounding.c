@@ -99,7 +99,7 @@ bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
 // max * d). Divisors that are powers of two: as above. Else, with P = fl(fl(clamped) * fl(1 / d)):
 // four roundings to 24 bits (d's too) move the quotient, at most max, by less than max * 2^-21,
 // below 1/32 at 16 bits. nearest is P rounded, so its distance from N / d is below 1/2 + 1/32, and
-// the remainder clamped - nearest * d tells which neighbour is right: more than half of d is left
+// the remainder clamped - nearest * d shows which neighbour is right: more than half of d is left
 // over, or exactly half and nearest is odd, then it is the next one; the same below. Twice the
 // remainder needs 2 * (1/2 + 1/32) * d < 2^31.
 //   Odd d have no ties, and N / d is at least 1 / (2d) away from a half. If N is below 2^24 it is a

@@ -242,8 +242,8 @@ static bool can_tma_mma_separable(const struct conv_stencil *stencil)
 // Two passes multiply less than one, but start and end more slowly. One pass takes at most 9 rows
 // of SHORT_FACTOR taps whose coefficients are bytes; at 9 x 9 two are faster only in large launches
 // (8192 x 8192: 0.76 of a copy for 0.65; but four images of 2880 x 1800: 79 us for 62, one: 26 for
-// 20). Where coefficients are no bytes, two passes are next (one image: 25 us for 61 of cuda_tma at
-// 7 x 7, for 31 at 5 x 5).
+// 20). Where coefficients are not bytes, two passes are next (one image: 25 us; one pass with sums
+// in registers takes 61 at 7 x 7 and 31 at 5 x 5).
 #define ONE_PASS_HEIGHT 9
 #define LARGE_LAUNCH ((size_t)128 << 20)
 #define LEAST_SIDE 5

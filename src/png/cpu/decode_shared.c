@@ -100,7 +100,7 @@ static uint8_t *next(void *context, uint8_t *at)
     if (at < end)
         return at;
     conv_lock_acquire(&flow->lock);
-    // Before they are posted, since whoever takes rows may overwrite them.
+    // Before they are posted, since the thread that takes rows may overwrite them.
     memcpy(flow->window, at - CONV_INFLATE_WINDOW, CONV_INFLATE_WINDOW);
     post_own(flow, at);
     uint8_t *moved = begin_buffer(flow, flow->window);

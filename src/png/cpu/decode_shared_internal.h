@@ -65,7 +65,7 @@ struct conv_shared_flow {
     size_t produced;              // bytes that were posted
     uint8_t *window;              // of the parts that are being appended
     bool good;                    // the result
-    struct conv_shared_rows rows; // see there who uses it
+    struct conv_shared_rows rows; // its declaration says which thread uses it
     atomic_flag follows;          // a thread does
     struct conv_lock lock;        // guards all below
     pthread_cond_t changed;
@@ -89,7 +89,7 @@ struct conv_shared_flow {
 void conv_decode_parts_start(struct conv_shared_flow *flow, int threads);
 void conv_decode_parts_free(struct conv_shared_flow *flow);
 
-// Decodes a part that lies ahead. False: there is none, or no memory for it.
+// Decodes a part that lies ahead. False: no such part, or out of memory.
 bool conv_decode_parts_run(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock);
 
 // The part that begins at this bit, BUSY or READY; NULL: there is none. Parts that begin before it
@@ -107,7 +107,7 @@ void conv_decode_parts_learn(struct conv_shared_flow *flow, const struct conv_sh
 size_t conv_decode_rows_bytes(size_t pitch, bool by_row);
 void conv_decode_rows_start(struct conv_shared_flow *flow, uint8_t *memory);
 
-// Takes rows if there are any that may be taken now. False: there are none.
+// Takes rows that are available now. False: none are.
 bool conv_decode_rows_take(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock);
 
 // True if all rows that were posted are taken.
