@@ -51,11 +51,11 @@ extern "C" {
 #define CONV_API
 #endif
 
-#define CONV_VERSION_MAJOR 0 /**< of this header */
-#define CONV_VERSION_MINOR 1 /**< of this header */
+#define CONV_VERSION_MAJOR 1 /**< of this header */
+#define CONV_VERSION_MINOR 0 /**< of this header */
 #define CONV_VERSION_PATCH 0 /**< of this header */
 
-/** The version of the library that runs, "0.1.0": a static string. */
+/** The version of the library that runs, "1.0.0": a static string. */
 CONV_API const char *conv_version(void);
 
 typedef enum conv_status conv_status; /**< see conv_status.h */

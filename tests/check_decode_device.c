@@ -159,6 +159,7 @@ static bool run(struct device_batch *batch, int count, const struct check_decode
         .d_images = batch->d_images,
         .count = count,
         .threads = how->threads,
+        .at_once = how->at_once,
         .split = how->parts ? CONV_DECODE_SPLIT_ALWAYS : CONV_DECODE_SPLIT_AUTO,
         .at_any_cost = how->at_any_cost,
         .d_stop = batch->h_stop,

@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 COMPILER = os.environ.get("CC", "cc")
+MAJOR = 1  # of the interface: a new one is a new SONAME, and a new folder in tests/abi
 
 
 def run(*command, **options):
@@ -35,13 +36,21 @@ def exported(library, *options):
     return {name.split("@")[0] for name in names}
 
 
-def check_symbols(prefix, library, header):
+def check_versions(library, first_header, major):
+    """Every function of the first header of this SONAME is exported under the version that programs were linked with."""
+    lines = run("nm", "--dynamic", "--defined-only", "--with-symbol-versions", library).splitlines()
+    versioned = {line.split()[-1] for line in lines}
+    missing = {f"{name}@@CONV_{major}.0" for name in interface(first_header)} - versioned
+    assert not missing, f"programs linked with {major}.0 would not start: {sorted(missing)}"
+
+
+def check_symbols(prefix, library, header, major):
     names = interface(header)
     assert len(names) > 20
     assert exported(library, "--dynamic") == names
     assert exported(library.parent / "libconv.a") == names
     dynamic = run("readelf", "--dynamic", "--wide", library)
-    assert re.search(r"\(SONAME\).*\[libconv\.so\.0\]", dynamic), dynamic
+    assert re.search(rf"\(SONAME\).*\[libconv\.so\.{major}\]", dynamic), dynamic
     # Functions that no library may call: they would print, end the process or change it for all of its threads.
     undefined = run("nm", "--dynamic", "--undefined-only", library)
     for name in ("exit", "_exit", "signal", "sigaction", "printf", "puts", "perror", "setlocale", "chdir", "mallopt"):
@@ -80,7 +89,8 @@ def main():
         else:
             manifest.write_bytes(kept)
         library = next(prefix.rglob("libconv.so"))
-        check_symbols(prefix, library, prefix / "include" / "conv.h")
+        check_symbols(prefix, library, prefix / "include" / "conv.h", MAJOR)
+        check_versions(library, source / f"tests/abi/{MAJOR}.0/conv.h", MAJOR)
         check_header(prefix / "include")
 
         shared = dict(os.environ, LD_LIBRARY_PATH=str(library.parent), PKG_CONFIG_PATH=str(library.parent / "pkgconfig"))
@@ -107,7 +117,7 @@ def main():
 
         # A program that knows only the first header, whose structs are as small as they will ever be.
         old = scratch / "old"
-        run(COMPILER, "-O1", "-Wall", "-Werror", source / "tests/abi/caller.c", "-I", source / "tests/abi/0.1", "-L", library.parent, "-lconv", "-o", old)
+        run(COMPILER, "-O1", "-Wall", "-Werror", source / "tests/abi/caller.c", "-I", source / f"tests/abi/{MAJOR}.0", "-L", library.parent, "-lconv", "-o", old)
         print(run(old, sample, env=shared), end="")
     print("shared, static and CMake builds of the examples give the same bytes as the program")
 

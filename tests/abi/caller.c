@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A program as it was compiled against version 0.1 (the headers in the folder 0.1 never change): it
+// A program as it was compiled against version 1.0 (the headers in the folder 1.0 never change): it
 // has to work with every later library of the same SONAME.
 #include <conv.h>
 #include <stdio.h>
@@ -87,6 +87,6 @@ int main(int argc, char **argv)
     conv_free(context, CONV_HOST, image.data);
     conv_context_destroy(context);
     free((void *)file.data);
-    printf("a program of version 0.1 works with %s\n", conv_version());
+    printf("a program of version 1.0 works with %s\n", conv_version());
     return 0;
 }

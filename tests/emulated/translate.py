@@ -5,7 +5,9 @@
 #   asm("dp4a.u32.s32 %0, %1, ...;" : ...)         ptx::dp4a_u32_s32(result, samples, ...)
 #   __shared__ arrays                              memory of the block
 #   #pragma unroll                                 nothing: unrolling would take clang a minute per file
-# Everything else, line numbers included, stays as it is. translate.py SOURCE TARGET
+# Everything else, line numbers included, stays as it is. translate.py SOURCE TARGET [SOURCE TARGET...]
+# A target that would not change is left alone, so that what is compiled from it is not compiled again.
+import os
 import re
 import sys
 
@@ -139,19 +141,28 @@ def translate_shared(text):
                   r"auto &\2 = emulated::static_shared<\1\3, __LINE__>();", text)
 
 
-def main():
-    path, target = sys.argv[1:]
+def translate(path):
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    for translate in translate_asm, translate_launch:
+    for step in translate_asm, translate_launch:
         translated = text
         while translated is not None:
             text = translated
-            translated = translate(text)
+            translated = step(text)
     text = re.sub(r"^ *#pragma unroll.*$", "", text, flags=re.M)
-    text = translate_shared(text)
-    with open(target, "w", encoding="utf-8") as file:
-        file.write(f'#line 1 "{path}"\n{text}')
+    return f'#line 1 "{path}"\n{translate_shared(text)}'
+
+
+def main():
+    for path, target in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+        text = translate(path)
+        if os.path.exists(target):
+            with open(target, encoding="utf-8") as file:
+                if file.read() == text:
+                    continue
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 main()

@@ -132,12 +132,21 @@ def without_shim(output, url):
     return output.replace("https://unpkg.com/iframe-worker/shim", posixpath.relpath("iframe-worker.js", posixpath.dirname(url) or "."))
 
 
+def accessible(output):
+    """What the theme lacks for screen readers: names for the search dialog and for sections with a page of their own."""
+    output = re.sub(r'(<div class="md-search"[^>]*role="dialog")>', r'\1 aria-label="Search">', output)
+    titles = re.findall(r'<label class="md-nav__title" for="(__nav_\d+)">\s*<span[^>]*></span>\s*([^<]+?)\s*</label>', output)
+    for name, title in titles:
+        output = output.replace(f'aria-labelledby="{name}_label"', f'aria-label="{title}"')
+    return output
+
+
 def on_post_page(output, page, config):
-    return without_shim(output, page.url)
+    return accessible(without_shim(output, page.url))
 
 
 def on_post_template(output, template_name, config):
-    return without_shim(output, template_name)
+    return accessible(without_shim(output, template_name))
 
 
 def on_page_markdown(markdown, page, config, files):

@@ -11,7 +11,7 @@
 #include "kernels/layer/cuda/store_runs.cuh"
 
 #define BULK_MOST_SLOTS 8
-#define BULK_BARRIER_BYTES (BULK_MOST_SLOTS * 12)
+#define BULK_BARRIER_BYTES (BULK_MOST_SLOTS * 20)
 
 // A launch. An item is `strip_rows` output rows of an image, for all maps. A unit is what a thread
 // computes at a time; units of an item are numbered group of maps, row, tile of columns. Block b
@@ -39,8 +39,9 @@ struct bulk_launch {
 // Shared memory: slots, weights, one buffer for each warp, barriers, counters.
 struct bulk_memory {
     float *slots, *weights, *buffers;
-    uint64_t *full; // [slots]: an item has arrived
-    uint32_t *done; // [slots]: warps that need its item no more
+    uint64_t *full;  // [slots]: an item has arrived
+    uint64_t *empty; // [slots]: no thread needs its item any more
+    uint32_t *done;  // [slots]: warps that do not need it any more
 };
 
 struct bulk_item {
@@ -83,9 +84,7 @@ __device__ inline void bulk_load(const bulk_launch &p, const bulk_memory &memory
             for (int i = lane; i < samples; i += 32)
                 to[i] = __ldg((const float *)(const void *)(from + i / p.pitch * p.src_row) +
                               i % p.pitch);
-        __syncwarp();
-        if (lane == 0)
-            barrier_arrive(memory.full + slot);
+        barrier_arrive(memory.full + slot); // every thread for its own stores
         return;
     }
     if (lane)
@@ -114,9 +113,9 @@ struct bulk_ring {
     uint32_t parity;
 };
 
-// The warp needs the items before `end` no more. The last warp to say so loads a later one: the
-// fences and the atomic addition order the reads of all warps before its copy. compute-sanitizer's
-// racecheck knows barriers only and reports these reads.
+// The warp needs the items before `end` no more. The last warp to say so loads a later one into the
+// slot. The counter only tells which warp that is; the barrier `empty`, at which every thread
+// arrives for itself, orders the reads of all warps before the copy.
 template <int WARPS>
 __device__ inline void bulk_release(const bulk_launch &p, const bulk_memory &memory,
                                     bulk_ring &ring, int end, int count)
@@ -125,18 +124,18 @@ __device__ inline void bulk_release(const bulk_launch &p, const bulk_memory &mem
     for (; ring.next < end; ring.next++) {
         // Also for an item that this warp did not need: else it could count twice for one item.
         barrier_wait(memory.full + ring.slot, ring.parity);
-        __syncwarp();
+        barrier_arrive(memory.empty + ring.slot);
         uint32_t before = 0;
-        if (threadIdx.x % 32 == 0) {
-            __threadfence_block();
+        if (threadIdx.x % 32 == 0)
             before = atomicAdd(memory.done + ring.slot, 1u);
-            if (before == (uint32_t)(WARPS - 1))
-                memory.done[ring.slot] = 0;
-            __threadfence_block();
-        }
         before = __shfl_sync(0xffffffffu, before, 0);
-        if (before == (uint32_t)(WARPS - 1) && ring.next + p.slots < count)
+        if (before == (uint32_t)(WARPS - 1) && ring.next + p.slots < count) {
+            barrier_wait(memory.empty + ring.slot, ring.parity);
+            if (threadIdx.x % 32 == 0)
+                memory.done[ring.slot] = 0;
+            __syncwarp();
             bulk_load(p, memory, ring.next + p.slots, ring.slot);
+        }
         if (++ring.slot == p.slots) {
             ring.slot = 0;
             ring.parity ^= 1;
@@ -226,10 +225,12 @@ static __global__ __launch_bounds__(THREADS,
     memory.weights = memory.slots + p.slots * p.slot_floats;
     memory.buffers = memory.weights + p.weight_floats;
     memory.full = (uint64_t *)(void *)(memory.buffers + warps * STORE_ROOM(T));
-    memory.done = (uint32_t *)(void *)(memory.full + BULK_MOST_SLOTS);
+    memory.empty = memory.full + BULK_MOST_SLOTS;
+    memory.done = (uint32_t *)(void *)(memory.empty + BULK_MOST_SLOTS);
     int count = (p.items - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
     if ((int)threadIdx.x < p.slots) {
-        barrier_init(memory.full + threadIdx.x, 1);
+        barrier_init(memory.full + threadIdx.x, p.copies ? 1 : 32);
+        barrier_init(memory.empty + threadIdx.x, THREADS);
         memory.done[threadIdx.x] = 0;
     }
     const float4 *from = (const float4 *)(const void *)p.weights;

@@ -31,10 +31,13 @@ struct few_shape {
                    cudaStream_t stream);
 };
 
-static bool is_plain(const struct conv_layer *layer, int maps)
+static few_output output_of(const struct conv_layer *layer, int maps)
 {
-    return layer->activation == CONV_ACTIVATION_NONE && layer->output == CONV_ELEMENT_F32 &&
-           layer->maps % maps == 0;
+    if (layer->output != CONV_ELEMENT_F32 || layer->maps % maps)
+        return FEW_ANY;
+    return layer->activation == CONV_ACTIVATION_NONE   ? FEW_PLAIN
+           : layer->activation == CONV_ACTIVATION_RELU ? FEW_RELU
+                                                       : FEW_ANY;
 }
 
 template <int C, int K, int T, int R, int MT, int G, int VX, few_form FORM, int THREADS, int BLOCKS>
@@ -44,9 +47,11 @@ static void launch_fixed(const struct conv_layer *layer, const few_launch &p, un
     struct few_fixed_launch<G * MT *(1 + C * K * K)> launch;
     launch.p = p;
     fill_weights(layer, MT, MT, G, launch.weights);
-    auto kernel = is_plain(layer, MT)
-                      ? few_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS, true>
-                      : few_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS, false>;
+    few_output output = output_of(layer, MT);
+    auto kernel =
+        output == FEW_PLAIN  ? few_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS, FEW_PLAIN>
+        : output == FEW_RELU ? few_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS, FEW_RELU>
+                             : few_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS, FEW_ANY>;
     kernel<<<blocks, THREADS, 0, stream>>>(launch);
 }
 
@@ -106,9 +111,11 @@ static void launch_uniform(const struct conv_layer *layer, const few_launch &p, 
     struct few_fixed_launch<FEW_FLOATS> launch;
     launch.p = p;
     fill_weights(layer, MT, MT, p.groups, launch.weights);
-    auto kernel = is_plain(layer, MT)
-                      ? few_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS, true>
-                      : few_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS, false>;
+    few_output output = output_of(layer, MT);
+    auto kernel =
+        output == FEW_PLAIN  ? few_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS, FEW_PLAIN>
+        : output == FEW_RELU ? few_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS, FEW_RELU>
+                             : few_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS, FEW_ANY>;
     kernel<<<blocks, THREADS, 0, stream>>>(launch);
 }
 

@@ -54,6 +54,13 @@ template <int N, int VX> __device__ inline void few_read(float *to, const float 
         to[i] = __ldg(from + i);
 }
 
+// How outputs are stored. What is known before the launch costs no instruction in it.
+enum few_output {
+    FEW_ANY,   // any activation and element
+    FEW_PLAIN, // no activation, float32, whole groups
+    FEW_RELU,  // the same with relu
+};
+
 // What a thread computes. A unit is T columns of R rows; the last one of a row or column ends with
 // it and may overlap the one before. FEW_FLAT: a unit is two pairs of neighbouring outputs, and T
 // is 4. A block computes consecutive units of a group of images.
@@ -146,25 +153,27 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
         __syncwarp();
     }
 
-    // PLAIN: no activation, float32, whole groups.
-    template <int MT, bool PLAIN>
+    template <int MT, few_output OUTPUT>
     __device__ inline void store(const few_launch &p, float *buffer, int group,
                                  float (&sum)[R][MT][T])
     {
         int64_t to = at + (int64_t)(group * MT) * p.to.plane;
-        int maps = PLAIN ? MT : min(MT, p.maps - group * MT);
+        const bool plain = OUTPUT != FEW_ANY;
+        int maps = plain ? MT : min(MT, p.maps - group * MT);
 #pragma unroll
         for (int r = 0; r < R; r++) {
-            if (!PLAIN)
+            if (OUTPUT == FEW_RELU)
+                activate_outputs<T, MT>(CONV_ACTIVATION_RELU, sum[r]);
+            else if (!plain)
                 activate_outputs<T, MT>(p.to.activation, sum[r]);
-            if (FORM == FEW_ROWS && !PLAIN && p.to.half)
+            if (FORM == FEW_ROWS && !plain && p.to.half)
                 store_rows<MT>((uint16_t *)p.to.dst + (to - at), p.to.plane, buffer, maps, sum[r]);
             else if (FORM == FEW_ROWS)
                 store_rows<MT>((float *)p.to.dst + (to - at), p.to.plane, buffer, maps, sum[r]);
             else if (FORM == FEW_RUNS)
                 store_runs<T, MT, MT>(p.to, buffer, to, count, maps, sum[r]);
             else if (count)
-                store_units<T, MT>(p.to, !PLAIN && p.to.half, to + r * p.out_width, maps, sum[r]);
+                store_units<T, MT>(p.to, !plain && p.to.half, to + r * p.out_width, maps, sum[r]);
         }
     }
 };
@@ -183,7 +192,7 @@ __device__ inline void few_add(float (&sum)[R][MT][T], const Unit &unit, int k, 
 
 // Up to G groups of maps, all of them unrolled.
 template <int C, int K, int T, int R, int MT, int G, int VX, few_form FORM, int THREADS, int BLOCKS,
-          bool PLAIN>
+          few_output OUTPUT>
 static __global__ __launch_bounds__(THREADS, BLOCKS) void few_fixed(
     const __grid_constant__ few_fixed_launch<G * MT *(1 + C * K * K)> launch)
 {
@@ -206,7 +215,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS) void few_fixed(
                 few_add<T, R, MT>(sum, unit, k, m,
                                   launch.weights[(g * (1 + taps) + 1 + k) * MT + m],
                                   launch.weights[g * (1 + taps) * MT + m]);
-        unit.template store<MT, PLAIN>(p, buffer, g, sum);
+        unit.template store<MT, OUTPUT>(p, buffer, g, sum);
     }
 }
 
@@ -215,7 +224,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS) void few_fixed(
 // Any number of groups whose weights fit in the kernel's parameters: uniform registers hold those
 // of a row of taps.
 template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS,
-          bool PLAIN>
+          few_output OUTPUT>
 static __global__ __launch_bounds__(THREADS, BLOCKS) void few_uniform(
     const __grid_constant__ few_fixed_launch<FEW_FLOATS> launch)
 {
@@ -252,7 +261,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS) void few_uniform(
                 for (int m = 0; m < MT; m++)
                     few_add<T, R, MT>(sum, unit, u * K + v, m, w[v * MT + m], bias[m]);
         }
-        unit.template store<MT, PLAIN>(p, buffer, g, sum);
+        unit.template store<MT, OUTPUT>(p, buffer, g, sum);
     }
 }
 
@@ -313,7 +322,7 @@ static __global__ __launch_bounds__(THREADS,
             for (int m = 0; m < MT; m++)
                 few_add<T, R, MT>(sum, unit, k, m, w[m], bias[m]);
         }
-        unit.template store<MT, false>(p, buffer, g, sum);
+        unit.template store<MT, FEW_ANY>(p, buffer, g, sum);
     }
 }
 

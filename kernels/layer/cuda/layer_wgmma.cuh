@@ -166,12 +166,16 @@ __device__ inline void wgmma_matrices(const wgmma_launch &p, const wgmma_task &t
                 low[t][i] = 0;
     }
     const int segment = SQUARE ? p.pitch : 8, group = (int)threadIdx.x / 128;
+    const int pairs = p.steps / 2;
+    const uint32_t part = (uint32_t)(p.part_bytes >> 4);
+    uint2 next = p.offsets[0]; // read a pair of steps ahead: its latency is that of a step
     barrier_wait(&shared->turn[group], turn);
     turn ^= 1;
+    wgmma_fence();
 #pragma unroll 1
-    for (int step = 0; step < p.steps; step += 2) {
-        uint2 offsets = p.offsets[step / 2];
-        wgmma_fence();
+    for (int i = 0; i < pairs; i++) {
+        uint2 offsets = next;
+        next = p.offsets[min(i + 1, WGMMA_MOST_STEPS / 2 - 1)];
 #pragma unroll
         for (int k = 0; k < 2; k++) {
             uint32_t offset = k ? offsets.y : offsets.x, w = b + (uint32_t)k * parts * NB * 16;
@@ -182,15 +186,13 @@ __device__ inline void wgmma_matrices(const wgmma_launch &p, const wgmma_task &t
                 if constexpr (apart)
                     wgmma<maps>(low[t], hi, wgmma_descriptor(w + NB * 8, 8), 1);
                 if constexpr (PRODUCTS == 3)
-                    wgmma<maps>(
-                        low[t],
-                        wgmma_descriptor(a[t] + offset + (uint32_t)(p.part_bytes >> 4), segment),
-                        wgmma_descriptor(w, 8), 1);
+                    wgmma<maps>(low[t], wgmma_descriptor(a[t] + offset + part, segment),
+                                wgmma_descriptor(w, 8), 1);
             }
         }
-        wgmma_commit();
         b += parts * NB * 32;
     }
+    wgmma_commit();
     barrier_arrive(&shared->turn[group + 1 < WGMMA_GROUPS ? group + 1 : 0]);
     wgmma_wait();
     if (empty)

@@ -130,8 +130,9 @@ static int score_rows(const struct conv_layer *layer, const struct conv_layer_sh
         return 85;
     if (layer->stride > 1)
         return 75;
-    bool faster =
-        layer->channels == 1 || layer->kernel_width == 1 || (!pads && layer->channels > 4);
+    // 1→8, 128², 11×11 takes 2.380 ms, 0.726 with tiles; 1→32, 96², 9×9 1.194 and 1.270.
+    bool faster = (layer->channels == 1 && layer->kernel_width <= 9) || layer->kernel_width == 1 ||
+                  (!pads && layer->channels > 4);
     return faster ? 85 : 75;
 }
 

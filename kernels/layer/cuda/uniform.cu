@@ -19,11 +19,11 @@ struct uniform_shape {
 static const struct uniform_shape shapes[] = {
     // The last number, blocks of a multiprocessor, limits registers: with more of them the compiler
     // reads weights into ordinary ones.
-    UNIFORM_INSTANCE(5, 4, 12, 4, true, 1, 3), UNIFORM_INSTANCE(5, 4, 10, 4, true, 1, 3),
-    UNIFORM_INSTANCE(5, 4, 6, 4, true, 1, 4),  UNIFORM_INSTANCE(5, 6, 12, 2, false, 1, 2),
-    UNIFORM_INSTANCE(5, 6, 6, 2, false, 1, 3), UNIFORM_INSTANCE(5, 5, 8, 1, false, 1, 3),
-    UNIFORM_INSTANCE(3, 6, 8, 2, false, 1, 3), UNIFORM_INSTANCE(3, 5, 8, 1, false, 1, 3),
-    UNIFORM_INSTANCE(3, 4, 8, 4, true, 1, 4),
+    UNIFORM_INSTANCE(5, 4, 12, 4, true, 1, 3),  UNIFORM_INSTANCE(5, 4, 10, 4, true, 1, 3),
+    UNIFORM_INSTANCE(5, 4, 8, 4, true, 1, 4),   UNIFORM_INSTANCE(5, 4, 6, 4, true, 1, 4),
+    UNIFORM_INSTANCE(5, 6, 12, 2, false, 1, 2), UNIFORM_INSTANCE(5, 6, 6, 2, false, 1, 3),
+    UNIFORM_INSTANCE(5, 5, 8, 1, false, 1, 3),  UNIFORM_INSTANCE(3, 6, 8, 2, false, 1, 3),
+    UNIFORM_INSTANCE(3, 5, 8, 1, false, 1, 3),  UNIFORM_INSTANCE(3, 4, 8, 4, true, 1, 4),
 };
 
 struct uniform_config {

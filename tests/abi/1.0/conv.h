@@ -51,11 +51,11 @@ extern "C" {
 #define CONV_API
 #endif
 
-#define CONV_VERSION_MAJOR 0 /**< of this header */
-#define CONV_VERSION_MINOR 1 /**< of this header */
+#define CONV_VERSION_MAJOR 1 /**< of this header */
+#define CONV_VERSION_MINOR 0 /**< of this header */
 #define CONV_VERSION_PATCH 0 /**< of this header */
 
-/** The version of the library that runs, "0.1.0": a static string. */
+/** The version of the library that runs, "1.0.0": a static string. */
 CONV_API const char *conv_version(void);
 
 typedef enum conv_status conv_status; /**< see conv_status.h */
@@ -156,6 +156,10 @@ CONV_API conv_status conv_copy(conv_context *context, void *result, conv_memory 
 
 /** Waits until all work that `stream` holds is done. On the CPU: nothing to do. CONV_ERR_DEVICE. */
 CONV_API conv_status conv_stream_wait(conv_context *context, void *stream);
+
+/** Waits until all work of the context's device is done, on streams that no longer exist too. On
+ * the CPU: nothing to do. CONV_ERR_DEVICE. */
+CONV_API conv_status conv_context_wait(conv_context *context);
 
 /** Work that is queued on `later` from now on begins after all that `earlier` holds now. Waits for
  * nothing itself. Both are streams of the context's device. CONV_ERR_DEVICE, CONV_ERR_MEMORY. */
@@ -305,21 +309,31 @@ typedef struct conv_encode_options {
     size_t size;          /**< sizeof this struct */
     int32_t level;        /**< 0 to 12; -1: the default, which the content of the image decides */
     int32_t reserved_int; /**< 0 */
-    uint64_t reserved[4]; /**< 0 */
+    /**
+     * Memory of the caller for the files; NULL: the library's. Sets memory[i] to sizes[i] bytes for
+     * the file of images[indices[i]], or to NULL: then that item fails with CONV_ERR_MEMORY. Called
+     * in the thread of the call, for several files at a time, as soon as their sizes are known; it
+     * must not use the context. If it is called twice for an image, the second memory counts. What
+     * it returned stays the caller's, also where an item or the call fails.
+     */
+    void (*allocate)(void *user, int count, const int32_t *indices, const size_t *sizes,
+                     void **memory);
+    void *user;           /**< for `allocate` */
+    uint64_t reserved[2]; /**< 0 */
 } conv_encode_options;
 /** The defaults. */
 /* clang-format off */
 #define CONV_ENCODE_OPTIONS_INIT \
-    {sizeof(conv_encode_options), -1, 0, {0, 0, 0, 0}}
+    {sizeof(conv_encode_options), -1, 0, NULL, NULL, {0, 0}}
 /* clang-format on */
 
 /**
  * Encodes `count` images of 8 or 16 bits, in host or device memory, to PNG files in host memory.
- * files[i].data is memory from the context's pool, to be freed with conv_free(context, CONV_HOST,
- * (void *)files[i].data); {NULL, 0} for items that failed. Status and `items` as of
- * conv_decode_png. Two channels are gray and alpha, four R, G, B and alpha, whatever has_alpha
- * says. The level applies to what the host encodes; the device has one level. Ordered after what
- * `stream` holds; waits until all files are complete.
+ * Without options.allocate, files[i].data is memory from the context's pool, to be freed with
+ * conv_free(context, CONV_HOST, (void *)files[i].data). {NULL, 0} for items that failed. Status and
+ * `items` as of conv_decode_png. Two channels are gray and alpha, four R, G, B and alpha, whatever
+ * has_alpha says. The level applies to what the host encodes; the device has one level. Ordered
+ * after what `stream` holds; waits until all files are complete.
  */
 CONV_API conv_status conv_encode_png(conv_context *context, const conv_image *images, int count,
                                      const conv_encode_options *options, conv_bytes *files,
@@ -353,10 +367,18 @@ typedef struct conv_filter_options {
  * NULL) what it does. NULL, and *summary as it was, beyond the last. Static strings; any thread. */
 CONV_API const char *conv_filter_name(int index, const char **summary);
 
+/** Name of kernel `index` for conv_filter_options.variant (`conv list kernels`), and at *device
+ * (which may be NULL) the kind of context that runs it, "cpu" or "cuda". The first is the
+ * definition that all others equal. NULL, and *device as it was, beyond the last. Static strings;
+ * any thread. */
+CONV_API const char *conv_kernel_name(int index, const char **device);
+
 /**
- * A chain of filters: names of built-in filters (`conv list`), paths of matrix files, or `custom`,
- * separated by commas: "gaussian5,sharpen". CONV_ERR_USAGE for unknown names and bad settings,
- * CONV_ERR_FORMAT and CONV_ERR_IO for files, CONV_ERR_MEMORY. *filter is NULL on failure.
+ * A chain of filters: names of built-in filters, parametric filters (`conv list`), paths of matrix
+ * files, or `custom`, separated by commas: "gaussian:2.5,unsharp:2,0.8,emboss". A Gaussian of a
+ * sigma beyond 5 is several passes, between which 8-bit samples have 16 bits.
+ * CONV_ERR_USAGE for unknown names and bad settings, CONV_ERR_FORMAT and CONV_ERR_IO for files,
+ * CONV_ERR_MEMORY. *filter is NULL on failure.
  */
 CONV_API conv_status conv_filter_create(conv_filter **filter, conv_context *context,
                                         const char *text, const conv_filter_options *options);
@@ -376,13 +398,20 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
 
 /**
  * Filters `count` images. sources[i] and results[i] have one width, height and number of channels;
- * samples are U8 or U16, and of the results the same type (F32 with options.floats). They do not
- * overlap, or are the same view, in host memory only.
+ * samples are U8, U16 or F32, and of the results the same type (F32 with options.floats). They do
+ * not overlap, or are the same view, in host memory only.
  *
  * Device memory: the work is queued on `stream`, and the function returns without waiting for it;
  * the filter must not be destroyed, and no image freed, before it is done. Planar images whose rows
  * begin at multiples of 16 bytes are filtered where they are; others are rearranged in memory of
  * the context. Host memory with a CUDA context: copied to the device and back, complete on return.
+ *
+ * F32 samples are neither rounded nor clamped, between the filters of a chain either: each result
+ * is the offset, to which coefficient / scale * sample is added for each coefficient that is not 0,
+ * row by row, with fused multiply-adds in float32: the same bits on every device. Offset and the
+ * border's constant are taken as they are stated: of samples between 0 and 1, state them so.
+ * Premultiplied alpha and F32 cannot be combined (CONV_ERR_UNSUPPORTED).
+ *
  * CONV_ERR_USAGE, CONV_ERR_UNSUPPORTED, CONV_ERR_MEMORY, CONV_ERR_DEVICE.
  */
 CONV_API conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
@@ -459,6 +488,18 @@ typedef struct conv_tensor_view {
 CONV_API conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *result,
                                     void *stream);
 
+/**
+ * The filters of a bank that `conv layer` takes by name, "gabor:4x8" (`conv list banks` shows all),
+ * as weights for conv_layer_create with one channel: [filters][1][height][width], smaller filters
+ * in the middle of zeros. Sets *filters, *height and *width; writes to `weights` unless it is NULL.
+ * `room` counts floats; CONV_ERR_USAGE if it is too small, and for unknown names and bad numbers.
+ * Magnitudes and maxima that `conv layer` makes of several responses are left to the caller, and
+ * separable filters are computed in one pass, so that results may differ in their last bits. Needs
+ * no context: `message`, of CONV_MESSAGE_SIZE bytes or NULL, gets the reason. CONV_ERR_MEMORY.
+ */
+CONV_API conv_status conv_bank_weights(const char *bank, int32_t *filters, int32_t *height,
+                                       int32_t *width, float *weights, size_t room, char *message);
+
 /* --- folders -----------------------------------------------------------------------------------*/
 
 /** How far a run is, for the callback, and its totals. */
@@ -489,19 +530,31 @@ typedef struct conv_folder_options {
      * times a second, however long an image takes, and for each image that fails. Non-zero stops
      * the run. May be NULL. */
     int (*progress)(void *user, const conv_folder_progress *progress);
-    void *user;           /**< for `progress` */
-    uint64_t reserved[4]; /**< 0 */
+    void *user;       /**< for `progress` */
+    int32_t archives; /**< archives are read and written, as tar and zip; else they are files */
+    int32_t shard;    /**< only part `shard`, from 0, of `shards` */
+    int32_t shards;   /**< 0: all images */
+    int32_t shard_by_name; /**< parts by names alone, not by bytes, without listing the inputs */
+    uint64_t reserved[2];  /**< 0 */
 } conv_folder_options;
 /** The defaults. */
 /* clang-format off */
 #define CONV_FOLDER_OPTIONS_INIT \
-    {sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, {0, 0, 0, 0}}
+    {sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, 0, 0, 0, 0, {0, 0}}
 /* clang-format on */
 
 /**
  * The job of the program: filters the PNG files of folders (or single files) into a folder, through
  * the whole pipeline, with the context's device and threads. Images in folders are found by their
- * names (`*.png`); animations fail. *result, whose `size` is set, gets the totals; it may be NULL.
+ * names (`*.png`); animations fail.
+ *
+ * With `archives`, inputs that are archives stand for their members, and `output` is an archive if
+ * it is called like one (`out.tar`) or if there are several archives, which then become archives in
+ * that folder. Members that are no images are copied as they are and not counted. skip_existing and
+ * update then take an output archive as a whole. With `shards`, several archives are divided as a
+ * whole and one by its members.
+ *
+ * *result, whose `size` is set, gets the totals; it may be NULL.
  * CONV_OK also if single images failed; CONV_ERR_CANCELLED if the callback stopped the run.
  */
 CONV_API conv_status conv_filter_folder(conv_context *context, const char *filter,
