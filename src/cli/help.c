@@ -203,7 +203,7 @@ int conv_version_main(const struct conv_options *options)
     return conv_commands_flush();
 }
 
-// The error for a word that is neither a command nor a filter; `reason`: why it is no filter.
+// The error for a word that is neither a command nor a filter; `reason`: why it is not a filter.
 static int refuse_word(const char *word, struct conv_err *reason)
 {
     const char *near = conv_suggest_nearest(word, &conv_command_table[1].words,

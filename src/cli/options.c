@@ -87,7 +87,7 @@ enum conv_command conv_options_find_command(const char *const *words, int count,
     return count > 0 && strcmp(words[0], "bench") == 0 ? CONV_COMMAND_BENCH : CONV_COMMAND_RUN;
 }
 
-// The command is the first word that is no option, or the first two. *any: there is one.
+// The command is the first word that is not an option, or the first two. *any: there is one.
 static enum conv_command find_command(int argc, char **argv, bool *any)
 {
     struct syntax syntax;

@@ -167,7 +167,7 @@ static enum conv_status add_each(struct conv_archive_operands *archives,
     return status;
 }
 
-// The format of a single output; NULL if it is no archive.
+// The format of a single output; NULL if it is not an archive.
 static const struct conv_archive_format *find_format(const struct conv_archive_operands *archives,
                                                      const struct conv_operands *operands)
 {

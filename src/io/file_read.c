@@ -74,7 +74,7 @@ static enum conv_status read_open(const struct conv_file_read *how, const struct
             return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
         if (conv_cancel_is_asked(how->stop))
             return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
-        // The first bytes are read alone: no memory is taken for a file that is no image.
+        // The first bytes are read alone: no memory is taken for a file that is not an image.
         bool first = !*format;
         size_t room = file->capacity - file->size, most = first ? READ_CHUNK : READ_MOST;
         ssize_t got =

@@ -14,7 +14,7 @@
 
 #define MOST_ATTEMPTS 100 // at an unused temporary name
 
-// A signal during close() is no failure to write: the descriptor is closed all the same.
+// A signal during close() is not a failure to write: the descriptor is closed all the same.
 static int close_written(int fd)
 {
     return close(fd) == 0 || errno == EINTR ? 0 : -1;

@@ -132,7 +132,7 @@ static const char *relative_name(const struct conv_folder_source *folder, const 
     return relative + strspn(relative, "/");
 }
 
-// One entry of the innermost folder: CONV_SOURCE_END if it is no image.
+// One entry of the innermost folder: CONV_SOURCE_END if it is not an image.
 static enum conv_source_step take_entry(struct conv_folder_source *folder,
                                         const struct dirent *entry, struct conv_item *item,
                                         struct conv_err *err)

@@ -64,7 +64,7 @@ static bool read_more(struct conv_name_list *list, struct conv_err *err)
     for (;;) {
         if (!conv_paths_wait_readable(list->fd, list->stop)) {
             list->ended = true;
-            list->end = 0; // half a name is no name
+            list->end = 0; // half a name is not a name
             return false;
         }
         // One byte stays free for the NUL after a last name without an end.

@@ -47,7 +47,7 @@ bool conv_paths_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// Replaces the path of a link by that of its target. False if it is no link.
+// Replaces the path of a link by that of its target. False if it is not a link.
 static bool follow_link(char *path)
 {
     char target[PATH_MAX];

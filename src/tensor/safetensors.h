@@ -29,7 +29,7 @@ struct conv_safetensors {
 };
 
 // Bytes of the JSON header of a file that begins with head[0..size) and has file_bytes in total.
-// CONV_ERR_FORMAT if it is no such file; CONV_ERR_LIMIT above CONV_SAFETENSORS_MOST_HEADER.
+// CONV_ERR_FORMAT if it is not such a file; CONV_ERR_LIMIT above CONV_SAFETENSORS_MOST_HEADER.
 enum conv_status conv_safetensors_header_bytes(const uint8_t *head, size_t size,
                                                uint64_t file_bytes, size_t *header,
                                                struct conv_err *err);

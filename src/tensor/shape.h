@@ -17,7 +17,7 @@ struct conv_tensor_shape {
 };
 
 // Elements of the tensor times `size` bytes, in *bytes. False if that is more than 2^62, also where
-// another side is 0: such a header is no tensor that anyone can have.
+// another side is 0: such a header is not a tensor that anyone can have.
 static inline bool conv_tensor_shape_bytes(const struct conv_tensor_shape *shape, size_t size,
                                            uint64_t *bytes)
 {

@@ -63,7 +63,7 @@ struct conv_inflate_end {
     size_t bits;       // its end
 };
 
-// Finds the end of a deflate stream of exactly out_size bytes. False if it is no such stream.
+// Finds the end of a deflate stream of exactly out_size bytes. False if it is not such a stream.
 bool conv_inflate_find_end(struct conv_inflate *inflate, struct conv_inflate_end *end, uint8_t *out,
                            size_t out_size, const uint8_t *data, size_t size);
 
