@@ -7,6 +7,7 @@
 
 #include "errors.h"
 #include "gil.h"
+#include "groups.h"
 #include "png.h"
 
 namespace convpy
@@ -36,33 +37,54 @@ nb::object Decode::error(size_t i) const
     return png_error(static_cast<int64_t>(i), items[i].status, items[i].message);
 }
 
+// Images in memory of the library that a call did not get as far as returning.
+static void free_allocated(const Decode &call, const std::vector<size_t> &numbers,
+                           const std::vector<conv_image> &results, const Borrowed &context)
+{
+    for (size_t k = 0; k < numbers.size(); k++)
+        if (!call.images[numbers[k]].data && results[k].data)
+            context->free(call.options.memory, results[k].data);
+}
+
 void Decode::run(const Borrowed &context)
 {
     Unlocked unlocked;
     std::vector<size_t> numbers;
     std::vector<conv_bytes> sources;
     std::vector<conv_image> results;
+    std::vector<uint64_t> samples;
     for (size_t i = 0; i < count(); i++) {
         if (items[i].status == CONV_OK) {
             numbers.push_back(i);
             sources.push_back(files.bytes[i]);
             results.push_back(images[i]);
+            samples.push_back(samples_of(files.bytes[i]));
         }
     }
     std::vector<conv_item> states(numbers.size());
-    if (numbers.empty())
-        return;
-    conv_status status =
-        conv_decode_png(context.get(), sources.data(), static_cast<int>(numbers.size()), &options,
-                        results.data(), states.data(), stream.handle);
-    bool of_an_item = false;
+    uint64_t most = group_samples(device, false);
+    try {
+        for (size_t first = 0, end; first < numbers.size(); first = end) {
+            if (first > 0)
+                look_for_signals(unlocked);
+            end = end_of_group(samples, first, most);
+            conv_status status =
+                conv_decode_png(context.get(), &sources[first], static_cast<int>(end - first),
+                                &options, &results[first], &states[first], stream.handle);
+            bool of_an_item = false;
+            for (size_t k = first; k < end; k++)
+                of_an_item = of_an_item || states[k].status == status;
+            if (status == CONV_ERR_DEVICE || (status != CONV_OK && !of_an_item))
+                context.check(status);
+        }
+    } catch (...) {
+        free_allocated(*this, numbers, results, context);
+        throw;
+    }
     for (size_t k = 0; k < numbers.size(); k++) {
         items[numbers[k]] = states[k];
         images[numbers[k]] = results[k];
-        of_an_item = of_an_item || states[k].status == status;
     }
-    if (status == CONV_ERR_DEVICE || (status != CONV_OK && !of_an_item))
-        context.check(status);
 }
 
 void Decode::raise_first() const

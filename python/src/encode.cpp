@@ -6,6 +6,7 @@
 #include "errors.h"
 #include "frameworks.h"
 #include "gil.h"
+#include "groups.h"
 #include "pages.h"
 
 namespace convpy
@@ -24,6 +25,7 @@ struct Encode {
     bool views = false;
     std::vector<nb::object> bytes; // without `views`: the memory of `files`
     Unlocked *unlocked = nullptr;  // while the library works
+    size_t first = 0;              // image of the group that the library works on
 };
 
 void add_image(Encode &call, nb::handle image, Layout layout, nb::handle device)
@@ -58,7 +60,7 @@ void allocate_bytes(void *user, int count, const int32_t *indices, const size_t 
         for (int i = 0; i < count; i++) {
             PyObject *bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(sizes[i]));
             memory[i] = bytes ? PyBytes_AsString(bytes) : nullptr;
-            call.bytes[static_cast<size_t>(indices[i])] = nb::steal(bytes);
+            call.bytes[call.first + static_cast<size_t>(indices[i])] = nb::steal(bytes);
             if (bytes)
                 blocks.push_back({static_cast<char *>(memory[i]), sizes[i]});
             else
@@ -79,16 +81,26 @@ void run(Encode &call, const Borrowed &context, int level)
     }
     call.files.resize(call.images.size());
     call.items.resize(call.images.size());
+    std::vector<uint64_t> samples;
+    for (const conv_image &image : call.images)
+        samples.push_back(samples_of(image));
+    uint64_t most = group_samples(call.device, level > 1);
     Unlocked unlocked;
     call.unlocked = &unlocked;
-    conv_status status =
-        conv_encode_png(context.get(), call.images.data(), static_cast<int>(call.images.size()),
-                        &options, call.files.data(), call.items.data(), call.stream.handle);
-    bool of_an_item = false;
-    for (const conv_item &item : call.items)
-        of_an_item = of_an_item || item.status == status;
-    if (status == CONV_ERR_DEVICE || (status != CONV_OK && !of_an_item))
-        context.check(status);
+    for (size_t first = 0, end; first < call.images.size(); first = end) {
+        if (first > 0)
+            look_for_signals(unlocked);
+        end = end_of_group(samples, first, most);
+        call.first = first;
+        conv_status status =
+            conv_encode_png(context.get(), &call.images[first], static_cast<int>(end - first),
+                            &options, &call.files[first], &call.items[first], call.stream.handle);
+        bool of_an_item = false;
+        for (size_t i = first; i < end; i++)
+            of_an_item = of_an_item || call.items[i].status == status;
+        if (status == CONV_ERR_DEVICE || (status != CONV_OK && !of_an_item))
+            context.check(status);
+    }
 }
 
 // memoryviews of the library's memory.

@@ -23,7 +23,7 @@ Files::Files(nb::handle data)
 {
     many = !PyObject_CheckBuffer(data.ptr()) && !nb::isinstance<nb::str>(data) &&
            !nb::hasattr(data, "read") &&
-           nb::hasattr(data, "__iter__"); // a file is no list of lines
+           nb::hasattr(data, "__iter__"); // a file is not a list of lines
     if (!many) {
         append(data);
         return;

@@ -78,6 +78,34 @@ def test_the_gil_is_released(noise):
     assert count > 20  # in three calls, each of which takes some hundred milliseconds
 
 
+@pytest.mark.parametrize("work", ("conv.decode_png(files)", "conv.decode_png(files, batch=True)",
+                                  "conv.encode_png(images)", "conv.encode_png(images, views=True)",
+                                  "conv.encode_png(images, level=9)"))
+def test_ctrl_c_ends_a_call(work):
+    """A list that takes many seconds, on one thread: the call ends long before, and conv still works."""
+    code = f"""
+import os, signal, threading, time, numpy as np, conv
+conv.configure(threads=1)
+image = np.random.default_rng(1).integers(0, 256, (1000, 1000, 3), dtype=np.uint8)
+image[:, :, 1:] = image[:, :, :1]
+file, images = conv.encode_png(image), [image] * 4000
+files = [file] * len(images)
+start = time.process_time()
+for _ in range(5): conv.decode_png(file); conv.encode_png(image)
+all_of_them = (time.process_time() - start) / 10 * len(images)
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+start = time.process_time()
+try:
+    {work}
+except KeyboardInterrupt:
+    print("interrupted", time.process_time() - start < all_of_them / 2)
+assert np.array_equal(conv.decode_png(conv.encode_png(image)), image)
+"""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, timeout=600, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted True\n", "")
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_children_after_fork(noise):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # fish completion for conv; made by tools/make-manual from src/cli/option_table.c and share/manual/; do not edit.
 
-# What has been typed that is no option: filter or command first.
+# What has been typed that is not an option: filter or command first.
 function __conv_operands
     set -l with_value --include --exclude --limit --sample --seed --files-from --format --resume --shard \
         --shard-by --shard-of --kernel -k --size --divisor --bias --border --alpha --mix --roi \

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # fish completion for conv; @SOURCE@.
 
-# What has been typed that is no option: filter or command first.
+# What has been typed that is not an option: filter or command first.
 function __conv_operands
     set -l with_value @WITH_VALUE@
     set -l skip 0

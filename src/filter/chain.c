@@ -140,7 +140,7 @@ static bool is_path(const char *element)
     return strchr(element, '/') || (size >= 4 && strcmp(element + size - 4, ".mat") == 0);
 }
 
-// An element that is not a built-in; *count filters.
+// An element that is not built in; *count filters.
 static enum conv_status load_other(struct conv_filter *filter, int room, int *count,
                                    const char *element, const struct conv_filter_settings *options,
                                    struct conv_err *err)

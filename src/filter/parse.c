@@ -193,7 +193,7 @@ static enum conv_status parse_size(struct conv_scanner *scanner, struct conv_fil
     return CONV_OK;
 }
 
-// ImageMagick's taps that are no part of the kernel.
+// ImageMagick's taps that are not part of the kernel.
 static bool is_hole(const struct conv_token *token)
 {
     static const char nan[] = "nan";

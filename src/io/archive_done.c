@@ -23,7 +23,7 @@ static enum conv_status refuse_comparison(const char *what, struct conv_err *err
     return conv_err_hint(err, CONV_HINT_EXISTING, 0,
                          conv_err_set(err, CONV_ERR_USAGE,
                                       "an archive is compared with its inputs by their sizes and "
-                                      "times; %s is no file and has none",
+                                      "times; %s is not a file and has none",
                                       what));
 }
 

@@ -67,8 +67,8 @@ void conv_journal_close(struct conv_journal *journal); // NULL is fine
 // Number of lines that could not be understood.
 size_t conv_journal_damaged(const struct conv_journal *journal);
 
-// The time of birth of the file, which is no link; {0} if entries do not hold it or the file system
-// has none.
+// The time of birth of the file, which is not a link; {0} if entries do not hold it or the file
+// system has none.
 struct timespec conv_journal_birth(const struct conv_journal *journal, int folder,
                                    const char *name);
 

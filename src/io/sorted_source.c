@@ -11,7 +11,7 @@
 struct entry {
     enum conv_source_step step;
     const struct conv_item_ops *ops;
-    char *name; // malloc'ed; after its NUL the target if it is no suffix of the name, and `text`
+    char *name; // malloc'ed; after its NUL the target if it is not a suffix of the name, and `text`
     const char *text;
     size_t target;
     uint64_t draw; // of a sample: the images with the smallest are taken

@@ -33,7 +33,7 @@ enum conv_status conv_walk_plan_fill(struct conv_shard_plan *plan,
     // An archive as a whole is listed as a file, and what can be read once is left for the run.
     naming.archives.enabled &= !config->whole && !conv_walk_plan_has_pipe(config);
     if (config->archives.enabled && !naming.archives.enabled)
-        naming.operands.output = NULL; // an archive is no output of a file
+        naming.operands.output = NULL; // an archive is not an output of a file
     enum conv_status status = conv_walk_open(&walk, &naming, err);
     if (status)
         return status;

@@ -34,7 +34,7 @@ struct conv_watch {
     struct conv_watch_arrivals arrivals;
     struct root *roots;
     int root_count;
-    // Found by the walk after watching began: their events are no news.
+    // Found by the walk after watching began: their events bring nothing new.
     struct conv_digest_set found;
     time_t began, drained; // when watching began; when no event was left
     // A folder that could not be watched; failed.err.status 0: none.

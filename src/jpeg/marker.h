@@ -52,7 +52,7 @@ bool conv_marker_starts_with(const struct conv_marker *marker, const char *bytes
 
 // Reads the marker at *at, fill bytes before it included, and moves *at after its segment. False if
 // there is no marker there or its segment is not wholly within the file. Entropy-coded data, which
-// follow SOS, are no markers.
+// follow SOS, are not markers.
 bool conv_marker_next(struct conv_marker *marker, const uint8_t *file, size_t size, size_t *at);
 
 #endif

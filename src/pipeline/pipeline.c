@@ -75,7 +75,7 @@ static int stream_count(const struct conv_scheduler *s)
     return s->config->ops->async ? s->config->device_count * s->most_streams : 0;
 }
 
-// Fewer threads than asked for are fine; none at all is a failure.
+// Fewer threads than asked for are fine; to get none is a failure.
 static enum conv_status start_streams(struct conv_scheduler *s, struct conv_err *err)
 {
     int errnum = 0, started = 0, count = stream_count(s);

@@ -116,7 +116,7 @@ static enum conv_status read_file(struct conv_merge *merge, const struct conv_me
     // A folder that cannot be read fails in every shard.
     bool all_failed = state == CONV_MERGE_FAILED && image->state == CONV_MERGE_FAILED;
     totals->repeated += same && both;
-    // Runs that are no shards may follow each other.
+    // Runs that are not shards may follow each other.
     bool overlaps = report->shard >= 0 || before->shard >= 0 ? !all_failed : both;
     if (!same && overlaps && !image->overlaps) {
         if (totals->overlaps++ == 0 &&
@@ -161,7 +161,7 @@ static enum conv_status read_lines(struct conv_merge *merge, struct conv_merge_r
             strlen(line) == (size_t)length ? conv_merge_line_record(line) : CONV_MERGE_RECORD_NONE;
         if (!begun && record != CONV_MERGE_RECORD_BEGIN) {
             status =
-                conv_err_set(err, CONV_ERR_USAGE, "%s is no report in JSON Lines", report->path);
+                conv_err_set(err, CONV_ERR_USAGE, "%s is not a report in JSON Lines", report->path);
         } else if (record == CONV_MERGE_RECORD_BEGIN) {
             // Reports that were appended to each other are several runs of one shard.
             report->is_finished = false;
@@ -191,7 +191,7 @@ static enum conv_status open_report(struct conv_merge *merge, struct conv_merge_
         return err->status = CONV_ERR_USAGE;
     }
     if (!S_ISREG(info.st_mode))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s is no file that can be read twice",
+        return conv_err_set(err, CONV_ERR_USAGE, "%s is not a file that can be read twice",
                             report->path);
     report->device = info.st_dev;
     report->inode = info.st_ino;

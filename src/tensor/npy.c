@@ -208,7 +208,7 @@ enum conv_status conv_npy_parse(struct conv_npy *npy, const uint8_t *data, size_
     *npy = (struct conv_npy){.header = header};
     bool closed = false, has_comma = true;
     if (!take(&text, '{'))
-        return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header is no dict");
+        return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header is not a dict");
     while (!(closed = take(&text, '}')) && has_comma && !status) {
         status = parse_field(npy, &text, &fields, err);
         has_comma = take(&text, ',');

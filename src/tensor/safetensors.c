@@ -123,8 +123,8 @@ static enum conv_status use_entry(struct conv_safetensors *found, const struct e
     if (!conv_tensor_shape_bytes(&entry->shape, conv_safetensors_element(found->type),
                                  &found->bytes) ||
         found->bytes != entry->end - entry->begin)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the header gives the tensor %s another size than its shape has", name);
+        return conv_err_set(err, CONV_ERR_FORMAT, "the size of tensor %s does not match its shape",
+                            name);
     if (entry->end > file_bytes - data)
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "the data of the tensor %s end after the file: it is cut off", name);
@@ -186,7 +186,7 @@ static enum conv_status refuse_name(const struct names *names, const char *word,
                    : names->count < MOST_NEAR ? names->count
                                               : MOST_NEAR;
     if (names->count == 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "has no tensor '%.64s': it has none at all", word);
+        return conv_err_set(err, CONV_ERR_USAGE, "has no tensor '%.64s', nor any other", word);
     for (size_t i = 0; i < shown; i++) {
         size_t used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s'%s'", i ? ", " : "",

@@ -422,9 +422,9 @@ def test_refusals(box):
     (box / "out").mkdir()
     for args, text in ((("in.tar", "in.tar"), "same file"), (("same.tar", "in.tar"), "same file"),
                        (("--in-place", "in.tar"), "cannot be replaced"),
-                       (("--resume", "j", "--format=tar", "-", "out.tar"), "standard input is no file"),
-                       (("--update", "out", "out.tar"), "out is no file"),
-                       (("--update", "--files-from", "list", "out.tar"), "a list is no file"),
+                       (("--resume", "j", "--format=tar", "-", "out.tar"), "standard input is not a file"),
+                       (("--update", "out", "out.tar"), "out is not a file"),
+                       (("--update", "--files-from", "list", "out.tar"), "a list is not a file"),
                        (("--shard=0/2", "--shard-of=members", "out", "of"), "--shard-of is for archives"),
                        (("--shard-of=members", "in.tar", "out"), "--shard-of needs --shard"),
                        (("--preserve", "in.tar", "out.tar"), "--preserve"),
@@ -442,7 +442,7 @@ def test_refusals(box):
 
 
 def test_no_archive(box):
-    (box / "in.tar").write_bytes(b"this is no archive" * 100)
+    (box / "in.tar").write_bytes(b"this is not an archive" * 100)
     result = run("emboss", "in.tar", "out.tar", code=1)
     assert "in.tar: damaged archive: no header at byte 0" in result.err and not os.path.exists("out.tar")
     make("out.tar", list(samples(1)))

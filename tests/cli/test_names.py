@@ -38,7 +38,7 @@ def failures(result):
     return named
 
 
-# --- things that are no images -----------------------------------------------------------------
+# --- things that are not images -----------------------------------------------------------------
 
 def make_socket(path):
     with socket.socket(socket.AF_UNIX) as it:

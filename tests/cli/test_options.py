@@ -90,7 +90,7 @@ texts = pytest.mark.skipif(STEP > 1, reason="compares texts, for which the relea
 @pytest.mark.parametrize("typed,named", USAGE_ERRORS[::STEP], ids=[" ".join(t) or "nothing" for t, _ in USAGE_ERRORS[::STEP]])
 def test_usage_error_names_what_is_wrong(photo, box, typed, named):
     result = run(*typed, code=2)
-    assert result.out == "", "a usage error is no output"
+    assert result.out == "", "a usage error is not an output"
     assert named in result.err
     assert len(result.err) < 2000, "a usage error is no manual page"
     assert sorted(os.listdir(box)) == ["a.png"]

@@ -223,7 +223,7 @@ def contents(folder):
 def desk(box):
     """One file of each kind that a run reads, and other spellings of their names."""
     fill(box, "a.png", "in/b.png")
-    (box / "a.dat").write_bytes(b"an input that is no image, which a look at it would not protect")
+    (box / "a.dat").write_bytes(b"an input that is not an image, which a look at it would not protect")
     (box / "own.mat").write_text("1 1 1 0\n1\n")
     (box / "names").write_text("b.png\n")
     (box / "here").mkdir()

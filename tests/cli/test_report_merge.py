@@ -138,8 +138,8 @@ def test_a_merged_report_can_be_merged(job):
 
 @pytest.mark.parametrize("make, message", (
     (lambda box: ["r0.jsonl", "nothing"], "cannot open the report nothing: No such file"),
-    (lambda box: ["r0.jsonl", "in/00.png"], "in/00.png is no report in JSON Lines"),
-    (lambda box: ["r0.jsonl", "/dev/null"], "/dev/null is no file that can be read twice"),
+    (lambda box: ["r0.jsonl", "in/00.png"], "in/00.png is not a report in JSON Lines"),
+    (lambda box: ["r0.jsonl", "/dev/null"], "/dev/null is not a file that can be read twice"),
     (lambda box: ["r0.jsonl", "r1.jsonl", "./r0.jsonl"], "r0.jsonl and ./r0.jsonl are the same report"),
     (lambda box: ["r0.jsonl", "other.jsonl"], "other.jsonl: shard 0/2 is of another job: the others are of 4 shards"),
     (lambda box: ["r0.jsonl", "blur.jsonl"], "blur.jsonl is of another job: its filter is blur, not emboss"),

@@ -117,7 +117,7 @@ static void refuses_with_a_reason(void **state)
         {"{" F4 C_ORDER "'shape': (3, 4), 'more': 1}", CONV_ERR_FORMAT, "more"},
         {"{" F4 "'fortran_order': 0, 'shape': (3, 4)}", CONV_ERR_FORMAT, "fortran_order"},
         {"{'descr': '<f\\x34', " C_ORDER "'shape': (3, 4)}", CONV_ERR_FORMAT, "descr"},
-        {"import os", CONV_ERR_FORMAT, "no dict"},
+        {"import os", CONV_ERR_FORMAT, "not a dict"},
         {"{}", CONV_ERR_FORMAT, "lacks"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -13,7 +13,7 @@ specialised(struct ladder ladder, const __grid_constant__ struct ladder_constant
     constexpr int out = SIDE - KERNEL + 1, tiles_x = out / WIDTH;
     constexpr int width = WIDTH + KERNEL - 1, height = HEIGHT + KERNEL - 1;
     static_assert(out % WIDTH == 0 && out % HEIGHT == 0, "no thread is idle");
-    __shared__ float tiles[CHANNELS * height * width];
+    extern __shared__ float tiles[]; // [CHANNELS][height][width]
     int top = (int)blockIdx.x / tiles_x * HEIGHT, left = (int)blockIdx.x % tiles_x * WIDTH;
     int m = (int)blockIdx.y;
     const float *weight = weights.weights + m * (CHANNELS * KERNEL * KERNEL);
@@ -72,10 +72,17 @@ static void launch_if(const struct conv_layer_plan *plan, const struct conv_laye
     const struct conv_layer *layer = plan->layer;
     if (layer->channels != CHANNELS || layer->kernel_height != KERNEL || plan->shape.height != SIDE)
         return;
+    // Of one layer 51 KB: more than arrays of a fixed size may have, except on 90a.
+    constexpr size_t bytes =
+        sizeof(float) * CHANNELS * (WIDTH + KERNEL - 1) * (HEIGHT + KERNEL - 1);
+    const auto kernel = specialised<CHANNELS, KERNEL, SIDE, WIDTH, HEIGHT>;
+    if (bytes > LADDER_SHARED &&
+        cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)bytes))
+        return; // ladder_status reports it
     struct ladder ladder = ladder_of(plan, batch, WIDTH);
     dim3 grid = ladder_grid(&ladder, HEIGHT, count), block(WIDTH, HEIGHT);
-    specialised<CHANNELS, KERNEL, SIDE, WIDTH, HEIGHT>
-        <<<grid, block, 0, (cudaStream_t)batch->stream>>>(ladder, weights, first);
+    kernel<<<grid, block, bytes, (cudaStream_t)batch->stream>>>(ladder, weights, first);
 }
 
 static enum conv_status run_specialised(const struct conv_layer_plan *plan,

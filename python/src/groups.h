@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// Long lists are passed to the library in groups, between which Ctrl-C is looked for.
+#ifndef CONV_PYTHON_GROUPS_H
+#define CONV_PYTHON_GROUPS_H
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "conv.h"
+#include "gil.h"
+
+namespace convpy
+{
+
+// Bytes of samples that a file says it has: of its header, which is not checked. 0: no header.
+uint64_t samples_of(const conv_bytes &file);
+uint64_t samples_of(const conv_image &image);
+
+// Bytes of samples in a group for that device, about 0.3 s of work; `slow`: of compression that
+// takes many times as long as by default.
+uint64_t group_samples(int device, bool slow);
+
+// The end of the group that begins at item `first`: as many items as have `most` bytes, at least
+// one.
+size_t end_of_group(const std::vector<uint64_t> &samples, size_t first, uint64_t most);
+
+// Runs Python's signal handlers, in the thread of `unlocked`; throws what they raise.
+void look_for_signals(Unlocked &unlocked);
+
+} // namespace convpy
+
+#endif
