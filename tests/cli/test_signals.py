@@ -143,15 +143,18 @@ def photograph_like(side):
 @pytest.mark.cuda
 @pytest.mark.alone
 def test_a_signal_ends_the_decoding_of_large_images_on_a_device_cuda(box):
-    """Eight images of 192 MB take it 2 s; a signal at any moment ends the run in 0.1 to 0.3 s, CUDA's own end included."""
+    """A signal at any moment ends the run of eight images of 192 MB in 0.1 to 0.3 s, CUDA's own end included."""
     (box / "in").mkdir()
     (box / "in" / "0.png").write_bytes(photograph_like(8000))
     for number in range(1, 8):
         os.link("in/0.png", f"in/{number}.png")
     command = ("emboss", "--device=cuda", "--decode-on=gpu", "--encode-on=gpu", "-b", "in", "out")
     run(*command)  # the machine's memory is there from now on
+    begun = time.monotonic()
+    run(*command)
+    whole = time.monotonic() - begun
     waits = []
-    for delay in 3 * (0.5, 0.7, 0.9, 1.1, 1.3):
+    for delay in 3 * (0.25 * whole, 0.35 * whole, 0.45 * whole, 0.55 * whole, 0.65 * whole):
         if len(waits) >= 5 and sorted(waits)[2] < 0.3:
             break  # more only where other processes may have had the time
         process = start(*command)
@@ -161,5 +164,5 @@ def test_a_signal_ends_the_decoding_of_large_images_on_a_device_cuda(box):
         said = process.communicate()[1].decode()
         waits.append(time.monotonic() - sent)
         assert process.returncode == 130 and "interrupted: " in said, said
-    print("seconds from the signal to the end:", *(f"{wait:.3f}" for wait in waits))
+    print(f"{whole:.2f} s without a signal; from it to the end:", *(f"{wait:.3f}" for wait in waits))
     assert sorted(waits)[2] < 0.3, waits
