@@ -15,21 +15,26 @@
 struct bulk_shape {
     int kernel_width, columns, maps, vector, threads, blocks;
     float cost; // of a multiply-add, measured: 1 is the best
+    float load; // cycles of a multiprocessor per byte that it copies, beyond those that are hidden,
+                // measured
     void (*kernel)(bulk_launch);
 };
 
 template <int K, int T, int MT, int VX, int THREADS, int BLOCKS>
-static bulk_shape instance(float cost)
+static bulk_shape instance(float cost, float load)
 {
-    return {K, T, MT, VX, THREADS, BLOCKS, cost, bulk_tiles<K, T, MT, VX, THREADS, BLOCKS>};
+    return {K, T, MT, VX, THREADS, BLOCKS, cost, load, bulk_tiles<K, T, MT, VX, THREADS, BLOCKS>};
 }
 
 static const struct bulk_shape shapes[] = {
     // Kernel width, columns, maps, vector, threads, blocks of a multiprocessor.
-    instance<5, 29, 3, 1, 384, 1>(1),
-    instance<5, 15, 6, 1, 384, 1>(1.1f),
-    instance<7, 28, 2, 4, 512, 1>(1.03f),
-    instance<7, 20, 4, 4, 512, 1>(1.08f),
+    instance<5, 29, 3, 1, 384, 1>(1, 0),
+    instance<5, 15, 6, 1, 384, 1>(1.1f, 0),
+    // 3 to 64 at 224 x 224 on an H200, in strips of 1, 2, 4 and 10 rows: 2.10, 1.96, 1.90 and 1.91
+    // ms, and 2.38, 2.22,
+    // 2.17 and 2.20: the overlap of neighbouring strips is copied once more for each.
+    instance<7, 28, 2, 4, 512, 1>(1.1f, 0.21f),
+    instance<7, 20, 4, 4, 512, 1>(1.33f, 0.21f),
 };
 
 // What is derived of a layer; a plan's constants.
@@ -91,7 +96,8 @@ static void fill_cost(const struct conv_layer *layer, const struct bulk_shape *s
     // 33 x 33: 3.6 instead of 2.5 ms).
     int least = ceil_div(s->threads, c->groups * c->strip_rows * c->tiles) + 1;
     turns *= c->slots < least ? 1.45f : 1;
-    c->cost = turns * unit + (float)(c->slot_floats * 4) / 16; // loading the first item
+    float bytes = (float)c->slot_floats * 4;
+    c->cost = turns * unit + bytes / 16 + (float)items * bytes * s->load; // 16: of the first item
     c->useful = (float)out_width / (float)(c->tiles * s->columns) * (float)layer->maps /
                 (float)(c->groups * s->maps) * (float)out_height /
                 (float)(c->strips * c->strip_rows) * (float)batches / (4 * turns) / s->cost;
@@ -143,12 +149,13 @@ static bool can_bulk(const struct conv_layer *layer, const struct conv_layer_sha
 static int score_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     // The fastest on an H200 where rows of one tile take all threads (12 to 24 maps at 33 x
-    // 33: 2.46 instead of 2.96 ms). Narrower tiles and 7x7 lose to `rows` and `tiles` (16 to 32 at
-    // 34 x 34: 0.65 to 0.55 ms; 8 to 16 at 64 x 64, 7x7: 1.57 to 0.93; 3 to 64 at 224 x 224,
-    // 7x7: 2.37 to 2.28).
+    // 33: 2.46 instead of 2.96 ms) and for few channels with 7x7 (3 to 64 at 224 x 224: 1.91
+    // instead of 2.28). Narrower tiles and other 7x7 lose to `rows` and `tiles` (16 to 32 at 34 x
+    // 34: 0.65 to 0.55 ms; 8 to 16 at 64 x 64, 7x7: 1.57 to 0.93).
     struct bulk_config c;
-    bool suits = configure(layer, shape, &c) && c.shape == 0 && c.useful >= WELL_SUITED &&
-                 layer_taps(layer) >= 64;
+    bool suits = configure(layer, shape, &c) && c.useful >= WELL_SUITED &&
+                 layer_taps(layer) >= 64 &&
+                 (c.shape == 0 || (c.shape == 2 && layer->channels <= 4));
     return suits ? 89 : 74;
 }
 
