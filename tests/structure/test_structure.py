@@ -139,7 +139,7 @@ def headers_that_need_others(root, folder=""):
 
 # Commands that do their work through the functions of conv.h, as other programs do: nothing that filters
 # may be included but that header.
-CLIENTS_OF_THE_LIBRARY = ("src/cli/verify.c",)
+CLIENTS_OF_THE_LIBRARY = ("src/cli/verify.c", "src/cli/verify_kernels.c", "src/cli/verify_kernels.h")
 ENGINE = ("backend/", "kernels/", "pipeline/", "png/", "api/")
 
 
