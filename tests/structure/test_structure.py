@@ -49,7 +49,7 @@ TEMPLATES = {
     "kernels/layer/cpu": {"blocked_copy.h", "blocked_tile.h", "blocked_vector.h"},
     "kernels/bank": {"separable_body.h"},
     "src/png/cpu": {"unfilter_x86.h"},
-    "src/bench": {"bench_cudnn.h"},  # needs cuDNN's header, which few machines have
+    "src/bench": {"bench_cudnn.h", "bench_layers_graph.h"},  # need cuDNN's header, which few machines have
 }
 
 
