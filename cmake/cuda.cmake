@@ -187,6 +187,7 @@ function(conv_competitors_target target)
             set(have_cudnn 1)
             target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/bench/bench_competitor_cudnn.c
                 ${PROJECT_SOURCE_DIR}/src/bench/bench_layers_cudnn.c
+                ${PROJECT_SOURCE_DIR}/src/bench/bench_layers_graph.c
                 ${PROJECT_SOURCE_DIR}/src/bench/bench_cudnn.c)
             target_include_directories(${target} SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
             target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/stat.h"
 #include "conv.h"
 
 #define ROUNDS 5
@@ -39,18 +40,6 @@ static void *memory_for(size_t bytes)
 static double seconds(void)
 {
     return (double)conv_clock_ns() * 1e-9;
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare_doubles);
-    return values[count / 2];
 }
 
 // --- files ---------------------------------------------------------------------------------------
@@ -135,7 +124,7 @@ static void bench_set(struct set *set, bool planar)
         *(i < 0 ? &first[0] : &decode[i]) = middle - start;
         *(i < 0 ? &first[1] : &encode[i]) = end - middle;
     }
-    double decoded = median(decode, ROUNDS), to_files = median(encode, ROUNDS);
+    double decoded = conv_stat_median(decode, ROUNDS), to_files = conv_stat_median(encode, ROUNDS);
     double bytes = (double)set->samples;
     printf(
         "%5d images, %s: decode %8.3f ms %6.2f GB/s (first %8.1f ms), encode %8.3f ms %6.2f GB/s "
@@ -176,12 +165,12 @@ static void bench_filter(const char *text, int size, int channels, bool planar, 
             done[round] = (seconds() - start) / calls;
         }
     }
-    double each = median(done, ROUNDS);
+    double each = conv_stat_median(done, ROUNDS);
     printf(
         "%-10s %5d x %d x %d %s, %s: call %7.2f us, done %9.2f us, %7.1f GB/s read and written\n",
         text, size, size, channels, planar ? "CHW" : "HWC",
-        conv_filter_kernel(filter, 0, CONV_SAMPLE_U8), median(queued, ROUNDS) * 1e6, each * 1e6,
-        2 * (double)bytes / each * 1e-9);
+        conv_filter_kernel(filter, 0, CONV_SAMPLE_U8), conv_stat_median(queued, ROUNDS) * 1e6,
+        each * 1e6, 2 * (double)bytes / each * 1e-9);
     fflush(stdout);
     conv_filter_destroy(filter);
     for (int i = 0; i < 2; i++)
@@ -204,7 +193,7 @@ static void bench_copy(size_t bytes)
         if (round >= 0)
             done[round] = (seconds() - start) / 20;
     }
-    double each = median(done, ROUNDS);
+    double each = conv_stat_median(done, ROUNDS);
     printf("copy of %zu bytes: %9.2f us, %7.1f GB/s read and written\n", bytes, each * 1e6,
            2 * (double)bytes / each * 1e-9);
     for (int i = 0; i < 2; i++)

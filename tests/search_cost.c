@@ -5,17 +5,15 @@
 //   search_cost SECONDS SEED FOUND FILE...      0 seconds: measures the files
 #include <inttypes.h>
 #include <malloc.h>
-#include <setjmp.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <png.h>
-
 #include "png/png.h"
 #include "support/oracle.h"
+#include "support/png_cost.h"
 #include "support/png_mutate.h"
 #include "support/random.h"
 #include "support/test_image.h"
@@ -25,10 +23,7 @@
 #define POOL 48
 #define LEAST_NS 60000.0 // a decoding is repeated for so long
 #define RUNS 4           // of which the shortest counts
-// What a file may cost besides, as in test_png_cost.c.
-#define ANYWAY_NS 1000.0
-#define REFUSED_NS 25000.0
-#define REFUSED_NS_PER_BYTE 0.5
+// Of memory that a file may cost besides.
 #define ANYWAY_BYTES ((size_t)256 << 10)
 
 // --- memory --------------------------------------------------------------------------------------
@@ -89,67 +84,6 @@ struct file {
     double ratio;
 };
 
-static double now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
-struct source {
-    const uint8_t *at, *end;
-};
-
-static void take_bytes(png_structp png, png_bytep bytes, size_t size)
-{
-    struct source *source = png_get_io_ptr(png);
-    if (size > (size_t)(source->end - source->at))
-        png_error(png, "truncated");
-    memcpy(bytes, source->at, size);
-    source->at += size;
-}
-
-static void leave(png_structp png, png_const_charp message)
-{
-    (void)message;
-    png_longjmp(png, 1);
-}
-
-static void ignore(png_structp png, png_const_charp message)
-{
-    (void)png;
-    (void)message;
-}
-
-static void read_by_libpng(png_structp png, png_infop info, struct source *source, png_bytepp rows)
-{
-    png_set_read_fn(png, source, take_bytes);
-    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
-    png_set_user_limits(png, 0x7fffffff, 0x7fffffff);
-    png_read_info(png, info);
-    png_set_expand(png);
-    png_read_image(png, rows);
-    png_read_end(png, info);
-}
-
-static bool read_guarded(png_structp png, png_infop info, struct source *source, png_bytepp rows)
-{
-    if (setjmp(png_jmpbuf(png)))
-        return false;
-    read_by_libpng(png, info, source, rows);
-    return true;
-}
-
-static bool decode_by_libpng(const struct file *file, png_bytepp rows)
-{
-    struct source source = {file->data, file->data + file->size};
-    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, NULL, leave, ignore);
-    png_infop info = png_create_info_struct(png);
-    bool good = read_guarded(png, info, &source, rows);
-    png_destroy_read_struct(&png, &info, NULL);
-    return good;
-}
-
 static bool decode_ours(const struct file *file, struct conv_png_codec *codec,
                         struct conv_metadata *meta, const struct conv_image *planes)
 {
@@ -167,35 +101,32 @@ struct subject {
     struct conv_png_codec *codec;
     struct conv_metadata meta;
     struct conv_image planes;
-    png_bytepp rows;
+    uint8_t **rows;
     bool good;
 };
 
 static double time_ours(const struct file *file, struct subject *subject, double about)
 {
     int turns = 1 + (int)(LEAST_NS / about);
-    double start = now_ns();
+    double start = png_cost_now_ns();
     for (int i = 0; i < turns; i++)
         subject->good = decode_ours(file, subject->codec, &subject->meta, &subject->planes);
-    return (now_ns() - start) / turns;
+    return (png_cost_now_ns() - start) / turns;
 }
 
 static double time_libpng(const struct file *file, struct subject *subject, double about)
 {
     int turns = 1 + (int)(LEAST_NS / about);
-    double start = now_ns();
+    double start = png_cost_now_ns();
     for (int i = 0; i < turns; i++)
-        decode_by_libpng(file, subject->rows);
-    return (now_ns() - start) / turns;
+        png_cost_libpng(file->data, file->size, subject->rows);
+    return (png_cost_now_ns() - start) / turns;
 }
 
 static double ratio_of(const struct file *file, const struct subject *subject, double ours,
                        double libpng)
 {
-    double anyway = ANYWAY_NS;
-    if (!subject->good)
-        anyway += REFUSED_NS + REFUSED_NS_PER_BYTE * (double)file->size;
-    return (ours - anyway) / libpng;
+    return (ours - png_cost_allowed_ns(subject->good, file->size)) / libpng;
 }
 
 // Once, and again only if the ratio looks as high as `worth`.
@@ -219,7 +150,7 @@ static double measure_memory(const struct file *file, struct subject *subject, s
     struct conv_metadata meta = {0};
     ptrdiff_t before = atomic_load(&used);
     atomic_store(&peak, before);
-    decode_by_libpng(file, subject->rows);
+    png_cost_libpng(file->data, file->size, subject->rows);
     size_t libpng = (size_t)(atomic_load(&peak) - before);
     if (conv_png_codec_open(&codec, &config, NULL))
         return 0;

@@ -7,18 +7,17 @@
 #include <string.h>
 
 #include "bench/bench_layers.h"
+#include "bench/bench_random.h"
 #include "bench/bench_time.h"
 
 #define MOST_DISTINCT 16
 #define ENOUGH_PRODUCTS (4e8 / CONV_BENCH_SHORTER) // of all distinct images: a second of one core
 
 // -1 to 1, the same on every machine.
-static void fill_noise(float *values, size_t count, uint64_t state)
+static void fill_noise(float *values, size_t count, uint32_t state)
 {
-    for (size_t i = 0; i < count; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        values[i] = (float)(int32_t)(state >> 32) * 0x1p-31f;
-    }
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)(int32_t)conv_bench_random(&state) * 0x1p-31f;
 }
 
 // --- expected results ----------------------------------------------------------------------------

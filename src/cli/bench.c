@@ -11,6 +11,7 @@
 #include "cli/device.h"
 #include "cli/hints.h"
 #include "cli/own_files.h"
+#include "cli/places.h"
 #include "cli/run.h"
 #include "cli/run_page.h"
 #include "cli/signals.h"
@@ -50,17 +51,8 @@ static void fill_folder(struct command *command)
 {
     const struct conv_options *options = &command->options;
     struct conv_bench_options *bench = &command->bench;
-    bench->walk = (struct conv_walk_config){
-        .operands = {.inputs = &options->operands[1],
-                     .input_count = options->operand_count - 1,
-                     .recursive = options->recursive},
-        .include = options->include.items,
-        .include_count = options->include.count,
-        .exclude = options->exclude.items,
-        .exclude_count = options->exclude.count,
-        .no_ignore = options->no_ignore,
-        .archives = {.enabled = true, .images_only = true},
-    };
+    conv_places_fill_reading_walk(options, &options->operands[1], options->operand_count - 1,
+                                  &bench->walk);
     bench->png = options->png;
     bench->alpha = (enum conv_alpha_mode)options->alpha;
     bench->max_pixels = options->max_pixels;

@@ -11,7 +11,6 @@
 #include "cli/commands.h"
 #include "cli/layer_report.h"
 #include "cli/layer_shapes.h"
-#include "cli/own_files.h"
 #include "cli/signals.h"
 #include "io/operands.h"
 #include "io/paths.h"
@@ -135,48 +134,6 @@ static void note_step(void *user, int worker, enum conv_layer_flow_step step, ui
 
 // --- the run -------------------------------------------------------------------------------------
 
-// True if `path` is the same regular file as the output.
-static bool would_overwrite(const struct tensor_run *run, const char *path)
-{
-    struct conv_paths_identity in, out;
-    return conv_paths_identify(&in, path) && in.exists && S_ISREG(in.info.st_mode) &&
-           conv_paths_identify(&out, run->output) && conv_paths_is_same(&in, &out);
-}
-
-static enum conv_status check_files(const struct tensor_run *run, struct conv_err *err)
-{
-    const struct conv_options *options = run->options;
-    struct conv_own_files_use use = {options->operands[0], &run->input, 1, run->output};
-    enum conv_status status = conv_own_files_check(options, &use, err);
-    bool to_standard = conv_operands_is_standard(run->output);
-    if (status)
-        return status;
-    if (options->resume_path)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--resume is for many outputs, and %s is one; use --skip-existing or "
-                            "--update",
-                            run->output);
-    if (!to_standard && would_overwrite(run, run->input))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the input",
-                            run->input);
-    if (!to_standard && would_overwrite(run, options->operands[0]))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the weights",
-                            options->operands[0]);
-    if (!to_standard && options->filter.bias && would_overwrite(run, options->filter.bias))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the bias",
-                            options->filter.bias);
-    if (to_standard && options->json)
-        return conv_err_set(
-            err, CONV_ERR_USAGE,
-            "--json and the tensor cannot both go to standard output; use --report");
-    bool writes = !options->dry_run && !options->no_save;
-    if (to_standard && writes && isatty(STDOUT_FILENO))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "a tensor is not written to a terminal; redirect standard output, or "
-                            "name an output file");
-    return CONV_OK;
-}
-
 static struct conv_layer_flow make_flow(struct tensor_run *run, const atomic_int *stop)
 {
     const struct conv_options *options = run->options;
@@ -278,28 +235,11 @@ static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct
     return status ? status : closed;
 }
 
-// A reason to do nothing; NULL: there is none.
-static const char *skip_reason(const struct tensor_run *run)
-{
-    struct stat in, out;
-    if (conv_operands_is_standard(run->output) || stat(run->output, &out) != 0 ||
-        !S_ISREG(out.st_mode))
-        return NULL;
-    if (run->options->skip_existing)
-        return "the output exists";
-    if (!run->options->update || stat(run->input, &in) != 0)
-        return NULL;
-    bool newer = out.st_mtim.tv_sec != in.st_mtim.tv_sec
-                     ? out.st_mtim.tv_sec > in.st_mtim.tv_sec
-                     : out.st_mtim.tv_nsec >= in.st_mtim.tv_nsec;
-    return newer ? "the output is up to date" : NULL;
-}
-
 // Everything before the result; fills in the record.
 static enum conv_status plan_record(struct tensor_run *run, struct conv_record *record,
                                     atomic_int *stop, struct conv_err *err)
 {
-    record->reason = skip_reason(run);
+    record->reason = conv_layer_skip_reason(run->options, run->input, run->output);
     if (record->reason) {
         record->outcome = CONV_OUTCOME_SKIPPED;
         return CONV_OK;
@@ -381,7 +321,7 @@ enum conv_status conv_layer_run_tensor(const struct conv_options *options,
         .are_files = true,
     };
     struct conv_err reason = {0}, later;
-    enum conv_status status = check_files(&run, &reason);
+    enum conv_status status = conv_layer_check_files(options, run.input, run.output, &reason);
     if (!status)
         status = conv_layer_report_prepare(&run.report, options, setup, &reason);
     if (!status)

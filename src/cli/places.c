@@ -21,29 +21,37 @@ void conv_places_split(struct conv_places *places, const struct conv_options *op
         places->output = "-"; // another name for it, such as /dev/stdout
 }
 
-void conv_places_fill_walk(const struct conv_places *places, const struct conv_options *options,
-                           struct conv_walk_config *config)
+static struct conv_walk_config select_inputs(const struct conv_options *options,
+                                             const char *const *inputs, int input_count)
 {
-    *config = (struct conv_walk_config){
-        .operands =
-            {
-                .inputs = places->inputs,
-                .input_count = places->input_count,
-                .output = places->output,
-                .to_folder = options->output != NULL,
-                .beside = options->beside,
-                .suffix = options->suffix,
-                .in_place = options->in_place,
-                .recursive = options->recursive,
-                .files_from = options->files_from,
-            },
+    return (struct conv_walk_config){
+        .operands = {.inputs = inputs, .input_count = input_count, .recursive = options->recursive},
         .include = options->include.items,
         .include_count = options->include.count,
         .exclude = options->exclude.items,
         .exclude_count = options->exclude.count,
         .no_ignore = options->no_ignore,
-        .nul = options->nul,
     };
+}
+
+void conv_places_fill_reading_walk(const struct conv_options *options, const char *const *inputs,
+                                   int input_count, struct conv_walk_config *config)
+{
+    *config = select_inputs(options, inputs, input_count);
+    config->archives = (struct conv_archive_settings){.enabled = true, .images_only = true};
+}
+
+void conv_places_fill_walk(const struct conv_places *places, const struct conv_options *options,
+                           struct conv_walk_config *config)
+{
+    *config = select_inputs(options, places->inputs, places->input_count);
+    config->operands.output = places->output;
+    config->operands.to_folder = options->output != NULL;
+    config->operands.beside = options->beside;
+    config->operands.suffix = options->suffix;
+    config->operands.in_place = options->in_place;
+    config->operands.files_from = options->files_from;
+    config->nul = options->nul;
 }
 
 enum conv_status conv_places_check(const struct conv_options *options,

@@ -21,6 +21,10 @@ void conv_places_split(struct conv_places *places, const struct conv_options *op
 void conv_places_fill_walk(const struct conv_places *places, const struct conv_options *options,
                            struct conv_walk_config *config);
 
+// The walk of a command that writes no images: what --recursive, --include and the like say.
+void conv_places_fill_reading_walk(const struct conv_options *options, const char *const *inputs,
+                                   int input_count, struct conv_walk_config *config);
+
 // After the walk was opened: CONV_ERR_USAGE for --suffix if there is one output with a name.
 enum conv_status conv_places_check(const struct conv_options *options,
                                    const struct conv_operands_shape *shape, struct conv_err *err);

@@ -3,9 +3,10 @@
 // the functions of conv.h, so that what is verified is the library that other programs use. With
 // --json: one object per image, and one for the whole.
 #include "cli/commands.h"
-#include "cli/device.h"
 #include "cli/hints.h"
+#include "cli/places.h"
 #include "cli/signals.h"
+#include "cli/verify_kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,175 +17,16 @@
 #include "io/walk.h"
 #include "report/json.h"
 
-struct kernel {
-    const char *name;
-    conv_context *context;
-    conv_filter *filter;
-};
-
 struct verify {
     const struct conv_options *options;
     struct conv_image_reader reader;
     uint8_t *memory; // of `input`, `expected` and `result`, one after another
     size_t memory_size;
     struct conv_image input, expected, result;
-    conv_context *cpu, *gpu; // `gpu` is NULL if no GPU takes part
-    struct kernel *kernels;  // the definition first
-    int count;
-    struct skipped *skipped; // the other kernels
-    int skipped_count;
-    char no_gpu[CONV_MESSAGE_SIZE]; // why a GPU's kernels do not take part
+    struct conv_verify_kernels kernels;
     int images, failed;
     bool differs;
 };
-
-struct skipped {
-    const char *name;
-    char reason[160];
-};
-
-static void skip(struct verify *verify, const char *name, const char *reason)
-{
-    struct skipped *skipped = &verify->skipped[verify->skipped_count++];
-    skipped->name = name;
-    snprintf(skipped->reason, sizeof skipped->reason, "%.*s", (int)sizeof skipped->reason - 1,
-             reason);
-}
-
-// --- contexts and filters ------------------------------------------------------------------------
-
-static enum conv_status open_context(conv_context **context, const struct conv_options *options,
-                                     const char *device, char *message)
-{
-    conv_context_options settings = CONV_CONTEXT_OPTIONS_INIT;
-    settings.device = device;
-    settings.threads = options->jobs;
-    return conv_context_create(context, &settings, message);
-}
-
-// A missing GPU is reported once, and is an error only if --device asks for one.
-static enum conv_status open_contexts(struct verify *verify, bool has_gpu_kernels,
-                                      struct conv_err *err)
-{
-    const struct conv_options *options = verify->options;
-    struct conv_device_list list;
-    char message[CONV_MESSAGE_SIZE], device[32];
-    enum conv_status status = conv_device_parse_one(options, &list, err);
-    if (status)
-        return status;
-    status = open_context(&verify->cpu, options, "cpu", message);
-    if (status)
-        return conv_err_set(err, status, "%s", message);
-    snprintf(verify->no_gpu, sizeof verify->no_gpu, "excluded by --device cpu");
-    if (list.choice == CONV_DEVICE_CPU)
-        return CONV_OK;
-    snprintf(device, sizeof device, "%s:%d", list.gpu->name, list.ordinals[0]);
-    status = open_context(&verify->gpu, options, device, verify->no_gpu);
-    if (!status)
-        return CONV_OK;
-    if (list.choice == CONV_DEVICE_GPU)
-        return conv_err_set(err, CONV_ERR_DEVICE, "%s", verify->no_gpu);
-    if (!options->quiet && has_gpu_kernels)
-        conv_report_say("%s kernels skipped: %s", list.gpu->title, verify->no_gpu);
-    return CONV_OK;
-}
-
-// Runs at least one depth of each filter of the chain: elsewhere the best kernel takes its place.
-static bool takes_part(const struct kernel *kernel)
-{
-    const char *byte, *word;
-    for (int i = 0; (byte = conv_filter_kernel(kernel->filter, i, CONV_SAMPLE_U8)); i++) {
-        word = conv_filter_kernel(kernel->filter, i, CONV_SAMPLE_U16);
-        if (strcmp(byte, kernel->name) != 0 && strcmp(word, kernel->name) != 0)
-            return false;
-    }
-    return true;
-}
-
-// Makes the filter as the options say, to be run by that kernel.
-static enum conv_status open_kernel(const struct verify *verify, struct kernel *kernel,
-                                    struct conv_err *err)
-{
-    static const char *const alpha[] = {[CONV_ALPHA_KEEP] = "keep",
-                                        [CONV_ALPHA_FILTER] = "filter",
-                                        [CONV_ALPHA_PREMULTIPLY] = "premultiply"};
-    const struct conv_options *options = verify->options;
-    const struct conv_filter_settings *settings = &options->filter;
-    char border[32];
-    snprintf(border, sizeof border, "%s", conv_filter_border_name(options->border));
-    if (options->border == CONV_BORDER_CONSTANT)
-        snprintf(border, sizeof border, "constant:%d", options->border_value);
-    conv_filter_options public = CONV_FILTER_OPTIONS_INIT;
-    public.border = border;
-    public.alpha = alpha[options->alpha];
-    public.kernel = settings->kernel;
-    public.divisor = settings->divisor;
-    public.bias = settings->bias;
-    public.side = settings->size;
-    public.flip = settings->flip;
-    public.variant = kernel->name;
-    enum conv_status status =
-        conv_filter_create(&kernel->filter, kernel->context, options->operands[0], &public);
-    bool is_definition = verify->count == 0;
-    if (status && (is_definition || status != CONV_ERR_USAGE))
-        return conv_err_set(err, status, "%s", conv_context_message(kernel->context));
-    if (!status && takes_part(kernel))
-        return CONV_OK;
-    conv_filter_destroy(kernel->filter);
-    return conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
-                        kernel->context == verify->cpu ? "CPU" : "GPU");
-}
-
-static enum conv_status open_kernels(struct verify *verify, struct conv_err *err)
-{
-    const char *device;
-    int count = 0;
-    bool has_gpu_kernels = false;
-    for (; conv_kernel_name(count, &device); count++)
-        has_gpu_kernels = has_gpu_kernels || strcmp(device, "cpu") != 0;
-    enum conv_status status = open_contexts(verify, has_gpu_kernels, err);
-    if (status)
-        return status;
-    verify->kernels = calloc((size_t)count, sizeof *verify->kernels);
-    verify->skipped = calloc((size_t)count, sizeof *verify->skipped);
-    if (!verify->kernels || !verify->skipped)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d kernels", count);
-    for (int i = 0; i < count; i++) {
-        struct kernel kernel = {.name = conv_kernel_name(i, &device)};
-        struct conv_err reason = {0};
-        kernel.context = strcmp(device, "cpu") == 0 ? verify->cpu : verify->gpu;
-        if (!kernel.context) {
-            skip(verify, kernel.name, verify->no_gpu);
-        } else if (!open_kernel(verify, &kernel, &reason)) {
-            verify->kernels[verify->count++] = kernel;
-        } else if (i == 0) { // the definition takes everything
-            return conv_err_set(err, reason.status, "%s", reason.text);
-        } else {
-            skip(verify, kernel.name, reason.text);
-        }
-    }
-    return CONV_OK;
-}
-
-// A line per reason. That there is no GPU has been said.
-static void say_skipped(const struct verify *verify)
-{
-    for (int i = 0; i < verify->skipped_count; i++) {
-        const char *reason = verify->skipped[i].reason;
-        char names[512] = "";
-        bool said = !verify->gpu && strcmp(reason, verify->no_gpu) == 0;
-        for (int k = 0; k < i; k++)
-            said = said || strcmp(verify->skipped[k].reason, reason) == 0;
-        for (int k = i; k < verify->skipped_count && !said; k++) {
-            size_t used = strlen(names);
-            if (strcmp(verify->skipped[k].reason, reason) == 0)
-                snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
-                         verify->skipped[k].name);
-        }
-        if (!said)
-            conv_report_say("%s skipped: %s", names, reason);
-    }
-}
 
 // --- what is printed -----------------------------------------------------------------------------
 
@@ -197,7 +39,8 @@ static void print_file_json(const char *input, const char *status)
 }
 
 static void print_difference(const struct verify *verify, const char *input,
-                             const struct kernel *kernel, const struct conv_image_difference *first)
+                             const struct conv_verify_kernel *kernel,
+                             const struct conv_image_difference *first)
 {
     if (verify->options->json) {
         print_file_json(input, "differs");
@@ -208,7 +51,7 @@ static void print_difference(const struct verify *verify, const char *input,
     }
     conv_report_print_path(stdout, input);
     printf(": %s differs from %s: channel %d, x %d, y %d: %u, not %u\n", kernel->name,
-           verify->kernels[0].name, first->channel, first->x, first->y, first->a, first->b);
+           verify->kernels.kernels[0].name, first->channel, first->x, first->y, first->a, first->b);
 }
 
 static void print_failure(const struct verify *verify, const char *input, const char *reason)
@@ -228,20 +71,20 @@ static void print_summary(const struct verify *verify)
             return;
         printf("%d %s, identical pixels from", verify->images,
                verify->images == 1 ? "image" : "images");
-        for (int i = 0; i < verify->count; i++)
-            printf(" %s", verify->kernels[i].name);
+        for (int i = 0; i < verify->kernels.count; i++)
+            printf(" %s", verify->kernels.kernels[i].name);
         putchar('\n');
         return;
     }
     printf("{\"type\":\"verify\",\"images\":%d,\"failed\":%d,\"identical\":%s,\"variants\":[",
            verify->images, verify->failed,
            verify->differs || verify->images == 0 ? "false" : "true");
-    for (int i = 0; i < verify->count; i++)
-        printf("%s\"%s\"", i ? "," : "", verify->kernels[i].name);
+    for (int i = 0; i < verify->kernels.count; i++)
+        printf("%s\"%s\"", i ? "," : "", verify->kernels.kernels[i].name);
     fputs("],\"skipped\":[", stdout);
-    for (int i = 0; i < verify->skipped_count; i++) {
-        printf("%s{\"name\":\"%s\"", i ? "," : "", verify->skipped[i].name);
-        conv_json_member(stdout, "reason", verify->skipped[i].reason);
+    for (int i = 0; i < verify->kernels.skipped_count; i++) {
+        printf("%s{\"name\":\"%s\"", i ? "," : "", verify->kernels.skipped[i].name);
+        conv_json_member(stdout, "reason", verify->kernels.skipped[i].reason);
         putchar('}');
     }
     puts("]}");
@@ -279,7 +122,8 @@ static conv_image view_of(const struct conv_image *image)
     return view;
 }
 
-static enum conv_status run_kernel(const struct verify *verify, const struct kernel *kernel,
+static enum conv_status run_kernel(const struct verify *verify,
+                                   const struct conv_verify_kernel *kernel,
                                    const struct conv_image *result, struct conv_err *err)
 {
     conv_image from = view_of(&verify->input), to = view_of(result);
@@ -298,9 +142,9 @@ static bool verify_image(struct verify *verify, const struct conv_item *item,
     if (!*status)
         *status = conv_image_reader_decode(&verify->reader, &verify->input, err);
     if (!*status)
-        *status = run_kernel(verify, &verify->kernels[0], &verify->expected, err);
-    for (int i = 1; i < verify->count && !*status; i++) {
-        const struct kernel *kernel = &verify->kernels[i];
+        *status = run_kernel(verify, &verify->kernels.kernels[0], &verify->expected, err);
+    for (int i = 1; i < verify->kernels.count && !*status; i++) {
+        const struct conv_verify_kernel *kernel = &verify->kernels.kernels[i];
         struct conv_image_difference first;
         *status = run_kernel(verify, kernel, &verify->result, err);
         if (*status || !conv_image_differ(&verify->result, &verify->expected, &first))
@@ -371,6 +215,7 @@ int conv_verify_main(const struct conv_options *options)
     int code = CONV_EXIT_OK;
     struct conv_err err = {0};
     struct conv_walk *walk = NULL;
+    struct conv_walk_config walk_config;
     struct verify verify = {
         .options = options,
         .reader = {.file_limit = conv_options_mem_limit(options, true),
@@ -382,37 +227,23 @@ int conv_verify_main(const struct conv_options *options)
             conv_err_set(&err, CONV_ERR_USAGE, "conv verify takes a filter and images or folders");
     if (!status)
         status = check_filter(options, &err);
-    struct conv_walk_config walk_config = {
-        .operands = {.inputs = options->operands + 1,
-                     .input_count = options->operand_count - 1,
-                     .recursive = options->recursive},
-        .include = options->include.items,
-        .include_count = options->include.count,
-        .exclude = options->exclude.items,
-        .exclude_count = options->exclude.count,
-        .no_ignore = options->no_ignore,
-        .archives = {.enabled = true, .images_only = true},
-    };
+    conv_places_fill_reading_walk(options, options->operands + 1, options->operand_count - 1,
+                                  &walk_config);
     if (!status)
         status = conv_walk_open(&walk, &walk_config, &err);
     if (!status && conv_walk_reads_archives(walk))
         conv_signals_expect_truncation();
     if (!status)
-        status = open_kernels(&verify, &err);
+        status = conv_verify_kernels_open(&verify.kernels, options, &err);
     if (!status && !options->quiet)
-        say_skipped(&verify);
+        conv_verify_kernels_say_skipped(&verify.kernels);
     if (!status) {
         code = verify_all(&verify, walk);
         print_summary(&verify);
         int flushed = conv_commands_flush();
         code = code ? code : flushed;
     }
-    for (int i = 0; i < verify.count; i++)
-        conv_filter_destroy(verify.kernels[i].filter);
-    conv_context_destroy(verify.gpu);
-    conv_context_destroy(verify.cpu);
-    free(verify.kernels);
-    free(verify.skipped);
+    conv_verify_kernels_close(&verify.kernels);
     free(verify.memory);
     conv_image_reader_close(&verify.reader);
     conv_walk_close(walk);

@@ -4,11 +4,7 @@
 #include <stdlib.h>
 
 #include "io/journal.h"
-
-static bool is_older(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
-}
+#include "io/paths.h"
 
 // The inputs of target `t`: one of several each, or all of one.
 static void find_inputs(const struct conv_archive_operands *archives,
@@ -60,7 +56,7 @@ static enum conv_status take_origins(struct conv_archive_target *target,
 static bool is_newer(const struct conv_archive_target *target, const struct stat *out)
 {
     for (int i = 0; i < target->origin_count; i++)
-        if (is_older(&out->st_mtim, &target->origins[i].info.st_mtim))
+        if (conv_paths_is_older(out, &target->origins[i].info))
             return false;
     return !target->misses;
 }

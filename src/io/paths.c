@@ -95,6 +95,12 @@ bool conv_paths_is_unchanged(const struct stat *before, const struct stat *after
            before->st_mtim.tv_nsec == after->st_mtim.tv_nsec;
 }
 
+bool conv_paths_is_older(const struct stat *first, const struct stat *second)
+{
+    const struct timespec *a = &first->st_mtim, *b = &second->st_mtim;
+    return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
 bool conv_paths_climbs(const char *path)
 {
     while (*path) {

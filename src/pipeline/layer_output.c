@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/layer_output.h"
 
-static bool is_newer_or_same(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
-}
+#include "io/paths.h"
 
 // Why what exists makes the image superfluous; NULL if it does not.
 static const char *find_reason(const struct conv_layer_images *config, const struct conv_item *item,
@@ -19,7 +16,7 @@ static const char *find_reason(const struct conv_layer_images *config, const str
     if ((!config->update && !config->resume) || !item->ops->identify ||
         !item->ops->identify(item, &in))
         return NULL;
-    if (config->update && is_newer_or_same(&existing->info.st_mtim, &in.st_mtim))
+    if (config->update && !conv_paths_is_older(&existing->info, &in))
         return "the output is up to date";
     if (config->resume && conv_sink_is_noted(config->sink, item, &in, output, existing))
         return "the journal lists it as done";

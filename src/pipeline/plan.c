@@ -4,10 +4,7 @@
 
 #include <errno.h>
 
-static bool is_newer_or_same(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
-}
+#include "io/paths.h"
 
 static bool skip(struct conv_job *job, const char *reason)
 {
@@ -23,7 +20,7 @@ static bool is_done(const struct conv_pipeline_config *config, struct conv_job *
 {
     if (config->skip_existing)
         return skip(job, "the output exists");
-    if (in && config->update && is_newer_or_same(&existing->info.st_mtim, &in->st_mtim))
+    if (in && config->update && !conv_paths_is_older(&existing->info, in))
         return skip(job, "the output is up to date");
     if (in && config->resume &&
         conv_sink_is_noted(config->sink, &job->item, in, &job->output, existing))

@@ -7,6 +7,8 @@
 
 #include <cstring>
 
+#include "../support/random.h"
+
 namespace emulated
 {
 
@@ -16,13 +18,9 @@ namespace emulated
 static const uint8_t *make_noise()
 {
     static uint64_t words[NOISE_WORDS];
-    uint64_t word = 0x9e3779b97f4a7c15;
-    for (uint64_t &to : words) {
-        word ^= word << 13;
-        word ^= word >> 7;
-        word ^= word << 17;
-        to = word;
-    }
+    uint64_t state = 1;
+    for (uint64_t &word : words)
+        word = random_bits(&state);
     return (const uint8_t *)words;
 }
 

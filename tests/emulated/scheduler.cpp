@@ -8,6 +8,7 @@
 #include <functional>
 #include <numeric>
 
+#include "../support/random.h"
 #include "bulk.h"
 #include "launch.h"
 
@@ -58,16 +59,9 @@ static struct {
 
 static uint64_t seed, noise;
 
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
 uint64_t draw()
 {
-    return mix(noise += 0x9e3779b97f4a7c15);
+    return random_bits(&noise);
 }
 
 void seed_order(uint64_t value)
@@ -330,7 +324,10 @@ void run_launch(const char *name, const launch_shape &shape, const std::function
     now.failed = false;
     now.running = nullptr;
     uint64_t blocks = (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z;
-    noise = mix(seed) + mix(blocks) + mix((uint64_t)now.count + shape.bytes * 1024);
+    // Another order for each seed and shape.
+    noise = seed;
+    noise = draw() + blocks;
+    noise = draw() + (uint64_t)now.count + shape.bytes * 1024;
     now.order = (enum order)(draw() % ORDERS);
     adopt_fiber(&now.host);
     if (!make_threads(now.count))

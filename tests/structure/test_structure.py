@@ -46,10 +46,10 @@ INSIDE = (  # within a folder: the first may not include the second
 TEMPLATES = {
     "kernels/stencil/cpu": {"direct.h", "dots.h", "floats.h", "float_passes.h", "gradient.h", "neon.h", "plain.h", "round.h", "strips.h", "vector.h",
                             "vector_variant.h", "x86.h", "passes.h"},
-    "kernels/layer/cpu": {"blocked_copy.h", "blocked_tile.h", "blocked_vector.h"},
+    "kernels/layer/cpu": {"blocked_copy.h", "blocked_image.h", "blocked_tile.h", "blocked_vector.h"},
     "kernels/bank": {"separable_body.h"},
     "src/png/cpu": {"unfilter_x86.h"},
-    "src/bench": {"bench_cudnn.h"},  # needs cuDNN's header, which few machines have
+    "src/bench": {"bench_cudnn.h", "bench_layers_graph.h"},  # need cuDNN's header, which few machines have
 }
 
 
@@ -139,7 +139,7 @@ def headers_that_need_others(root, folder=""):
 
 # Commands that do their work through the functions of conv.h, as other programs do: nothing that filters
 # may be included but that header.
-CLIENTS_OF_THE_LIBRARY = ("src/cli/verify.c",)
+CLIENTS_OF_THE_LIBRARY = ("src/cli/verify.c", "src/cli/verify_kernels.c", "src/cli/verify_kernels.h")
 ENGINE = ("backend/", "kernels/", "pipeline/", "png/", "api/")
 
 

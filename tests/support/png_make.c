@@ -103,6 +103,24 @@ struct png_file png_make_zlib(const void *data, size_t size)
     return stream;
 }
 
+struct png_file png_make_zlib_as(const void *data, size_t size, int level, int strategy, int memory)
+{
+    // Not deflateBound: zlib 1.2.13's is too small for fixed codes.
+    struct png_file stream = {checked(malloc(2 * size + 1000)), 0};
+    z_stream z = {
+        .next_in = (Bytef *)(uintptr_t)data,
+        .avail_in = (uInt)size,
+        .next_out = stream.data,
+        .avail_out = (uInt)(2 * size + 1000),
+    };
+    if (deflateInit2(&z, level, Z_DEFLATED, 15, memory, strategy) != Z_OK ||
+        deflate(&z, Z_FINISH) != Z_STREAM_END)
+        abort();
+    stream.size = z.total_out;
+    deflateEnd(&z);
+    return stream;
+}
+
 size_t png_make_find(const struct png_file *file, const char *type, int n)
 {
     size_t size;

@@ -1,34 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Filters of the C interface against conv_filter_image, which the program uses: all layouts, sample
 // types, alpha modes, chains, borders, heights of several bands, and any number of threads.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "backend/filter_image.h"
-#include "conv.h"
 #include "support/api_image.h"
+#include "support/api_test.h"
 #include "support/random.h"
 
 #define FILL 0xa5
 
 static uint64_t noise = 20;
-
-static conv_context *open_context(int threads)
-{
-    conv_context *context;
-    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
-    options.device = "cpu";
-    options.threads = threads;
-    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
-    return context;
-}
 
 // What the program makes of the image: planes of uint8_t, uint16_t or float.
 static void expect(conv_image *result, const conv_image *source, const char *text,
@@ -154,7 +136,7 @@ static void all_layouts_give_what_the_program_gives(void **state)
     (void)state;
     static const int threads[] = {1, 2, 5};
     for (int t = 0; t < 3; t++) {
-        conv_context *context = open_context(threads[t]);
+        conv_context *context = api_open(threads[t]);
         for (int i = 0; i < (CONV_SANITIZED ? 50 : 150); i++) {
             int c = 1 + (int)random_below(&noise, 4);
             check(context, &cases[random_below(&noise, CASES)], 1 + (int)random_below(&noise, 90),
@@ -172,7 +154,7 @@ static void all_layouts_give_what_the_program_gives(void **state)
 static void bands_do_not_show(void **state)
 {
     (void)state;
-    conv_context *context = open_context(4);
+    conv_context *context = api_open(4);
     for (int i = 0; i < CASES; i++)
         for (int layout = CONV_SANITIZED ? i % 4 : 0; layout < 4;
              layout += CONV_SANITIZED ? 4 : 1) {
@@ -195,7 +177,7 @@ static void large_matrices_reach_across_bands(void **state)
         size_t used = strlen(spec);
         snprintf(spec + used, sizeof spec - used, " %d", (int)coefficients[i]);
     }
-    conv_context *context = open_context(3);
+    conv_context *context = api_open(3);
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
     for (int i = 0; i < 6; i++) {
         static const int heights[] = {1, 7, 241, 300, 481, 900}; // some end in bands of one row
@@ -232,7 +214,7 @@ static void batches_are_of_any_mix(void **state)
 {
     (void)state;
     enum { COUNT = 40 };
-    conv_context *context = open_context(3);
+    conv_context *context = api_open(3);
     struct api_image sources[COUNT], results[COUNT], expected;
     conv_image from[COUNT], to[COUNT];
     conv_filter *filter;

@@ -2,33 +2,15 @@
 // Float32 samples through filters of the C interface, against a definition of their sums that
 // shares no code with kernels/, and large Gaussians, which filter 8-bit samples with 16 bits.
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "conv.h"
 #include "filter/filter.h"
 #include "support/api_image.h"
+#include "support/api_test.h"
 #include "support/random.h"
 
 #define FILL 0xa5
 
 static uint64_t noise = 77;
-
-static conv_context *open_context(int threads)
-{
-    conv_context *context;
-    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
-    options.device = "cpu";
-    options.threads = threads;
-    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
-    return context;
-}
 
 static float get(const conv_image *view, int c, int x, int y)
 {
@@ -151,7 +133,7 @@ static void sums_are_the_defined_ones(void **state)
 {
     (void)state;
     for (int threads = 1; threads <= 4; threads += 3) {
-        conv_context *context = open_context(threads);
+        conv_context *context = api_open(threads);
         for (int i = 0; i < (CONV_SANITIZED ? 1 : 4) * CASES; i++)
             check(context, i % CASES, 1 + (int)random_below(&noise, 70),
                   1 + (int)random_below(&noise, 60), 1 + (int)random_below(&noise, 4));
@@ -166,7 +148,7 @@ static void infinite_samples_stay_where_they_are(void **state)
 {
     (void)state;
     static const double cross[9] = {0, 1, 0, 1, 1, 1, 0, 1, 0};
-    conv_context *context = open_context(1);
+    conv_context *context = api_open(1);
     struct api_image source, result;
     conv_filter *filter;
     api_image_make(&source, API_PLANAR, 40, 9, 1, CONV_SAMPLE_F32, 0);
@@ -186,7 +168,7 @@ static void infinite_samples_stay_where_they_are(void **state)
 static void large_gaussians_filter_bytes_with_16_bits(void **state)
 {
     (void)state;
-    conv_context *context = open_context(2);
+    conv_context *context = api_open(2);
     for (int i = 0; i < 2 * API_LAYOUTS; i++) {
         struct api_image image[2], result[2];
         conv_filter *filter;
@@ -226,7 +208,7 @@ static void large_gaussians_filter_bytes_with_16_bits(void **state)
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
-    conv_context *context = open_context(1);
+    conv_context *context = api_open(1);
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
     struct api_image source, bytes;
     conv_filter *filter;

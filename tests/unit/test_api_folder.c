@@ -2,20 +2,12 @@
 // Folders through the C interface: the same pixels as decoding, filtering and encoding by hand,
 // what becomes of outputs that exist, failures and the end by the callback.
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "conv.h"
 #include "support/api_image.h"
+#include "support/api_test.h"
 #include "support/png_make.h"
 #include "support/random.h"
 
@@ -34,16 +26,6 @@ static char *folder_of(char *path, const char *folder)
 {
     snprintf(path, 256, "%s/%s", root, folder);
     return path;
-}
-
-static conv_context *open_context(void)
-{
-    conv_context *context;
-    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
-    options.device = "cpu";
-    options.threads = 3;
-    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
-    return context;
 }
 
 static int make_inputs(void **state)
@@ -94,7 +76,7 @@ static void folders_are_filtered_as_single_images_are(void **state)
 {
     (void)state;
     char in[256], out[256], path[256];
-    conv_context *context = open_context();
+    conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
     const char *inputs[] = {folder_of(in, "in")};
     conv_filter *filter;
@@ -140,7 +122,7 @@ static void outputs_that_exist_are_replaced_or_kept(void **state)
 {
     (void)state;
     char in[256], out[256], path[256];
-    conv_context *context = open_context();
+    conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
     const char *inputs[] = {folder_of(in, "in")};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
@@ -172,7 +154,7 @@ static void a_bad_file_does_not_end_a_run(void **state)
 {
     (void)state;
     char in[256], out[256], path[256];
-    conv_context *context = open_context();
+    conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
     const char *inputs[] = {folder_of(in, "in")};
     struct heard heard = {0};
@@ -197,7 +179,7 @@ static void the_callback_ends_a_run(void **state)
 {
     (void)state;
     char in[256], out[256], path[256];
-    conv_context *context = open_context();
+    conv_context *context = api_open(3);
     const char *inputs[] = {folder_of(in, "in")};
     struct heard heard = {.stop_at = 1};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
@@ -229,7 +211,7 @@ static void the_callback_ends_a_wait(void **state)
     (void)state;
     char pipe_path[256], out[256];
     uint64_t found = 0;
-    conv_context *context = open_context();
+    conv_context *context = api_open(3);
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.progress = stop_when_found;
     options.user = &found;
@@ -251,7 +233,7 @@ static void archives_and_shards(void **state)
 {
     (void)state;
     char in[256], tar[256], out[256], path[256], again[256];
-    conv_context *context = open_context();
+    conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     const char *inputs[] = {folder_of(in, "in")}, *archives[] = {folder_of(tar, "a.tar")};
@@ -298,7 +280,7 @@ static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
     char in[256], out[256];
-    conv_context *context = open_context();
+    conv_context *context = api_open(3);
     const char *inputs[] = {folder_of(in, "in"), NULL}, *standard[] = {"-"}, *none[] = {"/no/such"};
     folder_of(out, "wrong");
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;

@@ -1,31 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Layers of the C interface against the reference kernel: types, padding, borders, strides of the
 // input, and batches that pass through in several parts.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "conv.h"
 #include "filter/bank.h"
 #include "kernels/layer/layer.h"
+#include "support/api_test.h"
 #include "support/random.h"
 
 static uint64_t noise = 4;
-
-static conv_context *open_context(int threads)
-{
-    conv_context *context;
-    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
-    options.device = "cpu";
-    options.threads = threads;
-    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
-    return context;
-}
 
 static void fill(float *values, size_t count)
 {
@@ -209,7 +190,7 @@ static void layers_give_what_the_reference_gives(void **state)
 {
     (void)state;
     for (int threads = 1; threads <= 4; threads += 3) {
-        conv_context *context = open_context(threads);
+        conv_context *context = api_open(threads);
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
             check(context, &cases[i]);
         conv_context_destroy(context);
@@ -220,7 +201,7 @@ static void layers_give_what_the_reference_gives(void **state)
 static void large_batches_pass_in_parts(void **state)
 {
     (void)state;
-    conv_context *context = open_context(3);
+    conv_context *context = api_open(3);
     static const struct layer_case large[] = {
         {.maps = 1,
          .channels = 1,

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: MIT
 // PNG files through the C interface: into and out of every layout, with conversions, in batches of
 // which some files are damaged.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "conv.h"
 #include "support/api_image.h"
+#include "support/api_test.h"
 #include "support/own_memory.h"
 #include "support/png_make.h"
 #include "support/random.h"
@@ -20,16 +11,6 @@
 #define FILL 0x5a
 
 static uint64_t noise = 9;
-
-static conv_context *open_context(int threads)
-{
-    conv_context *context;
-    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
-    options.device = "cpu";
-    options.threads = threads;
-    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
-    return context;
-}
 
 static void make_file(struct png_file *file, int width, int height, int color_type, int depth,
                       bool interlaced, bool transparency)
@@ -134,7 +115,7 @@ static void every_kind_is_decoded_into_every_layout(void **state)
         int color_type, depth;
     } kinds[] = {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}, {2, 8}, {2, 16}, {3, 1},
                  {3, 2}, {3, 4}, {3, 8}, {4, 8}, {4, 16}, {6, 8}, {6, 16}};
-    conv_context *context = open_context(1);
+    conv_context *context = api_open(1);
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
         for (int form = 0; form < 4; form++) {
             struct png_file file;
@@ -158,7 +139,7 @@ static void every_kind_is_decoded_into_every_layout(void **state)
 static void encoded_images_come_back(void **state)
 {
     (void)state;
-    conv_context *context = open_context(2);
+    conv_context *context = api_open(2);
     for (int i = 0; i < 300; i++) {
         struct api_image image, back;
         int channels = 1 + i % 4, width = 1 + (int)random_below(&noise, 150);
@@ -194,7 +175,7 @@ static void files_are_made_in_the_callers_memory(void **state)
 {
     (void)state;
     enum { COUNT = 40, WRONG = 7, REFUSED = 19 };
-    conv_context *context = open_context(3);
+    conv_context *context = api_open(3);
     struct own_memory own = {.caller = pthread_self(), .most = COUNT, .refused = REFUSED};
     conv_encode_options options = CONV_ENCODE_OPTIONS_INIT;
     struct api_image images[COUNT];
@@ -240,7 +221,7 @@ static void batches_survive_damaged_files(void **state)
 {
     (void)state;
     enum { COUNT = 60 };
-    conv_context *context = open_context(4);
+    conv_context *context = api_open(4);
     struct png_file files[COUNT];
     conv_bytes bytes[COUNT];
     conv_image images[COUNT] = {0};

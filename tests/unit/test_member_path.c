@@ -12,6 +12,7 @@
 
 #include "io/member_path.h"
 #include "support/folder.h"
+#include "support/random.h"
 
 #define NAME(text) text, sizeof text - 1
 
@@ -184,16 +185,13 @@ static void test_any_bytes(void **state)
 {
     (void)state;
     static const char letters[] = "../\\aC:.\0/~";
-    uint32_t random = 1;
+    uint64_t random = 1;
     int accepted_count = 0;
     for (int round = 0; round < 200000; round++) {
         char name[12], path[PATH_MAX], again[PATH_MAX];
-        size_t length = (random >> 16) % sizeof name;
-        for (size_t i = 0; i < length; i++) {
-            random = random * 1103515245 + 12345;
-            name[i] = letters[(random >> 16) % (sizeof letters - 1)];
-        }
-        random = random * 1103515245 + 12345;
+        size_t length = random_below(&random, sizeof name);
+        for (size_t i = 0; i < length; i++)
+            name[i] = letters[random_below(&random, sizeof letters - 1)];
         if (conv_member_path_make(path, NULL, name, length, NULL))
             continue;
         accepted_count++;

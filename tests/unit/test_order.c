@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "report/order.h"
+#include "support/random.h"
 
 static struct conv_order order;
 static char *printed;
@@ -67,9 +68,9 @@ static void test_any_order(void **state)
     int numbers[CONV_ORDER_MOST], last = 0;
     for (int i = 0; i < CONV_ORDER_MOST; i++)
         numbers[i] = i + 1;
-    srand(7);
+    uint64_t random = 7;
     for (int i = CONV_ORDER_MOST - 1; i > 0; i--) {
-        int other = rand() % (i + 1), number = numbers[i];
+        int other = (int)random_below(&random, (unsigned)i + 1), number = numbers[i];
         numbers[i] = numbers[other];
         numbers[other] = number;
     }

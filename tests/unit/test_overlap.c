@@ -4,12 +4,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "report/overlap.h"
+#include "support/random.h"
 
 #define LENGTH 4000
 
@@ -26,10 +26,10 @@ static void what_is_counted_one_by_one(void **state)
     static unsigned char busy[CONV_ENGINE_COUNT][LENGTH];
     memset(busy, 0, sizeof busy);
     struct conv_overlap *overlap = open_overlap();
-    srand(7);
+    uint64_t random = 7;
     for (int i = 0; i < 60; i++) {
-        int engine = rand() % CONV_ENGINE_COUNT;
-        unsigned start = (unsigned)rand() % LENGTH, length = (unsigned)rand() % 120;
+        unsigned engine = random_below(&random, CONV_ENGINE_COUNT);
+        unsigned start = random_below(&random, LENGTH), length = random_below(&random, 120);
         unsigned end = start + length < LENGTH ? start + length : LENGTH;
         conv_overlap_add(overlap, (enum conv_engine)engine, start, end);
         memset(busy[engine] + start, 1, end - start);

@@ -15,6 +15,7 @@
 
 #include "png/cpu/inflate.h"
 #include "support/guard.h"
+#include "support/png_make.h"
 #include "support/random.h"
 
 #define MOST 100000 // bytes of data: three times what a distance can reach
@@ -56,30 +57,6 @@ static void fill(uint8_t *data, size_t size, int kind)
     }
 }
 
-struct stream {
-    uint8_t *bytes; // a zlib stream
-    size_t size;
-};
-
-static struct stream compress_data(const uint8_t *data, size_t size, int level, int strategy,
-                                   int memory)
-{
-    z_stream z = {0};
-    assert_int_equal(deflateInit2(&z, level, Z_DEFLATED, 15, memory, strategy), Z_OK);
-    // Not deflateBound: zlib 1.2.13's is too small for fixed codes.
-    struct stream made = {.size = 2 * size + 100};
-    made.bytes = malloc(made.size);
-    assert_non_null(made.bytes);
-    z.next_in = (uint8_t *)(uintptr_t)data;
-    z.avail_in = (uInt)size;
-    z.next_out = made.bytes;
-    z.avail_out = (uInt)made.size;
-    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
-    made.size = z.total_out;
-    deflateEnd(&z);
-    return made;
-}
-
 // --- the comparison ------------------------------------------------------------------------------
 
 struct bench {
@@ -104,11 +81,11 @@ static bool ask_zlib(struct bench *bench, uint8_t *stream, size_t stream_size, s
     return good;
 }
 
-static void check(struct bench *bench, const struct stream *stream, size_t size, const char *what)
+static void check(struct bench *bench, const struct png_file *stream, size_t size, const char *what)
 {
     uint8_t *in = bench->in.end - stream->size;
     uint8_t *out = bench->out.end - size - CONV_INFLATE_SLACK;
-    memcpy(in, stream->bytes, stream->size);
+    memcpy(in, stream->data, stream->size);
     bool good = ask_zlib(bench, in, stream->size, size);
     if (conv_inflate_zlib(&bench->inflate, out, size, in, stream->size) != good)
         fail_msg("%s of %zu bytes: zlib says %s", what, size, good ? "good" : "bad");
@@ -117,19 +94,19 @@ static void check(struct bench *bench, const struct stream *stream, size_t size,
     good ? bench->accepted++ : bench->refused++;
 }
 
-static void check_flips(struct bench *bench, struct stream *stream, size_t size)
+static void check_flips(struct bench *bench, struct png_file *stream, size_t size)
 {
     for (int i = 0; i < FLIPS; i++) {
         // The head of the first block, the rest, and what is cut off.
         size_t span = i % 3 == 0 && stream->size > 100 ? 80 : stream->size - 6;
         size_t at = 2 + random_below(&seed, (unsigned)span);
-        uint8_t old = stream->bytes[at], bit = (uint8_t)(1u << random_below(&seed, 8));
+        uint8_t old = stream->data[at], bit = (uint8_t)(1u << random_below(&seed, 8));
         size_t whole = stream->size;
-        stream->bytes[at] ^= bit;
+        stream->data[at] ^= bit;
         if (i % 10 == 9)
             stream->size = 7 + random_below(&seed, (unsigned)stream->size - 6);
         check(bench, stream, size, "a damaged stream");
-        stream->bytes[at] = old;
+        stream->data[at] = old;
         stream->size = whole;
     }
 }
@@ -150,15 +127,15 @@ static void streams_are_what_zlib_says(void **state)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             fill(data, sizes[s], kind);
             for (int i = 0; i < (CONV_SANITIZED ? 8 : 20); i++) {
-                struct stream stream =
-                    compress_data(data, sizes[s], levels[i % 4], strategies[i / 4],
-                                  1 + (int)random_below(&seed, 9));
+                struct png_file stream =
+                    png_make_zlib_as(data, sizes[s], levels[i % 4], strategies[i / 4],
+                                     1 + (int)random_below(&seed, 9));
                 int accepted = bench->accepted;
                 setenv("CONV_DISABLE", (i + i / 4) % 2 ? "avx2" : "", 1); // and with it BMI2
                 check(bench, &stream, sizes[s], "a stream");
                 assert_int_equal(bench->accepted, accepted + 1);
                 check_flips(bench, &stream, sizes[s]);
-                free(stream.bytes);
+                png_make_free(&stream);
             }
         }
     }

@@ -54,24 +54,6 @@ static void fill(uint8_t *data, size_t size, size_t pitch, int kind)
         data[at] = (uint8_t)random_below(&seed, FILTERS);
 }
 
-static struct png_file compress_data(const uint8_t *data, size_t size, int level, int strategy,
-                                     int memory)
-{
-    z_stream z = {0};
-    assert_int_equal(deflateInit2(&z, level, Z_DEFLATED, 15, memory, strategy), Z_OK);
-    struct png_file made = {.size = 2 * size + 1000};
-    made.data = malloc(made.size);
-    assert_non_null(made.data);
-    z.next_in = (uint8_t *)(uintptr_t)data;
-    z.avail_in = (uInt)size;
-    z.next_out = made.data;
-    z.avail_out = (uInt)made.size;
-    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
-    made.size = z.total_out;
-    deflateEnd(&z);
-    return made;
-}
-
 // --- one run -------------------------------------------------------------------------------------
 
 struct run {
@@ -195,7 +177,7 @@ static void check_that_threads_help(struct bench *bench)
 {
     const size_t pitch = 1000, rows = MOST / pitch - 1;
     fill(bench->data, pitch * rows, pitch, 0);
-    struct png_file zlib = compress_data(bench->data, pitch * rows, 6, Z_DEFAULT_STRATEGY, 8);
+    struct png_file zlib = png_make_zlib_as(bench->data, pitch * rows, 6, Z_DEFAULT_STRATEGY, 8);
     const size_t *by_chunk = &bench->runs[BY_CHUNK].ahead, *by_row = &bench->runs[BY_ROW].ahead;
     for (int i = 0; i < 200 && *by_chunk + *by_row <= MOST; i++)
         check(bench, &zlib, pitch, rows, (size_t)8 << 13);
@@ -225,8 +207,8 @@ static void threads_change_nothing(void **state)
         for (int kind = (int)w % STEP; kind < KINDS; kind += STEP) {
             size_t pitch = pitches[(w + (size_t)kind) % 4], rows = MOST / pitch - 1;
             fill(bench.data, pitch * rows, pitch, kind);
-            struct png_file zlib = compress_data(bench.data, pitch * rows, ways[w].level,
-                                                 ways[w].strategy, ways[w].memory);
+            struct png_file zlib = png_make_zlib_as(bench.data, pitch * rows, ways[w].level,
+                                                    ways[w].strategy, ways[w].memory);
             for (int i = 0; i < 2; i++)
                 check(&bench, &zlib, pitch, rows, (size_t)8 << (10 + random_below(&seed, 6)));
             assert_true(bench.runs[ALONE].good);
@@ -267,7 +249,7 @@ static void false_begins_change_nothing(void **state)
     size_t pitch = 1000, rows = MOST / pitch, at = 0, found = 0;
     seed = 3;
     fill(bench.data, MOST, pitch, DELTAS);
-    struct png_file inner = compress_data(bench.data, MOST, 6, Z_DEFAULT_STRATEGY, 1);
+    struct png_file inner = png_make_zlib_as(bench.data, MOST, 6, Z_DEFAULT_STRATEGY, 1);
     struct deflate_make make = {.grows = true};
     assert_true(inner.size > 50000);
     for (at = 0; at < MOST; at += 50000) // its blocks begin after zlib's header
@@ -347,7 +329,7 @@ static void parts_are_right(void **state)
         int kind = i % KINDS;
         fill(data, MOST, 1000, kind);
         struct png_file zlib =
-            compress_data(data, MOST, 1 + i % 9, i % 3 ? Z_DEFAULT_STRATEGY : Z_FILTERED, 2);
+            png_make_zlib_as(data, MOST, 1 + i % 9, i % 3 ? Z_DEFAULT_STRATEGY : Z_FILTERED, 2);
         size_t count = find_boundaries(all, 1000, &zlib);
         *ahead = (struct conv_inflate_ahead){.data = zlib.data,
                                              .size = zlib.size - 4,
@@ -402,7 +384,7 @@ static void files_are_the_same(void **state)
     assert_non_null(rows);
     seed = 5;
     fill(rows, size, pitch, NOISE);
-    struct png_file zlib = compress_data(rows, size, 1, Z_DEFAULT_STRATEGY, 8);
+    struct png_file zlib = png_make_zlib_as(rows, size, 1, Z_DEFAULT_STRATEGY, 8);
     png_make_head(&file, WIDTH, HEIGHT, 8, 2);
     for (size_t at = 0; at < zlib.size; at += 200000)
         png_make_chunk(&file, "IDAT", zlib.data + at,

@@ -20,6 +20,7 @@
 #include "io/walk.h"
 #include "pipeline/pipeline.h"
 #include "support/png_make.h"
+#include "support/random.h"
 
 #define IMAGES 60
 #define WORKERS 3
@@ -31,7 +32,7 @@ struct run {
     enum conv_status status;
 };
 
-static void write_inputs(const char *folder, uint32_t seed)
+static void write_inputs(const char *folder, uint64_t seed)
 {
     static uint16_t samples[64 * 64 * 3];
     assert_int_equal(mkdir(folder, 0777), 0);
@@ -43,10 +44,8 @@ static void write_inputs(const char *folder, uint32_t seed)
             .depth = 8,
             .samples = samples,
         };
-        for (size_t k = 0; k < sizeof samples / sizeof samples[0]; k++) {
-            seed = seed * 1664525 + 1013904223;
-            samples[k] = (uint16_t)(seed >> 24);
-        }
+        for (size_t k = 0; k < sizeof samples / sizeof samples[0]; k++)
+            samples[k] = (uint16_t)random_below(&seed, 256);
         struct png_file file = {0};
         png_make_image(&file, &spec);
         char path[128];

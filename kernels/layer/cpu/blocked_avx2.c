@@ -22,7 +22,7 @@ static inline __m256i first_lanes(int n)
 #define VECTORS_FOR(maps)                                                                          \
     ((maps) == 1 ? 8 : (maps) == 2 ? 6 : (maps) == 3 ? 4 : (maps) == 4 ? 3 : 2)
 
-#include "kernels/layer/cpu/blocked_tile.h"
+#include "kernels/layer/cpu/blocked_image.h"
 
 CONV_LAYER_BLOCKED(cpu_layer_avx2, CONV_CPU_AVX2, "tiles of 8 to 64 outputs in registers");
 

@@ -28,7 +28,7 @@ static inline __m512i first_to_last(int n)
 #define VECTORS_FOR(maps)                                                                          \
     ((maps) <= 3 ? 8 : (maps) == 4 ? 6 : (maps) == 5 ? 5 : (maps) == 6 ? 4 : 3)
 
-#include "kernels/layer/cpu/blocked_tile.h"
+#include "kernels/layer/cpu/blocked_image.h"
 
 CONV_LAYER_BLOCKED(cpu_layer_avx512, CONV_CPU_AVX512, "tiles of 16 to 128 outputs in registers");
 

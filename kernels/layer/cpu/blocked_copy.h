@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Copies the input of a block of outputs to scratch, as blocked.h describes. Part of
-// blocked_tile.h.
+// blocked_image.h.
 #ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_COPY_H
 #define CONV_KERNELS_LAYER_CPU_BLOCKED_COPY_H
 
@@ -8,6 +8,7 @@
 
 #include "kernels/common/border.h"
 #include "kernels/layer/cpu/blocked.h"
+#include "kernels/layer/cpu/blocked_vector.h"
 
 // A block of outputs of one image.
 struct block {

@@ -11,7 +11,7 @@
 #define MOST_MAPS 6
 #define VECTORS_FOR(maps) ((maps) <= 3 ? 8 : (maps) == 4 ? 6 : (maps) == 5 ? 5 : 4)
 
-#include "kernels/layer/cpu/blocked_tile.h"
+#include "kernels/layer/cpu/blocked_image.h"
 
 CONV_LAYER_BLOCKED(cpu_layer_neon, CONV_CPU_NEON, "tiles of 4 to 32 outputs in registers");
 

@@ -33,6 +33,6 @@ static inline __attribute__((always_inline)) vec_f32 fused(vec_f32 a, vec_f32 b,
     return __builtin_convertvector((vec_f64)bits, vec_f32);
 }
 
-#include "kernels/layer/cpu/blocked_tile.h"
+#include "kernels/layer/cpu/blocked_image.h"
 
 CONV_LAYER_BLOCKED(cpu_layer_portable, 0, "tiles of 4 to 16 outputs, sums in float64");

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// The loops over an image's tiles, and the variant, for the instruction set of the including file:
+// see blocked_tile.h.
+#ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_IMAGE_H
+#define CONV_KERNELS_LAYER_CPU_BLOCKED_IMAGE_H
+
+#include "base/features.h"
+#include "kernels/layer/cpu/blocked_copy.h"
+#include "kernels/layer/cpu/blocked_tile.h"
+
+// The outputs of one image, and what its tiles have in common.
+struct image_run {
+    const struct conv_layer_plan *plan;
+    uint8_t *dst;
+    struct tile tile;
+};
+
+// Whether a group's outputs are the first, or the last, of all that are adjacent.
+struct ends {
+    bool is_first, is_last;
+};
+
+static enum tile_stores choose_stores(struct tile *tile, bool is_first, bool is_last)
+{
+    if (!tile->kept)
+        return TILE_CACHED;
+    tile->keeps = !is_first;
+    return is_last ? TILE_STREAMED_LAST : is_first ? TILE_STREAMED_FIRST : TILE_STREAMED;
+}
+
+// `count` adjacent outputs of the maps of a group.
+static void compute_group(struct tile *tile, int maps, const float *samples, uint8_t *dst,
+                          int count, struct ends ends)
+{
+    int left = (count + LANES - 1) / LANES; // vectors
+    for (int n = (left + VECTORS_FOR(maps) - 1) / VECTORS_FOR(maps), done = 0; n > 0; n--) {
+        int vectors = (left + n - 1) / n; // of tiles about equally large
+        tile->samples = samples + done;
+        tile->dst = dst + (size_t)done * conv_element_size(tile->output);
+        tile->count = count - done;
+        tile->stores = choose_stores(tile, ends.is_first && done == 0, ends.is_last && n == 1);
+        tiles[maps][vectors](tile);
+        left -= vectors;
+        done += vectors * LANES;
+    }
+}
+
+// All maps of `count` adjacent outputs, from element `at` of each map on; their samples are at
+// `samples`. A few hundred outputs at a time: their samples stay in the level 1 cache, and each
+// weight that is fetched is used for all of them.
+static void compute_span(struct image_run *run, const float *samples, size_t at, int count)
+{
+    const struct conv_layer *layer = run->plan->layer;
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
+    struct tile *tile = &run->tile;
+    size_t taps = conv_layer_blocked_taps(layer);
+    const int most = 24 * LANES; // a multiple of most tiles
+    for (int done = 0; done < count; done += most) {
+        int n = count - done < most ? count - done : most;
+        const float *packed = (const float *)run->plan->packed + conv_layer_blocked_offsets(layer);
+        uint8_t *dst = run->dst + (at + (size_t)done) * conv_element_size(tile->output);
+        struct ends ends = {done == 0, done + n == count};
+        vec *kept = tile->kept;
+        for (int g = 0; g < blocked->groups; g++) {
+            int maps = conv_layer_blocked_maps(blocked, g);
+            tile->bias = packed;
+            tile->weights = packed + maps;
+            compute_group(tile, maps, samples + done, dst, n, ends);
+            if (tile->kept)
+                tile->kept += maps;
+            packed += (size_t)maps * (taps + 1);
+            dst += (size_t)maps * tile->map_size;
+        }
+        tile->kept = kept;
+    }
+}
+
+static void compute_block(struct image_run *run, const struct conv_layer_batch *batch,
+                          const struct block *block)
+{
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
+    const float *samples = batch->scratch;
+    copy_block(run->plan, batch, block);
+    size_t width = (size_t)blocked->width;
+    size_t at = (size_t)block->first_row * width + (size_t)block->first_column;
+    if (blocked->adjoining) {
+        compute_span(run, samples, at, block->rows * block->columns);
+        return;
+    }
+    for (int i = 0; i < block->rows; i++)
+        compute_span(run, samples + (ptrdiff_t)i * blocked->pitch, at + (size_t)i * width,
+                     block->columns);
+}
+
+static void compute_image(struct image_run *run, const struct conv_layer_batch *batch,
+                          const uint8_t *image)
+{
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
+    int end = batch->first_row + batch->rows;
+    for (int i = batch->first_row; i < end; i += blocked->rows) {
+        for (int j = 0; j < blocked->width; j += blocked->columns) {
+            struct block block = {
+                .image = image,
+                .first_row = i,
+                .rows = end - i < blocked->rows ? end - i : blocked->rows,
+                .first_column = j,
+                .columns =
+                    blocked->width - j < blocked->columns ? blocked->width - j : blocked->columns,
+            };
+            compute_block(run, batch, &block);
+        }
+    }
+}
+
+static enum conv_status run_blocked(const struct conv_layer_plan *plan,
+                                    const struct conv_layer_batch *batch)
+{
+    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
+    size_t map_size =
+        (size_t)blocked->height * (size_t)blocked->width * conv_element_size(layer->output);
+    struct image_run run = {
+        .plan = plan,
+        .dst = batch->dst,
+        .tile = {.offsets = plan->packed,
+                 .offsets_end = (const int32_t *)plan->packed + conv_layer_blocked_taps(layer),
+                 .activation = layer->activation,
+                 .output = layer->output,
+                 .map_size = map_size},
+    };
+    if (blocked->kept)
+        run.tile.kept = (vec *)(void *)((uint8_t *)batch->scratch + blocked->kept);
+    for (int64_t b = 0; b < batch->images; b++) {
+        compute_image(&run, batch, (const uint8_t *)batch->src + b * batch->src_image);
+        run.dst += (size_t)layer->maps * map_size;
+    }
+#ifdef STREAM
+    if (blocked->kept)
+        FENCE();
+#endif
+    return CONV_OK;
+}
+
+static void plan_blocked(struct conv_layer_plan *plan)
+{
+#ifdef STREAM
+    conv_layer_blocked_plan(plan, LANES, MOST_MAPS, true);
+#else
+    conv_layer_blocked_plan(plan, LANES, MOST_MAPS, false);
+#endif
+}
+
+static int score_blocked(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    (void)layer;
+    (void)shape;
+    return SCORE;
+}
+
+#define CONV_LAYER_BLOCKED(symbol, needed, text)                                                   \
+    const struct conv_layer_variant conv_##symbol = {                                              \
+        .name = #symbol,                                                                           \
+        .summary = text,                                                                           \
+        .place = CONV_ON_CPU,                                                                      \
+        .needs = needed,                                                                           \
+        .precision = CONV_PRECISION_EXACT,                                                         \
+        .pads = true,                                                                              \
+        .can = conv_layer_blocked_can,                                                             \
+        .score = score_blocked,                                                                    \
+        .packed_bytes = conv_layer_blocked_packed_bytes,                                           \
+        .plan = plan_blocked,                                                                      \
+        .run = run_blocked,                                                                        \
+    }
+
+#endif

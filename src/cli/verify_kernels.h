@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// The kernels that `conv verify` compares, each as a filter of the library. One thread at a time.
+#ifndef CONV_CLI_VERIFY_KERNELS_H
+#define CONV_CLI_VERIFY_KERNELS_H
+
+#include "cli/options.h"
+#include "conv.h"
+
+struct conv_verify_kernel {
+    const char *name;
+    conv_context *context;
+    conv_filter *filter;
+};
+
+struct conv_verify_skipped {
+    const char *name;
+    char reason[160];
+};
+
+struct conv_verify_kernels {
+    conv_context *cpu, *gpu;            // `gpu` is NULL if no GPU takes part
+    struct conv_verify_kernel *kernels; // the definition first
+    int count;
+    struct conv_verify_skipped *skipped; // the other kernels
+    int skipped_count;
+    char no_gpu[CONV_MESSAGE_SIZE]; // why a GPU's kernels do not take part
+};
+
+// Every kernel that the first operand's filter can run on, on the devices of the options; says
+// once if a GPU is missing. The statuses of conv_context_create and
+// conv_filter_create. To be closed also after a failure; {0} is fine.
+enum conv_status conv_verify_kernels_open(struct conv_verify_kernels *kernels,
+                                          const struct conv_options *options, struct conv_err *err);
+void conv_verify_kernels_close(struct conv_verify_kernels *kernels);
+
+// Prints which kernels were skipped, a line per reason. That there is no GPU has been said.
+void conv_verify_kernels_say_skipped(const struct conv_verify_kernels *kernels);
+
+#endif

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// The data of a PNG file's chunks, as the fast decoder takes them.
+#ifndef CONV_PNG_CPU_DECODE_CONTENT_H
+#define CONV_PNG_CPU_DECODE_CONTENT_H
+
+#include <stdbool.h>
+
+#include "base/buffer.h"
+#include "png/cpu/gather.h"
+#include "png/png.h"
+
+struct conv_decode_span {
+    const uint8_t *data;
+    size_t size;
+};
+
+// The data of the chunks, which are accepted in their regular order only. Starts with `joined`,
+// `most`, `gather` and `for_device`.
+struct conv_decode_content {
+    struct conv_decode_span plte, trns, idat;
+    struct conv_buffer *joined; // for several IDAT chunks
+    size_t most;                // bytes that they have together
+    struct conv_gather *gather; // collects them instead, if there is one; NULL: there is none
+    bool for_device;            // `joined` gets a single one, too, and only a device reads it
+    bool idat_seen;             // at least one; idat.data does not tell, since it may be empty
+    bool idat_joined;           // `idat` is the content of `joined`
+    bool idat_over;             // another chunk came after the image data
+};
+
+// Finds the chunks and checks their CRCs. Keeps addresses in `data`. False for everything that
+// only libpng can decide about: damage, an order that is not the regular one, no image data, no
+// memory.
+bool conv_decode_content_walk(struct conv_decode_content *content,
+                              const struct conv_png_header *header, const uint8_t *data,
+                              size_t size);
+
+#endif

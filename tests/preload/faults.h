@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// What the files of the library share: faults.c (the plan, memory, threads), fault_locks.c (pauses)
+// and fault_files.c. The program under test does not see these names.
+#ifndef CONV_TESTS_FAULTS_H
+#define CONV_TESTS_FAULTS_H
+
+#include <stdbool.h>
+
+#pragma GCC visibility push(hidden)
+
+enum fault_action { NOTHING, GROW, SHRINK, VANISH };
+
+struct fault_plan {
+    bool ready, short_io, interrupt, no_file, all_threads, no_nameless, no_link, link_by_path;
+    long alloc, thread, delay, seed, linger;
+    int write_errno, fsync_errno, flock_errno;
+    enum fault_action action;
+    const char *touch;
+    int seen; // file descriptor
+};
+
+extern struct fault_plan plan;
+
+// Notes that a fault has happened.
+void faults_tell(void);
+
+// The function that the program would call without this library.
+void *faults_next(const char *name);
+
+// A pause at random, if there are any.
+void faults_pause(void);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// What tests of the C interface begin with.
+#ifndef CONV_TESTS_API_TEST_H
+#define CONV_TESTS_API_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conv.h"
+
+// A context of the CPU.
+static inline conv_context *api_open(int threads)
+{
+    conv_context *context;
+    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
+    options.device = "cpu";
+    options.threads = threads;
+    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
+    return context;
+}
+
+// The call fails with `code`, and `context` says why.
+#define REFUSE(code, call)                                                                         \
+    do {                                                                                           \
+        assert_int_equal(call, code);                                                              \
+        assert_true(conv_context_message(context)[0] != 0);                                        \
+    } while (0)
+
+#endif

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+// Wrong views of images and wrong PNG files.
+#include "support/api_image.h"
+#include "support/api_test.h"
+#include "support/png_make.h"
+#include "unit/api_arguments.h"
+
+#define MOST_SPOILED 20
+#define ONLY_16_BITS 2 // the last ones of spoil(): samples that are not aligned
+
+// Copies of a good view of three channels, each with one member spoiled. Returns their number.
+static int spoil(conv_image spoiled[MOST_SPOILED], const conv_image *good)
+{
+    int count = 0;
+#define SPOIL(assignment) (spoiled[count] = *good, spoiled[count++].assignment)
+    SPOIL(data = NULL); // the first, since it has a meaning where results go
+    SPOIL(width = 0);
+    SPOIL(width = -5);
+    SPOIL(height = INT32_MIN);
+    SPOIL(channels = 0);
+    SPOIL(channels = 5);
+    SPOIL(channels = -1);
+    SPOIL(sample = (conv_sample)0);
+    SPOIL(sample = CONV_SAMPLE_F16);
+    SPOIL(sample = (conv_sample)99);
+    SPOIL(memory = (conv_memory)7);
+    SPOIL(has_alpha = 1); // of three channels
+    SPOIL(row_stride = -good->row_stride);
+    SPOIL(column_stride = INT64_MIN);
+    SPOIL(channel_stride = -1);
+    SPOIL(row_stride = INT64_MAX - 1);
+    SPOIL(row_stride = INT64_MAX / 2), spoiled[count - 1].column_stride = INT64_MAX / 2;
+    SPOIL(channel_stride = INT64_MAX - 1);
+    SPOIL(row_stride = good->row_stride + 1);
+    SPOIL(data = (uint8_t *)good->data + 1);
+    return count;
+}
+
+// The same of what only views that are written to may not have.
+static int overlap(conv_image spoiled[MOST_SPOILED], const conv_image *good)
+{
+    int count = 0;
+    SPOIL(row_stride = good->row_stride - 2);
+    SPOIL(row_stride = 0);
+    SPOIL(column_stride = 2);
+    SPOIL(channel_stride = 0);
+    SPOIL(channel_stride = good->row_stride - 2);
+    return count;
+}
+
+void wrong_views_are_refused(void **state)
+{
+    (void)state;
+    conv_context *context = api_open(2);
+    struct api_image source, result;
+    conv_filter *filter;
+    conv_image spoiled[MOST_SPOILED];
+    conv_bytes file;
+    conv_item item;
+    api_image_make(&source, API_INTERLEAVED, 9, 7, 3, CONV_SAMPLE_U16, 1);
+    api_image_make(&result, API_INTERLEAVED, 9, 7, 3, CONV_SAMPLE_U16, 2);
+    assert_int_equal(conv_filter_create(&filter, context, "blur", NULL), CONV_OK);
+    int count = spoil(spoiled, &source.view);
+    for (int i = 0; i < count; i++) {
+        REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &spoiled[i], &result.view, 1, NULL));
+        REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &spoiled[i], 1, NULL));
+        file = (conv_bytes){&file, 1};
+        REFUSE(CONV_ERR_USAGE, conv_encode_png(context, &spoiled[i], 1, NULL, &file, &item, NULL));
+        assert_null(file.data);
+        assert_int_equal(item.status, CONV_ERR_USAGE);
+    }
+    count = overlap(spoiled, &result.view);
+    for (int i = 0; i < count; i++)
+        REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &spoiled[i], 1, NULL));
+    // Samples may be read from where others are: rows that are one row.
+    conv_image one_row = source.view;
+    one_row.row_stride = 0;
+    assert_int_equal(conv_filter_run(filter, &one_row, &result.view, 1, NULL), CONV_OK);
+
+    conv_image other = result.view;
+    other.width--;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &other, 1, NULL));
+    other = result.view;
+    other.channels = 1;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &other, 1, NULL));
+    other = result.view;
+    other.sample = CONV_SAMPLE_U8;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &other, 1, NULL));
+    other = result.view;
+    other.memory = CONV_DEVICE;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &other, 1, NULL));
+    // Half of the result is the source's, row by row or pixel by pixel.
+    other = source.view;
+    other.data = (uint8_t *)source.view.data + 2 * source.view.row_stride;
+    other.height = source.view.height - 2;
+    conv_image top = source.view;
+    top.height -= 2;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &top, &other, 1, NULL));
+    // Left and right half are apart, although their rows interleave.
+    conv_image left = source.view, right = source.view;
+    left.width = right.width = 4;
+    right.data = (uint8_t *)source.view.data + 4 * source.view.column_stride;
+    assert_int_equal(conv_filter_run(filter, &left, &right, 1, NULL), CONV_OK);
+    right.data = (uint8_t *)source.view.data + 3 * source.view.column_stride;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &left, &right, 1, NULL));
+
+    assert_int_equal(conv_filter_run(NULL, &source.view, &result.view, 1, NULL), CONV_ERR_USAGE);
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, NULL, &result.view, 1, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, NULL, 1, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &result.view, -1, NULL));
+    assert_int_equal(conv_filter_run(filter, NULL, NULL, 0, NULL), CONV_OK);
+    assert_int_equal(conv_filter_run(filter, &source.view, &result.view, 1, NULL), CONV_OK);
+    conv_filter_destroy(filter);
+    api_image_free(&source);
+    api_image_free(&result);
+    conv_context_destroy(context);
+}
+
+void wrong_files_are_refused(void **state)
+{
+    (void)state;
+    conv_context *context = api_open(2);
+    struct api_image image;
+    api_image_make(&image, API_INTERLEAVED, 9, 7, 3, CONV_SAMPLE_U8, 1);
+    conv_image spoiled[MOST_SPOILED];
+    conv_bytes file;
+    conv_item item;
+    conv_encode_options encode = CONV_ENCODE_OPTIONS_INIT;
+    assert_int_equal(conv_encode_png(NULL, &image.view, 1, NULL, &file, &item, NULL),
+                     CONV_ERR_USAGE);
+    REFUSE(CONV_ERR_USAGE, conv_encode_png(context, NULL, 1, NULL, &file, &item, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_encode_png(context, &image.view, 1, NULL, NULL, &item, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_encode_png(context, &image.view, -2, NULL, &file, &item, NULL));
+    assert_int_equal(conv_encode_png(context, NULL, 0, NULL, NULL, NULL, NULL), CONV_OK);
+    for (int level = -2; level < 14; level += 15) {
+        encode.level = level;
+        REFUSE(CONV_ERR_USAGE,
+               conv_encode_png(context, &image.view, 1, &encode, &file, NULL, NULL));
+    }
+    encode.level = 1;
+    encode.size--;
+    REFUSE(CONV_ERR_USAGE, conv_encode_png(context, &image.view, 1, &encode, &file, NULL, NULL));
+    assert_int_equal(conv_encode_png(context, &image.view, 1, NULL, &file, &item, NULL), CONV_OK);
+
+    conv_decode_options decode = CONV_DECODE_OPTIONS_INIT;
+    conv_image into = {0};
+    assert_int_equal(conv_decode_png(NULL, &file, 1, NULL, &into, &item, NULL), CONV_ERR_USAGE);
+    REFUSE(CONV_ERR_USAGE, conv_decode_png(context, NULL, 1, NULL, &into, &item, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_decode_png(context, &file, 1, NULL, NULL, &item, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_decode_png(context, &file, -1, NULL, &into, &item, NULL));
+    assert_int_equal(conv_decode_png(context, NULL, 0, NULL, NULL, NULL, NULL), CONV_OK);
+    static const struct {
+        int channels, sample, memory;
+    } wrong[] = {{5, 0, 0}, {-1, 0, 0}, {0, CONV_SAMPLE_F32, 0}, {0, 77, 0}, {0, 0, 2}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        decode.channels = wrong[i].channels;
+        decode.sample = (conv_sample)wrong[i].sample;
+        decode.memory = (conv_memory)wrong[i].memory;
+        REFUSE(CONV_ERR_USAGE, conv_decode_png(context, &file, 1, &decode, &into, NULL, NULL));
+    }
+    int count = spoil(spoiled, &image.view) - ONLY_16_BITS;
+    for (int i = 1; i < count; i++) // NULL is allowed here
+        REFUSE(CONV_ERR_USAGE, conv_decode_png(context, &file, 1, NULL, &spoiled[i], &item, NULL));
+    count = overlap(spoiled, &image.view);
+    for (int i = 0; i < count; i++)
+        REFUSE(CONV_ERR_USAGE, conv_decode_png(context, &file, 1, NULL, &spoiled[i], &item, NULL));
+    for (int i = 0; i < 4; i++) {
+        into = image.view;
+        into.width -= i == 0;
+        into.height -= i == 1;
+        into.channels -= i == 2;
+        into.sample = i == 3 ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8;
+        if (i == 3)
+            into = conv_image_planar(image.view.data, 1, 1, 3, CONV_SAMPLE_U16, CONV_HOST);
+        REFUSE(CONV_ERR_USAGE, conv_decode_png(context, &file, 1, NULL, &into, &item, NULL));
+        assert_int_equal(item.status, CONV_ERR_USAGE);
+    }
+    // A file that ends anywhere, in memory that ends there too.
+    for (size_t size = 0; size < file.size; size++) {
+        uint8_t *cut = malloc(size ? size : 1);
+        memcpy(cut, file.data, size);
+        conv_bytes bytes = {cut, size};
+        conv_png_info info;
+        into = (conv_image){0};
+        REFUSE(CONV_ERR_FORMAT, conv_decode_png(context, &bytes, 1, NULL, &into, &item, NULL));
+        assert_null(into.data);
+        (void)conv_probe_png(cut, size, &info, NULL);
+        free(cut);
+    }
+    conv_png_info info;
+    assert_int_equal(conv_probe_png(NULL, 0, &info, NULL), CONV_ERR_USAGE);
+    assert_int_equal(conv_probe_png(file.data, file.size, NULL, NULL), CONV_ERR_USAGE);
+    conv_free(context, CONV_HOST, (void *)(uintptr_t)file.data);
+    api_image_free(&image);
+    conv_context_destroy(context);
+}
+
+// A header may declare any size: memory is taken only for images that the file can hold.
+void large_images_are_refused(void **state)
+{
+    (void)state;
+    conv_context *context;
+    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
+    options.device = "cpu";
+    options.max_pixels = 1000;
+    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
+    static const int sides[][2] = {
+        {100, 11}, {INT32_MAX, INT32_MAX}, {1 << 20, 1 << 20}, {1001, 1}};
+    for (int i = 0; i < 4; i++) {
+        struct png_file file = {0};
+        conv_image image = {0};
+        conv_item item;
+        png_make_head(&file, sides[i][0], sides[i][1], 16, 6);
+        struct png_file data = png_make_zlib("", 1);
+        png_make_chunk(&file, "IDAT", data.data, data.size);
+        png_make_chunk(&file, "IEND", NULL, 0);
+        conv_bytes bytes = {file.data, file.size};
+        enum conv_status status = conv_decode_png(context, &bytes, 1, NULL, &image, &item, NULL);
+        assert_true(status == CONV_ERR_LIMIT || status == CONV_ERR_FORMAT);
+        assert_null(image.data);
+        png_make_free(&file);
+        png_make_free(&data);
+    }
+    conv_context_destroy(context);
+}
+
+// A call that fails as a whole says so for every item; members without a meaning are refused.
+void refused_calls_say_so_for_each_item(void **state)
+{
+    (void)state;
+    conv_context *context = api_open(2);
+    conv_bytes file = {"", 0}, files[2] = {{&file, 7}, {&file, 7}};
+    uint8_t samples[4] = {0};
+    conv_image images[2] = {conv_image_planar(samples, 2, 2, 1, CONV_SAMPLE_U8, CONV_HOST)};
+    images[1] = images[0];
+    conv_item items[2];
+    memset(items, 0xff, sizeof items);
+    conv_decode_options decode = CONV_DECODE_OPTIONS_INIT;
+    decode.reserved[3] = 1;
+    assert_int_equal(conv_decode_png(context, files, 2, &decode, images, items, NULL),
+                     CONV_ERR_UNSUPPORTED);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(items[i].status, CONV_ERR_UNSUPPORTED);
+        assert_string_equal(items[i].message, conv_context_message(context));
+    }
+    memset(items, 0xff, sizeof items);
+    conv_encode_options encode = CONV_ENCODE_OPTIONS_INIT;
+    encode.level = 99;
+    assert_int_equal(conv_encode_png(context, images, 2, &encode, files, items, NULL),
+                     CONV_ERR_USAGE);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(items[i].status, CONV_ERR_USAGE);
+        assert_true(!files[i].data && !files[i].size);
+    }
+    encode.level = -1;
+    images[1].reserved[1] = 1;
+    assert_int_equal(conv_encode_png(context, images, 2, &encode, files, items, NULL),
+                     CONV_ERR_UNSUPPORTED);
+    assert_int_equal(items[0].status, CONV_OK);
+    assert_int_equal(items[1].status, CONV_ERR_UNSUPPORTED);
+    conv_free(context, CONV_HOST, (void *)(uintptr_t)files[0].data);
+
+    char path[3000];
+    memset(path, 'x', sizeof path);
+    memcpy(path, "./", 2);
+    path[sizeof path - 1] = 0;
+    conv_filter *filter;
+    assert_true(conv_filter_create(&filter, context, path, NULL) != CONV_OK);
+    assert_true(strlen(conv_context_message(context)) < CONV_MESSAGE_SIZE);
+    conv_context_destroy(context);
+}

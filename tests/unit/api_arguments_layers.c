@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// Wrong options of layers and wrong tensors.
+#include "support/api_test.h"
+#include "unit/api_arguments.h"
+
+#define MOST_SPOILED 20
+
+// Copies of good options, each with one member spoiled. Returns their number.
+static int spoil_options(conv_layer_options spoiled[MOST_SPOILED], const conv_layer_options *good)
+{
+    int count = 0;
+#define SPOIL(assignment) (spoiled[count] = *good, spoiled[count++].assignment)
+    SPOIL(maps = 0);
+    SPOIL(maps = -1);
+    SPOIL(channels = 0);
+    SPOIL(kernel_height = 64);
+    SPOIL(kernel_width = 0);
+    SPOIL(stride = -1);
+    SPOIL(input = CONV_SAMPLE_U16);
+    SPOIL(output = CONV_SAMPLE_U8);
+    SPOIL(input_divisor = 255); // of float32
+    SPOIL(padding = "full");
+    SPOIL(padding = "-1");
+    SPOIL(border = "constant:x");
+    SPOIL(activation = "gelu");
+    SPOIL(precision = "double");
+    SPOIL(variant = "cpu_layer_none");
+    SPOIL(size = 12);
+    SPOIL(padding = "99999999999999999999");
+    return count;
+}
+
+// The same of a tensor whose kernel has 3x3 taps.
+static int spoil_tensor(conv_tensor spoiled[MOST_SPOILED], const conv_tensor *good)
+{
+    int count = 0;
+    SPOIL(data = NULL);
+    SPOIL(height = 0);
+    SPOIL(width = 2); // less than the kernel
+    SPOIL(images = -1);
+    SPOIL(memory = (conv_memory)3);
+    SPOIL(row_stride = 28);
+    SPOIL(row_stride = 33);
+    SPOIL(channel_stride = -4);
+    SPOIL(image_stride = 2);
+    SPOIL(image_stride = INT64_MAX - 3);
+    SPOIL(images = INT64_MAX);
+    SPOIL(data = (uint8_t *)good->data + 2);
+    return count;
+}
+
+void wrong_layers_are_refused(void **state)
+{
+    (void)state;
+    conv_context *context = api_open(2);
+    conv_layer *layer = (conv_layer *)&context;
+    float weights[2 * 3 * 9] = {0}, x[4 * 3 * 64] = {0};
+    _Alignas(16) float y[4 * 2 * 64 + 4];
+    conv_layer_options good = CONV_LAYER_OPTIONS_INIT;
+    good.maps = 2;
+    good.channels = 3;
+    good.kernel_height = good.kernel_width = 3;
+    assert_int_equal(conv_layer_create(&layer, NULL, weights, NULL, &good), CONV_ERR_USAGE);
+    assert_null(layer);
+    REFUSE(CONV_ERR_USAGE, conv_layer_create(NULL, context, weights, NULL, &good));
+    REFUSE(CONV_ERR_USAGE, conv_layer_create(&layer, context, NULL, NULL, &good));
+    REFUSE(CONV_ERR_USAGE, conv_layer_create(&layer, context, weights, NULL, NULL));
+    conv_layer_options spoiled[MOST_SPOILED];
+    int count = spoil_options(spoiled, &good);
+    for (int i = 0; i < count; i++) {
+        REFUSE(CONV_ERR_USAGE, conv_layer_create(&layer, context, weights, NULL, &spoiled[i]));
+        assert_null(layer);
+    }
+    assert_int_equal(conv_layer_create(&layer, context, weights, NULL, &good), CONV_OK);
+    int rows, columns;
+    assert_int_equal(conv_layer_result_size(NULL, 8, 8, &rows, &columns), CONV_ERR_USAGE);
+    REFUSE(CONV_ERR_USAGE, conv_layer_result_size(layer, 8, 8, NULL, &columns));
+    REFUSE(CONV_ERR_USAGE, conv_layer_result_size(layer, 8, 8, &rows, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_layer_result_size(layer, 2, 8, &rows, &columns));
+    REFUSE(CONV_ERR_USAGE, conv_layer_result_size(layer, -8, 8, &rows, &columns));
+    assert_int_equal(conv_layer_result_size(layer, 8, 9, &rows, &columns), CONV_OK);
+    assert_int_equal(rows, 6);
+    assert_int_equal(columns, 7);
+    const conv_tensor input = {.data = x, .height = 8, .width = 8, .images = 4};
+    conv_tensor wrong[MOST_SPOILED];
+    count = spoil_tensor(wrong, &input);
+    for (int i = 0; i < count; i++)
+        REFUSE(CONV_ERR_USAGE, conv_layer_run(layer, &wrong[i], y, NULL));
+    assert_int_equal(conv_layer_run(NULL, &input, y, NULL), CONV_ERR_USAGE);
+    REFUSE(CONV_ERR_USAGE, conv_layer_run(layer, NULL, y, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_layer_run(layer, &input, NULL, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_layer_run(layer, &input, y + 1, NULL)); // not aligned
+    conv_tensor none = {0};
+    assert_int_equal(conv_layer_run(layer, &none, NULL, NULL), CONV_OK);
+    assert_int_equal(conv_layer_run(layer, &input, y, NULL), CONV_OK);
+    conv_layer_destroy(layer);
+    conv_layer_destroy(NULL);
+    conv_context_destroy(context);
+}

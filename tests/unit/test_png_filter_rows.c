@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// The row filters of the fast encoder against the standard's words; buffers end at pages without
+// access.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/features.h"
+#include "png/cpu/filter_rows.h"
+#include "support/guard.h"
+#include "support/random.h"
+
+static uint64_t seed;
+
+// As the standard words it.
+static uint8_t predict_plainly(int filter, int a, int b, int c)
+{
+    int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
+    switch (filter) {
+    case 1:
+        return (uint8_t)a;
+    case 2:
+        return (uint8_t)b;
+    case 3:
+        return (uint8_t)((a + b) / 2);
+    case 4:
+        return (uint8_t)(pa <= pb && pa <= pc ? a : pb <= pc ? b : c);
+    default:
+        return 0;
+    }
+}
+
+static void fill(uint8_t *bytes, size_t n, int kind)
+{
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (uint8_t)(kind == 0   ? random_bits(&seed)
+                             : kind == 1 ? (random_bits(&seed) & 1) * 255
+                                         : 120 + random_bits(&seed) % 9);
+}
+
+static void check_filters(const struct conv_filter_rows *rows, size_t n, int kind)
+{
+    struct guarded row = guard_alloc(n), above = guard_alloc(n), dst = guard_alloc(n);
+    uint64_t cost[CONV_ROW_FILTERS], expected_cost[CONV_ROW_FILTERS] = {0};
+    for (int f = 0; f < CONV_ROW_FILTERS; f++)
+        cost[f] = (uint64_t)f;
+    fill(row.data, n, kind);
+    fill(above.data, n, kind);
+    for (int f = 0; f < CONV_ROW_FILTERS; f++) {
+        memset(dst.data, 0xa5, n);
+        rows->filter(dst.data, (enum conv_row_filter)f, row.data, above.data, n);
+        for (size_t x = 0; x < n; x++) {
+            int a = x ? row.data[x - 1] : 0, c = x ? above.data[x - 1] : 0;
+            uint8_t expected = (uint8_t)(row.data[x] - predict_plainly(f, a, above.data[x], c));
+            if (dst.data[x] != expected)
+                fail_msg("%s, filter %d, %zu bytes: differs at %zu", rows->name, f, n, x);
+            expected_cost[f] += expected < 128 ? expected : 256u - expected;
+        }
+    }
+    rows->add_costs(cost, row.data, above.data, n);
+    for (int f = 0; f < CONV_ROW_FILTERS; f++)
+        assert_int_equal(cost[f], expected_cost[f] + (uint64_t)f);
+    guard_free(&row);
+    guard_free(&above);
+    guard_free(&dst);
+}
+
+static void check_joins(const struct conv_filter_rows *rows, size_t n)
+{
+    for (int planes = 1; planes <= CONV_ROW_MAX_PLANES; planes++) {
+        struct guarded plane[CONV_ROW_MAX_PLANES], row = guard_alloc(n * (size_t)planes);
+        const uint8_t *of_planes[CONV_ROW_MAX_PLANES];
+        for (int p = 0; p < planes; p++) {
+            plane[p] = guard_alloc(n);
+            fill(plane[p].data, n, 0);
+            of_planes[p] = plane[p].data;
+        }
+        rows->join(row.data, of_planes, planes, n);
+        for (size_t i = 0; i < n * (size_t)planes; i++)
+            assert_int_equal(row.data[i], of_planes[i % (size_t)planes][i / (size_t)planes]);
+        for (int p = 0; p < planes; p++)
+            guard_free(&plane[p]);
+        guard_free(&row);
+    }
+}
+
+static void check_halves(const struct conv_filter_rows *rows, size_t n)
+{
+    struct guarded samples = guard_alloc(2 * n), high = guard_alloc(n), low = guard_alloc(n);
+    fill(samples.data, 2 * n, 0);
+    rows->halve(high.data, low.data, (const uint16_t *)(const void *)samples.data, n);
+    for (size_t x = 0; x < n; x++) {
+        uint16_t sample;
+        memcpy(&sample, samples.data + 2 * x, 2);
+        assert_int_equal(high.data[x] << 8 | low.data[x], sample);
+    }
+    guard_free(&samples);
+    guard_free(&high);
+    guard_free(&low);
+}
+
+static void rows_as_the_standard_has_them(void **state)
+{
+    (void)state;
+    const struct conv_filter_rows *variants[] = {&conv_filter_rows_plain,
+                                                 conv_filter_rows_choose(conv_cpu_features())};
+    seed = 11;
+    for (size_t v = 0; v < 2; v++) {
+        for (size_t n = 1; n <= 140; n++) {
+            for (int kind = 0; kind < 3; kind += CONV_SANITIZED ? 2 : 1)
+                check_filters(variants[v], n, kind);
+            check_joins(variants[v], n);
+            check_halves(variants[v], n);
+        }
+        check_filters(variants[v], 5000, 2);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_as_the_standard_has_them)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
