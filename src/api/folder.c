@@ -160,7 +160,7 @@ static enum conv_status check_call(const char *filter, const char *const *inputs
     if (options->shards < 0 || options->shards > CONV_SHARD_MOST || options->shard < 0 ||
         (options->shard > 0 && options->shard >= options->shards))
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "`shard` is %d of %d; it is counted from 0, and there are at most %d",
+                            "`shard` is %d of %d; shards are counted from 0, up to %d of them",
                             options->shard, options->shards, CONV_SHARD_MOST);
     return conv_png_check_level(&codec, err);
 }

@@ -79,12 +79,12 @@ static enum conv_status check_target(const conv_image *view, const conv_image *s
         return conv_err_set(err, CONV_ERR_USAGE, "the file has %d x %d pixels, the image %d x %d",
                             shape->width, shape->height, view->width, view->height);
     if (view->channels != shape->channels)
-        return conv_err_set(err, CONV_ERR_USAGE, "the file gives %d channels, the image has %d",
+        return conv_err_set(err, CONV_ERR_USAGE, "the file has %d channels, the image has %d",
                             shape->channels, view->channels);
     if (view->sample != shape->sample)
-        return conv_err_set(err, CONV_ERR_USAGE, "the file gives %d-bit samples, the image has %d",
-                            8 * (int)conv_sample_bytes(shape->sample),
-                            8 * (int)conv_sample_bytes(view->sample));
+        return conv_err_set(
+            err, CONV_ERR_USAGE, "the file has %d-bit samples, the image %d-bit ones",
+            8 * (int)conv_sample_bytes(shape->sample), 8 * (int)conv_sample_bytes(view->sample));
     return CONV_OK;
 }
 
@@ -295,10 +295,10 @@ static enum conv_status check_call(const conv_bytes *files, int count, const con
     if (count > 0 && (!files || !images))
         return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL", files ? "`images`" : "`files`");
     if (options->channels < 0 || options->channels > CONV_IMAGE_MAX_CHANNELS)
-        return conv_err_set(err, CONV_ERR_USAGE, "%d channels; there can be 1 to 4, or 0",
+        return conv_err_set(err, CONV_ERR_USAGE, "%d channels; there must be 1 to 4, or 0",
                             options->channels);
     if (options->sample && options->sample != CONV_SAMPLE_U8 && options->sample != CONV_SAMPLE_U16)
-        return conv_err_set(err, CONV_ERR_USAGE, "a sample type that PNG files are not decoded to");
+        return conv_err_set(err, CONV_ERR_USAGE, "PNG files cannot be decoded to this sample type");
     if (options->memory != CONV_HOST && options->memory != CONV_DEVICE)
         return conv_err_set(err, CONV_ERR_USAGE, "no such kind of memory");
     return CONV_OK;

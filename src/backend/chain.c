@@ -18,7 +18,7 @@ static enum conv_status no_variant(const char *name, enum conv_place place, stru
 {
     const char *device = device_word(place);
     if (!name)
-        return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel takes this filter", device);
+        return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel can run this filter", device);
     const char *names[MOST_NAMES];
     char all[512] = "";
     size_t count = 0;

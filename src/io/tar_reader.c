@@ -124,7 +124,7 @@ static enum conv_status read_extension(struct tar_reader *tar, char **data, size
         return status;
     if (length > CONV_TAR_MOST_PAX)
         return conv_err_set(err, CONV_ERR_LIMIT,
-                            "a header about a member has %" PRIu64 " bytes; at most %zu are taken",
+                            "a header about a member has %" PRIu64 " bytes; at most %zu are read",
                             length, CONV_TAR_MOST_PAX);
     char *text = malloc((size_t)length + 1);
     if (!text)

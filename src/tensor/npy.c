@@ -27,7 +27,7 @@ enum conv_status conv_npy_header_bytes(const uint8_t *head, size_t size, size_t 
         return conv_err_set(err, CONV_ERR_FORMAT, "has no .npy header");
     if (head[6] < 1 || head[6] > 3 || head[7] != 0)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "is a .npy file of version %d.%d; versions 1.0 to 3.0 are known",
+                            "is a .npy file of version %d.%d; versions 1.0 to 3.0 are read",
                             head[6], head[7]);
     uint64_t length = (uint64_t)head[8] | (uint64_t)head[9] << 8;
     if (is_long(head))
