@@ -136,8 +136,8 @@ static bool ends_in_npy(const char *name)
     return length > 4 && strcasecmp(name + length - 4, ".npy") == 0;
 }
 
-// The name of an output file says its format. `format`: what that is called; NULL for a name that
-// stands for none.
+// Checks the format that the name of an output file stands for. `format` is its name, NULL if the
+// file's name stands for none.
 static enum conv_status check_output_name(const struct conv_operands *operands, const char *output,
                                           const char *format, struct conv_err *err)
 {
