@@ -6,7 +6,7 @@ static bool is_newer_or_same(const struct timespec *a, const struct timespec *b)
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
 }
 
-// Why what exists makes the image superfluous; NULL if it does not.
+// The reason why an existing output makes the image superfluous; NULL if there is none.
 static const char *find_reason(const struct conv_layer_images *config, const struct conv_item *item,
                                const struct conv_output *output,
                                const struct conv_existing *existing)
