@@ -418,8 +418,8 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
 CONV_API conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
                                      const conv_image *results, int count, void *stream);
 
-/** The kernel that runs filter `index` of the chain on such samples: "cuda_tensor". NULL beyond the
- * chain. Valid as long as the filter. */
+/** The kernel that runs filter `index` of the chain on such samples: "cuda_tma_mma". NULL beyond
+ * the chain. Valid as long as the filter. */
 CONV_API const char *conv_filter_kernel(const conv_filter *filter, int index, conv_sample sample);
 
 /* --- layers ------------------------------------------------------------------------------------*/
@@ -546,9 +546,9 @@ typedef struct conv_folder_options {
 /* clang-format on */
 
 /**
- * The job of the program: filters the PNG files of folders (or single files) into a folder, through
- * the whole pipeline, with the context's device and threads. Images in folders are found by their
- * names (`*.png`); animations fail.
+ * The main job of the program: filters the PNG and JPEG files of folders (or single files) into a
+ * folder, through the whole pipeline, with the context's device and threads. Images in folders are
+ * found by the extensions of their names; animations fail.
  *
  * With `archives`, inputs that are archives stand for their members, and `output` is an archive if
  * it is called like one (`out.tar`) or if there are several archives, which then become archives in
