@@ -140,7 +140,8 @@ void conv_layer_setup_close(struct conv_layer_setup *setup)
 
 // --- device --------------------------------------------------------------------------------------
 
-// Opening a GPU takes about 0.3 s. From twice that time on, by this estimate, it pays.
+// Opening a GPU takes about 0.3 s. It pays off if this estimate of the CPU's time is more than
+// twice as long.
 #define CORE_FLOPS 40e9
 #define WORTHWHILE_SECONDS 0.6
 

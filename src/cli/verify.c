@@ -89,7 +89,8 @@ static enum conv_status open_contexts(struct verify *verify, bool has_gpu_kernel
     return CONV_OK;
 }
 
-// Runs at least one depth of each filter of the chain: elsewhere the best kernel takes its place.
+// True if the kernel can run each filter of the chain at one depth at least; at other depths the
+// best kernel takes its place.
 static bool takes_part(const struct kernel *kernel)
 {
     const char *byte, *word;
@@ -101,7 +102,7 @@ static bool takes_part(const struct kernel *kernel)
     return true;
 }
 
-// Makes the filter as the options say, to be run by that kernel.
+// Creates the filter from the options, to be run by that kernel.
 static enum conv_status open_kernel(const struct verify *verify, struct kernel *kernel,
                                     struct conv_err *err)
 {
@@ -166,7 +167,7 @@ static enum conv_status open_kernels(struct verify *verify, struct conv_err *err
     return CONV_OK;
 }
 
-// A line per reason. That there is no GPU has been said.
+// Prints one line per reason. A missing GPU has already been reported.
 static void say_skipped(const struct verify *verify)
 {
     for (int i = 0; i < verify->skipped_count; i++) {
@@ -267,7 +268,7 @@ static enum conv_status reserve_images(struct verify *verify, struct conv_err *e
     return CONV_OK;
 }
 
-// Planes of 8 or 16 bits as conv.h has them.
+// Planes of 8 or 16 bits as a view of conv.h.
 static conv_image view_of(const struct conv_image *image)
 {
     conv_image view =
