@@ -47,7 +47,7 @@ static enum conv_status parse_alpha(enum conv_alpha_mode *alpha, const char *tex
                 : CONV_OK;
 }
 
-// What the options say besides the filters themselves.
+// Reads the options that do not concern the filters themselves.
 static enum conv_status read_settings(struct conv_backend_config *config,
                                       const conv_context *context,
                                       const conv_filter_options *options, struct conv_err *err)
@@ -253,7 +253,7 @@ static enum conv_status check_pair(const conv_filter *filter, const conv_image *
     return CONV_OK;
 }
 
-// One image in host memory on a device: through device memory of the context.
+// Filters one image in host memory on a device, through device memory of the context.
 static enum conv_status run_through(conv_filter *filter, const conv_image *source,
                                     const conv_image *result, void *stream, struct conv_err *err)
 {
@@ -283,7 +283,7 @@ static enum conv_status run_through(conv_filter *filter, const conv_image *sourc
     return status;
 }
 
-// Runs of images that the device takes as they are, and others one by one.
+// Filters sequences of images that the device takes as they are together, and others one by one.
 static enum conv_status run_all(conv_filter *filter, const conv_image *sources,
                                 const conv_image *results, int count, void *stream,
                                 struct conv_err *err)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Filters on the CPU. The context's threads take bands of rows: a band is read with the rows above
-// and below that its filters reach, so that its own rows are what filtering the whole image gives.
-// Planes are filtered where they are; other layouts pass through planes that stay in the caches.
+// and below that its filters reach, so that its own rows get the same values as if the whole image
+// were filtered. Planes are filtered where they are; other layouts pass through planes that stay in
+// the caches.
 #include "api/api_filter_cpu.h"
 
 #include <limits.h>
@@ -68,8 +69,7 @@ const char *conv_api_filter_cpu_kernel(const struct conv_api_filter *filter, int
 #define BAND_BYTES ((size_t)512 << 10)
 #define LEAST_BAND_ROWS 32
 #define BAND_REACHES 16 // rows of a band for each row that its filters reach
-// Of images whose planes are filtered where they are: as many bands as keep all threads busy to the
-// end.
+// Bands of images whose planes are filtered in place: enough to keep all threads busy to the end.
 #define BANDS_PER_THREAD 4
 
 struct run {
@@ -171,7 +171,7 @@ static enum conv_status filter_plane(const struct conv_stencil_plan *plan,
     return plan->variant->run(plan, &batch);
 }
 
-// Of a plane that is filtered where it is: the rows next to the band's ends were computed as if the
+// For a plane that is filtered in place: the rows next to the band's ends were computed as if the
 // image ended there. They are computed again, from the rows on both sides.
 static enum conv_status filter_seam(const struct conv_stencil_plan *plan,
                                     const struct conv_image *dst, const struct conv_image *src,
@@ -273,7 +273,7 @@ static enum conv_status take_memory(const struct conv_api_filter *filter,
     if (status)
         return status;
     // Vectors reach beyond a row's end, and what they read there has no effect, as check_kernels
-    // shows. It is defined for valgrind's sake.
+    // shows. It is initialised for valgrind's sake.
     memory->scratch = memset(memory->block, 0, scratch);
     memory->images = (uint8_t *)memory->block + used;
     return CONV_OK;
@@ -298,7 +298,7 @@ static enum conv_status run_direct(const struct run *run, int i, const struct ba
     return status ? conv_err_set(err, status, "a kernel failed") : CONV_OK;
 }
 
-// Through planes of the context.
+// Filters through planes of the context.
 static enum conv_status run_staged(const struct run *run, int i, const struct band *band,
                                    int channels, struct conv_err *err)
 {

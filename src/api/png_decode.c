@@ -50,7 +50,7 @@ static bool image_bytes(const conv_image *image, size_t *bytes)
            *bytes <= PTRDIFF_MAX;
 }
 
-// Memory for an image of that shape, laid out as `planar` says.
+// Allocates an image of that shape, laid out as `planar` says.
 static enum conv_status allocate_image(struct decoding *decoding, conv_image *image,
                                        conv_memory memory, bool planar, struct conv_err *err)
 {
@@ -101,7 +101,7 @@ static enum conv_status probe_file(const struct decoding *decoding, struct conv_
     return status ? status : conv_png_check_size(file->data, file->size, header, err);
 }
 
-// Chunks are all over a file, most of it in no cache: all threads look for them.
+// Chunks are spread over a file, most of which is in no cache, so all threads search for them.
 static void probe_item(void *context, int worker, int index)
 {
     struct decoding *decoding = context;
@@ -111,7 +111,7 @@ static void probe_item(void *context, int worker, int index)
         probe_file(decoding, &decoding->items[index].header, &decoding->files[index], &err);
 }
 
-// Finds out where the samples of a file that has been probed go.
+// Determines the destination of the samples of a probed file.
 static enum conv_status plan_item(struct decoding *decoding, struct item *item,
                                   const conv_bytes *file, const conv_image *image,
                                   struct conv_err *err)

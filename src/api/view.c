@@ -87,7 +87,8 @@ static bool meets_itself(const struct dimension *sorted, int count, int64_t shif
         return shift > -size && shift < size;
     const struct dimension *outer = &sorted[count - 1];
     int64_t steps = shift / outer->stride;
-    // The rest is less than a stride, in either direction, since inner dimensions are.
+    // The remainder is less than a stride in either direction, since the inner dimensions extend
+    // less.
     for (int64_t i = steps - 1; i <= steps + 1; i++)
         if (i > -outer->count && i < outer->count &&
             meets_itself(sorted, count - 1, shift - i * outer->stride, size))
