@@ -47,7 +47,7 @@ static enum conv_status report(const struct cudnn *cudnn, cudnnStatus_t code, st
 
 // --- data ----------------------------------------------------------------------------------------
 
-// `count` blocks of `channels` planes as elements of the type, in that order of axes.
+// Converts `count` blocks of `channels` planes to elements of the type, in that order of axes.
 static void arrange(const struct cudnn *cudnn, void *to, const float *from, int count, int channels,
                     size_t plane, cudnnTensorFormat_t format)
 {
@@ -65,7 +65,7 @@ static void arrange(const struct cudnn *cudnn, void *to, const float *from, int 
             }
 }
 
-// The reverse, of results.
+// The reverse, for results.
 static void arrange_back(const struct cudnn *cudnn, float *to, const void *from,
                          cudnnTensorFormat_t format)
 {
@@ -140,8 +140,8 @@ static enum conv_status upload(struct cudnn *cudnn, cudnnTensorFormat_t format,
 
 typedef cudnnBackendDescriptor_t descriptor;
 
-// Creates a descriptor of a tensor with these sizes, the last of which are adjacent in NCHW, the
-// second of which are in NHWC.
+// Creates a descriptor of a tensor with these sizes. Elements along the last axis are adjacent in
+// NCHW, along the second axis in NHWC.
 static cudnnStatus_t make_tensor(struct cudnn *cudnn, int index, const int64_t sizes[4],
                                  cudnnTensorFormat_t format)
 {
@@ -235,7 +235,7 @@ static void destroy_parts(struct cudnn *cudnn)
         destroy(cudnn, &cudnn->parts[i]);
 }
 
-// Engines that round float32 operands are those of TF32 alone.
+// Engines that round float32 operands count as TF32 only.
 static bool is_wanted(struct cudnn *cudnn, descriptor config)
 {
     cudnnBackendNumericalNote_t notes[MOST_NOTES];
@@ -386,7 +386,7 @@ static enum conv_status open_cudnn(struct cudnn *cudnn, int ordinal, struct conv
     return status ? status : take_memory(cudnn, err);
 }
 
-// A failure to free has no remedy.
+// Failures to free are ignored: nothing can be done about them.
 static void close_cudnn(struct cudnn *cudnn)
 {
     destroy_parts(cudnn);
