@@ -13,7 +13,7 @@ static const char *device_word(enum conv_place place)
     return place == CONV_ON_CPU ? "CPU" : "GPU";
 }
 
-// Why there is no kernel `name` (NULL: any) at `place`.
+// Reports why there is no kernel `name` (NULL: any) at `place`.
 static enum conv_status no_variant(const char *name, enum conv_place place, struct conv_err *err)
 {
     const char *device = device_word(place);
