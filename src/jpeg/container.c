@@ -67,7 +67,7 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-// How many blocks the components have, whose sampling factors follow each other at p[1], p[4], ...
+// Counts the blocks of the components, whose sampling factors are at p[1], p[4], ...
 static enum conv_status count_blocks(struct conv_jpeg_header *header, const uint8_t *p,
                                      struct conv_err *err)
 {

@@ -72,7 +72,7 @@ static enum conv_status check_size(const uint8_t *data, size_t size,
     return conv_jpeg_check_size(size, &jpeg, err);
 }
 
-// Further images after the first belong to other views or exposures of it.
+// Further images after the first are other views or exposures of the same scene.
 static bool is_never_animated(const uint8_t *data, size_t size)
 {
     (void)data;

@@ -154,7 +154,7 @@ static enum conv_status parse_type(struct conv_npy *npy, const char *type, struc
                         type);
 }
 
-// The order is irrelevant where at most one side is larger than 1.
+// The order is irrelevant if at most one side is larger than 1.
 static bool has_order(const struct conv_tensor_shape *shape)
 {
     int wide = 0;
