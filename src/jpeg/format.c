@@ -12,7 +12,7 @@
 #define DEFAULT_QUALITY 90
 #define FULL_CHROMA_QUALITY 90
 
-// Where conv_image_header.detail holds what the header of a JPEG has besides the shape.
+// Indexes of conv_image_header.detail for the fields of a JPEG header that the shape lacks.
 enum { FLAGS, BLOCKS, PADDED_BLOCKS };
 enum { PROGRESSIVE = 1, ARITHMETIC = 2, SEVERAL_SCANS = 4 };
 
