@@ -25,7 +25,7 @@
 #define POOL 48
 #define LEAST_NS 60000.0 // a decoding is repeated for so long
 #define RUNS 4           // of which the shortest counts
-// What a file may cost besides, as in test_png_cost.c.
+// The cost that a file may have in addition, as in test_png_cost.c.
 #define ANYWAY_NS 1000.0
 #define REFUSED_NS 25000.0
 #define REFUSED_NS_PER_BYTE 0.5
@@ -198,7 +198,7 @@ static double ratio_of(const struct file *file, const struct subject *subject, d
     return (ours - anyway) / libpng;
 }
 
-// Once, and again only if the ratio looks as high as `worth`.
+// Measures once, and again only if the ratio seems as high as `worth`.
 static double measure_time(const struct file *file, struct subject *subject, double worth)
 {
     double ours = time_ours(file, subject, 1e9), libpng = time_libpng(file, subject, 1e9);

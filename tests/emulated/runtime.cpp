@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The CUDA runtime of cuda_runtime_api.h. Nothing is executed before a thread waits: a launch whose
-// memory is freed or changed too early shows. CONV_EMULATED in the environment has words that make
-// the device a worse one:
+// The CUDA runtime of cuda_runtime_api.h. Nothing is executed before a thread waits, so a launch
+// whose memory is freed or changed too early is detected. The environment variable CONV_EMULATED
+// has words that restrict the device:
 //   memory=N   it has N bytes
 //   lost=N     it is lost when it has done N copies and launches
 //   devices=N  number of devices; using the stream, event or memory of one with another fails.
@@ -61,8 +61,8 @@ static std::atomic_ulong allocation_count, wait_count, copy_count;
 static cudaError_t last_error;
 static bool lost; // for good: a kernel has failed
 static char message[1024];
-// What the device has, by the seed: few processors, so that a block has much to do, and as much
-// shared memory for a block as compute capability 9.0 or 12.0 have.
+// Properties of the device that depend on the seed: few processors, so that a block has much to do,
+// and as much shared memory per block as compute capability 9.0 or 12.0.
 static int processors = 3, most_shared = 227 << 10;
 
 static unsigned long word(const char *name, unsigned long otherwise)
@@ -251,8 +251,8 @@ static int noise_file()
     return file;
 }
 
-// Makes whole pages noise, each when it is first touched: of a stream's 100 MB, a test with small
-// images uses a few.
+// Fills whole pages with noise, each when it is first touched, since a test with small images uses
+// few of a stream's 100 MB.
 static void map_noise(uint8_t *pages, size_t size)
 {
     for (size_t done = 0; done < size; done += NOISE_BYTES) {
@@ -269,7 +269,8 @@ static size_t whole_pages(size_t size)
 }
 
 // Noise between two pages without access. To the address sanitizer, the last page ends where the
-// memory does. Its own allocator would write a state of every byte, twice: a sixth of the memory.
+// memory does. Its own allocator would write the state of every byte twice, which is a sixth of the
+// memory.
 static uint8_t *map_memory(size_t size)
 {
     size_t pages = whole_pages(size);
@@ -576,7 +577,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return cudaSuccess;
 }
 
-// The queue's order is that of the calls, so that the stream waits in any case.
+// The queue is executed in the order of the calls, so the stream waits in any case.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     return device_of(stream) < 0 || !event ? report(cudaErrorInvalidValue) : cudaSuccess;

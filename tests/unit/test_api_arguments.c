@@ -15,7 +15,7 @@
 #include "support/api_image.h"
 #include "support/png_make.h"
 
-// The address sanitizer's allocator returns NULL where no memory is that large, as others do.
+// Makes the address sanitizer's allocator return NULL if memory is not that large, as others do.
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -68,7 +68,7 @@ static void contexts(void **state)
         options.size = sizes[i];
         assert_int_equal(conv_context_create(&context, &options, message), CONV_ERR_USAGE);
     }
-    // Of a newer version: a field that this one lacks has to be unset.
+    // Options of a newer version: a field that this version lacks has to be unset.
     struct {
         conv_context_options known;
         uint64_t added;
@@ -199,7 +199,7 @@ static void filters(void **state)
         REFUSE(CONV_ERR_USAGE, conv_filter_create(&filter, context, "blur", &own));
         assert_null(filter);
     }
-    // In the words of the interface, not of the command line.
+    // The text is in the words of the interface, not of the command line.
     options.kernel = "1 2 3";
     (void)conv_filter_create(&filter, context, "custom", &options);
     assert_memory_equal(conv_context_message(context), "kernel", 6);
@@ -310,7 +310,7 @@ static int spoil(conv_image *view, int how)
     return 1;
 }
 
-// What only views that are written to may not have.
+// Mistakes that are allowed except in views that are written to.
 static int overlap(conv_image *view, int how)
 {
     switch (how) {
@@ -363,7 +363,7 @@ static void views(void **state)
             break;
         REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &overlapping, 1, NULL));
     }
-    // Samples may be read from where others are: rows that are one row.
+    // Views that are only read may overlap themselves: rows that are all the same row.
     conv_image one_row = source.view;
     one_row.row_stride = 0;
     assert_int_equal(conv_filter_run(filter, &one_row, &result.view, 1, NULL), CONV_OK);
@@ -380,7 +380,7 @@ static void views(void **state)
     other = result.view;
     other.memory = CONV_DEVICE;
     REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &other, 1, NULL));
-    // Half of the result is the source's, row by row or pixel by pixel.
+    // Half of the result's memory is the source's, row by row or pixel by pixel.
     other = source.view;
     other.data = (uint8_t *)source.view.data + 2 * source.view.row_stride;
     other.height = source.view.height - 2;
@@ -471,7 +471,7 @@ static void png(void **state)
         REFUSE(CONV_ERR_USAGE, conv_decode_png(context, &file, 1, NULL, &into, &item, NULL));
         assert_int_equal(item.status, CONV_ERR_USAGE);
     }
-    // A file that ends anywhere, in memory that ends there too.
+    // A file cut off at every byte, in memory that ends there, too.
     for (size_t size = 0; size < file.size; size++) {
         uint8_t *cut = malloc(size ? size : 1);
         memcpy(cut, file.data, size);
@@ -520,7 +520,7 @@ static void large_images_are_refused(void **state)
     conv_context_destroy(context);
 }
 
-// A call that fails as a whole says so for every item; members without a meaning are refused.
+// A call that fails as a whole reports it for every item; members that must be unset are refused.
 static void refused_calls(void **state)
 {
     (void)state;

@@ -30,7 +30,7 @@ static conv_context *open_context(int threads)
     return context;
 }
 
-// What the program makes of the image: planes of uint8_t, uint16_t or float.
+// The program's result for the image: planes of uint8_t, uint16_t or float.
 static void expect(conv_image *result, const conv_image *source, const char *text,
                    const conv_filter_options *options)
 {

@@ -32,8 +32,8 @@
 #define LEAST_NS 600000.0 // libpng's time for a measurement: a file is decoded that often
 #define RUNS 3            // of which the shortest counts
 #define TRIES 24          // until a ratio above the bound is believed, other tests run meanwhile
-// What a file may cost besides: a microsecond, and where libpng stops at the first error, the rows
-// that are inflated at once and a look at each byte of the file.
+// The cost that a file may have in addition: a microsecond, and, if libpng stops at the first
+// error, the rows that are inflated at once and one read of each byte of the file.
 #define ANYWAY_NS 1000.0
 #define REFUSED_NS 25000.0
 #define REFUSED_NS_PER_BYTE 0.5
@@ -45,8 +45,8 @@
 #define TIMED 1
 #endif
 
-// Where nothing is timed, the pixels of some families do: one of this many, a number that divides
-// no number of cases, so that each case of each kind is among them.
+// If nothing is timed, it is enough to compare the pixels of one in STEP families. STEP does not
+// divide the number of cases, so that each case of each kind is among them.
 #define STEP (CONV_SANITIZED ? 5 : 1)
 
 static uint64_t seed;
@@ -178,7 +178,7 @@ static void put_symbol(struct deflate_make *maker, const struct family *f, size_
 static void start_block(struct deflate_make *maker, const struct family *f, enum codes kind,
                         bool last)
 {
-    // Of each kind a few codes, so that no table can be recognised by its block's place.
+    // A few codes of each kind, so that no table can be recognised by the place of its block.
     static struct deflate_codes fixed, made[CODES][4];
     static bool ready;
     if (!ready) {
@@ -244,9 +244,9 @@ static void put_late_filter(struct deflate_make *maker, const struct family *f, 
     deflate_make_stored(maker, &wrong, 1, false);
 }
 
-// libpng inflates what it has read of the chunk after the last row and ignores the others. Ours
-// inflated all of them: found by tools/fuzz-cost. conv_libpng_decode reads up to 64 KB at once, the
-// libpng here 8, so chunks are shorter than that.
+// libpng inflates what it has read of the chunk after the last row and ignores the others. conv
+// inflated all of them, which tools/fuzz-cost found. conv_libpng_decode reads up to 64 KB at once,
+// the libpng here 8, so chunks are shorter than that.
 #define IGNORED_BLOCKS 1000
 static void put_stream(struct deflate_make *maker, const struct family *f)
 {
@@ -349,7 +349,7 @@ static double now_ns(void)
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-// One decoding as a worker does it, into planes that are there.
+// One decoding as in a worker, into planes that are already allocated.
 struct subject {
     struct conv_png_codec *codec;
     struct conv_metadata meta;
@@ -606,7 +606,7 @@ static void blocks_without_symbols(void **state)
     conv_png_codec_close(codec);
 }
 
-// What a stream holds is found out to be wrong as late as can be.
+// Streams whose flaw is detected as late as possible.
 static void flaws_at_the_end(void **state)
 {
     (void)state;

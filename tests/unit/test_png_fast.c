@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The fast encoder: its images are read back by libpng and its streams by zlib, each of its parts
-// is held against a plain definition, and its buffers end at pages without access.
+// is compared with a plain definition, and its buffers end at pages without access.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -115,7 +115,7 @@ static void huffman_is_optimal_without_the_limit(void **state)
 
 // --- rows ---------------------------------------------------------------------------------------
 
-// As the standard words it.
+// As in the text of the standard.
 static uint8_t predict_plainly(int filter, int a, int b, int c)
 {
     int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
@@ -545,7 +545,8 @@ static void bands_do_not_depend_on_threads(void **state)
     }
 }
 
-// Cut in bands, a photograph-like image is hardly larger: matches reach back into the band before.
+// A photograph-like image that is cut into bands is hardly larger, since matches reach back into
+// the band before.
 static void bands_cost_little(void **state)
 {
     (void)state;
