@@ -12,7 +12,7 @@
  *
  * Everything is done in a context: the CPU, or one CUDA device.
  *
- * Threads. A context and all that was created in it belong to one thread at a time; contexts are
+ * Threads. A context and everything created in it belong to one thread at a time; contexts are
  * independent of each other, so use one for each thread that calls the library. On the CPU a
  * context divides batches and large images among threads of its own.
  *
@@ -74,7 +74,7 @@ typedef struct conv_context_options {
     size_t size;          /**< sizeof this struct */
     const char *device;   /**< "cpu", "cuda", "cuda:1"; NULL or "auto": CUDA if it can be used, else
                              the CPU */
-    int threads;          /**< that share the work of a call on the host; 0: one for each core */
+    int threads;          /**< share the work of a call on the host; 0: one for each core */
     int reserved_int;     /**< 0 */
     uint64_t max_pixels;  /**< files of larger images are refused with CONV_ERR_LIMIT; 0: 2^28 */
     size_t pool_bytes;    /**< freed memory that the context keeps for reuse, on the host and on the
@@ -99,8 +99,8 @@ CONV_API conv_status conv_context_create(conv_context **context,
                                          const conv_context_options *options, char *message);
 
 /**
- * Waits for the work of the context, frees its pool and closes the device. All filters and layers
- * have been destroyed and all memory has been freed before. NULL is fine.
+ * Waits for the work of the context, frees its pool and closes the device. All its filters and
+ * layers must have been destroyed and all its memory freed before. NULL is fine.
  */
 CONV_API void conv_context_destroy(conv_context *context);
 
@@ -145,8 +145,8 @@ CONV_API void conv_free(conv_context *context, conv_memory memory, void *data);
 
 /**
  * Copies `bytes` bytes; the areas do not overlap. Between two areas of device memory the copy is
- * queued on `stream`; with host memory on either side it is ordered after what `stream` holds and
- * complete on return. CONV_ERR_DEVICE.
+ * queued on `stream`; with host memory on either side it is ordered after the work queued on
+ * `stream` and complete on return. CONV_ERR_DEVICE.
  */
 CONV_API conv_status conv_copy(conv_context *context, void *result, conv_memory result_memory,
                                const void *source, conv_memory source_memory, size_t bytes,
@@ -157,19 +157,20 @@ CONV_API conv_status conv_copy(conv_context *context, void *result, conv_memory 
 /** Waits until all work that `stream` holds is done. On the CPU: nothing to do. CONV_ERR_DEVICE. */
 CONV_API conv_status conv_stream_wait(conv_context *context, void *stream);
 
-/** Waits until all work of the context's device is done, on streams that no longer exist too. On
+/** Waits until all work of the context's device is done, also on streams that no longer exist. On
  * the CPU: nothing to do. CONV_ERR_DEVICE. */
 CONV_API conv_status conv_context_wait(conv_context *context);
 
-/** Work that is queued on `later` from now on begins after all that `earlier` holds now. Waits for
- * nothing itself. Both are streams of the context's device. CONV_ERR_DEVICE, CONV_ERR_MEMORY. */
+/** Work that is queued on `later` from now on begins after all work queued on `earlier` so far. The
+ * call itself does not wait. Both are streams of the context's device. CONV_ERR_DEVICE,
+ * CONV_ERR_MEMORY. */
 CONV_API conv_status conv_stream_order(conv_context *context, void *earlier, void *later);
 
 /* --- images ------------------------------------------------------------------------------------*/
 
 /** The type of samples. */
 typedef enum conv_sample {
-    CONV_SAMPLE_DEFAULT = 0, /**< in options: see there */
+    CONV_SAMPLE_DEFAULT = 0, /**< in options: the default stated there */
     CONV_SAMPLE_U8 = 1,      /**< 0 to 255 */
     CONV_SAMPLE_U16 = 2,     /**< 0 to 65535, native byte order */
     CONV_SAMPLE_F32 = 3,     /**< IEEE single precision */
@@ -180,9 +181,9 @@ typedef enum conv_sample {
  * A view of samples in memory that somebody else owns. The sample of row y, column x and channel c
  * is at data + y * row_stride + x * column_stride + c * channel_stride (bytes; multiples of the
  * size of a sample; not negative). Samples that are written do not overlap; those that are only
- * read may, so that strides of 0 repeat a row or a pixel. Strides of a written view are nested: the
- * larger ones step over all that the smaller ones reach. Channels are gray | gray, alpha | R, G, B
- * | R, G, B, alpha.
+ * read may, so that strides of 0 repeat a row or a pixel. Strides of a written view are nested: a
+ * larger one steps over everything that the smaller ones reach. Channels are gray | gray, alpha |
+ * R, G, B | R, G, B, alpha.
  */
 typedef struct conv_image_view {
     void *data;             /**< the first sample */
@@ -207,7 +208,7 @@ static inline int64_t conv_sample_bytes(conv_sample sample)
                                                                     : 0;
 }
 
-/** Height x width x channels without gaps, as most image libraries have it (HWC). */
+/** Height x width x channels without gaps, as in most image libraries (HWC). */
 static inline conv_image conv_image_interleaved(void *data, int width, int height, int channels,
                                                 conv_sample sample, conv_memory memory)
 {
@@ -219,7 +220,7 @@ static inline conv_image conv_image_interleaved(void *data, int width, int heigh
     return image;
 }
 
-/** Channels x height x width without gaps, as frameworks for training have it (CHW). */
+/** Channels x height x width without gaps, as in frameworks for training (CHW). */
 static inline conv_image conv_image_planar(void *data, int width, int height, int channels,
                                            conv_sample sample, conv_memory memory)
 {
@@ -231,7 +232,7 @@ static inline conv_image conv_image_planar(void *data, int width, int height, in
     return image;
 }
 
-/** What became of one item of a batch. */
+/** The result of one item of a batch. */
 typedef struct conv_item_state {
     conv_status status; /**< of this item */
     char message[252];  /**< the reason; "" with CONV_OK */
@@ -258,7 +259,7 @@ typedef struct conv_png_info {
     int32_t bit_depth;    /**< as in the file: 1, 2, 4, 8, 16 */
     int32_t color_type;   /**< as in the file: 0 gray, 2 RGB, 3 palette, 4 gray and alpha, 6 RGBA */
     int32_t interlaced;   /**< non-zero: Adam7 */
-    int32_t animated;     /**< non-zero: of the animation the first image is decoded */
+    int32_t animated;     /**< non-zero: an animation, of which the first image is decoded */
     int32_t reserved_int; /**< 0 */
     uint64_t reserved[4]; /**< 0 */
 } conv_png_info;
@@ -297,8 +298,8 @@ typedef struct conv_decode_options {
  * profiles and other metadata are not read.
  *
  * On CUDA, images in device memory are decoded by the device where it can (8 and 16 bits, no
- * palette, not interlaced) and by the host elsewhere. Work on caller's memory is ordered after what
- * `stream` holds; the function waits until all images are complete.
+ * palette, not interlaced) and by the host elsewhere. Work on the caller's memory is ordered after
+ * the work queued on `stream`; the function waits until all images are complete.
  */
 CONV_API conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int count,
                                      const conv_decode_options *options, conv_image *images,
@@ -313,8 +314,8 @@ typedef struct conv_encode_options {
      * Memory of the caller for the files; NULL: the library's. Sets memory[i] to sizes[i] bytes for
      * the file of images[indices[i]], or to NULL: then that item fails with CONV_ERR_MEMORY. Called
      * in the thread of the call, for several files at a time, as soon as their sizes are known; it
-     * must not use the context. If it is called twice for an image, the second memory counts. What
-     * it returned stays the caller's, also where an item or the call fails.
+     * must not use the context. If it is called twice for an image, the second memory counts. The
+     * memory stays the caller's, also where an item or the call fails.
      */
     void (*allocate)(void *user, int count, const int32_t *indices, const size_t *sizes,
                      void **memory);
@@ -331,9 +332,9 @@ typedef struct conv_encode_options {
  * Encodes `count` images of 8 or 16 bits, in host or device memory, to PNG files in host memory.
  * Without options.allocate, files[i].data is memory from the context's pool, to be freed with
  * conv_free(context, CONV_HOST, (void *)files[i].data). {NULL, 0} for items that failed. Status and
- * `items` as of conv_decode_png. Two channels are gray and alpha, four R, G, B and alpha, whatever
- * has_alpha says. The level applies to what the host encodes; the device has one level. Ordered
- * after what `stream` holds; waits until all files are complete.
+ * `items` are as with conv_decode_png. Two channels are gray and alpha, four R, G, B and alpha,
+ * whatever has_alpha says. The level applies to files that the host encodes; the device has one
+ * level. Ordered after the work queued on `stream`; waits until all files are complete.
  */
 CONV_API conv_status conv_encode_png(conv_context *context, const conv_image *images, int count,
                                      const conv_encode_options *options, conv_bytes *files,
@@ -375,10 +376,10 @@ CONV_API const char *conv_kernel_name(int index, const char **device);
 
 /**
  * A chain of filters: names of built-in filters, parametric filters (`conv list`), paths of matrix
- * files, or `custom`, separated by commas: "gaussian:2.5,unsharp:2,0.8,emboss". A Gaussian of a
- * sigma beyond 5 is several passes, between which 8-bit samples have 16 bits.
- * CONV_ERR_USAGE for unknown names and bad settings, CONV_ERR_FORMAT and CONV_ERR_IO for files,
- * CONV_ERR_MEMORY. *filter is NULL on failure.
+ * files, or `custom`, separated by commas: "gaussian:2.5,unsharp:2,0.8,emboss". A Gaussian with a
+ * sigma beyond 5 takes several passes, between which 8-bit samples have 16 bits. CONV_ERR_USAGE for
+ * unknown names and bad settings, CONV_ERR_FORMAT and CONV_ERR_IO for files, CONV_ERR_MEMORY.
+ * *filter is NULL on failure.
  */
 CONV_API conv_status conv_filter_create(conv_filter **filter, conv_context *context,
                                         const char *text, const conv_filter_options *options);
@@ -398,18 +399,18 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
 
 /**
  * Filters `count` images. sources[i] and results[i] have one width, height and number of channels;
- * samples are U8, U16 or F32, and of the results the same type (F32 with options.floats). They do
- * not overlap, or are the same view, in host memory only.
+ * samples are U8, U16 or F32, and results have the same type (F32 with options.floats). They do not
+ * overlap, or, in host memory only, they are the same view.
  *
  * Device memory: the work is queued on `stream`, and the function returns without waiting for it;
  * the filter must not be destroyed, and no image freed, before it is done. Planar images whose rows
  * begin at multiples of 16 bytes are filtered where they are; others are rearranged in memory of
  * the context. Host memory with a CUDA context: copied to the device and back, complete on return.
  *
- * F32 samples are neither rounded nor clamped, between the filters of a chain either: each result
+ * F32 samples are neither rounded nor clamped, not even between the filters of a chain: each result
  * is the offset, to which coefficient / scale * sample is added for each coefficient that is not 0,
- * row by row, with fused multiply-adds in float32: the same bits on every device. Offset and the
- * border's constant are taken as they are stated: of samples between 0 and 1, state them so.
+ * row by row, with fused multiply-adds in float32: the same bits on every device. The offset and
+ * the border's constant are not scaled: with samples between 0 and 1, give them in that range, too.
  * Premultiplied alpha and F32 cannot be combined (CONV_ERR_UNSUPPORTED).
  *
  * CONV_ERR_USAGE, CONV_ERR_UNSUPPORTED, CONV_ERR_MEMORY, CONV_ERR_DEVICE.
@@ -417,8 +418,8 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
 CONV_API conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
                                      const conv_image *results, int count, void *stream);
 
-/** The kernel that runs filter `index` of the chain on such samples: "cuda_tensor". NULL beyond the
- * chain. Valid as long as the filter. */
+/** The kernel that runs filter `index` of the chain on such samples: "cuda_tma_mma". NULL beyond
+ * the chain. Valid as long as the filter. */
 CONV_API const char *conv_filter_kernel(const conv_filter *filter, int index, conv_sample sample);
 
 /* --- layers ------------------------------------------------------------------------------------*/
@@ -493,20 +494,21 @@ CONV_API conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input,
  * as weights for conv_layer_create with one channel: [filters][1][height][width], smaller filters
  * in the middle of zeros. Sets *filters, *height and *width; writes to `weights` unless it is NULL.
  * `room` counts floats; CONV_ERR_USAGE if it is too small, and for unknown names and bad numbers.
- * Magnitudes and maxima that `conv layer` makes of several responses are left to the caller, and
- * separable filters are computed in one pass, so that results may differ in their last bits. Needs
- * no context: `message`, of CONV_MESSAGE_SIZE bytes or NULL, gets the reason. CONV_ERR_MEMORY.
+ * The caller has to compute the magnitudes and maxima that `conv layer` makes of several responses,
+ * and separable filters are computed in one pass, so that results may differ in their last bits.
+ * Needs no context: `message`, of CONV_MESSAGE_SIZE bytes or NULL, gets the reason.
+ * CONV_ERR_MEMORY.
  */
 CONV_API conv_status conv_bank_weights(const char *bank, int32_t *filters, int32_t *height,
                                        int32_t *width, float *weights, size_t room, char *message);
 
 /* --- folders -----------------------------------------------------------------------------------*/
 
-/** How far a run is, for the callback, and its totals. */
+/** The progress of a run, for the callback, and its totals. */
 typedef struct conv_folder_progress {
     size_t size;          /**< sizeof this struct */
     uint64_t done;        /**< images that were filtered and saved */
-    uint64_t failed;      /**< images that were not */
+    uint64_t failed;      /**< images that could not be */
     uint64_t skipped;     /**< images whose results existed */
     uint64_t found;       /**< images found so far; all of them once `listed` */
     int32_t listed;       /**< non-zero: the inputs are listed completely */
@@ -544,18 +546,18 @@ typedef struct conv_folder_options {
 /* clang-format on */
 
 /**
- * The job of the program: filters the PNG files of folders (or single files) into a folder, through
- * the whole pipeline, with the context's device and threads. Images in folders are found by their
- * names (`*.png`); animations fail.
+ * The main job of the program: filters the PNG and JPEG files of folders (or single files) into a
+ * folder, through the whole pipeline, with the context's device and threads. Images in folders are
+ * found by the extensions of their names; animations fail.
  *
  * With `archives`, inputs that are archives stand for their members, and `output` is an archive if
  * it is called like one (`out.tar`) or if there are several archives, which then become archives in
- * that folder. Members that are no images are copied as they are and not counted. skip_existing and
- * update then take an output archive as a whole. With `shards`, several archives are divided as a
- * whole and one by its members.
+ * that folder. Members that are not images are copied unchanged and not counted. skip_existing and
+ * update then apply to an output archive as a whole. With `shards`, several archives are divided as
+ * wholes, a single one by its members.
  *
  * *result, whose `size` is set, gets the totals; it may be NULL.
- * CONV_OK also if single images failed; CONV_ERR_CANCELLED if the callback stopped the run.
+ * CONV_OK even if single images failed; CONV_ERR_CANCELLED if the callback stopped the run.
  */
 CONV_API conv_status conv_filter_folder(conv_context *context, const char *filter,
                                         const char *const *inputs, int input_count,

@@ -129,7 +129,7 @@ static double ratio_of(const struct file *file, const struct subject *subject, d
     return (ours - png_cost_allowed_ns(subject->good, file->size)) / libpng;
 }
 
-// Once, and again only if the ratio looks as high as `worth`.
+// Measures once, and again only if the ratio seems as high as `worth`.
 static double measure_time(const struct file *file, struct subject *subject, double worth)
 {
     double ours = time_ours(file, subject, 1e9), libpng = time_libpng(file, subject, 1e9);

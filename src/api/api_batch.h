@@ -17,9 +17,9 @@ struct conv_api_batch {
     bool device_lost;
 };
 
-// What a batch of `count` files needs before it starts: the context's codecs, and in *memory room
-// for `count` items of `size` bytes each, all zeros; NULL for no items. The caller gives it back
-// with conv_api_give, also on failure. CONV_ERR_MEMORY, in context->err.
+// Prepares a batch of `count` files: opens the context's codecs and sets *memory to room for
+// `count` items of `size` bytes each, all zeros; NULL for no items. The caller gives it back with
+// conv_api_give, also on failure. CONV_ERR_MEMORY, in context->err.
 enum conv_status conv_api_batch_prepare(conv_context *context, int count, size_t size,
                                         void **memory);
 

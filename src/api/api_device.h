@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What each kind of device does for the library: one table of functions (api_cpu.c, cuda_api*.c;
+// The functions of each kind of device for the library, as one table (api_cpu.c, cuda_api*.c;
 // no_cuda_api.c in a build without CUDA). Everything else in src/api/ is the same for all devices:
 // arguments are checked, PNG files are probed, and images are laid out before these functions are
 // called.
@@ -18,7 +18,7 @@
 #include "conv.h"
 #include "png/png.h"
 
-// What the context offers to its device. Lives as long as the device, but memory is taken only
+// The context's services for its device. They live as long as the device, but memory is taken only
 // after `open`.
 struct conv_api_host {
     struct conv_api_pools *pools;
@@ -34,8 +34,9 @@ struct conv_api_decode {
     const uint8_t *data; // the whole file, in pageable host memory
     size_t size;
     struct conv_png_header header; // conv_png_is_plain; its sizes are proven by conv_png_check_size
-    // Where the samples go: device memory, any strides. Channels and sample type may differ from
-    // header.shape: as in conv_decode_options, they are converted. No reduction to gray.
+    // The destination: device memory, any strides. Channels and sample type may differ from
+    // header.shape; they are converted as in conv_decode_options, but colour is not reduced to
+    // gray.
     conv_image view;
     bool done; // false at first; set if the view is complete. Else the host decodes the file.
 };
@@ -53,9 +54,9 @@ struct conv_api_encode {
 };
 
 // A stream is a cudaStream_t of the device, NULL for the default stream. `device` belongs to one
-// thread at a time, which need not be the same always: each function makes the device current.
-// Errors: CONV_ERR_MEMORY; CONV_ERR_DEVICE, after which only release, filter_close, event_destroy
-// and close are called.
+// thread at a time, which may change: each function makes the device current. Errors:
+// CONV_ERR_MEMORY; CONV_ERR_DEVICE, after which only release, filter_close, event_destroy and close
+// are called.
 struct conv_api_device_ops {
     const struct conv_backend_ops *backend; // its name and place; opens filters
 
@@ -93,7 +94,7 @@ struct conv_api_device_ops {
                                    struct conv_err *err);
     void (*event_destroy)(struct conv_api_device *device, void *event); // NULL is fine
 
-    // Waits for what `stream` holds.
+    // Waits for all work queued on `stream`.
     enum conv_status (*stream_wait)(struct conv_api_device *device, void *stream,
                                     struct conv_err *err);
     // Copies bytes as conv_copy does: at least one side is in device memory.
@@ -103,20 +104,20 @@ struct conv_api_device_ops {
                                    struct conv_err *err);
 
     // Copies results[i] from sources[i]: views of one shape, number of channels and sample type
-    // (F32 too), any strides, at least one of them in device memory. Ordered after what `stream`
-    // holds. Complete on return, but for copies within device memory, which are queued. Host memory
-    // is pageable or pinned.
+    // (F32 too), any strides, at least one of them in device memory. Ordered after the work queued
+    // on `stream`. Complete on return, except copies within device memory, which are queued. Host
+    // memory is pageable or pinned.
     enum conv_status (*copy)(struct conv_api_device *device, const conv_image *results,
                              const conv_image *sources, int count, void *stream,
                              struct conv_err *err);
 
-    // Decodes what it can; on return the views with `done` are complete. CONV_OK if some are not
-    // done. Writes to views are ordered after what `stream` holds.
+    // Decodes what it can; on return the views with `done` are complete. CONV_OK even if some are
+    // not done. Writes to views are ordered after the work queued on `stream`.
     enum conv_status (*decode)(struct conv_api_device *device, struct conv_api_decode *items,
                                int count, void *stream, struct conv_err *err);
     // Encodes what it can; on return the files of items with `done` are complete. Reads are ordered
-    // after what `stream` holds. `files` is NULL, or has room for `count` files and is asked in the
-    // thread of the call. On failure nothing is left in `data`.
+    // after the work queued on `stream`. `files` is NULL, or has room for `count` files and is
+    // asked in the thread of the call. On failure nothing is left in `data`.
     enum conv_status (*encode)(struct conv_api_device *device, struct conv_api_encode *items,
                                int count, struct conv_api_file_memory *files, void *stream,
                                struct conv_err *err);

@@ -23,8 +23,8 @@ enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, b
 // Bytes from the first to the last sample of a checked view.
 size_t conv_api_view_extent(const conv_image *view);
 
-// True if checked views have bytes in common, or might: for views of different strides it is enough
-// that their extents do.
+// True if checked views have bytes in common, or might: views of different strides count as
+// overlapping if their extents overlap.
 bool conv_api_views_overlap(const conv_image *a, const conv_image *b);
 
 // True if two views are the same memory with the same strides.
@@ -43,9 +43,9 @@ struct conv_image conv_api_planes(const conv_image *view);
 // A planar view of an image in host memory, which has channels of one size.
 conv_image conv_api_view_of(const struct conv_image *image);
 
-// How rows are copied between two views in host memory. Sizes are the same. Sample types and
-// numbers of channels may differ as in conv_decode_options; F32 samples have the values of the
-// integers that they are made from.
+// Copies rows between two views in host memory, which have the same size. Sample types and numbers
+// of channels may differ as in conv_decode_options; F32 samples have the values of the integers
+// that they are made from.
 struct conv_api_copier {
     enum { CONV_API_BY_CHANNEL, CONV_API_AS_IT_IS, CONV_API_SPLIT, CONV_API_JOIN } how;
     const struct conv_unfilter *splits;
@@ -55,7 +55,7 @@ struct conv_api_copier {
 // For views with these types, numbers of channels and strides, at any address.
 void conv_api_copier_init(struct conv_api_copier *copier, const conv_image *dst,
                           const conv_image *src);
-// Copies one row to where `to` is that of `dst` and `from` that of `src`.
+// Copies one row: `to` is its beginning in `dst`, `from` its beginning in `src`.
 void conv_api_copier_row(const struct conv_api_copier *copier, const conv_image *dst, void *to,
                          const conv_image *src, const void *from);
 // Copies rows [first, first + count).

@@ -20,11 +20,11 @@ enum conv_status conv_api_workers_open(struct conv_api_workers **workers, int th
 // Ends the threads. NULL is fine.
 void conv_api_workers_close(struct conv_api_workers *workers);
 
-// How many of the `threads` it is worth using for work on `samples` samples.
+// How many of the `threads` are worth using for work on `samples` samples.
 int conv_api_threads_for(int threads, uint64_t samples);
 
-// Does all of the work and returns. At most `threads` take part: 1 for work that is done sooner
-// than a thread wakes up. If the system refuses to start threads, fewer do the work.
+// Does all of the work and returns. At most `threads` take part; pass 1 for work that takes less
+// time than a thread takes to wake up. If the system refuses to start threads, fewer do the work.
 void conv_api_workers_run(struct conv_api_workers *workers, int threads, conv_api_work_fn work,
                           void *context, int count);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Copies between views row by row and channel by channel; loops over contiguous samples are apart,
-// which compilers turn into vector code.
+// Copies between views row by row and channel by channel. Loops over contiguous samples are
+// separate, so that compilers turn them into vector code.
 #include "api/api_view.h"
 
 #include <string.h>
@@ -98,7 +98,7 @@ static void fill(uint8_t *row, conv_sample sample, int64_t stride, int64_t width
             wide[x * stride] = 65535;
 }
 
-// The channel of the source that channel c of the result is; -1: opaque.
+// The channel of the source that becomes channel c of the result; -1: opaque alpha.
 static int source_channel(int c, int to, int from)
 {
     bool to_alpha = to % 2 == 0, from_alpha = from % 2 == 0;

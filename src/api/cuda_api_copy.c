@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Copies between views in host and in device memory. Bands of rows pass through pinned memory, in a
-// layout near to that of the host's view, so that its threads copy whole rows; the device does the
-// rest.
+// layout close to that of the host's view, so that the host's threads copy whole rows; the device
+// does the rest.
 #include <stdlib.h>
 #include <string.h>
 
@@ -314,8 +314,8 @@ enum conv_status conv_cuda_api_copy(struct conv_api_device *device, const conv_i
 
 // --- bytes ---------------------------------------------------------------------------------------
 
-#define ROW_BYTES ((size_t)64 << 10) // of the images as which many bytes are copied
-#define FEW_BYTES ((size_t)1 << 20)  // that the driver copies as fast
+#define ROW_BYTES ((size_t)64 << 10) // of the images as which large blocks of bytes are copied
+#define FEW_BYTES ((size_t)1 << 20)  // up to which the driver's own copies are as fast
 
 static enum conv_status copy_few(void *result, const void *source, size_t bytes,
                                  enum cudaMemcpyKind kind, cudaStream_t stream,

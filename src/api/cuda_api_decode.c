@@ -83,7 +83,7 @@ static uint64_t list_entries(struct decoding *decoding, int count)
     return samples;
 }
 
-// True if the host's threads would be done earlier than the device.
+// True if the host's threads would finish before the device.
 static bool host_is_faster(const struct decoding *decoding, uint64_t samples)
 {
     size_t largest = 0;

@@ -10,8 +10,9 @@
 #include "kernels/stencil/stencil.h"
 
 #define COPIES 24 // at a time: what one launch takes (layout.h)
-// Images are filtered in groups whose planes fit into this much scratch memory, if one does. The
-// device reads and writes that much in 0.5 ms, 100 times as long as it takes to queue a group.
+// Images are filtered in groups whose planes fit into this much scratch memory (a larger image is a
+// group of its own). The device reads and writes that much in 0.5 ms, 100 times as long as it takes
+// to queue a group.
 #define MOST_SCRATCH ((size_t)1 << 30)
 #define MOST_IMAGES 8192 // of a group; a grid has 65535 rows of blocks, one for each plane
 

@@ -82,7 +82,7 @@ enum conv_status conv_cuda_api_scratch(struct conv_api_device *device, size_t by
 enum conv_status conv_cuda_api_scratch_used(struct conv_api_device *device, cudaStream_t stream,
                                             struct conv_err *err);
 
-// A view as layout.h has it.
+// A view in the form of layout.h.
 struct conv_layout_view conv_cuda_api_layout(const conv_image *view);
 // A view of planes as conv_image_lay_out has them, from `memory` on.
 struct conv_layout_view conv_cuda_api_planes(uint8_t *memory, int width, int height, int channels,
@@ -101,7 +101,7 @@ enum conv_status conv_cuda_api_copy_layouts(const struct conv_layout_copy *copie
 size_t conv_cuda_api_part_bytes(const struct conv_api_device *device, uint64_t samples,
                                 size_t least, int factor);
 
-// Notes what `stream` holds: parts that are started wait for it.
+// Notes the work queued on `stream`: parts that are started wait for it.
 enum conv_status conv_cuda_api_start(struct conv_api_device *device, cudaStream_t stream,
                                      struct conv_err *err);
 // Readies a part that is not busy, with `bytes` of device memory and `answer_bytes` of answers.
@@ -115,8 +115,8 @@ enum conv_status conv_cuda_api_part_wait(struct conv_cuda_api_part *part, struct
 enum conv_status conv_cuda_api_finish(struct conv_api_device *device, struct conv_err *err);
 void conv_cuda_api_parts_close(struct conv_api_device *device);
 
-// Pinned memory of at least `bytes`, whose last copy is over. Its user may set `held`, of two
-// pieces at a time, until it has read what was downloaded.
+// Pinned memory of at least `bytes`, whose last copy is over. Its user may set `held`, for two
+// pieces at most, until it has read the downloaded bytes.
 enum conv_status conv_cuda_api_piece_open(struct conv_api_device *device, size_t bytes,
                                           struct conv_cuda_api_piece **piece, struct conv_err *err);
 // Notes that a copy from or to the piece has been queued on `stream`.

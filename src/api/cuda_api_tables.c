@@ -68,7 +68,7 @@ static enum conv_status grow(struct conv_cuda_api_table *table, size_t bytes, st
 static struct conv_cuda_api_table *find_equal(struct conv_cuda_api_tables *tables,
                                               const void *content, size_t bytes)
 {
-    // The last ones first.
+    // The most recent tables are compared first.
     for (int i = 1; i <= tables->count; i++) {
         int at = (tables->next - i + tables->count) % tables->count;
         struct conv_cuda_api_table *table = &tables->table[at];
@@ -96,7 +96,7 @@ static enum conv_status find_free(struct conv_cuda_api_tables *tables,
     if (code && code != cudaErrorNotReady)
         return conv_cuda_device_report(err, code, "wait for a filter");
     (void)cudaGetLastError();
-    // All are in use: another one, which is the youngest.
+    // All are in use: adds another one, which is the most recent.
     struct conv_cuda_api_table *added = &tables->table[tables->count];
     enum conv_status status = tables->h_block ? CONV_OK
                                               : take_pair(&tables->h_block, &tables->d_block,
@@ -109,7 +109,7 @@ static enum conv_status find_free(struct conv_cuda_api_tables *tables,
     added->d_data = tables->d_block + (size_t)tables->count * SMALL_BYTES;
     added->capacity = SMALL_BYTES;
     tables->count++;
-    // The order of use begins anew, which costs at most a table more.
+    // The order of use starts again, which costs one more table at most.
     tables->next = 0;
     *out = added;
     return CONV_OK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory of the caller for encoded files (conv_encode_options.allocate), asked for in groups.
+// Memory of the caller for encoded files (conv_encode_options.allocate), requested in groups.
 #ifndef CONV_API_FILE_MEMORY_H
 #define CONV_API_FILE_MEMORY_H
 
@@ -13,7 +13,7 @@ struct conv_api_file_memory {
     void (*allocate)(void *user, int count, const int32_t *indices, const size_t *sizes,
                      void **memory);
     void *user;
-    // The files that are asked for next, `count` of them; after the call their memory.
+    // The files for which memory is requested next, `count` of them; after the call their memory.
     int32_t *indices; // in the caller's list
     size_t *sizes;    // bytes
     void **memory;    // NULL: the caller has none
@@ -26,7 +26,7 @@ enum conv_status conv_api_file_memory_open(struct conv_api_file_memory *files,
                                            struct conv_err *err);
 void conv_api_file_memory_close(struct conv_api_file_memory *files); // {0} is fine
 
-// Puts a file on the list, which `call` asks for. In the thread of the call.
+// Adds a file to the list for which `call` requests memory. In the thread of the call.
 void conv_api_file_memory_add(struct conv_api_file_memory *files, int index, size_t size);
 // Calls the caller if there are files on the list. `memory` is valid until the next `add`, before
 // which `count` is set to 0.

@@ -47,7 +47,7 @@ static enum conv_status parse_alpha(enum conv_alpha_mode *alpha, const char *tex
                 : CONV_OK;
 }
 
-// What the options say besides the filters themselves.
+// Reads the options that do not concern the filters themselves.
 static enum conv_status read_settings(struct conv_backend_config *config,
                                       const conv_context *context,
                                       const conv_filter_options *options, struct conv_err *err)
@@ -77,7 +77,7 @@ enum conv_status conv_api_read_chain(struct conv_backend_config *config,
                                             .bias = options->bias,
                                             .flip = options->flip != 0};
     if (options->side && options->side != 3 && options->side != 5)
-        return conv_err_set(err, CONV_ERR_USAGE, "a side of %d; there are 3 and 5", options->side);
+        return conv_err_set(err, CONV_ERR_USAGE, "a side of %d; it must be 3 or 5", options->side);
     *config = (struct conv_backend_config){.filters = filters};
     enum conv_status status =
         conv_filter_parse_chain(filters, &config->filter_count, text, &settings, err);
@@ -143,8 +143,8 @@ static enum conv_status fill_matrix(struct conv_filter *filter, const double *co
     if (!coefficients)
         return conv_err_set(err, CONV_ERR_USAGE, "`coefficients` is NULL");
     if (width < 1 || height < 1 || width > CONV_FILTER_MAX_SIDE || height > CONV_FILTER_MAX_SIDE)
-        return conv_err_set(err, CONV_ERR_USAGE, "a matrix of %d x %d; sides are 1 to %d", width,
-                            height, CONV_FILTER_MAX_SIDE);
+        return conv_err_set(err, CONV_ERR_USAGE, "a matrix of %d x %d; sides must be 1 to %d",
+                            width, height, CONV_FILTER_MAX_SIDE);
     snprintf(filter->name, sizeof filter->name, "matrix");
     filter->width = width;
     filter->height = height;
@@ -241,10 +241,11 @@ static enum conv_status check_pair(const conv_filter *filter, const conv_image *
                             "results are divided by alpha as integers",
                             name);
     if (result->sample != (filter->floats ? CONV_SAMPLE_F32 : source->sample))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: the samples are to be %s", name,
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: the samples must be %s", name,
                             filter->floats ? "float32" : "of the source's type");
     if (source->memory != result->memory)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s is in other memory than the source", name);
+        return conv_err_set(err, CONV_ERR_USAGE, "%s is not in the same memory as the source",
+                            name);
     bool same = conv_api_view_is(source, result);
     bool on_device = source->memory == CONV_DEVICE && !conv_api_is_cpu(filter->context);
     if (same ? on_device : conv_api_views_overlap(source, result))
@@ -252,7 +253,7 @@ static enum conv_status check_pair(const conv_filter *filter, const conv_image *
     return CONV_OK;
 }
 
-// One image in host memory on a device: through device memory of the context.
+// Filters one image in host memory on a device, through device memory of the context.
 static enum conv_status run_through(conv_filter *filter, const conv_image *source,
                                     const conv_image *result, void *stream, struct conv_err *err)
 {
@@ -282,7 +283,7 @@ static enum conv_status run_through(conv_filter *filter, const conv_image *sourc
     return status;
 }
 
-// Runs of images that the device takes as they are, and others one by one.
+// Filters sequences of images that the device takes as they are together, and others one by one.
 static enum conv_status run_all(conv_filter *filter, const conv_image *sources,
                                 const conv_image *results, int count, void *stream,
                                 struct conv_err *err)

@@ -58,7 +58,7 @@ static enum conv_status filter_plane(const struct conv_stencil_plan *plan,
     return plan->variant->run(plan, &batch);
 }
 
-// Of a plane that is filtered where it is: the rows next to the band's ends were computed as if the
+// For a plane that is filtered in place: the rows next to the band's ends were computed as if the
 // image ended there. They are computed again, from the rows on both sides.
 static enum conv_status filter_seam(const struct conv_stencil_plan *plan,
                                     const struct conv_image *dst, const struct conv_image *src,
@@ -160,7 +160,7 @@ static enum conv_status take_memory(const struct conv_api_filter *filter,
     if (status)
         return status;
     // Vectors reach beyond a row's end, and what they read there has no effect, as check_kernels
-    // shows. It is defined for valgrind's sake.
+    // shows. It is initialised for valgrind's sake.
     memory->scratch = memset(memory->block, 0, scratch);
     memory->images = (uint8_t *)memory->block + used;
     return CONV_OK;
@@ -185,7 +185,7 @@ static enum conv_status run_direct(const struct conv_api_filter *filter,
     return status ? conv_err_set(err, status, "a kernel failed") : CONV_OK;
 }
 
-// Through planes of the context.
+// Filters through planes of the context.
 static enum conv_status run_staged(const struct conv_api_filter *filter,
                                    const struct conv_api_filter_band *band,
                                    const conv_image *result, const conv_image *whole, int channels,

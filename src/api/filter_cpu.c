@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Filters on the CPU. The context's threads take bands of rows: a band is read with the rows above
-// and below that its filters reach, so that its own rows are what filtering the whole image gives.
+// and below that its filters reach, so that its own rows get the same values as if the whole image
+// were filtered.
 #include "api/api_filter_cpu.h"
 
 #include <limits.h>
@@ -56,8 +57,7 @@ const char *conv_api_filter_cpu_kernel(const struct conv_api_filter *filter, int
 #define BAND_BYTES ((size_t)512 << 10)
 #define LEAST_BAND_ROWS 32
 #define BAND_REACHES 16 // rows of a band for each row that its filters reach
-// Of images whose planes are filtered where they are: as many bands as keep all threads busy to the
-// end.
+// Bands of images whose planes are filtered in place: enough to keep all threads busy to the end.
 #define BANDS_PER_THREAD 4
 
 struct run {

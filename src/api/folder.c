@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The program's main job as a function: what src/cli/run.c does, without a terminal, signals, or
-// settings of the process.
+// The program's main job as a function: as src/cli/run.c, without a terminal, signals, or settings
+// of the process.
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +123,7 @@ static void listen(void *user, const struct conv_totals *totals, const struct co
     conv_lock_release(&run->lock);
 }
 
-// Between images, too, so that a callback can end a run whose images take long.
+// Called between images, too, so that a callback can end a run whose images take long.
 static void look(void *user)
 {
     struct run *run = user;
@@ -160,7 +160,7 @@ static enum conv_status check_call(const char *filter, const char *const *inputs
     if (options->shards < 0 || options->shards > CONV_SHARD_MOST || options->shard < 0 ||
         (options->shard > 0 && options->shard >= options->shards))
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "`shard` is %d of %d; it is counted from 0, and there are at most %d",
+                            "`shard` is %d of %d; shards are counted from 0, up to %d of them",
                             options->shard, options->shards, CONV_SHARD_MOST);
     return conv_png_check_level(&codec, err);
 }
@@ -213,7 +213,7 @@ static enum conv_status open_walk(struct run *run, const char *const *inputs, in
     return status;
 }
 
-// Creates the output folder if there is an image, after which little can fail.
+// Creates the output folder if there is an image. Called last, when little else can fail.
 static enum conv_status open_sink(struct run *run, const char *output, struct conv_err *err)
 {
     struct conv_sink_config config = {

@@ -219,7 +219,7 @@ static bool has_gaps(const conv_layer *layer, const conv_tensor *input)
            input->image_stride != input->channel_stride * layer->layer.channels;
 }
 
-// Rows of images [first, first + count) without gaps.
+// Copies the rows of images [first, first + count) without gaps.
 static void gather(const conv_layer *layer, const conv_tensor *input, int64_t first, int64_t count,
                    uint8_t *to)
 {

@@ -31,9 +31,9 @@ static enum conv_status parse_elements(struct conv_layer *layer, const conv_laye
     conv_sample input = options->input ? options->input : CONV_SAMPLE_F32;
     conv_sample output = options->output ? options->output : CONV_SAMPLE_F32;
     if (input != CONV_SAMPLE_F32 && input != CONV_SAMPLE_U8)
-        return conv_err_set(err, CONV_ERR_USAGE, "input samples are float32 or of 8 bits");
+        return conv_err_set(err, CONV_ERR_USAGE, "input samples must be float32 or uint8");
     if (output != CONV_SAMPLE_F32 && output != CONV_SAMPLE_F16)
-        return conv_err_set(err, CONV_ERR_USAGE, "results are float32 or float16");
+        return conv_err_set(err, CONV_ERR_USAGE, "results must be float32 or float16");
     layer->input = input == CONV_SAMPLE_U8 ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32;
     layer->output = output == CONV_SAMPLE_F16 ? CONV_ELEMENT_F16 : CONV_ELEMENT_F32;
     layer->input_divisor = options->input_divisor != 0 ? options->input_divisor : 1;
@@ -41,7 +41,7 @@ static enum conv_status parse_elements(struct conv_layer *layer, const conv_laye
     return layer->input_divisor == 1 || by_255
                ? CONV_OK
                : conv_err_set(err, CONV_ERR_USAGE,
-                              "input_divisor is 1, or 255 of samples of 8 bits");
+                              "input_divisor must be 1, or 255 with uint8 samples");
 }
 
 enum conv_status conv_api_layer_read(struct conv_layer *layer, const conv_layer_options *options,
@@ -51,11 +51,11 @@ enum conv_status conv_api_layer_read(struct conv_layer *layer, const conv_layer_
     static const char *const precisions[] = {"exact", "fast", "tf32", "fp16", NULL};
     int activation, precision;
     if (options->maps < 1 || options->channels < 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "%d maps and %d channels: there is at least one",
+        return conv_err_set(err, CONV_ERR_USAGE, "%d maps and %d channels; both must be at least 1",
                             options->maps, options->channels);
     if (options->kernel_height < 1 || options->kernel_width < 1 ||
         options->kernel_height > CONV_LAYER_MAX_SIDE || options->kernel_width > CONV_LAYER_MAX_SIDE)
-        return conv_err_set(err, CONV_ERR_USAGE, "a kernel of %d x %d; sides are 1 to %d",
+        return conv_err_set(err, CONV_ERR_USAGE, "a kernel of %d x %d; sides must be 1 to %d",
                             options->kernel_height, options->kernel_width, CONV_LAYER_MAX_SIDE);
     if (options->stride < 0)
         return conv_err_set(err, CONV_ERR_USAGE, "a stride of %d", options->stride);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a program asks for with conv_layer_options, as a layer.
+// Converts conv_layer_options to a layer.
 #ifndef CONV_API_LAYER_OPTIONS_H
 #define CONV_API_LAYER_OPTIONS_H
 
@@ -7,8 +7,8 @@
 #include "conv.h"
 #include "kernels/layer/layer.h"
 
-// Checks the options and sets *layer, but for its weights and bias. The texts of the options are
-// not kept. CONV_ERR_USAGE: an option is unknown or out of range; CONV_ERR_UNSUPPORTED.
+// Checks the options and sets *layer, except its weights and bias. The texts of the options are not
+// kept. CONV_ERR_USAGE: an option is unknown or out of range; CONV_ERR_UNSUPPORTED.
 enum conv_status conv_api_layer_read(struct conv_layer *layer, const conv_layer_options *options,
                                      struct conv_err *err);
 

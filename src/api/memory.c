@@ -237,8 +237,8 @@ void conv_api_pools_close(struct conv_api_pools *pools)
         return;
     for (int i = 0; i < 2; i++) {
         struct pool *pool = &pools->pool[i];
-        // Blocks that the caller has not freed are the caller's fault; their entries go all the
-        // same.
+        // Blocks that the caller has not freed are the caller's mistake; their entries are freed
+        // nevertheless.
         for (size_t b = 0; b < pool->bucket_count; b++)
             for (struct block *block = pool->buckets[b], *next; block; block = next) {
                 next = block->next;

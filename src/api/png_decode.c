@@ -50,7 +50,7 @@ static bool image_bytes(const conv_image *image, size_t *bytes)
            *bytes <= PTRDIFF_MAX;
 }
 
-// Memory for an image of that shape, laid out as `planar` says.
+// Allocates an image of that shape, laid out as `planar` says.
 static enum conv_status allocate_image(struct decoding *decoding, conv_image *image,
                                        conv_memory memory, bool planar, struct conv_err *err)
 {
@@ -79,12 +79,12 @@ static enum conv_status check_target(const conv_image *view, const conv_image *s
         return conv_err_set(err, CONV_ERR_USAGE, "the file has %d x %d pixels, the image %d x %d",
                             shape->width, shape->height, view->width, view->height);
     if (view->channels != shape->channels)
-        return conv_err_set(err, CONV_ERR_USAGE, "the file gives %d channels, the image has %d",
+        return conv_err_set(err, CONV_ERR_USAGE, "the file has %d channels, the image has %d",
                             shape->channels, view->channels);
     if (view->sample != shape->sample)
-        return conv_err_set(err, CONV_ERR_USAGE, "the file gives %d-bit samples, the image has %d",
-                            8 * (int)conv_sample_bytes(shape->sample),
-                            8 * (int)conv_sample_bytes(view->sample));
+        return conv_err_set(
+            err, CONV_ERR_USAGE, "the file has %d-bit samples, the image %d-bit ones",
+            8 * (int)conv_sample_bytes(shape->sample), 8 * (int)conv_sample_bytes(view->sample));
     return CONV_OK;
 }
 
@@ -101,7 +101,7 @@ static enum conv_status probe_file(const struct decoding *decoding, struct conv_
     return status ? status : conv_png_check_size(file->data, file->size, header, err);
 }
 
-// Chunks are all over a file, most of it in no cache: all threads look for them.
+// Chunks are spread over a file, most of which is in no cache, so all threads search for them.
 static void probe_item(void *context, int worker, int index)
 {
     struct decoding *decoding = context;
@@ -111,7 +111,7 @@ static void probe_item(void *context, int worker, int index)
         probe_file(decoding, &decoding->items[index].header, &decoding->files[index], &err);
 }
 
-// Finds out where the samples of a file that has been probed go.
+// Determines the destination of the samples of a probed file.
 static enum conv_status plan_item(struct decoding *decoding, struct item *item,
                                   const conv_bytes *file, const conv_image *image,
                                   struct conv_err *err)
@@ -295,10 +295,10 @@ static enum conv_status check_call(const conv_bytes *files, int count, const con
     if (count > 0 && (!files || !images))
         return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL", files ? "`images`" : "`files`");
     if (options->channels < 0 || options->channels > CONV_IMAGE_MAX_CHANNELS)
-        return conv_err_set(err, CONV_ERR_USAGE, "%d channels; there can be 1 to 4, or 0",
+        return conv_err_set(err, CONV_ERR_USAGE, "%d channels; there must be 1 to 4, or 0",
                             options->channels);
     if (options->sample && options->sample != CONV_SAMPLE_U8 && options->sample != CONV_SAMPLE_U16)
-        return conv_err_set(err, CONV_ERR_USAGE, "a sample type that PNG files are not decoded to");
+        return conv_err_set(err, CONV_ERR_USAGE, "PNG files cannot be decoded to this sample type");
     if (options->memory != CONV_HOST && options->memory != CONV_DEVICE)
         return conv_err_set(err, CONV_ERR_USAGE, "no such kind of memory");
     return CONV_OK;

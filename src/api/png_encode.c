@@ -117,7 +117,7 @@ static void encode_item(void *context, int worker, int index)
 
 // --- in the caller's memory ----------------------------------------------------------------------
 
-// Copies a file of the host's encoder out of the pool's memory.
+// Copies a file made by the host's encoder from the pool's memory to the caller's.
 static void move_file(void *context, int worker, int at)
 {
     struct encoding *encoding = context;
@@ -178,7 +178,7 @@ static void fail_on_device(struct encoding *encoding, enum conv_status status,
             fail(encoding, i, status, err);
 }
 
-// A copy in host memory of what the device has not encoded.
+// Makes a copy in host memory of an image that the device has not encoded.
 static enum conv_status download(struct encoding *encoding, struct item *item, void *stream,
                                  struct conv_err *err)
 {

@@ -37,15 +37,16 @@ enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, b
         return conv_err_set(err, CONV_ERR_USAGE, "%s: a size of %d x %d", name, view->width,
                             view->height);
     if (view->channels < 1 || view->channels > CONV_IMAGE_MAX_CHANNELS)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: %d channels; there can be 1 to 4", name,
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: %d channels; there must be 1 to 4", name,
                             view->channels);
     if (view->has_alpha && view->channels % 2 != 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: %d channels with alpha; 2 and 4 can have it",
-                            name, view->channels);
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "%s: %d channels with alpha; only 2 and 4 can have it", name,
+                            view->channels);
     if (view->reserved[0] || view->reserved[1])
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "%s: `reserved` is not 0", name);
     if (!sample || view->sample > most)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: a sample type that is impossible here", name);
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: this sample type is not possible here", name);
     if (view->memory != CONV_HOST && view->memory != CONV_DEVICE)
         return conv_err_set(err, CONV_ERR_USAGE, "%s: no such kind of memory", name);
     if ((uintptr_t)view->data % (uintptr_t)sample != 0)
@@ -55,9 +56,10 @@ enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, b
     for (int i = 0; i < count; i++) {
         int64_t last;
         if (sorted[i].stride < 0 || sorted[i].stride % sample != 0)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "%s: strides are multiples of a sample's %d bytes, not negative",
-                                name, (int)sample);
+            return conv_err_set(
+                err, CONV_ERR_USAGE,
+                "%s: strides must be multiples of a sample's %d bytes, not negative", name,
+                (int)sample);
         if (written && sorted[i].stride < extent)
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "%s: strides are too small, so that samples overlap", name);
@@ -85,7 +87,8 @@ static bool meets_itself(const struct dimension *sorted, int count, int64_t shif
         return shift > -size && shift < size;
     const struct dimension *outer = &sorted[count - 1];
     int64_t steps = shift / outer->stride;
-    // The rest is less than a stride, in either direction, since inner dimensions are.
+    // The remainder is less than a stride in either direction, since the inner dimensions extend
+    // less.
     for (int64_t i = steps - 1; i <= steps + 1; i++)
         if (i > -outer->count && i < outer->count &&
             meets_itself(sorted, count - 1, shift - i * outer->stride, size))

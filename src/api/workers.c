@@ -108,7 +108,7 @@ void conv_api_workers_close(struct conv_api_workers *workers)
     free(workers);
 }
 
-// Signals of the program are for its own threads: all are blocked in these.
+// Signals are handled by the program's own threads, so all are blocked in these threads.
 static void start_threads(struct conv_api_workers *workers, int wanted)
 {
     sigset_t all, old;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Opens a backend on a thread of its own: a GPU takes 0.3 s to start, in which a CPU filters a
+// Opens a backend on a separate thread: a GPU takes 0.3 s to start, in which a CPU filters a
 // thousand images.
 #ifndef CONV_BACKEND_ASYNC_OPEN_H
 #define CONV_BACKEND_ASYNC_OPEN_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where images are filtered: one table of functions per kind of device (cpu.c, cuda.c). backends.h
-// lists them.
+// The devices that filter images: one table of functions per kind of device (cpu.c, cuda.c).
+// backends.h lists them.
 #ifndef CONV_BACKEND_BACKEND_H
 #define CONV_BACKEND_BACKEND_H
 
@@ -21,13 +21,14 @@ struct conv_backend_config {
     int filter_count;                  // 1 to CONV_FILTER_MAX_CHAIN
     enum conv_border border;
     int border_value; // 8-bit units
-    // CONV_ALPHA_PREMULTIPLY: colours come multiplied and leave so; between two filters they are
-    // divided and multiplied again. Which planes are filtered is decided by conv_group_place.
+    // CONV_ALPHA_PREMULTIPLY: colours are multiplied by alpha on entry and on exit; between two
+    // filters they are divided and multiplied again. Which planes are filtered is decided by
+    // conv_group_place.
     enum conv_alpha_mode alpha;
     // The result of the last filter is float32; images then have a result_depth of 32.
     bool floats;
-    // Images may have float32 samples (depth 32), whose results are float32 as well. Of the
-    // backends only their chain is used with them; groups and streams have 8 and 16 bits.
+    // Images may have float32 samples (depth 32), whose results are float32 as well. Only the
+    // backend's chain can be used with them; groups and streams have 8 and 16 bits.
     bool float_samples;
     const char *variant; // kernel to force; NULL: the best for each filter
     size_t launch_bytes; // of samples in a typical group; 0: unknown
@@ -79,8 +80,9 @@ struct conv_backend_ops {
     size_t (*table_bytes)(int filter_count, bool codes);
 
     // NULL on a backend without coders. takes_stream: true if it can decode an image of that shape
-    // from a zlib stream of at most `most_bytes`; the size of the file will do. chunks_bytes: bound
-    // of the bytes in h_out of such an image's chunks, tables included; 0: it cannot encode it.
+    // from a zlib stream of at most `most_bytes`, for which the size of the file may be passed.
+    // chunks_bytes: bound of the bytes in h_out of such an image's chunks, tables included; 0: it
+    // cannot encode it.
     bool (*takes_stream)(const struct conv_image *shape, size_t most_bytes);
     size_t (*chunks_bytes)(const struct conv_image *shape);
 
@@ -96,8 +98,8 @@ struct conv_backend_ops {
     enum conv_status (*stream_open)(struct conv_backend *backend, struct conv_stream **stream,
                                     size_t bytes, struct conv_err *err);
     void (*stream_close)(struct conv_stream *stream); // NULL is fine
-    // True if the device has memory for more streams than a run begins with, and leaves some for
-    // other processes. NULL: yes.
+    // True if the device has memory for more streams than a run begins with, and some is left for
+    // other processes. NULL: always true.
     bool (*has_room)(struct conv_backend *backend);
     // Runs the whole chain on the group: upload, kernels, download. Returns when the result is at
     // group->h_result. CONV_ERR_MEMORY: no room for this group; a smaller one may succeed.

@@ -26,7 +26,7 @@ conv_backends_of_kernel(const struct conv_backend_ops *const *backends, const ch
 
 const struct conv_backend_ops *conv_backends_gpu(const struct conv_backend_ops *const *backends)
 {
-    // Asking for a driver loads it, which takes time: only where there is a choice.
+    // The check for a driver loads it, which takes time, so it is made only if there is a choice.
     const struct conv_backend_ops *first = NULL;
     int count = 0;
     for (int i = CONV_BACKENDS - 1; i >= 0; i--) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The table of backends. A program hands its table to whatever opens devices, so that a test can
-// bring a backend of its own; nothing below reads the table of this file by itself.
+// The table of backends. A program passes its table to the functions that open devices, so that a
+// test can bring a backend of its own; these functions do not use the table of this file by
+// themselves.
 #ifndef CONV_BACKEND_BACKENDS_H
 #define CONV_BACKEND_BACKENDS_H
 
@@ -12,7 +13,7 @@
 // so; its `built` is false.
 extern const struct conv_backend_ops *const conv_backends[CONV_BACKENDS];
 
-// The backend of that name, of which `size` characters count; NULL if there is none.
+// The backend whose name is the first `size` characters of `name`; NULL if there is none.
 const struct conv_backend_ops *conv_backends_find(const struct conv_backend_ops *const *backends,
                                                   const char *name, size_t size);
 
@@ -21,8 +22,8 @@ const struct conv_backend_ops *conv_backends_find(const struct conv_backend_ops 
 const struct conv_backend_ops *
 conv_backends_of_kernel(const struct conv_backend_ops *const *backends, const char *kernel);
 
-// The GPUs to use where none is asked for: the first backend beside the CPU whose driver is there,
-// or the first, which can say what is missing.
+// The GPUs to use if none is requested: the first backend besides the CPU that has a driver, or
+// else the first, which can report what is missing.
 const struct conv_backend_ops *conv_backends_gpu(const struct conv_backend_ops *const *backends);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Filter banks: what does not depend on the device.
+// The parts of filter banks that do not depend on the device.
 #include "backend/bank_context.h"
 
 #include <stdio.h>

@@ -19,7 +19,7 @@
 struct conv_bank_context;
 struct conv_bank_stream;
 
-// What becomes of the samples of a map in one cell of the grid.
+// What is computed from the samples of a map in one cell of the grid.
 enum conv_pool_kind {
     CONV_POOL_MEAN,
     CONV_POOL_STD, // the root of the mean squared distance from the mean
@@ -72,7 +72,7 @@ void conv_bank_context_describe(const struct conv_bank_context *context, char *t
 bool conv_bank_context_bytes(const struct conv_bank_context *context, int height, int width,
                              size_t *in, size_t *out);
 
-// Bytes of device memory per plane besides its input: maps and what lies between.
+// Bytes of device memory per plane besides its input: maps and intermediate results.
 size_t conv_bank_context_work(const struct conv_bank_context *context, int height, int width);
 
 // Multiply-adds per sample of a plane, for the choice of a device.

@@ -13,12 +13,12 @@ static const char *device_word(enum conv_place place)
     return place == CONV_ON_CPU ? "CPU" : "GPU";
 }
 
-// Why there is no kernel `name` (NULL: any) at `place`.
+// Reports why there is no kernel `name` (NULL: any) at `place`.
 static enum conv_status no_variant(const char *name, enum conv_place place, struct conv_err *err)
 {
     const char *device = device_word(place);
     if (!name)
-        return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel takes this filter", device);
+        return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel can run this filter", device);
     const char *names[MOST_NAMES];
     char all[512] = "";
     size_t count = 0;

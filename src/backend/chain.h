@@ -7,7 +7,7 @@
 
 #define CONV_CHAIN_DEPTHS 3
 
-// Where the stencil and the plan for samples of `depth` bits are: [0] for 8, [1] for 16, [2] for 32
+// The index of the stencil and the plan for samples of `depth` bits: 0 for 8, 1 for 16, 2 for 32
 // (float32).
 static inline int conv_chain_at(int depth)
 {

@@ -93,7 +93,7 @@ static void *alloc_scratch(size_t size)
 {
     void *scratch = aligned_alloc(SCRATCH_ALIGN, conv_image_align(size, SCRATCH_ALIGN));
     // Vectors reach beyond a row's end, and what they read there has no effect, as check_kernels
-    // shows. It is defined for valgrind's sake.
+    // shows. It is initialised for valgrind's sake.
     return scratch ? memset(scratch, 0, size) : NULL;
 }
 
@@ -112,8 +112,8 @@ static enum conv_status reserve_scratch(struct conv_stream *stream, size_t size,
     return CONV_OK;
 }
 
-// One filter of the chain on all planes of a group. Planes are cut in bands of rows, which any
-// thread takes in turn.
+// One filter of the chain on all planes of a group. Planes are cut into bands of rows, which the
+// threads take one after the other.
 struct filtering {
     const struct conv_chain_op *op;
     const struct conv_group *group;
@@ -127,7 +127,8 @@ struct filtering {
 };
 
 // Bytes of samples in a band: enough work for a thread to wake up for, few enough that the threads
-// end at about the same time. Groups below SHARED_FROM bytes are done before a thread has woken up.
+// end at about the same time. Groups below SHARED_FROM bytes are finished before another thread has
+// woken up.
 #define BAND_BYTES ((size_t)1 << 20)
 #define SHARED_FROM (8 * BAND_BYTES)
 

@@ -108,8 +108,8 @@ static const char *cuda_variant(const struct conv_backend *backend, int index, i
     return backend->chain[index].plan[conv_chain_at(depth)].variant->name;
 }
 
-// A stream and its coders take some ten times a group's bytes, and other processes may need memory,
-// too: half of it is left to them.
+// A stream and its coders take some ten times the bytes of a group. Half of the memory is left for
+// other processes.
 static bool cuda_has_room(struct conv_backend *backend)
 {
     size_t unused = 0, all = 0;

@@ -117,7 +117,7 @@ static enum conv_status reserve_staging(struct conv_bank_stream *head, size_t in
 
 // --- a run ---------------------------------------------------------------------------------------
 
-// What the functions below have in common.
+// The state that the functions below share.
 struct run {
     struct cuda_stream *stream;
     const struct conv_bank_steps *steps;

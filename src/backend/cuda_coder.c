@@ -31,7 +31,8 @@ size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape)
 
 // --- device memory -------------------------------------------------------------------------------
 
-// The next group may be somewhat larger: an eighth more is taken, up to a multiple of `step`.
+// The next group may be somewhat larger, so an eighth more is allocated, up to a multiple of
+// `step`.
 static size_t spare_of(size_t bytes, size_t step)
 {
     return conv_image_align(bytes + bytes / 8, step) - bytes;
@@ -172,7 +173,7 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
 // one.
 #define MOST_SPLIT 4
 
-// The answers: where each image's chunks are, then whether each image was decoded.
+// Bytes of the answers: where each image's chunks are, then whether each image was decoded.
 static size_t results_bytes(const struct conv_group *group)
 {
     return (size_t)group->image_count * sizeof(struct conv_encode_result);

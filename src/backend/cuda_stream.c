@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A stream of the CUDA backend: a CUDA stream and two device buffers. A group is uploaded to the
-// first, goes back and forth between them, one launch per filter and depth, and is downloaded.
+// first, filtered back and forth between them with one launch per filter and depth, and downloaded.
 #include "backend/cuda_internal.h"
 #include "kernels/stencil/alpha.h"
 
@@ -20,8 +20,8 @@ static void free_buffers(struct conv_stream *stream)
         conv_cuda_memory_free(&stream->buffer[i]);
 }
 
-// Both buffers hold `bytes` afterwards, and `spare` more where there is room for that in both.
-// Their content is lost if they grow.
+// Makes both buffers hold `bytes`, and `spare` more if there is room for that in both. Their
+// content is lost if they grow.
 static enum conv_status reserve_buffers(struct conv_stream *stream, size_t bytes, size_t spare,
                                         struct conv_err *err)
 {

@@ -16,7 +16,7 @@ struct conv_filter_context {
     enum conv_alpha_mode alpha;
     size_t table_bytes; // per filtered plane
     struct conv_parallel *parallel;
-    // What was placed last, in memory of the context or of the caller.
+    // The group that was placed last, in memory of the context or of the caller.
     struct conv_group *group;
     struct conv_placed *placed;
     int count;

@@ -38,8 +38,8 @@ enum conv_status conv_filter_context_place(struct conv_filter_context *context,
                                            const struct conv_image *shapes, int count,
                                            struct conv_image *images, struct conv_err *err);
 
-// Filters what was placed, as one group. The placed samples are undefined afterwards, so that each
-// run needs a place of its own. Errors as conv_filter_image.
+// Filters what was placed, as one group. The placed samples are undefined afterwards, so each run
+// needs a new call of conv_filter_context_place. Errors as conv_filter_image.
 enum conv_status conv_filter_context_run(struct conv_filter_context *context, struct conv_err *err);
 
 // Image `index` of those that were placed, after the run: a view of staging memory that is valid
@@ -56,8 +56,8 @@ enum conv_status conv_filter_context_open_on(struct conv_filter_context **contex
                                              struct conv_backend *backend, int filter_count,
                                              enum conv_alpha_mode alpha, struct conv_err *err);
 
-// From now on these threads may help with large images, where the backend runs on the CPU. NULL:
-// none. They are kept.
+// From now on these threads may help with large images, if the backend runs on the CPU. NULL: none.
+// They are kept.
 void conv_filter_context_share(struct conv_filter_context *context, struct conv_parallel *parallel);
 
 // As conv_filter_context_place for one image in an empty group of the caller, which has room for it

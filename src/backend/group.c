@@ -73,7 +73,7 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
     return true;
 }
 
-// Streams begin at multiples of what a kernel reads at once.
+// Streams begin at multiples of the bytes that a kernel reads at once.
 #define STREAM_ALIGN 16
 
 static size_t stream_need(size_t stream_bytes, int channels, size_t table_bytes)
@@ -158,8 +158,8 @@ void conv_group_result(const struct conv_group *group, const struct conv_placed 
     }
 }
 
-// The plane to cut before: nearest to the middle of those that part no colour from its alpha. 0 if
-// there is none.
+// The index of the plane before which to cut: nearest to the middle, and not between a colour and
+// its alpha. 0 if there is none.
 static int find_cut(const struct conv_group *group)
 {
     int cut = 0, alpha = -1; // the last alpha plane that planes so far need

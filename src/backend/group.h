@@ -18,7 +18,7 @@ struct conv_group_plane {
     int alpha; // index of the image's alpha plane, where that is filtered too; else -1
 };
 
-// An image whose data the device decodes, encodes or both. Offsets are in bytes.
+// An image whose data the device decodes, encodes, or both. Offsets are in bytes.
 struct conv_group_image {
     struct conv_image shape;     // without planes
     int plane;                   // index of its first plane among the group's
@@ -95,13 +95,14 @@ struct conv_placed {
 bool conv_group_place(struct conv_group *group, const struct conv_image *shape, bool filter_alpha,
                       size_t table_bytes, struct conv_placed *placed);
 
-// What an image adds to a group that is decoded or encoded by the device.
+// The bytes that an image adds to a group that is decoded or encoded by the device.
 struct conv_group_coding {
     size_t stream_bytes; // decoded: most bytes of its zlib stream
     size_t chunks_bytes; // encoded: most bytes of its IDAT chunks, with what the backend adds
 };
 
-// What memory an image needs when its group is coded; `coding` has 0 for what the CPU does.
+// The memory that an image needs when its group is coded; `coding` has 0 for the direction that the
+// CPU codes.
 struct conv_group_room {
     size_t planes; // of `capacity`
     size_t in;     // of in_capacity

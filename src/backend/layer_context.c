@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The plans of a context: made when a shape comes first, kept for a number of shapes.
+// The plans of a context: made at the first use of a shape, and kept for a number of shapes.
 #include "backend/layer_context.h"
 
 #include <errno.h>
@@ -143,8 +143,8 @@ static void drop_oldest(struct conv_layer_context *context)
     free_prepared(context, dropped);
 }
 
-// The plan for a shape, made if there is none. The lock is held meanwhile: what several threads
-// need at the start is one plan.
+// Takes the plan for a shape, and makes it if there is none. The lock is held meanwhile, since
+// threads that start together usually need the same plan.
 static enum conv_status take_plan(struct conv_layer_context *context,
                                   const struct conv_layer_shape *shape,
                                   struct conv_layer_prepared **out, struct conv_err *err)
@@ -267,7 +267,7 @@ bool conv_layer_context_bytes(const struct conv_layer *layer, int height, int wi
     if (tall > INT_MAX || wide > INT_MAX)
         return false;
     int rows = conv_layer_out_height(layer, height), columns = conv_layer_out_width(layer, width);
-    // Also what lies between the two, the padded input in float32, is to fit.
+    // The padded input in float32, which lies between the two, has to fit as well.
     size_t padded, plane = (size_t)tall * (size_t)wide;
     return rows > 0 && columns > 0 &&
            !__builtin_mul_overflow(plane, sizeof(float) * (size_t)layer->channels, &padded) &&

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What each kind of device provides for layers (layer_cpu.c, cuda_layer.c). Private to the files of
-// layer_context.h.
+// The functions of each kind of device for layers (layer_cpu.c, cuda_layer.c). Private to the files
+// of layer_context.h.
 #ifndef CONV_BACKEND_LAYER_DEVICE_H
 #define CONV_BACKEND_LAYER_DEVICE_H
 
 #include "backend/layer_context.h"
 
-// A plan, and what belongs to it. Constant while anyone uses it.
+// A plan and its data. Constant while it has users.
 struct conv_layer_prepared {
     struct conv_layer_prepared *next;
     struct conv_layer_shape shape; // as asked for
@@ -52,7 +52,7 @@ struct conv_layer_device_ops {
                                    const struct conv_layer_prepared *prepared, int64_t images,
                                    const void *src, void *dst, struct conv_err *err);
 
-    // Pads if need be, then runs the plan. All of the batch's rows, in batch->scratch.
+    // Pads if necessary, then runs the plan on all rows of the batch, with batch->scratch.
     enum conv_status (*enqueue)(const struct conv_layer_prepared *prepared,
                                 const struct conv_layer_batch *batch, struct conv_err *err);
 };

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/lock.h"
 
-// Bytes of a chunk, input and output. On the CPU both stay in the second-level cache. Copies of
-// 16 MiB reach nine tenths of the bus's speed.
+// Bytes of a chunk, input and output together. On the CPU both stay in the second-level cache.
+// Copies of 16 MiB reach nine tenths of the bus's speed.
 #define CPU_CHUNK ((size_t)1 << 20)
 #define CUDA_CHUNK ((size_t)16 << 20)
 #define CUDA_WORK ((size_t)256 << 20) // a bank's maps of one chunk in the device's memory
@@ -228,7 +228,7 @@ static enum conv_status run_workers(struct run *run, struct conv_err *err)
     struct worker *workers = calloc((size_t)count, sizeof *workers);
     if (!workers)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", count);
-    // This thread is the first worker. Others that cannot be started are done without.
+    // This thread is the first worker. If others cannot be started, the run continues without them.
     for (int i = 0; i < count; i++) {
         workers[i].run = run;
         workers[i].number = i;

@@ -28,16 +28,16 @@ struct conv_layer_flow {
                               struct conv_err *err);
     bool ordered_read, ordered_write;
     void *user;
-    // After a chunk was written; one thread at a time. May be NULL.
+    // Called after a chunk was written; one thread at a time. May be NULL.
     void (*progress)(void *user, int64_t images);
-    // After a step of worker 0, 1, ..., which took from `start` to `end` on conv_clock_ns's clock,
-    // with that many images; several threads at a time. May be NULL.
+    // Called after a step of worker 0, 1, ... with `images` images, which took from `start` to
+    // `end` (conv_clock_ns); several threads at a time. May be NULL.
     void (*timed)(void *user, int worker, enum conv_layer_flow_step step, uint64_t start,
                   uint64_t end, int64_t images);
     const atomic_int *stop; // ends the run soon after conv_cancel_is_asked; may be NULL
 };
 
-// What a flow would use.
+// The resources that a flow will use.
 struct conv_layer_flow_use {
     int64_t chunk;  // images
     int workers;    // each with a stream

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A layer's padding and border from the words that the command line and the library accept.
+// Parses a layer's padding and border from the texts that the command line and the library accept.
 #ifndef CONV_BACKEND_LAYER_PADDING_H
 #define CONV_BACKEND_LAYER_PADDING_H
 

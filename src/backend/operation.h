@@ -12,7 +12,7 @@ struct conv_operation {
     struct conv_bank_context *bank; // an image is one plane
 };
 
-// The stream of that one. {0}: not open.
+// The stream of the one that is set. {0}: not open.
 struct conv_operation_stream {
     struct conv_layer_stream *layer;
     struct conv_bank_stream *bank;

@@ -13,12 +13,12 @@ struct conv_tensor_memory {
     size_t size; // bytes
 };
 
-// At least `size` bytes, which is not 0; what was there before is lost. `what` they hold, for the
-// message. CONV_ERR_MEMORY: then there is no memory.
+// Makes it at least `size` bytes, which is not 0; the old contents are lost. `what` names the
+// contents in messages. CONV_ERR_MEMORY: then there is no memory.
 enum conv_status conv_tensor_memory_reserve(struct conv_tensor_memory *memory, size_t size,
                                             const char *what, struct conv_err *err);
 
-// Staging memory of at least that many bytes (0 is fine), in *h_in and *h_out.
+// Sets *h_in and *h_out to staging memory of at least in_bytes and out_bytes (0 is fine).
 enum conv_status conv_tensor_memory_stage(struct conv_tensor_memory *in, size_t in_bytes,
                                           struct conv_tensor_memory *out, size_t out_bytes,
                                           const char *what, void **h_in, void **h_out,

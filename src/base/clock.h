@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-// Nanoseconds of the monotonic clock; only differences mean anything.
+// Nanoseconds of the monotonic clock; only differences are meaningful.
 uint64_t conv_clock_ns(void);
 
-// Nanoseconds of CPU time of the calling thread: what it takes on one core, whatever else runs.
+// Nanoseconds of CPU time of the calling thread, which hardly depend on what else runs.
 uint64_t conv_clock_thread_ns(void);
 
 #endif

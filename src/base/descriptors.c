@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define ENOUGH 65536
-#define MOST_COUNTED 1024 // with more there is no need to count
+#define MOST_COUNTED 1024 // with more descriptors there is no need to count
 #define EACH_WORKER 2     // the folder of an output, and the output
 #define FOLDERS 16        // levels of folders that the walk has open
 #define LEAST_AHEAD 16    // opening fewer files ahead gains nothing
@@ -20,7 +20,7 @@ static atomic_bool counting; // set before the workers start and after they have
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards all below
 static pthread_cond_t given = PTHREAD_COND_INITIALIZER;
-static int room = INT_MAX; // that the functions here may hand out
+static int room = INT_MAX; // descriptors that the functions here may hand out
 static int reserve;        // of them for workers and the walk
 static int taken, kept;
 static int runs; // begun and not ended
@@ -151,9 +151,9 @@ void conv_descriptors_end_ahead(void)
         conv_descriptors_keep(-1);
 }
 
-// With the lock. The process has fewer descriptors than counted, not enough for those that this
-// thread has taken or is about to keep. Waits until others have given theirs back; false if there
-// are no others.
+// With the lock. The process has fewer descriptors than counted: too few for those that this thread
+// has taken or is about to keep. Waits until other threads have given theirs back; false if there
+// are no other threads.
 static bool step_back(void)
 {
     if (taken == own)

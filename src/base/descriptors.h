@@ -10,19 +10,19 @@
 #include <stdbool.h>
 
 // Raises the soft limit to what the hard limit allows, up to some ten thousand. The soft limit is
-// low for programs that call select(), which this one does not.
+// low for the sake of programs that call select(), which this one does not.
 void conv_descriptors_raise(void);
 
 // A run with this many workers begins or ends. Descriptors are counted while there are runs, if the
 // first finds no more than some hundred; else there is no limit. `stop` ends waits for the system
-// once it is not 0. The same arguments for both.
+// once it is not 0. Both calls get the same arguments.
 void conv_descriptors_begin(int workers, const atomic_int *stop);
 void conv_descriptors_end(int workers, const atomic_int *stop);
 
 // True if descriptors are so scarce that each file should take as few as possible.
 bool conv_descriptors_are_few(void);
 
-// Takes `count` descriptors for a short time in which the thread waits for no other one. Waits
+// Takes `count` descriptors for a short time, in which the thread waits for no other thread. Waits
 // until others have given theirs back; a thread that is alone gets them in any case.
 void conv_descriptors_take(int count);
 void conv_descriptors_give(int count);

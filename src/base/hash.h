@@ -11,8 +11,8 @@ struct conv_digest {
     uint64_t word[2];
 };
 
-// Replaces the digest by that of `size` bytes under the digest as key. So a sequence of calls makes
-// the digest of a sequence of fields, including their lengths.
+// Replaces the digest by the hash of `size` bytes with the old digest as the key. So a sequence of
+// calls computes the digest of a sequence of fields, including their lengths.
 void conv_hash_add(struct conv_digest *digest, const void *data, size_t size);
 
 #endif

@@ -17,10 +17,10 @@ struct conv_limits {
     size_t memory, memory_used;
     char memory_source[CONV_LIMITS_SOURCE_SIZE]; // setting and file; "" without a limit
     bool counts_address_space; // memory counts when it is mapped, whether it is touched or not
-    size_t descriptors; // that may be open, once the soft limit is raised; SIZE_MAX: any number
-    int machine_cores;  // that are online
-    int allowed_cores;  // of them, by the affinity mask
-    int cores;          // the same, or the CPU quota rounded up if less; at least 1
+    size_t descriptors;        // may be open, once the soft limit is raised; SIZE_MAX: any number
+    int machine_cores;         // that are online
+    int allowed_cores;         // of them, by the affinity mask
+    int cores;                 // the same, or the CPU quota rounded up if less; at least 1
     char cores_source[CONV_LIMITS_SOURCE_SIZE]; // of the quota or the job; "" if `cores` ==
                                                 // `allowed_cores`
 };
@@ -31,8 +31,9 @@ struct conv_limits {
 // file that is missing, unreadable or malformed sets no limit.
 void conv_limits_read_groups(struct conv_limits *limits, const char *root);
 
-// Reads what Slurm and mpirun say in the environment: cores and memory of a task, and how many
-// processes of the job share this machine. Control groups and the affinity mask were read before.
+// Reads what Slurm and mpirun state in the environment: cores and memory of a task, and how many
+// processes of the job share this machine. To be called after control groups and the affinity mask
+// have been read.
 void conv_limits_read_job(struct conv_limits *limits);
 
 // Reads everything anew.

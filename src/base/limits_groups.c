@@ -102,7 +102,7 @@ static void read_memory_v1(struct conv_limits *limits, const char *folder)
     uint64_t used = read_used(folder, "memory.usage_in_bytes", caches, 2), bytes;
     if (read_number(folder, "memory.limit_in_bytes", &bytes))
         conv_limits_note_memory(limits, bytes, used, "memory.limit_in_bytes", folder);
-    // Of groups above, which a container cannot read; 0 where memory.stat cannot be read.
+    // The limit of groups above, which a container cannot read; 0 where memory.stat cannot be read.
     conv_limits_note_memory(limits, sum_stat(folder, hierarchical, 1), used,
                             "hierarchical_memory_limit in memory.stat", folder);
 }
@@ -228,8 +228,9 @@ static void read_hierarchy(struct conv_limits *limits, enum controller controlle
     }
 }
 
-// Whatever mount has the group shows the same one. In a container none may have it: its namespace
-// hides the path or makes it begin with "/..", and the group that is mounted is the process's own.
+// All mounts that contain the group show the same one. In a container there may be none: its
+// namespace hides the path or makes it begin with "/..", and the group that is mounted is the
+// process's own.
 static void note_mount(struct conv_limits *limits, enum controller controller,
                        struct hierarchy *hierarchy, const char *mounted, const char *point,
                        const char *root)

@@ -11,8 +11,8 @@
 // anything else.
 bool conv_limits_parse_number(const char *text, uint64_t *number);
 
-// Takes note of a limit of `bytes`, of which `used` are in use: the one that leaves the least room
-// counts. `folder` is that of the group that sets it, or "".
+// Records a limit of `bytes`, of which `used` are in use, if it leaves less room than those before.
+// `folder` is that of the group that sets it, or "".
 void conv_limits_note_memory(struct conv_limits *limits, uint64_t bytes, uint64_t used,
                              const char *setting, const char *folder);
 

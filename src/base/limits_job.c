@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The part of a machine that is for one of several processes of a job. Slurm without its cgroup
-// plugins, and mpirun without binding, only say it in the environment; a memory limit of a job's
-// control group is for all its processes on the machine together.
+// The share of a machine that one of several processes of a job may use. Slurm without its cgroup
+// plugins, and mpirun without binding, state it only in the environment; a memory limit of a job's
+// control group applies to all its processes on the machine together.
 #include "base/limits_internal.h"
 
 #include <limits.h>

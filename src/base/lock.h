@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A mutex whose rules the compiler checks. A function states in its declaration which lock its
 // caller has to hold (CONV_NEEDS) or must not hold (CONV_TAKES); clang's -Wthread-safety refuses
-// callers that do otherwise, and functions that return with another lock than they state. GCC,
-// which has no such analysis, sees a plain mutex.
+// callers that do otherwise, and functions that return with other locks than they state. GCC, which
+// has no such analysis, sees a plain mutex.
 #ifndef CONV_BASE_LOCK_H
 #define CONV_BASE_LOCK_H
 

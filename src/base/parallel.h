@@ -10,8 +10,8 @@ struct conv_parallel {
     int most; // threads that may take part at once, the calling one included; at least 1
     // Calls work(context) on the calling thread and, meanwhile, on up to most - 1 others, each once
     // or several times; returns when all calls have returned. `work` takes items until none is left
-    // and must return then: the first return means that no further thread is needed. It may be
-    // called only on the calling thread, so no call may wait for another one to begin.
+    // and must return then: the first return means that no further thread is needed. It may happen
+    // to be called on the calling thread alone, so no call may wait for another one to begin.
     void (*run)(struct conv_parallel *parallel, void (*work)(void *context), void *context);
     void *owner; // of the implementation
 };

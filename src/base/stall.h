@@ -19,8 +19,8 @@ struct conv_stall { // {0}: nothing is blocked
 // process.
 struct conv_stall *conv_stall_of(struct conv_stall *stall, FILE *stream);
 
-// Around calls that write to such a stream, or that may block and can be cut off at any time. NULL:
-// nothing is counted.
+// To be called before and after calls that write to such a stream, or that may block and can be cut
+// off at any time. NULL: nothing is counted.
 void conv_stall_begin(struct conv_stall *stall);
 void conv_stall_end(struct conv_stall *stall);
 

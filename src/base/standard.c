@@ -16,7 +16,7 @@ bool conv_standard_open(void)
         // a name such as /dev/stdout. /dev/null would swallow what is written under that name; a
         // folder would be taken for a folder of images.
         int got = epoll_create1(0);
-        if (got != fd) { // the lowest that is free, so this is a failure
+        if (got != fd) { // the system takes the lowest free number: this is an error
             if (got >= 0)
                 close(got);
             return false;
@@ -27,7 +27,7 @@ bool conv_standard_open(void)
 
 bool conv_standard_is_closed(int fd)
 {
-    // An epoll descriptor is there only in its place: epoll_wait fails on all others.
+    // epoll_wait succeeds only on the epoll descriptor that stands in for a closed one.
     struct epoll_event event;
     int errnum = errno;
     bool is_epoll = epoll_wait(fd, &event, 1, 0) >= 0;

@@ -11,7 +11,7 @@
 const char *conv_suggest_nearest(const char *word, const void *first, size_t step, size_t count);
 
 // All candidates that are as near as the nearest, at most `room` of them, in their order, without
-// those that begin with one before them. Returns how many were written to `names`.
+// names that begin with an earlier candidate's name. Returns how many were written to `names`.
 size_t conv_suggest_all(const char **names, size_t room, const char *word, const void *first,
                         size_t step, size_t count);
 

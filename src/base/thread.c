@@ -13,7 +13,7 @@ void conv_thread_set_low_latency(void)
     struct sched_attr attributes = {.size = sizeof attributes};
     if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0U) != 0 ||
         attributes.sched_policy != USUAL_POLICY)
-        return; // the user chose another
+        return; // the user chose another policy
     attributes.sched_runtime = SLICE_NS;
     (void)syscall(SYS_sched_setattr, 0, &attributes, 0U);
 }

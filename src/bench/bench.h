@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// `conv bench`: what this machine does, measured. The command line fills the options.
+// `conv bench`: benchmarks of this machine. The command line fills the options.
 #ifndef CONV_BENCH_BENCH_H
 #define CONV_BENCH_BENCH_H
 
@@ -56,7 +56,7 @@ struct conv_bench_options {
     bool show_progress;               // on stderr
     struct conv_page_job *page;       // with file NULL: no page
     const struct conv_limits *limits; // of this process
-    // Of conv_bench_streams: non-zero after a signal, and what waits for readers of its output.
+    // For conv_bench_streams: non-zero after a signal, and the waits for readers of its output.
     atomic_int *stop;
     struct conv_stall *stall;
 

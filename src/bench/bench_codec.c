@@ -47,7 +47,8 @@ struct bench {
     struct conv_buffer planes[2], file, scratch;
 };
 
-// With a level requested only that one, and libpng's level 1, with which all are compared.
+// If a level is requested, only that one is measured, and libpng's level 1, with which all are
+// compared.
 static const struct {
     const char *name;
     int level;
@@ -61,7 +62,7 @@ static const struct {
     {"libpng", 8, true}, {"libpng", 9, false}, {"stb", 8, false},
 };
 
-// --- what is measured ----------------------------------------------------------------------------
+// --- list of coders ------------------------------------------------------------------------------
 
 static struct row *add_row(struct bench *bench, enum kind kind, const char *name)
 {
@@ -223,7 +224,7 @@ static double rate(const struct bench *bench, double ns)
     return (double)bench->all.samples / ns * 1e3;
 }
 
-// With which a row's speed and size are compared: libpng's decoder, libpng's level 1.
+// The row with which speed and size are compared: libpng's decoder, or libpng's level 1.
 static const struct row *find_base(const struct bench *bench, bool encode)
 {
     for (int i = 0; i < bench->row_count; i++) {

@@ -176,7 +176,7 @@ static enum conv_status run_all(struct bench *bench, struct conv_err *err)
     for (size_t i = 0; i < sizeof in_flight / sizeof in_flight[0] && !status; i++) {
         status = run_tests(bench, in_flight[i], err);
         if (status == CONV_ERR_MEMORY && i > 0) {
-            conv_report_say("%s; no more are tried", err->text);
+            conv_report_say("%s; larger numbers are not measured", err->text);
             return CONV_OK;
         }
     }

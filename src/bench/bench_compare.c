@@ -46,7 +46,7 @@ static enum conv_status read_text(struct conv_bench_compare *compare, FILE *file
                             "%s is too large for a result of conv bench kernels", compare->path);
     compare->text[size] = 0;
     if (strlen(compare->text) != size || !find_result(compare->text))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s is no JSON output of conv bench kernels",
+        return conv_err_set(err, CONV_ERR_USAGE, "%s is not JSON output of conv bench kernels",
                             compare->path);
     return CONV_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Other people's libraries, measured beside our code and used nowhere else.
+// Other libraries, measured for comparison and used nowhere else.
 #ifndef CONV_BENCH_BENCH_COMPETITOR_H
 #define CONV_BENCH_BENCH_COMPETITOR_H
 

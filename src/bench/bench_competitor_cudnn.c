@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// NVIDIA's library for neural networks convolves float32. Planes go in as floats, with the border
-// around them, sums come out; neither that nor the rounding, which is done here, is in the times.
-// Planes of one size are one call.
+// NVIDIA's library for neural networks convolves float32. The input is planes of floats with the
+// border around them, the output is sums. The times contain neither these conversions nor the
+// rounding, which is done here. Planes of one size take one call.
 #include "bench/bench_competitor.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static enum conv_status report(const struct cudnn *cudnn, cudnnStatus_t code, st
     return conv_bench_cudnn_report(&cudnn->api, code, err);
 }
 
-// --- what is convolved ---------------------------------------------------------------------------
+// --- input ---------------------------------------------------------------------------------------
 
 static enum conv_status make_batches(struct cudnn *cudnn, const struct conv_filter *filter,
                                      const struct conv_bench_plane *planes, int count,
@@ -107,7 +107,8 @@ static enum conv_status upload(struct cudnn *cudnn, const struct conv_filter *fi
     return conv_bench_timer_report(code, "copy images for cuDNN", err);
 }
 
-// --- how -----------------------------------------------------------------------------------------
+// --- algorithm
+// -----------------------------------------------------------------------------------------
 
 // The fastest algorithm that cuDNN finds by trying.
 static enum conv_status choose(struct cudnn *cudnn, struct batch *batch, struct conv_err *err)
@@ -216,7 +217,7 @@ static enum conv_status fetch(const struct cudnn *cudnn, const struct conv_filte
     return conv_bench_timer_report(code, "copy images for cuDNN", err);
 }
 
-// A failure to free has no remedy.
+// Failures to free are ignored: nothing can be done about them.
 static void close_cudnn(struct cudnn *cudnn)
 {
     for (int i = 0; i < cudnn->count; i++) {

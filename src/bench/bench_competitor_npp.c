@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// NVIDIA Performance Primitives; the one file that includes NPP. One call per plane, as NPP takes
-// no more at once.
+// NVIDIA Performance Primitives; the one file that includes NPP. One call per plane, since NPP
+// takes only one at a time.
 #include "bench/bench_competitor.h"
 
 #include <nppi_filtering_functions.h>
@@ -11,7 +11,7 @@
 struct npp {
     struct conv_bench_timer timer;
     uint8_t *d_src, *d_dst;
-    uint8_t *d_between; // two passes: what the first makes
+    uint8_t *d_between; // two passes: the result of the first
     void *d_coefs;      // of the filter, or of its column and its row: Npp32s, or Npp32f
     Npp32s divisor;     // of the whole, or of the second pass
     Npp32s row_divisor;
@@ -55,7 +55,7 @@ static enum conv_status upload(struct npp *npp, const void *coefs, size_t coef_b
     return conv_bench_timer_report(code, "prepare NPP", err);
 }
 
-// NPP rotates the kernel by 180 degrees; so does this, and one undoes the other.
+// NPP rotates the kernel by 180 degrees, which a rotation here undoes.
 static enum conv_status prepare(struct npp *npp, const struct conv_filter *filter,
                                 const uint8_t *source, size_t bytes, struct conv_err *err)
 {
@@ -172,7 +172,7 @@ static enum conv_status time_once(const struct npp *npp, const struct way *way,
     return status;
 }
 
-// A failure to free has no remedy.
+// Failures to free are ignored: nothing can be done about them.
 static void close_npp(struct npp *npp)
 {
     (void)cudaFree(npp->d_src);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is measured on a CUDA device directly, without backend and pipeline: kernels, copies and
-// coders, each alone.
+// Measurements on a CUDA device directly, without backend and pipeline: kernels, copies and coders,
+// each alone.
 #ifndef CONV_BENCH_BENCH_CUDA_H
 #define CONV_BENCH_BENCH_CUDA_H
 

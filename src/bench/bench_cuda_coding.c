@@ -238,7 +238,7 @@ static bool is_same(const struct conv_image *image, const uint8_t *planes)
     return true;
 }
 
-// The last copy of each image: it shared the device with all the others.
+// Checks the last copy of each image, which shared the device with all the others.
 static void check_decoded(struct coding *coding, const size_t planes[])
 {
     struct conv_coding_test *test = coding->test;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Copies between pinned and device memory with nothing else in progress: what the link can do, with
-// which streams are compared.
+// Copies between pinned and device memory with nothing else in progress: the speed of the link,
+// with which streams are compared.
 #include "bench/bench_cuda.h"
 
 #include "base/clock.h"

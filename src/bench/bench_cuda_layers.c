@@ -25,7 +25,8 @@ static size_t align(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-// A call of cudaMalloc that fails may take long, and one that succeeds may leave others too little.
+// Checks the free memory first: a call of cudaMalloc that fails may take long, and one that
+// succeeds may leave other processes too little.
 static enum conv_status take(void **memory, size_t bytes, const char *what, struct conv_err *err)
 {
     size_t free = 0, total = 0;
@@ -40,14 +41,14 @@ static enum conv_status take(void **memory, size_t bytes, const char *what, stru
     return conv_bench_timer_report(code, "take memory for a layer", err);
 }
 
-// The distinct images once, then copies of them.
+// Uploads the distinct images once and copies them on the device.
 static cudaError_t fill_input(struct conv_bench_layers_place *place)
 {
     const struct conv_bench_layers_data *data = place->data;
     size_t all = (size_t)data->shape.images * data->image_in * sizeof(float);
     size_t done = (size_t)data->distinct * data->image_in * sizeof(float);
     cudaError_t code = cudaMemcpy(place->d_in, data->input, done, cudaMemcpyHostToDevice);
-    // The part that is there already, doubled: its images are a multiple of the distinct ones.
+    // Doubles the filled part: its images are a multiple of the distinct ones.
     for (size_t more; done < all && !code; done += more) {
         more = done < all - done ? done : all - done;
         code = cudaMemcpyAsync(place->d_in + done, place->d_in, more, cudaMemcpyDeviceToDevice,

@@ -19,7 +19,7 @@ cudaError_t conv_bench_timer_open(struct conv_bench_timer *timer, int device)
     return code ? code : cudaMalloc(&timer->d_flush, timer->flush_bytes);
 }
 
-// A failure to free has no remedy.
+// Failures to free are ignored: nothing can be done about them.
 void conv_bench_timer_close(struct conv_bench_timer *timer)
 {
     (void)cudaFree(timer->d_flush);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // `conv bench streams --stage device`: groups of decoded images in staging memory, which streams
-// filter again and again. The results are dropped: what link and kernels reach without any PNG.
+// filter again and again. The results are dropped: this measures the speed of link and kernels
+// without PNG.
 #ifndef CONV_BENCH_BENCH_DEVICE_H
 #define CONV_BENCH_BENCH_DEVICE_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The images of a folder in memory, as files and as what a filter makes of them.
+// The images of a folder in memory, as files and as the results of a filter.
 #ifndef CONV_BENCH_BENCH_IMAGES_H
 #define CONV_BENCH_BENCH_IMAGES_H
 

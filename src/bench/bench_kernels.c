@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The ladder from its foot to its top: every variant of the table, those that only show something
-// and other libraries filter the same images.
+// The ladder from the simplest variant to the fastest: every variant of the table, variants that
+// exist for demonstration only, and other libraries filter the same images.
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ static enum conv_status check_result(struct bench *bench, const struct conv_benc
 
 // --- one variant ---------------------------------------------------------------------------------
 
-// Alternates runs with copies, which go into the table. `first_ns`: of the run that warmed up.
+// Alternates runs with copies, which go into the table. `first_ns`: the time of the warm-up run.
 static enum conv_status time_variant(struct bench *bench, struct conv_bench_launch *launch,
                                      uint64_t first_ns, bool copies, double *times, int *count,
                                      struct conv_err *err)
@@ -129,7 +129,7 @@ static enum conv_status run_variant(struct bench *bench, struct conv_bench_launc
     return status;
 }
 
-// What this machine has there: see conv_place_offers.
+// What this machine offers at that place: see conv_place_offers.
 static unsigned offer(const struct bench *bench, enum conv_place place)
 {
     return place == CONV_ON_CUDA ? (unsigned)bench->options->gpu.capability : conv_cpu_features();
@@ -184,7 +184,7 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
 
 // --- other libraries -----------------------------------------------------------------------------
 
-// Its share is of the copy that the ladder measures.
+// Its share is relative to the copy that the ladder measures.
 static void bench_competitor(struct bench *bench, const struct conv_competitor *competitor)
 {
     uint64_t ns[COMPETITOR_RUNS];
@@ -244,7 +244,7 @@ static bool is_wanted(const struct bench *bench, const struct conv_variant *vari
            (!options->variant || options->variant == variant);
 }
 
-// Variants of their own (`of` NULL), or other block shapes of one.
+// Measures the extras: separate variants (`of` NULL), or other block shapes of one variant.
 static enum conv_status bench_extras(struct bench *bench, const struct conv_variant *of,
                                      struct conv_err *err)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What every place has in common, and the CPU: one core, as one worker of the program.
+// The code that all places share, and the CPU: one core, as one worker of the program.
 #include "bench/bench_launch.h"
 
 #include <stdlib.h>

@@ -35,7 +35,7 @@ struct conv_bench_launch_ops {
     // Replaces both buffers by others of `bytes` and sets the capacity.
     enum conv_status (*reserve)(struct conv_bench_launch *launch, size_t bytes,
                                 struct conv_err *err);
-    // What a run needs besides `source` in buffers[0].
+    // Copies `source` to buffers[0] and prepares everything else that a run needs.
     enum conv_status (*prepare)(struct conv_bench_launch *launch, const uint8_t *source,
                                 struct conv_err *err);
     enum conv_status (*run)(struct conv_bench_launch *launch, uint64_t *ns, struct conv_err *err);

@@ -9,7 +9,7 @@
 #include "bench/bench_layers_internal.h"
 #include "bench/bench_progress.h"
 
-// As much as a run on a CPU reads and writes: much more than its caches hold.
+// The bytes that a run on a CPU reads and writes: much more than its caches hold.
 #define CPU_MOST_BYTES ((size_t)512 << 20)
 
 static const int batches[] = {100, 1000, 10000};

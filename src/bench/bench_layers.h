@@ -52,9 +52,8 @@ static inline double conv_bench_layers_bytes(const struct conv_bench_layers_data
     return sizeof(float) * (images * (double)(data->image_in + data->image_out) + weights);
 }
 
-// How far `got`, the results of image `image`, are from the exact ones. Takes the larger of *error
-// and the largest |got - exact| / (2^-24 * sum |w * x|) and clears *same if bits differ from the
-// reference's.
+// Compares `got`, the results of image `image`, with the exact ones. Raises *error to the largest
+// |got - exact| / (2^-24 * sum |w * x|), and clears *same if bits differ from the reference's.
 void conv_bench_layers_compare(const struct conv_bench_layers_data *data, int64_t image,
                                const float *got, double *error, bool *same);
 
@@ -71,7 +70,7 @@ struct conv_bench_layers_ops {
                              const struct conv_bench_layers_data *data, int number,
                              struct conv_err *err);
     void (*close)(struct conv_bench_layers_place *place); // NULL is fine
-    // The plan of later runs, which outlives them. CONV_ERR_LIMIT as for open.
+    // Sets the plan of later runs, which outlives them. CONV_ERR_LIMIT as for open.
     enum conv_status (*use)(struct conv_bench_layers_place *place, struct conv_layer_plan *plan,
                             struct conv_err *err);
     // Computes the first `images` images with cold caches.
@@ -143,9 +142,9 @@ struct conv_bench_layers_table {
     int count;
 };
 
-// Prints the table of one layer and writes options->page. `status` is how the measurement ended:
-// after a failure only text is printed, with the lines that are complete. Returns `status`, or the
-// first failure in writing. `first`: no table was printed before.
+// Prints the table of one layer and writes options->page. `status` is the outcome of the
+// measurement: after a failure only text is printed, with the lines that are complete. Returns
+// `status`, or the first failure in writing. `first`: no table was printed before.
 enum conv_status conv_bench_layers_print(const struct conv_bench_options *options,
                                          const struct conv_bench_layers_data *data,
                                          const char *name,

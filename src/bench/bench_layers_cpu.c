@@ -262,8 +262,8 @@ static void copy_task(struct worker *worker, int64_t task)
     memcpy(place->out + first, src + place->bytes + first, end - first);
 }
 
-// Within the output, or from a larger input into the output. Less is copied than the layer reads
-// and writes, so the time is scaled.
+// Copies within the output, or from a larger input into the output. That is less than the layer
+// reads and writes, so the time is scaled.
 static enum conv_status cpu_copy(struct conv_bench_layers_place *place, int64_t images,
                                  uint64_t *ns, struct conv_err *err)
 {

@@ -18,7 +18,7 @@ static enum conv_status report(const struct conv_bench_layers_cudnn *cudnn, cudn
 
 // --- data ----------------------------------------------------------------------------------------
 
-// `count` blocks of `channels` planes as elements of the type, in that order of axes.
+// Converts `count` blocks of `channels` planes to elements of the type, in that order of axes.
 static void arrange(const struct conv_bench_layers_cudnn *cudnn, void *to, const float *from,
                     int count, int channels, size_t plane, cudnnTensorFormat_t format)
 {
@@ -36,7 +36,7 @@ static void arrange(const struct conv_bench_layers_cudnn *cudnn, void *to, const
             }
 }
 
-// The reverse, of results.
+// The reverse, for results.
 static void arrange_back(const struct conv_bench_layers_cudnn *cudnn, float *to, const void *from,
                          cudnnTensorFormat_t format)
 {
@@ -138,7 +138,7 @@ static enum conv_status open_cudnn(struct conv_bench_layers_cudnn *cudnn, int or
     return status ? status : take_memory(cudnn, err);
 }
 
-// A failure to free has no remedy.
+// Failures to free are ignored: nothing can be done about them.
 static void close_cudnn(struct conv_bench_layers_cudnn *cudnn)
 {
     conv_bench_layers_graph_close(cudnn);

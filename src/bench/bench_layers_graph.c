@@ -24,8 +24,8 @@ static enum conv_status report(const struct conv_bench_layers_cudnn *cudnn, cudn
 
 typedef cudnnBackendDescriptor_t descriptor;
 
-// Creates a descriptor of a tensor with these sizes, the last of which are adjacent in NCHW, the
-// second of which are in NHWC.
+// Creates a descriptor of a tensor with these sizes. Elements along the last axis are adjacent in
+// NCHW, along the second axis in NHWC.
 static cudnnStatus_t make_tensor(struct conv_bench_layers_cudnn *cudnn, int index,
                                  const int64_t sizes[4], cudnnTensorFormat_t format)
 {
@@ -119,7 +119,7 @@ void conv_bench_layers_graph_close(struct conv_bench_layers_cudnn *cudnn)
         destroy(cudnn, &cudnn->parts[i]);
 }
 
-// Engines that round float32 operands are those of TF32 alone.
+// Engines that round float32 operands count as TF32 only.
 static bool is_wanted(struct conv_bench_layers_cudnn *cudnn, descriptor config)
 {
     cudnnBackendNumericalNote_t notes[MOST_NOTES];

@@ -47,8 +47,8 @@ void conv_bench_layers_set_times(struct conv_bench_layers *bench,
 // Sets the shares of a copy and of multiply-adds of all lines of the place.
 void conv_bench_layers_set_shares(struct conv_bench_layers *bench);
 
-// True if variants of this precision are measured. Where only chosen ones are, the more precise
-// ones come with them.
+// True if variants of this precision are measured. If only chosen variants are measured, more
+// precise ones count as well.
 bool conv_bench_layers_is_measured(const struct conv_bench_options *options,
                                    enum conv_precision precision);
 

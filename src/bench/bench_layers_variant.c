@@ -12,7 +12,7 @@
 #include "bench/bench_time.h"
 
 #define LEAST_RUNS 3
-// For all runs of a variant.
+// The time for all runs of a variant.
 #define ENOUGH_NS (1000000000u / CONV_BENCH_SHORTER)
 #define YARDSTICK_RUNS 3 // of each with each variant
 #define CHECKED 24       // images of a result

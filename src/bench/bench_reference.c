@@ -11,8 +11,8 @@
 #define BANDS_PER_CORE 4
 
 // A band of a plane: rows first ... end - 1, computed from those and `reach` more on either side as
-// a plane of its own. Its borders spoil only rows within reach, which are not taken; where its
-// border is the plane's, it is right.
+// a plane of its own. Its artificial borders spoil only rows within reach, which are not used;
+// where its border is that of the plane, all rows are right.
 struct work {
     const struct conv_bench_workload *workload;
     const struct conv_bench_chain *chain;
@@ -86,7 +86,7 @@ static void *work_main(void *data)
     return NULL;
 }
 
-// A border that wraps around takes rows from the plane's other end: no bands then.
+// A border that wraps around takes rows from the plane's other end, so there are no bands then.
 static void plan(struct work *work, int cores)
 {
     const struct conv_bench_workload *workload = work->workload;

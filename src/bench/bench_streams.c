@@ -67,7 +67,7 @@ static enum conv_status run_pipeline(struct bench *bench, struct conv_trace *tra
     return status;
 }
 
-// *trace: of the line with `count` streams or workers, if the page shows it.
+// Sets *trace for the line with `count` streams or workers, if the page shows it.
 static enum conv_status add_trace(struct bench *bench, int count, struct conv_trace **trace,
                                   struct conv_err *err)
 {
@@ -102,7 +102,7 @@ static void show_traces(const struct bench *bench, struct conv_page *page)
     }
 }
 
-// With `count` streams or workers; `line` NULL: to warm up.
+// One run with `count` streams or workers; `line` NULL: a warm-up run.
 static enum conv_status run_once(struct bench *bench, int count, bool traced,
                                  struct conv_page_line *line, struct conv_totals *totals,
                                  struct conv_err *err)
@@ -137,7 +137,7 @@ static int compare_runs(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// All runs of the table's next line, which gets the median; only the first is traced.
+// Makes all runs of the table's next line, which gets the median; only the first is traced.
 static enum conv_status run_line(struct bench *bench, int count, struct conv_err *err)
 {
     struct conv_streams_table *table = &bench->table;

@@ -96,7 +96,8 @@ void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind k
     }
 }
 
-// Above the first line that was measured there; the new line, or NULL: there was no copy.
+// Inserts a line above the first one that was measured at the place, and returns it; NULL: there
+// was no copy.
 static struct conv_bench_line *insert_copy(struct conv_bench_table *table, enum conv_place place)
 {
     struct conv_bench_place *from = &table->places[place];

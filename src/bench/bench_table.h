@@ -43,7 +43,7 @@ struct conv_bench_place {
 };
 
 struct conv_bench_table { // starts as {0}
-    // Of one run of any line, given by the caller.
+    // The work of one run of any line, set by the caller.
     double bytes;  // read and written
     double pixels; // 0: not shown
     double flops;  // floating-point operations; 0: not shown
@@ -56,15 +56,16 @@ struct conv_bench_table { // starts as {0}
 // The time of one copy of the same bytes. Copies must alternate with the runs of the kernels
 // throughout the table.
 void conv_bench_table_add_copy(struct conv_bench_table *table, enum conv_place place, double ns);
-// One more line, from `runs` times in ns, which are sorted.
+// Adds a line from `runs` times in ns, which are sorted.
 void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind kind,
                           const char *name, const char *summary, enum conv_place place, double *ns,
                           int runs);
-// A line for what could not be measured.
+// Adds a line for a kernel that could not be measured.
 void conv_bench_table_skip(struct conv_bench_table *table, enum conv_bench_kind kind,
                            const char *name, enum conv_place place, const char *reason);
-// Once, after the last line: adds a line for the copy above the others of its place, with the
-// median of all its times, and sets every line's share. Only then can the table be printed.
+// To be called once, after the last line: adds a line for the copy above the others of its place,
+// with the median of all its times, and sets every line's share. Only then can the table be
+// printed.
 void conv_bench_table_finish(struct conv_bench_table *table);
 
 // Gigabytes per second, read and written, of a run of `ms`.

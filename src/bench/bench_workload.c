@@ -8,7 +8,7 @@
 #include "bench/bench_random.h"
 #include "image/image.h"
 
-// Rounding and clamping both happen, and nothing compresses.
+// Fills the images so that both rounding and clamping happen and nothing compresses.
 static void fill(const struct conv_bench_workload *workload)
 {
     uint32_t state = 0x2545F491u;

@@ -31,14 +31,14 @@ enum conv_status conv_bench_workload_open(struct conv_bench_workload *workload,
 // Half-built is fine. The sizes and counts stay.
 void conv_bench_workload_close(struct conv_bench_workload *workload);
 
-// Between planes, `bytes` bytes, and RGBRGB..., wide_bytes bytes.
+// Converts between planes, `bytes` bytes, and RGBRGB..., wide_bytes bytes.
 void conv_bench_workload_interleave(const struct conv_bench_workload *workload,
                                     const uint8_t *planes, uint8_t *wide);
 void conv_bench_workload_split(const struct conv_bench_workload *workload, const uint8_t *wide,
                                uint8_t *planes);
 
-// "1 image of 300x200", "500 images from 1x1 to 4000x3000"; `times` stands between the sides, and
-// `named` adds the word "images".
+// "1 image of 300x200", "500 images from 1x1 to 4000x3000"; `times` is the text between the sides,
+// and `named` adds the word "images".
 void conv_bench_workload_describe(const struct conv_bench_workload *workload, const char *times,
                                   bool named, char *text, size_t size);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What `conv bench streams` has measured, and the ways to print it.
+// The results of `conv bench streams`, and functions that print them.
 #ifndef CONV_BENCH_STREAMS_TABLE_H
 #define CONV_BENCH_STREAMS_TABLE_H
 
@@ -24,7 +24,7 @@ struct conv_streams_table {
     struct conv_page_copies copies;
 };
 
-// Plain text: the heading, then each line as soon as it is there.
+// Plain text: the heading, then each line as soon as it is measured.
 void conv_streams_table_print_head(const struct conv_streams_table *table);
 void conv_streams_table_print_line(const struct conv_streams_table *table, int line);
 // One JSON object, or comma-separated values under a line of names.

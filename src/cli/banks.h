@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What conv list and conv show print of filter banks. Each returns the process's exit status.
+// The output of conv list and conv show about filter banks. Each function returns the exit status
+// of the process.
 #ifndef CONV_CLI_BANKS_H
 #define CONV_CLI_BANKS_H
 

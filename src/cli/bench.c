@@ -27,7 +27,7 @@ struct command {
     struct conv_bench_options bench;
 };
 
-// --- what all of them have in common -------------------------------------------------------------
+// --- shared by all commands ----------------------------------------------------------------------
 
 static void fill_common(struct command *command)
 {
@@ -46,7 +46,7 @@ static void fill_common(struct command *command)
     bench->page = &command->page;
 }
 
-// Of the commands that read a folder.
+// The options of the commands that read a folder.
 static void fill_folder(struct command *command)
 {
     const struct conv_options *options = &command->options;
@@ -251,7 +251,7 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
     bench->stall = conv_signals_stall();
     conv_stall_begin(bench->stall); // a filter may be read from a pipe
     options->no_save = options->first_frame = true;
-    // Streams are compared, so the coders stay the same, whatever would be faster.
+    // Streams are compared, so the coders stay the same, even if another one would be faster.
     if (options->decode_on == CONV_CODER_AUTO)
         options->decode_on = CONV_CODER_CPU;
     if (options->encode_on == CONV_CODER_AUTO)

@@ -47,7 +47,7 @@ static enum conv_status refuse_input(const struct conv_options *options, const c
                                                       : "OUTPUT");
 }
 
-// Another one: conv gaussian 2 photo.png out.png. NULL: not that.
+// Another common mistake: conv gaussian 2 photo.png out.png. NULL: it is not that.
 static const struct conv_filter_family *family_of_operand(const struct conv_options *options,
                                                           const char *text)
 {

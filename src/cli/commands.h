@@ -17,7 +17,7 @@ enum {
 };
 
 // The whole program with a table of backends (backends.h); main.c has this build's, a test its own.
-// Returns the exit code, or ends the process where a thread cannot be waited for.
+// Returns the exit code, or ends the process if a thread cannot be waited for.
 int conv_commands_main(const struct conv_backend_ops *const *backends, int argc, char **argv);
 
 int conv_run_main(const struct conv_options *options);          // run.c
@@ -36,7 +36,7 @@ int conv_help_print(const struct conv_options *options);
 void conv_help_print_json(
     unsigned commands); // of the commands 1u << enum conv_command; help_json.c
 
-// For a command line without command and filter: prints that and returns CONV_EXIT_USAGE.
+// For a command line without command and filter: prints a message and returns CONV_EXIT_USAGE.
 int conv_help_missing(void);
 
 // For commands without operands: CONV_ERR_USAGE if there are any.
@@ -52,7 +52,7 @@ enum conv_status conv_commands_parse_chain(const struct conv_options *options, c
 // Prints `conv: TEXT` on stderr and returns the exit code that belongs to err->status.
 int conv_commands_fail(const struct conv_err *err);
 
-// The exit code of a run over images: of the signal `stop` > 0, or by the totals.
+// The exit code of a run over images: that of the signal `stop` if it is > 0, else by the totals.
 int conv_commands_exit_code(const struct conv_totals *totals, int stop);
 
 // Flushes stdout: CONV_EXIT_OK, or a message and CONV_EXIT_SOME_FAILED if it could not be written.

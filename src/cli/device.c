@@ -36,8 +36,8 @@ static enum conv_status explain(const struct conv_options *options, const char *
                         names, gpu, gpu, gpu);
 }
 
-// "cuda:3", of which `size` characters count: 3 and its backend; "cuda": 0. False if it is
-// something else.
+// Parses the first `size` characters of `text`: "cuda:3" is 3 and its backend, "cuda" is 0. False
+// if it is something else.
 static bool parse_gpu(const struct conv_options *options, const char *text, size_t size,
                       const struct conv_backend_ops **ops, int *ordinal)
 {
@@ -163,8 +163,8 @@ static enum conv_status open_fallback(struct conv_device *device,
     return device->fallback_ops->open(&device->fallback, &any, err);
 }
 
-// Waits for the first `count` devices. Of a list, all are needed; `all` drops those that cannot be
-// used, if any can.
+// Waits for the first `count` devices. All devices of a list are needed; `all` drops those that
+// cannot be used, if at least one can.
 static enum conv_status await(struct conv_device *device, bool all, bool quiet,
                               struct conv_err *err)
 {
@@ -222,8 +222,8 @@ static bool encodes_by_choice(const struct conv_options *options)
     return options->encode_on == CONV_CODER_AUTO && conv_options_may_encode_on_gpu(options);
 }
 
-// Files depend on the encoder, so one place encodes during the whole run. Decoding may move from
-// image to image.
+// The bytes of files depend on the encoder, so it stays the same during the whole run. The decoder
+// may change from image to image.
 static void choose_coders(struct conv_device *device, const struct conv_options *options, bool much)
 {
     bool able = device->ops->takes_stream != NULL;

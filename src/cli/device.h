@@ -24,7 +24,7 @@ struct conv_device {
     bool left_threads; // a run has left threads that use the backends: these stay open
 };
 
-// CONV_DEVICE_GPU: devices asked for by name.
+// CONV_DEVICE_GPU: devices requested by name.
 enum conv_device_choice { CONV_DEVICE_AUTO, CONV_DEVICE_ALL, CONV_DEVICE_CPU, CONV_DEVICE_GPU };
 
 // The value of --device.
@@ -51,13 +51,13 @@ enum conv_status conv_device_parse_one(const struct conv_options *options,
 
 // Opens the backends that --device and --variant select. `auto` takes the first GPU, or the CPU if
 // there is little `work`; `all` takes every usable GPU. Without a usable GPU both take the CPU and
-// say why in one line on stderr, unless `auto` finds no driver. CONV_ERR_DEVICE if a device
-// selected by name cannot be used.
+// print the reason in one line on stderr, unless `auto` finds no driver. CONV_ERR_DEVICE if a
+// device selected by name cannot be used.
 //
 // With `at_once` the devices of `auto` and `all` may still be opening on return if the filters are
-// small; the CPU works until then. For much work, and for devices selected by name, the call waits.
-// A non-zero *stop (which may be NULL, and must outlive the device) ends decoding on a device
-// early.
+// small; the CPU does the work until then. For large filters, and for devices selected by name, the
+// call waits. A non-zero *stop (which may be NULL, and must outlive the device) ends decoding on a
+// device early.
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count, bool at_once,
                                   enum conv_workload_kind work, atomic_int *stop,

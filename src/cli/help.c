@@ -117,7 +117,7 @@ static void print_usage(enum conv_command command)
     print_options(commands);
 }
 
-// What fits a screen of 24 lines.
+// The short help, which fits a screen of 24 lines.
 static void print_short(void)
 {
     fputs("conv " CONV_VERSION ": filters images (PNG, JPEG) by convolution, on GPUs or CPU cores\n"

@@ -18,7 +18,7 @@ struct launcher {
     const char *title, *rank, *size;
 };
 
-// The innermost first: mpirun runs inside a Slurm job, not the other way round.
+// The innermost launcher comes first: mpirun runs inside a Slurm job, not the other way round.
 static const struct launcher launchers[] = {
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
     {"PMI", "PMI_RANK", "PMI_SIZE"},
@@ -83,8 +83,8 @@ enum conv_status conv_launcher_find_rank(int *rank, int *size, struct conv_err *
     for (int i = 0; i < LAUNCHERS; i++) {
         int other = 0, others = 0;
         bool of_slurm = i == SLURM;
-        // In an allocation without a step, and under a launcher that uses Slurm, these are not of
-        // this process.
+        // In an allocation without a step, and under a launcher that uses Slurm, these variables do
+        // not belong to this process.
         if (of_slurm && (is_batch_script() || (found && is_step_of_daemons())))
             continue;
         // In a job that has not set the number of tasks both are NULL, or only the rank is set.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which process of a job this is, by the environment that Slurm, Open MPI and other MPI launchers
-// give to it.
+// Finds out which process of a job this is, from the environment variables of Slurm, Open MPI and
+// other MPI launchers.
 #ifndef CONV_CLI_LAUNCHER_H
 #define CONV_CLI_LAUNCHER_H
 

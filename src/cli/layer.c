@@ -17,7 +17,8 @@ static bool ends_in(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-// By the first bytes of a regular file, by the name of all others. Standard input is a tensor.
+// Decides by the first bytes of a regular file, and by the name of any other file. Standard input
+// is a tensor.
 static bool is_tensor(const char *path)
 {
     struct stat info;

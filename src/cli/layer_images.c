@@ -90,7 +90,7 @@ static enum conv_status check_archives(const struct images_run *run, struct conv
                : CONV_OK;
 }
 
-// A name that ends in .npy is a file: of one result, or of all.
+// An output whose name ends in .npy is a file, with one result or with all of them.
 static enum conv_status open_walk(struct images_run *run, atomic_int *stop, struct conv_err *err)
 {
     const struct conv_options *options = run->options;
@@ -133,7 +133,8 @@ static enum conv_status open_walk(struct images_run *run, atomic_int *stop, stru
 // Bytes of a PNG file per pixel, for photographs.
 #define BYTES_PER_PIXEL 1.5
 
-// The arithmetic of all images: by their files' sizes, up to where a device pays for certain.
+// Estimates the operations for all images from the sizes of their files, up to the number from
+// which a device certainly pays off.
 static double estimate_flops(const struct images_run *run, const struct conv_layer_setup *setup)
 {
     const struct conv_layer *layer = &setup->layer;

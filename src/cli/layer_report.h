@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a run of conv layer reports: messages and JSON, --trace, --html.
+// The reports of a run of conv layer: messages and JSON, --trace, --html.
 #ifndef CONV_CLI_LAYER_REPORT_H
 #define CONV_CLI_LAYER_REPORT_H
 

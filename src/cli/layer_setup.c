@@ -41,8 +41,8 @@ static enum conv_status check_weights(const struct conv_tensor_shape *shape, con
             fits = false;
     return fits ? CONV_OK
                 : conv_err_set(err, CONV_ERR_USAGE,
-                               "%s: the weights have shape %s; at least one map and channel, and "
-                               "kernels of 1 to %d samples a side are possible",
+                               "%s: the weights have shape %s; there must be at least one map and "
+                               "channel, and kernels have 1 to %d samples per side",
                                name, conv_tensor_shape_text(text, shape), CONV_LAYER_MAX_SIDE);
 }
 
@@ -140,7 +140,8 @@ void conv_layer_setup_close(struct conv_layer_setup *setup)
 
 // --- device --------------------------------------------------------------------------------------
 
-// Opening a GPU takes about 0.3 s. From twice that time on, by this estimate, it pays.
+// Opening a GPU takes about 0.3 s. It pays off if this estimate of the CPU's time is more than
+// twice as long.
 #define CORE_FLOPS 40e9
 #define WORTHWHILE_SECONDS 0.6
 

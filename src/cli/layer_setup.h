@@ -9,7 +9,8 @@
 
 struct conv_layer_setup {
     struct conv_tensor weights, bias;
-    // Without `input`, which depends on the files. Of a bank: border, border_value and output only.
+    // Without `input`, which depends on the files. For a bank only border, border_value and output
+    // are set.
     struct conv_layer layer;
     struct conv_bank bank; // empty if WEIGHTS is a file
     struct conv_pooling pool;
@@ -21,7 +22,8 @@ enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
                                        const struct conv_options *options, struct conv_err *err);
 void conv_layer_setup_close(struct conv_layer_setup *setup); // {0} is fine
 
-// What --range divides integer samples of `element` by; `is_image`: its default is that of images.
+// The number by which --range divides integer samples of `element`; `is_image`: its default is that
+// of images.
 float conv_layer_setup_divisor(const struct conv_options *options, enum conv_element element,
                                bool is_image);
 
@@ -41,8 +43,8 @@ enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
                                          const struct conv_options *options, double flops,
                                          struct conv_err *err);
 
-// Opens the layer or the bank for that input there, or if allowed on the CPU with a message:
-// *target is then the CPU. CONV_ERR_DEVICE, CONV_ERR_USAGE, CONV_ERR_MEMORY.
+// Opens the layer or the bank for that input on the target, or, if allowed, on the CPU with a
+// message; *target is then the CPU. CONV_ERR_DEVICE, CONV_ERR_USAGE, CONV_ERR_MEMORY.
 enum conv_status
 conv_layer_setup_operation(struct conv_operation *operation, struct conv_layer_target *target,
                            const struct conv_options *options, const struct conv_layer_setup *setup,

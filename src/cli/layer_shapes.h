@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What conv layer makes of a tensor's shape.
+// How conv layer interprets the shape of a tensor.
 #ifndef CONV_CLI_LAYER_SHAPES_H
 #define CONV_CLI_LAYER_SHAPES_H
 

@@ -170,7 +170,7 @@ static enum conv_status name_kernel(struct tensor_run *run, struct conv_err *err
     return status;
 }
 
-// The operation, and what it would use.
+// Opens the operation and plans the resources that it will use.
 static enum conv_status open_operation(struct tensor_run *run, const atomic_int *stop,
                                        struct conv_err *err)
 {
@@ -287,7 +287,7 @@ static bool is_of_files(enum conv_status status)
            status == CONV_ERR_LIMIT || status == CONV_ERR_MEMORY;
 }
 
-// Turns a failure of the files into one of the record.
+// Records a failure of the files as that of the image.
 static enum conv_status note_failure(struct conv_record *record, enum conv_status status,
                                      const struct conv_err *reason, const atomic_int *stop)
 {

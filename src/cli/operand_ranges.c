@@ -52,7 +52,7 @@ static enum conv_status add(struct conv_operand_ranges *ranges, const char *name
 {
     if (ranges->count == MOST)
         return conv_err_set(err, CONV_ERR_USAGE, "the ranges name more than %d inputs", MOST);
-    // A power of two: it is time for twice as many.
+    // At a power of two the array is full and is doubled.
     if ((ranges->count & (ranges->count - 1)) == 0) {
         size_t room = ranges->count ? 2 * (size_t)ranges->count : 1;
         const char **names = realloc(ranges->names, room * sizeof *names);
@@ -80,7 +80,7 @@ static enum conv_status add_made(struct conv_operand_ranges *ranges, char *name,
     return add(ranges, name, err);
 }
 
-// Of several ranges the last counts fastest.
+// If a name has several ranges, the last one varies fastest.
 static enum conv_status expand(struct conv_operand_ranges *ranges, const char *name,
                                struct conv_err *err)
 {

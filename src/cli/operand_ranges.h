@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 
-// The inputs after that.
+// The inputs after expansion.
 struct conv_operand_ranges {
     const char **names; // those without a range are the caller's
     int count;

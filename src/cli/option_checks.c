@@ -11,10 +11,12 @@
 #include "pipeline/defaults.h"
 #include "png/png.h"
 
-// Of a layer's input or output: beyond the memory of any machine, and far from an overflow.
+// The limit for a layer's input or output: beyond the memory of any machine, and far from an
+// overflow.
 #define MOST_SAMPLES 1e13
 
-// More workers do not help, whatever they wait for: they share the memory limit.
+// More workers do not help, even if they wait for a device or a disk, since they share the memory
+// limit.
 #define JOBS_PER_CORE 4
 #define LEAST_JOBS_LIMIT 64
 
@@ -194,7 +196,7 @@ static enum conv_status check_names(const struct conv_options *options, struct c
     return CONV_OK;
 }
 
-// "40%": of the result, in hundredths of a percent at most.
+// Parses "40%", the share of the result, with at most two decimals.
 static enum conv_status parse_mix(struct conv_options *options, const char *text,
                                   struct conv_err *err)
 {
@@ -314,7 +316,7 @@ static enum conv_status check_codec(const struct conv_options *options, struct c
     return CONV_OK;
 }
 
-// Starts no more workers than can help; the note tells the user.
+// Limits the workers to a number that can help; the note informs the user.
 static void limit_jobs(struct conv_options *options)
 {
     int cores = options->limits->cores;

@@ -162,8 +162,7 @@ const struct conv_option conv_option_table[] = {
      .help = "filter this region only; the rest of the image stays unchanged"},
     {CHOICE("output-type", 0, "TYPE", output_type, output_type_choices), .commands = RUN | LAYER,
      .help = "type of the results: same (default), u8 or u16: 8 or 16 bits per sample; f32: .npy "
-             "files of float32, neither "
-             "rounded nor clamped; conv layer: f32 (default) or f16"},
+             "files of float32, neither rounded nor clamped; conv layer: f32 (default) or f16"},
     {FLAG("strip", 0, strip), .commands = RUN | STREAMS,
      .help = "drop metadata (default: keep what stays true after filtering)"},
     {FLAG("first-frame", 0, first_frame), .commands = RUN | LAYER,
@@ -200,8 +199,7 @@ const struct conv_option conv_option_table[] = {
      .commands = RUN | LAYER | VERIFY | KERNELS | LAYERS | STREAMS | CODEC, .section = "Machine",
      .values = "auto cpu cuda all",
      .help = "where to filter: auto (default: a GPU for large jobs, else the CPU), cpu, cuda, "
-             "cuda:N, all (every "
-             "GPU), or a list such as cuda:0,cuda:1"},
+             "cuda:N, all (every GPU), or a list such as cuda:0,cuda:1"},
     {CHOICE("decode-on", 0, "WHERE", decode_on, coder_choices), .commands = RUN | STREAMS,
      .help = "decode PNG on cpu, on gpu, or auto (default: on whichever finishes first)"},
     {CHOICE("encode-on", 0, "WHERE", encode_on, coder_choices), .commands = RUN | STREAMS,
@@ -241,7 +239,7 @@ const struct conv_option conv_option_table[] = {
     {FLAG("json", 0, json), .commands = WORKING,
      .help = "print JSON on standard output, one object per line"},
     {STRING("report", 0, "FILE", report_path), .commands = RUN | LAYER | MERGE,
-     .help = "write the same JSON lines into FILE"},
+     .help = "write the lines of --json into FILE"},
     {STRING("trace", 0, "FILE", trace_path), .commands = RUN | LAYER,
      .help = "write a timeline of every thread and stream, for Perfetto or chrome://tracing"},
     {STRING("html", 0, "FILE", html_path), .commands = RUN | LAYER | KERNELS | LAYERS | STREAMS,
@@ -282,9 +280,8 @@ const struct conv_option conv_option_table[] = {
     {STRING("compare", 0, "FILE", compare_path), .commands = KERNELS,
      .help = "bench kernels: compare with an earlier run, whose --json output is in FILE"},
     {CHOICE("stage", 0, "STAGE", bench_stage, stage_choices), .commands = STREAMS,
-     .help = "bench streams: what is run: all (default), or device: images start in pinned memory "
-             "and results "
-             "are discarded"},
+     .help = "bench streams: run all stages (default), or device: images start in pinned memory "
+             "and results are discarded"},
     {STRING("shape", 0, "SHAPE", shape_text), .commands = LAYERS,
      .values = "lenet-1 lenet-2 net28-1 net64-1 net70-1 net70-2 vgg-1 resnet-1",
      .help = "bench layers: the input, BATCHxCHANNELSxHEIGHTxWIDTH, or one of the layers lenet-1, "

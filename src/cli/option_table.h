@@ -85,7 +85,7 @@ struct conv_option_rule {
 extern const struct conv_option_rule conv_option_rules[];
 extern const size_t conv_option_rule_count;
 
-// --- what other programs call it -----------------------------------------------------------------
+// --- options of other programs -------------------------------------------------------------------
 
 // Options that users of similar programs try, and what to use here.
 struct conv_option_synonym {

@@ -174,7 +174,7 @@ static enum conv_status explain_unknown(const struct syntax *syntax, const char 
                         written);
 }
 
-// getopt_long returned '?' or ':' (`missing`): says what is wrong with `word`.
+// Called after getopt_long returned '?' or ':' (`missing`): explains what is wrong with `word`.
 static enum conv_status explain(const struct syntax *syntax, const char *word, bool missing,
                                 struct conv_err *err)
 {

@@ -50,7 +50,7 @@ struct conv_string_list {
     int count;
 };
 
-// --on-error: what becomes of an image that fails.
+// --on-error: what to do with an image that fails.
 enum conv_on_error { CONV_ON_ERROR_COPY, CONV_ON_ERROR_SKIP, CONV_ON_ERROR_STOP };
 
 #define CONV_OPTIONS_OUTPUT_F16 (CONV_OUTPUT_F32 + 1)
@@ -67,7 +67,7 @@ struct conv_layer_options {
     const char *pool; // of a filter bank; NULL: none
 };
 
-// Of archives, what has a shard: --shard-of.
+// The unit that is divided into shards: --shard-of.
 enum conv_shard_of { CONV_SHARD_OF_ARCHIVES, CONV_SHARD_OF_MEMBERS };
 
 struct conv_options {
@@ -168,8 +168,8 @@ enum conv_command conv_options_find_command(const char *const *words, int count,
 // False if options need the CPU's encoder: the GPU's has one level and does not premultiply alpha.
 bool conv_options_may_encode_on_gpu(const struct conv_options *options);
 
-// CONV_ERR_USAGE if options were given that mean nothing for outputs of that format, or that it
-// cannot do. `what` has chosen it: "--to jpg", "the output a.jpg".
+// CONV_ERR_USAGE if options were given that are meaningless or impossible for outputs of that
+// format. `what` is the reason for the format: "--to jpg", "the output a.jpg".
 enum conv_status conv_options_check_format(const struct conv_options *options,
                                            const struct conv_format *format, const char *what,
                                            struct conv_err *err);

@@ -46,7 +46,7 @@ static bool is_folder(const char *path)
     return !conv_operands_is_standard(path) && conv_paths_is_folder(path);
 }
 
-// A terminal can be read and written at once; /dev/null takes everything.
+// A terminal can be read and written at the same time; /dev/null takes everything.
 static bool is_harmless(const struct conv_paths_identity *identity, bool both_written)
 {
     const struct stat *info = &identity->info;

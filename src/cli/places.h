@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which of the operands are inputs, and where results go.
+// Decides which operands are inputs and where results go.
 #ifndef CONV_CLI_PLACES_H
 #define CONV_CLI_PLACES_H
 
@@ -14,10 +14,10 @@ struct conv_places {
     bool last_is_output;
 };
 
-// Of a command whose first operand is a filter or weights.
+// For a command whose first operand is a filter or weights.
 void conv_places_split(struct conv_places *places, const struct conv_options *options);
 
-// The walk over the inputs: what --output, --beside, --suffix, --include and the like say.
+// Sets the walk over the inputs by --output, --beside, --suffix, --include and the like.
 void conv_places_fill_walk(const struct conv_places *places, const struct conv_options *options,
                            struct conv_walk_config *config);
 

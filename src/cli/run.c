@@ -109,7 +109,7 @@ static struct conv_digest digest_settings(const struct conv_options *options,
     return digest;
 }
 
-// Settings that say which members an archive has; the names of files say that elsewhere.
+// Hashes the settings that determine which members an archive has; with files, their names do that.
 static void hash_members(struct conv_digest *digest, const struct conv_options *options,
                          const struct conv_run_inputs *inputs)
 {
@@ -274,7 +274,7 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
     *code = conv_commands_exit_code(&totals, stop);
     conv_report_ignored(run->report, conv_walk_count(run->inputs.selection.walk).ignored);
     if (run->options.watch && (stop > 0 || *code == CONV_EXIT_NOTHING)) {
-        // A signal is how a watch ends.
+        // A watch is always ended by a signal.
         *code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
     } else if (stop > 0) {
         conv_run_inputs_count_rest(&run->options, &run->inputs.selection, &totals, &rest);

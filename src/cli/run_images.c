@@ -7,7 +7,7 @@
 #include "pipeline/defaults.h"
 #include "pipeline/pipeline.h"
 
-// Freed memory is to return to the system. By default glibc raises its threshold to the size of a
+// Makes freed memory return to the system. By default glibc raises its threshold to the size of a
 // large block that is freed, and each thread then keeps blocks of that size: sixteen workers with
 // files of 10 MiB held 300 MiB that way under a limit of 24.
 static void give_memory_back(void)
@@ -18,8 +18,8 @@ static void give_memory_back(void)
 }
 
 // Members of streams that are read, and members that wait to be written in order, get a quarter of
-// the staging memory each, and at most as much as hides the time that one slow image takes. Where
-// the memory of the whole run is limited, what they take is not there for images.
+// the staging memory each, and at most as much as hides the time that one slow image takes. If the
+// memory of the whole run is limited, their memory is subtracted from that for images.
 #define MOST_WAITING ((size_t)1 << 30)
 static void limit_archives(struct conv_pipeline_config *config, struct conv_source *source,
                            struct conv_sink *sink)
@@ -42,8 +42,8 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
                                  atomic_int *stop, struct conv_err *err)
 {
     bool decodes = device->decode_on != CONV_CODER_CPU;
-    // More streams finish more out of order, and what is early has to be copied: 16,000 photographs
-    // from tar to tar take 1.21 s with 6 streams and 1.41 with 12.
+    // With more streams more members finish out of order, and early ones have to be copied: 16,000
+    // photographs from tar to tar take 1.21 s with 6 streams and 1.41 with 12.
     bool grows = !options->streams && !(decodes && !options->no_save && conv_sink_has_order(sink));
     struct conv_pipeline_config config = {
         .ops = device->ops,

@@ -52,7 +52,7 @@ static enum conv_status check_batch(const struct conv_options *options, const ch
     return CONV_OK;
 }
 
-// The name of a single output says its format, for which other options have to make sense.
+// The name of a single output determines its format, to which other options have to fit.
 static enum conv_status check_format(const struct conv_options *options, const char *output,
                                      struct conv_err *err)
 {
@@ -100,7 +100,7 @@ enum conv_status conv_run_inputs_skip(const struct conv_options *options,
     return conv_walk_skip(selection->walk, which, journal, err);
 }
 
-// What concerns archives as outputs only.
+// Checks that concern archives as outputs only.
 static enum conv_status check_archives(const struct conv_options *options,
                                        const struct conv_walk *walk, struct conv_err *err)
 {

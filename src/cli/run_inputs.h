@@ -27,7 +27,7 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
                                       struct conv_err *err);
 
 // With --skip-existing, --update or --resume, archives that are done are skipped as a whole.
-// `journal`: of --resume, else NULL. CONV_ERR_USAGE, CONV_ERR_MEMORY.
+// `journal` is that of --resume, else NULL. CONV_ERR_USAGE, CONV_ERR_MEMORY.
 enum conv_status conv_run_inputs_skip(const struct conv_options *options,
                                       struct conv_selection *selection,
                                       struct conv_journal *journal, struct conv_err *err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// --shard: from options to a plan of io/shard.h, and what reports say about it.
+// --shard: from options to a plan of io/shard.h, and to its records in reports.
 #ifndef CONV_CLI_RUN_SHARD_H
 #define CONV_CLI_RUN_SHARD_H
 
@@ -37,8 +37,9 @@ enum conv_status conv_run_shard_check_targets(const struct conv_options *options
 // The shard, as reports state it.
 struct conv_record_shard conv_run_shard_record(const struct conv_options *options);
 
-// Before the report is closed: the images of all shards together, as this run has listed them. If
-// shards are divided by name, they are known only after the walk has ended. `plan` may be NULL.
+// To be called before the report is closed: reports the images of all shards together, as this run
+// has listed them. If shards are divided by name, they are known only after the walk has ended.
+// `plan` may be NULL.
 void conv_run_shard_report(const struct conv_options *options, const struct conv_shard_plan *plan,
                            const struct conv_walk *walk, struct conv_report *report);
 

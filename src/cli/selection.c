@@ -18,14 +18,14 @@ static void set_total(struct conv_selection *selection, uint64_t images)
     atomic_store(&selection->total.is_complete, true);
 }
 
-// Whether all names are read before the first image.
+// True if all names are read before the first image.
 static bool reads_ahead(const struct conv_options *options, bool sorts)
 {
     if (options->watch) // has no end
         return false;
     if (options->files_from) // its order is the user's
         return options->sample > 0;
-    // While results appear in a folder, the system may list some of them.
+    // If results appear in a folder that is being listed, the listing may include some of them.
     return sorts || options->sample > 0 || options->limit > 0 || options->dry_run ||
            options->verbose || options->beside;
 }
@@ -40,7 +40,7 @@ enum conv_status conv_selection_open(struct conv_selection *selection,
     if (status)
         return status;
     selection->source = conv_walk_source(selection->walk);
-    // Members of archives come in order, and names alone would not be enough.
+    // Members of archives keep their order, and could not be read later by their names alone.
     if (!conv_walk_reads_archives(selection->walk) && reads_ahead(options, sorts)) {
         struct conv_sorted_config sorting = {
             .keeps_order = options->files_from,

@@ -28,9 +28,9 @@ struct conv_selection {
 };
 
 // Opens the walk. Reads all names now if the options ask for an order or a sample, or if results
-// appear in the folders that are walked; `sorts`: in any case, except for a list. Keeps the strings
-// of *config, and the selection must not be moved. CONV_ERR_USAGE, CONV_ERR_MEMORY. To be closed
-// also after a failure; {0} is fine.
+// appear in the folders that are walked; with `sorts` in any case, except for a list. Keeps the
+// strings of *config, and the selection must not be moved. CONV_ERR_USAGE, CONV_ERR_MEMORY. To be
+// closed also after a failure; {0} is fine.
 enum conv_status conv_selection_open(struct conv_selection *selection,
                                      const struct conv_walk_config *config,
                                      const struct conv_options *options, bool sorts,
@@ -45,7 +45,7 @@ enum conv_status conv_selection_peek(struct conv_selection *selection, bool *is_
 void conv_selection_count_ahead(struct conv_selection *selection);
 
 // After a signal, when the run is over: counts the images that are left, for 0.1 s at most.
-// `over`: that were not left; *known: false if there may be more.
+// `over`: the number of images that are not left; *known: false if there may be more.
 uint64_t conv_selection_count_rest(struct conv_selection *selection, uint64_t over, bool *known);
 
 #endif

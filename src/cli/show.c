@@ -59,7 +59,7 @@ static void print_variant(const struct conv_filter *filter, const struct conv_op
     putchar('\n');
 }
 
-// What is said of parametric filters only.
+// The lines that only parametric filters have.
 static void print_deviation(const struct conv_filter *filter)
 {
     if (filter->passes)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Ctrl-C, SIGTERM, SIGHUP or SIGQUIT once: no new image is begun, images in flight are completed.
-// Twice, or if the reader of messages, report, trace or page has stalled: the program ends at once,
+// The first Ctrl-C, SIGTERM, SIGHUP or SIGQUIT: no new image is begun, and images in flight are
+// cancelled unless they are finished within a moment (pipeline/pipeline.c). The second one, or the
+// first if the reader of messages, report, trace or page has stalled: the program ends at once,
 // without leaving a temporary file.
 #ifndef CONV_CLI_SIGNALS_H
 #define CONV_CLI_SIGNALS_H
@@ -12,17 +13,19 @@
 // Installs the handlers and returns the flag: 0, the signal that came, or -1 set by the pipeline.
 atomic_int *conv_signals_install(void);
 
-// What waits for the readers of the program's output: the handlers end the program once that lasts.
+// Counts waits for the readers of the program's output; the handlers end the program if such a wait
+// lasts.
 struct conv_stall *conv_signals_stall(void);
 
-// Everything is written: from now on an end at once gives this exit code. On a busy machine the
-// rest of the program may take so long that it looks stalled.
+// To be called when everything is written: from now on, if the handlers end the program at once, it
+// has this exit code. On a busy machine the rest of the program may take so long that it seems to
+// have stalled.
 void conv_signals_set_final(int code);
 
 struct conv_sink;
 
-// The sink whose temporary files an end at once removes; NULL before it is finished. One thread at
-// a time.
+// Sets the sink whose temporary files are removed if the program ends at once; NULL before the sink
+// is finished. One thread at a time.
 void conv_signals_watch(struct conv_sink *sink);
 
 // A mapped input that another program makes shorter ends the process, with a message and exit code

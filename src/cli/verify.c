@@ -110,7 +110,7 @@ static enum conv_status reserve_images(struct verify *verify, struct conv_err *e
     return CONV_OK;
 }
 
-// Planes of 8 or 16 bits as conv.h has them.
+// Planes of 8 or 16 bits as a view of conv.h.
 static conv_image view_of(const struct conv_image *image)
 {
     conv_image view =

@@ -51,7 +51,8 @@ static enum conv_status open_contexts(struct conv_verify_kernels *kernels,
     return CONV_OK;
 }
 
-// Runs at least one depth of each filter of the chain: elsewhere the best kernel takes its place.
+// True if the kernel can run each filter of the chain at one depth at least; at other depths the
+// best kernel takes its place.
 static bool takes_part(const struct conv_verify_kernel *kernel)
 {
     const char *byte, *word;
@@ -63,7 +64,7 @@ static bool takes_part(const struct conv_verify_kernel *kernel)
     return true;
 }
 
-// Makes the filter as the options say, to be run by that kernel.
+// Creates the filter from the options, to be run by that kernel.
 static enum conv_status open_kernel(const struct conv_verify_kernels *kernels,
                                     const struct conv_options *options,
                                     struct conv_verify_kernel *kernel, struct conv_err *err)

@@ -10,7 +10,7 @@ enum conv_status conv_cuda_device_report(struct conv_err *err, cudaError_t code,
     return conv_err_set(err, status, "CUDA failed to %s: %s", doing, cudaGetErrorString(code));
 }
 
-// Why a machine has no usable device: what its user has to install.
+// Reports why a machine has no usable device, so that its user sees what to install.
 static enum conv_status report_no_device(struct conv_err *err, cudaError_t code)
 {
     (void)cudaGetLastError();

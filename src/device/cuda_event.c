@@ -83,8 +83,7 @@ void conv_cuda_clock_close(struct conv_cuda_clock *clock)
 }
 
 // The device counts the time since the origin in a float of milliseconds and by a clock of its own,
-// so the origin is set anew before either is off by much: after 4 s a float still tells 0.5 us
-// apart.
+// so the origin is set anew before either is off by much: after 4 s a float still resolves 0.5 us.
 enum conv_status conv_cuda_clock_read(struct conv_cuda_clock *clock, cudaStream_t stream,
                                       cudaEvent_t event, uint64_t *ns, struct conv_err *err)
 {

@@ -14,7 +14,7 @@ static enum conv_status report_no_room(size_t bytes, const char *purpose, cudaEr
     size_t unused = 0, all = 0;
     (void)cudaGetLastError();
     if (cudaMemGetInfo(&unused, &all) != cudaSuccess)
-        (void)cudaGetLastError(); // then the free memory is said to be 0
+        (void)cudaGetLastError(); // the message then says that 0 bytes are free
     snprintf(doing, sizeof doing, "take %zu KiB of device memory %s (%zu KiB are free)",
              (bytes >> 10) + 1, purpose, unused >> 10);
     return conv_cuda_device_report(err, code, doing);

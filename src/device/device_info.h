@@ -7,7 +7,7 @@
 
 struct conv_device_info {
     char name[128];      // "NVIDIA H200"
-    unsigned capability; // what kernels may require: see conv_place_offers. CUDA: 90 = 9.0
+    unsigned capability; // a minimum that kernels may require: conv_place_offers. CUDA: 90 = 9.0
     int multiprocessors;
     size_t memory, free; // bytes
 };

@@ -43,8 +43,8 @@ enum conv_status conv_staging_alloc(void **memory, size_t size, struct conv_err 
     return CONV_OK;
 }
 
-// Writes to each page what it holds. MAP_POPULATE or madvise would hold the lock on the address
-// space meanwhile, which stalls every other mapping, above all the CUDA driver's.
+// Writes to each page the value that it has. MAP_POPULATE or madvise would hold the lock on the
+// address space meanwhile, which stalls every other mapping, above all the CUDA driver's.
 void conv_staging_touch(void *memory, size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

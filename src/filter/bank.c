@@ -26,7 +26,8 @@ static const struct conv_bank_family families[] = {
 };
 #define FAMILY_COUNT (sizeof families / sizeof families[0])
 
-// What follows the name of the family in the same row, and who builds it.
+// For the family in the same row of the table above: the parameters after its name, and the
+// function that builds it.
 static const struct {
     int parameters; // at most
     int required;   // at least
@@ -47,7 +48,7 @@ const struct conv_bank_family *conv_bank_families(int *count)
     return families;
 }
 
-// The row of the family that text begins with, or -1.
+// The row of the family whose name the text begins with, or -1.
 static int find_family(const char *text)
 {
     size_t length = strcspn(text, ":");

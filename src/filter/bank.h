@@ -31,7 +31,7 @@ enum conv_bank_combine {
     CONV_BANK_MAX,       // the largest of several
 };
 
-// One map of the result: what becomes of the responses of filters first to first + count - 1.
+// One map of the result, computed from the responses of filters first to first + count - 1.
 struct conv_bank_map {
     char label[32];
     enum conv_bank_combine combine;
@@ -39,7 +39,7 @@ struct conv_bank_map {
 };
 
 struct conv_bank {
-    char name[64]; // as it was asked for: "gabor:4x8"
+    char name[64]; // as the user wrote it: "gabor:4x8"
     struct conv_bank_filter *filters;
     int filter_count;
     struct conv_bank_map *maps;

@@ -31,7 +31,7 @@ void conv_bank_sum_terms(struct conv_bank_filter *filter);
 // which must be zeros, for the mean.
 void conv_bank_normalise(struct conv_bank_filter *filter);
 
-// exp(-x^2 / (2 sigma^2)) for x = -half to half, without a factor in front.
+// exp(-x^2 / (2 sigma^2)) for x = -half to half, not normalised.
 void conv_bank_gaussian(double *line, int half, double sigma);
 
 // Parameters of a family, as many as its usage line shows.

@@ -98,7 +98,8 @@ static void gaussian_of_sum_1(double *line, int half, double sigma)
         line[i] /= sum;
 }
 
-// (x^2 + y^2 - 2 sigma^2) / sigma^4 times a Gaussian of sum 1, less the mean, so that the sum is 0.
+// (x^2 + y^2 - 2 sigma^2) / sigma^4 times a Gaussian of sum 1, minus the mean, so that the sum is
+// 0.
 enum conv_status conv_bank_log(struct conv_bank *bank, const struct conv_bank_parameters *given,
                                struct conv_err *err)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Gabor filters: a Gaussian times a complex wave, at several scales and angles. The formula and the
 // normalisation are those of scikit-image's gabor_kernel with bandwidth 1 (J. Daugman, 1985); its
-// kernels are cut to a rectangle that depends on the angle, ours to the square that holds all.
+// kernels are cut to a rectangle that depends on the angle, these to the square that holds 3 sigma
+// at every angle.
 #include <math.h>
 
 #include "filter/bank_build.h"

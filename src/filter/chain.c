@@ -33,8 +33,8 @@ static const struct conv_filter_family *nearest_family(const char *name)
     return NULL;
 }
 
-// `before` is the family of the parametric filter before this one, or NULL: the name may have been
-// meant as a number of it.
+// `before` is the family of the parametric filter before this one, or NULL: the user may have meant
+// the name as a parameter of that filter.
 static enum conv_status refuse_name(const char *name, const struct conv_filter_family *before,
                                     struct conv_err *err)
 {
@@ -90,7 +90,7 @@ static enum conv_status about_size(struct conv_err *err, int size, enum conv_sta
     return conv_err_hint(err, CONV_HINT_SIZE, (uint64_t)size, status);
 }
 
-// Any other member of row's family that has the size.
+// Loads any other member of row's family that has the requested size.
 static enum conv_status load_relative(struct conv_filter *filter,
                                       const struct conv_filter_builtin *row, int size,
                                       struct conv_err *err)
@@ -140,7 +140,7 @@ static bool is_path(const char *element)
     return strchr(element, '/') || (size >= 4 && strcmp(element + size - 4, ".mat") == 0);
 }
 
-// An element that is not built in; *count filters.
+// Loads an element that is not built in; it becomes *count filters.
 static enum conv_status load_other(struct conv_filter *filter, int room, int *count,
                                    const char *element, const struct conv_filter_settings *options,
                                    struct conv_err *err)
@@ -172,7 +172,8 @@ static enum conv_status load_element(struct conv_filter *filter, int room, int *
     return status;
 }
 
-// With real coefficients a sum of 0 may be rounding noise: dividing by that is as wrong.
+// With real coefficients a sum of 0 may come out as rounding noise, by which it is just as wrong to
+// divide.
 static bool sums_to_zero(const struct conv_filter *filter)
 {
     double magnitude = 0;

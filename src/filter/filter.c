@@ -44,7 +44,7 @@ enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv
             return conv_err_set(err, CONV_ERR_FORMAT,
                                 "the coefficient in row %d, column %d is out of range (+-%.0f)",
                                 row, column, CONV_FILTER_MAX_COEF);
-        // A divisor near 0 must not take real filters out of float32.
+        // A divisor near 0 must not make coefficients of real filters overflow float32.
         if (!(fabs(filter->coef[k] / filter->scale) <= CONV_FILTER_MAX_COEF))
             return conv_err_set(err, CONV_ERR_FORMAT,
                                 "the coefficient in row %d, column %d divided by %g is out of "

@@ -26,14 +26,15 @@ struct conv_filter {
     double scale;                      // divisor, never 0
     double offset;                     // in 8-bit units
     bool magnitude; // of the gradient; the matrix is square and its coefficients are integers
-    // A sample from which the result, before offset and rounding, differs by less than this stays
-    // as it is (and gets the offset). 8-bit units; 0: none. Not of magnitudes.
+    // A sample stays unchanged (except for the offset) where the result, before offset and
+    // rounding, differs from it by less than this. 8-bit units; 0: no threshold. Not for
+    // magnitudes.
     double threshold;
-    // Of a parametric filter: how far a result can be from that of the real coefficients, before it
-    // is rounded, on any image of 8 bits; at 16 bits it counts 257-fold.
+    // For a parametric filter: how far a result can be from that of the real coefficients, before
+    // rounding, on any 8-bit image; 257 times as much at 16 bits.
     double deviation;
-    // Several filters that are one parametric filter: pass 1 to `passes`; else 0. Their samples
-    // must have 16 bits.
+    // If several filters make up one parametric filter: its number among them, from 1 to `passes`;
+    // else 0. Their samples must have 16 bits.
     int pass, passes;
 };
 
@@ -52,8 +53,8 @@ enum conv_alpha_mode {
     CONV_ALPHA_PREMULTIPLY, // all, the colours multiplied by alpha before and divided by it after
 };
 
-// Checks sides, ranges and scale, and what a magnitude demands of the matrix. CONV_ERR_FORMAT with
-// the reason.
+// Checks sides, ranges and scale, and for a magnitude that the matrix is square and of integers.
+// CONV_ERR_FORMAT with the reason.
 enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv_err *err);
 
 // True if coefficients, scale and offset are all integers: then the result is exact by definition.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // A Gaussian that is too large for one kernel, as several smaller ones in turn: variances add up.
-// The passes are at 16 bits, so that what they round to is 1/257 of a level.
+// The passes are at 16 bits, so they round to 1/257 of a level.
 //
-// Kernels are chosen one after the other. Each is the one with which the convolution of all so far
-// comes closest to its Gaussian, so that it makes up for the errors of those before it.
+// Kernels are chosen one after the other. Each is the kernel with which the convolution of all so
+// far is closest to the Gaussian of their variance, so it compensates for the errors of the kernels
+// before it.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #define MOST_SCALE 181
 #define LEAST_SCALE 121
 #define STRETCHES 13       // candidates for the sigma of a pass:
-#define LEAST_STRETCH 0.96 // of what its variance asks for, so that one that is cut has it
+#define LEAST_STRETCH 0.96 // times the sigma of the wanted variance
 #define STRETCH_STEP 0.01
 #define MOST_OFF 0.03       // of the variance of a pass
 #define MOST_DEVIATION 0.85 // 8-bit units, on any image
@@ -47,7 +48,7 @@ static void convolve(struct whole *out, const struct whole *in, const struct con
             out->line[i + k] += in->line[i] * by->coef[k] / by->scale;
 }
 
-// The sum of |line - Gaussian|, of which all is counted.
+// The sum of |line - Gaussian| over the whole Gaussian, its tails included.
 static double compare(const struct whole *whole, double sigma)
 {
     double inside = 0, error = 0, sum = 1;
@@ -93,8 +94,8 @@ static bool choose_pass(struct conv_integer_line *best, struct whole *whole, dou
     return chosen.error < INFINITY;
 }
 
-// The difference of two images through the whole, in 8-bit units: the line twice, by columns and
-// rows, of which the errors at most add up; and what each pass rounds to.
+// The largest difference from the ideal result on any image, in 8-bit units: the errors of the line
+// for columns and for rows, which at most add up, and the rounding of each pass.
 static double deviation_of(const struct whole *whole, int passes)
 {
     return 2 * whole->error / 2 * 255 + 0.5 / 257 * passes;

@@ -45,7 +45,8 @@ void conv_ideal_gaussian_fast(struct conv_parametric_result *result,
     conv_integer_separable_bytes(result->filters, line, side);
 }
 
-// The mean of a square with sides of 2 * radius + 1: pixels that it covers in part count in part.
+// The mean of a square with sides of 2 * radius + 1; a pixel that it covers in part counts in
+// proportion.
 void conv_ideal_blur(struct conv_parametric_result *result,
                      const struct conv_parametric_numbers *given)
 {
@@ -57,7 +58,7 @@ void conv_ideal_blur(struct conv_parametric_result *result,
     conv_integer_separable(result->filters, line, side);
 }
 
-// Whether 32 bits hold its sums of 16-bit samples, which makes a matrix fast at every depth.
+// True if 32 bits hold its sums of 16-bit samples, so that a matrix is fast at every depth.
 static bool has_small_sums(const struct conv_filter *filter)
 {
     double sum = 0;
@@ -96,7 +97,7 @@ void conv_ideal_sharpen(struct conv_parametric_result *result,
     conv_integer_matrix(result->filters, matrix, 3, 3, 1);
 }
 
-// The mean along a line that is LENGTH pixels long: the weight of a pixel is 1 less its distance
+// The mean along a line that is LENGTH pixels long: the weight of a pixel is 1 minus its distance
 // from the line between the centres of its first and last pixel (as MATLAB's fspecial "motion").
 void conv_ideal_motion(struct conv_parametric_result *result,
                        const struct conv_parametric_numbers *given)
@@ -147,7 +148,7 @@ void conv_ideal_log(struct conv_parametric_result *result,
     conv_integer_matrix(result->filters, matrix, side, side, 0);
 }
 
-// A Gaussian less another one.
+// A Gaussian minus another one.
 void conv_ideal_dog(struct conv_parametric_result *result,
                     const struct conv_parametric_numbers *given)
 {

@@ -9,10 +9,10 @@
 #define MOST_SCALE 8388607
 #define MOST_LINE_SCALE 2896 // its square is within MOST_SCALE
 #define MOST_COLUMN_SCALE 8192
-#define MOST_COEF 254        // what the quads of the CPU's kernels take
-#define MOST_FLOAT_SUM 65792 // float32 holds 255 times that: kernels are several times faster
-#define MOST_ODD_SCALE 32767 // and GPUs divide by that in float32
-#define MOST_BYTE 127        // what tensor cores take
+#define MOST_COEF 254        // the most that CPU kernels with quads of taps take
+#define MOST_FLOAT_SUM 65792 // float32 holds 255 times this exactly: kernels are much faster
+#define MOST_ODD_SCALE 32767 // GPUs divide by odd scales up to this in float32
+#define MOST_BYTE 127        // the most that tensor cores take
 #define BYTE_SCALE 256
 #define MOST_DEVIATION 0.499 // with the rounding, within 1
 #define NOISE 1e-9           // differences that rounding in exp or cos may cause
@@ -20,7 +20,8 @@
 
 // --- lines ---------------------------------------------------------------------------------------
 
-// The offset from the centre where a unit more (sign 1) or less (-1) helps most.
+// The offset from the centre where adding (sign 1) or subtracting (-1) one unit reduces the error
+// most.
 static int neediest(const struct conv_integer_line *line, const double *ideal, int sign)
 {
     int centre = line->side / 2, best = 1;
@@ -74,7 +75,7 @@ void conv_integer_fit_line(struct conv_integer_line *line, const double *ideal, 
 
 // --- products of lines ---------------------------------------------------------------------------
 
-// Zeros at both ends.
+// The number of zeros at each end.
 static int spare(const struct conv_integer_line *line)
 {
     int count = 0;
@@ -197,7 +198,7 @@ static void trim(struct conv_filter *filter)
 }
 
 // The first scale of a kind with which no result is off by more than CONV_INTEGER_DEVIATION, or 0;
-// of odd ones the best. `most`: what the scale times the magnitude of the ideal may be.
+// among odd scales the best one. `most`: the limit of the scale times the magnitude of the ideal.
 static double find_exact(double *coef, const double *ideal, int taps, int total)
 {
     for (int s = 1; s <= EXACT_SCALES; s++)
@@ -274,7 +275,8 @@ static void set_sharpen(struct conv_filter *filter, const struct conv_integer_li
 
 bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int side, double amount)
 {
-    // The divisor, the centre and the others in magnitude, and the divisor again for a threshold.
+    // Magnitudes that add up: the divisor, the centre, the other coefficients, and the divisor
+    // again for a threshold.
     double most_product = floor((MOST_SCALE - 4) / (2 + 2 / amount));
     int32_t most = (int32_t)fmin(MOST_COEF / ideal[side / 2], MOST_COLUMN_SCALE);
     int32_t most_line = (int32_t)sqrt(most_product);

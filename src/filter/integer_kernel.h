@@ -6,7 +6,7 @@
 
 #include "filter/filter.h"
 
-// A line of the sum 1 that reads the same in both directions, and integers in its place.
+// Integers that stand for a symmetric line whose sum is 1.
 struct conv_integer_line {
     int side;                           // odd
     int32_t coef[CONV_FILTER_MAX_SIDE]; // their sum is the scale
@@ -15,11 +15,12 @@ struct conv_integer_line {
 };
 
 // The integers nearest to scale * ideal. If their sum is not `scale`, the difference is distributed
-// one unit at a time and in pairs to where that reduces the error most, an odd unit to the centre.
+// one unit at a time, in symmetric pairs, to where that reduces the error most; an odd unit goes to
+// the centre.
 void conv_integer_round_line(struct conv_integer_line *line, const double *ideal, int side,
                              int32_t scale);
 
-// The scale up to `most` with the smallest error; of equal ones the first.
+// The same with the scale up to `most` that has the smallest error; among equal ones the first.
 void conv_integer_fit_line(struct conv_integer_line *line, const double *ideal, int side,
                            int32_t most);
 
@@ -27,7 +28,7 @@ void conv_integer_fit_line(struct conv_integer_line *line, const double *ideal, 
 // a row. Both lines have the scale with the smallest error that keeps every coefficient within 254
 // and the sums of 8-bit samples within 32 bits. If the result could be off by more than
 // CONV_INTEGER_DEVIATION, both get scales of their own, those with the smallest sum of errors.
-// Where that is not enough, coefficients may exceed 254, which the CPU's kernels are slower with.
+// Where that is not enough, coefficients may exceed 254, which makes the CPU's kernels slower.
 void conv_integer_separable(struct conv_filter *filter, const double *ideal, int side);
 
 // The same with one scale for both lines: the largest power of two up to 256 that keeps every
@@ -36,7 +37,7 @@ void conv_integer_separable_bytes(struct conv_filter *filter, const double *idea
 
 // The image plus `amount` times its difference from the blur of such a line: the column times the
 // row, negative, with their scales s and t; the divisor d is the integer nearest to s * t / amount,
-// and the centre has d + s * t more. Column and row get the same scale, or else scales of their
+// and d + s * t is added at the centre. Column and row get the same scale, or else scales of their
 // own, as in conv_integer_separable. False if results could be off by more than
 // CONV_INTEGER_DEVIATION, which a large amount causes.
 bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int side, double amount);
@@ -44,15 +45,15 @@ bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int s
 // Sets matrix, scale and deviation of a filter whose ideal is the matrix, of the integer sum
 // `total`. The scale is the first from 1 to 512 with which all coefficients are integers; else the
 // first power of two with which no result is off by more than CONV_INTEGER_DEVIATION and float32
-// holds every sum; else the odd number, of those up to 32767, with which that is so and results are
-// off least; else the first power of two with which sums have 32 bits. The centre makes up the sum.
-// Rows and columns of zeros around it are cut off. 32 bits must hold the sums of 8-bit samples at a
-// scale of 65536.
+// holds every sum; else the odd number up to 32767 that fulfils the same conditions with the
+// smallest deviation; else the first power of two with which sums have 32 bits. The centre is
+// adjusted so that the sum is exact. Rows and columns of zeros around it are cut off. 32 bits must
+// hold the sums of 8-bit samples at a scale of 65536.
 void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int width, int height,
                          int total);
 
 // The most by which results of the integers may differ from the ideal ones, before rounding, on any
-// image of 8 bits. With the rounding, less than 1.
+// 8-bit image. After rounding they differ by less than 1.
 #define CONV_INTEGER_DEVIATION 0.49
 
 #endif

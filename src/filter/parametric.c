@@ -26,7 +26,8 @@ struct range {
     double least, most;
 };
 
-// What follows the name in the same row, and the function that builds it.
+// For the family in the same row of the table above: its parameters, and the function that builds
+// it.
 static const struct {
     int least, most; // numbers
     struct range ranges[CONV_PARAMETRIC_MOST];

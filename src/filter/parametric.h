@@ -16,8 +16,9 @@ struct conv_parametric_numbers {
     double value[CONV_PARAMETRIC_MOST];
 };
 
-// One function per family, which sets everything but the name. The numbers are within the ranges of
-// the table. Fails only with CONV_ERR_USAGE, and *reason is then the end of a message.
+// What the function of a family sets: everything but the name. The numbers that it gets are within
+// the ranges of the table. It fails only with CONV_ERR_USAGE, and `reason` is then the end of a
+// message.
 struct conv_parametric_result {
     struct conv_filter *filters; // zeros, as many as `room`
     int room, count;             // count is 1 unless the function changes it
@@ -33,7 +34,8 @@ conv_parametric_build_fn conv_ideal_gaussian, conv_ideal_gaussian_fast, conv_ide
 // The family whose name and a colon the text begins with, or NULL.
 const struct conv_filter_family *conv_filter_family_of(const char *text);
 
-// A line of a Gaussian of the sum 1, cut at 4 sigma and at 15 pixels. Returns its side.
+// A line of a Gaussian with the sum 1, cut off at 4 sigma or 15 pixels, whichever is less. Returns
+// its side.
 int conv_ideal_gaussian_line(double line[CONV_FILTER_MAX_SIDE], double sigma);
 
 // gaussian_passes.c: sigma beyond CONV_PARAMETRIC_ONE_PASS.

@@ -68,7 +68,7 @@ static enum conv_status parse_row(struct conv_scanner *scanner, const struct con
             coef[count] = value;
         else if (!extra)
             extra = token.text;
-        // A divisor near 0 must not take real filters out of float32.
+        // A divisor near 0 must not make coefficients of real filters overflow float32.
         if (value / filter->scale > CONV_FILTER_MAX_COEF ||
             value / filter->scale < -CONV_FILTER_MAX_COEF)
             return conv_scan_error(scanner, token.text,
@@ -159,7 +159,8 @@ out:
 
 // --- --kernel ------------------------------------------------------------------------------------
 
-// One side of "WxH:"; 0 if there is no number; a number that is too large stays too large.
+// One side of "WxH:"; 0 if there is no number. A number that is too large becomes one that the
+// caller refuses.
 static int parse_side(struct conv_scanner *scanner)
 {
     int side = 0;

@@ -45,8 +45,8 @@ enum conv_status conv_scan_number(const struct conv_scanner *scanner,
 enum conv_status conv_scan_error(const struct conv_scanner *scanner, const char *where,
                                  const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-// The end of a long path, so that the reason after it fits a message, and the prefix for it: "..."
-// or "".
+// The end of a long path, so that the reason after it fits into a message, and the prefix for it:
+// "..." or "".
 const char *conv_scan_tail(const char *path);
 const char *conv_scan_dots(const char *path);
 

@@ -5,8 +5,8 @@
 
 #include "base/buffer.h"
 
-// A longer profile or packet is not carried: what a compressed one in a small file expands to is
-// bounded, and a JPEG has room for 255 segments.
+// A longer profile or packet is not carried over, since a small file may hold a compressed one that
+// expands far, and a JPEG has room for 255 segments only.
 #define CONV_COMMON_MOST ((size_t)16 << 20)
 
 // Starts as {0}. What a file does not have is of size 0.

@@ -28,7 +28,7 @@ const char *conv_format_article(const char *format);
 
 // --- data that all formats share -----------------------------------------------------------------
 
-// What a file says about its image before it is decoded. Plain data: copies are fine.
+// What a file says about its image before it is decoded. Plain data that may be copied.
 struct conv_image_header {
     struct conv_image
         shape;          // of the decoded image: width, height, channels, depth, alpha; no planes
@@ -126,7 +126,7 @@ struct conv_format {
     enum conv_status (*check_size)(const uint8_t *data, size_t size,
                                    const struct conv_image_header *header, struct conv_err *err);
 
-    // True if the file holds several frames, of which decoding gives the first.
+    // True if the file holds several frames; decoding returns the first.
     bool (*is_animated)(const uint8_t *data, size_t size);
 
     // Replaces the content of *metadata by what the output of a filter is to carry over. The depth
@@ -153,8 +153,8 @@ struct conv_format {
     // Frees buffers larger than config.keep, the bytes of the last `encode` among them.
     void (*trim)(struct conv_codec *codec);
 
-    // Upper bounds, except for some KiB, of the bytes that decoding such a file and encoding such
-    // an image allocate, including the encoded file; SIZE_MAX if they do not fit.
+    // Upper bounds, except for some KiB, of the bytes that decoding such a file, or encoding such
+    // an image, allocates, including the encoded file; SIZE_MAX if they do not fit.
     size_t (*decode_bytes)(const struct conv_image_header *header, size_t size);
     size_t (*encode_bytes)(const struct conv_codec_config *config, const struct conv_image *shape);
 

@@ -10,7 +10,7 @@
 
 #define CONV_IMAGE_MAX_CHANNELS 4
 
-// Rows start on multiples of this many bytes (what the GPU's bulk copies ask for), planes on
+// Rows start on multiples of this many bytes (which the GPU's bulk copies require), planes on
 // multiples of CONV_IMAGE_PLANE_ALIGN (a cache line pair, a DRAM burst).
 #define CONV_IMAGE_ROW_ALIGN 16
 #define CONV_IMAGE_PLANE_ALIGN 128
@@ -55,7 +55,7 @@ static inline int conv_image_room_depth(const struct conv_image *shape)
     return shape->result_depth > shape->depth ? shape->result_depth : shape->depth;
 }
 
-// Bytes of an image's planes where they lie one after another, as conv_image_lay_out has them.
+// Bytes of an image's planes one after another, as conv_image_lay_out places them.
 static inline size_t conv_image_bytes(const struct conv_image *shape)
 {
     return conv_image_plane_bytes(shape->width, shape->height, shape->depth) *

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The formats of archives, ours first.
+// The formats of archives, those of conv's own code first.
 #include "io/archive.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ const struct conv_archive_format *conv_archive_of_bytes(const uint8_t *head, siz
     return NULL;
 }
 
-// "a.tar.gz" is of the format with the longest extension.
+// The format with the longest matching extension: "a.tar.gz" is not a .gz file.
 const struct conv_archive_format *conv_archive_of_path(const char *path)
 {
     const struct conv_archive_format *format, *found = NULL;

@@ -92,7 +92,7 @@ struct conv_archive_reader {
 #define CONV_ARCHIVE_FRAME_MOST (4096 + 2 * PATH_MAX)
 #define CONV_ARCHIVE_AFTER_MOST 512
 
-// The bytes around a member's content, where they depend on nothing but the member.
+// The bytes around a member's content, for formats in which they depend only on the member.
 struct conv_archive_frame {
     size_t before, after; // bytes; `after`: zeros, at most 511
     uint8_t head[CONV_ARCHIVE_FRAME_MOST];
@@ -101,10 +101,11 @@ struct conv_archive_frame {
 struct conv_archive_writer;
 
 struct conv_archive_writer_ops {
-    // Writes a member; member->size is that of *content, which is NULL for all but files. Members
-    // are written in the order of the calls. CONV_ERR_IO, CONV_ERR_MEMORY, CONV_ERR_CANCELLED: the
-    // archive is unusable. CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED: the format cannot hold this member
-    // (a name too long, a size, a kind); nothing was written, and other members can be.
+    // Writes a member; member->size is the size of *content, which is NULL unless it is a file.
+    // Members are written in the order of the calls. CONV_ERR_IO, CONV_ERR_MEMORY,
+    // CONV_ERR_CANCELLED: the archive is unusable. CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED: the format
+    // cannot hold this member (a name too long, a size, a kind); nothing was written, and other
+    // members can be.
     enum conv_status (*append)(struct conv_archive_writer *writer,
                                const struct conv_archive_member *member,
                                const struct conv_encoded *content, struct conv_err *err);
@@ -153,7 +154,7 @@ struct conv_archive_format {
                              struct conv_err *err);
 
     // The bytes around each member, and after `at` bytes of members the zeros at the end of the
-    // archive: all that writing plain tar takes, at any offset and from any thread. NULL: the
+    // archive: with these, plain tar can be written at any offset and from any thread. NULL: the
     // format has a writer instead. `frame`: CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED, CONV_ERR_FORMAT
     // if the format cannot hold such a member.
     enum conv_status (*frame)(const struct conv_archive_member *member,

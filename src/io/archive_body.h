@@ -24,7 +24,7 @@ struct conv_archive_body {
     struct conv_archive_unit *unit;
     struct conv_archive_member member; // its strings are in `strings`
     const uint8_t *data;               // member.size bytes; NULL if it is not a file
-    uint8_t *own;                      // malloc'ed `data`; NULL: of the map
+    uint8_t *own;                      // malloc'ed `data`; NULL: it is in the map
     char strings[];
 };
 

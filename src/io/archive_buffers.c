@@ -32,7 +32,7 @@ void conv_archive_buffers_close(struct conv_archive_buffers *buffers)
     pthread_mutex_destroy(&buffers->lock);
 }
 
-// Not one that would waste more than half of it.
+// Finds an unused buffer of which at least half would be used.
 static struct conv_archive_buffer *find(struct conv_archive_buffers *buffers, size_t size)
 {
     struct conv_archive_buffer **link = &buffers->unused;

@@ -2,7 +2,7 @@
 // Reused buffers for members that wait. malloc takes large blocks from the system page by page and
 // returns them at once; with 16 threads that took longer than copying into them.
 //
-// Any thread may call any function but open and close.
+// Any thread may call any function except open and close.
 #ifndef CONV_IO_ARCHIVE_BUFFERS_H
 #define CONV_IO_ARCHIVE_BUFFERS_H
 

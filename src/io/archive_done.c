@@ -6,7 +6,7 @@
 #include "io/journal.h"
 #include "io/paths.h"
 
-// The inputs of target `t`: one of several each, or all of one.
+// The inputs of target `t`: one input if each has a target of its own, else all of them.
 static void find_inputs(const struct conv_archive_operands *archives,
                         const struct conv_operands *operands, int t, int *first, int *end)
 {
@@ -31,7 +31,7 @@ static enum conv_status check_file(const char *input, const struct stat *info, s
     return refuse_comparison(pipe ? "standard input" : input, err);
 }
 
-// The state of the inputs before they are read: what changes later is noticed by the next run.
+// The state of the inputs before they are read, so that the next run notices later changes.
 static enum conv_status take_origins(struct conv_archive_target *target,
                                      const struct conv_operands *operands, int first, int end,
                                      struct conv_err *err)

@@ -8,8 +8,7 @@
 
 struct conv_journal;
 
-// Which of them: those that exist; that are as new as all of their inputs; or that the journal
-// lists.
+// The rule: outputs that exist, that are as new as all of their inputs, or that the journal lists.
 enum conv_archive_done { CONV_ARCHIVE_EXISTS, CONV_ARCHIVE_IS_NEWER, CONV_ARCHIVE_IS_NOTED };
 
 // Sets `done` of each such target, and for CONV_ARCHIVE_IS_NOTED `origins` of all. CONV_ERR_USAGE
@@ -21,7 +20,7 @@ enum conv_status conv_archive_done_find(struct conv_archive_operands *archives,
                                         struct conv_err *err);
 
 // Adds a line per input to the journal for a target whose bytes are all written and which has no
-// name yet; `out`: of the file. CONV_ERR_IO.
+// name yet; `out` describes its file. CONV_ERR_IO.
 enum conv_status conv_archive_done_note(struct conv_journal *journal,
                                         const struct conv_archive_target *target,
                                         const struct stat *out, struct conv_err *err);

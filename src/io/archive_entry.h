@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A member on its way into an archive: as its thread hands it over, or a copy that waits.
+// A member that is to be written into an archive: the one that a thread hands over, or a copy that
+// waits.
 //
 // An entry belongs to one thread at a time.
 #ifndef CONV_IO_ARCHIVE_ENTRY_H
@@ -33,8 +34,8 @@ struct conv_archive_entry {
 struct conv_archive_entry *conv_archive_entry_copy(struct conv_archive_buffers *buffers,
                                                    const struct conv_archive_entry *from);
 
-// Frees a copy, or an entry from calloc that is dropped. `buffers`: those it was made with. NULL is
-// fine.
+// Frees a copy, or an entry from calloc that is dropped. `buffers` are those with which it was
+// made. NULL is fine.
 void conv_archive_entry_free(struct conv_archive_buffers *buffers,
                              struct conv_archive_entry *entry);
 

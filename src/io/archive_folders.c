@@ -6,7 +6,7 @@
 
 #include "io/paths.h"
 
-// A dot at the beginning belongs to the name.
+// A dot at the beginning is part of the name and does not begin an extension.
 static size_t short_length(const char *base)
 {
     return base[0] ? 1 + strcspn(base + 1, ".") : 0;

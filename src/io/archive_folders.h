@@ -8,7 +8,7 @@
 
 #include "base/digest_set.h"
 
-// {0}: no archive has to share.
+// Starts as {0}.
 struct conv_archive_folders {
     struct conv_digest_set used, shared; // short names
 };

@@ -20,8 +20,8 @@
 #define BUFFER_BYTES ((size_t)1 << 20)
 #define PAGE ((size_t)4096)
 
-// Of a mapped archive: what the disk fetches ahead, what stays in this process's memory, and how
-// much it is before either is worth a call.
+// For a mapped archive: how much the disk fetches ahead, how much stays in this process's memory,
+// and how much it must be for either to be worth a call.
 #define AHEAD_BYTES ((uint64_t)32 << 20)
 #define KEPT_BYTES ((uint64_t)64 << 20)
 #define STEP_BYTES ((uint64_t)16 << 20)
@@ -137,7 +137,7 @@ static bool fill(struct conv_archive_input *input, size_t least, struct conv_err
     return true;
 }
 
-// Points at what is there, up to `most`.
+// Points *data at the buffered bytes, at most `most`.
 static ssize_t point(struct conv_archive_input *input, const uint8_t **data, size_t most)
 {
     uint64_t left = input->map ? input->size - input->at : input->end - input->first;
@@ -182,7 +182,7 @@ ssize_t conv_archive_input_read(struct conv_archive_input *input, void *data, si
     size_t done = 0;
     while (done < size) {
         ssize_t got;
-        // Without what is buffered, a large read goes to its place directly.
+        // If nothing is buffered, a large read goes directly to its destination.
         if (!input->map && input->first == input->end && size - done >= BUFFER_BYTES / 2) {
             got = input->over ? 0 : read_some(input, dst + done, size - done, err);
             if (got > 0)
@@ -230,7 +230,7 @@ bool conv_archive_input_seek(struct conv_archive_input *input, uint64_t at)
 
 bool conv_archive_input_may_wait(const struct conv_archive_input *input)
 {
-    // A little that is left may be the beginning of a member whose rest is yet to come.
+    // A few bytes may be the beginning of a member whose rest has not arrived yet.
     if (input->map || input->over || input->end - input->first >= CONV_ARCHIVE_INPUT_PEEK ||
         S_ISREG(input->info.st_mode))
         return false;

@@ -70,8 +70,8 @@ bool conv_archive_input_may_wait(const struct conv_archive_input *input);
 enum conv_status conv_archive_input_touch(const struct conv_archive_input *input,
                                           const uint8_t *data, size_t size, struct conv_err *err);
 
-// Has the system fetch what comes next, and takes what lies far before the position out of this
-// process's memory. It may still be read. Cheap; to be called once in a while.
+// Makes the system fetch what comes next, and removes what lies far before the position from this
+// process's memory; it can still be read. Cheap; to be called once in a while.
 void conv_archive_input_advance(struct conv_archive_input *input);
 
 #endif

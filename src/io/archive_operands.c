@@ -75,7 +75,7 @@ enum conv_status conv_archive_operands_open(struct conv_archive_operands *archiv
     for (int i = 0; i < operands->input_count && !status; i++) {
         const char *path = operands->inputs[i];
         if (conv_operands_is_standard(path) && operands->in_place)
-            break; // it is going to be refused
+            break; // it will be refused
         if (conv_operands_is_standard(path))
             status = look_at_standard(archives, i, stop, err);
         else if (!conv_paths_is_folder(path))
@@ -105,7 +105,7 @@ static bool can_write(const struct conv_archive_format *format)
     return format->frame || format->write;
 }
 
-// No output replaces an input: that would be gone before it was read.
+// No output may replace an input, which would be gone before it was read.
 static enum conv_status check_apart(const char *path, const struct conv_operands *operands,
                                     struct conv_err *err)
 {

@@ -7,7 +7,7 @@
 #include "io/archive_order.h"
 #include "io/operands.h"
 
-// What the user has said about archives. Plain data.
+// The user's settings for archives. Plain data.
 struct conv_archive_settings {
     bool enabled; // archives are read and written; else they are files like any other
     // The format of streams, which have no name. If the output is a folder, each input archive
@@ -30,9 +30,10 @@ struct conv_archive_operands {
     bool each; // one per input
 };
 
-// Looks at the inputs of *operands, whose `archives` this is to become. Reads the first bytes of
-// files that are not named like images, and of standard input, where it may wait until `stop` is
-// set. CONV_ERR_MEMORY, CONV_ERR_IO, CONV_ERR_CANCELLED. To be closed in any case.
+// Examines the inputs of *operands, whose member `archives` will point to this. Reads the first
+// bytes of files that are not named like images, and of standard input, where it may wait until
+// `stop` is set. CONV_ERR_MEMORY, CONV_ERR_IO, CONV_ERR_CANCELLED. Has to be closed even after a
+// failure.
 enum conv_status conv_archive_operands_open(struct conv_archive_operands *archives,
                                             const struct conv_archive_settings *settings,
                                             const struct conv_operands *operands, atomic_int *stop,

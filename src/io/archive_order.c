@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A member whose turn it is goes to the archive, together with those that follow it and wait
-// (archive_turn.h); another one is copied and waits.
+// A member whose turn it is goes to the archive, together with the waiting members that follow it
+// (archive_turn.h); any other member is copied and waits.
 #include "io/archive_order.h"
 
 #include <pthread.h>
@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "io/archive_turn.h"
 
-// A member whose predecessors are being written by other threads comes in order a moment later.
-// This wait, in ns, is cheaper than a copy of that many bytes, which takes four times as long.
+// If other threads are writing a member's predecessors, its turn comes a moment later. This wait,
+// in ns, is cheaper than copying that many bytes, which takes four times as long.
 #define PATIENCE(bytes) ((uint64_t)(bytes) / 16)
 #define LEAST_PATIENCE 4000
 

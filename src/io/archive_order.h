@@ -3,7 +3,7 @@
 //
 // A member whose turn it is goes straight to the archive. One that is early is copied and waits;
 // its thread waits for at most a quarter of the time that a copy takes. So a waiting member never
-// holds a thread, staging memory or a lock, and the member whose turn it is always gets what it
+// occupies a thread, staging memory or a lock, and the member whose turn it is always gets what it
 // needs. The memory of waiting members is limited by admission instead:
 // conv_archive_order_may_begin refuses to begin further members while too much waits, except for
 // the one whose turn it is. Members that were begun before that add at most the outputs of the
@@ -40,10 +40,11 @@ struct conv_archive_target {
     const struct conv_archive_format *format;
     atomic_bool is_due; // it appears, even if it has no member
     const char *done;   // why it is not written again; NULL: it is written
-    // What the journal notes with it, once it is whole; malloc'ed, or NULL: archive_done.h.
+    // Its inputs, which the journal records once it is complete; malloc'ed, or NULL:
+    // archive_done.h.
     struct conv_archive_origin *origins;
     int origin_count;
-    bool misses; // an input was not there
+    bool misses; // an input was missing
 };
 
 struct conv_archive_order_config {
@@ -62,16 +63,16 @@ enum conv_status conv_archive_order_open(struct conv_archive_order **order,
                                          const struct conv_archive_order_config *config,
                                          struct conv_err *err);
 
-// The bytes that waiting members, and buffers kept for them, may take: at least several times an
-// output's size.
+// Sets the bytes that waiting members, and buffers kept for them, may take: at least several times
+// the size of an output.
 void conv_archive_order_limit(struct conv_archive_order *order, size_t bytes);
 
-// Member `number` of all, counted from 0, for archive number `target`. Each number is put or
-// dropped once. `content` is NULL unless the member is a file. It is copied if `body` is NULL;
-// otherwise it stays in place, and *body is retained until it has been written (archive_body.h).
-// CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED, CONV_ERR_FORMAT: the archive cannot hold this member, which
-// is still to be dropped. CONV_ERR_MEMORY. CONV_ERR_CANCELLED: the archive has failed, and
-// conv_archive_order_finish will say why.
+// Puts member `number`, counted from 0 over all archives, into archive number `target`. Each number
+// is put or dropped once. `content` is NULL unless the member is a file. It is copied if `body` is
+// NULL; otherwise it stays in place, and *body is retained until it has been written
+// (archive_body.h). CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED, CONV_ERR_FORMAT: the archive cannot hold
+// this member, which the caller still has to drop. CONV_ERR_MEMORY. CONV_ERR_CANCELLED: the archive
+// has failed, and conv_archive_order_finish will say why.
 struct conv_archive_body;
 enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64_t number,
                                         int target, const struct conv_archive_member *member,

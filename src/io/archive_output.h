@@ -43,13 +43,13 @@ enum conv_status conv_archive_output_write(struct conv_archive_output *output, c
 enum conv_status conv_archive_output_write_at(struct conv_archive_output *output, uint64_t offset,
                                               struct iovec *parts, int count, struct conv_err *err);
 
-// After the last byte, before the output is closed: the file has the size that it will have.
+// To be called after the last byte, before the output is closed: gives the file its final size.
 // CONV_ERR_IO.
 enum conv_status conv_archive_output_settle(struct conv_archive_output *output,
                                             struct conv_err *err);
 
-// Closes the output. `keep`: a file gets its name, else it is removed; `fsync`: it is on the disk
-// then, and so is its name. CONV_ERR_IO; nothing is left of a file then.
+// Closes the output. `keep`: a file gets its name, else it is removed; `fsync`: the file and its
+// name are on the disk on return. CONV_ERR_IO; nothing is left of a file then.
 enum conv_status conv_archive_output_close(struct conv_archive_output *output, bool keep,
                                            bool fsync, struct conv_err *err);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Members of archives keep what their archive said about them. Files get fixed owners and modes,
-// and their time in whole seconds, so that the bytes of an archive depend on its inputs alone.
+// Members of archives keep their metadata. Files get fixed owners and modes, and their time in
+// whole seconds, so that the bytes of an archive depend on its inputs alone.
 #include "io/archive_sink.h"
 
 #include <stdio.h>
@@ -53,7 +53,7 @@ static enum conv_status write_output(struct conv_sink *sink, int worker,
     member.name = conv_item_target(item);
     bool is_file = member.kind == CONV_ARCHIVE_FILE;
     member.size = is_file ? file->size : 0;
-    // What is copied can stay where it is.
+    // A content that is copied unchanged can stay where it is.
     bool stays = body && is_file && file->part[0].data == body->data;
     return conv_archive_order_put(order_of(sink), item->number, item->archive, &member,
                                   is_file ? file : NULL, stays ? body : NULL, err);

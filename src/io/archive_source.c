@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Names members ARCHIVE:NAME and decides what becomes of each.
+// Names members ARCHIVE:NAME and decides what is done with each.
 #include "io/archive_source.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static bool identify(const struct conv_item *item, struct stat *info)
         errno = ENOENT;
         return false;
     }
-    // A member never is what its archive is replaced by.
+    // A member is never the file that replaces its archive.
     *info = (struct stat){
         .st_dev = body->unit->input.info.st_dev,
         .st_ino = body->unit->input.info.st_ino,
@@ -180,7 +180,7 @@ static enum conv_status take_content(struct conv_archive_source *source,
 
 // --- members -------------------------------------------------------------------------------------
 
-// True if nothing becomes of the member. CONV_OK in *status, or why that is a failure.
+// True if the member is passed over. *status: CONV_OK, or why that is a failure.
 static bool is_passed_by(const struct conv_archive_source *source,
                          const struct conv_archive_member *member, bool is_image,
                          enum conv_status *status, struct conv_err *err)
@@ -269,7 +269,7 @@ static enum conv_source_step next_item(struct conv_source *base, struct conv_ite
         enum conv_archive_step step = reader->ops->next(reader, &member, err);
         conv_archive_input_advance(&source->unit->input);
         if (step == CONV_ARCHIVE_DAMAGED) {
-            if (!source->has_begun) // no archive: what its output replaces stays
+            if (!source->has_begun) // not an archive: an existing output stays
                 source->is_due = NULL;
             bool reported = source->is_broken; // with the member that it ended in
             enum conv_source_step end = end_unit(source, item, reported ? err : NULL);

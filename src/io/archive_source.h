@@ -40,7 +40,7 @@ struct conv_archive_source {
     struct conv_member_links links;
 };
 
-// To be closed, even if it was never begun. Keeps the arrays of *config.
+// Has to be closed, even if it was never begun. Keeps the arrays of *config.
 void conv_archive_source_init(struct conv_archive_source *source,
                               const struct conv_archive_source_config *config);
 void conv_archive_source_close(struct conv_archive_source *source);

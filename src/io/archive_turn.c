@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // One thread at a time has the turn: it gives members their places, in order, and writes them where
 // that has to be done in order. It holds the turn, not the lock, while it opens, writes and closes
-// archives. Members of a file of plain tar are only placed during the turn and written after it, by
-// any thread that comes along; the last of them completes an archive whose members all have their
-// places, while the next archive is being written.
+// archives. Members of a file of plain tar only get their places during the turn, and are written
+// after it by any thread that calls; the last of these threads completes an archive whose members
+// all have their places, while the next archive is being written.
 #include "io/archive_turn.h"
 
 // An archive is written through maps only if at least this many bytes may wait: maps count as
@@ -63,7 +63,7 @@ static void complete(struct conv_archive_order *order, struct conv_open_archive 
     pthread_cond_signal(&order->completed);
 }
 
-// A member of that many bytes of waiting ones was written. Called and left with the lock.
+// A member was written that counted for that many waiting bytes. Called and left with the lock.
 static void end_write(struct conv_archive_order *order, struct conv_open_archive *archive,
                       size_t copied)
 {
@@ -72,7 +72,7 @@ static void end_write(struct conv_archive_order *order, struct conv_open_archive
         complete(order, archive);
 }
 
-// Writes what others have placed, until there is no more. Called and left with the lock.
+// Writes members that other threads have placed, until none is left. Called and left with the lock.
 static void write_placed(struct conv_archive_order *order)
 {
     struct conv_archive_entry *entry;

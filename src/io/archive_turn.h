@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The inside of an order of archives: one thread at a time has the turn and places members.
+// The internals of archive_order.h: one thread at a time has the turn and places members.
 //
 // "With the lock": the caller holds order->lock. "With the turn": order->has_turn is true and was
 // set by this thread.

@@ -5,8 +5,8 @@
 // threads that write, mapped, and unmapped once they are full, so memory is bounded and a full file
 // system is a failed allocation, not a signal.
 //
-// The large pages come from MADV_COLLAPSE (Linux 6.1), which makes them whatever the mount option
-// `huge` says, unless the system has them switched off; else windows have pages of 4 KiB.
+// The large pages come from MADV_COLLAPSE (Linux 6.1), which works whatever the mount option `huge`
+// says, unless the system has large pages switched off; then windows have pages of 4 KiB.
 #ifndef CONV_IO_ARCHIVE_WINDOWS_H
 #define CONV_IO_ARCHIVE_WINDOWS_H
 
@@ -20,7 +20,7 @@
 #define CONV_ARCHIVE_WINDOW ((uint64_t)16 << 20)
 #define CONV_ARCHIVE_HUGE ((uint64_t)2 << 20)
 
-// Windows that are not full at a time; others are written to by write().
+// The most windows that are not full at the same time; beyond them write() is used.
 #define CONV_ARCHIVE_WINDOWS 96
 
 // The most windows that are made before they are written to; small archives have fewer.
@@ -41,7 +41,7 @@
 struct conv_archive_window {
     bool is_used;
     bool is_made;    // else a thread is making it
-    uint8_t *map;    // NULL once it is made: it could not be
+    uint8_t *map;    // NULL although is_made: making it has failed
     uint64_t number; // of the window in the file
     uint64_t left;   // bytes that were not written
     int users;       // threads that copy or wait
@@ -72,15 +72,17 @@ struct conv_archive_windows {
 // threads make windows worth while.
 void conv_archive_windows_open(struct conv_archive_windows *windows, int fd, int threads);
 
-// How many bytes the file is likely to get, 0: unknown. Before anything is written.
+// The number of bytes that the file will probably get, 0: unknown. To be called before anything is
+// written.
 void conv_archive_windows_expect(struct conv_archive_windows *windows, uint64_t size);
 
-// Unmaps everything. The file may have allocated bytes after its content: to be truncated.
+// Unmaps everything. The file may have allocated bytes after its content, which the caller
+// truncates.
 void conv_archive_windows_close(struct conv_archive_windows *windows);
 
-// Copies what can be written to a window from the beginning of the data: the number of bytes, up to
-// the end of a window. 0: the next bytes, at most *most of them, are to be written by write(). Any
-// thread; each byte of the file is written once.
+// Copies bytes from the beginning of the data to a window, up to its end, and returns how many. 0:
+// the next bytes, at most *most of them, are to be written by write(). Any thread; each byte of the
+// file is written once.
 size_t conv_archive_windows_write(struct conv_archive_windows *windows, uint64_t offset,
                                   const uint8_t *data, size_t size, size_t *most);
 

@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 // Images are compressed already and do not expand; texts and labels compress to a twentieth. Large
-// empty arrays compress better than that, so a small archive may expand as it likes.
+// empty arrays compress better than that, so a small archive may expand up to this size in any
+// case.
 #define CONV_EXPANSION_FREE ((uint64_t)256 << 20)
 #define CONV_EXPANSION_RATIO 200
 #define CONV_EXPANSION_TEXT                                                                        \

@@ -13,7 +13,7 @@
 #include "io/paths.h"
 #include "io/source.h"
 
-// Of each file that is fetched ahead: together a bounded part of the page cache.
+// Bytes fetched ahead of each file: together a bounded part of the page cache.
 #define AHEAD_BYTES ((size_t)4 << 20)
 #define RETRY_MS 20
 
@@ -28,7 +28,7 @@ const char *conv_item_target(const struct conv_item *item)
     return item->name + item->target;
 }
 
-// Of a path, where the extension begins: at its end if it has none.
+// The offset at which the extension of a path begins: its end if it has none.
 static size_t extension_at(const char *path)
 {
     const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');

@@ -50,7 +50,7 @@ static bool wait_readable(const struct conv_file_read *how, const struct conv_in
     return readable;
 }
 
-// Finds the format of the file once enough of it is there.
+// Finds the format of the file once enough bytes are read.
 static enum conv_status check_head(const struct conv_file *file, const struct conv_format **format,
                                    struct conv_err *err)
 {

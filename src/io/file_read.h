@@ -29,9 +29,9 @@ struct conv_file_read {
 size_t conv_file_read_capacity(size_t size);
 
 // Opens the item, reads its file and closes it; bytes that are in memory already are not copied.
-// *format is the one that the first bytes stand for, which are checked before more memory is
-// allocated; on failure it may be NULL. input->info is set. CONV_ERR_IO, CONV_ERR_USAGE,
-// CONV_ERR_FORMAT, CONV_ERR_LIMIT with a hint, CONV_ERR_MEMORY, CONV_ERR_CANCELLED.
+// *format is the format of the first bytes, which are checked before more memory is allocated; on
+// failure it may be NULL. input->info is set. CONV_ERR_IO, CONV_ERR_USAGE, CONV_ERR_FORMAT,
+// CONV_ERR_LIMIT with a hint, CONV_ERR_MEMORY, CONV_ERR_CANCELLED.
 enum conv_status conv_file_read(const struct conv_file_read *how, const struct conv_item *item,
                                 struct conv_input *input, struct conv_file *file,
                                 const struct conv_format **format, struct conv_err *err);

@@ -113,7 +113,8 @@ static void sweep_folder(struct conv_file_sink *sink, const char *path)
     conv_temporary_sweep(folder);
 }
 
-// `looked`: *existing says what is there; otherwise the place is expected to be free.
+// `looked`: *existing describes what has the output's name; otherwise the name is expected to be
+// free.
 static enum conv_status write_file(struct conv_file_write *write, bool looked,
                                    const struct conv_output *output, struct conv_existing *existing,
                                    struct conv_err *err)
@@ -140,7 +141,8 @@ static enum conv_status write_file(struct conv_file_write *write, bool looked,
     return !status && config->fsync ? conv_file_sync_folder(write, err) : status;
 }
 
-// The folder, and the file in it. Where they are few one is enough, except for sweeping.
+// Descriptors for the folder and the file in it. If descriptors are few, one is enough, except for
+// sweeping.
 #define DESCRIPTORS 2
 
 static enum conv_status write_output(struct conv_sink *base, int worker,
@@ -203,7 +205,8 @@ static void remove_temporaries(struct conv_sink *base)
 {
     struct conv_file_sink *sink = (struct conv_file_sink *)base;
     atomic_store(&sink->is_abandoned, true);
-    // Twice: a worker that was about to make its file when the flag was set has made it then.
+    // Twice: a worker that was about to create its file when the flag was set has created it by the
+    // second pass.
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < sink->config.workers; i++)
             if (atomic_load(&sink->temporaries[i].exists))

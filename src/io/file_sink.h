@@ -10,8 +10,8 @@
 #include "io/sink.h"
 #include "io/write_behind.h"
 
-// The temporary file that a worker is writing. By its folder's descriptor, since the folder may be
-// moved; by its path, with AT_FDCWD, only where descriptors are few.
+// The temporary file that a worker is writing. It is named relative to its folder's descriptor,
+// since the folder may be moved; by its path, with AT_FDCWD, only if descriptors are few.
 struct conv_file_temporary {
     atomic_bool exists;
     int folder;
@@ -31,7 +31,8 @@ struct conv_file_sink {
     atomic_bool links_by_path;
     struct conv_write_behind behind;
     atomic_int new_in_a_row; // outputs; stops at CONV_FILE_SINK_EXPECT_NEW
-    // Folders that were swept, by a hash of their paths. Of several with one bit only the first is.
+    // Folders that were swept, by a hash of their paths. Of several folders with the same bit only
+    // the first is swept.
     atomic_uchar swept[8192];
 };
 
@@ -54,12 +55,13 @@ struct conv_file_write {
 int conv_file_open_folder(const struct conv_file_sink *sink, const char *path,
                           struct conv_err *err);
 
-// Writes a file that does not exist yet. *linked: false if that is not possible here, or there is
-// such a file; nothing is left of it then.
+// Writes a file that does not exist yet. *linked: false if that is not possible here, or the file
+// exists; nothing is left of it then.
 enum conv_status conv_file_write_new(const struct conv_file_write *write, bool *linked,
                                      struct conv_err *err);
 
-// Writes the file under a temporary name and renames it. In place write->result says if it did.
+// Writes the file under a temporary name and renames it. In place, write->result tells if it was
+// renamed.
 enum conv_status conv_file_write_renamed(struct conv_file_write *write, struct conv_err *err);
 
 // Makes the name of the output permanent.

@@ -152,7 +152,7 @@ static enum conv_status fill_file(const struct conv_file_write *write, int fd, s
 
 // --- a new file ----------------------------------------------------------------------------------
 
-// Gives the file that has no name yet its own. False if that fails.
+// Gives the file, which has no name yet, its name. False if that fails.
 static bool link_file(const struct conv_file_write *write, int fd)
 {
     struct conv_file_sink *sink = write->sink;

@@ -29,8 +29,8 @@ static bool is_included(const struct conv_folder_rules *rules, const char *relat
     return conv_formats_match_name(conv_paths_base(relative));
 }
 
-// What other programs keep beside images: macOS its attributes, file managers and cameras previews,
-// Synology its index.
+// Files that other programs keep beside images: attributes of macOS, previews of file managers and
+// cameras, the index of Synology.
 static bool is_ignored(const struct conv_folder_rules *rules, const char *name)
 {
     return !rules->no_ignore && (strncmp(name, "._", 2) == 0 || strncmp(name, ".thumb", 6) == 0 ||
@@ -105,7 +105,7 @@ static enum kind kind_of_mode(mode_t mode, bool link)
     return S_ISREG(mode) ? KIND_FILE : KIND_SPECIAL;
 }
 
-// What an entry of a folder is; the common file systems say so without a stat.
+// The kind of an entry; common file systems report it without a call of stat().
 static enum kind kind_of_entry(const struct dirent *entry, const char *path)
 {
     struct stat info;
@@ -125,7 +125,7 @@ static void set_item(const struct conv_folder_source *folder, struct conv_item *
     item->in_place = folder->rules.in_place;
 }
 
-// Below the outermost folder.
+// The path relative to the outermost folder.
 static const char *relative_name(const struct conv_folder_source *folder, const char *path)
 {
     const char *relative = path + folder->levels[0].length;

@@ -14,7 +14,7 @@
 // Called for each alternative. False ends the expansion.
 typedef bool (*alternative_fn)(void *user, const char *glob);
 
-// After an escaped character, a bracket expression or a plain character at `at`.
+// Skips one escaped character, bracket expression or plain character at `at`.
 static const char *skip_unit(const char *at)
 {
     if (*at == '\\' && at[1])
@@ -42,7 +42,8 @@ static const char *find_end(const char *at)
     return NULL;
 }
 
-// The first brace with a comma and an end: others are characters, as in shells. NULL: none.
+// The first brace that has a comma and an end; other braces are plain characters, as in shells.
+// NULL: none.
 static const char *find_brace(const char *glob)
 {
     for (const char *at = glob; *at; at = skip_unit(at)) {
@@ -108,7 +109,7 @@ static const char *find_stars(const char *glob)
     return NULL;
 }
 
-// After the first `count` slashes of the path; NULL if it has fewer.
+// The part after the first `count` slashes of the path; NULL if it has fewer.
 static const char *skip_components(const char *path, int count)
 {
     for (; count > 0 && path; count--) {
@@ -120,8 +121,8 @@ static const char *skip_components(const char *path, int count)
 
 enum match { MATCH_NO, MATCH_YES, MATCH_NEVER };
 
-// MATCH_NEVER: what stands before the first `**` matches, what follows matches nowhere, and so it
-// would not if the path began later.
+// MATCH_NEVER: the part before the first `**` matches, but what follows it matches nowhere, and
+// would not match from any later beginning of the path either.
 static enum match match_path(const char *glob, const char *path)
 {
     char head[GLOB_SIZE], start[GLOB_SIZE];
@@ -154,7 +155,7 @@ struct subject {
     bool matched;
 };
 
-// Without braces.
+// Matches a glob without braces.
 static bool match_alternative(void *user, const char *glob)
 {
     struct subject *subject = user;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reads images one at a time: the file of an item as a whole, then its pixels. For callers without
-// a pipeline, which does the same with several threads and bounded memory.
+// a pipeline; the pipeline does the same with several threads and bounded memory.
 #ifndef CONV_IO_IMAGE_READER_H
 #define CONV_IO_IMAGE_READER_H
 

@@ -35,8 +35,8 @@ static bool is_in(const char *inner, const char *outer)
     return strncmp(inner, outer, length) == 0 && (inner[length] == '/' || outer[length - 1] == '/');
 }
 
-// The operands are sorted: all folders that contain one come before it, each in the one before.
-// `around` has room for `count`.
+// The operands are sorted: all folders that contain an operand come before it, each inside the one
+// before it. `around` has room for `count`.
 static enum conv_status compare_neighbours(const struct operand *operands, int count,
                                            const struct operand **around, bool recursive,
                                            struct conv_err *err)

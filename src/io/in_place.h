@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whether inputs that are to be replaced by their outputs can be: no image may be reached twice.
+// Checks that inputs can be replaced by their outputs: no image may be reached twice.
 #ifndef CONV_IO_IN_PLACE_H
 #define CONV_IO_IN_PLACE_H
 

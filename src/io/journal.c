@@ -136,8 +136,8 @@ bool conv_journal_knows(struct conv_journal *journal, const struct conv_journal_
     return known;
 }
 
-// Adds the line and reads it again: what this run finds, every other run finds. The line can be
-// lost after half a line of a killed run that is not in place and so takes no lock.
+// Adds the line and reads it again: if this run finds it, every other run finds it, too. The line
+// can get lost if it follows half a line of a killed run that was not in place and so took no lock.
 static enum conv_status add_surely(struct conv_journal *journal, const struct conv_digest *digest,
                                    const char *input, struct conv_err *err)
 {

@@ -19,13 +19,13 @@
 // file system has it. A run replaces an image only under an exclusive lock of the journal (flock),
 // after it has read what other runs have appended:
 //   lock; read new lines; is the image still what was read, and in no line? append; rename; unlock
-// A run that has read the output of another one finds the line of it, because the line precedes the
-// name, the name precedes the end of the lock, and the system ends the lock of a killed run. So no
-// image is filtered twice, whenever runs begin, overlap and end. That needs working locks, and
-// inode numbers and times that do not change: between the hosts of a network file system it holds
-// as far as that file system provides them.
+// A run that has read the output of another one finds its line, because the line precedes the name,
+// the name precedes the end of the lock, and the system releases the lock of a killed run. So no
+// image is filtered twice, whenever runs begin, overlap and end. This requires working locks, and
+// inode numbers and times that do not change; between the hosts of a network file system it is as
+// reliable as these are there.
 //
-// Without a file the same protects an image against the run itself, which may reach it twice: by
+// Without a file, the same entries keep a run from filtering an image twice, which it may reach by
 // two names, or because the folder changes while it is read.
 //
 // In memory an entry takes 21 to 43 bytes.

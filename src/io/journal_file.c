@@ -19,7 +19,7 @@
 #define HEADER_SIZE (sizeof HEADER - 1)
 #define DIGEST_DIGITS 32
 #define LONGEST_LINE (DIGEST_DIGITS + 2 + 4 * PATH_MAX) // every byte escaped as \xNN
-#define BUFFER_SIZE ((size_t)4 * LONGEST_LINE)          // so that half a line at its end can stay
+#define BUFFER_SIZE ((size_t)4 * LONGEST_LINE)          // and half a line from the read before
 
 // After a signal a run still waits this long for the lock, which others hold for moments.
 #define PATIENCE_NS 1000000000L
@@ -74,7 +74,7 @@ static enum conv_status foreign(const struct conv_journal_file *file, struct con
                                    file->config->path));
 }
 
-// Takes the whole lines of `have` bytes in the buffer and returns the size of what is left.
+// Takes the complete lines among the *have bytes in the buffer; *have becomes the size of the rest.
 static enum conv_status take_lines(struct conv_journal_file *file, size_t *have,
                                    struct conv_err *err)
 {
@@ -189,7 +189,7 @@ static enum conv_status load(struct conv_journal_file *file, struct conv_err *er
     file->buffer = malloc(BUFFER_SIZE);
     if (!file->buffer)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the journal");
-    // The size first: another run that begins now may write the header as well.
+    // The size is read first: another run that begins now may write the header as well.
     if (fstat(file->fd, &info) != 0)
         return about(err, conv_err_errno(err, errno, "%s", config->path));
     enum conv_status status = conv_journal_file_read_on(file, err);

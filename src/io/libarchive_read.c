@@ -26,8 +26,8 @@ struct reader {
 
 // --- content -------------------------------------------------------------------------------------
 
-// Gets the library's next block. 1, 0 at the end of the member, or -1. A warning here says that sum
-// or size are wrong.
+// Gets the library's next block. 1, 0 at the end of the member, or -1. A warning of the library
+// here means that checksum or size are wrong.
 static int next_block(struct reader *reader, struct conv_err *err)
 {
     const void *data;
@@ -71,7 +71,8 @@ static ssize_t refuse_length(struct reader *reader, struct conv_err *err)
 }
 
 // The content up to where the next block belongs, or the end of the member, is a hole. The call
-// that gives the last bytes has seen the end, where the library checks the member's sum.
+// that returns the last bytes has also seen the end, where the library checks the member's
+// checksum.
 static ssize_t read_content(struct reader *reader, uint8_t *data, size_t room, struct conv_err *err)
 {
     int more = seek_block(reader, err);
@@ -95,7 +96,7 @@ static ssize_t read_content(struct reader *reader, uint8_t *data, size_t room, s
         reader->block_at += count;
     }
     reader->produced += count;
-    reader->contents += hole > 0 && !data ? 0 : count; // to skip a hole costs nothing
+    reader->contents += hole > 0 && !data ? 0 : count; // skipping a hole costs nothing
     reader->is_open = count > 0;
     if (!conv_libarchive_stream_check(&reader->stream, reader->contents)) {
         reader->is_over = true;
@@ -129,7 +130,7 @@ static ssize_t read_member(struct conv_archive_reader *base, void *data, size_t 
 
 // --- members -------------------------------------------------------------------------------------
 
-// By reading, where the library would decompress it anyway, without a limit.
+// Skips by reading, since the library would decompress the rest anyway, but without a limit.
 static void skip_rest(struct reader *reader)
 {
     struct conv_err ignored = {0}; // of data that the caller skips
@@ -203,7 +204,8 @@ static enum conv_status take_entry(struct reader *reader, struct archive_entry *
     return CONV_OK;
 }
 
-// A zip file that was cut off in its directory. Its members are all there, by their own headers.
+// True for a zip file that was cut off in its directory. Its members are complete, according to
+// their own headers.
 static bool lacks_end(const struct reader *reader)
 {
     const struct conv_archive_input *input = reader->stream.input;
@@ -212,7 +214,7 @@ static bool lacks_end(const struct reader *reader)
     return is_zip && input->map && !conv_zip_file_has_end(input->map, input->size);
 }
 
-// The content of a file without bytes is not read.
+// Checks a file without bytes, whose content would otherwise not be read.
 static enum conv_status check_empty(struct reader *reader, struct conv_err *err)
 {
     if (!reader->is_open || !reader->has_size || reader->size > 0)

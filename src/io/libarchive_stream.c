@@ -24,7 +24,7 @@ static la_ssize_t give_bytes(struct archive *archive, void *context, const void 
     return got < 0 ? ARCHIVE_FATAL : got;
 }
 
-// Of a mapped input only.
+// For mapped inputs only.
 static la_int64_t skip_bytes(struct archive *archive, void *context, la_int64_t count)
 {
     struct conv_archive_input *input = ((struct conv_libarchive_stream *)context)->input;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// An archive's bytes as libarchive reads them: opened with one compressor, never compressed data in
-// compressed data, whose expansion could not be bounded; and with few formats, since each is code
-// that reads hostile bytes. Private to src/io/libarchive_*.c.
+// The bytes of an archive for libarchive. It is opened with one compressor, never for compressed
+// data inside compressed data, whose expansion could not be bounded, and with few formats, since
+// each is code that reads hostile bytes. Private to src/io/libarchive_*.c.
 #ifndef CONV_IO_LIBARCHIVE_STREAM_H
 #define CONV_IO_LIBARCHIVE_STREAM_H
 
@@ -31,7 +31,8 @@ void conv_libarchive_stream_close(struct conv_libarchive_stream *stream);
 locale_t conv_libarchive_stream_enter(const struct conv_libarchive_stream *stream);
 void conv_libarchive_stream_leave(locale_t before);
 
-// Why the library's last call failed: `what`, and its own words. Or the failure of the input.
+// Reports why the library's last call failed: `what` and the library's message, or the failure of
+// the input.
 enum conv_status conv_libarchive_stream_explain(const struct conv_libarchive_stream *stream,
                                                 const char *what, struct conv_err *err);
 
@@ -39,7 +40,7 @@ enum conv_status conv_libarchive_stream_explain(const struct conv_libarchive_str
 // failure is set then.
 bool conv_libarchive_stream_check(struct conv_libarchive_stream *stream, uint64_t contents);
 
-// Reads what follows the end of a tar, at whose own end its compressor's sum is. As `open`.
+// Reads what follows the end of a tar, because the compressor's checksum comes last. As `open`.
 enum conv_status conv_libarchive_stream_finish(struct conv_libarchive_stream *stream,
                                                struct conv_err *err);
 

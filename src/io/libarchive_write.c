@@ -103,7 +103,7 @@ static void close_writer(struct conv_archive_writer *base)
 {
     struct writer *writer = (struct writer *)base;
     if (writer->archive) {
-        archive_write_fail(writer->archive); // an unfinished one writes nothing more
+        archive_write_fail(writer->archive); // so that an unfinished archive writes nothing more
         archive_write_free(writer->archive);
     }
     free(writer);
@@ -147,7 +147,7 @@ static enum conv_status open_writer(struct conv_archive_writer **out,
     }
     writer->base.ops = &ops;
     writer->output = output;
-    // Images are compressed already: the fastest levels shrink the rest and do not cost much.
+    // Images are compressed already; the fastest level shrinks the rest and does not cost much.
     struct archive *archive = writer->archive;
     bool set =
         zstd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A source that ends after some images.
+// A source that ends after a given number of images.
 #ifndef CONV_IO_LIMITED_SOURCE_H
 #define CONV_IO_LIMITED_SOURCE_H
 
@@ -11,8 +11,7 @@ struct conv_limited_source {
     uint64_t left; // images; other steps do not count
 };
 
-// `inner` is used for as long as the source is; it is not read further than needed. There is
-// nothing to close.
+// `inner` must outlive the source; it is not read further than needed. There is nothing to close.
 void conv_limited_source_init(struct conv_limited_source *limited, struct conv_source *inner,
                               uint64_t images);
 

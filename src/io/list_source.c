@@ -8,7 +8,7 @@
 #include "io/operands.h"
 #include "io/paths.h"
 
-// The same for all spellings of a path without "..": "a//b", "./a/b".
+// A digest that is the same for all spellings of a path without "..": "a//b", "./a/b".
 static struct conv_digest digest_path(const char *path)
 {
     struct conv_digest digest = {0};
@@ -21,7 +21,8 @@ static struct conv_digest digest_path(const char *path)
     return digest;
 }
 
-// A name in a folder, however the folder is reached: through links, or where it is mounted again.
+// A digest of a name in a folder, the same however the folder is reached: through links, or where
+// it is mounted again.
 static struct conv_digest digest_file(const char *path)
 {
     struct stat info;
@@ -37,8 +38,9 @@ static struct conv_digest digest_file(const char *path)
     return digest;
 }
 
-// In place or next to it two names are one image if they are one file, otherwise if they have one
-// output: then "a.png" in the list's folder and "/a.png" are two images with one output.
+// With outputs in place or beside the inputs, two names are one image if they are the same file.
+// Otherwise they are one image if they have the same output: "a.png" in the list's folder and
+// "/a.png" are two images with one output.
 static enum conv_source_step check_seen(struct conv_list_source *list, const char *name,
                                         const struct conv_item *item, struct conv_err *err)
 {

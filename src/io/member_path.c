@@ -19,8 +19,8 @@ static bool is_drive(const char *path)
            (path[2] == '\0' || path[2] == '/' || path[2] == '\\');
 }
 
-// The next component from *at on, which moves past it. False at the end. `other` separates
-// components as well; '/' for none.
+// Finds the next component from *at on, which moves past it. False at the end. `other` is another
+// separator besides the slash; '/' for none.
 static bool next_component(const char *name, size_t length, char other, size_t *at,
                            const char **component, size_t *component_length)
 {
@@ -50,7 +50,7 @@ static enum conv_status refuse_for_windows(struct conv_err *err)
                         "the member's name could leave the output folder on Windows");
 }
 
-// What a name must not be, whatever path comes of it.
+// Refuses names that are forbidden whatever path they would become.
 static enum conv_status check_name(const char *name, size_t length, struct conv_err *err)
 {
     if (length == 0)

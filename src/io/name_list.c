@@ -93,7 +93,8 @@ const char *conv_name_list_next(struct conv_name_list *list, struct conv_err *er
         char *name = list->buffer + list->begin;
         size_t size = list->end - list->begin;
         char *last = memchr(name, list->nul ? '\0' : '\n', size);
-        // A name contains no NUL: taken as its end, it would hide all names up to the next line.
+        // A name contains no NUL. If a NUL were taken as its end, it would hide all names up to the
+        // next line.
         if (!list->nul && memchr(name, '\0', last ? (size_t)(last - name) : size)) {
             conv_err_set(err, CONV_ERR_USAGE,
                          "the list has NUL bytes: add -0 if its names end in NUL");

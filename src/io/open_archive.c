@@ -46,7 +46,7 @@ enum conv_status conv_open_archive_write(struct conv_open_archive *archive,
             entry->member.kind == CONV_ARCHIVE_FILE ? &entry->content : NULL, err);
     else
         status = write_at(target->format, entry, err);
-    // Where the system could not read what it was to write, the input is to blame.
+    // If the system could not read the bytes that it should write, the input is the cause.
     const struct conv_archive_body *body = entry->body;
     if (status && body)
         (void)conv_archive_input_touch(&body->unit->input, body->data, (size_t)body->member.size,
@@ -61,7 +61,7 @@ static enum conv_status note(const struct conv_open_archive *archive,
 {
     struct stat out;
     if (archive->output.is_stream || fstat(archive->output.fd, &out) != 0)
-        return CONV_OK; // a line that is missing costs work only
+        return CONV_OK; // without the line the next run only does the work again
     return conv_archive_done_note(journal, target, &out, err);
 }
 

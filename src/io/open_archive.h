@@ -22,8 +22,8 @@ struct conv_open_archive {
 };
 
 // Writes a member: after the one before it where the archive is a stream or has a writer, else at
-// entry->offset. Of a file of plain tar, any thread, several at a time; else one at a time. Errors
-// of the member's input come first: CONV_ERR_IO, or what the writer says.
+// entry->offset. Of a file of plain tar, any thread, several at a time; else one at a time. An
+// error of the member's input takes precedence: CONV_ERR_IO; else the error of the writer.
 enum conv_status conv_open_archive_write(struct conv_open_archive *archive,
                                          const struct conv_archive_target *target,
                                          const struct conv_archive_entry *entry,

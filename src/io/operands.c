@@ -65,8 +65,8 @@ static enum conv_status check_names(const struct conv_operands *operands, struct
     for (size_t i = 0; i < count && !status; i++)
         if (lacks_name(sorted[i]))
             status = conv_err_set(err, CONV_ERR_USAGE,
-                                  "with several inputs '%s' gives no name for the output; write "
-                                  "the folder's own",
+                                  "with several inputs the output needs the name of each, which "
+                                  "'%s' lacks; write the folder's own name",
                                   sorted[i]);
     for (size_t i = 1; i < count && !status; i++)
         if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
@@ -136,8 +136,8 @@ static bool ends_in_npy(const char *name)
     return length > 4 && strcasecmp(name + length - 4, ".npy") == 0;
 }
 
-// The name of an output file says its format. `format`: what that is called; NULL for a name that
-// stands for none.
+// Checks the format that the name of an output file stands for. `format` is its name, NULL if the
+// file's name stands for none.
 static enum conv_status check_output_name(const struct conv_operands *operands, const char *output,
                                           const char *format, struct conv_err *err)
 {

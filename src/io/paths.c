@@ -113,8 +113,8 @@ bool conv_paths_climbs(const char *path)
     return false;
 }
 
-// Appends one component to a resolved path. What does not exist yet will be a folder, never a link:
-// ".." leads back out of it.
+// Appends one component to a resolved path. A component that does not exist yet will be a folder,
+// never a link, so ".." leads back out of it.
 static bool append_component(char *resolved, const char *name)
 {
     if (strcmp(name, ".") == 0)

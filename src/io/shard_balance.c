@@ -105,7 +105,7 @@ static void place(struct balance *balance, int *shards, size_t pooled)
 }
 
 // Shards above the mean give away images, in the order of their digests, that are not larger than
-// what they have too much.
+// their surplus.
 static void share_surplus(struct balance *balance, int *shards)
 {
     size_t pooled = 0;
@@ -120,8 +120,8 @@ static void share_surplus(struct balance *balance, int *shards)
     place(balance, shards, pooled);
 }
 
-// Moves single images from the largest to the smallest shard: of those that bring both nearer to
-// each other the one that does so most.
+// Moves single images from the largest to the smallest shard, each time the image that brings the
+// two sizes nearest to each other.
 static void move_single(struct balance *balance, int *shards)
 {
     double looks = 0;

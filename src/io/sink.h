@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A sink takes the bytes of an image and makes them visible under a name whole or not at all.
-// A folder, a single file, the inputs' own places and standard output are implementations.
+// A sink takes the bytes of an image and makes them visible under a name, complete or not at all. A
+// folder, a single file, the inputs' own places, standard output and archives are implementations.
 #ifndef CONV_IO_SINK_H
 #define CONV_IO_SINK_H
 
@@ -93,20 +93,20 @@ struct conv_sink_ops {
     // There will be no output of this item.
     void (*drop)(struct conv_sink *sink, const struct conv_item *item);
 
-    // False while so much waits that no item may be begun except the one whose turn it is.
+    // False while so many bytes wait that no item may be begun except the one whose turn it is.
     bool (*may_begin)(const struct conv_sink *sink, const struct conv_item *item);
 
     // True once no output can be written any more; `finish` has the reason.
     bool (*has_failed)(const struct conv_sink *sink);
 
-    // Bytes of outputs that may wait for their turn. Before the first item.
+    // Sets how many bytes of outputs may wait for their turn. Called before the first item.
     void (*limit)(struct conv_sink *sink, size_t bytes);
 
     // The rest is for sinks whose outputs may already exist; all NULL otherwise.
 
-    // False once many outputs in a row were new. The next one is then expected to be new as well:
-    // looking for it would delay other threads that add files to the folder. `write` still notices
-    // what exists.
+    // False once many outputs in a row were new. The next one is then expected to be new as well,
+    // since looking for it would delay other threads that add files to the folder. `write` still
+    // notices an existing file.
     bool (*should_look)(const struct conv_sink *sink);
 
     void (*look)(const struct conv_sink *sink, const struct conv_output *output,

@@ -137,7 +137,7 @@ static int compare_draws(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-// Marks what is to go with a step that a source does not give otherwise.
+// Chooses config->sample images at random; all others become CONV_SOURCE_END, which is dropped.
 static enum conv_status choose(struct conv_sorted_source *sorted,
                                const struct conv_sorted_config *config, struct conv_err *err)
 {

@@ -25,7 +25,7 @@ enum conv_input_count {
 // An item that is being read. {0} before conv_input_announce or conv_input_open.
 struct conv_input {
     int fd;
-    bool is_announced; // open already
+    bool is_announced; // it is open already
     enum conv_input_count counted;
     struct stat info;                  // identity: inode, size, times. st_mode is 0 while unknown
     struct conv_archive_input *stream; // that is read instead of `fd`; or NULL
@@ -74,8 +74,9 @@ struct conv_item_ops {
     enum conv_status (*open)(const struct conv_item *item, struct conv_input *input,
                              struct conv_err *err);
 
-    // Of an item whose bytes are in memory, instead of the functions around this one (all NULL):
-    // its bytes, until the item is released, and input->info. CONV_ERR_IO. Any thread.
+    // For an item whose bytes are in memory; the functions around this one are then NULL. Returns
+    // its bytes, which are valid until the item is released, and sets input->info. CONV_ERR_IO. Any
+    // thread.
     enum conv_status (*view)(const struct conv_item *item, struct conv_input *input,
                              const uint8_t **data, size_t *size, struct conv_err *err);
 
@@ -87,8 +88,8 @@ struct conv_item_ops {
     enum conv_status (*unchanged)(const struct conv_input *input, struct conv_err *err);
 
     // Optional: true if the item is gone or has been replaced since `input` was set; its source
-    // hands out the new version when that is complete. Not being able to read it is then not a
-    // failure.
+    // hands out the new version when that is complete. Failing to read the old one is then not an
+    // error.
     bool (*is_replaced)(const struct conv_item *item, const struct conv_input *input);
 
     // Also for an input that was only announced. Does nothing if it is not open.
@@ -129,8 +130,8 @@ extern const struct conv_item_ops conv_item_file, conv_item_watched, conv_item_s
 // Standard input whose first bytes were taken already: item->stream has them.
 extern const struct conv_item_ops conv_item_peeked;
 
-// The input stays open for longer than reading takes: from now on other threads do not wait for its
-// descriptor.
+// To be called for an input that stays open for longer than reading takes: from now on other
+// threads do not wait for its descriptor.
 void conv_input_keep(struct conv_input *input);
 
 // Waits until a pipe has something to read. False once *stop, which may be NULL, is not 0.

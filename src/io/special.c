@@ -51,7 +51,7 @@ int conv_special_open(const char *path, const atomic_int *stop)
 }
 
 // A pipe that is writable takes PIPE_BUF bytes without making a write wait; more could wait for a
-// reader, with or without O_NONBLOCK, which other processes share. Files and disks take it all.
+// reader, with or without O_NONBLOCK, which other processes share. Files and disks take any amount.
 static size_t most_at_once(int fd)
 {
     struct stat info;

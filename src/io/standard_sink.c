@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Nothing can be looked up, checked or taken back on standard output.
+// On standard output nothing can be looked up, checked or undone.
 #include "io/standard_sink.h"
 
 #include <stdlib.h>

@@ -29,8 +29,8 @@ struct conv_tar_header {
 
 _Static_assert(sizeof(struct conv_tar_header) == CONV_TAR_BLOCK, "a header is one block");
 
-// The sum of all bytes, those of the checksum itself taken as spaces. `is_signed`: as some old
-// programs computed it.
+// The sum of all bytes, with spaces in place of the checksum itself. `is_signed`: with signed
+// bytes, as some old programs computed it.
 unsigned conv_tar_checksum(const struct conv_tar_header *header, bool is_signed);
 
 // True if the checksum is right.

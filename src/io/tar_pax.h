@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What PAX headers and those of GNU tar say about the member after them. Private to
+// The contents of PAX headers, and of GNU tar's headers, about the member after them. Private to
 // src/io/tar_*.c.
 #ifndef CONV_IO_TAR_PAX_H
 #define CONV_IO_TAR_PAX_H
@@ -34,7 +34,7 @@ enum conv_status conv_tar_pax_parse(struct conv_tar_pax *pax, const char *data, 
 // has a NUL before its end, CONV_ERR_MEMORY.
 enum conv_status conv_tar_pax_set(char **to, const char *text, size_t size, struct conv_err *err);
 
-// Replaces what is given. The member then has the strings of *pax.
+// Replaces the members that are given. The strings then belong to *pax.
 void conv_tar_pax_apply(const struct conv_tar_pax *pax, struct conv_archive_member *member);
 
 void conv_tar_pax_clear(struct conv_tar_pax *pax); // {0} afterwards

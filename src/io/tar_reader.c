@@ -124,7 +124,7 @@ static enum conv_status read_extension(struct tar_reader *tar, char **data, size
         return status;
     if (length > CONV_TAR_MOST_PAX)
         return conv_err_set(err, CONV_ERR_LIMIT,
-                            "a header about a member has %" PRIu64 " bytes; at most %zu are taken",
+                            "a header about a member has %" PRIu64 " bytes; at most %zu are read",
                             length, CONV_TAR_MOST_PAX);
     char *text = malloc((size_t)length + 1);
     if (!text)
@@ -147,7 +147,7 @@ static enum conv_status read_extension(struct tar_reader *tar, char **data, size
     return CONV_OK;
 }
 
-// 'x', 'g', 'L' or 'K'.
+// Reads a header of type 'x', 'g', 'L' or 'K', which describes the next member.
 static enum conv_status read_about(struct tar_reader *tar, char type, struct conv_err *err)
 {
     char *data;
@@ -186,8 +186,8 @@ static enum conv_archive_step refuse_member(struct tar_reader *tar, enum conv_st
     return CONV_ARCHIVE_BAD;
 }
 
-// Prepares for reading a sparse file, `sparse` being what is known of its map so far. Its content
-// is skipped if it cannot be read.
+// Prepares for reading a sparse file; `sparse` has the part of its map that is known so far. Its
+// content is skipped if it cannot be read.
 static enum conv_archive_step begin_sparse(struct tar_reader *tar,
                                            struct conv_archive_member *member, struct conv_err *err)
 {
@@ -214,7 +214,7 @@ static enum conv_archive_step begin_sparse(struct tar_reader *tar,
     return CONV_ARCHIVE_MEMBER;
 }
 
-// Sets the kind. What has no content for the user may still have bytes that are skipped.
+// Sets the kind. A member without a content for the user may still have bytes, which are skipped.
 static enum conv_archive_step set_kind(struct tar_reader *tar, struct conv_archive_member *member,
                                        struct conv_err *err)
 {
@@ -262,7 +262,7 @@ static enum conv_archive_step set_kind(struct tar_reader *tar, struct conv_archi
     return CONV_ARCHIVE_MEMBER;
 }
 
-// Of a mapped archive it is known at once whether the content is there.
+// With a mapped archive it is known at once whether the content is complete.
 static bool is_cut_off(const struct tar_reader *tar)
 {
     return tar->input->map && tar->left > tar->input->size - tar->input->at;

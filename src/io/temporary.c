@@ -17,8 +17,7 @@
 
 #include "io/paths.h"
 
-// Longer than any image takes to be written, and than clocks of machines that share a folder
-// differ.
+// Longer than writing any image takes, and than the clocks of machines that share a folder differ.
 #define STRANGER_SECONDS (24 * 60 * 60)
 
 struct owner {

@@ -166,7 +166,7 @@ enum conv_status conv_tensor_load(struct conv_tensor *tensor, const char *name, 
         status = load_safetensors(tensor, path, end + 1, most_bytes, err);
     } else if (end && !*end) {
         snprintf(path, sizeof path, "%.*s", (int)sizeof path - 1, name);
-        // Names what is in it.
+        // The message lists the tensors in the file.
         status = load_safetensors(tensor, path, "", most_bytes, err);
         if (status == CONV_ERR_USAGE)
             status = conv_err_set(err, CONV_ERR_USAGE, "which tensor? FILE" SUFFIX ":NAME; %s",

@@ -16,7 +16,7 @@ struct conv_unpack {
     struct conv_unpack_bytes bytes;
     bool between;            // before a stream
     bool any;                // a stream has been read
-    bool holds_back;         // there may be more output than there was room for
+    bool holds_back;         // output may be left for which there was no room
     struct conv_err failure; // reported once all that came before it has been handed out
     uint64_t in, out;
     uint8_t data[OUT_BYTES];

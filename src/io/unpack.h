@@ -13,7 +13,7 @@ struct conv_unpack;
 // --- methods (unpack_methods.c)
 // --------------------------------------------------------------------
 
-// What is still to be read, and room for what comes out of it. Advanced by `run`.
+// The input that is left, and the room for output. `run` advances both.
 struct conv_unpack_bytes {
     const uint8_t *in;
     size_t in_size;
@@ -23,7 +23,7 @@ struct conv_unpack_bytes {
 
 enum conv_unpack_result {
     CONV_UNPACK_MORE, // more input is needed, or more room
-    CONV_UNPACK_END,  // of a stream; another one may follow
+    CONV_UNPACK_END,  // the end of a stream; another one may follow
     CONV_UNPACK_DAMAGED,
     CONV_UNPACK_NO_MEMORY,
 };

@@ -34,7 +34,7 @@ static bool is_ours(struct conv_walk *walk, enum conv_source_step step,
     bool listed = step == CONV_SOURCE_ITEM, inside = walk->archive.unit != NULL;
     walk->is_over |= step == CONV_SOURCE_END;
     if (inside && walk->config.plan && walk->config.whole)
-        return true; // the archive was counted
+        return true; // the archive was counted as a whole
     walk->listed += listed;
     if (inside && step == CONV_SOURCE_BAD)
         listed = false; // of a member, whose name may be known
@@ -85,7 +85,7 @@ static enum conv_source_step next_item(struct conv_walk *walk, struct conv_item 
     return step;
 }
 
-// Takes a step ahead, so that may_wait is exact while images that the walk found are left.
+// Takes a step ahead, so that may_wait is exact while images found by the walk are left.
 static void look_ahead(struct conv_walk *walk)
 {
     struct peeked *peeked = calloc(1, sizeof *peeked);

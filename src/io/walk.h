@@ -53,7 +53,7 @@ void conv_walk_name(char name[PATH_MAX], const struct conv_item *item);
 // Belongs to the walk. Its items stay valid without it.
 struct conv_source *conv_walk_source(struct conv_walk *walk);
 
-// What the operands mean together.
+// What the operands are together.
 const struct conv_operands_shape *conv_walk_shape(const struct conv_walk *walk);
 
 // The archives that outputs are written to, with shape->sink == CONV_SINK_ARCHIVE; the walk's.

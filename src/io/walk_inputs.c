@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The operands, one after the other, and what is inside of each.
+// Walks the operands one after the other, and the contents of each.
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "io/paths.h"
 #include "io/walk_internal.h"
 
-// The output of standard input in a folder follows the item's name (struct conv_item): it is called
-// after the format of what comes in, or PNG where that was not looked at.
+// Names the output of standard input in a folder, which follows the item's name (struct conv_item):
+// by the format of the input, or PNG if that was not examined.
 static void name_standard(struct conv_item *item)
 {
     struct conv_err ignored; // reading it again reports it
@@ -30,8 +30,8 @@ size_t conv_walk_folder_target(const struct conv_walk *walk, const char *folder)
     return walk->shape.several ? (size_t)(conv_paths_base(folder) - folder) : length + !slash;
 }
 
-// An archive is reproducible only if its members come in an order, and among archives images of
-// folders are not sorted elsewhere.
+// An archive is reproducible only if its members have a defined order, and with archives nothing
+// else sorts the images of folders.
 static enum conv_status begin_folder(struct conv_walk *walk, const char *input, size_t target,
                                      struct conv_err *err)
 {

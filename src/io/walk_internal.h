@@ -25,7 +25,7 @@ struct conv_walk {
     struct conv_operands_shape shape;
     int next_input;
     struct conv_folder_source folder;  // the input that is being walked, if it is a folder
-    struct conv_sorted_source *sorted; // the same in order of names; or NULL
+    struct conv_sorted_source *sorted; // the same, sorted by name; or NULL
     struct conv_archive_operands archives;
     struct conv_archive_source archive;  // the input, if it is an archive
     struct conv_archive_folders folders; // of archives that become files

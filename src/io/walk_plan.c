@@ -30,7 +30,8 @@ enum conv_status conv_walk_plan_fill(struct conv_shard_plan *plan,
     enum conv_source_step step = CONV_SOURCE_ITEM;
     struct conv_walk_config naming = *config;
     naming.operands.suffix = NULL; // shards go by the names of the images
-    // An archive as a whole is listed as a file, and what can be read once is left for the run.
+    // An archive that is divided as a whole is listed as a file, and an input that can be read only
+    // once is left for the run.
     naming.archives.enabled &= !config->whole && !conv_walk_plan_has_pipe(config);
     if (config->archives.enabled && !naming.archives.enabled)
         naming.operands.output = NULL; // an archive is not an output of a file

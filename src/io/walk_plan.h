@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Divides what a walk would find: lists it for a plan of shards.
+// Lists what a walk would find, for a plan that divides it into shards.
 #ifndef CONV_IO_WALK_PLAN_H
 #define CONV_IO_WALK_PLAN_H
 

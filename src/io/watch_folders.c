@@ -18,7 +18,7 @@ enum conv_status conv_watch_folders_open(struct conv_watch_folders *folders, str
         return CONV_OK;
     if (errno == EMFILE)
         return conv_err_set(err, CONV_ERR_LIMIT,
-                            "this user watches with too many programs already (the limit is "
+                            "too many programs of this user watch folders already (the limit is "
                             "fs.inotify.max_user_instances)");
     return conv_err_errno(err, errno, "cannot watch folders");
 }

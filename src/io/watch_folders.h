@@ -30,7 +30,7 @@ void conv_watch_folders_close(struct conv_watch_folders *folders);
 enum conv_status conv_watch_folders_add(struct conv_watch_folders *folders, const char *path,
                                         int root, struct conv_err *err);
 
-// NULL if it is watched no more. Valid until the next call that adds or removes.
+// NULL if it is no longer watched. Valid until the next call that adds or removes.
 const struct conv_watch_folder *conv_watch_folders_find(const struct conv_watch_folders *folders,
                                                         int wd);
 

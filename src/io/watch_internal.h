@@ -33,7 +33,7 @@ struct conv_watch {
     } failed;
 };
 
-// What is done with the files of a tree that is listed.
+// What to do with the files of a tree that is listed.
 struct conv_watch_listing {
     bool takes_files;
     time_t since; // only those that changed since then

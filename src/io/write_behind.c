@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The call returns at once as long as the disk takes what it is given; then it waits for the disk.
-// For a slow disk that would be most of the time, while there is memory for all the bytes. So few
+// The call returns at once while the disk's queue has room; otherwise it waits for the disk. With a
+// slow disk that would be most of the time, although there is memory for all the bytes. So few
 // workers call at the same time, and after a wait none does for a while.
 #include "io/write_behind.h"
 

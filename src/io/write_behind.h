@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Has the disk write outputs while other images are filtered. Without it the kernel begins some
+// Makes the disk write outputs while other images are filtered. Without it the kernel begins some
 // seconds later, and a program that waits for its bytes to be on the disk waits for all of them.
 #ifndef CONV_IO_WRITE_BEHIND_H
 #define CONV_IO_WRITE_BEHIND_H
@@ -16,8 +16,8 @@ struct conv_write_behind {
 
 void conv_write_behind_start(struct conv_write_behind *behind, int workers);
 
-// Has the disk begin with the bytes of a file. It may do nothing, and never reports an error: those
-// of a disk are found by fsync(), if by anything. Any thread.
+// Makes the disk begin to write the bytes of a file. It may do nothing, and never reports an error:
+// errors of a disk are found by fsync(), if at all. Any thread.
 void conv_write_behind_add(struct conv_write_behind *behind, int fd, size_t size);
 
 #endif

@@ -138,7 +138,7 @@ static size_t put_record(uint8_t *dst, const struct conv_zip_entry *entry)
 {
     uint8_t extra[64], *e = extra, *start = dst;
     bool far = entry->offset >= MOST_32, zip64 = is_long(entry) || far;
-    if (zip64) { // those fields alone that do not fit below
+    if (zip64) { // only those fields that do not fit below
         e = put(e, 1, 2);
         e = put(e, (is_long(entry) ? 16 : 0) + (far ? 8 : 0), 2);
         if (is_long(entry)) {

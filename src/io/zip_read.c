@@ -43,8 +43,8 @@ static int fail(struct reader *reader, const char *text, struct conv_err *err)
     return -1;
 }
 
-// The next bytes of the content, which are in memory then: a file that has become shorter is no
-// reason to crash. -1 with *err.
+// The next bytes of the content, read into memory first, so that a file that has become shorter
+// causes an error and not a crash. -1 with *err.
 static ssize_t feed(struct reader *reader, const uint8_t **data, struct conv_err *err)
 {
     uint64_t left = reader->record.packed - reader->fed;
@@ -93,7 +93,7 @@ static ssize_t copy_some(struct reader *reader, void *data, size_t size, struct 
     return (ssize_t)count;
 }
 
-// Looks at what follows the last byte of the content.
+// Checks what follows the last byte of the content.
 static bool check_end(struct reader *reader, struct conv_err *err)
 {
     const struct conv_zip_record *record = &reader->record;
@@ -114,7 +114,7 @@ static bool check_end(struct reader *reader, struct conv_err *err)
     return false;
 }
 
-// The call that gives the last bytes has seen that the member is whole.
+// The call that returns the last bytes has checked that the member is complete.
 static ssize_t read_content(struct conv_archive_reader *base, void *data, size_t size,
                             struct conv_err *err)
 {

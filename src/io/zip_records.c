@@ -50,7 +50,8 @@ static bool read_zip64(struct conv_zip_record *record, const uint8_t *extra, siz
     return true;
 }
 
-// *usual: false if there is a field that changes what the record means and that is not read here.
+// *usual: false if there is a field that changes the meaning of the record and is not supported
+// here.
 static bool read_extra(struct conv_zip_record *record, const uint8_t *extra, size_t size,
                        bool *usual)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Writes zip files without libarchive (private to src/io). Its bytes depend on the members alone,
-// and every entry can be read from a pipe: libarchive's writer does neither.
+// Writes zip files without libarchive (private to src/io). The bytes depend on the members alone,
+// and every entry can be read from a pipe; neither is true of libarchive's writer.
 #ifndef CONV_IO_ZIP_WRITE_H
 #define CONV_IO_ZIP_WRITE_H
 

@@ -48,15 +48,15 @@ static enum conv_status check_kind(int code, int precision, int components, stru
         kind = "hierarchical";
     if (kind)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "%s JPEG; sequential and progressive ones are read", kind);
+                            "%s JPEG; only sequential and progressive ones are read", kind);
     if (precision == 12)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "JPEG of 12 bits per sample; those of 8 bits are read");
+                            "JPEG of 12 bits per sample; only 8 bits are read");
     if (precision != 8)
         return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d bits per sample", precision);
     if (components == 4)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "CMYK JPEG (four channels for print); gray and RGB ones are read");
+                            "CMYK JPEG (four channels for print); only gray and RGB are read");
     if (components != 1 && components != MAX_COMPONENTS)
         return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d channels", components);
     return CONV_OK;
@@ -67,7 +67,7 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-// How many blocks the components have, whose sampling factors follow each other at p[1], p[4], ...
+// Counts the blocks of the components, whose sampling factors are at p[1], p[4], ...
 static enum conv_status count_blocks(struct conv_jpeg_header *header, const uint8_t *p,
                                      struct conv_err *err)
 {

@@ -12,7 +12,7 @@
 #define DEFAULT_QUALITY 90
 #define FULL_CHROMA_QUALITY 90
 
-// Where conv_image_header.detail holds what the header of a JPEG has besides the shape.
+// Indexes of conv_image_header.detail for the fields of a JPEG header that the shape lacks.
 enum { FLAGS, BLOCKS, PADDED_BLOCKS };
 enum { PROGRESSIVE = 1, ARITHMETIC = 2, SEVERAL_SCANS = 4 };
 
@@ -72,7 +72,7 @@ static enum conv_status check_size(const uint8_t *data, size_t size,
     return conv_jpeg_check_size(size, &jpeg, err);
 }
 
-// Further images after the first belong to other views or exposures of it.
+// Further images after the first are other views or exposures of the same scene.
 static bool is_never_animated(const uint8_t *data, size_t size)
 {
     (void)data;

@@ -31,7 +31,7 @@ struct conv_jpeg_header {
     uint32_t padded_blocks; // the same as libjpeg holds them
 };
 
-// CONV_ERR_FORMAT if a file that begins with these bytes is no JPEG.
+// CONV_ERR_FORMAT if a file that begins with these bytes is not a JPEG.
 #define CONV_JPEG_HEAD_SIZE 3
 enum conv_status conv_jpeg_check_signature(const uint8_t *data, size_t size, struct conv_err *err);
 
@@ -72,7 +72,7 @@ bool conv_jpeg_has_jfif(const struct conv_metadata *metadata);
 // --- exif.c --------------------------------------------------------------------------------------
 
 // Removes the thumbnail from a TIFF structure of *size bytes: its bytes are cut off or become 0.
-// What cannot be understood stays as it is.
+// A structure that cannot be understood stays unchanged.
 void conv_exif_drop_thumbnail(uint8_t *tiff, size_t *size);
 
 #endif

@@ -53,7 +53,7 @@ static void fail(j_common_ptr jpeg, const char *text)
     longjmp(fault->jump, 1);
 }
 
-// libjpeg replaces what is damaged by gray or a guess and warns: here that is an error.
+// libjpeg replaces damaged data by gray or a guess and warns; here that is an error.
 static void on_message(j_common_ptr jpeg, int level)
 {
     const struct jpeg_error_mgr *errors = jpeg->err;
@@ -113,7 +113,7 @@ static void start_source(j_decompress_ptr jpeg)
     (void)jpeg;
 }
 
-// All bytes were there from the start.
+// All bytes were supplied at the start, so this is the end of the file.
 static boolean fill_source(j_decompress_ptr jpeg)
 {
     fault_of((j_common_ptr)jpeg)->truncated = true;

@@ -10,8 +10,8 @@
 
 #define CONV_LIBJPEG_MOST_SIDE 65500 // the library's limit, a little less than the format's
 
-// A progressive file has about ten scans, sixty where an encoder has tried hard. Each passes over
-// all coefficients, however few bytes it has: more are refused, as by libvips.
+// A progressive file has about ten scans, or sixty from a thorough encoder. Each scan passes over
+// all coefficients, however few bytes it has, so more are refused, as in libvips.
 #define CONV_LIBJPEG_MOST_SCANS 100
 
 // Decodes a whole file into dst->plane[]. `row` is scratch. CONV_ERR_FORMAT: damaged, or not the

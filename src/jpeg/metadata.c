@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which segments of a JPEG are carried from input to output, and what other formats get of them.
+// Selects the segments of a JPEG that are carried from input to output, and converts them for other
+// formats.
 #include <string.h>
 
 #include "jpeg/jpeg.h"
@@ -142,7 +143,7 @@ static bool next_resource(struct resource *resource, const uint8_t *data, size_t
     return true;
 }
 
-// Captions (IPTC) and other resources, but no thumbnails.
+// Appends captions (IPTC) and other resources, but no thumbnails.
 static bool append_photoshop(struct conv_buffer *buffer, const struct conv_marker *marker)
 {
     enum { THUMBNAIL_OLD = 0x0409, THUMBNAIL = 0x040C };

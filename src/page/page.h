@@ -67,7 +67,7 @@ struct conv_page_ladder {
     const char *compared;   // "old.json (2026-11-22, conv 0.1.0)"; NULL: with nothing
 };
 
-// What threads and engines did when, in a run of its own.
+// The timeline of threads and engines in one run.
 struct conv_page_timeline {
     char title[32]; // "4 streams"; "": the page has one timeline
     const struct conv_trace *trace;

@@ -7,7 +7,7 @@
 #include "page/page.h"
 #include "page/template.h"
 
-// Where the lists of the template stand, and the texts that their values point to.
+// The current positions in the template's lists, and the texts that their values point to.
 struct conv_page_state {
     const struct conv_page *page;
     struct conv_figures figures; // of the run
@@ -55,7 +55,7 @@ void conv_page_bind_copies(struct conv_template *filled, const struct conv_page_
 void conv_page_bind_samples(struct conv_template *filled, struct conv_page_state *state);
 bool conv_page_prepare_timeline(struct conv_template *filled, struct conv_page_state *state);
 
-// Each: false if the list is not theirs or has no such item.
+// Each returns false if it does not know the list, or if the list has no such item.
 bool conv_page_next_chart(struct conv_template *filled, const char *list, int index);
 bool conv_page_next_timeline(struct conv_template *filled, const char *list, int index);
 bool conv_page_next_sample(struct conv_template *filled, const char *list, int index);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A page in the making: its file, opened before any work is done, and what it says about machine,
+// A page that is being made: its file, opened before any work is done, and its text about machine,
 // devices and filters.
 #ifndef CONV_PAGE_PAGE_JOB_H
 #define CONV_PAGE_PAGE_JOB_H
@@ -48,8 +48,8 @@ void conv_page_job_fact(struct conv_page_job *job, const char *label, const char
 // Adds the lines about filters, border, devices, kernels and machine.
 void conv_page_job_describe(struct conv_page_job *job, const struct conv_page_setting *setting);
 
-// Parts of it, for a page without filters: a device, "cuda:0, NVIDIA H200"; host, processor, memory
-// and system.
+// Add parts of these lines, for a page without filters: a device, "cuda:0, NVIDIA H200"; host,
+// processor, memory and system.
 void conv_page_job_device(struct conv_page_job *job, const struct conv_backend_ops *ops,
                           const char *name, int ordinal);
 void conv_page_job_machine(struct conv_page_job *job, const struct conv_limits *limits);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the page says about single images of a run: failures by reason, how long images took, the
-// slowest of them.
+// The page's part about single images of a run: failures by reason, times of images, the slowest of
+// them.
 #include <string.h>
 
 #include "page/page_internal.h"

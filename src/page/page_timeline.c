@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The page's timelines: one row per thread and engine, each stage an area whose height is its share
-// of the moment. Rows with few slices have them as data, too, which the page's script draws one by
-// one. The size is bounded, however long the run and however many the rows.
+// The page's timelines: one row per thread and engine, each stage is an area whose height is its
+// share of the time at that moment. Rows with few slices also carry them as data, and the page's
+// script draws each of them. The size is bounded, however long the run and however many the rows.
 #include <string.h>
 
 #include "page/page_internal.h"
@@ -148,7 +148,7 @@ static uint64_t stage_ns(const struct conv_timeline *bins, int stage)
     return sum;
 }
 
-// From the tallest to the lowest, each over the one before.
+// Writes the areas from the tallest to the lowest, each drawn over the one before.
 static void write_areas(FILE *file, const void *what)
 {
     const struct conv_page_state *state = what;
@@ -173,8 +173,8 @@ static void write_areas(FILE *file, const void *what)
 
 // --- slices --------------------------------------------------------------------------------------
 
-// {"names":["a.png",...],"slices":[...]}: of each slice the µs since the start of the one before,
-// the µs it took, its stage, and the number of its name.
+// {"names":["a.png",...],"slices":[...]}: for each slice the µs since the start of the slice
+// before, its duration in µs, its stage, and the number of its name.
 static void write_row_slices(FILE *file, const struct conv_slices *slices)
 {
     fputs("{\"names\":[", file);

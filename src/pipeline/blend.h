@@ -14,10 +14,10 @@ bool conv_blend_is_needed(const struct conv_blend *blend);
 // Sets the channels in which the job's image is filtered, and the spare planes that it needs.
 void conv_blend_plan(const struct conv_blend *blend, struct conv_job *job);
 
-// CONV_ERR_UNSUPPORTED if the region has no pixel of the image.
+// CONV_ERR_UNSUPPORTED if the region contains no pixel of the image.
 enum conv_status conv_blend_check(const struct conv_blend *blend, struct conv_job *job);
 
-// The header of the job's file, whose depth and channels may be others than those of filtering.
+// The header of the job's file, whose depth and channels may differ from those of filtering.
 void conv_blend_file_header(const struct conv_job *job, struct conv_image_header *header);
 
 // The planes that the job's file is to be decoded into, with the channels of the file.
@@ -27,8 +27,8 @@ void conv_blend_target(const struct conv_job *job, struct conv_image *planes);
 void conv_blend_begin(const struct conv_blend *blend, struct conv_job *job,
                       const struct conv_image *planes);
 
-// Blends the filtered image, which has the depth of the output: 8 bits even if it was filtered with
-// 16 where `narrow` is set.
+// Blends the filtered image, which has the depth of the output: 8 bits where `narrow` is set, even
+// if it was filtered at 16 bits.
 void conv_blend_end(const struct conv_blend *blend, struct conv_job *job, struct conv_image *out,
                     bool narrow);
 

@@ -33,14 +33,15 @@ struct conv_budget {
 int conv_budget_init(struct conv_budget *budget, size_t limit, size_t total);
 void conv_budget_destroy(struct conv_budget *budget);
 
-// Make the share `bytes` in total; it is never made smaller. `try` returns false, `grow` waits, if
-// that does not fit. A share belongs to one thread at a time. A NULL budget has no limit.
+// Enlarge the share to `bytes` in total; it is never made smaller. If that does not fit, `try`
+// returns false and `grow` waits. A share belongs to one thread at a time. A NULL budget has no
+// limit.
 bool conv_budget_try(struct conv_budget *budget, struct conv_share *share, size_t bytes);
 void conv_budget_grow(struct conv_budget *budget, struct conv_share *share, size_t bytes);
 void conv_budget_release(struct conv_budget *budget, struct conv_share *share);
 
 // Reserves memory for an image in flight. False if it has to wait until images or shares are
-// released, which it never has to while nothing is reserved.
+// released; that never happens while nothing is reserved.
 bool conv_budget_reserve(struct conv_budget *budget, size_t bytes);
 void conv_budget_unreserve(struct conv_budget *budget, size_t bytes);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a run of the pipeline is to do: plain data that its caller fills in and keeps unchanged
+// The settings of a run of the pipeline: plain data that the caller fills in and keeps unchanged
 // until the run has ended.
 #ifndef CONV_PIPELINE_CONFIG_H
 #define CONV_PIPELINE_CONFIG_H
@@ -17,8 +17,8 @@
 struct conv_blend {
     bool gray;    // colours become luminance before the first filter
     int original; // share of the image as it was in the output, of CONV_BLEND_WHOLE
-    // Where filters have an effect; the rest stays unchanged, and filters read it. width 0:
-    // everywhere. It may reach beyond the image.
+    // The region in which filters have an effect; the rest stays unchanged, but filters read it.
+    // width 0: the whole image. The region may reach beyond the image.
     int width, height, x, y;
 };
 #define CONV_BLEND_WHOLE 10000
@@ -47,10 +47,11 @@ struct conv_pipeline_config {
     int most_streams;   // that each may get while groups wait for it; no more than `streams`: none
     size_t group_bytes; // staging bytes that make a group full
     size_t mem_limit;   // bytes of staging memory in total
-    // Bytes that the whole run may take, where a container, a batch system or a shell limits that;
-    // 0: unknown. On a backend that is not async, images wait for each other to stay within it.
+    // Bytes that the whole run may take, if a container, a batch system or a shell limits them; 0:
+    // unknown. On a backend that is not async, images wait for each other to stay within this
+    // limit.
     size_t memory;
-    bool refuse_beyond; // images that alone take more fail; else they are tried
+    bool refuse_beyond; // images that need more on their own fail; else they are tried
 
     // --- images
     uint64_t max_pixels;
@@ -60,15 +61,15 @@ struct conv_pipeline_config {
     const struct conv_format *output_format;
     // CONV_OUTPUT_F32: the backends were opened with `floats`, and outputs are .npy files.
     enum conv_output_type output_type;
-    // Images of 8 bits are filtered with 16, and results are rounded to 8 again (unless the type of
-    // outputs says otherwise): a filter consists of passes. Not with CONV_OUTPUT_F32.
+    // 8-bit images are filtered at 16 bits, because a filter consists of passes; results are
+    // rounded to 8 bits again unless the type of outputs says otherwise. Not with CONV_OUTPUT_F32.
     bool deep;
     struct conv_blend blend;              // with CONV_OUTPUT_F32 only `gray`
     enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: the CPU does what the device cannot
     bool strip;                           // metadata is not carried over
     bool first_frame; // of an animated PNG the first image is taken; else it is refused
 
-    // --- outputs, and which images need none
+    // --- outputs, and images that need none
     struct conv_sink *sink;   // NULL: there are no outputs, and no_save is set
     uint64_t expected_images; // lower bound on the images of the source; 0: unknown
     // Images are skipped whose output exists, is not older than the input, or is noted by the
@@ -85,9 +86,10 @@ struct conv_pipeline_config {
     // Non-zero: no new image is begun. Positive: those in flight are cancelled, too, unless they
     // are finished within a moment. The run itself sets -1. Must not be NULL.
     atomic_int *stop;
-    // NULL: the run joins all its threads, after a signal too, which takes until the images in
-    // flight are cancelled. Else it waits for a moment only: set to true if a thread was still
-    // inside a long computation. Then the backends must stay open, and the process is to end soon.
+    // NULL: the run joins all its threads, also after a signal, which takes until the images in
+    // flight are cancelled. Otherwise it waits only for a moment, and sets this to true if a thread
+    // was still inside a long computation. The backends must then stay open, and the process has to
+    // end soon.
     bool *left_threads;
 
     // Called some thirty times a second by the thread that runs the pipeline, which otherwise

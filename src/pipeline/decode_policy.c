@@ -5,7 +5,8 @@
 #define FIRST_LATENCY_NS 70e6
 #define FIRST_LONGEST 700e3
 
-// The fraction (1/LATE) of the run's time that a device may add where it is unknown what is left.
+// The fraction (1/LATE) of the run's time that a device may add if the number of images left is
+// unknown.
 #define LATE 20
 
 // A latency older than this multiple of itself falls back to the initial guess: at most a tenth of
@@ -63,8 +64,8 @@ void conv_decode_policy_note_failure(struct conv_decode_policy *policy)
     policy->failures++;
 }
 
-// Groups that wait for streams: what workers prepare in a few milliseconds. Each takes pinned
-// memory, where one that a stream runs takes none until its results are there.
+// Groups that wait for streams: as many as workers prepare in a few milliseconds. Each takes pinned
+// memory, whereas a group that a stream runs takes none until its results are complete.
 #define MOST_WAITING 8
 
 // Groups that devices may have at once.
@@ -105,7 +106,7 @@ uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *polic
     return cost > 0 ? cost : UINT64_MAX;
 }
 
-// Idle time is kept for at most one image per worker: that of long ago says nothing about the
+// Idle time is kept for at most one image per worker: older idle time says nothing about the
 // present.
 void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns)
 {
@@ -120,7 +121,7 @@ bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *policy, s
 {
     if (policy->worker_count == 0)
         return false; // no measurement to compare with
-    // All workers together, for one image.
+    // The time per image of all workers together.
     double worker_ns =
         (double)policy->worker_ns / (double)policy->worker_count / (double)policy->workers;
     // A stream is decoded serially: one that is longer makes its whole group take longer.

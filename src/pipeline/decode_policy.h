@@ -49,12 +49,12 @@ void conv_decode_policy_note_streams(struct conv_decode_policy *policy, int stre
 // has `longest` bytes. The time until devices were open does not count.
 void conv_decode_policy_note_device(struct conv_decode_policy *policy, int images, uint64_t since,
                                     size_t longest, uint64_t now);
-// It had no room for a group, or was lost with it.
+// The device had no room for a group, or was lost while running it.
 void conv_decode_policy_note_failure(struct conv_decode_policy *policy);
 
 // True if a device may begin another group: each stream may have one waiting, eight at most, and
-// four more are filled or drained. At first only one, unless a device is required. One less for
-// each recent failure.
+// four more are filled or drained. At first only one group is allowed, unless a device is required;
+// each recent failure reduces the number by one.
 bool conv_decode_policy_may_begin(const struct conv_decode_policy *policy);
 
 // If a device may not: true if a worker is to decode an image instead of waiting. Decoding takes a

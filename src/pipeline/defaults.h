@@ -16,9 +16,10 @@ size_t conv_defaults_group_bytes(bool decodes);
 // a device filters.
 size_t conv_defaults_mem_limit(const struct conv_limits *limits, bool async);
 
-// Once mem_limit, jobs and the devices are set: sets what coders and file buffers keep, and the
-// memory of the whole run if a container or a job limits it. `refuse_beyond` as in the
-// configuration. Returns true if mapped addresses count, so that arenas of malloc do, too.
+// To be called once mem_limit, jobs and the devices are set: sets how much memory coders and file
+// buffers keep, and the memory of the whole run if a container or a job limits it. `refuse_beyond`
+// as in the configuration. Returns true if mapped addresses count, so that arenas of malloc do,
+// too.
 bool conv_defaults_limit(struct conv_pipeline_config *config, bool refuse_beyond);
 
 #endif

@@ -14,7 +14,7 @@
 // A device that takes longer to open is given up: ten times the usual time.
 #define AWAIT_NS 5000000000
 
-// While it is waited for: how soon a stop is noticed.
+// While waiting for a device: how soon a stop is noticed.
 #define LOOK_NS 10000000
 
 static struct conv_stream_thread *thread_of(const struct conv_scheduler *s, int device, int index)
@@ -104,7 +104,7 @@ static void init_threads(struct conv_scheduler *s, int device)
     }
 }
 
-// Opens the streams of a device that is open already, and says which threads it needs.
+// Opens the streams of a device that is open already, and marks the threads that it needs.
 static enum conv_status open_device(struct conv_scheduler *s, int d, struct conv_err *err)
     CONV_TAKES(s->lock) CONV_TAKES(s->report_lock)
 {
@@ -170,8 +170,8 @@ void conv_devices_close(struct conv_scheduler *s)
 
 // --- while a run lasts --------------------------------------------------------------------------
 
-// The first group of each stream loads the kernels that it needs, which takes some 20 ms: time to
-// pin the memory of the groups that are ready by then.
+// The first group of each stream loads the kernels that it needs, which takes some 20 ms; meanwhile
+// the memory of the groups that are ready can be pinned.
 static void pin_ahead(struct conv_scheduler *s, struct conv_backend *backend) CONV_TAKES(s->lock)
 {
     struct conv_slot *slot;
@@ -211,7 +211,8 @@ static void take_over(struct conv_scheduler *s, int d) CONV_NEEDS(s->lock)
     conv_lock_acquire(&s->lock);
 }
 
-// True once a device has streams, or none will have. A device that is open by now gets its streams.
+// True once a device has streams, or no device will get any. A device that is open by now gets its
+// streams.
 static bool are_settled(struct conv_scheduler *s) CONV_NEEDS(s->lock) CONV_TAKES(s->report_lock)
 {
     bool coming = false;
@@ -335,7 +336,7 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
 {
     struct conv_device_state *state = &s->devices[device];
     bool oom = status == CONV_ERR_MEMORY, others = false;
-    conv_lock_acquire(&s->report_lock); // several may be lost at once: in order
+    conv_lock_acquire(&s->report_lock); // so that devices lost together are reported in order
     conv_lock_acquire(&s->lock);
     bool news = oom ? !state->oom_reported : state->phase != CONV_DEVICE_LOST;
     if (oom) {
@@ -352,7 +353,7 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
     if (news && others)
         warn(s, device, err,
              oom ? "images without room there go to other GPUs" : "continuing on the others");
-    else if (news && s->config->fallback_ops) // without one, each image that fails has the reason
+    else if (news && s->config->fallback_ops) // else each failed image has the reason
         warn(s, device, err,
              oom ? "images without room there are filtered on the CPU" : "continuing on the CPU");
     conv_lock_release(&s->report_lock);

@@ -26,15 +26,16 @@ struct conv_device_state {
     bool coder_oom_reported; // that it had no room for a group's coders
 };
 
-// Before the threads start: opens streams on all devices that are open. Streams with less device
-// memory than asked for, or fewer of them, are fine; with a fallback none are. CONV_ERR_DEVICE
-// with what is missing.
+// Called before the threads start: opens streams on all devices that are open. Fewer streams, or
+// streams with less device memory than requested, are accepted; with a fallback even none at all.
+// CONV_ERR_DEVICE with what is missing.
 enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err)
     CONV_TAKES(s->lock);
 void conv_devices_close(struct conv_scheduler *s); // after the threads have ended
 
-// A stream of the device, for this thread alone until it is put back: its own if possible. NULL,
-// with the reason, if the device is lost, or with status CONV_OK if it is not open yet.
+// Takes a stream of the device for this thread alone until it is put back: the thread's own if
+// possible. NULL, with the reason, if the device is lost, or with status CONV_OK if it is not open
+// yet.
 struct conv_stream_thread *conv_devices_take_stream(const struct conv_stream_thread *thread,
                                                     int device, struct conv_err *err);
 void conv_devices_put_stream(struct conv_stream_thread *owner);
@@ -43,12 +44,12 @@ void conv_devices_put_stream(struct conv_stream_thread *owner);
 // started that opens another one.
 void conv_devices_grow(struct conv_scheduler *s, int device) CONV_NEEDS(s->lock);
 
-// What such a thread does first: it opens its stream. False if there is no room for it: the thread
-// ends.
+// The first step of such a thread: opens its stream. False if there is no room for it; the thread
+// then ends.
 bool conv_devices_open_stream(struct conv_stream_thread *thread);
 
-// Waits until a device has streams, if any is being opened, and not after a stop. Devices that are
-// not open some seconds after the run's start are given up.
+// Waits until a device has streams, if any is being opened; after a stop it does not wait. Devices
+// that are not open some seconds after the run's start are given up.
 void conv_devices_await(struct conv_scheduler *s) CONV_TAKES(s->lock);
 
 // The device has failed to run a group: it had no room (CONV_ERR_MEMORY) or is lost. Warns once, if

@@ -6,12 +6,13 @@
 #include "pipeline/config.h"
 #include "pipeline/job.h"
 
-// Has the system fetch the file while other images are worked on; sets job->input and job->want.
+// Makes the system fetch the file while other images are being processed; sets job->input and
+// job->want.
 void conv_fetch_announce(const struct conv_pipeline_config *config, struct conv_job *job);
 
-// Reads the file into job->file. Waits while job->budget has no more for a file that is larger than
-// job->share. *start is when the current slice of CONV_STAGE_READ began; it moves on over waits for
-// a pipe, which are not part of the stage. CONV_ERR_IO, CONV_ERR_FORMAT, CONV_ERR_LIMIT,
+// Reads the file into job->file. If the file is larger than job->share, waits until job->budget has
+// room for it. *start is when the current slice of CONV_STAGE_READ began; it moves on over waits
+// for a pipe, which are not part of the stage. CONV_ERR_IO, CONV_ERR_FORMAT, CONV_ERR_LIMIT,
 // CONV_ERR_MEMORY, CONV_ERR_CANCELLED.
 enum conv_status conv_fetch_read(const struct conv_pipeline_config *config, struct conv_job *job,
                                  uint64_t *start);

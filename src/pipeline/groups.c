@@ -26,7 +26,8 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
            config->ops->takes_stream(&job->header.shape, job->file->size);
 }
 
-// What an image needs in a group of that form. False if it is more than there could ever be.
+// Computes what an image needs in a group of that form. False if it is more than the pool can ever
+// have.
 static bool try_form(const struct conv_scheduler *s, const struct conv_job *job, int form,
                      struct plan *plan) CONV_NEEDS(s->lock)
 {
@@ -57,8 +58,8 @@ static bool may_encode(const struct conv_scheduler *s, const struct conv_job *jo
            config->ops->chunks_bytes(shape) > 0;
 }
 
-// The encoder determines the file's bytes, so it is chosen by the image and the limit alone and not
-// by what happens to decode the image.
+// The encoder determines the file's bytes, so the choice depends on the image and the limit alone,
+// not on which device happens to decode the image.
 static struct plan make_plan(const struct conv_scheduler *s, const struct conv_job *job,
                              bool decode) CONV_NEEDS(s->lock)
 {
@@ -70,7 +71,7 @@ static struct plan make_plan(const struct conv_scheduler *s, const struct conv_j
     return plan;
 }
 
-// An estimate of the images to be decoded yet, this one included.
+// An estimate of the images that are still to be decoded, this one included.
 #define AGAIN_PART 4
 static uint64_t count_left(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
@@ -78,8 +79,8 @@ static uint64_t count_left(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
     uint64_t gone = s->jobs.begun - (uint64_t)s->jobs.announced.count - 1;
     uint64_t all = s->config->expected_images;
     uint64_t expected = all > gone ? all - gone : 0;
-    // While its source has not ended, a run is expected to last for another part of its time so
-    // far: few of the images that are left are known.
+    // While its source has not ended, few of the images that are left are known, so the run is
+    // expected to last for another 1/AGAIN_PART of its time so far.
     uint64_t again = s->source_state == CONV_SOURCE_OVER ? 0 : gone / AGAIN_PART;
     expected = expected > again ? expected : again;
     return known > expected ? known : expected;
@@ -148,7 +149,7 @@ static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job
     size_t metadata = plan->need.metadata;
     if (!slot)
         return NULL;
-    // What is staged counts, be it planes or streams.
+    // All staged bytes count, whether planes or streams.
     const struct conv_group *group = &slot->group;
     size_t used = plan->need.device_coded ? group->streams : group->front + group->back;
     bool full = used > 0 && used + plan->need.room.in > s->config->group_bytes;
@@ -215,13 +216,14 @@ struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s)
     return NULL;
 }
 
-// --- and out of it -------------------------------------------------------------------------------
+// --- out of a group
+// -------------------------------------------------------------------------------
 
 // A sealed group that no worker decodes into goes to the streams, if any image is left in it.
 static void dispatch(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock)
 {
     if (slot->decoding > 0)
-        return; // the last decoder comes here again
+        return; // the last decoder calls this function again
     if (slot->jobs) {
         slot->sealed_at = conv_clock_ns();
         conv_groups_put_ready(s, slot);

@@ -13,7 +13,7 @@ void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, bool
     CONV_NEEDS(s->lock);
 
 // Gives an image that has been read its place in a group: true with job->slot set, or false if it
-// has to wait. *status is set to what keeps it from ever getting one.
+// has to wait. *status is the reason if it can never get one.
 bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
     CONV_NEEDS(s->lock);
 
@@ -23,8 +23,8 @@ struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s) CONV_NEE
 // The open group takes no more images; once the last one is decoded it goes to the streams.
 void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
 
-// A worker has ended decoding an image of the group, which is or was open: after the job has been
-// added to slot->jobs, or taken out of the slot.
+// A worker has finished decoding an image of the group, which is or was open. Called after the job
+// has been added to slot->jobs, or taken out of the slot.
 void conv_groups_end_decode(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
 
 // The queue of groups for the streams; a thread that takes one runs it or puts it back. NULL if it
@@ -32,8 +32,8 @@ void conv_groups_end_decode(struct conv_scheduler *s, struct conv_slot *slot) CO
 void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
 struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s) CONV_NEEDS(s->lock);
 
-// True once all images have gone to the streams: only those that a device could not decode may come
-// again.
+// True once all images have gone to the streams; only images that a device could not decode may
+// still come back.
 bool conv_groups_are_over(const struct conv_scheduler *s) CONV_NEEDS(s->lock);
 
 // Takes a filtered image out of its slot, which is released with the last one.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// When a device gets another stream while a run lasts.
+// Decides when a device gets another stream during a run.
 //
 // A device that decodes works on many images at once, each slowly: with 12 streams an H200 is 1.4
 // times as fast as with 6. But opening a stream takes device memory and some milliseconds, without
@@ -21,8 +21,8 @@ struct conv_growth {
 };
 
 // The most streams that each device may get: `wanted`, or fewer where staging memory of `limit`
-// bytes is short, but not fewer than `streams`. `stream_bytes`: that all devices' groups take for
-// one stream of each.
+// bytes is short, but not fewer than `streams`. `stream_bytes`: the bytes of the groups for one
+// stream of each device.
 int conv_growth_most(int streams, int wanted, size_t stream_bytes, size_t limit);
 
 // A stream of the device has taken a group; `waiting` others are ready, and `idle` stream threads

@@ -20,7 +20,7 @@ struct conv_help {
     pthread_cond_t done;   // running == 0
     int running;           // helpers inside work()
     int room;              // for more helpers
-    bool over;             // a call has returned: there is nothing more to take
+    bool over;             // a call has returned: no item is left
 };
 
 static bool join(struct conv_help *help) CONV_TAKES(help->lock)
@@ -99,7 +99,7 @@ static void run(struct conv_parallel *parallel, void (*work)(void *context), voi
     struct conv_scheduler *s = worker->scheduler;
     struct conv_help help = {.work = work, .context = context, .room = parallel->most - 1};
     if (conv_lock_init(&help.lock) || conv_lock_init_condition(&help.done)) {
-        work(context); // on Linux never: neither takes memory
+        work(context); // never on Linux: neither call takes memory
         return;
     }
     conv_phase_end(&worker->phase);

@@ -11,8 +11,8 @@
 // no lock.
 void conv_helpers_init(struct conv_worker *worker);
 
-// Helps with an image, if there is one; false if not. Releases the lock meanwhile. `job` is what
-// the worker has read and cannot begin for lack of memory; NULL: nothing.
+// Helps with an image, if one needs help; else returns false. Releases the lock meanwhile. `job` is
+// the image that the worker has read and cannot begin for lack of memory; NULL: none.
 bool conv_helpers_help(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
     CONV_NEEDS(s->lock);
 

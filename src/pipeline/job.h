@@ -23,7 +23,7 @@
 #include "report/trace.h"
 
 enum conv_job_state {
-    CONV_JOB_FREE,      // to be reused; only its metadata buffer means anything
+    CONV_JOB_FREE,      // to be reused; only its metadata buffer has a defined value
     CONV_JOB_FOUND,     // in the source
     CONV_JOB_ANNOUNCED, // the system fetches its file
     CONV_JOB_READING,   // its file is being read, or has been
@@ -49,13 +49,13 @@ struct conv_job {
     struct conv_input input;    // the item, from announcing to reading; its identity after that
     struct conv_budget *budget; // of `share`; may be NULL
     struct conv_share share;    // for the file's buffer
-    size_t want;                // bytes that `share` is to be, by the file's size before it is read
-    struct conv_file *file;     // until decoded, so that a few buffers serve all jobs
+    size_t want;            // bytes that `share` will need, by the file's size before it is read
+    struct conv_file *file; // until decoded, so that a few buffers serve all jobs
     const struct conv_format *format;        // of the input; NULL until its first bytes are read
     const struct conv_format *output_format; // known when the header is read
     struct conv_image_header header; // its shape with the depths at which the image is filtered
-    int file_depth;                  // bits per sample that decoding the file gives
-    int file_channels;               // that decoding it gives; more than are filtered: blend.h
+    int file_depth;                  // bits per sample of the decoded file
+    int file_channels;               // of the decoded file; more than are filtered: blend.h
     struct conv_metadata meta;
     struct conv_slot *slot;    // while it has staging memory
     struct conv_placed placed; // its place there

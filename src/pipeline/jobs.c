@@ -212,7 +212,7 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
         conv_metadata_free(&job->meta);
     conv_jobs_put_away(s, job);
     if (--s->jobs.live == 0)
-        pthread_cond_broadcast(&s->wake.workers); // perhaps the end of all workers
+        pthread_cond_broadcast(&s->wake.workers); // this may end all workers
     else if (s->jobs.live == s->most_live - 1)
         pthread_cond_signal(&s->wake.workers);
 }
@@ -246,8 +246,8 @@ static void report_job(struct conv_scheduler *s, const struct conv_job *job) CON
     conv_lock_release(&s->report_lock);
 }
 
-// The bytes of a member that could not be filtered take its place in the output. False if they do
-// not.
+// Copies the bytes of a member that could not be filtered to its place in the output. False if that
+// fails.
 static bool copy_failed(struct conv_scheduler *s, struct conv_job *job)
 {
     struct conv_err reason = job->err;

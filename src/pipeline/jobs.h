@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Jobs: lists of them, their making and reuse, their end in a record of the report.
+// Lists of jobs, their creation and reuse, and their end in a record of the report.
 #ifndef CONV_PIPELINE_JOBS_H
 #define CONV_PIPELINE_JOBS_H
 
@@ -20,7 +20,8 @@ void conv_jobs_join(struct conv_job_list *list, struct conv_job *first, bool by_
 // Sorts jobs that are linked by `next` by their items' numbers.
 struct conv_job *conv_jobs_sort(struct conv_job *first);
 
-// An empty job, which is not live yet, or NULL without memory; and its return if it was not used.
+// Takes an empty job, which is not live yet, or NULL without memory; and returns it if it was not
+// used.
 struct conv_job *conv_jobs_new(struct conv_scheduler *s) CONV_NEEDS(s->lock);
 void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
 

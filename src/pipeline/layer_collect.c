@@ -25,7 +25,7 @@ static struct conv_tensor_shape stack(const struct conv_tensor_shape *shape, int
     return stacked;
 }
 
-// The first result: its shape is that of all, and the file is opened.
+// The first result determines the shape of all results; the file is then opened.
 static enum conv_status begin(struct conv_layer_collect *collect,
                               const struct conv_tensor_shape *first, struct conv_err *err)
     CONV_NEEDS(collect->lock)

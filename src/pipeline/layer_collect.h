@@ -9,7 +9,7 @@
 #include "base/lock.h"
 #include "io/tensor_file.h"
 
-// Any thread may call any function but open and close. Zero-initialised before `open`.
+// Any thread may call any function except open and close. Zero-initialised before `open`.
 struct conv_layer_collect {
     const char *path;
     enum conv_element element;

@@ -8,7 +8,7 @@
 #include "report/trace.h"
 #include "tensor/npy.h"
 
-// Which values the samples of an image become.
+// How the samples of an image are converted.
 struct conv_layer_samples {
     bool gray;        // luminance, as one channel
     bool to_255;      // 0 to 255 instead of 0 to 1
@@ -22,8 +22,8 @@ struct conv_layer_contexts {
     struct conv_pooling pool;        // of a bank
 };
 
-// What a worker has for its images. The memory is reused. Start with
-// {.reader = {limits}, .contexts =, .samples =, .track =}.
+// The state of a worker for its images. The memory is reused. Start with {.reader = {limits},
+// .contexts =, .samples =, .track =}.
 struct conv_layer_image {
     const struct conv_layer_contexts *contexts;
     const struct conv_layer_samples *samples;

@@ -131,8 +131,8 @@ static void give_memory(struct worker *worker, size_t bytes)
     conv_lock_release(&run->lock);
 }
 
-// The run ends early for that reason. Returns what the worker's image is reported as: it is not to
-// blame.
+// Ends the run early for that reason. Returns the status with which the worker's image is reported,
+// since it is not the cause.
 static enum conv_status fail_run(struct run *run, enum conv_status status,
                                  const struct conv_err *err) CONV_NEEDS(run->lock)
 {
@@ -254,7 +254,8 @@ static void report(struct worker *worker, enum conv_status status) CONV_TAKES(wo
     }
     if (status == CONV_ERR_DEVICE)
         status = fail_run(run, status, &worker->err);
-    // After a signal an image that was not finished is left, as those that were not begun.
+    // After a signal, an image that was not finished is not reported, like those that were not
+    // begun.
     if (status != CONV_ERR_CANCELLED)
         conv_report_file(run->report, record);
     if (status && run->config->fail_fast) {
@@ -264,7 +265,7 @@ static void report(struct worker *worker, enum conv_status status) CONV_TAKES(wo
     conv_lock_release(&run->lock);
 }
 
-// Every image that was taken passes here once, so that the turns of `collect` have no gap.
+// Called once for every image that was taken, so that the turns of `collect` have no gap.
 static void process(struct worker *worker, enum conv_source_step step)
 {
     const struct conv_layer_images *config = worker->run->config;
@@ -328,7 +329,8 @@ static struct worker *start_workers(struct run *run)
         worker->image.track = conv_trace_add_track(config->trace, "worker", i, "");
         worker->image.reader.file_limit = config->mem_limit;
         worker->image.reader.pixel_limit = config->max_pixels;
-        // The first one is this thread. If others cannot be started, the run does without them.
+        // The first worker is this thread. If others cannot be started, the run continues without
+        // them.
         worker->has_thread = i > 0 && pthread_create(&worker->thread, NULL, work, worker) == 0;
     }
     return workers;

@@ -3,7 +3,7 @@
 
 #include "io/paths.h"
 
-// Why what exists makes the image superfluous; NULL if it does not.
+// The reason why an existing output makes the image superfluous; NULL if there is none.
 static const char *find_reason(const struct conv_layer_images *config, const struct conv_item *item,
                                const struct conv_output *output,
                                const struct conv_existing *existing)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the result of an image goes, and whether it is needed at all.
+// Determines where the result of an image goes, and whether it is needed at all.
 #ifndef CONV_PIPELINE_LAYER_OUTPUT_H
 #define CONV_PIPELINE_LAYER_OUTPUT_H
 

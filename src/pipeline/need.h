@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory that an image takes on a worker that decodes, filters and encodes it, for runs whose
+// The memory that an image takes on a worker that decodes, filters and encodes it. For runs whose
 // memory is limited by a container, a batch system or a shell.
 #ifndef CONV_PIPELINE_NEED_H
 #define CONV_PIPELINE_NEED_H

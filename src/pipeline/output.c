@@ -15,7 +15,8 @@ int conv_output_depth(const struct conv_pipeline_config *config, const struct co
     return depth < most ? depth : most;
 }
 
-// An output without a name below the sink, on standard output for example, is like its input.
+// An output without a name below the sink, on standard output for example, has the format of its
+// input.
 static const struct conv_format *choose_format(const struct conv_pipeline_config *config,
                                                const struct conv_job *job)
 {
@@ -80,7 +81,7 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
     return config->strip ? CONV_OK : collect(config, job);
 }
 
-// From the last sample on, since floats take more room than the samples before them.
+// Backwards from the last sample, since floats take more room than the samples that they replace.
 static void make_floats(struct conv_image *out, int channel, int depth)
 {
     struct conv_plane *plane = &out->plane[channel];

@@ -13,7 +13,7 @@
 // the image, or a region no pixel of it; CONV_ERR_MEMORY.
 enum conv_status conv_output_plan(const struct conv_pipeline_config *config, struct conv_job *job);
 
-// Bits per sample of the output, for one that is no .npy file; at most those of the filtered image.
+// Bits per sample of the output, unless it is a .npy file; at most those of the filtered image.
 int conv_output_depth(const struct conv_pipeline_config *config, const struct conv_job *job);
 
 // The filtered image `out` as a .npy file of shape (C, H, W), or (H, W) for gray without alpha.

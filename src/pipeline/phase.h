@@ -11,8 +11,9 @@
 
 enum { CONV_PHASE_OTHER, CONV_PHASE_COMPUTES, CONV_PHASE_LEFT };
 
-// Around a computation that touches nothing but the job, its slot, its stream and its codec, which
-// all stay if the worker is left behind. NULL outside of a run, as in `conv verify`.
+// To be called before and after a computation that touches nothing but the job, its slot, its
+// stream and its codec, all of which stay if the worker is left behind. NULL outside of a run, as
+// in `conv verify`.
 static inline void conv_phase_begin(atomic_int *phase)
 {
     if (phase)

@@ -26,15 +26,16 @@
 _Static_assert(CONV_REPORT_MOST_DEVICES == CONV_BACKEND_MOST_DEVICES,
                "the report has room for every device");
 
-// A worker keeps up to six buffers, two of them in the pool: together a tenth.
+// A worker keeps up to six buffers, two of them in the pool; together they may take a tenth of the
+// memory.
 size_t conv_pipeline_keep(size_t memory, int jobs)
 {
     return memory / 64 / (size_t)jobs + 1;
 }
 
-// Slots on an async backend: one for each stream, as many to be filled, and two to be drained.
-// Where the device decodes, one more for each stream: groups that wait for it (decode_policy.h). On
-// another backend each worker holds one.
+// The number of slots. On an async backend: one for each stream, the same number to be filled, and
+// two to be drained. If the device decodes, one more for each stream, for groups that wait for it
+// (decode_policy.h). On another backend each worker holds one.
 static int slot_count(const struct conv_scheduler *s, int streams)
 {
     const struct conv_pipeline_config *config = s->config;
@@ -42,9 +43,9 @@ static int slot_count(const struct conv_scheduler *s, int streams)
                               : config->jobs;
 }
 
-// Where a device both decodes and encodes, what comes back may be larger than what went in:
-// photographs embossed or sharpened take 1.4 to 1.5 times their files. A buffer serves either way,
-// so all have room for that.
+// If a device both decodes and encodes, its output may be larger than its input: embossed or
+// sharpened photographs take 1.4 to 1.5 times the bytes of their files. A buffer serves in both
+// directions, so all buffers have room for that.
 #define ROUGHENED(bytes) ((bytes) + (bytes) / 2)
 
 static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err)
@@ -121,7 +122,7 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
     }
     if (!status)
         status = start_streams(s, err);
-    // As with streams; without the first, the others are not worth a try.
+    // As with streams; if the first cannot be started, the others are not tried.
     for (int i = 0; i < config->jobs && !status; i++) {
         conv_lock_acquire(&s->lock);
         int errnum = pthread_create(&workers[i].thread, NULL, conv_worker_main, &workers[i]);

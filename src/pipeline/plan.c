@@ -13,7 +13,7 @@ static bool skip(struct conv_job *job, const char *reason)
     return true;
 }
 
-// True if what exists already makes the image superfluous. `in` is NULL for an item without an
+// True if an existing output makes the image superfluous. `in` is NULL for an item without an
 // identity.
 static bool is_done(const struct conv_pipeline_config *config, struct conv_job *job,
                     const struct stat *in, const struct conv_existing *existing)
@@ -47,8 +47,8 @@ static enum conv_status plan_in_place(const struct conv_pipeline_config *config,
     if (!job->item.ops->identify(&job->item, &input.info))
         return conv_err_errno(&job->err, errno, "cannot open");
     if (S_ISLNK(input.info.st_mode)) {
-        // Replacing the link would part it from its file, replacing the file reach out of the
-        // folder.
+        // Replacing the link would separate it from its file; replacing the file would reach out of
+        // the folder.
         skip(job, "a symbolic link");
         return job->item.is_named ? conv_source_refuse_link(&job->err) : CONV_OK;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whether an image has to be filtered at all: asked of the sink before a byte is read.
+// Asks the sink, before a byte is read, whether an image has to be filtered at all.
 #ifndef CONV_PIPELINE_PLAN_H
 #define CONV_PIPELINE_PLAN_H
 
@@ -8,8 +8,8 @@
 
 #define CONV_PLAN_REPLACED "filtered in place already"
 
-// Sets job->outcome: DONE if the image has to be filtered (it will be), SKIPPED or, in a dry run,
-// PLANNED; job->reason says why. Fails where a dry run sees that the image would fail.
+// Sets job->outcome: DONE if the image will be filtered, SKIPPED or, in a dry run, PLANNED;
+// job->reason says why. Fails if a dry run sees that the image would fail.
 enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Fails if the sink would refuse the output of the input whose identity job->input has. An input

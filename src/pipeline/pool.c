@@ -12,8 +12,8 @@
 #define GROW_STEP ((size_t)1 << 20)
 
 // Where a device both decodes and encodes, a group's planes may take this many times a buffer's
-// size. Those of photographs take twice their streams' bytes; where they take far more, a group is
-// large enough without more streams.
+// size. The planes of photographs take twice the bytes of their streams; if planes take far more, a
+// group is large enough without more streams.
 #define DEVICE_CODED_PLANES 3
 
 // --- buffers -------------------------------------------------------------------------------------
@@ -87,8 +87,7 @@ static bool make_room(struct conv_pool *pool, size_t more)
     return pool->used + pool->reserved + more <= pool->limit;
 }
 
-// Bytes to allocate for `need`: an eighth more, so that the next image that is slightly larger
-// fits.
+// Bytes to allocate for `need`: an eighth more, so that a slightly larger image also fits later.
 static size_t with_headroom(const struct conv_pool *pool, size_t need)
 {
     return need <= pool->usual_bytes ? pool->usual_bytes
@@ -205,8 +204,8 @@ static enum conv_status fill(struct conv_pool *pool, const struct conv_slot *slo
     return status;
 }
 
-// Reserves for h_out what a buffer full of streams decodes to, but not more than half of what is
-// left, since other groups need some, too.
+// Reserves for h_out the bytes to which a buffer full of streams decodes, but not more than half of
+// what is left, since other groups need some, too.
 static void reserve_out(struct conv_pool *pool, struct conv_slot *slot,
                         const struct conv_pool_need *need)
 {
@@ -232,8 +231,8 @@ static enum conv_status allocate(struct conv_pool *pool, struct conv_slot *slot,
     if (*waits)
         status = fill(pool, slot, in, out, need->metadata + extra, waits, err);
     if (*waits && !busy) {
-        // An image that is alone may carry more metadata than the limit has room for. All that can
-        // be in its way are its own buffers, one of which may be larger than needed.
+        // An image that is alone may carry more metadata than the limit has room for. Only its own
+        // buffers can then be in its way, one of which may be larger than needed.
         free_memory(pool, slot->in);
         if (slot->out)
             free_memory(pool, slot->out);
@@ -249,7 +248,7 @@ static enum conv_status allocate(struct conv_pool *pool, struct conv_slot *slot,
     return status;
 }
 
-// The hint says which limit would do; both numbers in a unit that leaves several digits.
+// The hint says which limit would be enough; both numbers have a unit that leaves several digits.
 static enum conv_status refuse(const struct conv_pool *pool, size_t bytes, struct conv_err *err)
 {
     int shift = bytes < (size_t)10 << 20 ? 10 : 20;

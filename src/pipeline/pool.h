@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Staging memory: slots that each hold one group, and buffers for their two sides. A buffer gets
-// its memory when it is first needed, so that a short run does not pay for what it never fills, and
-// keeps it to the end. All buffers, and the metadata that images carry, stay within a limit. An
-// image larger than a buffer makes a buffer grow; when the limit leaves no room for that, free
-// buffers give their memory back. The scheduler's lock guards it, except where a function says that
-// it is called without.
+// its memory when it is first needed, so that a short run does not pay for buffers that it never
+// fills, and keeps it to the end. All buffers, and the metadata that images carry, stay within a
+// limit. An image larger than a buffer makes a buffer grow; when the limit leaves no room for that,
+// free buffers give their memory back. The scheduler's lock guards it, except where a function says
+// that it is called without.
 #ifndef CONV_PIPELINE_POOL_H
 #define CONV_PIPELINE_POOL_H
 
@@ -39,10 +39,10 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pool_c
                                 struct conv_err *err);
 void conv_pool_close(struct conv_pool *pool); // half-built is fine
 
-// More slots may be in use, up to the most, or to what there is memory for.
+// Makes more slots usable, up to the most, or as many as there is memory for.
 void conv_pool_add_slots(struct conv_pool *pool, int more);
 
-// What a group begins with.
+// The needs of a group with its first image.
 struct conv_pool_need {
     struct conv_group_room room; // of its first image
     size_t metadata;             // bytes that the image carries from input to output
@@ -57,8 +57,8 @@ bool conv_pool_is_too_much(const struct conv_pool *pool, const struct conv_pool_
 // would not help, CONV_ERR_MEMORY if the system has no more.
 enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_pool_need *need,
                                    struct conv_slot **slot, struct conv_err *err);
-// For another image in a slot in use: whether there is room for its metadata; counts the metadata
-// in.
+// True if there is room for the metadata of another image in a slot in use; the metadata then
+// counts as used.
 bool conv_pool_has_room_for_metadata(struct conv_pool *pool, size_t bytes);
 void conv_pool_add_metadata(struct conv_pool *pool, struct conv_slot *slot, size_t bytes);
 // The slot is FREE again.
@@ -68,15 +68,15 @@ void conv_pool_release(struct conv_pool *pool, struct conv_slot *slot);
 // `keep`. Returns how many of the two; the caller frees them without the lock.
 int conv_pool_shed(struct conv_pool *pool, struct conv_slot *slot, struct conv_pool_buffer shed[2]);
 
-// Of a group that a device both decodes and encodes: releases h_in; acquires h_out, which was
+// For a group that a device both decodes and encodes: release h_in; acquire h_out, which was
 // reserved, with `bytes`.
 void conv_pool_release_in(struct conv_pool *pool, struct conv_slot *slot);
 enum conv_status conv_pool_acquire_out(struct conv_pool *pool, struct conv_slot *slot, size_t bytes,
                                        struct conv_err *err);
 
-// Has the backend pin the slot's memory if that has not been tried. Called without the lock by the
-// thread that is about to hand the group to that backend: it takes milliseconds, once in a buffer's
-// life.
+// Makes the backend pin the slot's memory if that has not been tried. Called without the lock by
+// the thread that is about to hand the group to that backend: it takes milliseconds, once in a
+// buffer's life.
 void conv_pool_pin(const struct conv_pool *pool, struct conv_slot *slot,
                    struct conv_backend *backend);
 

@@ -12,9 +12,10 @@ struct rates {
 // 640 KB) 0.63 s; the GPU took 0.57 s and 0.47 s.
 static const struct rates on_cores = {25e3, 2.15, 3.85}; // of a core
 static const struct rates on_device = {2e3, 0.03, 0};    // of the device
-#define DEVICE_COST 0.40e9 // until it works, until its first groups are done, and to end it
+#define DEVICE_COST 0.40e9 // to start it, to finish its first groups, and to close it
 
-// What is left to a core: reading, writing and the copy to staging memory; or decoding as well.
+// The work that remains on a core: reading, writing and the copy to staging memory; or decoding as
+// well.
 static const struct rates beside_device = {20e3, 0.05, 0.5};
 static const struct rates beside_encoder = {22e3, 1.25, 3.0};
 

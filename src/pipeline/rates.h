@@ -7,8 +7,8 @@
 
 #include "pipeline/workload.h"
 
-// What a device saves on a machine with that many cores if it encodes, and decodes as well. One
-// that does neither saves nothing: the copies cost more than small filters cost the CPU.
+// The time that a device saves on a machine with `cores` cores if it decodes and encodes as stated.
+// A device that does neither saves nothing: the copies cost more than small filters cost the CPU.
 struct conv_workload_choice conv_rates_choice(int cores, bool decodes, bool encodes);
 
 #endif

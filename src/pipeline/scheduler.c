@@ -7,7 +7,8 @@
 #include "pipeline/jobs.h"
 
 // Input files get this part of the limit for staging memory: an image takes twice its samples in
-// staging and its file seldom more than once, so files do not delay what staging has room for.
+// staging and its file seldom more than once, so files do not delay images for which staging has
+// room.
 #define FILES_SHARE 2
 
 // Where the memory of the whole run is limited, an eighth is for files that are read while other

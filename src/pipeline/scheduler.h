@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the threads of a run share. `lock` guards the lists of images and groups, the pool and the
-// states of devices. It is held for operations on these only, never while an image is read, coded,
-// filtered or reported.
+// The state that the threads of a run share. `lock` guards the lists of images and groups, the pool
+// and the states of devices. It is held for operations on these only, never while an image is read,
+// coded, filtered or reported.
 #ifndef CONV_PIPELINE_SCHEDULER_H
 #define CONV_PIPELINE_SCHEDULER_H
 
@@ -84,8 +84,8 @@ struct conv_scheduler {
     struct conv_err failure;             // what ended the run itself, if anything did
 };
 
-// Makes the locks and the empty lists; what remains zero is the caller's to set up. On failure
-// there is nothing to destroy.
+// Creates the locks and the empty lists; the caller sets the other members, which are zero. On
+// failure there is nothing to destroy.
 enum conv_status conv_scheduler_init(struct conv_scheduler *s,
                                      const struct conv_pipeline_config *config,
                                      struct conv_source *source, struct conv_report *report,

@@ -112,7 +112,7 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     const struct conv_format *format = job->output_format;
     struct conv_codec *codec = conv_codecs_of(codecs, format);
     const struct conv_metadata *metadata = &job->meta;
-    if (group->encoded) { // by the device, without a frame
+    if (group->encoded) { // by the device: the file's frame is missing
         const struct conv_group_image *image = &group->images[job->image];
         format->device->frame(codec, &image->shape, metadata, group->h_result + image->chunks,
                               image->chunks_bytes, bytes);
@@ -124,7 +124,7 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
         conv_output_npy(&out, &job->placed, npy_header, bytes);
         return CONV_OK;
     }
-    // A filter context has divided.
+    // A filter context has already divided by alpha.
     bool premultiplied = config->ops->async && config->alpha == CONV_ALPHA_PREMULTIPLY;
     bool narrow = conv_output_depth(config, job) < out.depth;
     const struct conv_blend blend = config->blend; // as in conv_stages_decode()

@@ -12,8 +12,8 @@
 // Adds the time since `start` to the stage.
 void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start);
 
-// Instead of decoding: copies the compressed data to where the job's group has its place, for a
-// device. False: the CPU has to decode this file.
+// Instead of decoding, copies the compressed data to the image's place in its group, for a device.
+// False: the CPU has to decode this file.
 bool conv_stages_pass_on(struct conv_job *job);
 
 // Reads the file into job->file, its header into job->header, its metadata into job->meta. If the

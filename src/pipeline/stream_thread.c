@@ -30,8 +30,8 @@ static int count_images(const struct conv_slot *slot, const struct conv_group *g
     return count;
 }
 
-// Reports when each engine of the stream had the group or part. `fallback`: the name of the backend
-// that did it instead, which copies nothing; or NULL. The caller has the stream in turn.
+// Reports when each engine of the stream worked on the group or part. `fallback`: the name of the
+// backend that did the work instead, which copies nothing; or NULL. The caller holds the stream.
 static void note_work(const struct conv_stream_thread *thread, struct conv_stream_thread *owner,
                       const struct conv_group *group, const char *fallback)
 {
@@ -204,8 +204,8 @@ static enum result uncode(struct conv_group *group)
     return group->decoded ? UNDECODED : FILTERED;
 }
 
-// One attempt, by the device and what it hands its work on to. False if another device is to try:
-// *status is why this one did not do it.
+// One attempt, by the device and, for parts, by the devices that take over from it. False if
+// another device has to try; *status is the reason.
 static bool run_on_device(struct conv_stream_thread *thread, int device, struct conv_group *group,
                           enum result *result, enum conv_status *status, struct conv_err *err)
 {
@@ -240,8 +240,8 @@ static bool run_on_device(struct conv_stream_thread *thread, int device, struct 
     return true;
 }
 
-// On the thread's own device, on another one if that cannot, on the fallback if none can.
-// *result is FILTERED on entry.
+// Runs the group on the thread's own device; if that fails, on another one; if all fail, on the
+// fallback. *result is FILTERED on entry.
 static enum conv_status run_group(struct conv_stream_thread *thread, struct conv_group *group,
                                   enum result *result, struct conv_err *err)
 {
@@ -280,14 +280,14 @@ static bool is_undecoded(const struct conv_slot *slot, const struct conv_job *jo
     return result == UNDECODED || (slot->group.decoded && slot->group.images[job->image].failed);
 }
 
-// The images of a group that was run, or could not be run, go on or end.
+// Passes on, or ends, the images of a group that was run or could not be run.
 static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum result result,
                     enum conv_status status, const struct conv_err *err) CONV_NEEDS(s->lock)
 {
     struct conv_job *next, *filtered = NULL, **end = &filtered;
     conv_slot_move(slot, CONV_SLOT_DRAINING);
     conv_groups_note_run(s, slot, !status && result == FILTERED);
-    slot->jobs = conv_jobs_sort(slot->jobs); // sinks with an order take them as they come
+    slot->jobs = conv_jobs_sort(slot->jobs); // sinks without an order take them as they come
     for (struct conv_job *job = slot->jobs; job; job = next) {
         next = job->next;
         share_times(job, &slot->group);
@@ -305,7 +305,7 @@ static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum resul
             end = &job->next;
         }
     }
-    // A sink with an order gets them in order, so that less has to wait for its turn.
+    // A sink with an order gets them in order, so that fewer images wait for their turn.
     conv_jobs_join(&s->jobs.to_encode, filtered, conv_sink_has_order(s->config->sink));
     pthread_cond_signal(&s->wake.workers);
 }

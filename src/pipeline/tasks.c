@@ -24,7 +24,7 @@ static enum conv_source_step next_job(struct conv_scheduler *s, struct conv_job 
     enum conv_source_step step = conv_source_next(s->source, &job->item, &job->err);
     job->item.number = s->next_number;
     s->next_number += step != CONV_SOURCE_END;
-    // What is bad may have no name below the sink: the list itself, for example.
+    // An item that cannot be read may have no name below the sink: the list itself, for example.
     bool has_place = step != CONV_SOURCE_END && sink && conv_item_target(&job->item)[0];
     if (has_place && step == CONV_SOURCE_ITEM && !job->item.is_copy &&
         conv_output_rename(s->config, &job->item, &s->claimed, &job->err))

@@ -7,7 +7,7 @@
 #include "pipeline/stages.h"
 #include "pipeline/tasks.h"
 
-// What an image has of the run's memory.
+// The part of the run's memory that an image holds.
 struct hold {
     struct conv_slot *slot;
     size_t reserved; // bytes of s->files; 0 where the run's memory is not limited
@@ -46,7 +46,7 @@ static enum conv_status take_hold(struct conv_scheduler *s, struct conv_worker *
             conv_err_set(&job->err, CONV_ERR_LIMIT,
                          "the image may need %zu MiB of memory, but only %zu MiB are left",
                          (memory.peak >> 20) + 1, most >> 20));
-    // What the pool is going to refuse is not waited for.
+    // There is no use in waiting for memory that the pool will refuse.
     bool reserves = s->files.total != SIZE_MAX && !conv_pool_is_too_much(&s->pool, &need);
     for (;;) {
         enum conv_status status = try_hold(s, job, &need, reserves ? memory.work : 0, hold);

@@ -50,8 +50,8 @@ bool conv_worker_leave(struct conv_scheduler *s, struct conv_worker *worker)
 
 // --- waiting and waking --------------------------------------------------------------------------
 
-// Waits for something to do. One idle worker at a time, the sealer, waits for less: it seals an
-// open group that gets no more images.
+// Waits for something to do. One idle worker at a time, the sealer, waits for a shorter time: it
+// seals an open group that gets no more images.
 static void wait_for_work(struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
     struct conv_slot *open = conv_groups_find_idle(s);
@@ -76,9 +76,9 @@ static void wait_for_work(struct conv_scheduler *s) CONV_NEEDS(s->lock)
         pthread_cond_signal(&s->wake.workers); // another worker may have to become the sealer
 }
 
-// A worker that takes a job from a list wakes another worker for the next. Where jobs are over
-// before a thread has woken up, few are woken. Where they are longer, two: a group releases many
-// jobs at once, and if each worker woke one other, the last would come late.
+// A worker that takes a job from a list wakes another worker for the next. If jobs end before a
+// thread has woken up, few threads are woken. If they take longer, each worker wakes two others: a
+// group releases many jobs at once, and the last worker would start late if each woke only one.
 static void wake_for(struct conv_scheduler *s, const struct conv_job_list *list) CONV_NEEDS(s->lock)
 {
     if (!list->first)
@@ -120,7 +120,7 @@ static bool may_fetch(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
     return !others_wait || !conv_source_may_wait(s->source);
 }
 
-// Each of the following does one thing, or returns false if there is nothing of its kind to do.
+// Each of the following functions does one task, or returns false if there is none of its kind.
 
 static bool encode_next(struct conv_scheduler *s, struct conv_worker *worker) CONV_NEEDS(s->lock)
 {
@@ -197,7 +197,7 @@ static void begin(struct conv_scheduler *s, struct conv_worker *worker, struct c
 static bool read_next(struct conv_scheduler *s, struct conv_worker *worker) CONV_NEEDS(s->lock)
 {
     struct conv_job *job = s->jobs.announced.first;
-    // Its output may have to wait for others to be written, its buffer for others to be released.
+    // Its output may have to wait until others are written, its buffer until others are released.
     if (!is_ripe(s) || !conv_sink_may_begin(s->config->sink, &job->item) ||
         !conv_budget_try(&s->files, &job->share, job->want))
         return false;

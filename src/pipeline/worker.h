@@ -26,7 +26,8 @@ struct conv_worker {
 
 void *conv_worker_main(void *worker); // struct conv_worker
 
-// From now on the worker computes on this job, which decodes for a group with others or not.
+// From now on the worker computes on this job; `decodes`: it decodes it for a group with other
+// images.
 void conv_worker_take(struct conv_worker *worker, struct conv_job *job, bool decodes);
 
 // True if the worker was computing: then it is abandoned together with its job, and the others

@@ -18,7 +18,7 @@
 // Decoded samples of a file are at most this many times its bytes (deflate: 1032).
 #define MOST_EXPANSION 1032.0
 
-// What the sampled files have in common.
+// Totals and averages of the sampled files.
 struct sample {
     uint64_t files, bytes; // of all of them
     uint64_t opened_bytes; // of those that were opened
@@ -65,7 +65,7 @@ static double gain_of(const struct conv_workload_choice *choice, const struct co
     const struct conv_workload_gain *gain =
         known && device->looks_decodable(head) ? &choice->plain : &choice->others;
     double samples = known ? (double)device->head_samples(head) : 0;
-    // A header may say anything; compression does not gain more than this.
+    // A header may state any size; compression does not gain more than this.
     double most = MOST_EXPANSION * (double)size;
     samples = samples < most ? samples : most;
     return gain->image + gain->sample * samples + gain->byte * (double)size;
@@ -83,7 +83,7 @@ static void add_sample(struct sample *sample, const struct conv_workload_choice 
     sample->bytes += size;
 }
 
-// Of an average image: that of the opened files, by bytes.
+// The gain of an average image: that of the opened files, weighted by bytes.
 static double average_gain(const struct sample *sample)
 {
     if (sample->opened_bytes == 0)

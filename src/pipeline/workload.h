@@ -19,13 +19,12 @@ struct conv_workload_gain {
     double image, sample, byte;
 };
 
-// From which workload on a device saves more than it costs.
+// Decides from which workload on a device saves more than it costs.
 struct conv_workload_choice {
     struct conv_workload_gain plain;  // images that a device could decode, by their first bytes
     struct conv_workload_gain others; // those that it could not
     double cost;                      // of using a device at all
-    double name;                      // of counting an image: names are not worth a walk where
-                                      // images save less than some times that
+    double name; // of counting an image: not done if an image saves less than a multiple of it
 };
 
 // Takes steps of the source until the amount of work is known to be large, or known not to be.

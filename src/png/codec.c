@@ -123,8 +123,8 @@ size_t conv_png_encode_bytes(const struct conv_codec_config *config, const struc
     return bytes;
 }
 
-// Refuses what libpng is certain to refuse, in its words. Such files would else be inflated twice,
-// which costs twice libpng's time or more.
+// Refuses files that libpng is certain to refuse, with its message. Otherwise they would be
+// inflated twice, which costs twice libpng's time or more.
 static bool is_refused(const struct conv_decoder *decoder, struct conv_err *err)
 {
     if (decoder->inflate.ended_early)

@@ -49,7 +49,8 @@ static bool find_text(const struct conv_chunk *chunk, size_t *at)
     return true;
 }
 
-// Bounded by CONV_COMMON_MOST; what is longer or damaged is not carried. False: out of memory.
+// Inflates a profile of at most CONV_COMMON_MOST bytes; a longer or damaged one is not carried
+// over. False: out of memory.
 static bool inflate_profile(struct conv_buffer *icc, const uint8_t *data, size_t size)
 {
     struct libdeflate_decompressor *decompressor = libdeflate_alloc_decompressor();

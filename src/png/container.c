@@ -10,8 +10,8 @@
 #define MAX_PALETTE 256
 
 // Upper bound of the image data per byte of filtered rows. Rows of two bytes that are flushed one
-// by one take about 12 per row; more than that can only be empty blocks, which cost time and make
-// no pixels. It holds beyond the first MiB.
+// by one take about 12 per row; more than that can only be empty blocks, which cost time and
+// produce no pixels. The bound applies beyond the first MiB.
 #define MOST_DATA_PER_BYTE 16
 #define MOST_DATA_UNCHECKED ((size_t)1 << 20)
 

@@ -4,7 +4,7 @@
 #include "png/chunk.h"
 #include "png/png.h"
 
-// Where conv_image_header.detail holds what the header of a PNG has besides the shape.
+// Indexes of conv_image_header.detail for the fields of a PNG header that the shape lacks.
 enum { BIT_DEPTH, COLOR_TYPE, INTERLACED, TRANSPARENCY };
 
 static struct conv_image_header pack_header(const struct conv_png_header *png)

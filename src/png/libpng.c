@@ -149,7 +149,7 @@ static void start_reading(struct reader *reader)
     png_read_info(png, reader->info);
 }
 
-// Requests the samples that header->shape describes and checks that libpng gives them.
+// Requests the samples that header->shape describes and checks that libpng returns these.
 static void choose_samples(struct reader *reader)
 {
     png_structp png = reader->png;

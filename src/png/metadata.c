@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which chunks of a PNG are carried from input to output, and whether the file is an animation.
+// Selects the chunks of a PNG that are carried from input to output, and detects animations.
 #include <libdeflate.h>
 #include <string.h>
 

@@ -32,7 +32,7 @@ struct conv_png_header {
                              // and 4 bits become 8, tRNS becomes alpha
 };
 
-// CONV_ERR_FORMAT if a file that begins with these bytes is no PNG. Fewer than
+// CONV_ERR_FORMAT if a file that begins with these bytes is not a PNG. Fewer than
 // CONV_PNG_SIGNATURE_SIZE bytes are a whole file.
 #define CONV_PNG_SIGNATURE_SIZE 8
 enum conv_status conv_png_check_signature(const uint8_t *data, size_t size, struct conv_err *err);
@@ -64,7 +64,7 @@ enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
                                        struct conv_metadata *meta, struct conv_err *err);
 
 // True if a chunk of an animation (APNG: acTL, fcTL, fdAT) comes anywhere before IEND, valid or
-// not: decoding would give one frame of several.
+// not: decoding would return one frame of several.
 bool conv_png_is_animated(const uint8_t *data, size_t size);
 
 // --- common.c ------------------------------------------------------------------------------------
@@ -98,8 +98,8 @@ enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
                                      const struct conv_codec_config *config, struct conv_err *err);
 void conv_png_codec_close(struct conv_png_codec *codec); // NULL is fine
 
-// Upper bounds, but for some KiB, of the scratch memory for decoding a file of `size` bytes and for
-// encoding an image of that shape, the encoded file included; SIZE_MAX if they do not fit. The
+// Upper bounds, except for some KiB, of the scratch memory for decoding a file of `size` bytes and
+// for encoding an image of that shape, the encoded file included; SIZE_MAX if they do not fit. The
 // level matters for encoding: from level 2 on all filtered rows are held at once.
 size_t conv_png_decode_bytes(const struct conv_png_header *header, size_t size);
 size_t conv_png_encode_bytes(const struct conv_codec_config *config,
@@ -119,7 +119,7 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
 // Where decoded rows go instead of planes. `put` gets rows that were expanded, as planes of one row
 // at the depth of header->shape; `put_interleaved` gets all others as they are in the file, pixel
 // by pixel, the most significant byte first, and aligned for uint16_t. Rows come in their order,
-// and once more from the first one on where libpng takes over from the fast decoder.
+// and again from the first one on if libpng takes over from the fast decoder.
 struct conv_png_rows {
     void (*put)(void *context, int y, const struct conv_image *row);
     void (*put_interleaved)(void *context, int y, const uint8_t *row);
@@ -163,8 +163,8 @@ bool conv_png_is_plain(const struct conv_png_header *header);
 #define CONV_PNG_HEAD_SIZE 29
 bool conv_png_looks_plain(const uint8_t head[CONV_PNG_HEAD_SIZE]);
 
-// Bytes of the decoded samples: palettes count as RGB, less than 8 bits as 8. 0 if the head is
-// none.
+// Bytes of the decoded samples: palettes count as RGB, less than 8 bits as 8. 0 if it is not the
+// head of a PNG.
 uint64_t conv_png_head_samples(const uint8_t head[CONV_PNG_HEAD_SIZE]);
 
 // Copies the concatenated IDAT data (one zlib stream) to `stream`, which has room for `size` bytes,

@@ -22,7 +22,8 @@ static pthread_mutex_t level_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void conv_stb_set_level(int level)
 {
-    // Not written if it is the same: encoders on other threads read it without the lock.
+    // The level is not written if it is the same, since encoders on other threads read it without
+    // the lock.
     pthread_mutex_lock(&level_lock);
     if (stbi_write_png_compression_level != level)
         stbi_write_png_compression_level = level;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Brackets are counted, not matched: a damaged line that passes is a line of a report that was
-// edited by hand.
+// Brackets are counted, not matched: only a report that was edited by hand can have a damaged line
+// that passes.
 #include "report/json_read.h"
 
 #include <stdlib.h>

@@ -15,7 +15,7 @@ struct conv_merge;
 struct conv_merge_totals {
     int reports;
     int shards;                                      // of the job; 0: the runs are not shards
-    uint64_t done, failed, skipped, planned, copied; // images, by the best that a run made of each
+    uint64_t done, failed, skipped, planned, copied; // images, by their best outcome in any run
     uint64_t pixels, bytes_in, bytes_out;            // of all runs
     double seconds, longest; // of all runs that came to their end, of one of them
     uint64_t repeated;       // images that two runs of one shard have processed
@@ -32,13 +32,13 @@ enum conv_merge_shard { CONV_MERGE_FINISHED, CONV_MERGE_UNFINISHED, CONV_MERGE_M
 enum conv_status conv_merge_open(struct conv_merge **merge, struct conv_err *err);
 void conv_merge_close(struct conv_merge *merge); // NULL is fine
 
-// Reads a report. Keeps the string. A report that has no end or is empty counts as that of a killed
-// run. CONV_ERR_USAGE if it cannot be read or is not a report, was added before, or belongs to
-// another job: with other filters or another number of shards. CONV_ERR_IO, CONV_ERR_MEMORY (some
-// 50 bytes per image).
+// Reads a report. Keeps the string. A report without a summary, or an empty one, counts as that of
+// a killed run. CONV_ERR_USAGE if it cannot be read or is not a report, was added before, or
+// belongs to another job: with other filters or another number of shards. CONV_ERR_IO,
+// CONV_ERR_MEMORY (some 50 bytes per image).
 enum conv_status conv_merge_add(struct conv_merge *merge, const char *path, struct conv_err *err);
 
-// After the last report, before the functions below.
+// To be called after the last report, before the functions below.
 void conv_merge_count(struct conv_merge *merge, struct conv_merge_totals *totals);
 enum conv_merge_shard conv_merge_shard_state(const struct conv_merge *merge, int shard);
 
@@ -46,8 +46,8 @@ enum conv_merge_shard conv_merge_shard_state(const struct conv_merge *merge, int
 // which is advanced; NULL after the last.
 const char *conv_merge_next_unfinished(const struct conv_merge *merge, int *at);
 
-// One record per image, each the best that a run made of it: as JSON Lines between a begin record
-// and a summary (with `exit_code`) if `stream` is not NULL, and to `failed`, which may be NULL, the
+// Writes one record per image, the best of all runs: as JSON Lines between a begin record and a
+// summary (with `exit_code`) if `stream` is not NULL, and to `failed`, which may be NULL, the
 // failed ones. Reads the reports again. CONV_ERR_IO, also if one has changed.
 enum conv_status conv_merge_write(struct conv_merge *merge, FILE *stream, int exit_code,
                                   void (*failed)(const char *input, const char *reason),

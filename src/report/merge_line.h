@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What merging needs of a line of a report. Lines are terminated strings.
+// Reads from a line of a report what merging needs. Lines are terminated strings.
 #ifndef CONV_REPORT_MERGE_LINE_H
 #define CONV_REPORT_MERGE_LINE_H
 

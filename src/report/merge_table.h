@@ -14,7 +14,7 @@ enum conv_merge_state {
     CONV_MERGE_FAILED,
     CONV_MERGE_PLANNED,
     CONV_MERGE_SKIPPED,
-    CONV_MERGE_COPIED, // no image, or one that failed: a member of an archive, as it is
+    CONV_MERGE_COPIED, // a member of an archive that is not an image, or failed, copied unchanged
     CONV_MERGE_DONE,
     CONV_MERGE_STATES,
 };
@@ -26,8 +26,8 @@ struct conv_merge_image {
     bool overlaps, copied;
 };
 
-// {0} is an empty table. Names are digests of what reports hold, and reports are not chosen to make
-// them collide: slots depend on the digests alone.
+// {0} is an empty table. Nobody is expected to forge reports so that digests of names collide, so
+// slots depend on the digests alone.
 struct conv_merge_table {
     struct conv_merge_image *slots; // open addressing
     size_t count, capacity;         // capacity: a power of two, or 0
@@ -51,7 +51,7 @@ struct conv_merge_image *conv_merge_table_find(const struct conv_merge_table *ta
 void conv_merge_table_count(const struct conv_merge_table *table,
                             uint64_t counts[CONV_MERGE_STATES]);
 
-// No image is copied.
+// Removes the state CONV_MERGE_COPIED from all images.
 void conv_merge_table_forget_copies(struct conv_merge_table *table);
 
 #endif

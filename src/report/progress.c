@@ -88,7 +88,7 @@ static int put_bar(char *text, int width, double share)
 void conv_progress_format_bar(char *text, size_t size, int columns,
                               const struct conv_progress_state *state)
 {
-    // The percentage says more than the count, but where it is unknown the count is all there is.
+    // The percentage says more than the count, but if it is unknown, only the count can be shown.
     static const enum part least_first[] = {PART_RATE, PART_COUNT, PART_LEFT, PART_FAILED};
     struct parts parts;
     int room = columns - FREE < (int)size - 1 ? columns - FREE : (int)size - 1, used = 0;
@@ -148,7 +148,7 @@ void conv_progress_init(struct conv_progress *progress, bool wanted,
     };
 }
 
-// Asked for each time: the window may have been resized.
+// Queried each time, since the window may have been resized.
 static int columns_of_terminal(void)
 {
     struct winsize window;
@@ -180,7 +180,7 @@ static void read_state(struct conv_progress *progress, const struct conv_totals 
 {
     const struct conv_report_total *total = progress->total;
     uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
-    // In this order: what is complete does not grow any more.
+    // Read in this order: a complete total does not grow any more.
     bool complete = total && atomic_load(&total->is_complete);
     uint64_t counted = total ? atomic_load(&total->images) : 0;
     *state = (struct conv_progress_state){

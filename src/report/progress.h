@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How far a run is, on stderr: on a terminal a bar in one line that is drawn again and again,
-// elsewhere a line every few seconds.
+// The progress of a run, on stderr: on a terminal a bar that is redrawn in one line, elsewhere a
+// line every few seconds.
 #ifndef CONV_REPORT_PROGRESS_H
 #define CONV_REPORT_PROGRESS_H
 
@@ -22,7 +22,7 @@ struct conv_progress {
     unsigned moment_count;
 };
 
-// What one line says.
+// The contents of one line.
 struct conv_progress_state {
     uint64_t over, failed; // images that are over, failed ones included
     uint64_t total;        // at least `over`; 0: unknown

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is reported about a run, as plain data: one record per image, the totals, and the settings
-// that reports repeat.
+// The data of reports about a run: one record per image, the totals, and the settings that reports
+// repeat.
 #ifndef CONV_REPORT_RECORD_H
 #define CONV_REPORT_RECORD_H
 
@@ -51,7 +51,7 @@ struct conv_record {
     int width, height, channels, depth; // 0 where unknown
     size_t bytes_in, bytes_out;
     bool decoded_on_device, encoded_on_device;
-    // Of a group's copies and kernels, the image's share by its bytes.
+    // The times of a group's copies and kernels are divided among its images by their bytes.
     uint64_t ns[CONV_STAGE_COUNT];
 };
 
@@ -69,7 +69,7 @@ struct conv_record_shard {
     const char *by;   // "bytes", "name"
 };
 
-// All images of the job, of which the shard is a part: equal for all runs that saw the same.
+// All images of the job of which the shard is a part; equal in all runs that saw the same images.
 struct conv_record_listing {
     uint64_t images;
     char digest[33]; // of the names, hexadecimal; "" if it is unknown
@@ -97,8 +97,8 @@ struct conv_report_total {
 struct conv_samples;
 
 struct conv_report_config {
-    // Gets each record, with the totals so far, instead of a terminal: nothing is printed then. One
-    // call at a time, from any thread. NULL: none.
+    // Gets each record, with the totals so far; nothing is printed then. One call at a time, from
+    // any thread. NULL: none.
     void (*listener)(void *user, const struct conv_totals *totals,
                      const struct conv_record *record);
     void *listener_user;

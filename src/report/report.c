@@ -99,7 +99,7 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
             (void)setvbuf(report->streams[i], NULL, _IOLBF, 0);
         conv_json_begin(report->streams[i], config);
         if (report->streams[i] != stdout)
-            fflush(report->streams[i]); // tells whose report it is, should the run be killed
+            fflush(report->streams[i]); // so that a killed run's report can be identified
     }
     report->print_stall = conv_stall_of(config->stall, stdout);
     if (!report->print_stall)
@@ -161,7 +161,7 @@ static void print_event(FILE *stream, const char *lead, const struct conv_record
     fputc('\n', stream);
 }
 
-// Where lines about images go that are done or planned.
+// The stream for lines about images that are done or planned.
 static FILE *order_stream(const struct conv_report_config *config)
 {
     return config->dry_run && !config->json && !config->quiet ? stdout : stderr;

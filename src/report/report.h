@@ -17,8 +17,8 @@ enum conv_status conv_report_open(struct conv_report **report,
 // Counts the record and prints what is due. The record may be freed afterwards.
 void conv_report_file(struct conv_report *report, const struct conv_record *record);
 
-// A group, or a part of one, that passed through a stream: copied in from `start` on (on
-// conv_clock_ns's clock), filtered and copied out without a pause.
+// A group, or a part of one, that passed through a stream: from `start` on (conv_clock_ns) it was
+// copied in, filtered and copied out without a pause.
 struct conv_report_work {
     int device;     // that filtered it; device_count: the fallback backend
     int engines_of; // the device that owns the stream; a fallback's work counts as its kernel time
@@ -30,7 +30,7 @@ struct conv_report_work {
 // Adds the group to the totals and to the overlap of its device's engines.
 void conv_report_group(struct conv_report *report, const struct conv_report_work *work);
 
-// A device has got more streams than the configuration says.
+// A device has more streams now than the configuration says.
 void conv_report_streams(struct conv_report *report, int streams);
 
 // False: conv_report_tick does nothing. Any thread, at any time.
@@ -46,7 +46,8 @@ void conv_report_warn(struct conv_report *report, const char *text);
 // Everything counted so far, seconds included.
 void conv_report_totals(const struct conv_report *report, struct conv_totals *totals);
 
-// For a run of one shard: the images of all shards together. Before conv_report_close.
+// For a run of one shard: sets the images of all shards together. To be called before
+// conv_report_close.
 void conv_report_listing(struct conv_report *report, const struct conv_record_listing *listing);
 
 // The work that a signal left undone, for the closing line.
@@ -56,10 +57,10 @@ struct conv_report_rest {
     const char *advice; // how to continue, or NULL
 };
 
-// Before conv_report_close, to which `rest` must live.
+// To be called before conv_report_close, until which `rest` must live.
 void conv_report_interrupted(struct conv_report *report, const struct conv_report_rest *rest);
 
-// Before conv_report_close: how many files and folders the source passed by.
+// Sets how many files and folders the source ignored. To be called before conv_report_close.
 void conv_report_ignored(struct conv_report *report, uint64_t count);
 
 // Writes the JSON summary and the closing line, fills *totals (may be NULL), frees the report.

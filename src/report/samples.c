@@ -129,7 +129,7 @@ static void free_pair(struct conv_sample_pair *pair)
     free(pair->output);
 }
 
-// The images of the lowest numbers stay, whichever was finished first.
+// The images with the lowest numbers are kept, in whatever order they were finished.
 static void add_pair(struct conv_samples *samples, const struct conv_record *record)
 {
     int at = samples->pair_count;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a page shows of single images of a run, in constant memory: failures grouped by reason, the
+// The single images of a run that a page shows, in constant memory: failures grouped by reason, the
 // slowest images, how long images took, the first pairs of input and output, the first warning.
 #ifndef CONV_REPORT_SAMPLES_H
 #define CONV_REPORT_SAMPLES_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The slices of one track of a timeline, each with its image, as long as they are few enough for a
-// page to draw them one by one. One thread at a time.
+// The slices of one track of a timeline, each with its image, while they are few enough for a page
+// to draw each of them. One thread at a time.
 #ifndef CONV_REPORT_SLICES_H
 #define CONV_REPORT_SLICES_H
 

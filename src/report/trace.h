@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What each thread and each engine of a device did when: for --trace a file in Chrome's trace
-// format (Perfetto opens it), for --html a timeline. Each track formats its slices into a buffer of
-// its own and writes it when it is full, so that recording takes no lock and no growing memory. The
-// file is valid JSON at every moment, however the run ends.
+// Records what each thread and each engine of a device did at what time: for --trace in a file in
+// Chrome's trace format (for Perfetto), for --html as a timeline. Each track formats its slices
+// into a buffer of its own and writes it when it is full, so that recording takes no lock and no
+// growing memory. The file is valid JSON at every moment, however the run ends.
 #ifndef CONV_REPORT_TRACE_H
 #define CONV_REPORT_TRACE_H
 

@@ -11,7 +11,7 @@
 #include "tensor/half.h"
 
 // Integers are divided by `divisor` in float32, correctly rounded; the others stay as they are. dst
-// and src do not overlap; neither need be aligned for its elements' size but dst for float.
+// and src do not overlap; dst is aligned for float, src need not be aligned.
 static inline void conv_tensor_to_float(float *dst, enum conv_element element, const void *src,
                                         size_t count, float divisor)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a tensor's elements are. Little endian in files, the machine's own order in memory.
+// The types of a tensor's elements. Little endian in files, the machine's own order in memory.
 #ifndef CONV_TENSOR_ELEMENT_H
 #define CONV_TENSOR_ELEMENT_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // IEEE 754 binary16 in 16 bits, to and from float32 (nearest even, subnormals, infinities; NaN
-// stays NaN). For host code; processors with conversion instructions give the same bits.
+// stays NaN). For host code; conversion instructions of processors produce the same bits.
 #ifndef CONV_TENSOR_HALF_H
 #define CONV_TENSOR_HALF_H
 

@@ -39,7 +39,7 @@ static bool take_hex(struct conv_json_scan *json, uint32_t *code)
     return true;
 }
 
-// After "\u": one code point, of one or two escapes. 0 and lone surrogates are refused.
+// Called after "\u": takes one code point of one or two escapes. 0 and lone surrogates are refused.
 static bool take_code_point(struct conv_json_scan *json, uint32_t *code)
 {
     uint32_t low;
@@ -70,7 +70,8 @@ static size_t encode_utf8(char utf8[4], uint32_t code)
     return more + 1;
 }
 
-// After a backslash: the bytes that the escape stands for; 0: it is none.
+// Called after a backslash: sets the bytes that the escape stands for and returns their number; 0:
+// it is not an escape.
 static size_t take_escape(struct conv_json_scan *json, char utf8[4])
 {
     static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
@@ -168,7 +169,7 @@ bool conv_json_scan_skip(struct conv_json_scan *json)
                        : !skip_word(json)) {
             return false;
         }
-        // What follows: the end of one or more values, and the beginning of the next one.
+        // Next come the ends of one or more values, and the beginning of the next value.
         while (depth > 0 && conv_json_scan_char(json, is_object & 1 ? '}' : ']')) {
             is_object >>= 1;
             depth--;

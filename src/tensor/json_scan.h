@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Reads JSON (RFC 8259) from the beginning to the end of a text in memory, without a tree. The
-// caller asks for what it expects next; each function returns false if something else is there, or
-// if the text ends or is malformed, after which the place in the text is undefined. White space
-// before what is read is skipped. No memory is taken; a scan belongs to one thread at a time.
+// caller calls the function for the element that it expects next; each returns false if something
+// else is there, or if the text ends or is malformed, after which the position in the text is
+// undefined. White space before an element is skipped. No memory is taken; a scan belongs to one
+// thread at a time.
 #ifndef CONV_TENSOR_JSON_SCAN_H
 #define CONV_TENSOR_JSON_SCAN_H
 
@@ -26,7 +27,7 @@ bool conv_json_scan_string(struct conv_json_scan *json, char *string, size_t siz
 // [1, 2, ...] of at most `room` numbers without sign or fraction, below 2^63.
 bool conv_json_scan_numbers(struct conv_json_scan *json, uint64_t *numbers, int room, int *count);
 
-// A value of any kind, of which nothing is kept; at most 16 levels deep.
+// Skips a value of any kind, at most 16 levels deep.
 bool conv_json_scan_skip(struct conv_json_scan *json);
 
 #endif

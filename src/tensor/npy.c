@@ -27,7 +27,7 @@ enum conv_status conv_npy_header_bytes(const uint8_t *head, size_t size, size_t 
         return conv_err_set(err, CONV_ERR_FORMAT, "has no .npy header");
     if (head[6] < 1 || head[6] > 3 || head[7] != 0)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "is a .npy file of version %d.%d; versions 1.0 to 3.0 are known",
+                            "is a .npy file of version %d.%d; versions 1.0 to 3.0 are read",
                             head[6], head[7]);
     uint64_t length = (uint64_t)head[8] | (uint64_t)head[9] << 8;
     if (is_long(head))
@@ -154,7 +154,7 @@ static enum conv_status parse_type(struct conv_npy *npy, const char *type, struc
                         type);
 }
 
-// The order is irrelevant where at most one side is larger than 1.
+// The order is irrelevant if at most one side is larger than 1.
 static bool has_order(const struct conv_tensor_shape *shape)
 {
     int wide = 0;

@@ -28,7 +28,7 @@ struct conv_npy {
 };
 
 // Bytes of the header of a file that begins with head[0..CONV_NPY_HEAD), in *header.
-// CONV_ERR_FORMAT if it is no .npy file, CONV_ERR_UNSUPPORTED for an unknown version or a header
+// CONV_ERR_FORMAT if it is not a .npy file, CONV_ERR_UNSUPPORTED for an unknown version or a header
 // above CONV_NPY_MOST_HEADER.
 enum conv_status conv_npy_header_bytes(const uint8_t *head, size_t size, size_t *header,
                                        struct conv_err *err);
@@ -43,7 +43,7 @@ enum conv_status conv_npy_parse(struct conv_npy *npy, const uint8_t *data, size_
 enum conv_status conv_npy_check_size(const struct conv_npy *npy, uint64_t file_bytes,
                                      struct conv_err *err);
 
-// Turns `count` elements as the file has them into npy->element of this machine. dst and src may be
+// Converts `count` elements in the file's form to npy->element of this machine. dst and src may be
 // the same address, otherwise they do not overlap.
 void conv_npy_convert(const struct conv_npy *npy, void *dst, const void *src, size_t count);
 

@@ -46,7 +46,7 @@ enum conv_status conv_safetensors_find(struct conv_safetensors *found, const cha
 // Bytes of an element in the file.
 size_t conv_safetensors_element(enum conv_safetensors_type type);
 
-// Turns `count` elements as the file has them into float32. dst and src do not overlap.
+// Converts `count` elements in the file's form to float32. dst and src do not overlap.
 void conv_safetensors_convert(float *dst, const uint8_t *src, enum conv_safetensors_type type,
                               size_t count);
 

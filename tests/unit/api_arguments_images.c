@@ -36,7 +36,7 @@ static int spoil(conv_image spoiled[MOST_SPOILED], const conv_image *good)
     return count;
 }
 
-// The same of what only views that are written to may not have.
+// The same for mistakes that are allowed except in views that are written to.
 static int overlap(conv_image spoiled[MOST_SPOILED], const conv_image *good)
 {
     int count = 0;
@@ -87,7 +87,7 @@ void wrong_views_are_refused(void **state)
     count = overlap(spoiled, result);
     for (int i = 0; i < count; i++)
         REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, source, &spoiled[i], 1, NULL));
-    // Samples may be read from where others are: rows that are one row.
+    // Views that are only read may overlap themselves: rows that are all the same row.
     conv_image one_row = *source;
     one_row.row_stride = 0;
     assert_int_equal(conv_filter_run(filter, &one_row, result, 1, NULL), CONV_OK);
@@ -121,7 +121,7 @@ void results_of_another_shape_or_place_are_refused(void **state)
     other = *result;
     other.memory = CONV_DEVICE;
     REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, source, &other, 1, NULL));
-    // Half of the result is the source's, row by row or pixel by pixel.
+    // Half of the result's memory is the source's, row by row or pixel by pixel.
     other = *source;
     other.data = (uint8_t *)source->data + 2 * source->row_stride;
     other.height = source->height - 2;
@@ -234,7 +234,7 @@ void files_that_end_anywhere_are_refused(void **state)
     conv_bytes file = open_file(&image, context);
     conv_item item;
     for (size_t size = 0; size < file.size; size++) {
-        uint8_t *cut = malloc(size ? size : 1); // memory that ends where the file does
+        uint8_t *cut = malloc(size ? size : 1); // memory that ends there, too
         memcpy(cut, file.data, size);
         conv_bytes bytes = {cut, size};
         conv_png_info info;
@@ -279,7 +279,7 @@ void large_images_are_refused(void **state)
     conv_context_destroy(context);
 }
 
-// A call that fails as a whole says so for every item; members without a meaning are refused.
+// A call that fails as a whole reports it for every item; members that must be unset are refused.
 void refused_calls_say_so_for_each_item(void **state)
 {
     (void)state;

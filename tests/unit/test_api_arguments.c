@@ -6,7 +6,7 @@
 #include "support/api_test.h"
 #include "unit/api_arguments.h"
 
-// The address sanitizer's allocator returns NULL where no memory is that large, as others do.
+// Makes the address sanitizer's allocator return NULL if memory is not that large, as others do.
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -42,7 +42,7 @@ static void contexts(void **state)
         options.size = sizes[i];
         assert_int_equal(conv_context_create(&context, &options, message), CONV_ERR_USAGE);
     }
-    // Of a newer version: a field that this one lacks has to be unset.
+    // Options of a newer version: a field that this version lacks has to be unset.
     struct {
         conv_context_options known;
         uint64_t added;
@@ -172,7 +172,7 @@ static void filters(void **state)
         REFUSE(CONV_ERR_USAGE, conv_filter_create(&filter, context, "blur", &own));
         assert_null(filter);
     }
-    // In the words of the interface, not of the command line.
+    // The text is in the words of the interface, not of the command line.
     options.kernel = "1 2 3";
     (void)conv_filter_create(&filter, context, "custom", &options);
     assert_memory_equal(conv_context_message(context), "kernel", 6);

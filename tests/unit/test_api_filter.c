@@ -42,7 +42,7 @@ static uint32_t read_result(const struct conv_image *out, const conv_image *sour
                                                   : ((const uint16_t *)(const void *)row)[x];
 }
 
-// What the program makes of the image: planes of uint8_t, uint16_t or float.
+// The program's result for the image: planes of uint8_t, uint16_t or float.
 static void expect(conv_image *result, const conv_image *source, const char *text,
                    const conv_filter_options *options)
 {

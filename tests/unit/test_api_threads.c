@@ -209,8 +209,8 @@ static void check_decoded(const conv_bytes *file, const conv_image *image, const
     free(expected.rows);
 }
 
-// Batches of changed files: what libpng takes is decoded to its pixels, into every layout; what it
-// refuses is refused. Sanitizers see the rest.
+// Batches of changed files: those that libpng accepts are decoded to its pixels, in every layout;
+// those that it refuses are refused. Sanitizers check the memory accesses.
 static void changed_files_are_decoded_or_refused(void **state)
 {
     (void)state;
@@ -316,7 +316,7 @@ static void calls_leave_nothing_behind(void **state)
     conv_context_destroy(context);
     if (!CONV_SANITIZED && after > before + 1024)
         fail_msg("%zu bytes more after %d rounds", after - before, calls - 50);
-    // Contexts themselves.
+    // Contexts themselves must not leak either.
     for (int i = 0; i < 100; i++) {
         if (i == 10)
             before = bytes_in_use();

@@ -38,13 +38,13 @@
 #define TIMED 1
 #endif
 
-// Where nothing is timed, the pixels of some families do: one of this many, a number that divides
-// no number of cases, so that each case of each kind is among them.
+// If nothing is timed, it is enough to compare the pixels of one in STEP families. STEP does not
+// divide the number of cases, so that each case of each kind is among them.
 #define STEP (CONV_SANITIZED ? 5 : 1)
 
 static uint64_t seed;
 
-// One decoding as a worker does it, into planes that are there.
+// One decoding as in a worker, into planes that are already allocated.
 struct subject {
     struct conv_png_codec *codec;
     struct conv_metadata meta;
@@ -232,7 +232,7 @@ static void blocks_without_symbols(void **state)
     conv_png_codec_close(codec);
 }
 
-// What a stream holds is found out to be wrong as late as can be.
+// Streams whose flaw is detected as late as possible.
 static void flaws_at_the_end(void **state)
 {
     (void)state;

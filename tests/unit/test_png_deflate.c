@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fast encoder's streams: Huffman codes are held against their definition, zlib reads what they
+// The fast encoder's streams: Huffman codes are compared with their definition, zlib reads what they
 // code, and buffers end at pages without access.
 #include <setjmp.h>
 #include <stdarg.h>

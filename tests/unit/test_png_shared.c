@@ -91,7 +91,7 @@ static void run_way(struct run *run, int way, const struct png_file *zlib, size_
     static struct conv_inflate inflate;
     struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};
     struct conv_buffer memory = {0};
-    // To the byte, so that a sanitizer sees reads beyond the end.
+    // Of the exact size, so that a sanitizer detects reads beyond the end.
     uint8_t *data = malloc(zlib->size);
     assert_non_null(data);
     memcpy(data, zlib->data, zlib->size);
@@ -171,8 +171,8 @@ static void check_damaged(struct bench *bench, struct png_file *zlib, size_t pit
         check(bench, zlib, pitch, rows + 1, 8 * 5000);
 }
 
-// On a busy machine the first thread may be done before others have begun: once more until enough
-// was decoded ahead.
+// On a busy machine the first thread may finish before others have begun, so the run is repeated
+// until enough was decoded ahead.
 static void check_that_threads_help(struct bench *bench)
 {
     const size_t pitch = 1000, rows = MOST / pitch - 1;

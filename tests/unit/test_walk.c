@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a command line's operands lead to (src/io/walk.h): items, their names below the sink, and
-// the reasons why some cannot be read.
+// The result of walking the operands of a command line (src/io/walk.h): items, their names below
+// the sink, and the reasons why some cannot be read.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -186,7 +186,7 @@ static void test_several_inputs_keep_their_names(void **state)
     assert_non_null(strstr(err.text, "would become the same output file"));
     inputs[2] = folder_path("in/..");
     assert_int_equal(walk(&config, &err), CONV_ERR_USAGE);
-    assert_non_null(strstr(err.text, "gives no name for the output"));
+    assert_non_null(strstr(err.text, "needs the name of each"));
 }
 
 static void test_what_is_no_image_is_reported(void **state)

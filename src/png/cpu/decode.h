@@ -27,7 +27,7 @@ struct conv_decoder {
 
 // As conv_png_decode, without a reason for failure: false means that the file is damaged, irregular
 // or too large for the memory, or that decoder->stop was set; libpng then has to decode or refuse
-// it. True only if libpng would give identical pixels. It takes no longer than libpng would, and
+// it. True only if libpng would decode identical pixels. It takes no longer than libpng would, and
 // ends where libpng would find the first error. `dst` is not used if decoder->put_rows is set.
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
                       const struct conv_png_header *header, const struct conv_image *dst);

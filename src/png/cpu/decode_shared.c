@@ -29,7 +29,7 @@ static void finish_chunk(struct conv_shared_flow *flow, struct conv_shared_chunk
     pthread_cond_broadcast(&flow->changed);
 }
 
-// Does what is most urgent. False: there is nothing to do.
+// Does the most urgent task. False: there is none.
 static bool do_task(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
 {
     if (conv_decode_rows_take(flow))
@@ -144,7 +144,7 @@ static size_t bytes_until(const struct conv_shared_flow *flow, const struct posi
     return flow->produced + own;
 }
 
-// Appends parts as long as there are fitting ones; helps while the next one is being decoded.
+// Appends parts while there is one that fits; helps while the next one is being decoded.
 static bool append_parts(struct conv_shared_flow *flow, struct position *position)
     CONV_NEEDS(flow->lock)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A large stream of rows, inflated by all threads that are there: one follows the stream from its
-// begin, others decode parts that lie ahead (inflate_ahead.h), turn them into bytes once the first
-// one has reached them, and take the rows. The result is that of one thread.
+// A large stream of rows, inflated by all available threads: one follows the stream from its begin;
+// the others decode parts further ahead (inflate_ahead.h), convert them to bytes once the first
+// thread has reached them, and take the rows. The result is the same as with one thread.
 #ifndef CONV_PNG_CPU_DECODE_SHARED_H
 #define CONV_PNG_CPU_DECODE_SHARED_H
 

@@ -37,8 +37,8 @@ struct conv_shared_chunk {
     int rows_out; // rows in take_row()
 };
 
-// Rows that lie in two chunks are joined here. With take() all belongs to the thread that is in it;
-// with take_row(), to the lock.
+// Rows that lie in two chunks are joined here. With take() all members belong to the thread that is
+// in it; with take_row(), the lock guards them.
 struct conv_shared_rows {
     uint8_t *joined[JOINED_ROWS]; // only the first one with take()
     bool busy[JOINED_ROWS];       // it is in take_row()
@@ -79,13 +79,13 @@ struct conv_shared_flow {
     size_t next_cut;    // bit: where the next part is searched
     size_t part_bits;   // of the next part
     int searching;      // parts that have no begin yet
-    bool proven;        // a part was of use since the last pause
+    bool proven;        // a part was useful since the last pause
     int misses, pauses; // parts unused in a row; pauses that followed from them
 };
 
 // decode_shared_parts.c
 
-// Makes the parts of a run, or none for lack of memory; nothing is decoded yet.
+// Allocates the parts of a run, or none without memory; nothing is decoded yet.
 void conv_decode_parts_start(struct conv_shared_flow *flow, int threads);
 void conv_decode_parts_free(struct conv_shared_flow *flow);
 
@@ -97,7 +97,7 @@ bool conv_decode_parts_run(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
 struct conv_shared_part *conv_decode_parts_at(struct conv_shared_flow *flow, size_t bit)
     CONV_NEEDS(flow->lock);
 
-// This part is of use: later ones shall be as long as it suggests.
+// This part was useful: later ones get the length that it suggests.
 void conv_decode_parts_learn(struct conv_shared_flow *flow, const struct conv_shared_part *part)
     CONV_NEEDS(flow->lock);
 

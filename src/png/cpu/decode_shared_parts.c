@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Parts of a stream that are decoded ahead: where they begin, how long they are, and which of them
-// are of use.
+// were useful.
 #include <stdlib.h>
 
 #include "png/cpu/decode_shared_internal.h"
@@ -10,7 +10,7 @@
 // Bytes of output that a part should have: symbols of two bytes still fit its memory then.
 #define PART_OUTPUT (PART_BYTES / 2 - CONV_INFLATE_AHEAD_LEAST)
 #define LEAST_BITS ((size_t)8 * (32 << 10)) // of a part
-#define MOST_SEARCHING 2 // parts that are searched at a time until one was of use
+#define MOST_SEARCHING 2 // parts that are searched at a time until one was useful
 #define MOST_SEARCHED ((size_t)8 * (192 << 10)) // bits: of a part, for its begin
 #define MOST_MISSES 2 // unused parts in a row, after which a stretch gets none
 #define PAUSE 8       // parts in such a stretch, at first; it doubles

@@ -100,7 +100,7 @@ static bool take_next_chunk(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock
 
 // --- take_row() ----------------------------------------------------------------------------------
 
-// The next chunk's rows become those that are handed out. False: there is none, or no memory for
+// From now on the rows of the next chunk are handed out. False: there is no chunk, or no memory for
 // the row at its end.
 static bool open_chunk(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
 {
@@ -131,7 +131,7 @@ static bool open_chunk(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
     return true;
 }
 
-// Chunks whose rows are all taken.
+// Ends the chunks whose rows are all taken.
 static void end_chunks(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
 {
     const struct conv_shared_rows *rows = &flow->rows;
@@ -140,7 +140,7 @@ static void end_chunks(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
         end_chunk(flow);
 }
 
-// Rows of the chunk that is open, or the one that ends in it.
+// True if there is a row to take: in the open chunk, or one that ends in it.
 static bool has_row(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
 {
     const struct conv_shared_rows *rows = &flow->rows;

@@ -59,7 +59,7 @@ static bool take_rows(struct flow *flow, const uint8_t *at)
     return count == 0 || stream->take(stream->context, raw, count);
 }
 
-// False if the row that is begun has a filter that does not exist. Others are found by take(); but
+// False if the current row has a filter that does not exist. take() finds such rows as well, but
 // the first row of a hostile file may be long.
 static bool is_good(const struct flow *flow, const uint8_t *at)
 {
@@ -74,7 +74,8 @@ static uint8_t *next(void *context, uint8_t *at)
     if (is_small(flow->stream->pitch, flow->stream->rows) ||
         flow->capacity - (size_t)(at - flow->buffer) >= CONV_INFLATE_ROOM)
         return at;
-    // The window goes to the start of the buffer, or more: the part of a row not handed on.
+    // The window is copied to the start of the buffer, or more than that if a longer part of a row
+    // was not handed on.
     size_t part = (size_t)(at - flow->from);
     size_t keep = part > CONV_INFLATE_WINDOW ? part : CONV_INFLATE_WINDOW;
     memmove(flow->buffer, at - keep, keep);

@@ -26,8 +26,8 @@ struct conv_decode_stream {
     bool (*take_row)(void *context, unsigned y, uint8_t *raw);
     int row_threads;
     void *context;
-    // Of the parts that threads decode ahead: compressed bits of each, 0: chosen here; and, if not
-    // NULL, a sum to which their bytes of output are added. For tests.
+    // For tests, about the parts that threads decode ahead: the compressed bits of each, 0: chosen
+    // automatically; and, if not NULL, a sum to which their bytes of output are added.
     size_t part_bits;
     size_t *ahead;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Chooses how a block is coded, and stores it where nothing is shorter. The space a block takes:
+// Chooses how a block is coded, and stores it if nothing is shorter. The space a block takes:
 // - conv_deflate_store writes 5 bytes per STORED_MOST bytes and the bits pending before it.
 // - Any other block is replaced by a stored one if it is longer, so no finished block takes more.
 //   While it is written it takes at most the header (17 bits, 19 lengths of 3 bits, 316 lengths of
@@ -56,8 +56,8 @@ void conv_deflate_store(struct conv_bits *out, const uint8_t *data, size_t size,
 
 // --- the choice ---------------------------------------------------------------------------------
 
-// 64 of every 256 bytes are looked at: enough to see what a Huffman code gains and how much is
-// flat.
+// 64 of every 256 bytes are examined: enough to estimate the gain of a Huffman code and how much of
+// the block is flat.
 #define SAMPLE 64
 #define SAMPLE_STEP 256
 // Matches are searched first if at least 1/16 of a block is flat: consists of words of 8 zeros.

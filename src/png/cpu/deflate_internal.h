@@ -78,7 +78,8 @@ void conv_deflate_put_header(struct conv_bits *out, const struct conv_deflate_co
 // --- deflate_literals.c, deflate_literals_vbmi.c, deflate_matches.c, deflate_runs.c --------------
 
 // Writes a block of literals only, with a code made from the sample. False if that is hardly
-// shorter than a stored block; the caller then has to reset *out, to which some may be written.
+// shorter than a stored block; the caller then has to reset *out, to which a part may have been
+// written.
 bool conv_deflate_put_literals(struct conv_deflate *deflate, struct conv_bits *out,
                                const struct conv_deflate_sample *sample, const uint8_t *data,
                                size_t size, bool last);
@@ -101,7 +102,7 @@ bool conv_deflate_put_runs(struct conv_deflate *deflate, struct conv_bits *out, 
 // The symbol of a length (3 to 258) and the number of its extra bits.
 unsigned conv_deflate_length_symbol(unsigned length, unsigned *extra_bits);
 
-// The same of a distance (1 to 32768). Each power of two has two symbols.
+// The same for a distance (1 to 32768). Each power of two has two symbols.
 static inline unsigned conv_deflate_distance_symbol(unsigned distance, unsigned *extra_bits)
 {
     unsigned v = distance - 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Blocks with matches at the fast level: drawings, text, skies. Each position has one candidate, a
-// run of the byte before it or the last position with the same hash, which is taken as found. The
-// step grows while nothing matches.
+// run of the byte before it or the last position with the same hash, and a match is used without
+// looking for a better one. The step grows while nothing matches.
 #include "png/cpu/deflate_internal.h"
 #include "png/cpu/match_length.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Blocks with many runs: icons, drawings, screenshots. 64 bytes at a time are compared with the
 // bytes one place and one pixel before them; the position after each match is looked up in a hash
-// table. More look-ups make no smaller files: with two, icons grow by 2 to 4 %, since far matches
-// take the place of runs and literals that cost fewer bits.
+// table. More look-ups do not make files smaller: with two, icons grow by 2 to 4 %, since far
+// matches replace runs and literals that cost fewer bits.
 #include "base/features.h"
 #include "png/cpu/deflate_internal.h"
 #include "png/cpu/match_length.h"

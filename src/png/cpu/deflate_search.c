@@ -35,8 +35,8 @@ struct conv_deflate_search {
     struct conv_deflate_tokens tokens;
 };
 
-// Positions are modulo 2^32. One that is too old gives a distance beyond the window, or a candidate
-// that is compared and does not match.
+// Positions are modulo 2^32. One that is too old results in a distance beyond the window, or in a
+// candidate that is compared and does not match.
 struct place {
     const uint8_t *data; // of the stream
     size_t from, to;     // the block
@@ -212,7 +212,8 @@ static void enter_window(struct conv_deflate_search *search, const struct conv_d
 void conv_deflate_search_put(struct conv_deflate_search *search, struct conv_bits *out,
                              const struct conv_deflate_part *part, const atomic_int *stop)
 {
-    // Small streams need less of the table, whose reset would take longer than they do.
+    // Small streams use a smaller part of the table, since resetting all of it would take longer
+    // than compressing them.
     const uint8_t *data = part->data;
     size_t size = part->to - part->from;
     int bits = HASH_BITS;

@@ -30,8 +30,8 @@ struct conv_deflate_part {
     bool last; // the stream ends with it
 };
 
-// Appends the blocks of a part. Must be free at out->at: conv_deflate_bound(bytes of the part,
-// CONV_DEFLATE_SEARCH_BLOCK / 2) bytes. Leaves an incomplete stream soon after
+// Appends the blocks of a part. At out->at, conv_deflate_bound(bytes of the part,
+// CONV_DEFLATE_SEARCH_BLOCK / 2) bytes must be free. Leaves an incomplete stream soon after
 // conv_cancel_is_asked(stop).
 void conv_deflate_search_put(struct conv_deflate_search *search, struct conv_bits *out,
                              const struct conv_deflate_part *part, const atomic_int *stop);

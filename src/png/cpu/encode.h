@@ -38,8 +38,8 @@ void conv_encode_set_stop(struct conv_encoder *encoder, const atomic_int *stop);
 // Threads that may help with large images, which are encoded in bands; the file does not depend on
 // them. Kept; NULL: none.
 void conv_encode_share(struct conv_encoder *encoder, struct conv_parallel *parallel);
-// From how many filtered bytes on images are encoded in bands, and how many each has: other values
-// than these in tests only.
+// Sets from how many filtered bytes on images are encoded in bands, and the bytes of a band. Only
+// tests use other values than the defaults.
 void conv_encode_set_bands(struct conv_encoder *encoder, size_t from, size_t bytes);
 #define CONV_ENCODE_BANDS_FROM ((size_t)8 << 20)
 #define CONV_ENCODE_BAND ((size_t)2 << 20)
@@ -51,7 +51,7 @@ void conv_encode_trim(struct conv_encoder *encoder, size_t keep); // as conv_buf
 enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
                                    const struct conv_image *src, struct conv_err *err);
 
-// The same, of an image of that shape whose rows `source` makes.
+// The same for an image of that shape whose rows come from `source`.
 enum conv_status conv_encode_image_rows(struct conv_encoder *encoder, struct conv_buffer *file,
                                         const struct conv_image *shape,
                                         const struct conv_png_row_source *source,

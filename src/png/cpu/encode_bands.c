@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Large images are encoded in bands of rows, by all threads that are there. Each band is compressed
+// Large images are encoded in bands of rows, by all available threads. Each band is compressed
 // where its output would lie if all bands were incompressible, and then moved down to the end of
 // the bands before it.
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static void take_all(struct each *work, struct conv_encoder *encoder)
     }
 }
 
-// A thread without memory leaves all to the others; the first one has what it needs.
+// A thread without memory leaves all bands to the others; the first thread has the memory that it
+// needs.
 static void work_on(void *context)
 {
     struct each *work = context;
@@ -110,7 +111,7 @@ struct run {
     uint8_t *end;          // of those; used by the thread that moves
 };
 
-// Moves what can be moved, unless another thread does.
+// Moves all bands that can be moved, unless another thread does so.
 static void move_down(struct run *run) CONV_NEEDS(run->lock)
 {
     while (!run->moving && run->moved < run->bands->count && run->parts[run->moved].done) {

@@ -106,14 +106,14 @@ struct conv_encode_bands {
 void conv_encode_bands_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
                             const struct conv_encode_task *task, int unit);
 
-// Encodes the image into *file on all threads that are there. encoder->source is asked for rows in
-// their order by the calling thread alone.
+// Encodes the image into *file on all available threads. encoder->source is asked for rows in their
+// order by the calling thread alone.
 enum conv_status conv_encode_bands_run(struct conv_encoder *encoder,
                                        const struct conv_encode_bands *bands,
                                        struct conv_buffer *file, struct conv_err *err);
 
-// Calls each(encoder, context, i) for 0 <= i < count on all threads that are there, with an encoder
-// of each thread. Stops early after conv_cancel_is_asked. False: out of memory, nothing was done.
+// Calls each(encoder, context, i) for 0 <= i < count on all available threads, each with its own
+// encoder. Stops early after conv_cancel_is_asked. False: out of memory, nothing was done.
 typedef void (*conv_encode_each_fn)(struct conv_encoder *encoder, void *context, int i);
 typedef bool (*conv_encode_prepare_fn)(struct conv_encoder *encoder, void *context);
 bool conv_encode_each(struct conv_encoder *encoder, conv_encode_prepare_fn prepare,

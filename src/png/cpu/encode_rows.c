@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-// Of longer rows, SAMPLE of every SAMPLE_STEP columns choose the filter: files of screenshots are
-// 0.3 % larger.
+// In longer rows only SAMPLE of every SAMPLE_STEP columns are used to choose the filter; files of
+// screenshots are 0.3 % larger.
 #define SAMPLE 256
 #define SAMPLE_STEP 1024
 // Rows with residuals smaller than this on average are filtered piece by piece: pieces that equal
@@ -162,7 +162,7 @@ uint8_t *conv_encode_rows_put(const struct conv_encode_rows *rows, uint8_t *dst,
     }
     for (size_t x = 0, n; x < width; x += n) {
         n = !skips || width - x < 2 * PIECE ? width - x : PIECE;
-        // Both filters give 0 where this and the column to the left equal those above.
+        // Both filters produce 0 if this column and the one to the left equal those above.
         if (skips && is_repeated(rows, x - (x > 0), n + (x > 0)))
             memset(dst, 0, n * planes);
         else

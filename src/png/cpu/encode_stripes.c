@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Levels 0 and 1: rows are filtered into a stripe, which is compressed and summed up (Adler-32,
-// CRC-32) while it is in the cache. No stripe depends on another one but by the bits in which it
+// CRC-32) while it is in the cache. A stripe depends on others only by the bit position at which it
 // begins.
 #include <libdeflate.h>
 #include <string.h>

@@ -53,7 +53,7 @@ static bool prepare_nothing(struct conv_encoder *encoder, void *context)
     return true;
 }
 
-// In `parts` parts. A source gives its rows to the calling thread alone.
+// Filters in `parts` parts. A source hands its rows to the calling thread alone.
 static void filter_all(struct conv_encoder *encoder, const struct conv_encode_task *task,
                        int part_rows, bool unfiltered)
 {
@@ -107,8 +107,8 @@ static size_t try_samples(const struct conv_encoder *encoder, struct samples sam
     return (size_t)(out.at - scratch);
 }
 
-// Images of few colours repeat themselves, which filters hide: icons are up to 16 % smaller
-// without.
+// Images of few colours have repetitions, which filters hide: icons are up to 16 % smaller without
+// filters.
 static bool is_best_unfiltered(const struct conv_encoder *encoder, struct samples samples,
                                const struct conv_image *src, uint8_t *scratch, size_t all_bytes)
 {
@@ -155,7 +155,8 @@ static bool prepare_band(struct conv_encoder *encoder, const struct conv_encode_
     return encoder->inflate && conv_buffer_reserve(&encoder->inflated, bytes + CONV_INFLATE_SLACK);
 }
 
-// libdeflate ends every stream; the last block of a band that others follow must not say so.
+// libdeflate marks the last block of every stream, which must not happen in a band that others
+// follow.
 static void compress_band(struct conv_encoder *encoder, struct conv_bits *out,
                           const struct conv_deflate_part *part, size_t room)
 {

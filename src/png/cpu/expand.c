@@ -32,7 +32,8 @@ bool conv_expand_needed(const struct conv_png_header *header)
            header->transparency;
 }
 
-// The samples of a byte, of 1, 2 or 4 bits, as bytes; the first sample is lowest.
+// Spreads the samples of a byte, of 1, 2 or 4 bits each, to bytes; the first sample is in the
+// lowest byte.
 static inline uint64_t spread(unsigned byte, int depth)
 {
     if (depth == 4)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The reference implementation, also used where there is no faster one. Its loops have no branches
-// on pixels, so compilers vectorise them for the base architecture.
+// The reference implementation, also used if there is no faster one. Its loops have no branches on
+// pixels, so compilers vectorise them for the base architecture.
 #include "png/cpu/filter_rows.h"
 
 #include <assert.h>

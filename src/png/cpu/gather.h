@@ -11,7 +11,7 @@
 
 struct conv_gather_group;
 
-// One image's. Used by one thread.
+// The state for one image. Used by one thread.
 struct conv_gather {
     const uint8_t *data; // after conv_gather_end: the joined data
     size_t size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Blocks of DEFLATE (RFC 1951) in a zlib stream (RFC 1950). Anything invalid gives false without a
-// reason: libpng then decodes the file again and reports the cause.
+// Blocks of DEFLATE (RFC 1951) in a zlib stream (RFC 1950). For anything invalid the functions
+// return false without a reason: libpng then decodes the file again and reports the cause.
 #include "png/cpu/inflate.h"
 
 #include <libdeflate.h>
@@ -19,8 +19,8 @@ enum {
     PRECODE_COUNT = 19,
     LITLEN_BITS = CONV_INFLATE_LITLEN_BITS,
     PRECODE_BITS = CONV_INFLATE_PRECODE_BITS,
-    // Bytes of output, as worth() counts them, after which joined tables pay: joining takes up to
-    // 17 us, and libpng at least 1 ns per byte, so the time stays within a factor of libpng's.
+    // Bytes of output, as worth() counts them, after which joined tables pay off: joining takes up
+    // to 17 us, and libpng at least 1 ns per byte, so the time stays within a factor of libpng's.
     JOINED_AFTER = 16 << 10,
     MOST_CREDIT = 4 * JOINED_AFTER,
     FEW = 4,                 // literals: 3 + 4 x 9 + 7 bits are available after a refill
@@ -125,8 +125,8 @@ static size_t worth(const struct conv_inflate_output *output, const uint8_t *out
     return out < 8 * in ? out : 8 * in;
 }
 
-// Decodes the symbols of a block to its end. Its tables are joined as soon as it has given
-// JOINED_AFTER bytes (at once by decode_dynamic if the blocks before have).
+// Decodes the symbols of a block to its end. Its tables are joined as soon as it has produced
+// JOINED_AFTER bytes (at once by decode_dynamic if the blocks before have done so).
 bool conv_inflate_rest_of_block(struct conv_inflate *inflate,
                                 const struct conv_inflate_tables *tables,
                                 struct conv_inflate_reader *reader,

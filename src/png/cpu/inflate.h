@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Decompresses a whole zlib stream of known size. It is used instead of libdeflate for two reasons:
-// one table look-up gives two literals, or a length with its distance, if their codewords are
+// one table look-up yields two literals, or a length with its distance, if their codewords are
 // short, as they are in images; and it refuses what zlib refuses (incomplete codes, reserved
 // symbols), where libdeflate is more lenient, so files are accepted exactly if libpng accepts them.
 #ifndef CONV_PNG_CPU_INFLATE_H
@@ -35,11 +35,11 @@ struct conv_inflate {
     // May be NULL.
     uint8_t *(*next)(void *context, uint8_t *at);
     // Called before each block; place->bit counts from the start of the input. It may move the
-    // decoder behind blocks that were decoded elsewhere: then it sets all members of *place. False
+    // decoder past blocks that were decoded elsewhere; it then sets all members of *place. False
     // ends decompression. May be NULL; if it is set, no Adler-32 is computed here.
     bool (*jump)(void *context, struct conv_inflate_place *place);
-    // With jump(): gives the Adler-32 of the whole output, whose last bytes end at `at`. False: the
-    // output was refused.
+    // With jump(): returns the Adler-32 of the whole output, whose last bytes end at `at`. False:
+    // the output was refused.
     bool (*sum)(void *context, uint32_t *adler, const uint8_t *at);
     void *context;
     bool ended_early; // by conv_inflate_zlib: the stream is valid, but holds fewer bytes

@@ -19,8 +19,8 @@
 
 enum {
     MARKER = 256,            // + a place in the window
-    BETWEEN_STOPS = 8 << 10, // bytes that are searched between two looks at *stop
-    STRETCH = 16 << 10,      // symbols between two looks whether bytes can be written
+    BETWEEN_STOPS = 8 << 10, // bytes that are searched between two reads of *stop
+    STRETCH = 16 << 10,      // symbols between two checks whether bytes can be written
     JOINED_AFTER = 16 << 10, // as in inflate.c
     INSIDE = 32, // bytes of input for an iteration of decode_wide, as in inflate_symbols.c
     LITLEN_BITS = CONV_INFLATE_LITLEN_BITS,
@@ -32,7 +32,7 @@ static uint16_t *first_symbol(const struct conv_inflate_ahead *ahead)
     return (uint16_t *)(void *)ahead->memory + WINDOW;
 }
 
-// Where bytes go that follow `symbols` symbols.
+// The address for the bytes that follow `symbols` symbols.
 static uint8_t *first_byte(const struct conv_inflate_ahead *ahead, size_t symbols)
 {
     return (uint8_t *)(first_symbol(ahead) + symbols) + WINDOW;
@@ -194,7 +194,7 @@ static uint8_t *go_on(void *context, uint8_t *at)
     return atomic_load_explicit(ahead->stop, memory_order_relaxed) ? NULL : at;
 }
 
-// Goes over to bytes if the last symbols are bytes.
+// Switches to bytes if the last symbols are bytes.
 static void try_narrow(struct work *work)
 {
     struct conv_inflate_ahead *ahead = work->ahead;

@@ -4,8 +4,8 @@
 // 32 KiB of unknown bytes: symbols of 16 bits then stand for the places of its bytes. As soon as
 // the last 32 KiB hold no such symbol, bytes are written as usual.
 //
-// What is decoded is right if the stream has the start of a block at `first`, which only the
-// decoder of what lies in front can say.
+// The result is right if a block of the stream really starts at `first`, which only the decoder of
+// the bytes before it can find out.
 #ifndef CONV_PNG_CPU_INFLATE_AHEAD_H
 #define CONV_PNG_CPU_INFLATE_AHEAD_H
 
@@ -51,7 +51,7 @@ bool conv_inflate_ahead_decode(struct conv_inflate_ahead *ahead);
 void conv_inflate_ahead_window(const struct conv_inflate_ahead *ahead, uint8_t *window,
                                const uint8_t *before);
 
-// Turns the part into ahead->symbols + ahead->bytes bytes, which stay in the memory; it is called
+// Converts the part to ahead->symbols + ahead->bytes bytes, which stay in its memory; to be called
 // once. *adler is their Adler-32.
 uint8_t *conv_inflate_ahead_finish(struct conv_inflate_ahead *ahead, const uint8_t *before,
                                    uint32_t *adler);

@@ -38,8 +38,8 @@ bool conv_inflate_align(struct conv_inflate_reader *reader);
 void conv_inflate_start(struct conv_inflate *inflate, struct conv_inflate_output *output,
                         uint8_t *out, size_t out_size);
 
-// Decodes a block; `number` counts them. Calls inflate->next() as that says. False: the stream is
-// invalid, has more than out_size bytes, or next() ended it.
+// Decodes a block; `number` counts them. Calls inflate->next() as described there. False: the
+// stream is invalid, has more than out_size bytes, or next() ended it.
 bool conv_inflate_next_block(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
                              struct conv_inflate_output *output, unsigned number, bool *last);
 

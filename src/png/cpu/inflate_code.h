@@ -74,7 +74,8 @@ bool conv_inflate_code_tables(struct conv_inflate_tables *tables, const uint8_t 
                               unsigned distances);
 
 // Makes one entry of two literals, or of a length and its distance, wherever an index holds both.
-// This takes several times as long as conv_inflate_code_tables and pays after some thousand bytes.
+// This takes several times as long as conv_inflate_code_tables and pays off after some thousand
+// bytes.
 void conv_inflate_code_join(struct conv_inflate_tables *tables);
 
 // The joined tables of the fixed code, made at the first call. Any thread.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The search goes bit by bit, as in rapidgzip (Knespel and Brunst, 2023), with two tables: one
-// gives the bits to the next possible begin from the next 15 bits, the other adds up a precode,
-// four lengths at a time.
+// The search goes bit by bit, as in rapidgzip (Knespel and Brunst, 2023), with two tables: one maps
+// the next 15 bits to the distance of the next possible begin, the other adds up a precode, four
+// lengths at a time.
 #include "png/cpu/inflate_find.h"
 
 #include <pthread.h>

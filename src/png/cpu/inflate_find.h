@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where, in the middle of a deflate stream, a block may begin.
+// Searches the middle of a deflate stream for places where a block may begin.
 #ifndef CONV_PNG_CPU_INFLATE_FIND_H
 #define CONV_PNG_CPU_INFLATE_FIND_H
 

@@ -107,7 +107,7 @@ CONV_INFLATE_INLINE unsigned read_distance(uint64_t bits, uint32_t entry)
     return (entry >> 16) + (unsigned)(both >> (entry >> 8 & 63));
 }
 
-// Where a step of decode_mixed copies from; NULL if it cannot handle the entry.
+// The address from which a step of decode_mixed copies; NULL if it cannot handle the entry.
 CONV_INFLATE_INLINE const uint8_t *find_source(uint64_t bits, uint64_t entry, const uint8_t *out,
                                                const uint8_t *begin)
 {

@@ -27,8 +27,8 @@ static inline int conv_unfilter_index(int pixel_bytes)
     return pixel_bytes <= 4 ? pixel_bytes - 1 : pixel_bytes / 2 + 1;
 }
 
-// Makes dst, `size` bytes of unfiltered samples, from the filtered bytes src and the unfiltered row
-// above (zeros for the first row). The three do not overlap.
+// Computes dst, `size` bytes of unfiltered samples, from the filtered bytes src and the unfiltered
+// row above (zeros for the first row). The three do not overlap.
 typedef void (*conv_unfilter_fn)(uint8_t *dst, const uint8_t *src, const uint8_t *above,
                                  size_t size);
 

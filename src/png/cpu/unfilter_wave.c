@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The functions of struct conv_unfilter begin rows only. To continue one, they begin a pixel
-// earlier, whose filtered bytes are replaced by those that give the pixel that is there already.
+// The functions of struct conv_unfilter can only begin rows. To continue a row, they begin one
+// pixel earlier, whose filtered bytes are replaced by bytes that produce the pixel that is already
+// there.
 #include "png/cpu/unfilter_wave.h"
 
 #include <string.h>
@@ -8,8 +9,8 @@
 
 enum {
     STRETCH = 2 << 10, // bytes: 1 to 2 us, some ten times what two cores need to exchange a line
-    // Bytes before the end of a stretch that are not given away yet, and that are waited for after
-    // it: what the functions read and write beyond it, and the pixel that is written twice.
+    // Bytes before the end of a stretch that are not released yet, and bytes after it that a row
+    // waits for: the functions read and write this far beyond it, and one pixel is written twice.
     MARGIN = CONV_UNFILTER_SLACK + 16,
     SPINS = 400,      // looks, some microseconds: longer than that only if the other is interrupted
     SLEEP_NS = 50000, // between two looks from then on
@@ -76,8 +77,9 @@ static bool await(struct conv_unfilter_wave *wave, unsigned y, size_t bytes)
     return true;
 }
 
-// Replaces the filtered pixel at `src` by the one from which a function that begins there makes
-// what stands at `dst`: there the pixel above counts half with average and wholly with Paeth.
+// Replaces the filtered pixel at `src` by the one from which a function that begins there computes
+// the pixel at `dst`; there the prediction is half the pixel above with average and that pixel with
+// Paeth.
 static void plant(uint8_t *src, const uint8_t *dst, const uint8_t *above, size_t pixel, int filter)
 {
     for (size_t i = 0; i < pixel; i++) {
@@ -93,7 +95,7 @@ const uint8_t *conv_unfilter_wave_row(struct conv_unfilter_wave *wave, unsigned 
     const uint8_t *above = y > 0 ? row_of(wave, y - 1) : wave->rows;
     if (filter >= CONV_UNFILTER_COUNT)
         return NULL;
-    // The memory was another row's, which the row below that one needed.
+    // This memory held an earlier row, which the row below that one may still need.
     if (y >= ROWS &&
         (!await(wave, y - ROWS, wave->size + 1) || !await(wave, y - ROWS + 1, wave->size)))
         return NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reverses the filters of several rows at once. A row needs the one above it, but not further than
-// it has come itself: so each thread follows, in stretches of some KiB, the thread above.
+// Reverses the filters of several rows at once. A row needs the row above it, but only up to its
+// own position, so each thread follows the thread of the row above at a distance of some KiB.
 #ifndef CONV_PNG_CPU_UNFILTER_WAVE_H
 #define CONV_PNG_CPU_UNFILTER_WAVE_H
 
@@ -35,7 +35,7 @@ size_t conv_unfilter_wave_bytes(size_t size);
 void conv_unfilter_wave_start(struct conv_unfilter_wave *wave, const struct conv_unfilter *unfilter,
                               size_t size, int pixel, uint8_t *memory);
 
-// Threads that rows of that size keep busy; 1 where they are too short.
+// The number of threads that rows of that size keep busy; 1 if they are too short.
 int conv_unfilter_wave_threads(size_t size);
 
 // Any thread, if the rows before are begun in their order. Waits for the thread above. `raw` is the

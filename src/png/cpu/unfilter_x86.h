@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Shared by the SSE4.1 and the AVX2 implementation, which compile it for their instruction set. A
-// filter that uses the left pixel goes pixel by pixel: its speed is that of the dependent
+// filter that uses the left pixel works pixel by pixel: its speed is determined by the dependent
 // operations from one pixel to the next, and the rest overlaps.
 #ifndef CONV_PNG_CPU_UNFILTER_X86_H
 #define CONV_PNG_CPU_UNFILTER_X86_H
@@ -77,9 +77,9 @@ CONV_UNFILTER_INLINE void sub(uint8_t *dst, const uint8_t *src, size_t size, siz
         sub_large(dst, src, size, bpp);
 }
 
-// pavgb rounds up; applied to complements it gives the complement of the mean rounded down. So the
-// left pixel is stored as its complement na, and since ~(x + p) = ~p - x, two dependent operations
-// lead to the next one.
+// pavgb rounds up; applied to complements it computes the complement of the mean rounded down. So
+// the left pixel is stored as its complement na, and since ~(x + p) = ~p - x, two dependent
+// operations lead to the next one.
 CONV_UNFILTER_INLINE void average(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t size,
                                   size_t bpp)
 {
