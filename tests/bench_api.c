@@ -2,7 +2,7 @@
 // Times the C interface on a device: PNG files in pageable memory to images in device memory and
 // back, filters on images there, and the cost of a call.
 //   bench_api [--device cuda:0] [--threads N] [--most 4000] FILE.png...
-// Medians, after a run that is not counted. Files are repeated, each time in memory of their own.
+// Medians, after a run that is not counted. Files are repeated, each time in separate memory.
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -177,7 +177,7 @@ static void bench_filter(const char *text, int size, int channels, bool planar, 
         conv_free(context, CONV_DEVICE, memory[i]);
 }
 
-// Copies in device memory: what rearranging is compared with.
+// Copies within device memory, with which rearranging is compared.
 static void bench_copy(size_t bytes)
 {
     void *memory[2];

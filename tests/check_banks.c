@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Filter banks against their definition, written down once more here, bit for bit: maps and sums of
+// Filter banks against a second implementation of their definition, bit for bit: maps and sums of
 // cells, on the CPU and with --cuda on a device (or the emulated one).
 #include <math.h>
 #include <stdbool.h>
@@ -14,14 +14,14 @@
 #include "support/random.h"
 
 #ifndef CHECK_SHRINK
-#define CHECK_SHRINK 1 // by how much images are smaller: large banks have 49x49 taps
+#define CHECK_SHRINK 1 // factor by which images are smaller: large banks have 49x49 taps
 #endif
 
 static const char *const names[] = {"gabor:1x3", "gabor:2x4", "laws:9",    "laws",  "sobel",
                                     "prewitt",   "log:0.7",   "dog:0.5,1", "log:3", "scharr"};
 static const char *const large[] = {"schmid", "mr8", "lm", "gabor:6x2"};
 
-// What a case is made of.
+// The parts of a case.
 struct test {
     const char *name;
     struct conv_bank bank;
@@ -182,8 +182,8 @@ static bool equal(const struct test *test, const float *expected, const float *g
     return true;
 }
 
-// Fails also if most values are equal: such a case could not tell right from wrong. A few pixels
-// may be so: those that a border repeats have no edges.
+// True if most values are equal, so that the case could not tell right from wrong. A few equal
+// pixels are accepted: pixels repeated by a border have no edges.
 static bool is_vacuous(const struct test *test, const float *values, size_t count)
 {
     if (test->height * test->width < 8)

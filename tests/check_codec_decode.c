@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Compares the decoder on the device with the one on the CPU: of streams of all kinds it must
+// Compares the decoder on the device with the one on the CPU: among streams of all kinds it must
 // decode the same ones to the same planes, and access no other memory.
 #include <dirent.h>
 #include <stdio.h>
@@ -46,8 +46,8 @@ static void ask_oracle(struct batch *batch, struct check_stream stream)
     counts.wrong += batch->verdicts[i] == CHECK_MUST_REFUSE;
 }
 
-// With a random number of threads per image; streams of thousands of blocks with few, where each
-// step of a thread takes time.
+// Decodes with a random number of threads per image; streams of thousands of blocks with few
+// threads, since each step of a thread takes time there.
 static bool check(struct batch *batch)
 {
     static const int threads[] = {CHECK_THREADS};
@@ -86,9 +86,9 @@ static bool same_planes(const struct conv_image *a, const struct conv_image *b)
     return true;
 }
 
-// Good images; if there are many, none has more than a part of the samples. If the oracle decodes
-// another image than was drawn, the test is wrong; it refuses streams whose window is smaller than
-// the image.
+// Good images; if there are many, they share the samples. If the oracle decodes an image that
+// differs from the drawn one, the test itself is wrong. The oracle refuses streams whose window is
+// smaller than the image.
 static bool check_good(int count, unsigned samples)
 {
     static struct batch batch;
@@ -117,7 +117,7 @@ static bool check_damaged(int count, unsigned samples)
     return check(&batch);
 }
 
-// Cut before every byte.
+// A stream cut off before every byte.
 static bool check_cut(unsigned samples)
 {
     static struct batch batch;
@@ -197,7 +197,7 @@ static bool check_costly(void)
     return check(&batch);
 }
 
-// A run that is interrupted does not wait for streams that are not decoded yet.
+// An interrupted run does not wait for streams that are not decoded yet.
 static bool check_stopped(void)
 {
     static struct batch batch = {.stopped = true};

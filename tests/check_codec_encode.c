@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The encoder of src/png/cuda/ against zlib and libpng: random batches, of which every chunk
-// must have the right CRC, inflate to all scanlines with the right Adler-32, and come back from
-// libpng as the image. The same images in another batch must give the same bytes.
+// must have the right CRC, inflate to all scanlines with the right Adler-32, and be decoded by
+// libpng to the image. The same images in another batch must produce the same bytes.
 #include <png.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +26,8 @@
 struct run {
     int count;
     struct conv_encode_image *images;
-    // Each plane has memory of its own, so that compute-sanitizer and the emulation see accesses
-    // beside it.
+    // Each plane is a separate allocation, so that compute-sanitizer and the emulation see accesses
+    // outside of it.
     void *(*memory)[CONV_IMAGE_MAX_CHANNELS];
     void *d_images, *d_scratch;
     uint8_t *d_output, *d_results; // with guards around them
@@ -187,7 +187,7 @@ static bool encode(const struct conv_image *images, int count, uint64_t seed,
     return ok;
 }
 
-// --- what came out -------------------------------------------------------------------------------
+// --- results -------------------------------------------------------------------------------------
 
 static uint32_t get_u32(const uint8_t *p)
 {
@@ -351,7 +351,8 @@ struct check_case {
     enum check_kind kinds[MOST_IMAGES];
 };
 
-// How long an emulated device takes, in the time for a byte: for a row as long as for 1,000.
+// The time of an emulated device in units of the time for a byte; a row takes as long as 1,000
+// bytes.
 static size_t work_of(const struct conv_image *image)
 {
     return (size_t)image->height *
@@ -381,7 +382,7 @@ static bool report(const struct check_case *c, int i, const char *message)
     return false;
 }
 
-// Upper bounds of sizes: one colour becomes runs, broken by the number of each row's filter.
+// Upper bounds of sizes: one colour becomes runs, interrupted by the filter byte of each row.
 static bool is_small(const struct check_case *c, int i, size_t size)
 {
     const struct conv_image *image = &c->images[i];
@@ -414,7 +415,7 @@ static size_t room_of(const struct check_case *c)
     return room;
 }
 
-// Bytes after rows are noise again, other noise.
+// Replaces the bytes after rows by other noise.
 static void change_padding(struct conv_image *image, uint64_t *state)
 {
     for (int c = 0; c < image->channels; c++)
@@ -426,7 +427,7 @@ static void change_padding(struct conv_image *image, uint64_t *state)
         }
 }
 
-// The images in reverse order, without the first one: the same bytes again.
+// Encodes the images in reverse order, without the first one: the bytes must be the same.
 static bool check_again(struct check_case *c, const struct encoded *encoded, uint64_t seed)
 {
     struct conv_image images[MOST_IMAGES];
@@ -462,7 +463,7 @@ static bool check_round(struct check_case *c, uint64_t seed)
     return ok;
 }
 
-// Rows longer than a stage of the filter kernel, than a deflate block, than a span.
+// Rows longer than a stage of the filter kernel, a deflate block or a span.
 static bool check_large(uint64_t seed)
 {
     static const struct {

@@ -54,8 +54,8 @@ enum check_verdict {
     CHECK_MAY_DECODE, // to the planes that libpng decodes
     CHECK_MUST_DECODE,
 };
-// By decoding the stream in a PNG file with src/png/cpu/decode.c. A stream that this leaves to
-// libpng may be decoded if it is whole for zlib and libpng decodes it. The memory of *planes is
+// Decodes the stream in a PNG file with src/png/cpu/decode.c. A stream that this leaves to libpng
+// may be decoded if it is whole for zlib and libpng decodes it. The memory of *planes is
 // planes->plane[0].data alone; its content is undefined if the stream must be refused.
 enum check_verdict check_oracle(struct conv_image *planes, const struct check_stream *stream);
 void check_alloc_planes(struct conv_image *planes, const struct check_stream *stream);
@@ -76,7 +76,7 @@ struct check_decode_run {
 // Decodes a batch and compares each image with the oracle's verdicts[i] and, if it is decoded,
 // planes[i]; valid streams whose `result` is CONV_DECODE_COSTLY or CONV_DECODE_STOPPED must end so.
 // False, with a message, if anything differs or memory around the planes has changed. *split counts
-// the images that their parts made.
+// the images that were decoded in parts.
 bool check_decode_batch(const struct check_stream *streams, const struct conv_image *planes,
                         const enum check_verdict *verdicts, int count,
                         const struct check_decode_run *how, int *split);

@@ -104,8 +104,8 @@ static bool plan_parts(struct device_image *own, struct conv_decode_image *image
     return true;
 }
 
-// The planner's memory is one block. Every other time each image gets rows of its own instead, of
-// the exact size.
+// The planner's memory is one block. Every other time each image gets separate rows of the exact
+// size instead.
 static bool plan(struct device_batch *batch, int count, const struct check_decode_run *how)
 {
     size_t scratch = 0;
@@ -217,7 +217,7 @@ static const char *compare_plane(const uint8_t *memory, const struct device_imag
     return NULL;
 }
 
-// True if the image's parts made it, not one block of threads.
+// True if the image was decoded in parts, not by one block of threads.
 static bool is_split(const struct device_image *own)
 {
     uint32_t failed = 1;

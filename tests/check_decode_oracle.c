@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The CPU's decoders as the oracle for streams: those that the fast one decodes are valid, with
-// these planes. It leaves some valid ones to libpng, whose cost is the reason.
+// The CPU's decoders as the oracle for streams: those that the fast decoder decodes are valid, with
+// these planes. It leaves some valid streams to libpng, because they are costly.
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>

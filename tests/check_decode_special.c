@@ -40,7 +40,7 @@ static void put_fixed(struct writer *writer, unsigned symbol)
         put_codeword(writer, 0xc0 + symbol - 280, 8);
 }
 
-// --- codes of a block's own ----------------------------------------------------------------------
+// --- dynamic codes ------------------------------------------------------------------------------
 
 // The head of a dynamic block, lengths written one by one: the precode has 16 codewords of 4 bits
 // for them, or what `broken` makes of it.
@@ -85,7 +85,7 @@ static void put_repeat(struct writer *writer)
     put(writer, 257 - 257, 5);
     put(writer, 1 - 1, 5);
     put(writer, 18 - 4, 4);
-    // Of 16, 0 and 1: two bits, one bit, two bits.
+    // The precode's lengths of 16, 0 and 1: two bits, one bit, two bits.
     static const uint8_t lengths[18] = {[0] = 2, [3] = 1, [17] = 2};
     for (int i = 0; i < 18; i++)
         put(writer, lengths[i], 3);
@@ -98,8 +98,8 @@ static void put_repeat(struct writer *writer)
 
 // --- the cases -----------------------------------------------------------------------------------
 
-// All are of one gray image of 8 rows of zeros, unless the case says otherwise. Those made of many
-// stored blocks are higher.
+// All cases are a gray image of 8 rows of zeros, unless stated otherwise. Images made of many
+// stored blocks have more rows.
 enum { WIDTH = 39, HEIGHT = 8, BYTES = (WIDTH + 1) * HEIGHT };
 enum { COSTLY_HEIGHT = 2500, COSTLY_BYTES = (WIDTH + 1) * COSTLY_HEIGHT };
 enum { LONG_HEIGHT = 5000, LONG_BYTES = (WIDTH + 1) * LONG_HEIGHT };
@@ -387,7 +387,7 @@ bool check_costly_stream(struct check_stream *stream, int number)
     return stream->kind != NULL;
 }
 
-// Zeros by a literal each: 200,000 bytes.
+// 200,000 zeros, each as a literal.
 struct check_stream check_long_stream(void)
 {
     struct check_stream stream = {WIDTH,     LONG_HEIGHT,        1, 8, malloc(LONG_BYTES), 0,

@@ -98,7 +98,7 @@ static void draw(uint8_t *bytes, size_t size, size_t row, enum content content)
     }
 }
 
-// Literally from section 9 of the standard.
+// As in section 9 of the standard.
 static int paeth(int a, int b, int c)
 {
     int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
@@ -126,7 +126,7 @@ static uint8_t *filter_rows(const struct check_stream *stream, const uint8_t *pl
 {
     size_t row = row_bytes(stream), height = (size_t)stream->height;
     uint8_t *rows = allocate(height * (row + 1));
-    // From 5 on: another one in each row.
+    // From 5 on: a different filter in each row.
     unsigned filter = content == EVEN ? 0 : check_decode_random(8);
     for (size_t y = 0; y < height; y++)
         filter_row(rows + y * (row + 1), plain + y * row, y ? plain + (y - 1) * row : NULL, row,

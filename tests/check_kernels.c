@@ -89,7 +89,7 @@ static enum conv_status run_write_after(const struct conv_stencil_plan *plan,
     return CONV_OK;
 }
 
-// Right inside, wrong at the border.
+// Right in the interior, wrong at the border.
 static enum conv_status run_wrong_border(const struct conv_stencil_plan *plan,
                                          const struct conv_stencil_batch *batch)
 {
@@ -127,7 +127,8 @@ static int list_variants(struct entry *entries)
         entries[count++] = (struct entry){variants[i], .in_table = true};
     for (int i = 0; i < extras && count < MOST_VARIANTS; i++) {
 #ifdef CONV_EMULATED
-        // One more shape of a variant will do: on the CPU the large ones take most of the time.
+        // One more block shape per variant is enough: on the CPU the large ones take most of the
+        // time.
         if (extra[i].of && i > 0 && extra[i - 1].of == extra[i].of)
             continue;
 #endif
@@ -250,7 +251,7 @@ static bool selftest(void)
     return all;
 }
 
-// Which variants a case is for, and what their results are compared with.
+// Which variants a case applies to, and whether the reference is compared as well.
 struct scope {
     bool extras; // those of benchmarks as well
     bool define; // the reference is compared with the definition
@@ -286,8 +287,8 @@ struct division {
 
 #define MOST_DIVISIONS 1000
 
-// Every divisor that a filter is likely to have, each with many sums of two taps, of both signs and
-// with all possible ties. Each takes the same time.
+// All divisors that filters are likely to have, each with many sums of two taps, of both signs and
+// with all possible ties. All take the same time.
 static int list_divisions(struct division *divisions)
 {
     static const int large[] = {273,  300,  511,   512,   513,   1000,
@@ -296,7 +297,7 @@ static int list_divisions(struct division *divisions)
     int count = 0;
     for (int i = 1; i < 260 + (int)(sizeof large / sizeof large[0]); i++) {
         int divisor = i < 260 ? i : large[i - 260];
-        // All divisors with one coefficient each, in rotation; the usual ones with all.
+        // Each divisor gets one coefficient, in rotation; the usual ones get all coefficients.
         bool usual = i >= 260 || i <= 10 || i == 16 || i == 18 || i == 25 || i == 30 || i == 256;
         for (int k = 0; k < (int)(sizeof coefs / sizeof coefs[0]); k++)
             if (usual || k == i % 5)
@@ -331,8 +332,8 @@ static bool check_divisions(const struct options *options, const struct machine 
     return ok;
 }
 
-// Coefficients that sums must not lose: scaled sums hold them from 2^-102 on, and a variant with
-// such sums must refuse smaller ones.
+// Coefficients that must not be lost in sums: scaled sums represent them from 2^-102 on, and a
+// variant with such sums must refuse smaller ones.
 static bool check_ties(const struct options *options, const struct machine *machine,
                        struct tally *tallies)
 {
@@ -407,7 +408,7 @@ static bool report(const struct options *options, const struct machine *machine,
                    variant->place == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
             continue;
         }
-        // About half of the cases are good; the fewer there are, the more chance decides.
+        // About half of the cases are good; with fewer cases the share varies more by chance.
         double half = tallies[r].cases / 2.0 - 1.5 * sqrt(tallies[r].cases);
         bool vacuous = options->rounds >= 100 && tallies[r].good < half;
         printf("%-22s %d cases equal, %d of them with at most %d%% saturated%s\n", variant->name,

@@ -21,7 +21,7 @@ int check_random_pick(struct check_random *random, const int *values, int count)
 #define PICK(random, ...)                                                                          \
     check_random_pick(random, (const int[]){__VA_ARGS__},                                          \
                       (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)))
-// Fills in everything of the filter but its name; returns its kind.
+// Fills in everything of the filter except its name; returns its kind.
 const char *check_random_filter(struct check_random *random, struct conv_filter *filter);
 
 // Memory between guard pages.
@@ -56,7 +56,7 @@ void check_case_init_tie(struct check_case *c, double tiny);
 #define CHECK_LARGE_PART 1
 #endif
 // An aligned plane so large that CPU variants write it past the caches: more than 16 MiB for 3x1
-// taps (`side` 1), more than 4 MiB for side x side. Of a build with sanitizers a 64th of that.
+// taps (`side` 1), more than 4 MiB for side x side. In a build with sanitizers a 64th of that.
 void check_case_init_large(struct check_case *c, int side);
 // A narrow plane, with a seed for which the emulated device has much shared memory.
 void check_case_init_height(struct check_case *c, int height);
@@ -82,7 +82,8 @@ bool check_case_compare(const struct check_case *c, const char *variant, bool qu
 bool check_cuda_run(const struct conv_variant *variant, struct check_case *c);
 // As check_cuda_run, for a variant that filters RGBRGB...; the case must be an image.
 bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check_case *c);
-// Compares the renewal of premultiplied colours with the CPU's. Prints the result.
+// Compares the device's handling of premultiplied colours between filters with the CPU's. Prints
+// the result.
 bool check_cuda_alpha(uint64_t seed);
 #endif
 

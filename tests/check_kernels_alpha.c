@@ -28,8 +28,8 @@ struct alpha_case {
     uint8_t *memory;
 };
 
-// Colours and alphas of random planes, one after the other; every fourth plane has no alpha. The
-// noise has 0 and the maximum more often than by chance.
+// Colours and alphas of random planes, one after the other; every fourth plane has no alpha. 0 and
+// the maximum are more frequent in the noise than by chance.
 static bool make_case(struct alpha_case *c, struct check_random *random)
 {
     *c = (struct alpha_case){.depth = check_random_below(random, 2) ? 16 : 8};

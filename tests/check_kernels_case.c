@@ -455,7 +455,7 @@ static bool is_nan(unsigned bits)
     return (bits & 0x7fffffff) > 0x7f800000;
 }
 
-// Equal results; which NaN one is is not defined.
+// True if the results are equal; all NaNs count as equal.
 static bool is_same(const struct check_case *c, unsigned a, unsigned b)
 {
     return a == b || (c->stencil.floats && is_nan(a) && is_nan(b));

@@ -81,8 +81,8 @@ static void heavy_column(struct check_random *random, struct conv_filter *filter
     filter->coef[(k + filter->width) % taps] = 30 + check_random_below(random, 98);
 }
 
-// A column times a row, often a large one; one in four is not, by one coefficient. Some columns are
-// all ones.
+// A column times a row, often a large one; in one of four filters one coefficient deviates from
+// that. Some columns are all ones.
 static void separable(struct check_random *random, struct conv_filter *filter)
 {
     if (check_random_below(random, 2)) {
@@ -103,8 +103,9 @@ static void separable(struct check_random *random, struct conv_filter *filter)
         filter->coef[check_random_below(random, taps)] += 1;
 }
 
-// Two columns times two rows, often with sums of more than 24 or, at 16 bits, 32 bits; one in four
-// is not, by one coefficient. Or small coefficients with a few that take several loads of bytes.
+// Two columns times two rows, often with sums of more than 24 or, at 16 bits, 32 bits; in one of
+// four filters one coefficient deviates from that. Or small coefficients with a few that do not fit
+// a byte.
 static void products(struct check_random *random, struct conv_filter *filter)
 {
     filter->width = PICK(random, 3, 9, 15, 17, 23, 31);
@@ -158,7 +159,7 @@ static void negate(struct conv_filter *filter)
 }
 
 // A column times a row of positive weights with sums of 25 to 31 bits, where the divisor is their
-// sum or a little more; or a multiple of the image less that, with a divisor of any size. 32 bits
+// sum or a little more; or a multiple of the image minus that, with a divisor of any size. 32 bits
 // hold 255 times 2^23.
 static void smoothing(struct check_random *random, struct conv_filter *filter)
 {
@@ -240,7 +241,8 @@ static void magnitude(struct check_random *random, struct conv_filter *filter)
     filter->scale = PICK(random, 1, 1, 1, 4, 16, -2, 7) * (check_random_below(random, 4) ? 1 : 1.3);
 }
 
-// The threshold of a filter that may have one: most of the results differ by less, or few do.
+// The threshold of a filter that may have one: either most of the results differ by less, or few
+// do.
 static void random_threshold(struct check_random *random, struct conv_filter *filter)
 {
     if (!filter->magnitude && check_random_below(random, 9) == 0)

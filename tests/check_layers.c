@@ -171,7 +171,7 @@ bool check_cpu_run(const struct conv_layer_variant *variant, struct check_case *
 
 // --- checking ------------------------------------------------------------------------------------
 
-// What the place of a variant has for a case.
+// What the place of a variant offers in this case.
 static unsigned offered(const struct conv_layer_variant *variant, const struct check_case *c,
                         const struct machine *machine)
 {
@@ -209,7 +209,7 @@ static bool check_variant(const struct conv_layer_variant *variant, struct check
     return check_cpu_run(variant, c, false) && check_case_compare(c, variant, &tally->worst, false);
 }
 
-// Those of the table, then those that only benchmarks use. NULL beyond the last.
+// The variants of the table, then those that only benchmarks use. NULL after the last.
 static const struct conv_layer_variant *variant_at(int number)
 {
     int count, extra_count;
@@ -234,7 +234,7 @@ static bool check_case_variants(struct check_case *c, const struct options *opti
     return ok;
 }
 
-// Layers for which variants of their own exist, at their full size.
+// Layers for which special variants exist, at their full size.
 static bool check_networks(const struct options *options, const struct machine *machine,
                            struct tally *tallies)
 {
@@ -267,7 +267,7 @@ static bool report(const struct options *options, const struct machine *machine,
                    variant->place == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
             continue;
         }
-        // Nearly all cases are useful; the fewer there are, the more chance decides.
+        // Nearly all cases are useful; with few cases the share varies by chance.
         bool vacuous = tally->cases >= 20 && tally->useful < tally->cases / 2;
         printf("%-28s %d cases ", variant->name, tally->cases);
         if (variant->precision == CONV_PRECISION_EXACT)

@@ -41,7 +41,7 @@ struct check_case {
 
 // The random case of a seed, with at most about `taps` multiplications.
 void check_case_init(struct check_case *c, uint64_t seed, int64_t taps);
-// A layer of a network that the issue names, on `images` images.
+// A layer of a known network, on `images` images.
 struct check_network_layer {
     int channels, maps, kernel, height, width;
 };
@@ -55,8 +55,9 @@ bool check_case_expect(struct check_case *c);
 void check_case_print(const struct check_case *c, const char *variant);
 // True if the case is within what the variant's precision promises.
 bool check_case_suits(const struct check_case *c, const struct conv_layer_variant *variant);
-// Compares dst with what the variant promises, and looks for writes around dst; prints unless
-// `quiet`. Adds to *worst the largest error as a share of the bound. False on a difference.
+// Compares dst within the precision that the variant promises, and looks for writes around dst;
+// prints unless `quiet`. Adds to *worst the largest error as a share of the bound. False on a
+// difference.
 bool check_case_compare(const struct check_case *c, const struct conv_layer_variant *variant,
                         double *worst, bool quiet);
 
@@ -73,7 +74,7 @@ bool check_cpu_run(const struct conv_layer_variant *variant, struct check_case *
 // The batch of a case in host memory, all rows.
 struct conv_layer_batch check_case_batch(const struct check_case *c);
 
-// Proves that wrong variants are caught and a right one of less precision is not.
+// Proves that wrong variants are caught and that a right one of less precision is accepted.
 bool check_selftest(void);
 
 #if CONV_HAVE_CUDA

@@ -254,7 +254,8 @@ static void fill_case(struct check_case *c, uint64_t *random)
 {
     struct conv_layer *layer = &c->layer;
     size_t taps = c->weights.size / sizeof(float) / (size_t)layer->maps;
-    // Of special numbers, one or two in a window of the input and in the weights of a map or two.
+    // For special numbers: one or two of them in a window of the input and in the weights of one or
+    // two maps.
     fill(&c->weights, random, c->numbers, 4, 2 * (int)taps + 2);
     fill(&c->bias, random, c->numbers, 100, 8);
     if (layer->input == CONV_ELEMENT_F32)

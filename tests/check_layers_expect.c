@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a layer must compute: the reference's result, a second definition in float32 and float64
-// that shares with it only the activation and the conversion to float16, and the comparison.
+// The expected result of a layer: the reference's, and that of a second implementation in float32
+// and float64 which shares only the activation and the conversion to float16 with it; and the
+// comparison.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,8 +200,8 @@ static size_t count_good(const struct check_case *c)
     return good;
 }
 
-// Integers can add up to 0 in every output, mostly where the input is a single sample in front of
-// its own padding: first the sample, then the weights become others.
+// Integers can add up to 0 in every output, mostly if the input is a single sample surrounded by
+// its own padding: then first the sample and then the weights are replaced.
 static void avoid_zeros(struct check_case *c)
 {
     size_t taps = c->weights.size / sizeof(float) / (size_t)c->layer.maps;
@@ -252,8 +253,8 @@ bool check_case_suits(const struct check_case *c, const struct conv_layer_varian
            (variant->precision != CONV_PRECISION_FP16 || c->numbers != CHECK_WIDE);
 }
 
-// How far an inexact variant may be from the value in float64. The activations enlarge no error,
-// and tanh has one of its own.
+// How far an inexact variant may be from the value in float64. No activation enlarges an error, but
+// tanh adds an error of its own.
 static double tolerance_of(const struct check_case *c, const struct conv_layer_variant *variant,
                            size_t at)
 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Variants with one mistake each, which check_layers must catch, and right ones that it must not.
+// Variants with one mistake each, which check_layers must catch, and right ones, which it must
+// accept.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -208,7 +208,7 @@ static bool run_round(uint64_t *random)
     return right;
 }
 
-// What no kernel is for has to be refused.
+// Copies for which there is no kernel have to be refused.
 static bool check_refusals(void)
 {
     struct conv_layout_copy good = {{.channels = 3, .sample_bytes = 1},

@@ -129,7 +129,7 @@ static double ratio_of(const struct file *file, const struct subject *subject, d
     return (ours - png_cost_allowed_ns(subject->good, file->size)) / libpng;
 }
 
-// Once, and again only if the ratio looks as high as `worth`.
+// Measures once, and again only if the ratio seems as high as `worth`.
 static double measure_time(const struct file *file, struct subject *subject, double worth)
 {
     double ours = time_ours(file, subject, 1e9), libpng = time_libpng(file, subject, 1e9);
@@ -246,10 +246,33 @@ static bool load(struct file *file, const char *path)
     return file->size > 0;
 }
 
+// Changes one of the pool's files at random.
+static void change(struct file *file, uint64_t *random)
+{
+    static uint8_t inflated[16 << 20];
+    const struct file *parent = &pool[random_below(random, (unsigned)count)];
+    memcpy(file->data, parent->data, parent->size);
+    file->size = parent->size;
+    for (unsigned n = 1 + random_below(random, 4); n > 0; n--)
+        file->size = png_mutate(file->data, file->size, ROOM, (uint32_t)random_bits(random), NULL);
+    if (random_below(random, 2))
+        oracle_repair(file->data, file->size, inflated, sizeof inflated);
+}
+
+// Reports the file and writes it if it is the worst so far.
+static void note_worst(double *worst, double ratio, const char *kind, const struct file *file,
+                       const char *folder)
+{
+    if (ratio <= *worst)
+        return;
+    *worst = ratio;
+    describe(kind, ratio, file);
+    save(folder, kind, file);
+}
+
 int main(int argc, char **argv)
 {
     struct file file = {.data = malloc(ROOM)};
-    static uint8_t inflated[16 << 20];
     struct conv_codec_config config = {.level = -1};
     struct conv_png_codec *codec;
     if (argc < 5 || !file.data || conv_png_codec_open(&codec, &config, NULL)) {
@@ -270,26 +293,11 @@ int main(int argc, char **argv)
         }
     }
     for (; time(NULL) < end && count > 0; tries++) {
-        const struct file *parent = &pool[random_below(&random, (unsigned)count)];
-        memcpy(file.data, parent->data, parent->size);
-        file.size = parent->size;
-        for (unsigned n = 1 + random_below(&random, 4); n > 0; n--)
-            file.size =
-                png_mutate(file.data, file.size, ROOM, (uint32_t)random_bits(&random), NULL);
-        if (random_below(&random, 2))
-            oracle_repair(file.data, file.size, inflated, sizeof inflated);
+        change(&file, &random);
         double ratio = measure(&file, codec, worst * 0.7, &memory);
         keep(&file, ratio);
-        if (ratio > worst) {
-            worst = ratio;
-            describe("time", ratio, &file);
-            save(argv[3], "time", &file);
-        }
-        if (memory > worst_memory) {
-            worst_memory = memory;
-            describe("memory", memory, &file);
-            save(argv[3], "memory", &file);
-        }
+        note_worst(&worst, ratio, "time", &file, argv[3]);
+        note_worst(&worst_memory, memory, "memory", &file, argv[3]);
     }
     printf("%" PRIu64 " files tried; worst time %.2f times libpng's, worst memory %.2f times "
            "libpng's, file's and image's together\n",

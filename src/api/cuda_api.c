@@ -96,13 +96,10 @@ static enum conv_status fill_device(struct conv_api_device *device, struct conv_
 static enum conv_status open_device(struct conv_api_device **out, int ordinal,
                                     const struct conv_api_host *host, struct conv_err *err)
 {
-    int devices, previous;
-    enum conv_status status = conv_cuda_device_count(&devices, err);
+    int previous;
+    enum conv_status status = conv_cuda_device_check(ordinal, err);
     if (status)
         return status;
-    if (ordinal < 0 || ordinal >= devices)
-        return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device %d: the devices are 0 to %d",
-                            ordinal, devices - 1);
     struct conv_api_device *device = calloc(1, sizeof *device);
     if (!device)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");

@@ -77,13 +77,9 @@ static void cuda_close(struct conv_backend *backend)
 static enum conv_status cuda_open(struct conv_backend **out,
                                   const struct conv_backend_config *config, struct conv_err *err)
 {
-    int devices;
-    enum conv_status status = conv_cuda_device_count(&devices, err);
+    enum conv_status status = conv_cuda_device_check(config->device, err);
     if (status)
         return status;
-    if (config->device < 0 || config->device >= devices)
-        return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device %d: the devices are 0 to %d",
-                            config->device, devices - 1);
 
     size_t chain_size = (size_t)config->filter_count * sizeof(struct conv_chain_op);
     struct conv_backend *backend = calloc(1, sizeof *backend + chain_size);

@@ -55,11 +55,7 @@ static enum conv_status upload_step(struct conv_bank_step *step, struct conv_err
 
 static enum conv_status upload(int device, struct conv_bank_steps *steps, struct conv_err *err)
 {
-    int count;
-    enum conv_status status = conv_cuda_device_count(&count, err);
-    if (!status && (device < 0 || device >= count))
-        status = conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device %d: the devices are 0 to %d",
-                              device, count - 1);
+    enum conv_status status = conv_cuda_device_check(device, err);
     if (!status)
         status = conv_cuda_device_use(device, err);
     for (int i = 0; i < steps->count && !status; i++) {

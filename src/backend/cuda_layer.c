@@ -20,13 +20,10 @@ struct cuda_stream {
 
 static enum conv_status open_device(int device, unsigned *have, struct conv_err *err)
 {
-    int count, capability;
-    enum conv_status status = conv_cuda_device_count(&count, err);
+    int capability;
+    enum conv_status status = conv_cuda_device_check(device, err);
     if (status)
         return status;
-    if (device < 0 || device >= count)
-        return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device %d: the devices are 0 to %d",
-                            device, count - 1);
     status = conv_cuda_device_capability(device, &capability, err);
     *have = (unsigned)capability;
     return status ? status : conv_cuda_device_use(device, err);

@@ -169,6 +169,30 @@ static void print_csv(const struct conv_bench_layers_data *data,
 
 // --- the page ------------------------------------------------------------------------------------
 
+static void list_kernels(struct conv_page_kernel *kernels,
+                         char names[CONV_BENCH_LAYERS_MOST_LINES][64],
+                         const struct conv_bench_layers_table *table)
+{
+    for (int i = 0; i < table->count; i++) {
+        const struct conv_bench_layers_line *line = &table->lines[i];
+        bool all = line->where == CONV_BENCH_LAYERS_ALL_CORES;
+        snprintf(names[i], sizeof names[i], "%.48s%s", line->name, all ? ", all cores" : "");
+        kernels[i] = (struct conv_page_kernel){
+            .name = names[i],
+            .summary = *line->skipped ? line->skipped : line->summary,
+            .kind = conv_bench_table_kind(line->kind),
+            .on_cuda = line->where == CONV_BENCH_LAYERS_CUDA,
+            .ms = line->ms,
+            .ms_min = line->ms_min,
+            .ms_max = line->ms_max,
+            .runs = line->runs,
+            .gb_per_s = line->gb_per_s,
+            .share_of_copy = line->byte_share,
+            .step = line->step,
+        };
+    }
+}
+
 static enum conv_status write_page(const struct conv_bench_options *options,
                                    const struct conv_bench_layers_data *data, const char *name,
                                    const struct conv_bench_layers_table *table,
@@ -193,24 +217,7 @@ static enum conv_status write_page(const struct conv_bench_options *options,
         free(record);
         return conv_err_errno(err, errno, "cannot write the page");
     }
-    for (int i = 0; i < table->count; i++) {
-        const struct conv_bench_layers_line *line = &table->lines[i];
-        bool all = line->where == CONV_BENCH_LAYERS_ALL_CORES;
-        snprintf(names[i], sizeof names[i], "%.48s%s", line->name, all ? ", all cores" : "");
-        kernels[i] = (struct conv_page_kernel){
-            .name = names[i],
-            .summary = *line->skipped ? line->skipped : line->summary,
-            .kind = conv_bench_table_kind(line->kind),
-            .on_cuda = line->where == CONV_BENCH_LAYERS_CUDA,
-            .ms = line->ms,
-            .ms_min = line->ms_min,
-            .ms_max = line->ms_max,
-            .runs = line->runs,
-            .gb_per_s = line->gb_per_s,
-            .share_of_copy = line->byte_share,
-            .step = line->step,
-        };
-    }
+    list_kernels(kernels, names, table);
     describe(data, "→", "×", title, sizeof title);
     job->page.kind = "conv bench layers";
     conv_page_job_title(job, "Kernel ladder: layer %s", title);

@@ -187,13 +187,11 @@ static enum conv_status check_operands(const struct conv_options *options,
                         options->files_from ? "[INPUT] " : "INPUT... ");
 }
 
-enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
-                                      const struct conv_options *options, atomic_int *stop,
-                                      struct conv_err *err)
+// What can be seen before anything is opened. Fills in the places.
+static enum conv_status check_places(struct conv_run_inputs *inputs,
+                                     const struct conv_options *options, struct conv_err *err)
 {
     struct conv_places *places = &inputs->places;
-    struct conv_walk_config config;
-    *inputs = (struct conv_run_inputs){.work = CONV_WORKLOAD_UNKNOWN};
     conv_places_split(places, options);
     enum conv_status status = check_operands(options, places, err);
     if (status)
@@ -222,6 +220,19 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
         return conv_err_set(err, CONV_ERR_USAGE,
                             "standard output and standard error are the same file: messages would "
                             "get into the image; separate them, or use --quiet");
+    return CONV_OK;
+}
+
+enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
+                                      const struct conv_options *options, atomic_int *stop,
+                                      struct conv_err *err)
+{
+    const struct conv_places *places = &inputs->places;
+    struct conv_walk_config config;
+    *inputs = (struct conv_run_inputs){.work = CONV_WORKLOAD_UNKNOWN};
+    enum conv_status status = check_places(inputs, options, err);
+    if (status)
+        return status;
     conv_places_fill_walk(places, options, &config);
     config.operands.npy = options->output_type == CONV_OUTPUT_F32;
     config.operands.format = options->to;

@@ -33,7 +33,7 @@ enum conv_status conv_verify_kernels_open(struct conv_verify_kernels *kernels,
                                           const struct conv_options *options, struct conv_err *err);
 void conv_verify_kernels_close(struct conv_verify_kernels *kernels);
 
-// Prints which kernels were skipped, a line per reason. A missing GPU has been reported before.
+// Prints which kernels were skipped, one line per reason. A missing GPU has already been reported.
 void conv_verify_kernels_say_skipped(const struct conv_verify_kernels *kernels);
 
 #endif

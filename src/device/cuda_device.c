@@ -45,6 +45,16 @@ enum conv_status conv_cuda_device_count(int *count, struct conv_err *err)
     return CONV_OK;
 }
 
+enum conv_status conv_cuda_device_check(int device, struct conv_err *err)
+{
+    int count;
+    enum conv_status status = conv_cuda_device_count(&count, err);
+    if (!status && (device < 0 || device >= count))
+        return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device %d: the devices are 0 to %d",
+                            device, count - 1);
+    return status;
+}
+
 enum conv_status conv_cuda_device_capability(int device, int *capability, struct conv_err *err)
 {
     int major = 0, minor = 0;

@@ -20,6 +20,9 @@ bool conv_cuda_device_has_driver(void);
 // At least 1, or CONV_ERR_DEVICE with what the machine lacks, and *count 0.
 enum conv_status conv_cuda_device_count(int *count, struct conv_err *err);
 
+// CONV_OK if the machine has a device of that number, else CONV_ERR_DEVICE.
+enum conv_status conv_cuda_device_check(int device, struct conv_err *err);
+
 // Fills at most `room` entries; *count is the number of devices. Errors as conv_cuda_device_count.
 enum conv_status conv_cuda_device_list(struct conv_device_info *info, int room, int *count,
                                        struct conv_err *err);

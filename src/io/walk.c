@@ -164,6 +164,37 @@ static enum conv_status begin_watch(struct conv_walk *walk, struct conv_err *err
     return status;
 }
 
+// The archives among the operands, and what kind of output there is.
+static enum conv_status open_archives(struct conv_walk *walk, const struct conv_folder_rules *rules,
+                                      struct conv_err *err)
+{
+    const struct conv_walk_config *config = &walk->config;
+    const struct conv_operands *operands = &config->operands;
+    struct conv_operands checked = *operands;
+    enum conv_status status = CONV_OK;
+    walk->archives.standard.fd = -1;
+    if (config->archives.enabled) {
+        checked.archives = &walk->archives;
+        status = conv_archive_operands_open(&walk->archives, &config->archives, operands,
+                                            config->stop, err);
+    }
+    if (!status)
+        status = conv_operands_check(&checked, &walk->shape, err);
+    for (int i = 0; i < operands->input_count && !status && walk->archives.count > 1; i++)
+        if (walk->archives.inputs[i])
+            status = conv_archive_folders_add(&walk->folders, operands->inputs[i], err);
+    bool writes_files = operands->output && walk->shape.sink != CONV_SINK_ARCHIVE;
+    if (!status && config->archives.enabled)
+        conv_archive_source_init(&walk->archive,
+                                 &(struct conv_archive_source_config){
+                                     .rules = *rules,
+                                     .images_only = config->archives.images_only,
+                                     .folder = writes_files ? operands->output : NULL,
+                                     .stop = config->stop,
+                                 });
+    return status;
+}
+
 enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_config *config,
                                 struct conv_err *err)
 {
@@ -189,28 +220,7 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
         .no_ignore = config->no_ignore,
     };
     conv_folder_source_init(&walk->folder, &rules);
-    enum conv_status status = CONV_OK;
-    struct conv_operands checked = *operands;
-    walk->archives.standard.fd = -1;
-    if (config->archives.enabled) {
-        checked.archives = &walk->archives;
-        status = conv_archive_operands_open(&walk->archives, &config->archives, operands,
-                                            config->stop, err);
-    }
-    if (!status)
-        status = conv_operands_check(&checked, &walk->shape, err);
-    for (int i = 0; i < operands->input_count && !status && walk->archives.count > 1; i++)
-        if (walk->archives.inputs[i])
-            status = conv_archive_folders_add(&walk->folders, operands->inputs[i], err);
-    bool writes_files = operands->output && walk->shape.sink != CONV_SINK_ARCHIVE;
-    if (!status && config->archives.enabled)
-        conv_archive_source_init(&walk->archive,
-                                 &(struct conv_archive_source_config){
-                                     .rules = rules,
-                                     .images_only = config->archives.images_only,
-                                     .folder = writes_files ? operands->output : NULL,
-                                     .stop = config->stop,
-                                 });
+    enum conv_status status = open_archives(walk, &rules, err);
     if (!status && operands->files_from)
         status = conv_list_source_open(&walk->list, operands->files_from, config->nul,
                                        operands->input_count ? operands->inputs[0] : NULL,

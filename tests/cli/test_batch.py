@@ -1,58 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Folders: which inputs are read, what is written and printed, and that no image is lost."""
-import json
+"""Folders: which inputs are read, what is written, and that no image is lost."""
 import os
 import re
 import signal
-import stat
 import subprocess
 import time
 
-import numpy as np
 import pytest
 
 import definition
 import images
 import png_writer as png
 import program
+from folders import BAD, EMBOSS, fill, fill_with_noise, image, is_embossed, tree
 from program import BINARY, run, start, until
-
-EMBOSS = definition.builtins()["emboss"]
-
-
-def image(seed=1, width=20, height=14, kind="rgb8", **options):
-    return images.make(kind, np.random.default_rng(seed), width, height, **options)
-
-
-def fill(folder, *names):
-    """Makes PNG files of these names, each an image of its own; returns name -> Image."""
-    made = {}
-    for index, name in enumerate(names):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        made[name] = image(index + 1)
-        path.write_bytes(made[name].data)
-    return made
-
-
-def fill_with_noise(folder, count):
-    """`count` names of one image that takes long to encode."""
-    folder.mkdir()
-    noise = np.random.default_rng(9).integers(0, 256, (256, 256 * 3)).tolist()
-    (folder / "0000.png").write_bytes(png.encode(256, 256, noise, png.RGB, level=0))
-    for index in range(1, count):
-        os.link(folder / "0000.png", folder / f"{index:04}.png")
-
-
-def tree(folder):
-    """Every file below, hidden ones too."""
-    return sorted(os.path.relpath(os.path.join(root, name), folder)
-                  for root, _, names in os.walk(folder) for name in names)
-
-
-def is_embossed(path, source):
-    return (images.read(path) == definition.apply_image(source.planes, source.alpha, [EMBOSS])).all()
-
 
 # --- inputs --------------------------------------------------------------------------------------
 
@@ -302,16 +263,6 @@ def test_missing_input_is_named(box):
 
 # --- failures -----------------------------------------------------------------------------------
 
-BAD = {
-    "empty.png": b"",
-    "text.png": b"this is a text, not an image\n",
-    "cut.png": image(3).data[:-30],
-    "no_end.png": image(3).data[:-12],
-    "crc.png": image(3).data[:20] + b"\xff" + image(3).data[21:],
-    "jpeg.png": b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(64),
-}
-
-
 def test_bad_images_are_named_and_the_rest_is_done(box, device):
     made = fill(box / "in", "good1.png", "good2.png", "zgood.png")
     for name, data in BAD.items():
@@ -422,175 +373,6 @@ def test_failed_image_leaves_the_old_output(box):
     (box / "out" / "a.png").write_bytes(b"before")
     run("emboss", "in", "out", code=1)
     assert (box / "out" / "a.png").read_bytes() == b"before" and tree("out") == ["a.png"]
-
-
-def test_new_files_have_the_usual_mode(box):
-    fill(box / "in", "a.png")
-    run("emboss", "in", "out", preexec_fn=lambda: os.umask(0o027))
-    assert stat.S_IMODE((box / "out" / "a.png").stat().st_mode) == 0o640
-
-
-def test_preserve_keeps_mode_and_time(box):
-    fill(box / "in", "a.png")
-    (box / "in" / "a.png").chmod(0o604)
-    os.utime(box / "in" / "a.png", ns=(10**18, 1234567890_123456789))
-    run("emboss", "-p", "in", "out")
-    after = (box / "out" / "a.png").stat()
-    assert stat.S_IMODE(after.st_mode) == 0o604 and after.st_mtime_ns == 1234567890_123456789
-
-
-def metadata():
-    """Chunks before and after the image data."""
-    early = [png.chunk(b"gAMA", (45455).to_bytes(4, "big")), png.chunk(b"cHRM", bytes(range(32))),
-             png.chunk(b"sRGB", b"\0"), png.chunk(b"pHYs", (2835).to_bytes(4, "big") * 2 + b"\1"),
-             png.chunk(b"oFFs", (7).to_bytes(4, "big") * 2 + b"\0"), png.chunk(b"sCAL", b"\1" b"2\0" b"3"),
-             png.chunk(b"bKGD", b"\0\1\0\2\0\3"), png.chunk(b"tEXt", b"Title\0A image"),
-             png.chunk(b"zzZz", b"private, safe to copy")]
-    late = [png.chunk(b"iTXt", b"Author\0\0\0en\0\0" + "Zoë".encode()), png.chunk(b"eXIf", b"MM\0*" + bytes(8)),
-            png.chunk(b"llLl", b"private, safe to copy")]
-    untrue = [png.chunk(b"tIME", bytes((7, 232, 1, 2, 3, 4, 5))), png.chunk(b"sBIT", b"\5\6\5"),
-              png.chunk(b"cLLI", bytes(8)), png.chunk(b"dSIG", b"signed"), png.chunk(b"zzZZ", b"private, unsafe to copy")]
-    return early, late, untrue
-
-
-def test_what_stays_true_is_carried_over(box):
-    """bKGD, oFFs, sCAL and chunks that are safe to copy were dropped, texts after the image data were moved."""
-    early, late, untrue = metadata()
-    source = image(chunks=untrue + early, late_chunks=late)
-    (box / "a.png").write_bytes(source.data)
-    run("emboss", "a.png", "b.png")
-    after = (box / "b.png").read_bytes()
-    assert after[33:].startswith(b"".join(early) + after[33 + sum(map(len, early)):][:4] + b"IDAT")
-    assert after.endswith(b"".join(late) + png.chunk(b"IEND"))
-    kept = [kind for kind, _ in images.chunks(source.data)][1 + len(untrue):]
-    assert [kind for kind, _ in images.chunks(after)] == [b"IHDR", *kept]
-    assert is_embossed("b.png", source)
-
-
-def test_strip_leaves_pixels_only(box):
-    early, late, untrue = metadata()
-    source = image(chunks=untrue + early, late_chunks=late)
-    (box / "a.png").write_bytes(source.data)
-    run("emboss", "--strip", "a.png", "b.png")
-    assert {kind for kind, _ in images.chunks((box / "b.png").read_bytes())} == {b"IHDR", b"IDAT", b"IEND"}
-    assert is_embossed("b.png", source)
-
-
-# --- animations ----------------------------------------------------------------------------------
-
-ACTL = png.chunk(b"acTL", (2).to_bytes(4, "big") + bytes(4))
-
-
-def frame_control(number):
-    sides = (20).to_bytes(4, "big") + (14).to_bytes(4, "big")
-    return png.chunk(b"fcTL", number.to_bytes(4, "big") + sides + bytes(8) + b"\0\1\0\2\0\0")
-
-
-def animation(first_is_a_frame=True):
-    """Two frames. The image itself is the first one, or is only for programs without animation."""
-    source = image(chunks=[ACTL] + [frame_control(0)] * first_is_a_frame + [png.chunk(b"tEXt", b"a\0b")])
-    stream = b"".join(data for kind, data in images.chunks(source.data) if kind == b"IDAT")
-    frames = frame_control(1) + png.chunk(b"fdAT", (2).to_bytes(4, "big") + stream)
-    return source, source.data[:-12] + frames + source.data[-12:]
-
-
-@pytest.mark.parametrize("first_is_a_frame", (True, False))
-def test_an_animation_is_refused_or_its_first_frame_taken(box, device, first_is_a_frame):
-    """Its frames were dropped silently, with --in-place irrecoverably."""
-    source, data = animation(first_is_a_frame)
-    good = fill(box / "in", "a.png", "z.png")
-    (box / "in" / "move.png").write_bytes(data)
-    result = run("emboss", "--device", device, "in", "out", code=1)
-    assert result.err.splitlines()[0] == ("conv: in/move.png: animated PNG: all frames but one would be lost; "
-                                          "--first-frame takes the first")
-    assert tree("out") == ["a.png", "z.png"]
-    run("emboss", "--device", device, "--first-frame", "in", "out")
-    assert is_embossed("out/move.png", source) and is_embossed("out/a.png", good["a.png"])
-    run("verify", "emboss", "in/move.png")  # writes nothing
-    assert {kind for kind, _ in images.chunks((box / "out" / "move.png").read_bytes())} == {b"IHDR", b"tEXt", b"IDAT", b"IEND"}
-
-
-def test_an_animation_is_never_filtered_in_place(box):
-    _, data = animation()
-    good = fill(box / "in", "a.png")
-    (box / "in" / "move.png").write_bytes(data)
-    result = run("emboss", "--in-place", "in", code=1)
-    assert "move.png: animated PNG" in result.err and "not with --in-place" in result.err
-    assert (box / "in" / "move.png").read_bytes() == data and is_embossed("in/a.png", good["a.png"])
-    before = (box / "in" / "a.png").read_bytes()
-    assert "frames would be lost" in run("emboss", "--in-place", "--first-frame", "in", code=2).err
-    assert (box / "in" / "move.png").read_bytes() == data and (box / "in" / "a.png").read_bytes() == before
-
-
-# --- messages ------------------------------------------------------------------------------------
-
-def check_records(records, expected):
-    """begin, a file record per image, summary; `expected` is input -> status."""
-    assert [r["type"] for r in records] == ["begin"] + ["file"] * len(expected) + ["summary"]
-    assert {r["input"]: r["status"] for r in records[1:-1]} == expected
-    for record in records[1:-1]:
-        assert {"input", "output", "status", "error", "bytes_in", "bytes_out", "ms"} <= set(record)
-        assert (record["error"] is None) == (record["status"] != "failed")
-        assert (record["output"] is None) == (record["status"] == "failed")
-        assert record["status"] == "skipped" or record["bytes_in"] == os.path.getsize(record["input"])
-        if record["status"] == "done":
-            assert record["bytes_out"] == os.path.getsize(record["output"])
-            assert {"read", "decode", "kernel", "encode", "write"} <= set(record["ms"])
-    counts = [list(expected.values()).count(status) for status in ("done", "failed", "skipped")]
-    assert [records[-1][status] for status in ("done", "failed", "skipped")] == counts
-
-
-def test_json_lines(box, device):
-    fill(box / "in", "a.png", "b\n\".png", "é.png", "skip.png")
-    (box / "in" / "bad.png").write_bytes(b"bad" * 50000)  # more than is read to see that it is not a PNG
-    (box / "out").mkdir()
-    (box / "out" / "skip.png").write_bytes(b"there")
-    result = run("emboss", "--json", "--skip-existing", "--device", device, "in", "out", code=1)
-    check_records(result.records(), {"in/a.png": "done", "in/b\n\".png": "done", "in/é.png": "done",
-                                     "in/skip.png": "skipped", "in/bad.png": "failed"})
-    begin, summary = result.records()[0], result.records()[-1]
-    assert summary["exit_code"] == 1
-    assert (begin["streams"] is None) if device == "cpu" else (begin["streams"] >= 1)
-
-
-def test_report_into_a_file(box):
-    fill(box / "in", "a.png", "b.png")
-    result = run("emboss", "--report", "run.jsonl", "in", "out")
-    assert result.out == ""
-    records = [json.loads(line) for line in (box / "run.jsonl").read_text().splitlines()]
-    check_records(records, {"in/a.png": "done", "in/b.png": "done"})
-
-
-def test_json_and_a_image_on_stdout_exclude_each_other(box):
-    fill(box, "a.png")
-    run("emboss", "--json", "a.png", "-", code=2)
-
-
-def test_name_that_is_no_utf8_gives_valid_json(box):
-    (box / "in").mkdir()
-    with open(os.fsencode(box / "in") + b"/\xff\xfe.png", "wb") as file:
-        file.write(image().data)
-    assert run("emboss", "--json", "in", "out").records()[-1]["done"] == 1
-    assert os.listdir(os.fsencode(box / "out")) == [b"\xff\xfe.png"]
-
-
-def test_no_progress_without_a_terminal(box):
-    """test_terminal.py has the progress itself."""
-    fill_with_noise(box / "in", 1 if program.is_sanitized() else 12)
-    for options in ((), ("--progress=never",), ("--progress=auto",)):
-        assert run("emboss", *options, "-z9", "-j1", "in", "out").err.count("\n") == 1
-
-
-def test_quiet_says_only_what_failed(box):
-    fill(box / "in", "a.png")
-    assert run("emboss", "-q", "in", "out").err == ""
-    (box / "in" / "bad.png").write_bytes(b"bad")
-    assert run("emboss", "-q", "in", "out", code=1).err == f"conv: in/bad.png: {program.NO_IMAGE}\n"
-
-
-def test_verbose_names_the_kernel(box):
-    fill(box / "in", "a.png")
-    assert "cpu_" in run("emboss", "-v", "in", "out").err
 
 
 # --- many images -------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import hostile
 import images
 import png_writer as png
 import program
-from test_batch import tree
+from folders import tree
 
 cv2 = pytest.importorskip("cv2")
 EMULATED = program.EMULATED

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
+from folders import fill, fill_with_noise, is_embossed, image, tree
 from program import run, some, start, until
-from test_batch import fill, fill_with_noise, is_embossed, image, tree
 
 
 @pytest.fixture

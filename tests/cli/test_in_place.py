@@ -7,8 +7,8 @@ import stat
 import pytest
 
 import program
+from folders import BAD, fill, is_embossed, tree
 from program import run, start, until
-from test_batch import BAD, fill, is_embossed, tree
 from test_kill import Killer, fill_with_one
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import images
 import program
+from folders import fill, tree
 from program import start, until
-from test_batch import fill, tree
 
 LIBRARY = os.environ.get("CONV_FAULTS_LIBRARY")
 

@@ -10,8 +10,8 @@ import pytest
 
 import images
 import program
+from folders import fill, fill_with_noise, image, tree
 from program import run, start, stop, until
-from test_batch import fill, fill_with_noise, image, tree
 
 STRANGER = ".conv-00000001-1-1-0.tmp"  # of another machine, whose processes cannot be looked up
 

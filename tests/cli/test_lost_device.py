@@ -15,7 +15,7 @@ import pytest
 
 import images
 import program
-from test_batch import fill, image, tree
+from folders import fill, image, tree
 from test_injected import LIBRARY, check_outcome, environment
 
 BINARY = os.environ.get("CONV_FAULTY_BINARY")

@@ -14,8 +14,8 @@ import threading
 import pytest
 
 import program
+from folders import fill, is_embossed, tree
 from program import run, some, start, until
-from test_batch import fill, is_embossed, tree
 
 NEW = 70  # more new outputs than conv takes to expect another
 

@@ -23,8 +23,8 @@ import browser
 import images
 import png_writer as png
 import program
+from folders import fill, fill_with_noise
 from program import run, start, until
-from test_batch import fill, fill_with_noise
 
 VOID = {"meta", "img", "input", "br"}
 BENCH = ("bench", "streams", "in", "--device", "cpu", "-j", "2")

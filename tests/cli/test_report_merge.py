@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from folders import fill
 from program import run
-from test_batch import fill
 
 SHARDS = 4
 

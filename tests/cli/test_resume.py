@@ -12,8 +12,8 @@ import time
 import pytest
 
 import program
+from folders import fill, is_embossed, image, tree
 from program import run, start
-from test_batch import fill, is_embossed, image, tree
 from test_kill import Killer, check_whole, fill_with_one, is_temporary
 
 

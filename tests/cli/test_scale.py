@@ -13,8 +13,8 @@ import time
 import pytest
 
 import program
+from folders import fill, image
 from program import ROOT, is_sanitized, run, start
-from test_batch import fill, image
 
 FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 

@@ -16,7 +16,7 @@ import hostile
 import images
 import png_writer as png
 import program
-from test_batch import tree
+from folders import tree
 from test_injected import LIBRARY
 
 FAULTY = os.environ.get("CONV_FAULTY_BINARY")

@@ -14,8 +14,8 @@ import pytest
 
 import images
 import program
+from folders import fill, tree
 from program import run
-from test_batch import fill, tree
 from test_injected import LIBRARY, check_outcome, environment
 from test_lost_device import ALPHA, BINARY, SMALL, batch, big_images, gpu, pytestmark, run_faulty, want_of, warnings  # noqa: F401 (fixtures)
 from test_trace import check_rows, load, slices

@@ -11,8 +11,8 @@ import subprocess
 import pytest
 
 import program
+from folders import fill, tree
 from program import run
-from test_batch import fill, image, tree
 
 # Folders of real images, such as photographs, icons and screenshots, with colons between them.
 REAL = os.environ.get("CONV_MIXED_IMAGES")

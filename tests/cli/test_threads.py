@@ -15,7 +15,7 @@ import time
 import pytest
 
 import program
-from test_batch import tree
+from folders import tree
 from test_injected import LIBRARY, environment
 from test_settings import EMULATED, SEED, draw_device, draw_settings, folder  # noqa: F401 (a fixture)
 

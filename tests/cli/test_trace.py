@@ -12,8 +12,8 @@ import pytest
 
 import images
 import program
+from folders import fill, fill_with_noise
 from program import TIMEOUT, is_sanitized, run, start, until
-from test_batch import fill, fill_with_noise
 
 STAGES = ["read", "decode", "kernel", "encode", "write"]  # on the CPU
 

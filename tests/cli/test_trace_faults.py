@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import images
+from folders import fill
 from program import TIMEOUT, run, start, until, waits_and_catches
-from test_batch import fill
 from test_lost_device import BINARY, SMALL, batch, big_images, run_faulty  # noqa: F401 (batch is a fixture)
 from test_page import check_figures, check_page
 from test_trace import check_rows, load, slices

@@ -13,8 +13,8 @@ import pytest
 
 import images
 import program
+from folders import fill, fill_with_noise, is_embossed, tree
 from program import catches, run, start, until, waits_and_catches
-from test_batch import fill, fill_with_noise, is_embossed, tree
 
 
 def ends_once(ready, process, number, code):

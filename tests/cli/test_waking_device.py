@@ -11,8 +11,8 @@ import time
 import pytest
 
 import program
+from folders import fill, tree
 from program import run, until
-from test_batch import fill, tree
 from test_injected import LIBRARY, check_outcome, environment
 from test_lost_device import BINARY, CHAIN, SMALL, batch, gpu, pytestmark, run_faulty, want_of, warnings  # noqa: F401 (fixtures)
 from test_page import check_page

@@ -9,8 +9,8 @@ import pytest
 
 import images
 import program
+from folders import fill, image, is_embossed
 from program import TIMEOUT, run, start, stop, until
-from test_batch import fill, image, is_embossed
 
 
 class Watch:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the threads of an emulated block share. Each is a fiber of one system thread (scheduler.h);
-// blocks run one after the other. A thread that breaks a rule ends the launch with a message
-// (fail).
+// The state that the threads of an emulated block share. Each is a fiber of one system thread
+// (scheduler.h); blocks run one after the other. A thread that breaks a rule ends the launch with a
+// message (fail).
 #ifndef CONV_EMULATED_BLOCK_H
 #define CONV_EMULATED_BLOCK_H
 
@@ -25,8 +25,8 @@ struct site {
     int line;
 };
 
-// The same for as long as a thread runs. Calls instead of variables, so that a race detector does
-// not take them for shared memory.
+// These do not change while a thread runs. They are functions and not variables, so that a race
+// detector does not take them for shared memory.
 #define CONV_EMULATED_CONST __attribute__((const))
 CONV_EMULATED_CONST dim3 thread_index();
 CONV_EMULATED_CONST dim3 block_index();
@@ -56,7 +56,7 @@ void meet_block(site where);
 // The same; true for all if it is for one.
 bool meet_block_with(site where, bool value);
 
-// A collective of a warp while it goes on.
+// A collective of a warp in progress.
 struct meeting;
 #define CONV_EMULATED_WORDS 4
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Asynchronous copies of a thread to shared memory, and the noise that is there until they land.
-// Apart from the scheduler, because the address sanitizer is to check these accesses and not the
-// scheduler's.
+// In a file separate from the scheduler, because the address sanitizer has to check these accesses
+// and not the scheduler's.
 #include "block.h"
 #include "scheduler.h"
 
@@ -24,8 +24,8 @@ static const uint8_t *make_noise()
     return (const uint8_t *)words;
 }
 
-// From some place of a fixed noise on: as each block begins, all of its shared memory becomes
-// noise.
+// Copies from some place of a fixed block of noise: all of a block's shared memory becomes noise
+// when it begins.
 void fill_with_noise(void *memory, size_t size)
 {
     static const uint8_t *const noise = make_noise();

@@ -16,7 +16,8 @@
 
 #define STACK_SIZE ((size_t)256 << 10)
 #define GUARD_SIZE ((size_t)4096)
-// Stacks begin at different offsets in their pages: they would share few lines of the caches.
+// Stacks begin at different offsets in their pages; otherwise they would compete for few lines of
+// the caches.
 #define OFFSETS 8
 #define OFFSET ((size_t)512)
 
@@ -27,8 +28,8 @@ namespace emulated
 
 #ifdef __x86_64__
 
-// Saves what a function must keep, and where the stack is. ucontext's would ask the system to keep
-// the signal mask as well: the whole check takes three times as long with it.
+// Saves the registers that a function must preserve, and the stack pointer. swapcontext() would
+// also make the system save the signal mask; with it the whole check takes three times as long.
 extern "C" void emulated_switch(void **from, void *to);
 asm(".text\n"
     ".type emulated_switch, @function\n"
@@ -102,7 +103,7 @@ static void forget_stack(fiber *fiber)
 
 static fiber *previous; // the fiber that has switched to the running one
 
-// First thing on a stack that has been switched to.
+// The first call on a stack after switching to it.
 static void arrive()
 {
 #if CONV_EMULATED_ASAN

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The PTX instructions of kernels/stencil/cuda/ as functions, named after them by translate.py,
-// operands in their order; after the PTX ISA. An instruction that is missing here does not compile.
+// The PTX instructions of kernels/stencil/cuda/ as functions. translate.py derives their names from
+// the instructions; operands are in the order of the PTX ISA. An instruction that is missing here
+// does not compile.
 #ifndef CONV_EMULATED_PTX_H
 #define CONV_EMULATED_PTX_H
 
@@ -56,7 +57,7 @@ static inline void vabsdiff4_u32_s32_s32_add(uint32_t &to, uint32_t a, uint32_t 
     to = c;
 }
 
-// Half to even, clamped to what 32 bits hold; NaN gives 0.
+// Rounds half to even, clamped to the range of 32 bits; NaN becomes 0.
 static inline void cvt_rni_s32_f32(int32_t &to, float from)
 {
     to = std::isnan(from)        ? 0
@@ -73,7 +74,7 @@ static inline void sqrt_approx_ftz_f32(float &to, float from)
         to *= (long)from % 2 ? 1 + 0x1p-23f : 1 - 0x1p-24f;
 }
 
-// 16-bit floats to 32 bits, which hold every one of them, those below the normal ones too.
+// 16-bit floats to 32 bits, which represent all of them exactly, subnormal ones included.
 static inline void cvt_f32_f16(float &to, uint16_t from)
 {
     int exponent = from >> 10 & 31, mantissa = from & 0x3ff;

@@ -20,7 +20,7 @@ struct state {
 };
 } // namespace
 
-// Made before main(), by one thread, and never destroyed: its thread outlives main().
+// Created before main(), by one thread, and never destroyed, since its thread outlives main().
 static state &s = *new state;
 
 static void work_on()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The CUDA runtime of cuda_runtime_api.h. Nothing is executed before a thread waits: a launch whose
-// memory is freed or changed too early shows. CONV_EMULATED in the environment has words that make
-// the device a worse one:
+// The CUDA runtime of cuda_runtime_api.h. Nothing is executed before a thread waits, so a launch
+// whose memory is freed or changed too early is detected. The environment variable CONV_EMULATED
+// has words that restrict the device:
 //   memory=N   it has N bytes
 //   lost=N     it is lost when it has done N copies and launches
 //   devices=N  number of devices; using the stream, event or memory of one with another fails.
@@ -102,8 +102,8 @@ cudaError_t cudaGetLastError(void)
 
 // --- the device ----------------------------------------------------------------------------------
 
-// What the device has, by the seed: few processors, so that a block has much to do, and as much
-// shared memory for a block as compute capability 9.0 or 12.0 have.
+// Properties of the device that depend on the seed: few processors, so that a block has much to do,
+// and as much shared memory per block as compute capability 9.0 or 12.0.
 static int processors = 3, shared_bytes = 227 << 10;
 
 size_t emulated::memory_size()

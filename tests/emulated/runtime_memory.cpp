@@ -66,8 +66,8 @@ static int noise_file()
     return file;
 }
 
-// Makes whole pages noise, each when it is first touched: of a stream's 100 MB, a test with small
-// images uses a few.
+// Fills whole pages with noise, each when it is first touched, since a test with small images uses
+// few of a stream's 100 MB.
 static void map_noise(uint8_t *pages, size_t size)
 {
     for (size_t done = 0; done < size; done += NOISE_BYTES) {
@@ -84,7 +84,8 @@ static size_t whole_pages(size_t size)
 }
 
 // Noise between two pages without access. To the address sanitizer, the last page ends where the
-// memory does. Its own allocator would write a state of every byte, twice: a sixth of the memory.
+// memory does. Its own allocator would write the state of every byte twice, which is a sixth of the
+// memory.
 static uint8_t *map_memory(size_t size)
 {
     size_t pages = whole_pages(size);

@@ -192,7 +192,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return cudaSuccess;
 }
 
-// The queue's order is that of the calls, so that the stream waits in any case.
+// The queue is executed in the order of the calls, so the stream waits in any case.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     return device_of(stream) < 0 || !event ? report(cudaErrorInvalidValue) : cudaSuccess;

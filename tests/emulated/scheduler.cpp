@@ -31,7 +31,7 @@ struct event {
     int argument;
 };
 
-// How keys are drawn; each way finds other mistakes.
+// How keys are drawn; each way finds different mistakes.
 enum order {
     EACH_TURN, // at each turn: all advance at about the same speed
     BY_THREAD, // once per thread: some are fast, others starve
@@ -69,7 +69,7 @@ void seed_order(uint64_t value)
     seed = value;
 }
 
-// --- what threads ask ----------------------------------------------------------------------------
+// --- calls of threads ----------------------------------------------------------------------------
 
 thread *self()
 {
@@ -241,7 +241,7 @@ void fail(const char *format, ...)
         switch_fiber(&me->fiber, &now.host);
 }
 
-// No thread can continue, but not all have returned: prints what each waits for.
+// Called if no thread can continue although not all have returned: prints what each waits for.
 static void complain_of_deadlock()
 {
     char text[400] = "";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Private to the emulation: the threads of the running block, and whose turn it is. A thread runs
-// until it waits; the next one is chosen at random, so that code that relies on an order without
-// guarantee fails soon.
+// until it waits; the next one is chosen at random, so that code that relies on an order that is
+// not guaranteed fails soon.
 #ifndef CONV_EMULATED_SCHEDULER_H
 #define CONV_EMULATED_SCHEDULER_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A device that really fails: a kernel that traps, memory that is gone.
+// Makes a device really fail: a kernel that traps, memory that is taken.
 #include <cuda_runtime.h>
 
 extern "C" {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // PNG decoded and encoded by a fake device: with the CPU's coders, through the interface that
-// groups have for a device's (backend/group.h). The files are therefore those of the CPU's encoder.
+// groups have for a device's (backend/group.h). The files are therefore identical to those of the
+// CPU's encoder.
 #include <libdeflate.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "png/chunk.h"
 #include "png/png.h"
 
-// What the device's memory holds of a group.
+// A group in the device's memory.
 struct memory {
     uint8_t *planes, *passthrough; // as in h_in, the latter from capacity - back on
     uint8_t *filtered;

@@ -112,7 +112,7 @@ static void read_words(void)
     }
     inner = real ? &conv_backend_cuda : &conv_backend_cpu;
     if (real && inner->devices(NULL, 0, &real_count, NULL))
-        real_count = 1; // opening it gives the reason
+        real_count = 1; // opening it reports the reason
 }
 
 static enum conv_status fail(struct conv_err *err)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What makes a real device fail, for device.c; in a build without CUDA there is none.
+// Functions that make a real device fail, for device.c; not in a build without CUDA.
 #ifndef CONV_TESTS_FAULTY_H
 #define CONV_TESTS_FAULTY_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Archives of every format but plain tar: whatever bytes they have, members end, are no longer than
-// they say, and together expand no further than they may. The first byte says if contents are read
-// or skipped.
+// Archives of every format except plain tar: whatever their bytes, members end, are no longer than
+// they declare, and do not expand beyond the limit together. The first byte says if contents are
+// read or skipped.
 #include <stdlib.h>
 #include <string.h>
 

@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         compare_threads(data, size);
     static uint8_t inflated[ROOM];
     oracle_file(data, size, MOST_PIXELS);
-    // To the byte, so that a read beyond the end is seen.
+    // Of the exact size, so that a read beyond the end is detected.
     uint8_t *repaired = malloc(size + (size == 0));
     if (!repaired)
         abort();

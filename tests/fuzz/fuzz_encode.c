@@ -10,7 +10,7 @@
 #include "png/libpng.h"
 
 #define HEAD 4 // bytes of the input: shape and level, width (two), repeats
-// Executions a second are what finds faults, and most of them take no large image: only the
+// The number of executions per second finds faults, and most faults need no large image: only the
 // largest number of repeats makes more than a stripe, at the levels that have stripes.
 #define MOST_BYTES ((size_t)4 << 10)
 #define MOST_BYTES_STRIPES ((size_t)150 << 10)
@@ -23,7 +23,7 @@ static void fail(const char *what, const char *detail)
     abort();
 }
 
-// One encoder a level and instruction set, kept as a worker keeps it.
+// One encoder per level and instruction set, kept as a worker keeps it.
 static struct conv_encoder *encoder_for(int level, bool plain)
 {
     static struct conv_encoder *encoders[2][CONV_ENCODE_MAX_LEVEL + 1];
@@ -34,7 +34,7 @@ static struct conv_encoder *encoder_for(int level, bool plain)
     return *encoder;
 }
 
-// Planes to the byte. The input's samples are taken over and over until the image is full.
+// Allocates planes of the exact size. The input's samples are repeated until the image is full.
 static void alloc_planes(struct conv_image *image, const uint8_t *samples, size_t size)
 {
     size_t row = (size_t)image->width * (size_t)(image->depth / 8);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// libFuzzer target: everything that makes a filter out of text. The first byte says which parser
+// libFuzzer target: all parsers that turn text into a filter. The first byte says which parser
 // reads the rest: m a matrix file, k --kernel, c a chain with its options (parts divided by |), b a
-// border. A filter that comes out must be a sound one, and every kernel of this machine must give
-// the same result as the reference.
+// border. The resulting filter must be valid, and every kernel of this machine must compute the
+// same result as the reference.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,7 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;
-    // To the byte, so that a read beyond the end is seen.
+    // Of the exact size, so that a read beyond the end is detected.
     char *text = malloc(size);
     if (!text)
         abort();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// libFuzzer target: the command line, one word a line. For any words the parser returns, with an
+// libFuzzer target: the command line, one word per line. For any words the parser returns, with an
 // error or with every option within its range.
 #include <stdint.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static bool is_within(long value, long min, long max)
     return value >= min && value <= max;
 }
 
-// Every word is a block of its own, so that a read beyond its end is seen.
+// Every word is a separate block, so that a read beyond its end is detected.
 static char **split(const char *text, size_t size, int *count)
 {
     char **words = calloc(MOST_WORDS + 2, sizeof *words);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// libFuzzer target: tar archives. Members must lie in the archive, and what is a member must be one
-// that the writer can write and the reader read again.
+// libFuzzer target: tar archives. Members must lie within the archive, and the writer must be able
+// to write each of them so that the reader reads it again.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

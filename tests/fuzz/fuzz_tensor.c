@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // libFuzzer target: headers of tensor files. The first byte says which: n a .npy file, s the JSON
-// header of a .safetensors file after the name of a tensor and a NUL, h its first 8 bytes. What a
-// parser lets pass must be sound.
+// header of a .safetensors file after the name of a tensor and a NUL, h its first 8 bytes. Headers
+// that a parser accepts must be consistent.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;
-    // To the byte, so that a read beyond the end is seen.
+    // Of the exact size, so that a read beyond the end is detected.
     uint8_t *rest = malloc(size > 1 ? size - 1 : 1);
     if (!rest)
         abort();

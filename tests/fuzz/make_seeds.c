@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Writes the seeds that are no text: for fuzz_decode a small image of every kind, and files that no
-// encoder would write; for fuzz_encode an image for each level, shapes and instruction sets mixed.
+// Writes the seeds that are not text: for fuzz_decode a small image of every kind, and files that
+// no encoder would write; for fuzz_encode an image for each level, shapes and instruction sets
+// mixed.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -17,7 +17,7 @@ typedef int signal_function(pthread_cond_t *);
 typedef int wait_function(pthread_cond_t *, pthread_mutex_t *);
 typedef int timedwait_function(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
 
-// Half of the time not at all, mostly for a moment, rarely for long.
+// Pauses in half of the calls, mostly for a moment, rarely for long.
 void faults_pause(void)
 {
     static atomic_uint threads_seen;
@@ -35,7 +35,8 @@ void faults_pause(void)
         syscall(SYS_nanosleep, &time, NULL);
 }
 
-// Of the functions of conditions there are older ones as well, which know other objects.
+// The functions of conditions also exist in older versions, which use a different layout of
+// objects.
 static void *next_of_conditions(const char *name)
 {
     void *function = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");

@@ -32,7 +32,8 @@ struct deflate_codes {
     int litlen_count, distance_count; // lengths in the header of a dynamic block
 };
 
-// Sets both codewords from the lengths. Of a code that is not one only their low bits are right.
+// Sets both codewords from the lengths. If the lengths are not those of a code, only the low bits
+// of the codewords are right.
 void deflate_make_number(struct deflate_codes *codes);
 // The codes of fixed blocks; codes made for symbols of these frequencies.
 void deflate_make_fixed_codes(struct deflate_codes *codes);

@@ -13,7 +13,7 @@ int folder_remove(void **state);
 // The path of a name in the folder; "" is the folder itself. Valid for the next 63 calls.
 const char *folder_path(const char *name);
 
-// These stop the program with a message where the system refuses.
+// These stop the program with a message if the system refuses.
 void folder_write(const char *name, const char *text); // makes the folders on the way
 const char *folder_read(const char *name);             // until the next call; NULL: no such file
 bool folder_has(const char *name);                     // a link without a target counts

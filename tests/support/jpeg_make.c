@@ -18,7 +18,7 @@ static uint8_t make_sample(int x, int y, int channel, uint64_t *seed)
     return (uint8_t)(((x * (5 + channel) + y * 3 * (channel + 1)) & 0xDF) + (int)noise);
 }
 
-// A scan of the DC coefficients, then one per AC coefficient and component, as many as asked for.
+// A scan of the DC coefficients, then one per AC coefficient and component, as many as requested.
 static int script_scans(jpeg_scan_info scans[MOST_SCANS], const struct jpeg_spec *spec)
 {
     int components = spec->channels, count = 1;

@@ -49,8 +49,9 @@ static void compare_reference(const struct conv_image *got, const struct referen
     }
 }
 
-// png.h promises the verdict of libpng, except for what it lists: a damaged end of the zlib stream,
-// a first chunk that is not IHDR, and image data without measure, which small files cannot hold.
+// png.h promises the verdict of libpng, with the exceptions that it lists: a damaged end of the
+// zlib stream, a first chunk that is not IHDR, and excessive image data, which small files cannot
+// hold.
 static void check_verdict(bool good, enum reference_verdict reference, const uint8_t *data,
                           size_t size)
 {
@@ -123,7 +124,7 @@ static void check_carried(const uint8_t *data, size_t size, const struct conv_pn
 
 // --- the fast decoder ----------------------------------------------------------------------------
 
-// With a new decoder, whose buffers are empty.
+// Decodes with a new decoder, whose buffers are empty.
 static bool decode_fresh(const uint8_t *data, size_t size, const struct conv_png_header *header,
                          const struct conv_image *got)
 {

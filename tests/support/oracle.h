@@ -25,9 +25,8 @@ enum oracle_verdict {
 // Images of more pixels than `limit` count as refused.
 enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit);
 
-// Makes CRCs and the Adler-32 right again in place, as far as there is a zlib stream to sum up, so
-// that damage is met by the decoders and not by their checks. `inflated` is scratch of `room`
-// bytes.
+// Corrects CRCs and the Adler-32 in place, if there is a zlib stream to sum up, so that the
+// decoders meet the damage, and not only their checks. `inflated` is scratch of `room` bytes.
 void oracle_repair(uint8_t *data, size_t size, uint8_t *inflated, size_t room);
 
 #endif

@@ -15,8 +15,8 @@ double png_cost_now_ns(void);
 // make no pixels are skipped, which is cheapest. False if libpng refuses the file.
 bool png_cost_libpng(const uint8_t *data, size_t size, uint8_t **rows);
 
-// What the file may cost in addition to a multiple of libpng's time: a microsecond, and where
-// libpng stops at the first error, the rows that are inflated at once and a look at each byte of
+// The cost that a file may have in addition to a multiple of libpng's time: a microsecond, and, if
+// libpng stops at the first error, the rows that are inflated at once and one read of each byte of
 // the file.
 double png_cost_allowed_ns(bool good, size_t size);
 

@@ -103,7 +103,7 @@ static void put_symbol(struct deflate_make *maker, const struct png_family *f, s
 static void start_block(struct deflate_make *maker, const struct png_family *f, enum codes kind,
                         bool last, uint64_t *random)
 {
-    // Of each kind a few codes, so that no table can be recognised by its block's place.
+    // A few codes of each kind, so that no table can be recognised by the place of its block.
     static struct deflate_codes fixed, made[CODES][4];
     static bool ready;
     if (!ready) {
@@ -171,9 +171,9 @@ static void put_late_filter(struct deflate_make *maker, const struct png_family 
     deflate_make_stored(maker, &wrong, 1, false);
 }
 
-// libpng inflates what it has read of the chunk after the last row and ignores the others. Ours
-// inflated all of them: found by tools/fuzz-cost. conv_libpng_decode reads up to 64 KB at once, the
-// libpng here 8, so chunks are shorter than that.
+// libpng inflates what it has read of the chunk after the last row and ignores the others. conv
+// inflated all of them, which tools/fuzz-cost found. conv_libpng_decode reads up to 64 KB at once,
+// the libpng here 8, so chunks are shorter than that.
 #define IGNORED_BLOCKS 1000
 static void put_stream(struct deflate_make *maker, const struct png_family *f, uint64_t *random)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// PNG files for tests: good ones of every kind by libpng, and chunk by chunk those that no encoder
-// would write.
+// PNG files for tests: good ones of every kind by libpng, and, chunk by chunk, files that no
+// encoder would write.
 #ifndef CONV_TESTS_PNG_MAKE_H
 #define CONV_TESTS_PNG_MAKE_H
 
@@ -15,7 +15,7 @@ struct png_file {
 };
 
 void png_make_free(struct png_file *file);
-// A file's bytes, whatever they are. False if it cannot be read.
+// Reads a file's bytes without looking at them. False if it cannot be read.
 bool png_make_read(struct png_file *file, const char *path);
 
 // --- by libpng -----------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ void png_make_image(struct png_file *file, const struct png_spec *spec);
 
 // --- by hand -------------------------------------------------------------------------------------
 
-// Appends bytes as they stand; a chunk with its right CRC; signature and IHDR.
+// Append bytes unchanged; a chunk with the right CRC; signature and IHDR.
 void png_make_bytes(struct png_file *file, const void *data, size_t size);
 void png_make_chunk(struct png_file *file, const char *type, const void *data, size_t size);
 void png_make_head(struct png_file *file, int width, int height, int depth, int color_type);
@@ -50,7 +50,7 @@ struct png_file png_make_zlib_as(const void *data, size_t size, int level, int s
 size_t png_make_find(const struct png_file *file, const char *type, int n);
 // Inserts other bytes before `offset`.
 void png_make_insert(struct png_file *file, size_t offset, const struct png_file *other);
-// Sets the CRC of the chunk at `offset` right.
+// Corrects the CRC of the chunk at `offset`.
 void png_make_crc(struct png_file *file, size_t offset);
 
 #endif

@@ -340,7 +340,7 @@ static void change(struct file *file)
     changes[draw(file, sizeof changes / sizeof changes[0])](file);
 }
 
-// Now and then a bit is wrong that the sums cover, or the end of the file is missing.
+// Sometimes damages a bit that the checksums cover, or removes the end of the file.
 static size_t damage(struct file *file, uint8_t *data, size_t size)
 {
     if (draw(file, 16) == 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The random numbers of all tests: splitmix64 (Steele, Lea, Flood 2014). A sequence depends on its
-// seed only, which is the first value of *state; any number will do, also consecutive ones.
+// The random numbers of all tests: splitmix64 (Steele, Lea, Flood 2014). A sequence depends only on
+// its seed, which is the first value of *state; any number can be used, also consecutive ones.
 #ifndef CONV_TESTS_RANDOM_H
 #define CONV_TESTS_RANDOM_H
 

@@ -5,7 +5,10 @@
 
 // api_arguments_images.c
 void wrong_views_are_refused(void **state);
-void wrong_files_are_refused(void **state);
+void results_of_another_shape_or_place_are_refused(void **state);
+void wrong_encodings_are_refused(void **state);
+void wrong_decodings_are_refused(void **state);
+void files_that_end_anywhere_are_refused(void **state);
 void large_images_are_refused(void **state);
 void refused_calls_say_so_for_each_item(void **state);
 

@@ -36,7 +36,7 @@ static int spoil(conv_image spoiled[MOST_SPOILED], const conv_image *good)
     return count;
 }
 
-// The same of what only views that are written to may not have.
+// The same for mistakes that are allowed except in views that are written to.
 static int overlap(conv_image spoiled[MOST_SPOILED], const conv_image *good)
 {
     int count = 0;
@@ -48,100 +48,148 @@ static int overlap(conv_image spoiled[MOST_SPOILED], const conv_image *good)
     return count;
 }
 
+// A source and a result of 16 bits, and a filter for them.
+static conv_filter *open_views(struct api_image images[2], conv_context *context)
+{
+    conv_filter *filter;
+    for (int i = 0; i < 2; i++)
+        api_image_make(&images[i], API_INTERLEAVED, 9, 7, 3, CONV_SAMPLE_U16, 1 + i);
+    assert_int_equal(conv_filter_create(&filter, context, "blur", NULL), CONV_OK);
+    return filter;
+}
+
+static void close_views(struct api_image images[2], conv_filter *filter)
+{
+    conv_filter_destroy(filter);
+    for (int i = 0; i < 2; i++)
+        api_image_free(&images[i]);
+}
+
 void wrong_views_are_refused(void **state)
 {
     (void)state;
     conv_context *context = api_open(2);
-    struct api_image source, result;
-    conv_filter *filter;
+    struct api_image images[2];
+    conv_filter *filter = open_views(images, context);
+    conv_image *source = &images[0].view, *result = &images[1].view;
     conv_image spoiled[MOST_SPOILED];
     conv_bytes file;
     conv_item item;
-    api_image_make(&source, API_INTERLEAVED, 9, 7, 3, CONV_SAMPLE_U16, 1);
-    api_image_make(&result, API_INTERLEAVED, 9, 7, 3, CONV_SAMPLE_U16, 2);
-    assert_int_equal(conv_filter_create(&filter, context, "blur", NULL), CONV_OK);
-    int count = spoil(spoiled, &source.view);
+    int count = spoil(spoiled, source);
     for (int i = 0; i < count; i++) {
-        REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &spoiled[i], &result.view, 1, NULL));
-        REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &spoiled[i], 1, NULL));
+        REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &spoiled[i], result, 1, NULL));
+        REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, source, &spoiled[i], 1, NULL));
         file = (conv_bytes){&file, 1};
         REFUSE(CONV_ERR_USAGE, conv_encode_png(context, &spoiled[i], 1, NULL, &file, &item, NULL));
         assert_null(file.data);
         assert_int_equal(item.status, CONV_ERR_USAGE);
     }
-    count = overlap(spoiled, &result.view);
+    count = overlap(spoiled, result);
     for (int i = 0; i < count; i++)
-        REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &spoiled[i], 1, NULL));
-    // Samples may be read from where others are: rows that are one row.
-    conv_image one_row = source.view;
+        REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, source, &spoiled[i], 1, NULL));
+    // Views that are only read may overlap themselves: rows that are all the same row.
+    conv_image one_row = *source;
     one_row.row_stride = 0;
-    assert_int_equal(conv_filter_run(filter, &one_row, &result.view, 1, NULL), CONV_OK);
+    assert_int_equal(conv_filter_run(filter, &one_row, result, 1, NULL), CONV_OK);
 
-    conv_image other = result.view;
-    other.width--;
-    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &other, 1, NULL));
-    other = result.view;
-    other.channels = 1;
-    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &other, 1, NULL));
-    other = result.view;
-    other.sample = CONV_SAMPLE_U8;
-    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &other, 1, NULL));
-    other = result.view;
-    other.memory = CONV_DEVICE;
-    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &other, 1, NULL));
-    // Half of the result is the source's, row by row or pixel by pixel.
-    other = source.view;
-    other.data = (uint8_t *)source.view.data + 2 * source.view.row_stride;
-    other.height = source.view.height - 2;
-    conv_image top = source.view;
-    top.height -= 2;
-    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &top, &other, 1, NULL));
-    // Left and right half are apart, although their rows interleave.
-    conv_image left = source.view, right = source.view;
-    left.width = right.width = 4;
-    right.data = (uint8_t *)source.view.data + 4 * source.view.column_stride;
-    assert_int_equal(conv_filter_run(filter, &left, &right, 1, NULL), CONV_OK);
-    right.data = (uint8_t *)source.view.data + 3 * source.view.column_stride;
-    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &left, &right, 1, NULL));
-
-    assert_int_equal(conv_filter_run(NULL, &source.view, &result.view, 1, NULL), CONV_ERR_USAGE);
-    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, NULL, &result.view, 1, NULL));
-    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, NULL, 1, NULL));
-    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &source.view, &result.view, -1, NULL));
+    assert_int_equal(conv_filter_run(NULL, source, result, 1, NULL), CONV_ERR_USAGE);
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, NULL, result, 1, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, source, NULL, 1, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, source, result, -1, NULL));
     assert_int_equal(conv_filter_run(filter, NULL, NULL, 0, NULL), CONV_OK);
-    assert_int_equal(conv_filter_run(filter, &source.view, &result.view, 1, NULL), CONV_OK);
-    conv_filter_destroy(filter);
-    api_image_free(&source);
-    api_image_free(&result);
+    assert_int_equal(conv_filter_run(filter, source, result, 1, NULL), CONV_OK);
+    close_views(images, filter);
     conv_context_destroy(context);
 }
 
-void wrong_files_are_refused(void **state)
+void results_of_another_shape_or_place_are_refused(void **state)
+{
+    (void)state;
+    conv_context *context = api_open(2);
+    struct api_image images[2];
+    conv_filter *filter = open_views(images, context);
+    conv_image *source = &images[0].view, *result = &images[1].view;
+    conv_image other = *result;
+    other.width--;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, source, &other, 1, NULL));
+    other = *result;
+    other.channels = 1;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, source, &other, 1, NULL));
+    other = *result;
+    other.sample = CONV_SAMPLE_U8;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, source, &other, 1, NULL));
+    other = *result;
+    other.memory = CONV_DEVICE;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, source, &other, 1, NULL));
+    // Half of the result's memory is the source's, row by row or pixel by pixel.
+    other = *source;
+    other.data = (uint8_t *)source->data + 2 * source->row_stride;
+    other.height = source->height - 2;
+    conv_image top = *source;
+    top.height -= 2;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &top, &other, 1, NULL));
+    // Left and right half are apart, although their rows interleave.
+    conv_image left = *source, right = *source;
+    left.width = right.width = 4;
+    right.data = (uint8_t *)source->data + 4 * source->column_stride;
+    assert_int_equal(conv_filter_run(filter, &left, &right, 1, NULL), CONV_OK);
+    right.data = (uint8_t *)source->data + 3 * source->column_stride;
+    REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, &left, &right, 1, NULL));
+
+    close_views(images, filter);
+    conv_context_destroy(context);
+}
+
+// An image of 8 bits and its PNG file.
+static conv_bytes open_file(struct api_image *image, conv_context *context)
+{
+    conv_bytes file;
+    api_image_make(image, API_INTERLEAVED, 9, 7, 3, CONV_SAMPLE_U8, 1);
+    assert_int_equal(conv_encode_png(context, &image->view, 1, NULL, &file, NULL, NULL), CONV_OK);
+    return file;
+}
+
+static void close_file(struct api_image *image, const conv_bytes *file, conv_context *context)
+{
+    conv_free(context, CONV_HOST, (void *)(uintptr_t)file->data);
+    api_image_free(image);
+    conv_context_destroy(context);
+}
+
+void wrong_encodings_are_refused(void **state)
 {
     (void)state;
     conv_context *context = api_open(2);
     struct api_image image;
-    api_image_make(&image, API_INTERLEAVED, 9, 7, 3, CONV_SAMPLE_U8, 1);
-    conv_image spoiled[MOST_SPOILED];
-    conv_bytes file;
+    conv_bytes file = open_file(&image, context);
+    conv_bytes other;
     conv_item item;
     conv_encode_options encode = CONV_ENCODE_OPTIONS_INIT;
-    assert_int_equal(conv_encode_png(NULL, &image.view, 1, NULL, &file, &item, NULL),
+    assert_int_equal(conv_encode_png(NULL, &image.view, 1, NULL, &other, &item, NULL),
                      CONV_ERR_USAGE);
-    REFUSE(CONV_ERR_USAGE, conv_encode_png(context, NULL, 1, NULL, &file, &item, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_encode_png(context, NULL, 1, NULL, &other, &item, NULL));
     REFUSE(CONV_ERR_USAGE, conv_encode_png(context, &image.view, 1, NULL, NULL, &item, NULL));
-    REFUSE(CONV_ERR_USAGE, conv_encode_png(context, &image.view, -2, NULL, &file, &item, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_encode_png(context, &image.view, -2, NULL, &other, &item, NULL));
     assert_int_equal(conv_encode_png(context, NULL, 0, NULL, NULL, NULL, NULL), CONV_OK);
     for (int level = -2; level < 14; level += 15) {
         encode.level = level;
         REFUSE(CONV_ERR_USAGE,
-               conv_encode_png(context, &image.view, 1, &encode, &file, NULL, NULL));
+               conv_encode_png(context, &image.view, 1, &encode, &other, NULL, NULL));
     }
     encode.level = 1;
     encode.size--;
-    REFUSE(CONV_ERR_USAGE, conv_encode_png(context, &image.view, 1, &encode, &file, NULL, NULL));
-    assert_int_equal(conv_encode_png(context, &image.view, 1, NULL, &file, &item, NULL), CONV_OK);
+    REFUSE(CONV_ERR_USAGE, conv_encode_png(context, &image.view, 1, &encode, &other, NULL, NULL));
+    close_file(&image, &file, context);
+}
 
+void wrong_decodings_are_refused(void **state)
+{
+    (void)state;
+    conv_context *context = api_open(2);
+    struct api_image image;
+    conv_bytes file = open_file(&image, context);
+    conv_image spoiled[MOST_SPOILED];
+    conv_item item;
     conv_decode_options decode = CONV_DECODE_OPTIONS_INIT;
     conv_image into = {0};
     assert_int_equal(conv_decode_png(NULL, &file, 1, NULL, &into, &item, NULL), CONV_ERR_USAGE);
@@ -175,13 +223,22 @@ void wrong_files_are_refused(void **state)
         REFUSE(CONV_ERR_USAGE, conv_decode_png(context, &file, 1, NULL, &into, &item, NULL));
         assert_int_equal(item.status, CONV_ERR_USAGE);
     }
-    // A file that ends anywhere, in memory that ends there too.
+    close_file(&image, &file, context);
+}
+
+void files_that_end_anywhere_are_refused(void **state)
+{
+    (void)state;
+    conv_context *context = api_open(2);
+    struct api_image image;
+    conv_bytes file = open_file(&image, context);
+    conv_item item;
     for (size_t size = 0; size < file.size; size++) {
-        uint8_t *cut = malloc(size ? size : 1);
+        uint8_t *cut = malloc(size ? size : 1); // memory that ends there, too
         memcpy(cut, file.data, size);
         conv_bytes bytes = {cut, size};
         conv_png_info info;
-        into = (conv_image){0};
+        conv_image into = {0};
         REFUSE(CONV_ERR_FORMAT, conv_decode_png(context, &bytes, 1, NULL, &into, &item, NULL));
         assert_null(into.data);
         (void)conv_probe_png(cut, size, &info, NULL);
@@ -190,9 +247,7 @@ void wrong_files_are_refused(void **state)
     conv_png_info info;
     assert_int_equal(conv_probe_png(NULL, 0, &info, NULL), CONV_ERR_USAGE);
     assert_int_equal(conv_probe_png(file.data, file.size, NULL, NULL), CONV_ERR_USAGE);
-    conv_free(context, CONV_HOST, (void *)(uintptr_t)file.data);
-    api_image_free(&image);
-    conv_context_destroy(context);
+    close_file(&image, &file, context);
 }
 
 // A header may declare any size: memory is taken only for images that the file can hold.
@@ -224,7 +279,7 @@ void large_images_are_refused(void **state)
     conv_context_destroy(context);
 }
 
-// A call that fails as a whole says so for every item; members without a meaning are refused.
+// A call that fails as a whole reports it for every item; members that must be unset are refused.
 void refused_calls_say_so_for_each_item(void **state)
 {
     (void)state;

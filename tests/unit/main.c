@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One program of most unit tests, since linking each of them takes longer than most of them run.
-// The name by which it is called chooses the test: build/tests/test_NAME is a link to it, and its
-// first argument may name one as well.
+// One program with most unit tests, since linking each of them separately takes longer than running
+// most of them. The name by which it is called chooses the test: build/tests/test_NAME is a link to
+// it, and its first argument may name one as well.
 #include <stdio.h>
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "support/api_test.h"
 #include "unit/api_arguments.h"
 
-// The address sanitizer's allocator returns NULL where no memory is that large, as others do.
+// Makes the address sanitizer's allocator return NULL if memory is not that large, as others do.
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -42,7 +42,7 @@ static void contexts(void **state)
         options.size = sizes[i];
         assert_int_equal(conv_context_create(&context, &options, message), CONV_ERR_USAGE);
     }
-    // Of a newer version: a field that this one lacks has to be unset.
+    // Options of a newer version: a field that this version lacks has to be unset.
     struct {
         conv_context_options known;
         uint64_t added;
@@ -135,7 +135,6 @@ static void filters(void **state)
     conv_context *context = api_open(2);
     conv_filter *filter = (conv_filter *)&context;
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
-    const double one[] = {1, 2, 1}, bad[] = {1, (double)INFINITY, 0}, huge[] = {1, 1e300, 0};
     assert_int_equal(conv_filter_create(&filter, NULL, "blur", NULL), CONV_ERR_USAGE);
     assert_null(filter);
     REFUSE(CONV_ERR_USAGE, conv_filter_create(NULL, context, "blur", NULL));
@@ -173,7 +172,7 @@ static void filters(void **state)
         REFUSE(CONV_ERR_USAGE, conv_filter_create(&filter, context, "blur", &own));
         assert_null(filter);
     }
-    // In the words of the interface, not of the command line.
+    // The text is in the words of the interface, not of the command line.
     options.kernel = "1 2 3";
     (void)conv_filter_create(&filter, context, "custom", &options);
     assert_memory_equal(conv_context_message(context), "kernel", 6);
@@ -182,7 +181,16 @@ static void filters(void **state)
     options.floats = 1;
     options.alpha = "premultiply";
     REFUSE(CONV_ERR_USAGE, conv_filter_create(&filter, context, "blur", &options));
-    options = (conv_filter_options)CONV_FILTER_OPTIONS_INIT;
+    conv_context_destroy(context);
+}
+
+static void matrices(void **state)
+{
+    (void)state;
+    conv_context *context = api_open(2);
+    conv_filter *filter;
+    conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
+    const double one[] = {1, 2, 1}, bad[] = {1, (double)INFINITY, 0}, huge[] = {1, 1e300, 0};
     REFUSE(CONV_ERR_USAGE, conv_filter_create_matrix(NULL, context, one, 3, 1, 4, 0, NULL));
     REFUSE(CONV_ERR_USAGE, conv_filter_create_matrix(&filter, context, NULL, 3, 1, 4, 0, NULL));
     static const int sides[][2] = {{0, 1},  {1, 0},  {-1, 3},           {2, 1},
@@ -199,6 +207,14 @@ static void filters(void **state)
     REFUSE(CONV_ERR_USAGE, conv_filter_create_matrix(&filter, context, huge, 3, 1, 4, 0, NULL));
     options.side = 3;
     REFUSE(CONV_ERR_USAGE, conv_filter_create_matrix(&filter, context, one, 3, 1, 4, 0, &options));
+    conv_context_destroy(context);
+}
+
+static void names_of_filters_and_kernels(void **state)
+{
+    (void)state;
+    conv_context *context = api_open(2);
+    conv_filter *filter;
     conv_filter_destroy(NULL);
     assert_null(conv_filter_kernel(NULL, 0, CONV_SAMPLE_U8));
     assert_int_equal(conv_filter_create(&filter, context, "blur,edge", NULL), CONV_OK);
@@ -220,8 +236,13 @@ int main(void)
         cmocka_unit_test(contexts),
         cmocka_unit_test(memory),
         cmocka_unit_test(filters),
+        cmocka_unit_test(matrices),
+        cmocka_unit_test(names_of_filters_and_kernels),
         cmocka_unit_test(wrong_views_are_refused),
-        cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(results_of_another_shape_or_place_are_refused),
+        cmocka_unit_test(wrong_encodings_are_refused),
+        cmocka_unit_test(wrong_decodings_are_refused),
+        cmocka_unit_test(files_that_end_anywhere_are_refused),
         cmocka_unit_test(large_images_are_refused),
         cmocka_unit_test(refused_calls_say_so_for_each_item),
         cmocka_unit_test(wrong_layers_are_refused),

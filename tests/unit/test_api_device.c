@@ -33,7 +33,7 @@ static void must(conv_context *context, conv_status status)
         fail_msg("%s: %s", conv_status_name(status), conv_context_message(context));
 }
 
-// The device's table with functions that count what it does itself.
+// The device's table with functions that count the device's own work.
 static struct conv_api_device_ops counting;
 static int decoded_there, encoded_there;
 // The emulated device has little memory (CONV_EMULATED): batches are cut into many parts, of which
@@ -118,7 +118,8 @@ static void make_files(struct files *files, bool damaged)
     *files = (struct files){0};
     for (int i = 0; i < FILES; i++) {
         int k = i % 3 ? (int)random_below(&noise, 10) : 0;
-        // Of about the same size, so that the device is the faster side for all of them together.
+        // The files have about the same size, so that the device is faster for all of them
+        // together.
         int width = (i % 8 ? 60 : 1) + (int)random_below(&noise, 60);
         int height = (i % 9 ? 20 : 1) + (int)random_below(&noise, 20), type = kinds[k].color_type;
         size_t count = (size_t)width * (size_t)height * (size_t)png_make_channels(type);
@@ -155,7 +156,7 @@ static void free_files(struct files *files)
         png_make_free(&files->file[i]);
 }
 
-// Decodes all files on the CPU and to device memory; the images and what is said of them agree.
+// Decodes all files on the CPU and to device memory; the images and the items must agree.
 static void decode_both(const struct files *files, const conv_decode_options *options, int layout)
 {
     conv_image expected[FILES] = {0}, found[FILES] = {0};
@@ -249,7 +250,7 @@ static void images_are_encoded(void **state)
             upload(&pairs[i]);
             views[i] = pairs[i].view;
         }
-        // In turn into memory of the pool and of the caller.
+        // Encodes alternately into memory of the pool and of the caller.
         struct own_memory own = {.caller = pthread_self(), .most = IMAGES, .refused = -1};
         conv_encode_options options = CONV_ENCODE_OPTIONS_INIT;
         options.allocate = layout % 2 ? own_memory_allocate : NULL;
@@ -406,7 +407,7 @@ static void many_images_are_in_flight(void **state)
     conv_filter_destroy(on_gpu);
 }
 
-// Host memory on a context of a device, and images of which only one side is there.
+// Host memory with a context of a device, and images with only source or result in device memory.
 static void host_memory_passes_through_the_device(void **state)
 {
     (void)state;

@@ -12,7 +12,37 @@
 
 static uint64_t noise = 20;
 
-// What the program makes of the image: planes of uint8_t, uint16_t or float.
+// Copies samples into planes of 8 or 16 bits.
+static void stage(const struct conv_image *staged, const conv_image *source)
+{
+    for (int c = 0; c < staged->channels; c++)
+        for (int y = 0; y < staged->height; y++)
+            for (int x = 0; x < staged->width; x++) {
+                uint32_t value = api_image_get(source, c, x, y);
+                uint8_t *at = staged->plane[c].data + y * staged->plane[c].stride;
+                if (staged->depth == 8)
+                    at[x] = (uint8_t)value;
+                else
+                    ((uint16_t *)(void *)at)[x] = (uint16_t)value;
+            }
+}
+
+// The bits of a sample of a result; of float32 those of alpha that no filter has changed, too.
+static uint32_t read_result(const struct conv_image *out, const conv_image *source, bool passes,
+                            bool floats, int c, int x, int y)
+{
+    const uint8_t *row = out->plane[c].data + y * out->plane[c].stride;
+    uint32_t value;
+    if (floats) {
+        float number = passes ? (float)api_image_get(source, c, x, y) : 0;
+        memcpy(&value, passes ? (const void *)&number : row + 4 * x, sizeof value);
+        return value;
+    }
+    return conv_sample_bytes(source->sample) == 1 ? row[x]
+                                                  : ((const uint16_t *)(const void *)row)[x];
+}
+
+// The program's result for the image: planes of uint8_t, uint16_t or float.
 static void expect(conv_image *result, const conv_image *source, const char *text,
                    const conv_filter_options *options)
 {
@@ -41,37 +71,15 @@ static void expect(conv_image *result, const conv_image *source, const char *tex
     };
     struct conv_image staged, out;
     assert_int_equal(conv_filter_context_place(context, &shape, 1, &staged, &err), CONV_OK);
-    size_t sample = (size_t)conv_sample_bytes(source->sample);
-    for (int c = 0; c < shape.channels; c++)
-        for (int y = 0; y < shape.height; y++)
-            for (int x = 0; x < shape.width; x++) {
-                uint32_t value = api_image_get(source, c, x, y);
-                uint8_t *at = staged.plane[c].data + y * staged.plane[c].stride;
-                if (sample == 1)
-                    at[x] = (uint8_t)value;
-                else
-                    ((uint16_t *)(void *)at)[x] = (uint16_t)value;
-            }
+    stage(&staged, source);
     assert_int_equal(conv_filter_context_run(context, &err), CONV_OK);
     conv_filter_context_result(context, 0, &out);
     for (int c = 0; c < shape.channels; c++) {
         bool passes = source->has_alpha && !options->alpha && c == shape.channels - 1;
         for (int y = 0; y < shape.height; y++)
-            for (int x = 0; x < shape.width; x++) {
-                const uint8_t *row = out.plane[c].data + y * out.plane[c].stride;
-                uint32_t value;
-                if (passes && options->floats) {
-                    float number = (float)api_image_get(source, c, x, y);
-                    memcpy(&value, &number, sizeof value);
-                } else if (options->floats) {
-                    memcpy(&value, row + 4 * x, sizeof value);
-                } else if (sample == 1) {
-                    value = row[x];
-                } else {
-                    value = ((const uint16_t *)(const void *)row)[x];
-                }
-                api_image_set(result, c, x, y, value);
-            }
+            for (int x = 0; x < shape.width; x++)
+                api_image_set(result, c, x, y,
+                              read_result(&out, source, passes, options->floats, c, x, y));
     }
     conv_filter_context_close(context);
     free(filters);

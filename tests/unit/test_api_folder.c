@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Folders through the C interface: the same pixels as decoding, filtering and encoding by hand,
-// what becomes of outputs that exist, failures and the end by the callback.
+// the treatment of existing outputs, failures and the end by the callback.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>

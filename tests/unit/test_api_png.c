@@ -34,7 +34,7 @@ static void make_file(struct png_file *file, int width, int height, int color_ty
     free(samples);
 }
 
-// The sample that the options make of the reference's.
+// The reference's sample, converted as the options say.
 static uint32_t expected_sample(const struct reference_image *image, int channels,
                                 conv_sample sample, int c, int x, int y)
 {
@@ -216,7 +216,7 @@ static void files_are_made_in_the_callers_memory(void **state)
     conv_context_destroy(context);
 }
 
-// Damaged files among good ones: each has its own fate.
+// Damaged files among good ones: each gets its own status.
 static void batches_survive_damaged_files(void **state)
 {
     (void)state;

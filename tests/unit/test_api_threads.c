@@ -32,15 +32,17 @@ static conv_context *open_context(int threads)
 
 // --- several contexts ----------------------------------------------------------------------------
 
-// Decodes, filters, encodes and runs a layer, in a context that is opened here. Returns a digest of
-// all results; 0 if a call failed.
-static uint64_t work(uint64_t seed, int rounds)
-{
-    enum { COUNT = 6 };
-    uint64_t digest = 1469598103934665603u;
-    conv_context *context = open_context(3);
+enum { BATCH = 6 };
+
+struct work {
+    conv_context *context;
     conv_filter *filter;
     conv_layer *layer;
+    uint64_t random, digest;
+};
+
+static conv_status open_work(struct work *work)
+{
     float weights[2 * 3 * 9];
     for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++)
         weights[i] = (float)i / 10 - 3;
@@ -50,50 +52,78 @@ static uint64_t work(uint64_t seed, int rounds)
     options.kernel_height = options.kernel_width = 3;
     options.input = CONV_SAMPLE_U8;
     options.padding = "same";
-    if (!context || conv_filter_create(&filter, context, "gaussian5,emboss", NULL) ||
-        conv_layer_create(&layer, context, weights, NULL, &options))
-        return 0;
-    for (int round = 0; round < rounds; round++) {
-        struct api_image images[COUNT];
-        conv_image views[COUNT], decoded[COUNT] = {0};
-        conv_bytes files[COUNT];
-        for (int i = 0; i < COUNT; i++) {
-            api_image_make(&images[i], (enum api_layout)(i % API_LAYOUTS),
-                           100 + (int)random_below(&seed, 90), 200 + (int)random_below(&seed, 90),
-                           3, CONV_SAMPLE_U8, 0);
-            api_image_fill(&images[i].view, &seed);
-            views[i] = images[i].view;
-        }
-        conv_decode_options planar = CONV_DECODE_OPTIONS_INIT;
-        planar.planar = 1;
-        if (conv_encode_png(context, views, COUNT, NULL, files, NULL, NULL) ||
-            conv_decode_png(context, files, COUNT, &planar, decoded, NULL, NULL) ||
-            conv_filter_run(filter, decoded, views, COUNT, NULL))
-            return 0;
-        for (int i = 0; i < COUNT; i++) {
-            void *maps;
-            size_t size = (size_t)views[i].width * (size_t)views[i].height * 2 * sizeof(float);
-            conv_tensor input = {.data = decoded[i].data,
-                                 .height = views[i].height,
-                                 .width = views[i].width,
-                                 .images = 1};
-            if (conv_allocate(context, CONV_HOST, size, &maps) ||
-                conv_layer_run(layer, &input, maps, NULL))
-                return 0;
-            for (size_t k = 0; k < images[i].size; k++)
-                digest = (digest ^ images[i].memory[k]) * 1099511628211u;
-            for (size_t k = 0; k < size; k++)
-                digest = (digest ^ ((uint8_t *)maps)[k]) * 1099511628211u;
-            conv_free(context, CONV_HOST, maps);
-            conv_free(context, CONV_HOST, decoded[i].data);
-            conv_free(context, CONV_HOST, (void *)(uintptr_t)files[i].data);
-            api_image_free(&images[i]);
-        }
+    work->context = open_context(3);
+    if (!work->context)
+        return CONV_ERR_MEMORY;
+    conv_status status = conv_filter_create(&work->filter, work->context, "gaussian5,emboss", NULL);
+    return status ? status
+                  : conv_layer_create(&work->layer, work->context, weights, NULL, &options);
+}
+
+static void add_to_digest(struct work *work, const void *data, size_t size)
+{
+    for (size_t k = 0; k < size; k++)
+        work->digest = (work->digest ^ ((const uint8_t *)data)[k]) * 1099511628211u;
+}
+
+// The maps of an image's layer go to the digest.
+static conv_status run_layer(struct work *work, const conv_image *image)
+{
+    void *maps;
+    size_t size = (size_t)image->width * (size_t)image->height * 2 * sizeof(float);
+    conv_tensor input = {
+        .data = image->data, .height = image->height, .width = image->width, .images = 1};
+    conv_status status = conv_allocate(work->context, CONV_HOST, size, &maps);
+    if (!status)
+        status = conv_layer_run(work->layer, &input, maps, NULL);
+    if (!status)
+        add_to_digest(work, maps, size);
+    conv_free(work->context, CONV_HOST, maps);
+    return status;
+}
+
+static conv_status run_round(struct work *work)
+{
+    struct api_image images[BATCH];
+    conv_image views[BATCH], decoded[BATCH] = {0};
+    conv_bytes files[BATCH];
+    for (int i = 0; i < BATCH; i++) {
+        api_image_make(&images[i], (enum api_layout)(i % API_LAYOUTS),
+                       100 + (int)random_below(&work->random, 90),
+                       200 + (int)random_below(&work->random, 90), 3, CONV_SAMPLE_U8, 0);
+        api_image_fill(&images[i].view, &work->random);
+        views[i] = images[i].view;
     }
-    conv_layer_destroy(layer);
-    conv_filter_destroy(filter);
-    conv_context_destroy(context);
-    return digest;
+    conv_decode_options planar = CONV_DECODE_OPTIONS_INIT;
+    planar.planar = 1;
+    conv_status status = conv_encode_png(work->context, views, BATCH, NULL, files, NULL, NULL);
+    if (!status)
+        status = conv_decode_png(work->context, files, BATCH, &planar, decoded, NULL, NULL);
+    if (!status)
+        status = conv_filter_run(work->filter, decoded, views, BATCH, NULL);
+    for (int i = 0; i < BATCH; i++) {
+        add_to_digest(work, images[i].memory, images[i].size);
+        if (!status)
+            status = run_layer(work, &decoded[i]);
+        conv_free(work->context, CONV_HOST, decoded[i].data);
+        conv_free(work->context, CONV_HOST, (void *)(uintptr_t)files[i].data);
+        api_image_free(&images[i]);
+    }
+    return status;
+}
+
+// Decodes, filters, encodes and runs a layer, in a context that is opened here. Returns a digest of
+// all results; 0 if a call failed.
+static uint64_t work(uint64_t seed, int rounds)
+{
+    struct work work = {.random = seed, .digest = 1469598103934665603u};
+    conv_status status = open_work(&work);
+    for (int round = 0; round < rounds && !status; round++)
+        status = run_round(&work);
+    conv_layer_destroy(work.layer);
+    conv_filter_destroy(work.filter);
+    conv_context_destroy(work.context);
+    return status ? 0 : work.digest;
 }
 
 struct worker {
@@ -130,74 +160,81 @@ static void contexts_in_threads_are_independent(void **state)
 
 // --- hostile files -------------------------------------------------------------------------------
 
-// Batches of changed files: what libpng takes is decoded to its pixels, into every layout; what it
-// refuses is refused. Sanitizers see the rest.
+// An image's file, changed, in memory that ends where it does.
+static conv_bytes make_changed_file(conv_context *context, int i, uint64_t *noise)
+{
+    enum { ROOM = 1 << 16 };
+    struct api_image image;
+    conv_bytes file;
+    api_image_make(&image, API_INTERLEAVED, 1 + (int)random_below(noise, 40),
+                   1 + (int)random_below(noise, 40), 1 + i % 4,
+                   i % 3 ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16, 0);
+    api_image_fill(&image.view, noise);
+    assert_int_equal(conv_encode_png(context, &image.view, 1, NULL, &file, NULL, NULL), CONV_OK);
+    uint8_t *room = malloc(ROOM);
+    memcpy(room, file.data, file.size);
+    size_t size = png_mutate(room, file.size, ROOM, (uint32_t)random_bits(noise), NULL);
+    uint8_t *data = malloc(size);
+    memcpy(data, room, size);
+    free(room);
+    conv_free(context, CONV_HOST, (void *)(uintptr_t)file.data);
+    api_image_free(&image);
+    return (conv_bytes){data, size};
+}
+
+// The image is what libpng makes of the file; or it was refused, as libpng does, and says why.
+static void check_decoded(const conv_bytes *file, const conv_image *image, const conv_item *item)
+{
+    struct reference_image expected = {0};
+    enum reference_verdict verdict = reference_read(&expected, file->data, file->size, 1 << 20);
+    if (item->status == CONV_OK) {
+        assert_int_equal(verdict, REFERENCE_TAKES);
+        for (int y = 0; y < expected.height; y++)
+            for (int x = 0; x < expected.width * expected.channels; x++) {
+                const uint8_t *row = expected.rows + (size_t)y * expected.row_size;
+                uint32_t sample =
+                    expected.depth == 16 ? (uint32_t)(row[2 * x] << 8 | row[2 * x + 1]) : row[x];
+                assert_int_equal(
+                    api_image_get(image, x % expected.channels, x / expected.channels, y), sample);
+            }
+    } else {
+        assert_null(image->data);
+        assert_true(item->message[0] != 0);
+        // Stricter than libpng only with files that are listed in png.h.
+        bool listed =
+            file->size > ORACLE_SMALL ||
+            (file->size >= 16 && memcmp((const uint8_t *)file->data + 12, "IHDR", 4) != 0);
+        assert_true(verdict != REFERENCE_TAKES || listed);
+    }
+    free(expected.rows);
+}
+
+// Batches of changed files: those that libpng accepts are decoded to its pixels, in every layout;
+// those that it refuses are refused. Sanitizers check the memory accesses.
 static void changed_files_are_decoded_or_refused(void **state)
 {
     (void)state;
-    enum { COUNT = 16, ROOM = 1 << 16 };
+    enum { COUNT = 16 };
     conv_context *context = open_context(3);
     uint64_t noise = 77;
     int rounds = CONV_SANITIZED ? 25 : 100, taken = 0, refused = 0;
     assert_non_null(context);
     for (int round = 0; round < rounds; round++) {
-        uint8_t *data[COUNT];
         conv_bytes files[COUNT];
         conv_image images[COUNT] = {0};
         conv_item items[COUNT];
         conv_decode_options options = CONV_DECODE_OPTIONS_INIT;
         options.planar = round & 1;
-        for (int i = 0; i < COUNT; i++) {
-            struct api_image image;
-            conv_bytes file;
-            api_image_make(&image, API_INTERLEAVED, 1 + (int)random_below(&noise, 40),
-                           1 + (int)random_below(&noise, 40), 1 + i % 4,
-                           i % 3 ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16, 0);
-            api_image_fill(&image.view, &noise);
-            assert_int_equal(conv_encode_png(context, &image.view, 1, NULL, &file, NULL, NULL),
-                             CONV_OK);
-            uint8_t *room = malloc(ROOM);
-            memcpy(room, file.data, file.size);
-            size_t size = png_mutate(room, file.size, ROOM, (uint32_t)random_bits(&noise), NULL);
-            data[i] = malloc(size); // ends where the file ends
-            memcpy(data[i], room, size);
-            files[i] = (conv_bytes){data[i], size};
-            free(room);
-            conv_free(context, CONV_HOST, (void *)(uintptr_t)file.data);
-            api_image_free(&image);
-        }
+        for (int i = 0; i < COUNT; i++)
+            files[i] = make_changed_file(context, i, &noise);
         (void)conv_decode_png(context, files, COUNT, &options, images, items, NULL);
         for (int i = 0; i < COUNT; i++) {
-            struct reference_image expected = {0};
-            enum reference_verdict verdict =
-                reference_read(&expected, files[i].data, files[i].size, 1 << 20);
             conv_png_info info;
             (void)conv_probe_png(files[i].data, files[i].size, &info, NULL);
-            if (items[i].status == CONV_OK) {
-                taken++;
-                assert_int_equal(verdict, REFERENCE_TAKES);
-                for (int y = 0; y < expected.height; y++)
-                    for (int x = 0; x < expected.width * expected.channels; x++) {
-                        const uint8_t *row = expected.rows + (size_t)y * expected.row_size;
-                        uint32_t sample = expected.depth == 16
-                                              ? (uint32_t)(row[2 * x] << 8 | row[2 * x + 1])
-                                              : row[x];
-                        assert_int_equal(api_image_get(&images[i], x % expected.channels,
-                                                       x / expected.channels, y),
-                                         sample);
-                    }
-            } else {
-                refused++;
-                assert_null(images[i].data);
-                assert_true(items[i].message[0] != 0);
-                // Stricter than libpng only with files that are listed in png.h.
-                bool listed = files[i].size > ORACLE_SMALL ||
-                              (files[i].size >= 16 && memcmp(data[i] + 12, "IHDR", 4) != 0);
-                assert_true(verdict != REFERENCE_TAKES || listed);
-            }
+            check_decoded(&files[i], &images[i], &items[i]);
+            items[i].status == CONV_OK ? taken++ : refused++;
             conv_free(context, CONV_HOST, images[i].data);
-            free(expected.rows);
-            free(data[i]);
+            free((void *)(uintptr_t)files[i].data);
         }
     }
     assert_true(taken > rounds && refused > rounds); // or the files show nothing
@@ -279,7 +316,7 @@ static void calls_leave_nothing_behind(void **state)
     conv_context_destroy(context);
     if (!CONV_SANITIZED && after > before + 1024)
         fail_msg("%zu bytes more after %d rounds", after - before, calls - 50);
-    // Contexts themselves.
+    // Contexts themselves must not leak either.
     for (int i = 0; i < 100; i++) {
         if (i == 10)
             before = bytes_in_use();

@@ -39,7 +39,8 @@ static void begin(int count)
     assert_int_equal(conv_archive_order_open(&order, &config, &err), CONV_OK);
 }
 
-// Every seventh is dropped. The content of the others is their number, as often as that says.
+// Every seventh member is dropped. The content of the others is their number, repeated that many
+// times.
 static enum conv_status put(int number, int target, struct conv_err *err)
 {
     char name[32], content[MEMBERS];
@@ -176,7 +177,7 @@ static void test_failure(void **state)
     assert_non_null(strstr(last.text, "/proc/none"));
 }
 
-// A buffer is used again for what fits and does not waste it, and only so much is kept.
+// A buffer is reused for contents that fit and do not waste it, and only a limited amount is kept.
 static void test_buffers(void **state)
 {
     struct conv_archive_buffers buffers;

@@ -63,7 +63,7 @@ static void write_all(void)
     output.at = (uint64_t)RECORDS * RECORD;
 }
 
-// False where /dev/shm is no memory file system.
+// False if /dev/shm is not a memory file system.
 static bool open_output(void)
 {
     struct conv_err err = {0};
@@ -83,7 +83,7 @@ static void check_every_byte(bool small_pages)
         skip();
     atomic_store(&output.windows.has_small_pages, small_pages);
     write_all();
-    // What is full is unmapped: all windows but the last, which is not full, have gone.
+    // Full windows are unmapped: only the last one, which is not full, is left.
     int used = 0;
     for (int i = 0; i < CONV_ARCHIVE_WINDOWS; i++)
         used += output.windows.windows[i].is_used && output.windows.windows[i].left == 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The sizes of `conv bench kernels --image-size mix`: figures of one version can be compared with
-// those of another only as long as they stay. A second benchmark once had a mix of its own, of
-// images twelve times as large, and reported 0.85 of a copy where conv reported 0.67.
+// The sizes of `conv bench kernels --image-size mix`: figures of two versions can be compared only
+// if they are the same. A second benchmark once had a different mix, of images twelve times as
+// large, and reported 0.85 of a copy where conv reported 0.67.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

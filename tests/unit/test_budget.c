@@ -45,7 +45,7 @@ static void test_shares_fit_or_one_goes_beyond(void **state)
     conv_budget_release(NULL, &a);
 }
 
-// Images in work and files together stay within the total, but for a single image.
+// Images in flight and files together stay within the total, except a single image.
 static void test_images_and_files_share_the_total(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ struct eater {
     pthread_t thread;
 };
 
-// Begins with what can be had at once, then needs more and more while it holds that.
+// Begins with a share that is available at once, then needs more and more while it holds that.
 static void *eat(void *argument)
 {
     struct eater *eater = argument;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// conv_cache_flush: the bytes stay, the cached copies go. `conv bench kernels` once timed copies of
-// planes that lay in the caches after a fast kernel and did not after a slow one.
+// conv_cache_flush: the bytes stay unchanged, the cached copies are dropped. `conv bench kernels`
+// once timed copies of planes that lay in the caches after a fast kernel and did not after a slow
+// one.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

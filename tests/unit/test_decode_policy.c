@@ -14,7 +14,7 @@
 #define START (10000 * MS)
 #define NOW (START + 100 * MS)
 
-// Sixteen workers that take 4 ms an image: all of them, 0.25 ms.
+// Sixteen workers that take 4 ms per image; together they take 0.25 ms per image.
 static struct conv_decode_policy measured(void)
 {
     struct conv_decode_policy policy;
@@ -69,7 +69,7 @@ static void test_what_is_left_is_unknown(void **state)
     struct conv_decode_policy policy = measured();
     assert_false(conv_decode_policy_is_worthwhile(&policy, PHOTO, 20, policy.start + 1300 * MS));
     assert_true(conv_decode_policy_is_worthwhile(&policy, PHOTO, 20, policy.start + 1500 * MS));
-    // What a device has saved may be risked again.
+    // The time that a device has saved may be risked again.
     note_device(&policy, 400, 70 * MS);
     assert_true(conv_decode_policy_is_worthwhile(&policy, PHOTO, 20, policy.start + 1 * MS));
 }

@@ -97,7 +97,7 @@ static void assert_same(const struct conv_image *got, const struct conv_image *e
                  got->depth, first.channel, first.x, first.y, first.a, first.b);
 }
 
-// The rows from the last to the first.
+// Reverses the order of the rows.
 static void turn_over(struct conv_image *image)
 {
     for (int c = 0; c < image->channels; c++) {
@@ -201,7 +201,7 @@ static void several_images_at_once(void **state)
     conv_filter_context_close(context);
 }
 
-// As workers do it: contexts that share a backend, each image in memory of the caller.
+// As in workers: contexts that share a backend, with each image in memory of the caller.
 static void memory_of_the_caller(void **state)
 {
     (void)state;

@@ -17,7 +17,8 @@
 static struct conv_filter filter;
 static struct conv_err err;
 
-// A copy without the final NUL in memory of its own, so that a sanitizer sees a step too far.
+// Parses a copy without the final NUL in separate memory, so that a sanitizer detects reads beyond
+// it.
 static enum conv_status parse_bytes(const char *text, size_t size)
 {
     char *copy = malloc(size + (size == 0));

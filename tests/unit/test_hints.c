@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Errors without option names, and what the command line makes of them.
+// Errors without option names, and how the command line prints them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,7 @@ static void long_texts_are_cut(void **state)
     assert_string_equal(conv_hints_explain(small, sizeof small, &err), "--size 3: 0000000000000");
 }
 
-// The words of every filter option, as users saw them before there were hints.
+// The texts of every filter option, as they were before hints were introduced.
 static void filters_are_explained(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// JPEG: pixels are those of libjpeg-turbo's defaults, whatever the kind of file; what is damaged or
-// of another kind is refused with its cause; work and memory are bounded by the image.
+// JPEG: pixels are those of libjpeg-turbo's defaults for every kind of file; damaged files and
+// other kinds are refused with the cause; work and memory are bounded by the image.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -266,7 +266,8 @@ static void stray_bytes_before_the_end_are_accepted(void **state)
     assert_int_equal(try_file(), CONV_OK);
 }
 
-// Any verdict will do: the sanitizers and the padding of rows say if something was overwritten.
+// Any verdict is accepted: the sanitizers and the padding of rows show if something was
+// overwritten.
 static void no_damage_breaks_the_decoder(void **state)
 {
     (void)state;

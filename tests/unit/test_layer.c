@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a layer's definition says, on cases small enough to compute by hand, the activations, and
+// The definition of a layer, on cases small enough to compute by hand, the activations, and
 // float16; the table of variants and the choice among them. What variants compute is tested by
 // check_layers.
 #include <setjmp.h>
@@ -238,10 +238,10 @@ static void pick_follows_features_and_names(void **state)
     assert_string_equal(best->name, "cpu_layer_avx2");
     assert_null(conv_layer_pick(&layer, &shape, CONV_ON_CPU, CONV_CPU_AVX2, "cpu_layer_avx512"));
 #endif
-    // A variant that is more precise than asked for will do.
+    // A variant that is more precise than requested is accepted.
     layer.precision = CONV_PRECISION_FP16;
     assert_ptr_equal(conv_layer_pick(&layer, &shape, CONV_ON_CPU, CONV_CPU_AVX2, best->name), best);
-    // The lowest score does not matter for one that is asked for by name.
+    // A variant that is requested by name is used even with the lowest score.
     assert_ptr_equal(conv_layer_pick(&layer, &shape, CONV_ON_CPU, 0, "cpu_layer_reference"),
                      &conv_cpu_layer_reference);
     assert_null(conv_layer_pick(&layer, &shape, CONV_ON_CPU, ALL_FEATURES, "cpu_layer_none"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The façade of layers on the CPU: every variant through it gives the reference's bits, whatever
-// the number of threads, images and bytes at a time; order and errors of flows.
+// The façade of layers on the CPU: through it every variant computes the reference's bits, for any
+// number of threads, images and bytes at a time; order and errors of flows.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -180,7 +180,7 @@ static void many_shapes_need_many_plans(void **state)
     conv_layer_context_close(context);
 }
 
-// A batch with gaps between rows, planes and images, on memory that the caller has.
+// A batch with gaps between rows, planes and images, in memory of the caller.
 static void strides_may_have_gaps(void **state)
 {
     (void)state;
@@ -330,7 +330,7 @@ static void what_cannot_be_is_refused(void **state)
         conv_layer_flow_run_memory(context, 1, HEIGHT, WIDTH, 1, 1000, floats, floats, &err),
         CONV_ERR_LIMIT);
     assert_int_equal(err.hint, CONV_HINT_MEM_LIMIT);
-    // What the message says is enough, is enough.
+    // The limit that the message suggests is enough.
     static _Alignas(64) float result[MOST];
     assert_int_equal(conv_layer_flow_run_memory(context, 1, HEIGHT, WIDTH, 1, (size_t)err.value,
                                                 floats, result, &err),

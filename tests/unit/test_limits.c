@@ -51,7 +51,7 @@ static int end(void **state)
     return nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-// Makes the file with the folders above it.
+// Creates the file and the folders above it.
 static void plant(const char *path, const char *text)
 {
     char full[PATH_MAX];
@@ -200,7 +200,7 @@ static void test_hybrid(void **state)
     expect(400 * MIB, 0, 4);
 }
 
-// Of a container the mount shows its own group only; the path is the host's or begins with "/..".
+// In a container the mount shows only its own group; the path is the host's or begins with "/..".
 static void test_containers(void **state)
 {
     (void)state;

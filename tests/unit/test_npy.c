@@ -66,7 +66,7 @@ static void reads_what_numpy_writes(void **state)
          true, 2, 20},
         {1, "{'descr': '>f8', 'fortran_order': False, 'shape': (0, 5)}", CONV_ELEMENT_F32, true,
          true, 2, 0},
-        // The order of one long axis is both.
+        // With one long axis both orders are the same.
         {1, "{'descr': '=f4', 'fortran_order': True, 'shape': (1, 5, 1)}", CONV_ELEMENT_F32, false,
          false, 3, 20},
     };

@@ -71,7 +71,7 @@ static void more_than_is_kept(void **state)
         assert_int_equal(times.engine[CONV_ENGINE_COPY_IN], 10 * groups);
         assert_int_equal(times.engine[CONV_ENGINE_KERNEL], 5 * groups);
         assert_int_equal(times.engine[CONV_ENGINE_COPY_OUT], 990 * outs);
-        // Beside the copies out: the hundredth kernel of each hundred, but the very last.
+        // Besides the copies out: the hundredth kernel of each hundred, except the very last.
         assert_int_equal(times.two, 990 * outs + 5 * (outs - 1));
         assert_int_equal(times.three, 99 * 5 * outs);
     }

@@ -70,7 +70,7 @@ static void sums_of_doubles_are_two_passes_at_16_bits(void **state)
     }
 }
 
-// With bytes, not doubles, which take several times as long.
+// They are computed with bytes, not with doubles, which take several times as long.
 static void large_matrices_are_sums_of_bytes(void **state)
 {
     (void)state;

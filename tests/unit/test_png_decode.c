@@ -21,7 +21,8 @@ static int palette_size_for(int depth)
     return depth == 8 ? 200 : (1 << depth) - (depth > 1);
 }
 
-// What channel c of a pixel must be, from the samples in the file and the standard's rules.
+// The expected value of channel c of a pixel, from the samples in the file and the rules of the
+// standard.
 static unsigned expect_sample(const struct png_spec *spec, const uint16_t *pixel, int c)
 {
     bool is_color = spec->color_type & 2;
@@ -85,7 +86,7 @@ static void check_sizes(struct png_spec *spec)
         spec->width = sizes[s][0];
         spec->height = sizes[s][1];
         int n = spec->width * spec->height * png_make_channels(spec->color_type);
-        // Palette indices leave the palette where the depth allows it.
+        // Palette indices exceed the palette if the depth allows it.
         for (int i = 0; i < n; i++)
             samples[i] = (uint16_t)random_below(&seed, 1u << spec->depth);
         check_image(spec);

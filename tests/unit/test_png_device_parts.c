@@ -215,7 +215,8 @@ static void test_header_items(void **state)
         }
 }
 
-// Whatever is too deep, the code is complete afterwards, with as many symbols.
+// Whichever leaves are too deep, the code is complete afterwards and has the same number of
+// symbols.
 static void test_repair(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the encoders write is read back the same, for every shape, depth and effort.
+// Images are the same after encoding and decoding, for every shape, depth and effort.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -138,8 +138,8 @@ static void effort_has_an_effect(void **state)
     static const int levels[3] = {0, 1, 9};
     struct conv_image image = {.width = 300, .height = 200, .channels = 3, .depth = 8};
     image_alloc(&image, 0);
-    // Noise that repeats: nothing for runs, everything for matches. The low bits are zeros, so that
-    // even runs do better than storing.
+    // Noise that repeats: no runs, but many matches. The low bits are zeros, so that even runs do
+    // better than storing.
     for (int c = 0; c < 3; c++) {
         for (int y = 0; y < 200; y++) {
             for (int x = 0; x < 300; x++)

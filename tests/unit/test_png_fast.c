@@ -184,7 +184,8 @@ static void bands_do_not_depend_on_threads(void **state)
     }
 }
 
-// Cut in bands, a photograph-like image is hardly larger: matches reach back into the band before.
+// A photograph-like image that is cut into bands is hardly larger, since matches reach back into
+// the band before.
 static void bands_cost_little(void **state)
 {
     (void)state;

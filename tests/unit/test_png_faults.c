@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Damaged and hostile files: refused with a reason, or let pass where the standard or png.h says
-// so. Most of it earns its keep under a sanitizer.
+// Damaged and hostile files: refused with a reason, or accepted if the standard or png.h says so.
+// Most cases are useful mainly under a sanitizer.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -371,8 +371,8 @@ static void header_of_another_file(void **state)
     png_make_free(&stream);
 }
 
-// Chunks that are carried as they stand are not looked into, so that none of them can refuse a
-// image or swell: a broken profile, and a text of 64 MB in 64 KB.
+// Chunks that are carried over unchanged are not examined, so that none of them can make an image
+// fail or expand: a broken profile, and a text of 64 MB in 64 KB.
 static void metadata_is_not_unpacked(void **state)
 {
     (void)state;
@@ -457,7 +457,7 @@ static void image_data_must_suffice_for_the_header(void **state)
     }
 }
 
-// 15 bytes of rows; 16 times that and a MiB are let pass.
+// 15 bytes of rows; 16 times that and a MiB are accepted.
 static void too_much_image_data(void **state)
 {
     (void)state;
@@ -473,7 +473,7 @@ static void too_much_image_data(void **state)
     free(nothing);
 }
 
-// What is cut off is called so, and counts as far as it is there.
+// Truncated data is reported as such, and its existing bytes count.
 static void promise_of_a_truncated_file(void **state)
 {
     (void)state;

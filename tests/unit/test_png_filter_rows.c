@@ -17,7 +17,7 @@
 
 static uint64_t seed;
 
-// As the standard words it.
+// As in the text of the standard.
 static uint8_t predict_plainly(int filter, int a, int b, int c)
 {
     int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);

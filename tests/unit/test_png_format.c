@@ -113,7 +113,7 @@ static void every_kind_goes_through_the_table(void **state)
     }
 }
 
-// What a device would decode, put into a file again as the device's output would be.
+// The stream that a device would decode is put into a file again like the device's output.
 static void a_stream_is_taken_out_and_framed(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which chunks arrive in the output, and where: byte for byte what stays true of a filtered image,
-// the background in the output's colour type, and nothing else. Which files are animations.
+// Which chunks are in the output, and where: those that are still true of a filtered image, byte
+// for byte, the background in the output's colour type, and nothing else. Also which files are
+// animations.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -171,7 +172,8 @@ static void reused_for_the_next_image(void **state)
     assert_int_equal(meta.front, 0);
 }
 
-// The output has 8 or 16 bits and no palette: a background is what its reader makes of it.
+// The output has 8 or 16 bits and no palette, so the background is converted to the colour that a
+// reader would show.
 static void background_is_converted(void **state)
 {
     (void)state;

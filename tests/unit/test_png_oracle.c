@@ -169,7 +169,8 @@ static void every_byte_damaged(void **state)
     png_make_free(&file);
     print_message("%d refused, %d left to libpng, %d fast\n", counts[ORACLE_REFUSED],
                   counts[ORACLE_LEFT], counts[ORACLE_FAST]);
-    // Many a flip with its sums repaired is just another image: both ways are well trodden.
+    // Many flips with repaired checksums result in another valid image, so both outcomes are
+    // frequent.
     assert_true(counts[ORACLE_REFUSED] > 1000 && counts[ORACLE_FAST] > 1000);
 }
 

@@ -91,7 +91,7 @@ static void run_way(struct run *run, int way, const struct png_file *zlib, size_
     static struct conv_inflate inflate;
     struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};
     struct conv_buffer memory = {0};
-    // To the byte, so that a sanitizer sees reads beyond the end.
+    // Of the exact size, so that a sanitizer detects reads beyond the end.
     uint8_t *data = malloc(zlib->size);
     assert_non_null(data);
     memcpy(data, zlib->data, zlib->size);
@@ -171,8 +171,8 @@ static void check_damaged(struct bench *bench, struct png_file *zlib, size_t pit
         check(bench, zlib, pitch, rows + 1, 8 * 5000);
 }
 
-// On a busy machine the first thread may be done before others have begun: once more until enough
-// was decoded ahead.
+// On a busy machine the first thread may finish before others have begun, so the run is repeated
+// until enough was decoded ahead.
 static void check_that_threads_help(struct bench *bench)
 {
     const size_t pitch = 1000, rows = MOST / pitch - 1;
@@ -313,6 +313,37 @@ static size_t byte_of(const struct boundary *all, size_t count, size_t bit)
     return SIZE_MAX;
 }
 
+// True if the part begins at a block's beginning and has a window: its bytes are the data's.
+static bool check_part(struct conv_inflate_ahead *ahead, const uint8_t *data,
+                       const struct boundary *all, size_t count)
+{
+    size_t begin = byte_of(all, count, ahead->first), end = byte_of(all, count, ahead->end);
+    size_t size = ahead->symbols + ahead->bytes;
+    uint8_t window[CONV_INFLATE_WINDOW];
+    uint32_t sum;
+    if (begin == SIZE_MAX || begin < CONV_INFLATE_WINDOW)
+        return false;
+    const uint8_t *before = data + begin - CONV_INFLATE_WINDOW;
+    assert_true(ahead->last || end == begin + size);
+    conv_inflate_ahead_window(ahead, window, before);
+    assert_memory_equal(window, before + size, CONV_INFLATE_WINDOW);
+    assert_memory_equal(conv_inflate_ahead_finish(ahead, before, &sum), data + begin, size);
+    assert_int_equal(sum, adler32(1, data + begin, (uInt)size));
+    return true;
+}
+
+// All beginnings of dynamic blocks are found.
+static void check_beginnings(const struct png_file *zlib, const struct boundary *all, size_t count)
+{
+    for (size_t b = 1; b < count; b++) {
+        unsigned head = zlib->data[all[b].bit / 8] | zlib->data[all[b].bit / 8 + 1] << 8;
+        if ((head >> all[b].bit % 8 & 7) == 4 && all[b].bit / 8 + 32 < zlib->size)
+            assert_int_equal(
+                conv_inflate_find(zlib->data, zlib->size - 4, all[b].bit, all[b].bit + 1),
+                all[b].bit);
+    }
+}
+
 static void parts_are_right(void **state)
 {
     (void)state;
@@ -338,30 +369,12 @@ static void parts_are_right(void **state)
                                              .stop = &stop};
         size_t from = random_below(&seed, (unsigned)(8 * zlib.size / 2));
         ahead->until = ahead->to = from + 8 * 10000 + random_below(&seed, 8 * 60000);
-        if (conv_inflate_ahead_find(ahead, from) && conv_inflate_ahead_decode(ahead)) {
-            size_t begin = byte_of(all, count, ahead->first), end = byte_of(all, count, ahead->end);
-            size_t size = ahead->symbols + ahead->bytes;
-            uint32_t sum;
-            if (begin != SIZE_MAX && begin >= CONV_INFLATE_WINDOW) {
-                uint8_t window[CONV_INFLATE_WINDOW];
-                const uint8_t *before = data + begin - CONV_INFLATE_WINDOW;
-                assert_true(ahead->last || end == begin + size);
-                conv_inflate_ahead_window(ahead, window, before);
-                assert_memory_equal(window, before + size, CONV_INFLATE_WINDOW);
-                assert_memory_equal(conv_inflate_ahead_finish(ahead, before, &sum), data + begin,
-                                    size);
-                assert_int_equal(sum, adler32(1, data + begin, (uInt)size));
-                parts++;
-                markers += ahead->bytes == 0;
-            }
+        if (conv_inflate_ahead_find(ahead, from) && conv_inflate_ahead_decode(ahead) &&
+            check_part(ahead, data, all, count)) {
+            parts++;
+            markers += ahead->bytes == 0;
         }
-        for (size_t b = 1; b < count; b++) { // all begins of dynamic blocks are found
-            unsigned head = zlib.data[all[b].bit / 8] | zlib.data[all[b].bit / 8 + 1] << 8;
-            if ((head >> all[b].bit % 8 & 7) == 4 && all[b].bit / 8 + 32 < zlib.size)
-                assert_int_equal(
-                    conv_inflate_find(zlib.data, zlib.size - 4, all[b].bit, all[b].bit + 1),
-                    all[b].bit);
-        }
+        check_beginnings(&zlib, all, count);
         png_make_free(&zlib);
     }
     assert_true(parts > 15 && markers > 5 && markers < parts);

@@ -280,7 +280,7 @@ static void split_codewords(uint8_t *lengths, unsigned symbols, unsigned used)
     }
 }
 
-// As many as zlib takes, with other lengths here and there.
+// Codes that zlib accepts, and the same with some lengths changed.
 static void test_codes(void **test)
 {
     (void)test;
@@ -393,7 +393,7 @@ static void test_adler(void **test)
         }
         assert_int_equal(finish_adler(&sum, size), adler32(1, data, size));
     }
-    // The most that add_adler is promised to take.
+    // The largest sums that add_adler promises to accept.
     struct adler most = {ADLER_MODULUS - 1, ADLER_MODULUS - 1};
     add_adler(&most, ADLER_MODULUS - 1, 16399, (1u << 31) - 1);
     uint64_t exact = (uint64_t)(ADLER_MODULUS - 1) * 16399 + (1u << 31) - 1 + ADLER_MODULUS - 1;
@@ -402,7 +402,7 @@ static void test_adler(void **test)
 
 // --- filters -------------------------------------------------------------------------------------
 
-// Literally from section 9.4 of the standard.
+// As in section 9.4 of the standard.
 static int paeth(int a, int b, int c)
 {
     int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);

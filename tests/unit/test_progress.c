@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The lines of the progress (src/report/progress.h) at every width of a terminal.
+// The progress line (src/report/progress.h) at every width of a terminal.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a page shows of single images stays bounded: reasons, times, slices.
+// The data about single images for a page stays bounded: reasons, times, slices.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -125,7 +125,7 @@ static void few_images_are_balanced_by_size(void **state)
     assert_true(loads[owners[5]] == 100000000);
 }
 
-// Where there are many images few of them move: also where moving one by one would take too long.
+// If there are many images, few of them move, even if moving one by one would take too long.
 static void of_many_images_few_move(void **state)
 {
     enum { MANY = 200000, SHARDS = 400 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sinks of files (src/io/sink.h): where an output goes, what it may replace, and that it is there
-// whole or not at all.
+// Sinks of files (src/io/sink.h): where an output is written, what it may replace, and that it is
+// complete or absent.
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>

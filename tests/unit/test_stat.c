@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The order statistics that every figure of a benchmark is made of.
+// The order statistics from which all figures of benchmarks are derived.
 #include "base/stat.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What "did you mean" offers, and that it stays silent when nothing is near.
+// The candidates of "did you mean", and that there are none if no name is similar.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

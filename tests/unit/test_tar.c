@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Plain tar: what the writer makes the reader reads, at every length of names; extensions that the
-// writer does not use; damage.
+// Plain tar: the reader reads what the writer writes, for every length of names; extensions that
+// the writer does not use; damage.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -22,7 +22,7 @@ static bool next(struct conv_template *filled, const char *list, int index)
     return index < *count;
 }
 
-// What the template gives, to be freed; NULL if it is wrong, with what is wrong in `name`.
+// The filled template, to be freed; NULL if the template is wrong, with the wrong name in `name`.
 static char *fill(const char *text, int count, char name[64])
 {
     struct conv_template filled = {.next = next, .context = &count};

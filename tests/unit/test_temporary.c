@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Names of half-written files, and which of those that are left over may go (src/io/temporary.h).
+// Names of unfinished files, and which of the left-over ones may be removed (src/io/temporary.h).
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

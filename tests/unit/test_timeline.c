@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The page's timeline loses no time when its bins grow.
+// The page's timeline loses no time when its bins become wider.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a command line's operands lead to (src/io/walk.h): items, their names below the sink, and
-// the reasons why some cannot be read.
+// The result of walking the operands of a command line (src/io/walk.h): items, their names below
+// the sink, and the reasons why some cannot be read.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

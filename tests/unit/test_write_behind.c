@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which bytes the disk is given early, and when none. The call and the clock are this test's own.
+// Which bytes are given to the disk early, and when none are. The system call and the clock are
+// replaced by this test's.
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

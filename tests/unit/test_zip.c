@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Zip files (src/io/zip_*.h): what is written can be found and read again, sizes above 4 GiB and
-// more than 65,535 entries among it, which no quick test can write for real.
+// Zip files (src/io/zip_*.h): written records can be found and read again, also for sizes above 4
+// GiB and more than 65,535 entries, which no quick test can write in full.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -207,8 +207,8 @@ static void test_names(void **state)
     }
 }
 
-// No byte of a directory, changed to any of a few values, makes the reader leave the file. With the
-// address sanitizer, it would be seen.
+// Changing any byte of a directory to one of a few values does not make the reader leave the file,
+// which the address sanitizer would detect.
 static void test_damage(void **state)
 {
     (void)state;

@@ -154,11 +154,29 @@ static bool make_row(void *context, unsigned y, uint8_t *raw)
     return true;
 }
 
+// Finds the image data, on the threads of `parallel`, and what else makes pixels.
+static bool find_content(struct conv_decoder *decoder, struct conv_decode_content *content,
+                         const struct conv_png_header *header, const uint8_t *data, size_t size,
+                         struct conv_parallel *parallel)
+{
+    struct conv_gather gather;
+    bool gathers = conv_parallel_most(parallel) > 1 && conv_gather_start(&gather, size);
+    *content = (struct conv_decode_content){
+        .joined = &decoder->idat, .most = size, .gather = gathers ? &gather : NULL};
+    bool found = conv_decode_content_walk(content, header, data, size);
+    if (gathers) {
+        found = conv_gather_end(&gather, found, &decoder->idat, parallel) && found;
+        content->idat = (struct conv_decode_span){gather.data, gather.size};
+    }
+    content->gather = NULL;
+    return found && (header->color_type != CONV_COLOR_PALETTE || content->plte.data) &&
+           header->transparency == (content->trns.data != NULL);
+}
+
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
                       const struct conv_png_header *header, const struct conv_image *dst)
 {
-    struct conv_decode_content content = {.joined = &decoder->idat, .most = size};
-    struct conv_gather gather;
+    struct conv_decode_content content;
     struct layout layout;
     struct conv_expand expand;
     decoder->inflate.ended_early = false;
@@ -170,15 +188,7 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
     if (header->interlaced || !lay_out(&layout, header))
         return false;
     bool waves = conv_parallel_most(parallel) > 1 && has_wave(&layout, header);
-    if (conv_parallel_most(parallel) > 1 && conv_gather_start(&gather, size))
-        content.gather = &gather;
-    bool walked = conv_decode_content_walk(&content, header, data, size);
-    if (content.gather)
-        walked = conv_gather_end(&gather, walked, &decoder->idat, parallel) && walked;
-    if (content.gather)
-        content.idat = (struct conv_decode_span){gather.data, gather.size};
-    if (!walked || (header->color_type == CONV_COLOR_PALETTE && !content.plte.data) ||
-        header->transparency != (content.trns.data != NULL) ||
+    if (!find_content(decoder, &content, header, data, size, parallel) ||
         !reserve(decoder, &layout, header, content.idat.size, waves))
         return false;
     bool expands = conv_expand_needed(header);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// CUDA C++ for an ordinary compiler, as much as kernels/stencil/cuda/ uses: what nvcc declares
-// without an include, for compute capability 9.0. Threads that meet do so in block.h.
+// The part of CUDA C++ that kernels/stencil/cuda/ uses, for an ordinary compiler: the declarations
+// that nvcc provides without an include, for compute capability 9.0. Barriers and collectives are
+// in block.h.
 #ifndef CONV_EMULATED_CUDA_RUNTIME_H
 #define CONV_EMULATED_CUDA_RUNTIME_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The part of the CUDA runtime that this project calls, on a device that is this process: device
-// memory is memory, and work of a stream is executed as late as CUDA allows, so that missing waits
-// show. Plain C, as CUDA's own header of this name.
+// The part of the CUDA runtime that this project calls, with this process as the device: device
+// memory is host memory, and the work of a stream is executed as late as CUDA allows, so that
+// missing waits are detected. Plain C, as CUDA's own header of this name.
 #ifndef CONV_EMULATED_CUDA_RUNTIME_API_H
 #define CONV_EMULATED_CUDA_RUNTIME_API_H
 
@@ -96,11 +96,12 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value);
 
-// No CUDA: the order in which threads of later launches run, and the noise in their memory.
+// Not in CUDA: sets the order in which threads of later launches run, and the noise in their
+// memory.
 void emulated_seed(uint64_t seed);
 
-// Likewise: how often memory was taken or given back, how often a thread has waited for the device,
-// and how many copies were queued.
+// Not in CUDA either: how often memory was allocated or freed, how often a thread has waited for
+// the device, and how many copies were queued.
 struct emulated_calls {
     unsigned long allocations, waits, copies;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// kernels/layer/cuda/wgmma.cuh in C++: each thread computes its part when it asks for it. Too early
-// a look at the result, or a missing fence, is not noticed.
+// kernels/layer/cuda/wgmma.cuh in C++: each thread computes its part when it issues the
+// instruction. Reading the result too early, or a missing fence, is not detected.
 #ifndef CONV_EMULATED_WGMMA_CUH
 #define CONV_EMULATED_WGMMA_CUH
 
