@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Folders: which inputs are read, what is written and printed, and that no image is lost."""
+"""Folders: which inputs are read, what is written and printed, and no image is lost."""
 import json
 import os
 import re
@@ -36,7 +36,7 @@ def fill(folder, *names):
 
 
 def fill_with_noise(folder, count):
-    """`count` names of one image that takes long to encode."""
+    """`count` copies of an image that takes long to encode."""
     folder.mkdir()
     noise = np.random.default_rng(9).integers(0, 256, (256, 256 * 3)).tolist()
     (folder / "0000.png").write_bytes(png.encode(256, 256, noise, png.RGB, level=0))
@@ -270,7 +270,7 @@ def test_one_folder_in_the_other_is_refused_with_recursive(box, inside, outside)
 
 
 def test_a_current_folder_that_was_removed(box):
-    """The search for the place of the output once recursed without end."""
+    """The search for the output's location once recursed without end."""
     fill(box / "in", "a.png")
     (box / "gone").mkdir()
     os.chdir(box / "gone")
@@ -440,7 +440,7 @@ def test_preserve_keeps_mode_and_time(box):
 
 
 def metadata():
-    """Chunks before and after the image data."""
+    """The chunks before and after the image data."""
     early = [png.chunk(b"gAMA", (45455).to_bytes(4, "big")), png.chunk(b"cHRM", bytes(range(32))),
              png.chunk(b"sRGB", b"\0"), png.chunk(b"pHYs", (2835).to_bytes(4, "big") * 2 + b"\1"),
              png.chunk(b"oFFs", (7).to_bytes(4, "big") * 2 + b"\0"), png.chunk(b"sCAL", b"\1" b"2\0" b"3"),
@@ -487,7 +487,7 @@ def frame_control(number):
 
 
 def animation(first_is_a_frame=True):
-    """Two frames. The image itself is the first one, or is only for programs without animation."""
+    """Two frames. The image itself is the first frame, or is only shown by programs without animation."""
     source = image(chunks=[ACTL] + [frame_control(0)] * first_is_a_frame + [png.chunk(b"tEXt", b"a\0b")])
     stream = b"".join(data for kind, data in images.chunks(source.data) if kind == b"IDAT")
     frames = frame_control(1) + png.chunk(b"fdAT", (2).to_bytes(4, "big") + stream)
@@ -525,7 +525,7 @@ def test_an_animation_is_never_filtered_in_place(box):
 # --- messages ------------------------------------------------------------------------------------
 
 def check_records(records, expected):
-    """begin, a file record per image, summary; `expected` is input -> status."""
+    """Checks begin, a file record per image, and summary; `expected` is input -> status."""
     assert [r["type"] for r in records] == ["begin"] + ["file"] * len(expected) + ["summary"]
     assert {r["input"]: r["status"] for r in records[1:-1]} == expected
     for record in records[1:-1]:
@@ -575,7 +575,7 @@ def test_name_that_is_no_utf8_gives_valid_json(box):
 
 
 def test_no_progress_without_a_terminal(box):
-    """test_terminal.py has the progress itself."""
+    """test_terminal.py tests the progress itself."""
     fill_with_noise(box / "in", 1 if program.is_sanitized() else 12)
     for options in ((), ("--progress=never",), ("--progress=auto",)):
         assert run("emboss", *options, "-z9", "-j1", "in", "out").err.count("\n") == 1
