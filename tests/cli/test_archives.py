@@ -37,7 +37,7 @@ def make(path, members, format=tarfile.USTAR_FORMAT):
 
 
 def samples(count):
-    """As WebDataset lays them out: an image and a label each."""
+    """Samples as WebDataset lays them out: each an image and a label."""
     for i in range(count):
         yield f"{i:06}.png", PNGS[i % len(PNGS)]
         yield f"{i:06}.cls", b"%d" % i
@@ -49,7 +49,7 @@ def read(path):
 
 
 def filtered(box, members):
-    """What files give, by name."""
+    """The outputs of the same images as files, by name."""
     folder = box / "files"
     folder.mkdir(exist_ok=True)
     names = [name for name, *_ in members if name.endswith(".png")]
@@ -149,7 +149,7 @@ def names_in(path):
 
 
 def test_one_archive_is_divided_by_its_members(box):
-    """Each sample is in one shard, with its label; order stays; hard links follow what they link to."""
+    """Each sample is in one shard, with its label; the order stays; hard links are in the shard of their target."""
     members = list(samples(40)) + [("d/x.seg.png", PNGS[0]), ("d/x.png", PNGS[1]), ("d/x.json", b"{}"),
                                    ("d/y.png", b"", {"type": tarfile.LNKTYPE, "linkname": "d/x.png"})]
     make("in.tar", members)
@@ -179,7 +179,7 @@ def test_one_archive_is_divided_by_its_members(box):
 
 
 def test_shards_of_members_as_files(box):
-    """Tasks write one folder; a bad member is reported by one of them, a truncated archive by each."""
+    """Tasks write into one folder; a bad member is reported by one of them, a truncated archive by each."""
     make("in.tar", [("bad.png", b"x"), ("../up.png", PNGS[0])] + list(samples(20)))
     data = (box / "in.tar").read_bytes().rstrip(b"\0")
     (box / "in.tar").write_bytes(data + bytes(-len(data) % 512))  # without the mark of its end
@@ -238,7 +238,7 @@ def test_archives_that_are_done_are_skipped_as_a_whole(box):
     assert counts("--update", names, "out") == (2, 2, 0)
     result = run("emboss", "--update", "--dry-run", names, "out")
     assert "1.tar:000000.png" in result.out and "0.tar:" not in result.out
-    # One archive of several inputs.
+    # One archive made of several inputs.
     run("emboss", "0.tar", "2.tar", "one.tar")
     assert counts("--skip-existing", "0.tar", "2.tar", "one.tar") == (0, 2, 0)
     assert counts("--update", "0.tar", "2.tar", "one.tar") == (0, 2, 0)
@@ -251,7 +251,7 @@ def test_archives_that_are_done_are_skipped_as_a_whole(box):
 
 
 def test_a_journal_lists_whole_archives(box):
-    """An archive with a member that failed, with other settings or changed since is done again."""
+    """An archive is done again if a member failed, the settings differ or it has changed since."""
     for i in range(3):
         make(f"{i}.tar", list(samples(2)) + ([("bad.png", b"x")] if i == 2 else []))
     job = ("{0..2}.tar", "out", "--resume", "j")
@@ -310,7 +310,7 @@ def test_archives_of_one_name_get_folders_of_their_own(box):
 
 
 def test_damage_after_a_member_that_failed_is_reported(box):
-    """The failure of a member once hid the end of the archive."""
+    """The failure of a member once kept the reader from noticing the end of the archive."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
         for name in "abc":
@@ -338,7 +338,7 @@ def test_other_commands_read_archives(box):
 
 
 def test_what_cannot_be_an_image(box):
-    """Links and folders are copied from tar to tar and refused where they would become files; devices always."""
+    """From tar to tar, links and folders are copied; they are refused where they would become files, devices always."""
     make("in.tar", [("d", b"", {"type": tarfile.DIRTYPE}), ("a.png", PNGS[0]),
                     ("s", b"", {"type": tarfile.SYMTYPE, "linkname": "../../etc/passwd"}),
                     ("h.png", b"", {"type": tarfile.LNKTYPE, "linkname": "a.png"}),
@@ -381,7 +381,7 @@ def test_bad_member(box, action):
 @pytest.mark.parametrize("piped", (False, True))
 @pytest.mark.parametrize("cut", (100, 600, 5000, -20480 + 100))
 def test_truncated(box, cut, piped):
-    """Whole members before the end are done, the reason is reported, and the output has what was done."""
+    """Whole members before the end are filtered, the reason is reported, and the output has the members before it."""
     members = list(samples(8))
     make("whole.tar", members)
     data = (box / "whole.tar").read_bytes()[:cut]
@@ -452,7 +452,7 @@ def test_no_archive(box):
 
 
 def test_the_archive_itself_is_not_replaced(box):
-    """A member named like its own archive, extracted beside it."""
+    """A member has the name of its own archive and is extracted beside it."""
     make("in.tar", [("in.tar", b"label"), ("a.png", PNGS[0])])
     before = (box / "in.tar").read_bytes()
     result = run("emboss", "in.tar", ".", code=1)
@@ -498,7 +498,7 @@ def test_full_disk(box):
 
 
 def test_archive_becomes_shorter(box):
-    """While it is read: one message or two, exit 1, whatever the moment, and no crash."""
+    """Damage met while reading: one message or two, exit code 1, whatever the moment, and no crash."""
     make("in.tar", list(samples(400)))
     child = start("emboss", "-j2", "in.tar", "-")
     child.stdout.read(10000)  # the pipe fills up now
@@ -533,7 +533,7 @@ def test_with_a_device(box, where, monkeypatch):
 
 @pytest.mark.skipif(is_sanitized() or bool(RUNNER), reason="the program's own memory is measured")
 def test_constant_memory(box):
-    """A stream of 80 MB in a fraction of that; images that take long make labels wait for their turn."""
+    """A stream of 80 MB in a fraction of that memory; labels wait for slow images before them."""
     large = images.make("gray8", RNG, 1200, 1200).data
     noise = RNG.bytes(400000)
     make("in.tar", [member for i in range(200) for member in

@@ -47,7 +47,7 @@ def same_bits(a, b):
 
 
 def only(*names):
-    """Nothing else is left in the folder, temporary files least of all."""
+    """Nothing else is left in the folder, temporary files in particular."""
     assert sorted(os.listdir(".")) == sorted(names)
 
 
@@ -385,7 +385,7 @@ def write_image(name, kind, width=30, height=20, seed=0):
 
 
 def channels_of(image, gray=False, top=1):
-    """What the definition takes: the colour planes, scaled."""
+    """The definition's input: the colour planes, scaled."""
     planes = image.planes[:len(image.planes) - image.alpha]
     full = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}[planes.dtype]
     values = planes.astype(np.int64)
@@ -451,7 +451,7 @@ def test_a_folder_into_one_file(box, jobs):
     places = [int(done[name].removeprefix("all.npy[").removesuffix("]")) for name in sorted(made)]
     assert places == list(range(13))  # by name, whatever the order of the file system
     only("w.npy", "in", "all.npy")
-    # Another order of threads, the same file.
+    # The threads run in another order; the file is the same.
     layer("w.npy", "in", "again.npy", "-j3", code=1)
     with open("all.npy", "rb") as a, open("again.npy", "rb") as b:
         assert a.read() == b.read()

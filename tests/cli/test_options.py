@@ -28,7 +28,7 @@ def photo(box):
     return image
 
 
-USAGE_ERRORS = [  # the words typed, what the message must contain
+USAGE_ERRORS = [  # the arguments, and what the message must contain
     ((), "FILTER"),
     (("emboss",), "emboss"),
     (("emboss", "a.png"), "output"),
@@ -82,7 +82,7 @@ USAGE_ERRORS = [  # the words typed, what the message must contain
 ]
 
 
-# Under a sanitizer every fourth: fuzz_options has the parser in the same build.
+# Under a sanitizer every fourth: fuzz_options tests the parser in the same build.
 STEP = 4 if os.environ.get("CONV_SANITIZED") else 1
 texts = pytest.mark.skipif(STEP > 1, reason="compares texts, for which the release build is enough")
 
@@ -140,13 +140,13 @@ COMMANDS = ("FILTER", "list", "show", "verify", "layer", "bench kernels", "bench
 
 
 def options_in(text):
-    """Of a text of --help: long option -> takes an argument."""
+    """From a --help text: long option -> whether it takes an argument."""
     return {name: bool(argument) for name, argument in
             re.findall(r"(?m)^  (?:-.,|   ) --([a-z-]+)( [A-Z0-9|a-z%+]+)?(?: |$)", text)}
 
 
 def test_short_help_fits_a_screen(box):
-    """-h fits 24 lines of 80 columns, of every command; --help has it all."""
+    """-h fits 24 lines of 80 columns for every command; --help lists everything."""
     for command in ("", "bench", "emboss", *COMMANDS[1:]):
         result = run(*command.split(), "-h")
         lines = result.out.splitlines()
@@ -256,7 +256,7 @@ def test_documents_name_the_options_of_the_program(box):
 
 
 def test_manual_and_completions_are_what_the_tables_give(box):
-    """All of them are made by tools/make-manual; one edited by hand, or a table changed without it, shows here."""
+    """tools/make-manual writes all of them; this finds one edited by hand, and a table changed without running it."""
     make = os.path.join(program.ROOT, "tools", "make-manual")
     result = subprocess.run([sys.executable, make, "--check", "--conv", program.BINARY], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
