@@ -58,6 +58,14 @@ class Result:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+def checked(args, code, result):
+    """The result of a run with these arguments, which must have that exit code."""
+    said = f"conv {' '.join(map(str, args))}\nexit code {result.code}, stderr:\n{result.err}"
+    assert "Sanitizer" not in result.err and "runtime error:" not in result.err, said
+    assert result.code == code, said
+    return result
+
+
 def run(*args, code=0, stdin=b"", **kwargs):
     """Runs to the end, checks the exit code and returns the Result."""
     process = start(*args, stdin=subprocess.PIPE, **kwargs)
@@ -67,11 +75,7 @@ def run(*args, code=0, stdin=b"", **kwargs):
         process.kill()
         process.communicate()
         raise
-    result = Result(process.returncode, out, err)
-    said = f"conv {' '.join(map(str, args))}\nexit code {result.code}, stderr:\n{result.err}"
-    assert "Sanitizer" not in result.err and "runtime error:" not in result.err, said
-    assert result.code == code, said
-    return result
+    return checked(args, code, Result(process.returncode, out, err))
 
 
 def measure(*args, code=0, stdin=b"", timeout=TIMEOUT):
@@ -86,10 +90,7 @@ def measure(*args, code=0, stdin=b"", timeout=TIMEOUT):
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             raise
-        result = Result(process.returncode, out, err)
-        said = f"conv {' '.join(map(str, args))}\nexit code {result.code}, stderr:\n{result.err}"
-        assert "Sanitizer" not in result.err and "runtime error:" not in result.err, said
-        assert result.code == code, said
+        result = checked(args, code, Result(process.returncode, out, err))
         peak, seconds = note.read().split()
         result.peak, result.seconds = int(peak) * 1024, float(seconds)
     return result
