@@ -16,8 +16,10 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "tools"))
 
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
+import images  # noqa: E402
 import program  # noqa: E402
 
 
@@ -83,3 +85,11 @@ def pytest_runtest_protocol(item, nextitem):
         noted[:] = now
         with open(os.environ["CONV_TEST_COSTS"], "a") as file:
             file.write(f"{own} cli_{item.path.stem}{os.environ.get('CONV_TEST_SUFFIX', '')}\n")
+
+
+@pytest.fixture
+def photo(box):
+    """a.png in the working directory."""
+    image = images.make("rgb8", np.random.default_rng(5), 24, 16)
+    (box / "a.png").write_bytes(image.data)
+    return image
