@@ -2,8 +2,8 @@
 set(CONV_HAVE_ARCHIVE OFF)
 set(oldest_libarchive 3.4) # hard links of PAX archives, checks of zip headers
 if(CONV_STATIC AND CONV_ARCHIVE STREQUAL "ON")
-    # The static library needs the static libraries of nettle, lzma, bzip2, zstd and lz4 (and others for
-    # what we do not use), not all of which Debian packages come with it.
+    # The static library needs the static libraries of nettle, lzma, bzip2, zstd and lz4 (and others
+    # for features that we do not use), not all of which are in Debian.
     message(FATAL_ERROR "CONV_ARCHIVE=ON: libarchive is not linked statically; use CONV_STATIC=OFF or CONV_ARCHIVE=OFF")
 endif()
 if(NOT CONV_STATIC AND NOT CONV_ARCHIVE STREQUAL "OFF")
@@ -14,8 +14,8 @@ if(NOT CONV_STATIC AND NOT CONV_ARCHIVE STREQUAL "OFF")
         message(FATAL_ERROR "CONV_ARCHIVE=ON, but there is no libarchive ${oldest_libarchive} or later (package libarchive-dev)")
     endif()
 endif()
-# With these libraries compressed tars are decompressed by conv's own code, which loses less before damage
-# than libarchive's filters do: src/io/unpack.h. libarchive itself is linked to them.
+# With these libraries conv decompresses compressed tars itself, and keeps more of the data before
+# damage than libarchive's filters do: src/io/unpack.h. libarchive itself is linked to them.
 set(CONV_UNPACK_LIBRARIES "")
 set(CONV_UNPACK_INCLUDES "")
 set(CONV_UNPACK_NAMES "")

@@ -39,7 +39,7 @@ endif()
 if(cuda_wanted)
     include(CheckLanguage)
     if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
-        # NVIDIA's packages install to /usr/local/cuda, which few have on their PATH.
+        # NVIDIA's packages install to /usr/local/cuda, which is rarely on the PATH.
         find_program(CMAKE_CUDA_COMPILER nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH
             PATHS /usr/local/cuda PATH_SUFFIXES bin)
     endif()
@@ -82,9 +82,10 @@ function(conv_cuda_architectures_here result)
 endfunction()
 
 if(choose_architectures)
-    # Turing to Blackwell as the toolkit allows; the newest also as PTX for GPUs to come. 90a has features
-    # of Hopper only: warps that release registers to others (kernels/stencil/cuda/tma_pipeline.cuh).
-    # Machine code for each, so that nothing is compiled when the program starts.
+    # Turing to Blackwell as the toolkit allows; the newest also as PTX for future GPUs. 90a has
+    # features of Hopper only: warps that release registers to others
+    # (kernels/stencil/cuda/tma_pipeline.cuh). Machine code for each, so that nothing is compiled
+    # when the program starts.
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real)
     if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
         list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90a-real 100-real 120)
@@ -131,8 +132,8 @@ function(conv_cuda_target target)
     set(options -fmad=false --threads=0 -Xcompiler=-Wall,-Wextra)
     # The seven architectures take 6.4 MB with zstd and 59 MB without. A process decompresses only the
     # kernels that it runs: 3 of 24 ms of user time for one image on an H200, and no difference in its
-    # 0.4 s of wall time. Drivers before CUDA 12.4 cannot read zstd, so it is for toolkits whose
-    # programs need a newer one anyway.
+    # 0.4 s of wall time. Drivers before CUDA 12.4 cannot read zstd, so it is used with toolkits
+    # whose programs need a newer driver anyway.
     if(CONV_CUDA_FOR STREQUAL "check" AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
         list(APPEND options --compress-mode=none)
     elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13.0)
@@ -140,19 +141,19 @@ function(conv_cuda_target target)
     elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
         list(APPEND options --compress-mode=speed)
     endif()
-    # Code that is never run: the compiler's front end and the assembler see all of it, in a fifth of the
-    # time (of tiles.cu 2.4 s of processor time instead of 10.7).
+    # Code that is never run still passes the compiler's front end and the assembler, in a fifth of
+    # the time (tiles.cu: 2.4 s of processor time instead of 10.7).
     if(CONV_CUDA_FOR STREQUAL "check" AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13.0)
         list(APPEND options --Ofast-compile=max)
     endif()
     target_compile_options(${target} PRIVATE
         $<$<COMPILE_LANGUAGE:CUDA>:${options}>
-        # For the profiler; it would make the program several times as large.
+        # For the profiler; it makes the program several times as large.
         $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<NOT:$<CONFIG:Release>>>:-lineinfo>)
     if(CONV_WERROR)
         target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
     endif()
-    set(have_wgmma 0) # instructions of 90a alone
+    set(have_wgmma 0) # instructions that only 90a has
     if("${CMAKE_CUDA_ARCHITECTURES}" MATCHES "90a")
         set(have_wgmma 1)
     endif()
@@ -165,7 +166,7 @@ function(conv_cuda_target target)
 endfunction()
 
 # Adds other libraries to the benchmark if CONV_BENCH_NPP is set and they are found: NPP, and cuDNN,
-# which needs its header only.
+# of which only the header is needed.
 function(conv_competitors_target target)
     set(suffix "")
     if(CONV_STATIC)

@@ -4,12 +4,12 @@
 # Sets RESULT to a source for each of the batches below, made in the build folder, and to the files of
 # no batch. The last arguments are .cu files relative to the project; FOLDER/FILE and SUFFIX are compiled.
 # In a batch, a file is included in a namespace of its own, so that the static names of one do not
-# collide with those of others. Files that define functions for other files come last, in none.
+# collide with those of others. Files that define functions for other files come last, in no batch.
 function(conv_cuda_batches result folder suffix)
     # NAME:PATTERN; headers that define the same name are in different batches.
     set(batches "stencil:kernels/stencil/cuda/[^t]" "tma:kernels/stencil/cuda/tma"
         "ladder:kernels/layer/cuda/(ladder|direct)" "layer:kernels/layer/cuda/[^l]" "coders:src/png/cuda/")
-    set(alone "/(arithmetic|encode_codes|encode_layout)\\.cu") # static names of theirs are in other files as well
+    set(alone "/(arithmetic|encode_codes|encode_layout)\\.cu") # other files have the same static names
     set(for_others "src/png/cuda|/(alpha|ladder_fma|pad)\\.cu")
     string(MD5 place "${folder}")
     set(place ${PROJECT_BINARY_DIR}/cuda_batches/${place})

@@ -17,8 +17,8 @@ target_compile_options(conv_flags INTERFACE
     $<$<AND:$<COMPILE_LANGUAGE:C>,$<CONFIG:Release>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>)
 target_link_options(conv_flags INTERFACE LINKER:-z,relro,-z,now,-z,noexecstack)
 
-# A program without shared libraries that is loaded at random addresses all the same, where the C
-# library brings the start-up code for it.
+# A program without shared libraries that is still loaded at random addresses, if the C library has
+# the start-up code for it.
 function(conv_static_pie target)
     set(CMAKE_REQUIRED_FLAGS -fPIE)
     check_linker_flag(C -static-pie CONV_HAS_STATIC_PIE)

@@ -1,5 +1,5 @@
-# Finds libjpeg-turbo as CONV_JPEG says and sets CONV_HAVE_JPEG. The older libjpeg and mozjpeg's forks of
-# it without the pixel formats of libjpeg-turbo do not do.
+# Finds libjpeg-turbo as CONV_JPEG says and sets CONV_HAVE_JPEG. The older libjpeg and its forks do
+# not suffice if they lack the pixel formats of libjpeg-turbo.
 set(CONV_HAVE_JPEG OFF)
 if(CONV_JPEG)
     find_path(JPEG_INCLUDE_DIR jpeglib.h)

@@ -1,6 +1,6 @@
-# libconv as other programs link it: a shared library, a static one, and what pkg-config and CMake
-# need to find them. Both hold conv_api and all below it; only the functions of include/conv.h can be
-# seen from outside.
+# libconv for other programs: a shared library, a static one, and the files with which pkg-config
+# and CMake find them. Both contain conv_api and everything that it uses; only the functions of
+# include/conv.h can be seen from outside.
 set(CONV_LIBRARY_VERSION_SCRIPT ${PROJECT_SOURCE_DIR}/src/api/libconv.map)
 
 # --- shared ------------------------------------------------------------------------------------
@@ -16,8 +16,8 @@ target_link_options(conv_shared PRIVATE
     LINKER:--version-script=${CONV_LIBRARY_VERSION_SCRIPT} LINKER:--no-undefined)
 
 # --- static ------------------------------------------------------------------------------------
-# One object, in which everything but the interface is local: the names of our own functions cannot
-# collide with those of the program.
+# One object in which everything except the interface is local, so that our own functions' names
+# cannot collide with the program's.
 set(static_library ${PROJECT_BINARY_DIR}/static/libconv.a)
 set(static_names ${PROJECT_BINARY_DIR}/static/names.txt)
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/static)
@@ -43,7 +43,7 @@ add_custom_command(OUTPUT ${static_library}
 add_custom_target(conv_static ALL DEPENDS ${static_library})
 
 # --- installation ------------------------------------------------------------------------------
-# What a program that links the static library needs besides.
+# What a program that links the static library also needs.
 set(CONV_PRIVATE_LIBRARIES "-ldeflate -lpthread -lm")
 set(CONV_CMAKE_CUDA_LIBRARIES "")
 set(CONV_CMAKE_ARCHIVE_LIBRARY "")

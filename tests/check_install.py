@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Installs a build into a temporary folder: the documents' links lead somewhere, and uninstalling removes every file.
+"""Installs a build into a temporary folder: the links in the documents work, and uninstalling removes every file.
 
 Usage: check_install.py CMAKE SOURCE_FOLDER BUILD_FOLDER
 """
@@ -30,7 +30,7 @@ def main():
     manifest = os.path.join(build, "install_manifest.txt")
     with tempfile.TemporaryDirectory() as scratch:
         kept = os.path.join(scratch, "kept")
-        if os.path.exists(manifest):  # of an earlier installation of this build
+        if os.path.exists(manifest):  # left by an earlier installation of this build
             shutil.copy(manifest, kept)
         prefix = os.path.join(scratch, "prefix")
         try:

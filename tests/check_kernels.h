@@ -76,6 +76,18 @@ void check_case_clear(struct check_case *c);
 // Compares dst with `expected`, guards included; false, and printed unless `quiet`, if they differ.
 bool check_case_compare(const struct check_case *c, const char *variant, bool quiet);
 
+// Runs a variant on the CPU, in bands. Prints and returns false on failure.
+bool check_cpu_run(const struct conv_variant *variant, struct check_case *c);
+
+// Proves that wrong variants are caught.
+bool check_selftest(void);
+
+// Runs the requested variants on a case and compares them with the reference, and that with its
+// definition if `define`; false on a difference.
+typedef bool (*check_run_fn)(struct check_case *c, bool define, void *context);
+// Divisors, ties, layouts, heights and large planes. Prints the result of each.
+bool check_special_cases(uint64_t seed, check_run_fn run, void *context);
+
 #if CONV_HAVE_CUDA
 // Runs a variant on copies of the case's memories and copies dst back. Prints and returns false if
 // CUDA fails.

@@ -12,48 +12,22 @@
 #include <xmmintrin.h>
 #endif
 
-#include "base/features.h"
 #include "check_layers.h"
-#include "support/device.h"
+#include "support/variants.h"
 
 #define MOST_VARIANTS 96
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
 struct options {
-    uint64_t seed;
-    int rounds;
-    int64_t taps;        // of a random case, at most
-    const char *variant; // NULL: all
-    bool cpu, cuda;
+    struct variants_choice choice;
+    int64_t taps;  // of a random case, at most
     bool networks; // the layers of known networks, after the random cases
-};
-
-struct machine {
-    unsigned features;
-    int capability; // 0: no CUDA device
-    const char *reason;
 };
 
 struct tally {
     int cases, useful;
     double worst; // error of an inexact variant, as a share of its bound
 };
-
-static bool can_run(const struct conv_layer_variant *variant, const struct machine *machine)
-{
-    bool on_cuda = variant->place == CONV_ON_CUDA;
-    if (on_cuda && !machine->capability)
-        return false;
-    return conv_place_offers(variant->place,
-                             on_cuda ? (unsigned)machine->capability : machine->features,
-                             variant->needs);
-}
-
-static bool is_wanted(const struct conv_layer_variant *variant, const struct options *options)
-{
-    return (variant->place == CONV_ON_CUDA ? options->cuda : options->cpu) &&
-           (!options->variant || strcmp(options->variant, variant->name) == 0);
-}
 
 // --- on the CPU ----------------------------------------------------------------------------------
 
@@ -173,7 +147,7 @@ bool check_cpu_run(const struct conv_layer_variant *variant, struct check_case *
 
 // What the place of a variant offers in this case.
 static unsigned offered(const struct conv_layer_variant *variant, const struct check_case *c,
-                        const struct machine *machine)
+                        const struct variants_machine *machine)
 {
     if (variant->place != CONV_ON_CUDA)
         return machine->features;
@@ -189,7 +163,7 @@ static unsigned offered(const struct conv_layer_variant *variant, const struct c
 
 // Runs one variant on one case; false on a difference.
 static bool check_variant(const struct conv_layer_variant *variant, struct check_case *c,
-                          const struct machine *machine, struct tally *tally)
+                          const struct variants_machine *machine, struct tally *tally)
 {
     if (!conv_layer_can(variant, &c->layer, &c->shape, offered(variant, c, machine)) ||
         !check_case_suits(c, variant))
@@ -222,20 +196,21 @@ static const struct conv_layer_variant *variant_at(int number)
 
 // Runs the requested variants on one case.
 static bool check_case_variants(struct check_case *c, const struct options *options,
-                                const struct machine *machine, struct tally *tallies)
+                                const struct variants_machine *machine, struct tally *tallies)
 {
     if (!check_case_expect(c))
         return false;
     const struct conv_layer_variant *variant;
     bool ok = true;
     for (int r = 0; (variant = variant_at(r)); r++)
-        if (is_wanted(variant, options) && can_run(variant, machine))
+        if (variants_want(&options->choice, variant->place, variant->name) &&
+            !variants_obstacle(machine, variant->place, variant->needs))
             ok = check_variant(variant, c, machine, &tallies[r]) && ok;
     return ok;
 }
 
 // Layers for which special variants exist, at their full size.
-static bool check_networks(const struct options *options, const struct machine *machine,
+static bool check_networks(const struct options *options, const struct variants_machine *machine,
                            struct tally *tallies)
 {
     static const struct check_network_layer layers[] = {
@@ -252,19 +227,19 @@ static bool check_networks(const struct options *options, const struct machine *
     return ok;
 }
 
-static bool report(const struct options *options, const struct machine *machine,
+static bool report(const struct options *options, const struct variants_machine *machine,
                    const struct tally *tallies)
 {
     const struct conv_layer_variant *variant;
-    bool ok = true, found = !options->variant;
+    bool ok = true, found = !options->choice.variant;
     for (int r = 0; (variant = variant_at(r)); r++) {
         const struct tally *tally = &tallies[r];
-        if (!is_wanted(variant, options))
+        const char *obstacle = variants_obstacle(machine, variant->place, variant->needs);
+        if (!variants_want(&options->choice, variant->place, variant->name))
             continue;
         found = true;
-        if (!can_run(variant, machine)) {
-            printf("%-28s skipped: %s\n", variant->name,
-                   variant->place == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
+        if (obstacle) {
+            printf("%-28s skipped: %s\n", variant->name, obstacle);
             continue;
         }
         // Nearly all cases are useful; with few cases the share varies by chance.
@@ -279,17 +254,17 @@ static bool report(const struct options *options, const struct machine *machine,
         ok = ok && !vacuous;
     }
     if (!found)
-        printf("FAILED: there is no variant %s here\n", options->variant);
+        printf("FAILED: there is no variant %s here\n", options->choice.variant);
     return ok && found;
 }
 
-static bool check_all(const struct options *options, const struct machine *machine)
+static bool check_all(const struct options *options, const struct variants_machine *machine)
 {
     static struct tally tallies[MOST_VARIANTS];
     bool ok = true;
-    for (int round = 0; round < options->rounds && ok; round++) {
+    for (int round = 0; round < options->choice.rounds && ok; round++) {
         struct check_case c;
-        check_case_init(&c, options->seed + (uint64_t)round, options->taps);
+        check_case_init(&c, options->choice.seed + (uint64_t)round, options->taps);
         ok = check_case_variants(&c, options, machine, tallies);
         check_case_free(&c);
     }
@@ -304,54 +279,40 @@ static bool check_all(const struct options *options, const struct machine *machi
 
 static bool parse_options(struct options *options, int argc, char **argv)
 {
+    struct variants_choice *choice = &options->choice;
     for (int i = 1; i < argc; i++) {
-        bool value = i + 1 < argc;
-        if (!strcmp(argv[i], "--seed") && value)
-            options->seed = strtoull(argv[++i], NULL, 10);
-        else if (!strcmp(argv[i], "--rounds") && value)
-            options->rounds = atoi(argv[++i]);
-        else if (!strcmp(argv[i], "--taps") && value)
+        if (variants_parse(choice, argc, argv, &i))
+            continue;
+        if (!strcmp(argv[i], "--taps") && i + 1 < argc)
             options->taps = atoll(argv[++i]);
-        else if (!strcmp(argv[i], "--variant") && value)
-            options->variant = argv[++i];
-        else if (!strcmp(argv[i], "--cpu"))
-            options->cuda = false;
-        else if (!strcmp(argv[i], "--cuda"))
-            options->cpu = false;
         else if (!strcmp(argv[i], "--no-networks"))
             options->networks = false;
         else
             return false;
     }
-    if (options->rounds == 1) // to repeat a case
+    if (choice->rounds == 1) // to repeat a case
         options->networks = false;
-    return options->rounds > 0 && options->taps > 0 && (options->cpu || options->cuda);
+    return choice->rounds > 0 && options->taps > 0 && (choice->cpu || choice->cuda);
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = {.seed = (uint64_t)time(NULL),
-                              .rounds = 300,
-                              .taps = 200000,
-                              .cpu = true,
-                              .cuda = true,
-                              .networks = true};
+    struct options options = {
+        .choice = {.seed = (uint64_t)time(NULL), .rounds = 300, .cpu = true, .cuda = true},
+        .taps = 200000,
+        .networks = true};
     if (!parse_options(&options, argc, argv)) {
         fprintf(stderr, "usage: check_layers [--seed N] [--rounds N] [--taps N] [--variant NAME] "
                         "[--cpu | --cuda] [--no-networks]\n");
         return 2;
     }
-    struct machine machine = {.features = conv_cpu_features(), .reason = ""};
-    if (options.cuda)
-        machine.capability = device_capability(&machine.reason);
-    if (options.cuda && !machine.capability) {
-        int code = device_missing("CUDA variants", machine.reason);
-        if (code == 1 || !options.cpu)
-            return code;
-    }
+    struct variants_machine machine;
+    int code = variants_open(&machine, &options.choice);
+    if (code)
+        return code;
     if (!check_selftest())
         return 1;
-    printf("seed %" PRIu64 ", %d rounds\n", options.seed, options.rounds);
+    printf("seed %" PRIu64 ", %d rounds\n", options.choice.seed, options.choice.rounds);
     fflush(stdout);
     return check_all(&options, &machine) ? 0 : 1;
 }

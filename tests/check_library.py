@@ -115,7 +115,7 @@ def main():
         run(build / "conv", "emboss", sample, program, "--strip")
         assert program.read_bytes() == one, "the library's file is not the program's"
 
-        # A program that knows only the first header, whose structs are as small as they will ever be.
+        # A program that knows only the first header, whose structs are the smallest.
         old = scratch / "old"
         run(COMPILER, "-O1", "-Wall", "-Werror", source / "tests/abi/caller.c", "-I", source / f"tests/abi/{MAJOR}.0", "-L", library.parent, "-lconv", "-o", old)
         print(run(old, sample, env=shared), end="")

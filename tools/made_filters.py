@@ -26,7 +26,7 @@ def make_matrix(name):
 
 
 def place_filter(name, folder):
-    """Path of the filter as a matrix file, which is written into the folder if conv has none of that name."""
+    """The name of the filter, or if conv has none of that name the path of a matrix file, written into the folder."""
     path = os.path.join(ROOT, "filters", name + ".mat")
     if not os.path.exists(path):
         rows, divisor = make_matrix(name)

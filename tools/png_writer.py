@@ -97,6 +97,6 @@ def encode(width, height, rows, color_type, bit_depth=8, palette=None, transpare
 
 
 def write(path, *args, **kwargs):
-    """As encode(), into a file."""
+    """Like encode(), into a file."""
     with open(path, "wb") as file:
         file.write(encode(*args, **kwargs))

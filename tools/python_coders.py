@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Other packages that code PNG files in memory, for tools/bench-python: encoders in the fastest setting that
-compresses. OpenCV's default (one filter, runs only) takes half the time of its level 1; Pillow takes less time at
-level 1 with runs only; torchvision and torchcodec have levels alone."""
+"""Other packages that encode and decode PNG files in memory, for tools/bench-python: encoders in the fastest setting
+that compresses. OpenCV's default (one filter, runs only) takes half the time of its level 1; Pillow takes less time
+at level 1 with runs only; torchvision and torchcodec only have levels."""
 
 import importlib
 import io
@@ -14,7 +14,7 @@ import numpy as np
 def optional(name):
     try:
         return importlib.import_module(name)
-    except Exception as error:  # packages of CUDA fail in many ways
+    except Exception as error:  # CUDA packages fail in many ways
         print(f"{name}: not measured ({type(error).__name__}: {str(error)[:80]})", file=sys.stderr)
         return None
 
@@ -95,6 +95,6 @@ def torchcodec():
 
 
 def coders():
-    """Those that can be imported."""
+    """The coders that can be imported."""
     made = [make() for make in (opencv, pillow, imageio, pyspng, fpng, torchvision, torchcodec)]
     return [coder for coder in made if coder]

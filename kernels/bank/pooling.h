@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What pooling needs of a map: sums over the cells of a grid, in one stated order, so that the CPU
-// and CUDA give the same bits.
+// Pooling of a map: sums over the cells of a grid, in one stated order, so that the CPU and CUDA
+// compute the same bits.
 //
 // A cell covers rows [i*height/grid, (i+1)*height/grid) and the columns likewise. In each of its
 // rows, sample x of the cell belongs to lane x mod 32; a lane adds its samples from left to right
@@ -44,8 +44,8 @@ enum conv_status conv_cuda_pool(struct conv_pool_sums *d_cells, int grid, const 
                                 struct conv_pool_sums *d_row_sums, void *stream);
 
 // dst[i] is the largest of `count` planes at i, or the root of the sum of squares of two, as
-// separable.h defines it; size is the samples of a plane. The largest is the first, unless a later
-// one compares greater.
+// separable.h defines it; size is the samples of a plane. The largest is the first plane's value
+// unless a later one compares greater.
 void conv_combine_max(float *dst, const float *planes, int count, int64_t size);
 void conv_combine_magnitude(float *dst, const float *planes, int64_t size);
 enum conv_status conv_cuda_combine_max(float *d_dst, const float *d_planes, int count, int64_t size,

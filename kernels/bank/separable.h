@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Separable filters of one size, applied to planes of float32: what filter banks are made of.
+// Separable filters of one size, applied to planes of float32: the components of filter banks.
 //
 // A filter is a sum of `terms` products of a column and a row, and its response is defined as
 //   line[k][y][x] = sum over v of rows[k][v] * src[y][x+v]
 //   response[y][x] = sum over u, then over t, of columns[u][t] * line[line_of[t]][y+u][x]
 // in float32 with fused multiply-adds in ascending order, each sum starting from 0. Filters share
-// lines. A group is one filter, or two whose map is sqrt(a*a + b*b): rounded a*a, then fmaf(b, b),
-// then the correctly rounded root. The CPU and CUDA give the same bits.
+// lines. A group is one filter, or two whose map is sqrt(a*a + b*b): a*a rounded, then fmaf(b, b,
+// a*a), then the correctly rounded root. The CPU and CUDA compute the same bits.
 #ifndef CONV_KERNELS_BANK_SEPARABLE_H
 #define CONV_KERNELS_BANK_SEPARABLE_H
 
@@ -22,7 +22,7 @@ extern "C" {
 #define CONV_SEPARABLE_MAX_SIDE 63
 #define CONV_SEPARABLE_MAX_TERMS 3
 
-// The arrays are in memory of the place where they are used, and outlive every run.
+// The arrays are in the memory of the device that uses them, and outlive every run.
 struct conv_separable {
     int height, width;      // taps, 1 to CONV_SEPARABLE_MAX_SIDE
     int lines;              // different rows
@@ -43,10 +43,10 @@ struct conv_separable_batch {
     int out_height, out_width;
     float *dst; // rows without gaps
     int64_t dst_map, dst_image;
-    // CPU: the output rows to compute, and conv_separable_scratch floats of this run alone, 64-byte
+    // CPU: the output rows to compute, and conv_separable_scratch floats for this run only, 64-byte
     // aligned.
     int first_row, rows;
-    // CUDA: conv_cuda_separable_scratch floats of this run alone, 256-byte aligned.
+    // CUDA: conv_cuda_separable_scratch floats for this run only, 256-byte aligned.
     float *scratch;
     void *stream; // a cudaStream_t
 };

@@ -18,7 +18,7 @@ static inline int64_t conv_separable_pitch(int out_width)
 typedef void (*conv_separable_fn)(const struct conv_separable *filters,
                                   const struct conv_separable_batch *batch);
 
-// As conv_separable_run; the processor must have the instructions. Any thread.
+// Like conv_separable_run; the processor must have the instructions. May run on any thread.
 void conv_separable_portable(const struct conv_separable *filters,
                              const struct conv_separable_batch *batch);
 void conv_separable_avx2(const struct conv_separable *filters,

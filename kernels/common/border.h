@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Where samples beyond the edge of an image come from: the same for every family of kernels.
+// Samples beyond the edge of an image: shared by all families of kernels.
 #ifndef CONV_KERNELS_COMMON_BORDER_H
 #define CONV_KERNELS_COMMON_BORDER_H
 
 #include "filter/filter.h"
 #include "kernels/common/host_device.h"
 
-// Where the sample at coordinate x (any value) of a line of n samples comes from: 0 to n-1, or -1
-// for the constant border.
+// The source index, 0 to n-1, of the sample at coordinate x (any value) of a line of n samples, or
+// -1 for the constant border.
 CONV_HOST_DEVICE static inline int conv_border_index(enum conv_border border, int x, int n)
 {
     if (x >= 0 && x < n)

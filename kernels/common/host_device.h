@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// CONV_HOST_DEVICE: for functions in headers that C, C++ and CUDA code on either side calls.
+// CONV_HOST_DEVICE: for functions in headers that are called by C, C++ and CUDA code on the host
+// and on the device.
 #ifndef CONV_KERNELS_COMMON_HOST_DEVICE_H
 #define CONV_KERNELS_COMMON_HOST_DEVICE_H
 

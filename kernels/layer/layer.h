@@ -81,12 +81,12 @@ static inline int conv_layer_out_width(const struct conv_layer *layer, int width
     return room < 0 ? 0 : (int)(room / layer->stride + 1);
 }
 
-// One launch: images of the plan's height and width, in memory of the place where the kernel runs;
-// src and dst do not overlap. src begins at a multiple of its element's size and has any strides
-// (bytes, non-negative, multiples of that size; rows do not overlap); dst begins at a multiple of
-// 16 bytes and holds [images][maps][out height][out width] without gaps. On a CUDA device src
-// begins at a multiple of 16 bytes and the bytes from the end of a plane to the next multiple of 16
-// may be read.
+// One launch: images of the plan's height and width, in the memory of the device where the kernel
+// runs; src and dst do not overlap. src begins at a multiple of its element's size and has any
+// strides (bytes, non-negative, multiples of that size; rows do not overlap); dst begins at a
+// multiple of 16 bytes and holds [images][maps][out height][out width] without gaps. On a CUDA
+// device src begins at a multiple of 16 bytes and the bytes from the end of a plane to the next
+// multiple of 16 may be read.
 struct conv_layer_batch {
     int64_t images;
     const void *src;
@@ -99,8 +99,8 @@ struct conv_layer_batch {
     void *stream;  // CUDA: a cudaStream_t
 };
 
-// A variant made ready for a layer and a shape: what does not depend on the data, derived once.
-// Constant once it is ready: any number of threads may run it at the same time.
+// A variant made ready for a layer and a shape: everything that does not depend on the data,
+// derived once. Constant once it is ready: any number of threads may run it at the same time.
 struct conv_layer_plan {
     const struct conv_layer_variant *variant;
     const struct conv_layer *layer; // outlives the plan
@@ -108,7 +108,7 @@ struct conv_layer_plan {
     void *packed;         // the weights as the variant reads them, in host memory
     size_t packed_bytes;  // 0: none
     const void *d_packed; // CUDA: the same bytes in device memory, 256-byte aligned
-    size_t scratch;       // bytes that each run needs; with `shape.images` images or fewer
+    size_t scratch;       // bytes that each run of at most `shape.images` images needs
     // The variant's own small constants.
     __attribute__((aligned(16))) unsigned char constants[256];
 };
@@ -124,15 +124,15 @@ struct conv_layer_variant {
     unsigned needs;                // see conv_place_offers
     enum conv_precision precision; // what it delivers
     // FAST, TF32, FP16: |y - exact real value| <= bound * 2^-24 * (|bias| + sum |w * x|) before the
-    // activation, which the tests hold it to; for finite operands, with FP16 for those in float16's
-    // normal range. A sum that is NaN is NaN in every precision. 0 for CONV_PRECISION_EXACT.
+    // activation, as the tests check; for finite operands, with FP16 for those in float16's normal
+    // range. A sum that is NaN by definition is NaN in every precision. 0 for CONV_PRECISION_EXACT.
     float bound;
-    // True if it handles padding and 8-bit input itself; else it is given float32 input that is
-    // already padded (conv_layer_needs_pad), and the layer's pads are 0.
+    // True if it handles padding and 8-bit input itself; otherwise its input is float32 and already
+    // padded (conv_layer_needs_pad), and the layer's pads are 0.
     bool pads;
-    // What is possible. NULL: every layer.
+    // Whether the variant can do the layer. NULL: it can do every layer.
     bool (*can)(const struct conv_layer *layer, const struct conv_layer_shape *shape);
-    // What is wise. Asked only where `can` says yes.
+    // How well it suits the layer. Called only if `can` returns true.
     int (*score)(const struct conv_layer *layer, const struct conv_layer_shape *shape);
     // Bytes of the packed weights; NULL: none.
     size_t (*packed_bytes)(const struct conv_layer *layer, const struct conv_layer_shape *shape);
@@ -144,7 +144,7 @@ struct conv_layer_variant {
                             const struct conv_layer_batch *batch);
 };
 
-// The definition: it can do everything, needs nothing, and is what all others are compared with.
+// The definition: it can do everything, has no requirements, and all others are compared with it.
 extern const struct conv_layer_variant conv_cpu_layer_reference;
 
 // All variants of this build, CPU and CUDA mixed, in the order of lists and tables; *count is set.
@@ -153,18 +153,18 @@ const struct conv_layer_variant *const *conv_layer_variants(int *count);
 // Variants with another tile, for benchmarks and tests; they are never chosen.
 struct conv_layer_extra {
     const struct conv_layer_variant *variant;
-    const struct conv_layer_variant *of; // the variant of the table that it is a form of
+    const struct conv_layer_variant *of; // the variant of the table from which it differs
 };
 const struct conv_layer_extra *conv_layer_extras(int *count);
 
 // True if a machine that offers `have` (see conv_place_offers) can run this variant on the layer.
-// Layers with padding or 8-bit input that the variant leaves to conv_layer_pad count as possible.
+// True also for layers whose padding or 8-bit input conv_layer_pad handles for the variant.
 bool conv_layer_can(const struct conv_layer_variant *variant, const struct conv_layer *layer,
                     const struct conv_layer_shape *shape, unsigned have);
 
-// The variant at `place` with the highest score of those that can run and are precise enough (of
-// equal ones, the first in the table); with `name` that one, whatever its score. NULL if there is
-// none.
+// The variant at `place` with the highest score among those that can run and are precise enough (if
+// scores are equal, the first in the table); with `name` the variant of that name, whatever its
+// score. NULL if there is none.
 const struct conv_layer_variant *conv_layer_pick(const struct conv_layer *layer,
                                                  const struct conv_layer_shape *shape,
                                                  enum conv_place place, unsigned have,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Padding and the conversion of 8-bit samples, for variants that leave both to their caller.
+// Padding and the conversion of 8-bit samples, for variants that require their caller to do both.
 #include "kernels/common/border.h"
 #include "kernels/layer/layer.h"
 

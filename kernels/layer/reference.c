@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The definition of a layer, one output after the other, with nothing done for speed. Every other
-// variant is compared with this one, bit for bit or within its bound.
+// The definition of a layer, one output after the other, without optimisations. Every other variant
+// is compared with this one, bit for bit or within its bound.
 #include <math.h>
 
 #include "kernels/common/border.h"

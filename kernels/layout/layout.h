@@ -28,10 +28,10 @@ struct conv_layout_view {
     bool padded;
 };
 
-// An image that is copied. Source and destination do not overlap. Integers become wider by x * 257,
-// narrower by x / 257 (rounded), and floats of the same value. A single colour channel is repeated
-// for several; alpha is dropped, or added as the largest integer. Floats are only copied, and
-// several colour channels are not reduced to one.
+// An image to copy. Source and destination do not overlap. Integers are widened by x * 257,
+// narrowed by x / 257 (rounded), and converted to floats of the same value. A single colour channel
+// is repeated for several; alpha is dropped, or added as the largest integer. Floats are only
+// copied, and several colour channels are not reduced to one.
 struct conv_layout_copy {
     struct conv_layout_view dst, src;
     int32_t width, height; // pixels, at least 1
@@ -41,8 +41,8 @@ struct conv_layout_copy {
 bool conv_layout_can(const struct conv_layout_copy *copy);
 
 // Queues all copies on `stream`, a cudaStream_t of the calling thread's current device: one launch
-// for every 24 copies of the same sample types. `copies` has been read on return. CONV_ERR_DEVICE;
-// the cause is cudaGetLastError's.
+// for every 24 copies of the same sample types. `copies` has been read on return. On failure
+// CONV_ERR_DEVICE; cudaGetLastError has the cause.
 enum conv_status conv_cuda_layout_copy(const struct conv_layout_copy *copies, int count,
                                        void *stream);
 

@@ -19,7 +19,7 @@ CONV_HOST_DEVICE static inline uint32_t conv_alpha_multiply_sample(uint32_t colo
 }
 
 // alpha ? min(max, round_half_up(colour * max / alpha)) : 0. The sum is at most 65535^2 + 32767,
-// which 32 bits hold.
+// which fits 32 bits.
 CONV_HOST_DEVICE static inline uint32_t conv_alpha_divide_sample(uint32_t colour, uint32_t alpha,
                                                                  uint32_t max)
 {
@@ -34,8 +34,8 @@ void conv_alpha_multiply(const struct conv_image *image);
 void conv_alpha_divide(const struct conv_image *image);
 
 // Between two filters of a chain: divides the colours at plane->dst by plane->alpha and multiplies
-// them again, so that the chain gives the samples of its filters run one after the other on files.
-// Does nothing if alpha is NULL.
+// them again, so that the chain produces the same samples as its filters run one after the other on
+// files. Does nothing if alpha is NULL.
 void conv_alpha_renew(const struct conv_stencil_plane *plane, int depth);
 
 // The same on the device, for a table of planes in device memory; `stream` is a cudaStream_t. Only

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// All rows of a matrix of rank 2 are integer combinations of two of the lattice that they span. The
-// basis of that comes from Euclid's algorithm, and the shortest basis from Lagrange's reduction
-// (Nguyen and Stehle, "Low-dimensional lattice basis reduction revisited", 2004), which keeps the
-// numbers as small as those of the matrix.
+// All rows of a matrix of rank 2 are integer combinations of two vectors of the lattice that they
+// span. Euclid's algorithm finds a basis of it, and Lagrange's reduction the shortest basis (Nguyen
+// and Stehle, "Low-dimensional lattice basis reduction revisited", 2004), which keeps the numbers
+// as small as those of the matrix.
 #include "kernels/stencil/products.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@
 #define MOST_COEF (1 << 26) // products of two such numbers and of sums of them fit 64 bits
 #define MOST_ROUNDS 100     // of the reduction, whose numbers shrink by a factor in each
 
-// The rows up to now span the lattice of these; columns before its pivot are 0 in a row that is
-// second.
+// The rows so far span the lattice of these rows; in the second row, the columns before its pivot
+// are 0.
 struct basis {
     int64_t row[2][SIDE];
     int pivot[2], count, width;
@@ -56,7 +56,7 @@ static bool eliminate(int64_t *kept, int64_t *row, int pivot, int width)
     return true;
 }
 
-// False if the row is not in the plane of the two that are there.
+// False if the row is not in the plane of the two basis rows.
 static bool insert(struct basis *basis, int64_t *row)
 {
     for (int k = 0; k < 2; k++) {
@@ -134,7 +134,7 @@ static void measure(struct conv_stencil_products *products, int width, int heigh
     }
 }
 
-// Also proves that it is so.
+// Also checks that the products add up to the matrix.
 static bool fill(struct conv_stencil_products *products, const struct basis *basis,
                  const struct conv_stencil *stencil)
 {

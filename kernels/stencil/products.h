@@ -16,14 +16,14 @@ struct conv_stencil_products {
     int count; // 1 or 2
     int32_t column[CONV_STENCIL_MOST_PRODUCTS][CONV_FILTER_MAX_SIDE];
     int32_t row[CONV_STENCIL_MOST_PRODUCTS][CONV_FILTER_MAX_SIDE];
-    int32_t sample; // what the centre has beside the products
-    // Of all terms' coefficients; at least that of the matrix, as terms can cancel each other.
+    int32_t sample; // the rest of the centre coefficient beside the products
+    // The sum over all terms' coefficients; at least that of the matrix, since terms can cancel
+    // each other.
     double magnitude;
 };
 
 // True if the coefficients of an exact stencil are the sum of column[j] * row[i] over the products,
-// with `sample` more in the centre. False also for a matrix of zeros, and where a number does not
-// fit.
+// with `sample` more in the centre. False also for a matrix of zeros, and if a number does not fit.
 bool conv_stencil_products(const struct conv_stencil *stencil,
                            struct conv_stencil_products *products);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The definition of a stencil, one sample after the other, with nothing done for speed. Every other
+// The definition of a stencil, one sample after the other, without optimisations. Every other
 // variant is compared with this one, byte for byte.
 #include <math.h>
 #include <stdlib.h>
@@ -136,7 +136,7 @@ static float find_float_magnitude(const struct conv_stencil *stencil,
     return join_gradient(stencil, across, down);
 }
 
-// The result before it is rounded to an integer; of exact stencils, for float32 results only.
+// The result before it is rounded to an integer; for exact stencils only if results are float32.
 static float filter_float(const struct conv_stencil *stencil,
                           const struct conv_stencil_plane *plane, int x, int y)
 {

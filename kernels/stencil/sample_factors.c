@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// In a product, the coefficients in the corners of a rectangle have the ratio of those beside them,
-// so three corners tell the fourth, which is the centre.
+// In a product, the corners of any rectangle of coefficients are in proportion, so three corners
+// determine the fourth, which is the centre here.
 bool conv_stencil_sample_factors(const struct conv_stencil *stencil, int32_t *sample,
                                  int32_t *column, int32_t *row)
 {

@@ -127,8 +127,8 @@ size_t conv_stencil_plan_scratch(const struct conv_stencil_plan *plan, int width
 }
 
 // Every magnitude is below 2^31 (CONV_FILTER_MAX_COEF), so the bias is below 2^16 * 257 * 2^31 <
-// 2^56 and the sum of 961 taps of 16-bit samples below 2^57: 64 bits hold everything here and in
-// the reference.
+// 2^56 and the sum of 961 taps of 16-bit samples below 2^57: everything here and in the reference
+// fits 64 bits.
 static void init_exact(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
 {
     int sign = filter->scale < 0 ? -1 : 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The table of stencil kernels. A variant states where it runs, what it needs, which filters it can
-// do and how well it suits them; all variants give the same bytes as the reference. A new idea is a
-// new file and a new entry in stencil.c: variants do not refer to each other.
+// do and how well it suits them; all variants compute the same bytes as the reference. A new idea
+// is a new file and a new entry in stencil.c: variants do not refer to each other.
 #ifndef CONV_KERNELS_STENCIL_STENCIL_H
 #define CONV_KERNELS_STENCIL_STENCIL_H
 
@@ -31,14 +31,14 @@ extern "C" {
 // A stencil with `floats` neither rounds to integers nor clamps; its results are float32:
 //   exact: out = (float)((double)(sum icoef * p + bias) / (double)divisor); real: out = acc;
 //   magnitude: out = m / fdivisor + fbias
-// Samples that are float32 (depth 32) have float32 results, and offset and border value as they are
-// stated, as if 8-bit units. Every filter is then real: out = acc, also where its numbers are
+// Float32 samples (depth 32) have float32 results; offset and border value are used as stated, in
+// the samples' own units. Every filter is then real: out = acc, also where its numbers are
 // integers. A magnitude's gx and gy are such sums, from 0, of fcoef (which is not scaled) and of
-// its transpose. An infinite or undefined (NaN) sample reaches the results whose taps on it are not
-// 0, and no others; which of the values of NaN it becomes is not defined.
-// With divisor 1 and no offset, a magnitude of 8-bit samples is the exact root, rounded once: below
-// 256 its square is an integer of less than 24 bits, and the root of an integer is at least 1/2048
-// away from a tie. At 16 bits it is off by at most 0.508.
+// its transpose. An infinite sample or a NaN affects the results whose taps on it are not 0, and no
+// others; which NaN value results is not defined. With divisor 1 and no offset, a magnitude of
+// 8-bit samples is the exact root, rounded once: below 256 its square is an integer of less than 24
+// bits, and the root of an integer is at least 1/2048 away from a tie. At 16 bits it is off by at
+// most 0.508.
 struct conv_stencil {
     int width, height; // taps; the centre is at (width / 2, height / 2)
     int depth;         // 8 or 16; 32: float32 samples
@@ -70,7 +70,7 @@ struct conv_cuda_tiling {
     uint32_t work_counter, finished_blocks;
 };
 
-// One plane of a launch: source and result, which never overlap and are in the memory of the place
+// One plane of a launch: source and result, which never overlap and are in the memory of the device
 // where the kernel runs. Rows begin at multiples of the sample size. On a CUDA device, where all
 // rows of src begin at multiples of 16 bytes, the bytes after a row up to the next multiple may be
 // read, without effect on the result. CUDA kernels read this struct as it is.
@@ -84,7 +84,7 @@ struct conv_stencil_plane {
     struct conv_cuda_tiling cuda; // unused on the CPU
 };
 
-// All planes of one launch, at the stencil's depth and of any mix of sizes, and what their place
+// All planes of one launch, of the stencil's depth and any mix of sizes, and what their device
 // needs.
 struct conv_stencil_batch {
     const struct conv_stencil_plane *planes; // in host memory
@@ -124,9 +124,9 @@ struct conv_stencil_plan {
     __attribute__((aligned(16))) unsigned char constants[CONV_STENCIL_PLAN_BYTES];
 };
 
-// A score says how well a variant suits a stencil that it can do, compared with the other variants
+// A score tells how well a variant suits a stencil that it can do, compared with the other variants
 // of its place. It is a rank by measured speed of whole launches (kernels/README.md), not a speed:
-//   CONV_SCORE_LAST      only where nothing else can do the filter
+//   CONV_SCORE_LAST      only if no other variant can do the filter
 //   CONV_SCORE_UNSUITED  possible, but the method costs more than it saves: for forced choices
 //   2 to 100             the faster, the higher
 #define CONV_SCORE_LAST 0
@@ -137,10 +137,11 @@ struct conv_variant {
     const char *summary; // what distinguishes it
     enum conv_place place;
     unsigned needs; // see conv_place_offers
-    // What is possible: arithmetic, depth, size. NULL: every stencil.
+    // Whether the variant can do the stencil: arithmetic, depth, size. NULL: it can do every
+    // stencil.
     bool (*can)(const struct conv_stencil *stencil);
-    // What is wise. Asked only where `can` says yes. launch_bytes: samples of a typical launch, in
-    // bytes; 0: unknown.
+    // How well it suits the stencil. Called only if `can` returns true. launch_bytes: samples of a
+    // typical launch, in bytes; 0: unknown.
     int (*score)(const struct conv_stencil *stencil, size_t launch_bytes);
     // Fills in scratch and constants of a plan whose variant and stencil are set; the rest is 0.
     // NULL: there are none.
@@ -150,28 +151,29 @@ struct conv_variant {
     enum conv_status (*run)(const struct conv_stencil_plan *plan,
                             const struct conv_stencil_batch *batch);
     int tile_width, tile_height; // CUDA: samples that a block writes
-    // Can do magnitudes, and float32 results; `can` is asked about such stencils only if so.
+    // Whether it can do magnitudes, and float32 results; only then is `can` called for such
+    // stencils.
     bool magnitudes, floats;
-    bool float_samples; // depth 32; only then `can` is asked about such stencils
-    bool thresholds;    // the same of stencils that have one
+    bool float_samples; // depth 32; only then is `can` called for such stencils
+    bool thresholds;    // the same for stencils with a threshold
 };
 
-// The definition: it can do everything, needs nothing, and is what all others are compared with.
+// The definition: it can do everything, has no requirements, and all others are compared with it.
 extern const struct conv_variant conv_cpu_reference;
 
 // All variants of this build, CPU and CUDA mixed, in the order of lists and tables; *count is set.
 const struct conv_variant *const *conv_stencil_variants(int *count);
 
-// True if the variant can do the stencil, on a machine that has what the variant needs.
+// True if the variant can do the stencil on a machine that meets its requirements.
 bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_stencil *stencil);
 
 // True if a machine that offers `have` (see conv_place_offers) can run this variant on the stencil.
 bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,
                       unsigned have);
 
-// The variant at `place` with the highest score of those that can run (of equal ones, the first in
-// the table); with `name` that one, whatever its score. NULL if there is none. launch_bytes: as for
-// `score`.
+// The variant at `place` with the highest score among those that can run (if scores are equal, the
+// first in the table); with `name` the variant of that name, whatever its score. NULL if there is
+// none. launch_bytes: as for `score`.
 const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
                                              size_t launch_bytes, enum conv_place place,
                                              unsigned have, const char *name);
@@ -186,7 +188,7 @@ size_t conv_stencil_plan_scratch(const struct conv_stencil_plan *plan, int width
 // A variant for benchmarks and tests only, which conv_stencil_pick never returns.
 struct conv_stencil_extra {
     const struct conv_variant *variant;
-    // The variant of the table that this is with another block shape; NULL: a method of its own.
+    // The variant of the table that this one is with another block shape; NULL: a separate method.
     const struct conv_variant *of;
     // True: each plane of a batch is an image stored as RGBRGB..., whose `width` counts samples,
     // three per pixel.
@@ -205,9 +207,9 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
 bool conv_stencil_factors(const struct conv_stencil *stencil, int32_t *column, int32_t *row);
 
 // True if a magnitude's matrix is the column (outer, inner, outer) times the row (-1, 0, 1), or its
-// negative, with outer, inner >= 0 and 2 * outer + inner <= 16: as those of Sobel, Scharr, Prewitt.
-// The sums are then integers of at most 21 bits. At 8 bits they are at most 16 * 255, and their
-// squares have at most 24 bits; float32 holds all of these exactly.
+// negative, with outer, inner >= 0 and 2 * outer + inner <= 16, like those of Sobel, Scharr and
+// Prewitt. The sums are then integers of at most 21 bits. At 8 bits they are at most 16 * 255, and
+// their squares have at most 24 bits; float32 holds all of these exactly.
 bool conv_stencil_smoothing(const struct conv_stencil *stencil, int *outer, int *inner);
 
 // Sets first_tile of each plane for this variant's tile size and returns the blocks of the launch.

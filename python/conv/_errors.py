@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Exceptions of conv that Python has no type for."""
+"""Exceptions of conv for which Python has no type."""
 
 
 class PngError(ValueError):
@@ -21,4 +21,4 @@ class PngError(ValueError):
 
 
 class DeviceError(RuntimeError):
-    """A CUDA device is not there, or failed."""
+    """A CUDA device is missing or failed."""

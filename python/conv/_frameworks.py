@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the extension module asks of torch, cupy and jax. None of them is imported before one of its
+"""The extension module's access to torch, cupy and jax. None of them is imported before one of its
 arrays, or its name, has been passed to a function of conv."""
 
 import numpy
@@ -16,7 +16,7 @@ def kind_of_type(array_type):
     return "other"
 
 
-# --- torch: what a call asks of it takes a third of the time that DLPack takes -------------------
+# --- torch: reading its attributes takes a third of the time that DLPack takes -------------------
 
 _torch = None  # the module, once one of its arrays has been seen
 _torch_types: dict = {}  # its types: (conv_sample)
@@ -44,7 +44,7 @@ def torch_stream(device):
 
 def torch_view(tensor):
     """(address, device, its current stream, conv_sample, shape, strides in elements) of a tensor; device
-    -1 is the host. None where DLPack has to say what the tensor is, or why it cannot be read."""
+    -1 is the host. None if the tensor has to be read through DLPack, or DLPack has to report why it cannot be read."""
     if _torch is None:
         _load_torch()
     sample = _torch_types.get(tensor.dtype)
@@ -104,7 +104,7 @@ def contiguous(kind, array):
 
 
 def host_floats(array):
-    """A float32 array in host memory, row-major, of what NumPy, torch or cupy has."""
+    """The array of NumPy, torch or cupy as a row-major float32 array in host memory."""
     if hasattr(array, "detach"):  # torch
         array = array.detach().cpu().numpy()
     elif hasattr(array, "get"):  # cupy

@@ -3,7 +3,7 @@ from typing import NamedTuple
 
 
 class Progress(NamedTuple):
-    """How far conv.filter_folder is, and its totals."""
+    """The progress of conv.filter_folder, and its totals."""
 
     done: int  # images that were filtered and saved
     failed: int  # images that were not

@@ -17,16 +17,17 @@ namespace convpy
 namespace
 {
 
-// Contexts kept for one device and stream: calls at the same time. Calls on the CPU by a pool with
-// a thread for each core would else make new ones, with their coders, again and again.
+// Contexts kept for one device and stream, as many as calls run at the same time. Otherwise CPU
+// calls by a pool with a thread for each core would create new ones, with their coders, again and
+// again.
 size_t idle_limit(int device)
 {
     static const size_t cores = std::thread::hardware_concurrency();
     return device == cpu ? std::max<size_t>(8, cores) : 8;
 }
 
-// Streams whose idle contexts are kept: torch has 32 of each priority. Of destroyed streams nothing
-// is heard, so the contexts of the stream that has not been used for longest are dropped.
+// Streams whose idle contexts are kept: torch has 32 of each priority. There is no notice of
+// destroyed streams, so the contexts of the least recently used stream are dropped.
 constexpr size_t stream_limit = 80;
 
 struct Idle {

@@ -51,11 +51,11 @@ class Context
         return cuda_stream;
     }
 
-    // From any thread, while another one may use the context.
+    // May be called from any thread, even while another one uses the context.
     void free(conv_memory memory, void *data) noexcept;
     void forget(uint64_t prepared_id) noexcept;
 
-    // By the thread that has borrowed the context.
+    // Used by the thread that has borrowed the context.
     std::unordered_map<uint64_t, Prepared> prepared;
     bool broken = false; // after CONV_ERR_DEVICE: only destroyed
 

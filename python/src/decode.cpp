@@ -37,7 +37,7 @@ nb::object Decode::error(size_t i) const
     return png_error(static_cast<int64_t>(i), items[i].status, items[i].message);
 }
 
-// Images in memory of the library that a call did not get as far as returning.
+// Frees images in the library's memory that a failed call will not return.
 static void free_allocated(const Decode &call, const std::vector<size_t> &numbers,
                            const std::vector<conv_image> &results, const Borrowed &context)
 {

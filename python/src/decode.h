@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A call of conv.decode_png: what was asked for, and what became of each file.
+// A call of conv.decode_png: its arguments, and the result for each file.
 #ifndef CONV_PYTHON_DECODE_H
 #define CONV_PYTHON_DECODE_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Decoding into arrays whose shapes are settled before: of a framework, of the caller, and batches.
+// Decoding into arrays whose shapes are known in advance: a framework's, the caller's, and batches.
 #include <cstdio>
 #include <cstring>
 
@@ -56,7 +56,7 @@ bool fits(const conv_image &image, const conv_png_info &info)
            image.channels == info.channels && image.sample == info.sample;
 }
 
-// Images that failed are zeros.
+// Fills images that failed with zeros.
 void clear_failed(const Decode &call, const Borrowed &context, const conv_image &shape,
                   const std::vector<conv_image> &images)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Python exceptions for what libconv and the conversion of arguments report.
+// Python exceptions for errors of libconv and of the conversion of arguments.
 #ifndef CONV_PYTHON_ERRORS_H
 #define CONV_PYTHON_ERRORS_H
 
@@ -12,13 +12,13 @@ namespace convpy
 
 namespace nb = nanobind;
 
-// Each throws; formats as PyErr_Format does. With the GIL.
+// Each throws; formats are those of PyErr_Format. Called with the GIL held.
 [[noreturn]] void raise_value(const char *format, ...);
 [[noreturn]] void raise_type(const char *format, ...);
 [[noreturn]] void raise_buffer(const char *format, ...);
 [[noreturn]] void raise_now(nb::handle exception);
 
-// A conv.PngError for item `index`; not raised yet.
+// A conv.PngError for item `index`, which is not raised yet.
 nb::object png_error(int64_t index, conv_status status, const char *reason);
 
 // Makes Failure a ValueError, OSError, MemoryError or conv.DeviceError.

@@ -10,7 +10,7 @@ namespace convpy
 namespace
 {
 
-// What a consumer holds: the memory, and the shape that its struct points to.
+// Held by a consumer: the memory, and the shape that the struct points to.
 template <class Managed> struct Exported {
     Managed managed;
     std::shared_ptr<Block> block;
@@ -23,7 +23,7 @@ template <class Managed> void delete_exported(Managed *managed)
     delete static_cast<Exported<Managed> *>(managed->context);
 }
 
-// The consumer renames the capsule; a capsule that nobody has taken frees the memory.
+// A consumer renames the capsule; a capsule that was not consumed frees the memory.
 template <class Managed> void capsule_destructor(PyObject *capsule)
 {
     const char *name = PyCapsule_GetName(capsule);

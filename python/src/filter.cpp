@@ -53,7 +53,7 @@ void check_out(const Tensor &out, const Tensor &source, conv_sample sample)
         raise_value("out and the images are not in the same memory");
 }
 
-// The results of images[i] may be images[i] itself in host memory.
+// In host memory, the result of images[i] may be images[i] itself.
 void check_overlap(const conv_image &source, const conv_image &result)
 {
     auto extent = [](const conv_image &image) {
@@ -176,7 +176,7 @@ Filter::~Filter()
     forget_prepared(id);
 }
 
-// A forced kernel may be one of a CUDA device only: it is checked when it is used.
+// A forced kernel may exist only for CUDA devices, so it is checked when it is used.
 void Filter::check() const
 {
     if (settings.variant)

@@ -35,7 +35,7 @@ struct FailedFile {
     std::string path, message;
 };
 
-// What the run and the calling thread share.
+// Shared by the run and the calling thread.
 struct Run {
     std::mutex lock;
     std::condition_variable changed;
@@ -52,7 +52,7 @@ State state_of(const conv_folder_progress &progress)
     return {progress.done, progress.failed, progress.skipped, progress.found, progress.listed != 0};
 }
 
-// On a thread of the run.
+// Called on a thread of the run.
 int note_progress(void *user, const conv_folder_progress *progress)
 {
     Run &run = *static_cast<Run *>(user);
@@ -71,7 +71,7 @@ nb::object progress_object(const State &state, nb::handle failures)
                             failures);
 }
 
-// Paths may hold bytes that are no UTF-8: as os.fsdecode does it.
+// Decodes a path like os.fsdecode: paths may hold bytes that are not UTF-8.
 nb::object path_text(const std::string &path)
 {
     PyObject *text =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the module asks of torch, cupy and jax; the Python side is conv/_frameworks.py.
+// The module's access to torch, cupy and jax; the Python side is conv/_frameworks.py.
 #ifndef CONV_PYTHON_FRAMEWORKS_H
 #define CONV_PYTHON_FRAMEWORKS_H
 
@@ -17,15 +17,15 @@ void *current_stream(Kind kind, int device);
 // The array without gaps and with positive strides; None where that is unknown.
 nb::object contiguous_copy(Kind kind, nb::handle array);
 
-// An array to be filled in, of the package `kind`, row-major without gaps: memory of torch and
-// cupy, else of the context. `finish` makes it what the caller gets.
+// An array to be filled in for a result of the package `kind`, row-major without gaps: in memory of
+// torch or cupy, otherwise of the context. `finish` turns it into the caller's result.
 Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
                   const int64_t *shape, int dimensions);
-// `stream`: where the work that fills it in has been queued; `pending`: and may not be done.
+// `stream`: where the work that fills it in has been queued; `pending`: that work may not be done.
 nb::object finish(Tensor &result, void *stream, bool pending);
-// To be called for every array of the caller that queued work reads, or with `written` writes: the
-// memory of a conv.Array is used again on the stream of the context that it comes from, which must
-// wait for the work. Throws Failure.
+// Must be called for every array of the caller that queued work reads or (with `written`) writes:
+// the memory of a conv.Array is reused on the stream of its context, which must wait for the work.
+// Throws Failure.
 void note_use(const Tensor &tensor, void *stream, const Borrowed &context, bool written);
 
 } // namespace convpy

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The GIL released for as long as an object lives.
+// Releases the GIL while the object lives.
 #ifndef CONV_PYTHON_GIL_H
 #define CONV_PYTHON_GIL_H
 
@@ -30,8 +30,8 @@ class Unlocked
     PyThreadState *state;
 };
 
-// The GIL taken again for as long as an object lives, in a function that the library calls in the
-// thread of `unlocked`.
+// Holds the GIL again while the object lives, in a function that the library calls in the thread of
+// `unlocked`.
 class Relocked
 {
   public:

@@ -14,7 +14,7 @@ namespace
 {
 
 // A core decodes about 350 MB/s of samples, a GPU 60 GB/s. The threads of a group wait for its last
-// image, so that groups are many images.
+// image, so groups have many images.
 constexpr uint64_t core_samples = uint64_t{100} << 20;
 constexpr uint64_t device_samples = uint64_t{16} << 30;
 constexpr uint64_t slow_factor = 16;

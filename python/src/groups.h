@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Long lists are passed to the library in groups, between which Ctrl-C is looked for.
+// Long lists are passed to the library in groups, with a check for Ctrl-C between them.
 #ifndef CONV_PYTHON_GROUPS_H
 #define CONV_PYTHON_GROUPS_H
 
@@ -13,12 +13,12 @@
 namespace convpy
 {
 
-// Bytes of samples that a file says it has: of its header, which is not checked. 0: no header.
+// The bytes of samples that a file's header, which is not checked, promises. 0: no header.
 uint64_t samples_of(const conv_bytes &file);
 uint64_t samples_of(const conv_image &image);
 
-// Bytes of samples in a group for that device, about 0.3 s of work; `slow`: of compression that
-// takes many times as long as by default.
+// Bytes of samples in a group for that device, about 0.3 s of work; `slow`: the compression takes
+// many times as long as the default.
 uint64_t group_samples(int device, bool slow);
 
 // The end of the group that begins at item `first`: as many items as have `most` bytes, at least

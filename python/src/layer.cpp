@@ -51,7 +51,7 @@ Layer::Layer(std::vector<float> values, const int64_t (&lengths)[4], std::vector
       id(new_prepared_id())
 {
     memcpy(shape, lengths, sizeof shape);
-    if (settings.variant) // may be one of a CUDA device only: it is checked when it is used
+    if (settings.variant) // may exist only for CUDA devices: checked when it is used
         return;
     Borrowed context(cpu, nullptr);
     Unlocked unlocked;

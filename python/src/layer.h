@@ -21,7 +21,8 @@ struct LayerSettings {
 class Layer
 {
   public:
-    // Weights of maps x channels x height x width; the bias of `maps` values, or empty.
+    // The shape of the weights is maps x channels x height x width; the bias has `maps` values or
+    // is empty.
     Layer(std::vector<float> weights, const int64_t (&shape)[4], std::vector<float> bias,
           LayerSettings settings);
     ~Layer();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// conv._core: what the package conv is made of. Its functions are documented in conv/__init__.py.
+// conv._core: the implementation of the package conv. Its functions are documented in
+// conv/__init__.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 

@@ -87,7 +87,7 @@ namespace
     raise_type("%s: samples of type %s; conv reads uint8, uint16 and float32", name, type);
 }
 
-// `array` is asked for the name of a type that has only a letter here.
+// The name of a type that has only a letter here is read from `array`.
 void set_buffer_type(Tensor &tensor, nb::handle array, const char *name)
 {
     const char *format = tensor.buffer.format;
@@ -155,7 +155,7 @@ conv_sample sample_of(DlType type, const char *name)
         return CONV_SAMPLE_F32;
     if (type.lanes == 1 && type.code == dl_float && type.bits == 16)
         return CONV_SAMPLE_F16;
-    // By the codes of DLPack.
+    // Indexed by the type codes of DLPack.
     static const char *const kinds[] = {"int",    "uint",    "float", "opaque",
                                         "bfloat", "complex", "bool"};
     char text[32];
@@ -173,7 +173,7 @@ nb::object call_dlpack(Tensor &tensor, nb::handle array, const Stream &stream)
     bool has_own = tensor.kind == Kind::torch || tensor.kind == Kind::cupy;
     void *own = has_own ? current_stream(tensor.kind, tensor.device) : nullptr;
     if (has_own && (!stream.given || stream.handle == own)) {
-        // Queued on the package's own stream, our work needs no other order.
+        // Queued on the package's own stream, our work needs no further ordering.
         tensor.stream = {true, own};
         options["stream"] = -1;
     } else {
@@ -211,8 +211,8 @@ void view_dlpack(Tensor &tensor, nb::handle array, const Stream &stream, const c
     tensor.writable = tensor.kind != Kind::jax;
 }
 
-// Reads what a torch tensor is from its attributes. False where that does not do: DLPack then
-// orders its stream before another one, or says what is wrong.
+// Reads a torch tensor through its attributes. False where that is not enough: DLPack then orders
+// the work of one stream before another's, or reports the error.
 bool view_torch(Tensor &tensor, nb::handle array, const Stream &stream, const char *name)
 {
     nb::object told = helpers.torch_view(array);
@@ -251,7 +251,7 @@ conv_sample sample_of_typestr(const char *text, const char *name)
     refuse_type(name, text);
 }
 
-// The interface does not say which device it is: the first.
+// The interface does not name the device: the first one is assumed.
 void view_cuda_interface(Tensor &tensor, nb::handle array, const Stream &stream, const char *name)
 {
     nb::dict interface = nb::cast<nb::dict>(array.attr("__cuda_array_interface__"));

@@ -18,7 +18,7 @@ namespace convpy
 
 namespace nb = nanobind;
 
-// Which package an array is of, so that results are of the same.
+// The package of an array, so that results come from the same one.
 enum class Kind { numpy, torch, cupy, jax, conv, other };
 
 constexpr int max_dimensions = 4;
@@ -72,7 +72,8 @@ Kind kind_of(nb::handle array);
 
 // `stream`: where the caller's work is going to be queued; work of the array's producer is ordered
 // before it. If none is given, the producer's own stream is used and returned in the tensor.
-// TypeError: no array, or of a type that no function here takes; BufferError: it cannot be viewed.
+// TypeError: not an array, or of a type that no function here accepts; BufferError: it cannot be
+// viewed.
 Tensor import_array(nb::handle array, const Stream &stream, const char *name);
 
 // The images in a tensor: one of height x width (x channels), or more than one with an axis before

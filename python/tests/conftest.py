@@ -43,7 +43,7 @@ def noise(rng):
     return make
 
 
-# Every kind of image, as arrays in layout HWC.
+# Every kind of image, as arrays in HWC layout.
 SHAPES = [
     pytest.param(shape, dtype, id=f"{'x'.join(map(str, shape))}-{np.dtype(dtype).name}")
     for shape in ((61, 47), (33, 40, 2), (29, 64, 3), (17, 5, 4), (1, 1), (1, 1, 4), (300, 2, 3))

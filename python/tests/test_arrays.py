@@ -13,7 +13,7 @@ import conv
 
 
 class OnlyDlpack:
-    """An array that has DLPack and nothing else."""
+    """An array whose only interface is DLPack."""
 
     def __init__(self, source, device=None):
         self.source, self.device, self.calls = source, device, []
@@ -89,7 +89,7 @@ def test_buffers(noise):
     assert conv.filter(deep, "emboss").dtype == np.uint16
     locked = bytearray(image.tobytes())
     conv.filter(memoryview(locked).cast("B", (6, 8)), "emboss")
-    locked.append(1)  # BufferError if the view had not been released
+    locked.append(1)  # would raise BufferError if the view had not been released
 
 
 def test_read_only_input(noise):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Wrong arguments and damaged files raise the documented exceptions, and what follows works."""
+"""Wrong arguments and damaged files raise the documented exceptions, and later calls work."""
 
 import io
 from pathlib import Path

@@ -234,7 +234,7 @@ def test_prepared_filters(noise):
     for name in prepared.kernels(dtype="uint16"):
         assert np.array_equal(conv.filter(image, "emboss", variant=name), conv.filter(image, "emboss"))
         break
-    many = [conv.Filter([[k]]) for k in range(300)]  # more than contexts keep for texts
+    many = [conv.Filter([[k]]) for k in range(300)]  # more than contexts keep ready
     assert np.array_equal(many[2](image), np.minimum(2.0 * image, 255))
 
 
@@ -265,7 +265,7 @@ def test_every_kernel_can_be_forced():
         assert device in ("cpu", "cuda")
         try:
             result = conv.filter(image, "emboss", variant=name)
-        except ValueError as error:  # not for this filter or this machine
+        except ValueError as error:  # a kernel that does not suit this filter or this machine
             assert name in str(error)
             continue
         assert (result == expected).all()
@@ -284,7 +284,7 @@ def test_every_kernel_can_be_forced():
     ids=repr,
 )
 def test_filters_are_pickled(prepared, noise):
-    """A Dataset that holds one goes to workers that are spawned."""
+    """A Dataset that holds a Filter is pickled for workers that are spawned."""
     image = noise((20, 30, 3))
     for again in (pickle.loads(pickle.dumps(prepared)), copy.deepcopy(prepared)):
         assert repr(again) == repr(prepared)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""filter_folder: files, totals, the callback, and what stops a run."""
+"""filter_folder: files, totals, the callback, and ways to stop a run."""
 
 import os
 import signal
@@ -92,7 +92,7 @@ def test_progress(photos, tmp_path):
 
 @pytest.fixture
 def many(tmp_path, noise):
-    """A run of some seconds."""
+    """A run that takes some seconds."""
     folder = tmp_path / "many"
     folder.mkdir()
     (folder / "0.png").write_bytes(conv.encode_png(noise((1500, 1500, 3))))

@@ -159,7 +159,7 @@ def test_torch_views_arrays_without_a_copy(torch, noise):
 
 
 def test_torch_streams(torch, noise):
-    """On a stream of its own, after much other work, results are right, and nothing waits."""
+    """On a separate stream, after much other work, results are right, and no call waits."""
     image = torch.from_numpy(noise((2048, 2048, 3))).cuda()
     wanted = conv.filter(image, "gaussian5")
     torch.cuda.synchronize()

@@ -145,7 +145,7 @@ def test_results_live_as_long_as_needed(noise):
     decoded = conv.decode_png(files)
     part = decoded[7][3:]
     del decoded[7]
-    again = conv.decode_png(files)  # reuses memory, but none that is referred to
+    again = conv.decode_png(files)  # reuses memory, but none that is still referenced
     assert np.array_equal(part, images[7][3:])
     assert all(np.array_equal(a, b) for a, b in zip(again, images))
     assert not np.shares_memory(part, again[7])

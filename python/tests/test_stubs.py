@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The type stubs say what the package has, with the same arguments and defaults."""
+"""The type stubs declare everything that the package has, with the same arguments and defaults."""
 
 import ast
 import builtins

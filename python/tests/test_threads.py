@@ -64,7 +64,7 @@ def test_the_gil_is_released(noise):
             conv.encode_png(images, level=6, views=True)
         done.set()
 
-    for _ in range(3):  # this thread may get no processor for the time of all calls
+    for _ in range(3):  # this thread may not run at all during the calls
         count = 0
         done.clear()
         thread = threading.Thread(target=work)
@@ -109,7 +109,7 @@ assert np.array_equal(conv.decode_png(conv.encode_png(image)), image)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_children_after_fork(noise):
-    """As the workers of a torch DataLoader: the parent has used conv, and holds arrays of it."""
+    """Like the workers of a torch DataLoader: the parent has used conv and holds arrays made by it."""
     images = noise((4, 64, 64, 3))
     files = conv.encode_png(images)
     held = conv.decode_png(files)
@@ -129,7 +129,7 @@ def test_children_after_fork(noise):
 
 
 def test_arrays_outlive_everything():
-    """At the end of the interpreter, in any order, nothing crashes and nothing is printed."""
+    """When the interpreter ends, whatever the order, it does not crash or print anything."""
     code = """
 import atexit, threading, numpy as np, conv
 file = conv.encode_png(np.zeros((64, 64, 3), np.uint8))

@@ -36,11 +36,21 @@ static void print_matrix(const struct conv_filter *filter)
     }
 }
 
+// The variant that a device runs for planes of that depth; NULL: none can.
+static const struct conv_variant *pick(const struct conv_filter *filter,
+                                       const struct conv_options *options, enum conv_place place,
+                                       const struct conv_device_info *info, int depth)
+{
+    struct conv_stencil stencil;
+    conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
+    return conv_stencil_pick(&stencil, conv_options_group_bytes(options, true), place,
+                             info->capability, options->variant);
+}
+
 // The kernels that the backend's first device runs the filter with.
 static void print_variant(const struct conv_filter *filter, const struct conv_options *options,
                           const struct conv_backend_ops *ops)
 {
-    struct conv_stencil stencil;
     struct conv_device_info info;
     struct conv_err err = {0};
     int count;
@@ -50,10 +60,7 @@ static void print_variant(const struct conv_filter *filter, const struct conv_op
         return;
     }
     for (int depth = 8; depth <= 16; depth += 8) {
-        conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
-        const struct conv_variant *variant =
-            conv_stencil_pick(&stencil, conv_options_group_bytes(options, true), ops->place,
-                              info.capability, options->variant);
+        const struct conv_variant *variant = pick(filter, options, ops->place, &info, depth);
         printf("%s %s (%d bits)", depth == 8 ? "" : ",", variant ? variant->name : "none", depth);
     }
     putchar('\n');
@@ -117,7 +124,6 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
 static void print_variant_json(const struct conv_filter *filter, const struct conv_options *options,
                                const struct conv_backend_ops *ops)
 {
-    struct conv_stencil stencil;
     struct conv_device_info info;
     int count;
     if (ops->devices(&info, 1, &count, NULL)) {
@@ -125,10 +131,7 @@ static void print_variant_json(const struct conv_filter *filter, const struct co
         return;
     }
     for (int depth = 8; depth <= 16; depth += 8) {
-        conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
-        const struct conv_variant *variant =
-            conv_stencil_pick(&stencil, conv_options_group_bytes(options, true), ops->place,
-                              info.capability, options->variant);
+        const struct conv_variant *variant = pick(filter, options, ops->place, &info, depth);
         printf("%s\"%d\":", depth == 8 ? "{" : ",", depth);
         if (variant)
             conv_json_string(stdout, variant->name);

@@ -74,7 +74,7 @@ def deflate(data, level=9):
 
 
 def deflate_zeros(count):
-    """A raw deflate stream of that many zeros (whole MiB) at nearly 1030:1, made without compressing them all."""
+    """A raw deflate stream of zeros (`size` is whole MiB) at nearly 1030:1, made without compressing them all."""
     block = bytes(1 << 20)
     squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
     first = squeeze.compress(block) + squeeze.flush(zlib.Z_FULL_FLUSH)
@@ -83,7 +83,7 @@ def deflate_zeros(count):
 
 
 class ZipEntry:
-    """One entry; `local` and `central` replace fields of the one header or the other."""
+    """One entry; `local` and `central` replace fields of the local and of the central header."""
 
     def __init__(self, name, data=b"", method=DEFLATED, flags=0, body=None, extra=b"", local=None, central=None,
                  zip64=False, mode=0o100644, made_by=3):
@@ -120,7 +120,7 @@ class ZipEntry:
 
 
 def zip_file(entries, comment=b"", zip64_end=False, count=None, before=b""):
-    """The archive of these entries; (entry, offset) takes an entry that is in the file already at that offset."""
+    """The archive of these entries; (entry, offset) lists an entry that the file already has at that offset."""
     out = bytearray(before)
     directory = bytearray()
     for entry in entries:

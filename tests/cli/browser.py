@@ -20,7 +20,7 @@ class Browser:
     """A browser with one page. Console messages and exceptions are appended to `complaints`."""
 
     def __init__(self, profile):
-        # Out of the way of 3 and 4, where the browser looks for its ends.
+        # Moved away from 3 and 4, the descriptors at which the browser expects its ends of the pipes.
         to_browser, self.out, self.answers, from_browser = map(move_up, os.pipe() + os.pipe())
 
         def redirect():
@@ -83,7 +83,7 @@ class Browser:
                 return answer["result"]
 
     def open(self, path, width=1280, height=900, dark=False, scripts=True):
-        """Loads a file as a window of this width shows it."""
+        """Loads a file in a window of this width."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                   mobile=width < 600)
         self.call("Emulation.setEmulatedMedia",
@@ -100,7 +100,7 @@ class Browser:
         return answer["result"].get("value")
 
     def screenshot(self, path):
-        """The whole page, however tall."""
+        """A screenshot of the whole page, however tall it is."""
         data = self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
         with open(path, "wb") as file:
             file.write(base64.b64decode(data))

@@ -16,15 +16,17 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "tools"))
 
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
+import images  # noqa: E402
 import program  # noqa: E402
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "cuda: needs a CUDA device")
     config.addinivalue_line("markers", "alone: with cuda: takes the device's memory, or measures it, so that no other test may use it")
-    # A shell without job control has its background processes ignore some of these, and programs inherit that.
+    # A shell without job control makes its background processes ignore some of these, and programs inherit that.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -42,14 +44,14 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def box(tmp_path, monkeypatch):
-    """An empty folder that is the working directory, so that commands are those that a user would type."""
+    """An empty folder that is the working directory, so that commands look as a user would type them."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture(autouse=True)
 def device_lock(request):
-    """Of the tests of this user's processes, those marked `alone` have the device for themselves."""
+    """Tests marked `alone` have the device to themselves among the tests that this user runs."""
     if not request.node.get_closest_marker("cuda"):
         yield
         return
@@ -65,12 +67,12 @@ def pytest_generate_tests(metafunc):
 
 
 def spent():
-    """User and system time of this process and of all that it has waited for, and the time, in seconds."""
+    """User and system time of this process and of all children that it has waited for, and the clock, in seconds."""
     uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(use.ru_utime for use in uses), sum(use.ru_stime for use in uses), time.monotonic()
 
 
-noted = [0, 0, time.monotonic()]  # by files that are done: the first one pays for the imports
+noted = [0, 0, time.monotonic()]  # by the files before this one; the first file pays for the imports
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -83,3 +85,11 @@ def pytest_runtest_protocol(item, nextitem):
         noted[:] = now
         with open(os.environ["CONV_TEST_COSTS"], "a") as file:
             file.write(f"{own} cli_{item.path.stem}{os.environ.get('CONV_TEST_SUFFIX', '')}\n")
+
+
+@pytest.fixture
+def photo(box):
+    """a.png in the working directory."""
+    image = images.make("rgb8", np.random.default_rng(5), 24, 16)
+    (box / "a.png").write_bytes(image.data)
+    return image

@@ -36,7 +36,7 @@ def load(path):
 
 
 def builtins():
-    """name -> Filter, from the files that are embedded into the binary, and magnitudes of their gradients."""
+    """name -> Filter, from the files that are embedded into the binary, and their gradient magnitudes."""
     paths = sorted(glob.glob(os.path.join(program.ROOT, "filters", "*.mat")))
     filters = {os.path.basename(path)[:-4]: load(path) for path in paths}
     for name in ("prewitt", "scharr", "sobel"):
@@ -67,7 +67,7 @@ def sources(border, n, radius):
 
 
 def extend(planes, rx, ry, border, value):
-    """The planes (channels, height, width) with rx columns and ry rows more on each side."""
+    """The planes (channels, height, width) with rx more columns and ry more rows on each side."""
     channels, height, width = planes.shape
     wider = np.full((channels, height + 1, width + 1), value, np.int64)  # index -1 is the constant
     wider[:, :height, :width] = planes
@@ -92,7 +92,7 @@ def fma32(a, b, c):
 
 
 def magnitude(wide, filt, unit, dtype, floats):
-    """Of the gradient whose x component is the filter and whose y component is its transpose, in float32."""
+    """The magnitude, in float32, of the gradient with the filter as x and its transpose as y component."""
     side = len(filt.c)
     height, width = wide.shape[0] - side + 1, wide.shape[1] - side + 1
     places = [(j, i) for j in range(side) for i in range(side)]
@@ -105,7 +105,7 @@ def magnitude(wide, filt, unit, dtype, floats):
 
 
 def inner(wide, filt, dtype, floats):
-    """The filtered plane of one that extend() made."""
+    """Filters a plane that extend() made."""
     top = int(np.iinfo(dtype).max)
     unit = 257 if top == 65535 else 1
     kh, kw = filt.c.shape
@@ -165,12 +165,12 @@ def apply_all(images, filt, border="replicate", value=0, floats=False):
 
 
 def apply(plane, filt, border="replicate", value=0, floats=False):
-    """As apply_all for one plane."""
+    """Like apply_all, for one plane."""
     return apply_all([plane[None]], filt, border, value, floats)[0][0]
 
 
 def saturated(planes):
-    """Share of samples at the ends of the range: outputs that are mostly clipped prove little."""
+    """The share of samples at the ends of the range: outputs that are mostly clipped prove little."""
     top = np.iinfo(planes.dtype).max
     return float(((planes == 0) | (planes == top)).mean())
 
@@ -201,5 +201,5 @@ def apply_images(images, filters, border="replicate", value=0, alpha="keep"):
 
 
 def apply_image(planes, has_alpha, filters, border="replicate", value=0, alpha="keep"):
-    """As apply_images for one image."""
+    """Like apply_images, for one image."""
     return apply_images([(planes, has_alpha)], filters, border, value, alpha)[0]

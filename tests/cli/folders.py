@@ -27,7 +27,7 @@ def fill(folder, *names):
 
 
 def fill_with_noise(folder, count):
-    """`count` names of one image that takes long to encode."""
+    """`count` copies of an image that takes long to encode."""
     folder.mkdir()
     noise = np.random.default_rng(9).integers(0, 256, (256, 256 * 3)).tolist()
     (folder / "0000.png").write_bytes(png.encode(256, 256, noise, png.RGB, level=0))

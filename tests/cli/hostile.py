@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Images that no encoder would write.
 
-REFUSED: name -> bytes, what is said of them; ACCEPTED: name -> bytes, planes. Each is a few lines, so that a reader
+REFUSED: name -> bytes, the message about them; ACCEPTED: name -> bytes, planes. Each is a few lines, so that a reader
 sees what is wrong with it.
 """
 import struct
@@ -32,7 +32,7 @@ def idat(data=STREAM):
 
 
 def zeros(count):
-    """A zlib stream of that many zeros at the best possible ratio, made without compressing them all."""
+    """A zlib stream of zeros at the best possible ratio, made without compressing them all."""
     block = 1 << 20
     squeeze = zlib.compressobj(9)
     start = squeeze.compress(bytes(block)) + squeeze.flush(zlib.Z_FULL_FLUSH)  # no match crosses this point
@@ -45,7 +45,7 @@ def zeros(count):
 
 
 def rows_and_zeros(mebibytes, rows=ROWS):
-    """The rows followed by that many zeros as one zlib stream, well compressed except at its end."""
+    """The rows followed by zeros, as one zlib stream that is well compressed except at its end."""
     squeeze = zlib.compressobj(9)
     start = squeeze.compress(rows + bytes(1 << 20)) + squeeze.flush(zlib.Z_FULL_FLUSH)
     return start + (squeeze.compress(bytes(1 << 20)) + squeeze.flush(zlib.Z_FULL_FLUSH)) * (mebibytes - 1)
@@ -79,14 +79,14 @@ def claims(kind, length, data=b"data"):
 
 
 def spread(stream, empty):
-    """Each byte of the stream in an IDAT of its own, `empty` IDATs of no bytes before each."""
+    """Each byte of the stream in an IDAT of its own, with `empty` IDATs without bytes before each."""
     return b"".join(idat(b"") * empty + idat(stream[i:i + 1]) for i in range(len(stream)))
 
 
 MOST = 2**31 - 1
 
 REFUSED = {
-    # more pixels than the data holds
+    # more pixels than the data contain
     "moon": (head(MOST, MOST) + idat() + IEND, "more than the limit of"),
     "moon_rgba16": (head(MOST, MOST, 16, png.RGBA) + idat() + IEND, "more than the limit of"),
     "beyond_the_moon": (head(2**32 - 1, 1) + idat() + IEND, "bad header"),
@@ -135,7 +135,7 @@ REFUSED = {
     "cut_short": (head() + idat(STREAM[:-6]) + IEND, "damaged"),
     "adler": (head() + idat(broken(STREAM)) + IEND, "damaged"),
     "row_filter": (head() + idat(zlib.compress(ROWS[:13] + b"\5" + ROWS[14:])) + IEND, "damaged"),
-    # no PNG at all
+    # not PNG at all
     "empty": (b"", "empty file"),
     "text": (b"this is a text, not an image\n", "not a PNG"),
     "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(64), "damaged: no marker" if HAS_JPEG else "a JPEG; conv reads PNG only"),

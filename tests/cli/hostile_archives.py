@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Archives that no archiver would write, and unusual ones that some do.
 
-CASES: name -> Case. GOOD is the content of every image; TEXT of every other member that is to be copied.
+CASES: name -> Case. GOOD is the content of every image, TEXT that of every other member that is to be copied.
 """
 import base64
 import bz2
@@ -21,7 +21,7 @@ GIB = 1 << 30
 
 
 class Case(NamedTuple):
-    """What an archive holds and what has to come of it."""
+    """What an archive contains and what the program has to make of it."""
     data: bytes
     whole: tuple = ()             # members that are done: images (.png) and copies (others)
     refused: tuple = ()           # members that are reported, or skipped without a word (links, devices)
@@ -87,7 +87,7 @@ def flipped(data, at):
 
 
 def zstd(data):
-    """Blocks without compression, so that no library is needed."""
+    """A zstd stream of uncompressed blocks, so that no library is needed."""
     out = b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", len(data))
     for at in range(0, len(data), 1 << 16):
         block = data[at:at + (1 << 16)]
@@ -96,7 +96,7 @@ def zstd(data):
 
 
 def zstd_zeros(count):
-    """That many zeros as blocks of one repeated byte, 128 KiB in four bytes each."""
+    """Zeros as blocks of one repeated byte, each 128 KiB in four bytes."""
     out = b"\x28\xb5\x2f\xfd\x00\x58"  # window of 2 MiB, size unknown
     block = struct.pack("<I", (1 << 17) << 3 | 1 << 1)[:3] + b"\0"
     return out + block * (count // (1 << 17)) + struct.pack("<I", 1)[:3]
@@ -235,7 +235,7 @@ PACKED = {
     "bz2": Case(bz2.compress(PLAIN), THREE),
     "bz2_cut": Case(bz2.compress(PLAIN)[:-8], THREE, damage="truncated"),
     "zst": Case(zstd(PLAIN), THREE),
-    "zst_cut": Case(zstd(PLAIN)[:-700], THREE, damage="truncated"),  # in the zeros at the end of a block that is not compressed
+    "zst_cut": Case(zstd(PLAIN)[:-700], THREE, damage="truncated"),  # in zeros that end a raw block
     "sparse_gz": Case(gzip.compress(A + sparse_old(70000, [(0, 512), (65536, 512)]) + B + w.TAR_END),
                       ("a.png", "sparse.bin", "z.png")),
     "sparse_gz_huge": Case(gzip.compress(A + sparse_old(2**62, [(0, 512)]) + B + w.TAR_END), ("a.png", "z.png"),
@@ -273,7 +273,7 @@ def many_in_zip(count):
 
 
 def bombs():
-    """name -> data. Made when asked for."""
+    """name -> data, made when it is first needed."""
     ten = 10 * GIB
     zeros = w.tar_header(b"bomb.bin", w.base256(ten))
     nested = w.zip_file([bomb_entry(b"bomb.bin", ten)])
@@ -298,7 +298,7 @@ NONE = {"text": b"no archive\n" * 100, "nothing": b"", "png": GOOD, "zip_magic":
 
 
 def truncations():
-    """name -> data, least number of images that are whole: every interesting offset of each kind."""
+    """name -> data, lowest number of whole images: every interesting offset of each kind."""
     out = {}
     for at in sorted({0, 1, 99, 100, 124, 148, 257, 345, 511, 512, 513, len(A) - 1, len(A), len(A) + 1, len(A) + 512,
                       len(A) + 525, len(PLAIN) - 1025, len(PLAIN) - 1024}):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Random images of every kind with the planes that decoding must give, and a small independent PNG reader."""
+"""Random images of every kind with the planes that a decoder must return, and a small independent PNG reader."""
 import struct
 import zlib
 
@@ -36,7 +36,7 @@ COLOR_TYPES = {"gray": png.GRAY, "graya": png.GRAY_ALPHA, "rgb": png.RGB, "rgba"
 
 
 def make(kind, rng, width, height, **options):
-    """A Image of one of KINDS; options go to the writer."""
+    """An Image of one of KINDS; options go to the writer."""
     name, _, mark = kind.partition("+")
     color_name = name.rstrip("0123456789")
     color_type, depth = COLOR_TYPES[color_name], int(name[len(color_name):])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""JPEG files by OpenCV and segment by segment."""
+"""Writes JPEG files with OpenCV, and segment by segment."""
 import struct
 
 import cv2
@@ -14,7 +14,7 @@ def segment(code, data):
 
 
 def make(pixels, *segments, quality=95, **options):
-    """Of an array (height, width[, 3]) in RGB order, with segments after the JFIF header."""
+    """The file of an array (height, width[, 3]) in RGB order, with `segments` after the JFIF header."""
     flags = [getattr(cv2, f"IMWRITE_JPEG_{name.upper()}") for name in options]
     bgr = pixels if pixels.ndim == 2 else pixels[:, :, ::-1]
     ok, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality, *(v for pair in zip(flags, options.values()) for v in pair)])
@@ -24,7 +24,7 @@ def make(pixels, *segments, quality=95, **options):
 
 
 def segments(data):
-    """Codes and data of the segments before the first scan, and the offset of that."""
+    """Codes and data of the segments before the first scan, and the offset of that scan."""
     found, at = [], 2
     while data[at + 1] != 0xDA:
         assert data[at] == 0xFF
@@ -35,12 +35,12 @@ def segments(data):
 
 
 def metadata(data):
-    """The application segments and comments but JFIF's."""
+    """The application segments and comments except JFIF's."""
     return [(code, part) for code, part in segments(data) if code >= 0xE0 and code != 0xE0]
 
 
 def decode(data):
-    """As OpenCV decodes it, without rotating it, in RGB order."""
+    """The samples as OpenCV decodes them, without rotation, in RGB order."""
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     return pixels if pixels.ndim == 2 else pixels[:, :, ::-1]
 

@@ -15,19 +15,19 @@ BINARY = os.path.abspath(os.environ.get("CONV_BINARY") or os.path.join(ROOT, "co
 RUNNER = os.environ.get("CONV_RUNNER", "").split()  # what runs it: "valgrind -q ..."
 # The CUDA backend with its kernels on the CPU; its threads change stacks, which valgrind cannot follow.
 EMULATED = None if RUNNER else os.environ.get("CONV_EMULATED_BINARY")
-HAS_JPEG = os.environ.get("CONV_HAVE_JPEG") != "0"  # the program was built with libjpeg-turbo
+HAS_JPEG = os.environ.get("CONV_HAVE_JPEG") != "0"  # whether the program was built with libjpeg-turbo
 NO_IMAGE = f"not a PNG{' or JPEG' if HAS_JPEG else ''} (bad signature)"  # of a file of another kind
 TIMEOUT = 1800 if RUNNER else 900  # seconds: sanitizer builds and valgrind are slow, and so is a busy machine; a hang is longer
 
 
 def some(cases):
-    """All of a test's cases; under a sanitizer every third, where the release build has compared what they come to."""
+    """All of a test's cases; under a sanitizer every third, since the release build compares the results of all."""
     cases = list(cases)
     return cases[::3] if os.environ.get("CONV_SANITIZED") else cases
 
 
 def start(*args, **kwargs):
-    """Popen of the program with both outputs piped. The CPU computes unless `--device` says otherwise."""
+    """Popen of the program with both outputs piped. The device is the CPU unless the arguments have `--device`."""
     args = [os.fspath(a) for a in args]
     filters = bool(args) and not args[0].startswith("-") and args[0] not in PLAIN_COMMANDS
     if filters and not any(a.startswith("--device") for a in args):
@@ -36,7 +36,7 @@ def start(*args, **kwargs):
 
 
 # Starts the program and records its peak memory and processor time. It is a process of its own, since on Linux the peak
-# begins with the memory of the parent: a bare Python is small, one with NumPy and images is not.
+# starts at the memory of the parent: a bare Python is small, one with NumPy and images is not.
 LAUNCHER = """
 import os, sys
 _, status, usage = os.wait4(os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ), 0)
@@ -58,6 +58,14 @@ class Result:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+def checked(args, code, result):
+    """The result of a run with these arguments, which must have that exit code."""
+    said = f"conv {' '.join(map(str, args))}\nexit code {result.code}, stderr:\n{result.err}"
+    assert "Sanitizer" not in result.err and "runtime error:" not in result.err, said
+    assert result.code == code, said
+    return result
+
+
 def run(*args, code=0, stdin=b"", **kwargs):
     """Runs to the end, checks the exit code and returns the Result."""
     process = start(*args, stdin=subprocess.PIPE, **kwargs)
@@ -67,16 +75,11 @@ def run(*args, code=0, stdin=b"", **kwargs):
         process.kill()
         process.communicate()
         raise
-    result = Result(process.returncode, out, err)
-    said = f"conv {' '.join(map(str, args))}\nexit code {result.code}, stderr:\n{result.err}"
-    assert "Sanitizer" not in result.err and "runtime error:" not in result.err, said
-    assert result.code == code, said
-    return result
+    return checked(args, code, Result(process.returncode, out, err))
 
 
 def measure(*args, code=0, stdin=b"", timeout=TIMEOUT):
-    """As run(); the Result has `peak`, the bytes of memory that the program held at most (10 MB or more), and `seconds`
-    of processors."""
+    """Like run(); the Result also has `peak` (memory in bytes, 10 MB or more) and `seconds` (processor time)."""
     with tempfile.NamedTemporaryFile("r") as note:
         launcher = [sys.executable, "-S", "-E", "-c", LAUNCHER, note.name]
         process = subprocess.Popen([*launcher, BINARY, *map(os.fspath, args)], stdin=subprocess.PIPE,
@@ -87,25 +90,22 @@ def measure(*args, code=0, stdin=b"", timeout=TIMEOUT):
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             raise
-        result = Result(process.returncode, out, err)
-        said = f"conv {' '.join(map(str, args))}\nexit code {result.code}, stderr:\n{result.err}"
-        assert "Sanitizer" not in result.err and "runtime error:" not in result.err, said
-        assert result.code == code, said
+        result = checked(args, code, Result(process.returncode, out, err))
         peak, seconds = note.read().split()
         result.peak, result.seconds = int(peak) * 1024, float(seconds)
     return result
 
 
 # --- waiting for events ---------------------------------------------------------------------------
-# On a busy machine every process may stand still for a second, this one included. Tests therefore wait for what they
-# need to have happened, never for a time that is long enough "in practice".
+# On a busy machine any process may be suspended for a second, this one included. Tests therefore wait for the event
+# that they need, never for a time that is long enough "in practice".
 
 def until(ready, process=None):
-    """Waits until `ready()` is true and returns its value. A process that ends before is an error."""
+    """Waits until `ready()` is true and returns its value. It is an error if the process ends first."""
     deadline = time.monotonic() + TIMEOUT
     while not (value := ready()):
         if process is not None and process.poll() is not None:
-            value = ready()  # it may have happened after all
+            value = ready()  # it may have become true meanwhile
             assert value, (process.returncode, *process.communicate())
             return value
         assert time.monotonic() < deadline, "nothing happened"
@@ -114,7 +114,7 @@ def until(ready, process=None):
 
 
 def states(process):
-    """What its threads do: R (run, or wait for a processor), S (sleep), D (wait for a disk), T (are stopped), Z."""
+    """The states of its threads: R (running or ready), S (asleep), D (waiting for a disk), T (stopped), Z (ended)."""
     found = set()
     tasks = f"/proc/{process.pid}/task"
     for task in os.listdir(tasks) if os.path.exists(tasks) else ():
@@ -125,14 +125,14 @@ def states(process):
 
 
 def stop(process):
-    """SIGSTOP, which takes effect only when each thread has got a processor once more; False if it has ended."""
+    """Sends SIGSTOP and waits until it takes effect: every thread has to run once more. False if the process has ended."""
     process.send_signal(signal.SIGSTOP)
     until(lambda: states(process) <= {"T", "Z"})
     return process.poll() is None
 
 
 def catches(process, number):
-    """The process lives and has a handler for the signal."""
+    """True if the process is alive and has a handler for the signal."""
     if process.poll() is not None:
         return False
     with open(f"/proc/{process.pid}/status") as file:
@@ -141,13 +141,13 @@ def catches(process, number):
 
 
 def waits_and_catches(process, number):
-    """It has a handler for the signal, and all its threads sleep."""
+    """True if it has a handler for the signal and all its threads are asleep."""
     return catches(process, number) and states(process) == {"S"}
 
 
 @functools.lru_cache(maxsize=None)
 def is_sanitized():
-    """True for a build with sanitizers, whose memory says nothing about the program's."""
+    """True for a build with sanitizers, whose use of memory says nothing about the program's."""
     with open(BINARY, "rb") as file:
         content = file.read()
     return b"__asan_init" in content or b"__tsan_init" in content
@@ -176,7 +176,7 @@ def knows_cuda():
 
 @functools.lru_cache(maxsize=None)
 def hides_instruction_sets():
-    """True for a program built with its tests (CONV_TESTS): it reads CONV_DISABLE. ctest starts no other."""
+    """True for a program built with CONV_TESTS, which reads CONV_DISABLE. ctest runs no other."""
     if "CONV_FAULTY_BINARY" in os.environ:
         return True
     with open(BINARY, "rb") as file:

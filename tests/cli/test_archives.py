@@ -1,72 +1,16 @@
 # SPDX-License-Identifier: MIT
 """Archives as inputs and outputs: the same pixels as with files, members in order, nothing outside the output."""
 import gzip
-import io
 import os
 import signal
 import subprocess
 import tarfile
 import time
-import zipfile
 
-import numpy as np
 import pytest
 
-import images
-from program import BINARY, EMULATED, RUNNER, is_sanitized, is_thread_sanitized, measure, run, start, until
-
-RNG = np.random.default_rng(19)
-PNGS = [images.make(kind, RNG, width, height).data for kind, width, height in
-        (("rgb8", 40, 30), ("gray8", 7, 5), ("rgba8", 64, 48), ("gray16", 33, 9), ("rgb8", 300, 200))]
-
-
-def add(archive, name, data=b"", **fields):
-    info = tarfile.TarInfo(name)
-    info.size = len(data)
-    info.mtime, info.mode, info.uid, info.gid, info.uname, info.gname = 1700000000, 0o640, 1000, 100, "user", "group"
-    for field, value in fields.items():
-        setattr(info, field, value)
-    archive.addfile(info, io.BytesIO(data))
-
-
-def make(path, members, format=tarfile.USTAR_FORMAT):
-    """A tar archive of (name, bytes) pairs."""
-    with tarfile.open(path, "w", format=format) as archive:
-        for name, data, *fields in members:
-            add(archive, name, data, **(fields[0] if fields else {}))
-
-
-def samples(count):
-    """As WebDataset lays them out: an image and a label each."""
-    for i in range(count):
-        yield f"{i:06}.png", PNGS[i % len(PNGS)]
-        yield f"{i:06}.cls", b"%d" % i
-
-
-def read(path):
-    with tarfile.open(path) as archive:
-        return [(m.name, archive.extractfile(m).read() if m.isreg() else None) for m in archive]
-
-
-def filtered(box, members):
-    """What files give, by name."""
-    folder = box / "files"
-    folder.mkdir(exist_ok=True)
-    names = [name for name, *_ in members if name.endswith(".png")]
-    for i, (name, data, *_) in enumerate((m for m in members if m[0].endswith(".png"))):
-        (folder / f"{i}.png").write_bytes(data)
-    run("emboss", folder, box / "reference")
-    return {name: (box / "reference" / f"{i}.png").read_bytes() for i, name in enumerate(names)}
-
-
-def expected(box, members):
-    pixels = filtered(box, members)
-    return [(name, pixels.get(name, data)) for name, data, *_ in members]
-
-
-def temporaries(folder):
-    return [name for name in os.listdir(folder) if name.startswith(".conv-")]
-
+from program import BINARY, RUNNER, run, start
+from tars import PNGS, expected, make, read, samples, temporaries
 
 @pytest.mark.parametrize("format", (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))
 @pytest.mark.parametrize("way", ("files", "stdin", "pipe", "jobs"))
@@ -149,7 +93,7 @@ def names_in(path):
 
 
 def test_one_archive_is_divided_by_its_members(box):
-    """Each sample is in one shard, with its label; order stays; hard links follow what they link to."""
+    """Each sample is in one shard, with its label; the order stays; hard links are in the shard of their target."""
     members = list(samples(40)) + [("d/x.seg.png", PNGS[0]), ("d/x.png", PNGS[1]), ("d/x.json", b"{}"),
                                    ("d/y.png", b"", {"type": tarfile.LNKTYPE, "linkname": "d/x.png"})]
     make("in.tar", members)
@@ -179,7 +123,7 @@ def test_one_archive_is_divided_by_its_members(box):
 
 
 def test_shards_of_members_as_files(box):
-    """Tasks write one folder; a bad member is reported by one of them, a truncated archive by each."""
+    """Tasks write into one folder; a bad member is reported by one of them, a truncated archive by each."""
     make("in.tar", [("bad.png", b"x"), ("../up.png", PNGS[0])] + list(samples(20)))
     data = (box / "in.tar").read_bytes().rstrip(b"\0")
     (box / "in.tar").write_bytes(data + bytes(-len(data) % 512))  # without the mark of its end
@@ -238,7 +182,7 @@ def test_archives_that_are_done_are_skipped_as_a_whole(box):
     assert counts("--update", names, "out") == (2, 2, 0)
     result = run("emboss", "--update", "--dry-run", names, "out")
     assert "1.tar:000000.png" in result.out and "0.tar:" not in result.out
-    # One archive of several inputs.
+    # One archive made of several inputs.
     run("emboss", "0.tar", "2.tar", "one.tar")
     assert counts("--skip-existing", "0.tar", "2.tar", "one.tar") == (0, 2, 0)
     assert counts("--update", "0.tar", "2.tar", "one.tar") == (0, 2, 0)
@@ -251,7 +195,7 @@ def test_archives_that_are_done_are_skipped_as_a_whole(box):
 
 
 def test_a_journal_lists_whole_archives(box):
-    """An archive with a member that failed, with other settings or changed since is done again."""
+    """An archive is done again if a member failed, the settings differ or it has changed since."""
     for i in range(3):
         make(f"{i}.tar", list(samples(2)) + ([("bad.png", b"x")] if i == 2 else []))
     job = ("{0..2}.tar", "out", "--resume", "j")
@@ -270,277 +214,3 @@ def test_a_journal_lists_whole_archives(box):
     child.communicate()
     done, skipped, failed = counts("{0..2}.tar", "stopped", "--resume", "l")
     assert done == 7 - 2 * min(skipped, 2) - 3 * (skipped == 3) and failed == 0
-
-
-# --- members that need more ----------------------------------------------------------------------
-
-@pytest.mark.parametrize("format", ("gnu", "pax --sparse-version=0.0", "pax --sparse-version=0.1", "pax --sparse-version=1.0"))
-def test_sparse_files(box, format):
-    contents = {"hole.bin": bytearray(300000), "many.bin": bytearray(60 * 8192), "empty.bin": bytearray(100000)}
-    contents["hole.bin"][200000:200005] = b"hello"
-    for i in range(60):
-        contents["many.bin"][i * 8192 + 5000] = 1 + i
-    os.mkdir("in")
-    for name, data in contents.items():
-        with open(f"in/{name}", "wb") as file:
-            for at in range(0, len(data), 4096):
-                if any(data[at:at + 4096]):
-                    file.seek(at)
-                    file.write(data[at:at + 4096])
-            file.truncate(len(data))
-    (box / "in/a.png").write_bytes(PNGS[0])
-    subprocess.run(f"tar cSf in.tar --format={format} -C in .", shell=True, check=True)
-    run("identity", "in.tar", "out")
-    run("identity", "--format=tar", "-", "copy.tar", stdin=(box / "in.tar").read_bytes())
-    copied = dict(read("copy.tar"))
-    for name, data in contents.items():
-        assert (box / "out" / name).read_bytes() == data == copied[f"./{name}"], name
-    tail = (box / "in.tar").read_bytes()
-    (box / "cut.tar").write_bytes(tail[:len(tail) * 2 // 3])
-    assert "truncated archive" in run("identity", "cut.tar", "cut", code=1).err
-
-
-def test_archives_of_one_name_get_folders_of_their_own(box):
-    make("a.tar", [("x.png", PNGS[0])])
-    with zipfile.ZipFile("a.zip", "w") as archive:
-        archive.writestr("x.png", PNGS[1])
-    make("b.tar", [("x.png", PNGS[2])])
-    run("emboss", "--format=files", "a.tar", "a.zip", "b.tar", "out")
-    assert sorted(os.listdir("out")) == ["a.tar", "a.zip", "b"]
-
-
-def test_damage_after_a_member_that_failed_is_reported(box):
-    """The failure of a member once hid the end of the archive."""
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for name in "abc":
-            archive.writestr(f"{name}.png", PNGS[4])
-    data, at = bytearray(data.getvalue()), [info.header_offset for info in archive.infolist()]
-    data[at[0] + 3000] ^= 255
-    (box / "in.zip").write_bytes(data[:at[2] + 10])
-    result = run("emboss", "in.zip", "out", code=1)
-    if "without libarchive" not in result.err:
-        assert "in.zip:a.png: " in result.err and "in.zip: the archive is" in result.err and os.listdir("out") == ["b.png"]
-
-
-def test_other_commands_read_archives(box):
-    make("in.tar", list(samples(5)))
-    assert "5 images, identical pixels" in run("verify", "emboss", "in.tar").out
-    assert "5 images, identical pixels" in run("verify", "emboss", "-", stdin=(box / "in.tar").read_bytes()).out
-    run("layer", "gabor:2x2", "--pool=mean", "in.tar", "out", "--device=cpu")
-    assert sorted(os.listdir("out")) == [f"{i:06}.npy" for i in range(5)]
-    run("layer", "gabor:2x2", "--pool=mean", "in.tar", "all.npy", "--device=cpu")
-    assert np.load("all.npy").shape[0] == 5
-    for i in range(2):
-        run("layer", "gabor:2x2", "--pool=mean", "in.tar", "shards", "--device=cpu", "--shard", f"{i}/2")
-    assert sorted(os.listdir("shards")) == sorted(os.listdir("out"))
-    assert "name a folder" in run("layer", "gabor:2x2", "in.tar", "out.tar", "--device=cpu", code=2).err
-
-
-def test_what_cannot_be_an_image(box):
-    """Links and folders are copied from tar to tar and refused where they would become files; devices always."""
-    make("in.tar", [("d", b"", {"type": tarfile.DIRTYPE}), ("a.png", PNGS[0]),
-                    ("s", b"", {"type": tarfile.SYMTYPE, "linkname": "../../etc/passwd"}),
-                    ("h.png", b"", {"type": tarfile.LNKTYPE, "linkname": "a.png"}),
-                    ("null", b"", {"type": tarfile.CHRTYPE}), ("pipe", b"", {"type": tarfile.FIFOTYPE}), ("b.png", PNGS[1])])
-    result = run("emboss", "in.tar", "out.tar", code=1)
-    assert "in.tar:null: is a device or a pipe" in result.err
-    with tarfile.open("out.tar") as archive:
-        assert [(m.name, m.type, m.linkname) for m in archive] == [
-            ("d", tarfile.DIRTYPE, ""), ("a.png", tarfile.REGTYPE, ""), ("s", tarfile.SYMTYPE, "../../etc/passwd"),
-            ("h.png", tarfile.LNKTYPE, "a.png"), ("b.png", tarfile.REGTYPE, "")]
-    result = run("emboss", "in.tar", "out", code=1)
-    assert sorted(os.listdir("out")) == ["a.png", "b.png"]
-    assert "in.tar:s: is a symbolic link" in result.err and "in.tar:h.png: is a hard link" in result.err
-
-
-def test_names_stay_in_the_folder(box):
-    names = ["../up.png", "a/../../up.png", "x/..", "a.png", "a.png", "./a.png", "C:/x.png", "..\\up.png"]
-    make("in.tar", [(name, PNGS[0]) for name in names])
-    (box / "deep/out").mkdir(parents=True)
-    result = run("emboss", "in.tar", "deep/out", code=1)
-    assert os.listdir("deep") == ["out"] and os.listdir("deep/out") == ["a.png"]
-    assert "in.tar:../up.png: " in result.err and result.err.count("another member has the same output") == 2
-    run("emboss", "in.tar", "out.tar")  # an archive takes every name
-    assert [name for name, _ in read("out.tar")] == names
-
-
-@pytest.mark.parametrize("action", ("skip", "copy", "stop"))
-def test_bad_member(box, action):
-    make("in.tar", [("a.png", PNGS[0]), ("bad.png", b"no image"), ("b.png", PNGS[1])])
-    result = run("emboss", "--on-error", action, "-j1", "in.tar", "out.tar", code=1)
-    assert "in.tar:bad.png: " in result.err
-    if action == "stop":
-        assert os.listdir() == ["in.tar"]
-        return
-    found = read("out.tar")
-    assert [name for name, _ in found] == ["a.png", "bad.png", "b.png"] if action == "copy" else ["a.png", "b.png"]
-    assert ("bad.png", b"no image") in found or action == "skip"
-
-
-@pytest.mark.parametrize("piped", (False, True))
-@pytest.mark.parametrize("cut", (100, 600, 5000, -20480 + 100))
-def test_truncated(box, cut, piped):
-    """Whole members before the end are done, the reason is reported, and the output has what was done."""
-    members = list(samples(8))
-    make("whole.tar", members)
-    data = (box / "whole.tar").read_bytes()[:cut]
-    (box / "in.tar").write_bytes(data)
-    if piped:
-        result = run("emboss", "-", "out.tar", "--format=tar", code=1, stdin=data)
-    else:
-        result = run("emboss", "in.tar", "out.tar", code=1)
-    assert "truncated archive" in result.err, result.err
-    done = read("out.tar") if os.path.exists("out.tar") else []
-    assert done == expected(box, members)[:len(done)] and bool(done) == (cut not in (100, 600))
-
-
-def test_damaged_header(box):
-    members = list(samples(4))
-    make("in.tar", members)
-    data = bytearray((box / "in.tar").read_bytes())
-    second = 512 + (len(members[0][1]) + 511) // 512 * 512
-    data[second + 3] ^= 1
-    (box / "in.tar").write_bytes(data)
-    result = run("emboss", "in.tar", "out.tar", code=1)
-    assert f"in.tar: damaged archive: no header at byte {second}" in result.err
-    assert [name for name, _ in read("out.tar")] == ["000000.png"]
-
-
-def test_concatenated(box):
-    make("a.tar", list(samples(2)))
-    (box / "b.tar").write_bytes(2 * (box / "a.tar").read_bytes())
-    run("emboss", "b.tar", "out.tar")
-    assert len(read("a.tar")) == 4 and subprocess.run(["tar", "tf", "out.tar"], capture_output=True).stdout.count(b"\n") == 8
-
-
-def test_refusals(box):
-    make("in.tar", list(samples(1)))
-    os.symlink("in.tar", "same.tar")
-    (box / "list").write_text("a.png\n")
-    (box / "a.png").write_bytes(PNGS[0])
-    (box / "out").mkdir()
-    for args, text in ((("in.tar", "in.tar"), "same file"), (("same.tar", "in.tar"), "same file"),
-                       (("--in-place", "in.tar"), "cannot be replaced"),
-                       (("--resume", "j", "--format=tar", "-", "out.tar"), "standard input is not a file"),
-                       (("--update", "out", "out.tar"), "out is not a file"),
-                       (("--update", "--files-from", "list", "out.tar"), "a list is not a file"),
-                       (("--shard=0/2", "--shard-of=members", "out", "of"), "--shard-of is for archives"),
-                       (("--shard-of=members", "in.tar", "out"), "--shard-of needs --shard"),
-                       (("--preserve", "in.tar", "out.tar"), "--preserve"),
-                       (("--on-error", "copy", "in.tar", "out"), "--on-error copy"),
-                       (("--format", "rar", "in.tar", "out"), "--format rar"),
-                       (("in.tar", "a.png", "in-{0..1}.tar", "out"), "not all inputs are archives"),
-                       (("x-{0..9999999}.tar", "out"), "more than 1000000"),
-                       (("--json", "in.tar", "-"), "--json")):
-        before = (box / "in.tar").read_bytes()
-        result = run("emboss", *args, code=2)
-        assert text in result.err and len(result.err.splitlines()) == 1, result.err
-        assert (box / "in.tar").read_bytes() == before and not os.path.exists("out.tar")
-    result = run("emboss", "none.tar", "out.tar", code=1)
-    assert "none.tar: cannot open" in result.err and not os.path.exists("out.tar")
-
-
-def test_no_archive(box):
-    (box / "in.tar").write_bytes(b"this is not an archive" * 100)
-    result = run("emboss", "in.tar", "out.tar", code=1)
-    assert "in.tar: damaged archive: no header at byte 0" in result.err and not os.path.exists("out.tar")
-    make("out.tar", list(samples(1)))
-    before = (box / "out.tar").read_bytes()
-    run("emboss", "in.tar", "out.tar", code=1)
-    assert (box / "out.tar").read_bytes() == before
-
-
-def test_the_archive_itself_is_not_replaced(box):
-    """A member named like its own archive, extracted beside it."""
-    make("in.tar", [("in.tar", b"label"), ("a.png", PNGS[0])])
-    before = (box / "in.tar").read_bytes()
-    result = run("emboss", "in.tar", ".", code=1)
-    assert "would overwrite the input" in result.err and (box / "in.tar").read_bytes() == before
-
-
-def test_reports(box):
-    make("in.tar", list(samples(2)) + [("bad.png", b"x")])
-    result = run("emboss", "--json", "in.tar", "out.tar", code=1)
-    records = result.records()
-    files = {r["input"]: r for r in records if r["type"] == "file"}
-    assert files["in.tar:000000.png"]["output"] == "out.tar:000000.png" and files["in.tar:000000.png"]["width"] == 40
-    assert files["in.tar:000000.cls"]["status"] == "copied" and files["in.tar:bad.png"]["status"] == "failed"
-    assert (records[-1]["done"], records[-1]["copied"], records[-1]["failed"]) == (2, 2, 1)
-    result = run("emboss", "--dry-run", "in.tar", "out.tar")
-    assert "in.tar:000001.png" in result.out and sorted(os.listdir()) == ["in.tar", "out.tar"]
-    make("labels.tar", [("a.cls", b"1")])
-    run("emboss", "labels.tar", "copy.tar")
-    assert read("copy.tar") == [("a.cls", b"1")]
-
-
-def test_signal_leaves_nothing(box):
-    make("in.tar", list(samples(6)))
-    reader, writer = os.pipe()
-    child = start("emboss", "-", "out.tar", stdin=reader)
-    os.close(reader)
-    with open("in.tar", "rb") as source:
-        os.write(writer, source.read(12000))
-    until(lambda: temporaries("."), child)
-    child.send_signal(signal.SIGINT)
-    child.communicate()
-    os.close(writer)
-    assert child.returncode == 130 and os.listdir() == ["in.tar"]
-
-
-def test_full_disk(box):
-    """One message, exit 1, nothing left, and the output that was there is as it was."""
-    make("in.tar", list(samples(20)))
-    (box / "out.tar").write_bytes(b"old")
-    result = subprocess.run(["bash", "-c", f"ulimit -f 20; {BINARY} emboss --device=cpu -q in.tar out.tar"], capture_output=True, text=True)
-    assert result.returncode == 1 and result.stderr.count("\n") == 1 and "File too large" in result.stderr
-    assert (box / "out.tar").read_bytes() == b"old" and not temporaries(".")
-
-
-def test_archive_becomes_shorter(box):
-    """While it is read: one message or two, exit 1, whatever the moment, and no crash."""
-    make("in.tar", list(samples(400)))
-    child = start("emboss", "-j2", "in.tar", "-")
-    child.stdout.read(10000)  # the pipe fills up now
-    time.sleep(0.2)
-    os.truncate("in.tar", 100000)
-    out, err = child.communicate()
-    assert child.returncode == 1 and b"shorter" in err, err
-
-
-@pytest.mark.parametrize("where", ("cpu", "gpu"))
-def test_with_a_device(box, where, monkeypatch):
-    """Streams finish groups of images: members keep their order, with little memory and many groups."""
-    binary = os.environ.get("CONV_FAULTY_BINARY") if where == "cpu" else EMULATED
-    if not binary:
-        pytest.skip("not started by ctest, or no such build")
-    if where == "gpu" and is_thread_sanitized():
-        pytest.skip("the fake device has the same threads and is faster")
-    members = [(name, PNGS[i % 4] if name.endswith("png") else data) for i, (name, data) in enumerate(samples(24))]
-    make("in.tar", members)
-    run("emboss", "in.tar", "reference.tar")
-    for jobs in (1, 3):
-        command = [binary, "emboss", "--device=cuda", f"-j{jobs}", "--group=64K", "--mem-limit=8M", f"--decode-on={where}",
-                   f"--encode-on={where}", "in.tar", f"out-{jobs}.tar"]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
-        found = read(f"out-{jobs}.tar")
-        assert [name for name, _ in found] == [name for name, _ in members]
-        if where == "cpu":
-            assert found == read("reference.tar")
-    if where == "gpu":
-        assert read("out-1.tar") == read("out-3.tar")
-
-
-@pytest.mark.skipif(is_sanitized() or bool(RUNNER), reason="the program's own memory is measured")
-def test_constant_memory(box):
-    """A stream of 80 MB in a fraction of that; images that take long make labels wait for their turn."""
-    large = images.make("gray8", RNG, 1200, 1200).data
-    noise = RNG.bytes(400000)
-    make("in.tar", [member for i in range(200) for member in
-                    [(f"{i}.bin", noise)] + [(f"{i}.png", large)] * (i % 50 == 20)])
-    data = (box / "in.tar").read_bytes()
-    result = measure("emboss", "--device=cpu", "-j4", "--mem-limit=24M", "-", "out.tar", stdin=data)
-    assert len(read("out.tar")) == 204
-    assert result.peak < 60e6 < len(data)
-    result = measure("emboss", "--device=cpu", "-j4", "--mem-limit=24M", "in.tar", "again.tar")
-    assert (box / "again.tar").read_bytes() == (box / "out.tar").read_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Folders: which inputs are read, what is written, and that no image is lost."""
+"""Folders: which inputs are read, what is written, and no image is lost."""
 import os
 import re
 import signal
@@ -231,7 +231,7 @@ def test_one_folder_in_the_other_is_refused_with_recursive(box, inside, outside)
 
 
 def test_a_current_folder_that_was_removed(box):
-    """The search for the place of the output once recursed without end."""
+    """The search for the output's location once recursed without end."""
     fill(box / "in", "a.png")
     (box / "gone").mkdir()
     os.chdir(box / "gone")

@@ -81,7 +81,7 @@ def test_kernels_print_their_spread(box):
         assert float(line["ms_min"]) <= float(line["ms"]) <= float(line["ms_max"]) and int(line["runs"]) >= 1
         low, high, runs = re.search(rf"(?m)^{row['name']} +[\d.]+ +([\d.]+) +([\d.]+) +(\d+) ", text).groups()
         assert float(low) <= float(high) and int(runs) >= 1
-    # The copy takes turns with all kernels.
+    # The copy is measured in turn with all kernels.
     assert rows[0]["runs"] == sum(row["runs"] for row in rows[1:])
 
 
@@ -371,7 +371,7 @@ def test_streams_csv(folder):
 
 
 def test_streams_takes_any_inputs_and_reports_a_failure_once(folder, box):
-    """Only one folder was taken, and each run reported the damaged image again."""
+    """Only one folder was accepted, and each run reported the damaged image again."""
     with open(box / "bad.png", "wb") as file:
         file.write(b"bad")
     with tarfile.open(box / "in.tar", "w") as tar:

@@ -24,7 +24,7 @@ def half_even(numerator, divisor):
 
 
 def luminance(planes, alpha):
-    """Gray, and alpha where there is one."""
+    """The gray plane, and alpha where there is one."""
     if len(planes) < 3:
         return planes
     r, g, b = planes[:3].astype(np.int64)
@@ -103,7 +103,7 @@ def test_what_changes_nothing_changes_nothing(album, options):
 
 
 def test_other_depths_and_passes(album):
-    """The mix is of samples as they are written: after narrowing, and with 8 bits again after passes with 16."""
+    """Mixing works on samples as they are written: after narrowing, and in 8 bits again after passes with 16."""
     run("emboss", "--output-type", "u8", "in", "plain")
     run("emboss", "--output-type", "u8", "--mix", "40%", "in", "out")
     run("gaussian:6", "in", "soft")
@@ -142,7 +142,7 @@ def test_gray_drops_what_is_about_colours(box):
 
 
 def test_jpeg(album):
-    """A JPEG has other channels than its gray result, too."""
+    """A JPEG, too, has other channels than its gray result."""
     made = subprocess.run([program.BINARY, "identity", "--device", "cpu", "in/rgb8.png", "a.jpg"], capture_output=True, text=True)
     if made.returncode:
         pytest.skip("conv without JPEG")

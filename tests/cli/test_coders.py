@@ -26,9 +26,9 @@ AUTO = ("--decode-on=auto", "--encode-on=auto")
 PLAIN = ("gray8", "gray16", "graya8", "graya16", "rgb8", "rgb16", "rgba8", "rgba16")  # what a device may decode
 SLOW = bool(os.environ.get("CONV_SANITIZED") or program.RUNNER)
 SIZES = ((31, 17), (1, 9), (24, 13), (40, 1)) if SLOW else ((1, 1), (1, 9), (40, 1), (31, 17), (64, 33), (130, 47))
-STEP = 4 if SLOW else 3  # of the sizes, between two of a kind
-# Which side does the work is a matter of policy, for which the release build is enough; the code that
-# then runs is that of the other tests, and test_waking_device.py opens devices late.
+STEP = 4 if SLOW else 3  # distance between two sizes of one kind
+# Which side does the work is a matter of policy, for which the release build is enough: the other tests run the same
+# code, and test_waking_device.py opens devices late.
 policy = pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reason="a policy; the release build tests it")
 
 
@@ -84,7 +84,7 @@ CHAIN = ("gaussian5,sharpen", "--alpha=filter", "--border=wrap")
 PIXELS = ((("emboss",), MODES[0]), (CHAIN, MODES[1]), (CHAIN, MODES[2]), (("identity",), MODES[2]))
 
 
-# Each filter, and each coder alone and beside the other: the code between them depends on neither.
+# Each filter, and each coder alone and with the other: the code between them depends on neither.
 @pytest.mark.parametrize("options, mode", PIXELS[1:3] if SLOW else PIXELS)
 def test_pixels_are_the_cpus(binary, folder, tmp_path, options, mode):
     program.run(*options, "-b", "in", tmp_path / "want", cwd=folder)
@@ -144,7 +144,7 @@ def test_damage_is_named_as_on_the_cpu(binary, folder, tmp_path, mode):
     same_pixels(tmp_path, "out", "want")
 
 
-# Which call fails for which coders: all with both, each of the others with some.
+# Which call fails with which coders: all calls with both coders, each of the other combinations with some calls.
 FAILURES = [(f"lost={number}", MODES[2]) for number in ((9, 23) if SLOW else (5, 9, 14, 23, 40, 70))]
 FAILURES += [(f"memory={number}", MODES[2]) for number in ((400000,) if SLOW else (100000, 400000, 1500000))]
 if not SLOW:
@@ -184,7 +184,7 @@ def test_standard_input(binary, folder):
 
 @pytest.mark.parametrize("asked", ("auto", "all"))
 def test_auto_is_the_cpu_for_little_work(binary, folder, tmp_path, asked):
-    """A few images are finished before a GPU is open; which of them it gets is chance, and no file depends on it."""
+    """A few images are finished before a GPU is open. Chance decides which of them it gets; no file depends on it."""
     program.run("emboss", "-b", "--device=cpu", "in", tmp_path / "want", cwd=folder)
     err = run(binary, folder, "emboss", "-b", f"--device={asked}", *AUTO, "in", tmp_path / "out")
     assert count(err, "encoded") == 0 and (asked == "all" or ", cpu, " in err), err
@@ -194,7 +194,7 @@ def test_auto_is_the_cpu_for_little_work(binary, folder, tmp_path, asked):
 
 @policy
 def test_auto_wakes_a_gpu_where_the_cpu_does_not_do_as_well(binary, folder, tmp_path):
-    """Even for small jobs: with large filters, with a kernel of the GPU, with its coder selected by name."""
+    """The GPU also gets small jobs: with large filters, with one of its kernels or with its coder selected by name."""
     kernel = "31x31: " + " ".join(",".join(["1"] * 31) for _ in range(31))
     for number, (chain, *options) in enumerate((("custom", "-k", kernel), ("emboss", "--variant=cuda_naive"),
                                                 ("emboss", "--decode-on=gpu"), ("emboss", "--encode-on=gpu"))):
@@ -203,7 +203,7 @@ def test_auto_wakes_a_gpu_where_the_cpu_does_not_do_as_well(binary, folder, tmp_
 
 
 def test_auto_knows_nothing_of_a_list_that_is_read_once(binary, tmp_path):
-    """A run may be long: the CPU begins, the GPU joins later."""
+    """The run may turn out long: the CPU begins, the GPU joins later."""
     (tmp_path / "a.png").write_bytes(images.make("rgb8", np.random.default_rng(4), 50, 40).data)
     done = subprocess.run([*program.RUNNER, binary, "emboss", "--device=auto", "--files-from=-", tmp_path, "out"], cwd=tmp_path,
                           input="a.png\n", capture_output=True, text=True, timeout=program.TIMEOUT)
@@ -247,7 +247,7 @@ def test_auto_encodes_much_work_on_the_device(folder, tmp_path, wake):
 @policy
 @pytest.mark.parametrize("limit", range(340, 400, 20 if SLOW else 6))
 def test_who_encodes_does_not_depend_on_who_decodes(binary, tmp_path, limit):
-    """However little memory there is: the three ways to group an image need different amounts."""
+    """Works however little memory there is: the three ways to group an image need different amounts."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.png").write_bytes(images.make("rgb8", np.random.default_rng(5), 290, 200).data)
     made = []
@@ -285,7 +285,7 @@ def test_auto_shares_the_decoding(binary, tmp_path):
         (tmp_path / "in" / name).write_bytes(images.make("rgb8", rng, 50, 40).data)
     program.run("emboss", "-b", "in", "want", cwd=tmp_path)
     command = [*program.RUNNER, binary, "emboss", "--device=cuda", *AUTO, "-j2", "--streams=2", "--files-from=-", "in", "out"]
-    for _ in range(3):  # where the first images take long, on a busy machine, that is reason enough to share them
+    for _ in range(3):  # on a busy machine the first images may take long enough to be shared as well
         process = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for some, pause in ((names[:20], 3), (names[20:], 0)):
             process.stdin.write("".join(f"{name}\n" for name in some))
@@ -302,7 +302,7 @@ def test_auto_shares_the_decoding(binary, tmp_path):
 
 @pytest.mark.parametrize("kind", ("gray8", "graya8", "rgb8", "rgba8", "rgb16"))
 def test_every_reader_takes_what_the_device_writes(binary, tmp_path, kind):
-    """pngcheck finds nothing to say; `conv bench codec` has libpng, stb_image and libspng read it and compares."""
+    """pngcheck has no complaint; `conv bench codec` reads the file with libpng, stb_image and libspng and compares."""
     rng = np.random.default_rng(6)
     (tmp_path / "in").mkdir()
     for number, (width, height) in enumerate(((1, 1), (7, 300), (290, 31), (64, 64))):
@@ -348,7 +348,7 @@ def contents(folder):
 
 
 def test_reproducible_files_are_those_of_the_cpu(folder, tmp_path, binary):
-    """Whichever device decodes and filters. Without the option the GPU writes other bytes, so the comparison is not vacuous."""
+    """The same files, whichever device decodes and filters; without the option the GPU would write other bytes."""
     program.run("emboss", "-b", folder / "in", tmp_path / "cpu")
     run(binary, folder, "emboss", "-b", "--device=cuda", "--decode-on=gpu", "--reproducible", "in", tmp_path / "reproducible")
     run(binary, folder, "emboss", "-b", "--device=cuda", "--decode-on=gpu", "in", tmp_path / "default")
@@ -358,7 +358,7 @@ def test_reproducible_files_are_those_of_the_cpu(folder, tmp_path, binary):
 @pytest.mark.skipif(not program.hides_instruction_sets(), reason="built without CONV_TESTS: no CONV_DISABLE")
 @pytest.mark.parametrize("level", (1, 4))
 def test_reproducible_files_are_those_of_older_processors(folder, tmp_path, level):
-    """With the instruction sets hidden one after the other, and any number of workers."""
+    """The same files with the instruction sets hidden one after the other, and with any number of workers."""
     trees = []
     for jobs, hidden in enumerate(("", "vbmi", "vbmi,vnni,avx512", "vbmi,vnni,avx512,avx2", "vbmi,vnni,avx512,avx2,sse41,neon"), 1):
         program.run("emboss", "--reproducible", f"-z{level}", f"-j{jobs}", "-b", folder / "in", tmp_path / str(jobs),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Disks that are full or read-only, folders that go away, names of every shape."""
+"""Disks that are full or read-only, folders that go away, and unusual names."""
 import os
 import subprocess
 
@@ -22,7 +22,7 @@ def small_disk(box):
 
 def test_full_disk(box, small_disk):
     """Outputs that fit are whole, the others are reported, and no partial file remains."""
-    fill_with_noise(box / "in", 8)  # embossed about 120 KiB each
+    fill_with_noise(box / "in", 8)  # each about 120 KiB once embossed
     result = run("emboss", "-j2", "in", "disk/out", code=1)
     done = tree("disk/out")
     assert 1 <= len(done) <= 5 and all(name.endswith(".png") for name in done)
@@ -103,7 +103,7 @@ def test_one_name_as_an_operand(box, name):
 
 
 def test_paths_as_long_as_the_system_takes(box):
-    """4096 bytes with the NUL: longer paths are reported, not truncated."""
+    """The limit is 4096 bytes with the NUL: longer paths are reported, not truncated."""
     deep = box / "in"
     while len(os.fsencode(deep)) < 3500:
         deep = deep / ("d" * 200)

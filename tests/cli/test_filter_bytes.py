@@ -14,8 +14,8 @@ BUILTINS = definition.builtins()
 SIZES = ((1, 1), (2, 1), (1, 3), (5, 2), (3, 17), (33, 7), (64, 9), (41, 31))
 DERIVATIVES = ("edge", "laplacian", "laplacian5", "prewitt-x", "prewitt-y", "scharr-x", "scharr-y", "sobel-x",
                "sobel-y")
-# A derivative is negative on one side of every edge: half of it is 0 by its nature. emboss5 is steep.
-# Magnitudes of noise are mostly beyond 255.
+# A derivative is negative on one side of every edge, so half of its outputs are 0. emboss5 is steep. Magnitudes of
+# noise are mostly beyond 255.
 VACUOUS = {**dict.fromkeys(DERIVATIVES, 0.8), "emboss5": 0.5, "prewitt": 0.8, "sobel": 0.9, "scharr": 1}
 
 
@@ -33,7 +33,7 @@ def album(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def small_album(tmp_path_factory):
-    """For large filters, of which NumPy takes a second per image: each count of channels and depth."""
+    """For large filters, which take NumPy a second per image: each number of channels with each depth."""
     return make_album(tmp_path_factory.mktemp("small"), 20240118, ("gray8", "gray16", "graya8", "rgb8", "rgba16"))
 
 
@@ -57,7 +57,7 @@ def make_album(folder, seed, kinds=images.KINDS):
 
 
 def check(album, out, filters, border="replicate", value=0, alpha="keep", vacuous=0.25):
-    """Compares every image of the folder; `vacuous` is the share of clipped samples that is too much."""
+    """Compares every image of the folder; a share of clipped samples of `vacuous` or more is an error."""
     clipped = []
     assert sorted(os.listdir(out)) == sorted(album)
     planes = [(image.planes, image.alpha) for image in album.values()]
@@ -78,8 +78,8 @@ def check(album, out, filters, border="replicate", value=0, alpha="keep", vacuou
 BORDER_ARGUMENTS = [("replicate", 0), ("reflect", 0), ("reflect101", 0), ("wrap", 0), ("constant", 0), ("constant", 77)]
 
 
-# The arithmetic is check_kernels', also under a sanitizer and without instruction sets; there every third filter
-# goes through the program. Every filter meets every border and every kind of image, but not every pair of these.
+# check_kernels tests the arithmetic, also under a sanitizer and without instruction sets; a sanitizer build runs the
+# program with every third filter. Every filter meets every border and every kind of image, but not every pair of these.
 @pytest.mark.parametrize("name", sorted(BUILTINS)[:: 3 if os.environ.get("CONV_SANITIZED") or os.environ.get("CONV_DISABLE") else 1])
 def test_builtin_with_every_border(box, halves, device, name):
     for number, (border, value) in enumerate(BORDER_ARGUMENTS, sorted(BUILTINS).index(name)):
@@ -118,7 +118,7 @@ def test_chain_equals_filters_one_after_the_other(box, album, device, alpha):
         assert (images.read(box / before / name) == images.read(box / "out" / name)).all(), name
 
 
-CUSTOM = [  # what is typed, what it means
+CUSTOM = [  # the arguments and their meaning
     (("--kernel=3x3: -2,-1,0 -1,1,1 0,1,2",), Filter([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])),
     (("-k", "1 2 1 2 4 2 1 2 1", "--divisor=16"), Filter([[1, 2, 1], [2, 4, 2], [1, 2, 1]], 16)),
     (("-k", "1 2 1 2 4 2 1 2 1", "--divisor=sum"), Filter([[1, 2, 1], [2, 4, 2], [1, 2, 1]], 16)),
@@ -126,7 +126,7 @@ CUSTOM = [  # what is typed, what it means
     (("-k", "1x7: 3,0,-1,2,-1,0,5", "--divisor=8"), Filter([[3], [0], [-1], [2], [-1], [0], [5]], 8)),
     (("-k", "3x3: 1,2,3 4,5,6 7,8,9", "--divisor=-45", "--bias=255"), Filter(np.arange(1, 10).reshape(3, 3), -45, 255)),
     (("-k", "3x3: 1,2,3 4,5,6 7,8,9", "--divisor=45", "--flip"), Filter(np.arange(9, 0, -1).reshape(3, 3), 45)),
-    # Halves everywhere: only half-even rounding gives these bytes.
+    # Halves everywhere: only half-even rounding produces these bytes.
     (("-k", "3x1: 0,1,1", "--divisor=2"), Filter([[0, 1, 1]], 2)),
     (("-k", "1x1: 1", "--divisor=2", "--bias=3"), Filter([[1]], 2, 3)),
     # Real coefficients: one order of float32 operations.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hostile images: each is reported once with its cause, takes no memory and leaves no file; the others are processed."""
+"""Hostile images: each is reported once with its cause, needs no memory and leaves no file; the others are processed."""
 import os
 import re
 import subprocess
@@ -15,7 +15,7 @@ from program import ROOT, is_sanitized, measure, run
 
 FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 HANG = program.TIMEOUT  # the slowest case takes a second
-ROOM = 32 << 20  # bytes that a refused image may cost on top of a run without it, its file not counted
+ROOM = 32 << 20  # bytes that a refused image may add to the peak of a run, not counting its file
 GOOD = images.make("rgb8", np.random.default_rng(1), 20, 14).data
 
 
@@ -47,7 +47,7 @@ def usual(tmp_path_factory):
     return measure("identity", "--device=cpu", "-j2", box / "in", box / "out").peak
 
 
-# What is said of each and how much memory it takes is for other builds; a sanitizer sees them all in one run below.
+# Other builds check the message and the memory of each; a sanitizer sees them all in one run below.
 one_by_one = pytest.mark.skipif(is_sanitized(), reason="test_all_of_them_at_once")
 
 
@@ -133,7 +133,7 @@ def test_max_pixels_has_the_default_that_is_stated(box):
 
 
 def test_mem_limit_has_the_default_that_is_stated(box):
-    """Half of the memory; the error of an image that needs more on its own says how much."""
+    """The limit is half of the memory; the error of an image that alone needs more says how much."""
     assert stated(r"`--mem-limit` \(default: ([^;]+);") == "half of the memory"
     if not re.search(r"^ +memory: .*\(no limit\)$", run("devices").out, re.MULTILINE):
         pytest.skip("a container or job limits the memory: see test_limits.py")
@@ -161,7 +161,7 @@ def test_stated_need_is_what_it_takes(box):
 
 @pytest.mark.skipif(is_sanitized(), reason="the memory of a sanitizer says nothing")
 def test_memory_of_large_images_stays_within_the_limit(box, usual):
-    """Eight workers, one large image at a time: the memory that the others have used must be free again."""
+    """Eight workers, one large image at a time: memory that the other workers used must have been freed."""
     fill(box / "in", {f"{i}.png": blank(4000, 4000) for i in range(8)})
     limit = 128 << 20  # an image takes 2 x 46 MiB of staging
     result = measure("identity", "--device=cpu", "-j8", f"--mem-limit={limit}", "in", "out", timeout=HANG)
@@ -169,7 +169,7 @@ def test_memory_of_large_images_stays_within_the_limit(box, usual):
     check_peak(result, usual + 2 * limit)
 
 
-FILE = 10 << 20  # bytes, of which there are many
+FILE = 10 << 20  # bytes; there are many such files
 
 
 def fill_with_large_files(count, kind=b"prVT"):
@@ -199,11 +199,11 @@ def test_memory_of_large_files_stays_within_the_limit(box, usual, way, kind, job
     """Sixteen workers that each held a file of 10 MiB once took 300 MiB, ten texts in one group 140, under a limit of 24."""
     fill_with_large_files(30, kind)
     limit = 24 << 20
-    # As docs/memory.md has it. How much of what staging and coders may take is taken depends on how many workers are at work
-    # at once: with pauses at random, 37 to 41 MiB in total were seen; on a busy machine once 50.
+    # As docs/memory.md has it. How much memory staging and coders use depends on how many workers are busy at once:
+    # with random pauses, totals of 37 to 41 MiB were seen; on a busy machine, once 50.
     bound = usual + limit // 2 + FILE + limit // 2 + (4 << 20)
     if kind == b"tEXt":
-        bound += limit // 2 + FILE + limit  # the texts of these files, and of images that are in a group
+        bound += limit // 2 + FILE + limit  # the texts of these files, and those of images in groups
     result = measure("identity", way, f"-j{jobs}", "--no-save", f"--mem-limit={limit}", "in", "out", timeout=HANG)
     assert "30 done" in result.err
     check_peak(result, bound)

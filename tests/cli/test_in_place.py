@@ -78,7 +78,7 @@ AGAIN = "listed again; only the first counts"
 
 @pytest.mark.parametrize("options", ((), ("--resume", "journal")))
 def test_a_name_twice_in_a_list_is_filtered_once(box, options):
-    """The first name's image is done before the others come, which made them inputs like any other."""
+    """The image of the first name is done before the other names of it arrive, which were once taken for new inputs."""
     made = fill(box / "in", "a.png")
     os.symlink("in", box / "link")
     again = ["in/a.png", "./in/a.png", "in//./a.png", "link/a.png", f"{box}/in/a.png", f"{box}/link//a.png"]
@@ -100,7 +100,7 @@ def test_a_list_of_all_names_twice(box):
 
 
 def test_what_this_run_has_made_is_no_input(box):
-    """A folder that changes while it is read may give an image a second time, even by another name."""
+    """A folder that changes while it is read may list an image a second time, even by another name."""
     made = fill(box / "in", "a.png")
     process = start("emboss", "--json", "--in-place", "--files-from=-", stdin=-1)
     feed(process, "in/a.png")
@@ -161,7 +161,7 @@ def test_killed_again_and_again_every_image_is_old_or_new(box):
 
 
 def test_many_operands_cost_no_more_each_than_few(box):
-    """Each was compared with each: 20,000 files took minutes before the first was read."""
+    """Every file was compared with every other: 20,000 files took minutes before the first was read."""
     fill(box, "a.png")
     for number in range(8000):
         os.link("a.png", f"{number}.png")

@@ -54,7 +54,7 @@ def run_with(faults, *args, stdin=b"", binary=None):
 
 @pytest.fixture
 def batch(box):
-    """A folder `in` of images of several kinds; the bytes that each output must have."""
+    """A folder `in` of images of several kinds, and the bytes that each output must have."""
     (box / "in").mkdir()
     rng = np.random.default_rng(11)
     for kind in ("rgb8", "gray16", "palette4+adam7", "rgba8", "gray1"):
@@ -96,7 +96,7 @@ EVERY_KIND = ("-j2", "-p", "--fsync")
 @pytest.mark.parametrize("options", (EVERY_KIND, ("-j1", "--encoder=libpng"), ("-z9", "-j1"),
                                      ("-j1", "--resume=journal")))
 def test_every_allocation_fails_once(box, batch, options):
-    """With the first options for every kind of image, with the others for two: what differs is not the kind."""
+    """The first options with every kind of image, the others with two: these options do not depend on the kind."""
     if options != EVERY_KIND:
         for name in batch.keys() - {"gray16.png", "rgb8.png"}:
             (box / "in" / name).unlink()
@@ -136,7 +136,7 @@ def test_reads_and_writes_are_short_and_interrupted(box, batch, faults):
 
 
 def test_a_full_table_of_files_is_waited_for(box, batch):
-    """ENFILE: other processes have all open files of the system. Images failed that only had to wait."""
+    """ENFILE: other processes have used up the system's open files. Images failed although they only had to wait."""
     code, _, err, faults = run_with("enfile", "emboss,gaussian5", "-j4", "in", "out")
     assert code == 0 and faults >= len(batch), err
     check_outcome(box, batch, code, err, "enfile")
@@ -151,7 +151,7 @@ def test_a_write_that_fails_leaves_nothing(box, batch, number):
 
 @pytest.mark.parametrize("what, tries", (("open", 1), ("path", 1), ("link", 2)))
 def test_where_no_file_can_be_without_a_name(box, batch, what, tries):
-    """Other file systems, older kernels, and a machine without /proc: found out with the first image."""
+    """Other file systems, older kernels, and a machine without /proc: the first image shows what is missing."""
     code, _, err, faults = run_with(f"nameless={what}", "emboss,gaussian5", "-j1", "in", "out")
     assert code == 0 and faults <= tries, err
     check_outcome(box, batch, code, err, what)
@@ -212,7 +212,7 @@ def test_in_place_a_journal_without_locks_is_refused(box):
 
 
 def test_an_end_that_takes_long_keeps_the_exit_code(box):
-    """A second after the signal that ends it, a watch was ended with 130: on a busy machine, the rest took that long."""
+    """A watch exited with 130 if its remaining work took a second after the signal, as on a busy machine."""
     (box / "in").mkdir()
     process = start("emboss", "--watch", "in", "out", env=environment("linger=2500"))
     until((box / "out").exists, process)

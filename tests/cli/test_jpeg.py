@@ -45,7 +45,7 @@ def write_png(name, pixels, chunks=b"", depth=8):
 
 
 def pixels_of(name):
-    """Of a PNG that the program wrote, (height, width[, channels])."""
+    """The samples of a PNG that the program wrote, (height, width[, channels])."""
     planes = images.read(name)
     return planes[0] if len(planes) == 1 else planes.transpose(1, 2, 0)
 
@@ -71,7 +71,7 @@ def test_decoded_pixels_are_opencvs(box, channels, options):
     data = write("a.jpg", jpeg.make(photo(channels=channels), **options))
     run("identity", "a.jpg", "a.png")
     assert (pixels_of("a.png") == jpeg.decode(data)).all()
-    # What is filtered are these samples.
+    # These samples are what is filtered.
     write_png("same.png", jpeg.decode(data))
     run("emboss,blur", "--border=wrap", "same.png", "want.png")
     run("emboss,blur", "--border=wrap", "a.jpg", "got.png")
@@ -186,7 +186,7 @@ def test_collisions_are_reported(box, options, output):
 
 
 def test_an_image_that_arrives_again_keeps_its_output(box):
-    """--watch: its place is not that of another image."""
+    """--watch: its output is not that of another image."""
     os.mkdir("in")
     with watch(box / "in", box / "out", "--to=png") as watched:
         for seed in (1, 2):
@@ -364,7 +364,7 @@ def test_refused(box):
 @pytest.mark.parametrize("binary,options", (("emulated", ("--decode-on=gpu", "--encode-on=gpu")), ("faulty", ()),
                                             ("faulty", ("--alpha=premultiply",))), ids=str)
 def test_devices_write_the_same_jpegs(box, binary, options):
-    """The CPU decodes and encodes JPEG beside the device, which may code the PNG files of the same folder."""
+    """The CPU decodes and encodes JPEG while the device may decode and encode the PNG files of the same folder."""
     path = program.EMULATED if binary == "emulated" else FAULTY
     if not path:
         pytest.skip(f"no {binary} program")

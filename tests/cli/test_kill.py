@@ -13,7 +13,7 @@ import program
 from folders import fill, fill_with_noise, image, tree
 from program import run, start, stop, until
 
-STRANGER = ".conv-00000001-1-1-0.tmp"  # of another machine, whose processes cannot be looked up
+STRANGER = ".conv-00000001-1-1-0.tmp"  # left by another machine, whose processes cannot be looked up
 
 
 def is_temporary(name):
@@ -37,7 +37,7 @@ def check_whole(folder, want):
 
 
 class Killer:
-    """Kills runs at random moments. How long a run takes is learned meanwhile: a machine that was busy may be so no longer."""
+    """Kills runs at random moments. It keeps learning how long a run takes, since the load of the machine changes."""
 
     def __init__(self, seed, *args):
         self.moments = random.Random(seed)
@@ -46,7 +46,7 @@ class Killer:
         self.whole_run = time.monotonic() - begin
 
     def kill(self, *args, between=(0, 1)):
-        """True if the run had not ended by itself."""
+        """Kills one run; True if it had not ended by itself."""
         process = start(*args)
         time.sleep(self.moments.uniform(*between) * self.whole_run)
         process.kill()
@@ -57,7 +57,7 @@ class Killer:
 
 
 def test_fifty_kills(box):
-    """Each time at a random moment of a run that replaces the outputs of the runs before."""
+    """Each run is killed at a random moment and replaces the outputs of the runs before it."""
     fill_with_one(box / "in", 100)
     command = ("emboss", "-j2", "--fsync", "in", "out")
     killer = Killer(6, *command)
@@ -65,10 +65,10 @@ def test_fifty_kills(box):
     images.decode(want)
     killed = left_over = 0
     kills = 20 if os.environ.get("CONV_SANITIZED") else 50  # a slower build reaches no other moments
-    # In memory, where --fsync waits for nothing, files are whole at almost every moment.
+    # On a memory file system, where --fsync has nothing to wait for, files are whole at almost every moment.
     system = subprocess.run(["stat", "--file-system", "--format=%T", "."], stdout=subprocess.PIPE, text=True, check=True)
     least = 0 if system.stdout.strip() == "tmpfs" else kills / 50
-    for number in range(3 * kills):  # more than `kills` where most moments were no good
+    for number in range(3 * kills):  # more than `kills` where most moments were useless
         killed += killer.kill(*command)
         left_over += any(map(is_temporary, os.listdir("out")))
         check_whole(box / "out", want)
@@ -155,7 +155,7 @@ def test_a_second_signal_ends_at_once_with_nothing_half_written(box, number):
 # --- temporary files -----------------------------------------------------------------------------
 
 def temporary_of(process_id):
-    """A file name as the process `process_id`, which writes now, gives it."""
+    """The name that the process `process_id` would give its temporary file now."""
     for name in os.listdir("out"):
         if is_temporary(name) and f"-{process_id}-" in name:
             return name
@@ -175,7 +175,7 @@ def test_only_files_of_dead_processes_are_removed(box):
             name = stop(writer) and temporary_of(writer.pid)
             if name:
                 break
-            if writer.poll() is not None:  # on a busy machine before it was seen writing
+            if writer.poll() is not None:  # ended before it was seen writing, on a busy machine
                 writer.communicate()
                 writer = start(*command)
             writer.send_signal(signal.SIGCONT)
@@ -184,7 +184,7 @@ def test_only_files_of_dead_processes_are_removed(box):
         run("emboss", "in", "out")
         assert name in os.listdir("out"), "the file of a process that lives"
         where, _, start_time = name.split("-")[1:4]
-        dead = [f".conv-{where}-{writer.pid}-{int(start_time, 16) + 1:x}-7.tmp",  # its number was another's before
+        dead = [f".conv-{where}-{writer.pid}-{int(start_time, 16) + 1:x}-7.tmp",  # a reused process number
                 f".conv-{where}-4194304-{start_time}-7.tmp"]  # beyond the largest PID of Linux
         kept = [STRANGER, ".conv-x.tmp", f".conv-{where}-4194304-{start_time}-7.tmp.png", ".conv-notes"]
         for file in dead + kept:

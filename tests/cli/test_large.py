@@ -13,11 +13,11 @@ from test_signals import AFTER, interrupt
 
 WIDTH, HEIGHT = 2801, 1050  # RGB: 8.8 MB; from 8 MiB on, an image is encoded in bands
 SLOW = bool(os.environ.get("CONV_SANITIZED") or os.environ.get("CONV_RUNNER"))
-JOBS = (3,) if SLOW else (1, 2, 3, 7)  # a sanitizer looks at the threads; the release build compares the bytes
+JOBS = (3,) if SLOW else (1, 2, 3, 7)  # a sanitizer checks the threads; the release build compares the bytes
 
 
 def samples(depth=8, channels=3, width=WIDTH):
-    """Gradients with noise, as in photographs: rows x columns x channels."""
+    """Gradients with noise, as in photographs, of the shape rows x columns x channels."""
     rng = np.random.default_rng(7)
     x, y = np.arange(width), np.arange(HEIGHT)[:, None]
     base = 100 + 60 * np.sin(x / 97) + 50 * np.cos(y / 41 + x / 200)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""`conv layer`: tensors and images, against the definition in NumPy; damaged files; streams; interrupted runs."""
+"""`conv layer` on tensors, against the definition in NumPy; damaged files; streams; interrupted runs."""
 import itertools
 import json
 import os
-import pathlib
 import signal
 import struct
 import subprocess
@@ -12,43 +11,13 @@ import sys
 import numpy as np
 import pytest
 
-import images
 import layer_definition as definition
 import program
-from program import run, until
+from layer_files import channels_of, layer, only, rng_of, same_bits, save, tensor, weights, write_image
+from program import until
 
 FLOATS = ("<f4", ">f4", "<f2", ">f2", "<f8", ">f8")
 INTEGERS = ("|u1", "<u2", ">u2")
-
-
-def rng_of(*seed):
-    return np.random.default_rng(list(seed))
-
-
-def layer(*args, **kwargs):
-    return run("layer", *args, **kwargs)
-
-
-def save(name, values):
-    np.save(name, values)
-    return values
-
-
-def weights(maps=5, channels=3, height=3, width=4, seed=1):
-    return save("w.npy", rng_of(seed).standard_normal((maps, channels, height, width)).astype(np.float32))
-
-
-def tensor(*shape, seed=2):
-    return save("x.npy", rng_of(seed).standard_normal(shape).astype(np.float32))
-
-
-def same_bits(a, b):
-    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
-
-
-def only(*names):
-    """Nothing else is left in the folder, temporary files least of all."""
-    assert sorted(os.listdir(".")) == sorted(names)
 
 
 # --- what it computes ---------------------------------------------------------------------------------------------------
@@ -371,145 +340,6 @@ def test_json_of_a_tensor(box):
         stream.truncate(200)
     begin, file, summary = layer("w.npy", "x.npy", "y.npy", "--json", code=1).records()
     assert (file["status"], summary["exit_code"]) == ("failed", 1) and "cut off" in file["error"]
-
-
-# --- images -------------------------------------------------------------------------------------------------------------
-
-
-def write_image(name, kind, width=30, height=20, seed=0):
-    image = images.make(kind, rng_of(7, seed), width, height)
-    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
-    with open(name, "wb") as file:
-        file.write(image.data)
-    return image
-
-
-def channels_of(image, gray=False, top=1):
-    """What the definition takes: the colour planes, scaled."""
-    planes = image.planes[:len(image.planes) - image.alpha]
-    full = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}[planes.dtype]
-    values = planes.astype(np.int64)
-    if gray and len(values) == 3:
-        values = (299 * values[0] + 587 * values[1] + 114 * values[2])[None]
-        full *= 1000
-    return (values / (full / top)).astype(np.float32)[None]
-
-
-@pytest.mark.parametrize("kind", ("gray8", "gray16", "graya8", "rgb8", "rgb16", "rgba8", "rgba16", "palette8", "gray2"))
-def test_images_of_every_kind(box, kind):
-    image = write_image("a.png", kind)
-    channels = len(image.planes) - image.alpha
-    w = weights(4, channels, 3, 3)
-    layer("w.npy", "a.png", "a.npy", "--padding=same")
-    assert same_bits(np.load("a.npy"), definition.layer(channels_of(image), w, sides=(1, 1, 1, 1))[0])
-    layer("w.npy", "a.png", "a.npy", "--range=255")
-    assert same_bits(np.load("a.npy"), definition.layer(channels_of(image, top=255), w)[0])
-    v = save("v.npy", w[:, :1])
-    layer("v.npy", "a.png", "a.npy", "--gray")
-    assert same_bits(np.load("a.npy"), definition.layer(channels_of(image, gray=True), v)[0])
-    with open("a.npy", "rb") as file:
-        assert layer("v.npy", "a.png", "-", "--gray").out_bytes == file.read()
-    if channels == 3:
-        err = layer("v.npy", "a.png", "b.npy", code=1).err
-        assert "(3, 20, 30)" in err and "(4, 1, 3, 3)" in err and "--gray" in err
-        assert not os.path.exists("b.npy")
-
-
-@pytest.mark.parametrize("jobs", ("1", "5"))
-def test_a_folder_into_a_folder(box, jobs):
-    w = weights(4, 3, 3, 3)
-    made = {f"p{i}": write_image(f"in/p{i}.png", ("rgb8", "rgb16", "rgba8")[i % 3], 20 + i, 30 - i, i) for i in range(9)}
-    made["deep/q"] = write_image("in/deep/q.png", "rgb8")
-    write_image("in/gray.png", "gray8")
-    with open("in/bad.png", "wb") as file:
-        file.write(b"no image")
-    result = layer("w.npy", "in", "out", "-r", "-j", jobs, code=1)
-    assert "in/bad.png: " in result.err and "in/gray.png: " in result.err and "10 done, 2 failed" in result.err
-    for name, image in made.items():
-        assert same_bits(np.load(f"out/{name}.npy"), definition.layer(channels_of(image), w)[0]), name
-    assert sorted(os.listdir("out")) == sorted([f"p{i}.npy" for i in range(9)] + ["deep"])
-    assert "0 done, 2 failed, 10 skipped" in layer("w.npy", "in", "out", "-r", "--skip-existing", code=1).err
-    planned = layer("w.npy", "in", "new", "--dry-run").out
-    assert "p0.npy" in planned and not os.path.exists("new")
-
-
-@pytest.mark.parametrize("jobs", ("1", "4"))
-def test_a_folder_into_one_file(box, jobs):
-    w = weights(4, 3, 3, 3)
-    made = {f"in/p{i}.png": write_image(f"in/p{i}.png", "rgb8", seed=i) for i in range(13)}
-    with open("in/bad.png", "wb") as file:
-        file.write(b"no image")
-    write_image("in/other.png", "gray8")
-    records = layer("w.npy", "in", "all.npy", "--json", "-j", jobs, code=1).records()
-    done = {r["input"]: r["output"] for r in records if r["type"] == "file" and r["status"] == "done"}
-    assert sorted(done) == sorted(made) and records[-1]["failed"] == 2
-    values = np.load("all.npy")
-    assert values.shape == (13, 4, 18, 28)
-    for name, place in done.items():
-        index = int(place.removeprefix("all.npy[").removesuffix("]"))
-        assert same_bits(values[index], definition.layer(channels_of(made[name]), w)[0]), name
-    places = [int(done[name].removeprefix("all.npy[").removesuffix("]")) for name in sorted(made)]
-    assert places == list(range(13))  # by name, whatever the order of the file system
-    only("w.npy", "in", "all.npy")
-    # Another order of threads, the same file.
-    layer("w.npy", "in", "again.npy", "-j3", code=1)
-    with open("all.npy", "rb") as a, open("again.npy", "rb") as b:
-        assert a.read() == b.read()
-
-
-def test_the_order_of_a_list_is_kept(box):
-    w = weights(4, 3, 3, 3)
-    made = {name: write_image(name, "rgb8", seed=i) for i, name in enumerate(("b.png", "d.png", "a.png", "in/z.png", "in/c.png"))}
-    layer("w.npy", "d.png", "b.png", "in", "a.png", "y.npy", "-j3")
-    for value, name in zip(np.load("y.npy"), ("d.png", "b.png", "in/c.png", "in/z.png", "a.png"), strict=True):
-        assert same_bits(value, definition.layer(channels_of(made[name]), w)[0]), name
-    with open("list", "w", encoding="utf-8") as file:
-        file.write("in/z.png\nb.png\nin/c.png\n")
-    layer("w.npy", "--files-from=list", "y.npy")
-    for value, name in zip(np.load("y.npy"), ("in/z.png", "b.png", "in/c.png"), strict=True):
-        assert same_bits(value, definition.layer(channels_of(made[name]), w)[0]), name
-
-
-def test_one_file_takes_one_shape(box):
-    weights(4, 3, 3, 3)
-    for i in range(4):
-        write_image(f"in/p{i}.png", "rgb8", 30 + (i == 2), seed=i)
-    err = layer("w.npy", "in", "all.npy", "-j1", code=1).err
-    assert "in/p2.png: " in err and "one shape" in err and np.load("all.npy").shape == (3, 4, 18, 28)
-
-
-def test_a_folder_without_images(box):
-    weights()
-    os.mkdir("in")
-    assert f"no PNG{' or JPEG' if program.HAS_JPEG else ''} in in" in layer("w.npy", "in", "out", code=3).err
-    assert f"no PNG{' or JPEG' if program.HAS_JPEG else ''} in in" in layer("w.npy", "in", "out.npy", code=3).err
-    only("w.npy", "in")
-
-
-def test_large_images_under_a_small_limit(box):
-    """Images that are larger than a worker's share wait for each other, also where results have an order."""
-    w = weights(4, 1, 3, 3)
-    made = {f"p{i:02}": write_image(f"in/p{i:02}.png", "gray8", 160, 100 + 100 * (i % 3 == 0), i) for i in range(12)}
-    layer("w.npy", "in", "out", "--mem-limit=2M", "-j8")
-    for name, image in made.items():
-        assert same_bits(np.load(f"out/{name}.npy"), definition.layer(channels_of(image), w)[0]), name
-    for i in range(12):
-        write_image(f"in/p{i:02}.png", "gray8", 160, 200, i)
-    for _ in range(3):
-        layer("w.npy", "in", "all.npy", "--mem-limit=2M", "-j8")
-        assert np.load("all.npy").shape == (12, 4, 198, 158)
-    err = layer("w.npy", "in", "all.npy", "--mem-limit=500K", code=1).err
-    assert "--mem-limit" in err
-
-
-def test_no_input_is_overwritten(box):
-    weights(2, 1, 3, 3)
-    tensor(1, 1, 9, 9)
-    save("b.npy", np.zeros(2, np.float32))
-    for name, what in (("w.npy", "weights"), ("x.npy", "input"), ("b.npy", "bias")):
-        before = pathlib.Path(name).read_bytes()
-        assert f"the output would overwrite the {what}" in layer("w.npy", "x.npy", name, "--bias=b.npy", code=2).err
-        assert pathlib.Path(name).read_bytes() == before
 
 
 # --- devices ------------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def own_group(controller):
 
 @contextlib.contextmanager
 def group(controller, settings):
-    """A group with one below it, which is returned; one of the settings that exist here is made in the upper one."""
+    """Makes a group and one below it, which is returned; the upper one gets the first setting that exists here."""
     made = []
     try:
         try:
@@ -66,7 +66,7 @@ def entering(folder):
 
 
 def write_large(path):
-    """An RGB image of 36 megapixels whose samples do not compress well, as those of photographs: 54 MB."""
+    """An RGB image of 36 megapixels that compresses as poorly as a photograph: 54 MB."""
     rng = np.random.default_rng(1)
     rows = np.empty((SIDE, 1 + 3 * SIDE), np.uint8)
     rows[:] = rng.integers(0, 16, rows.shape[1], np.uint8)
@@ -102,7 +102,7 @@ def test_six_large_images_in_a_group_of_400_mb(box):
 
 
 def test_cpu_quota_of_a_group(box):
-    """The quota of the group above bounds the workers, too: half a core is one worker."""
+    """The quota of the group above also limits the workers: half a core means one worker."""
     with group("cpu", {"cpu.cfs_quota_us": "50000", "cpu.max": "50000 100000"}) as folder:
         devices = run("devices", preexec_fn=entering(folder)).out
         assert re.search(rf"cores: 1 of \d+ \(\S+ of {os.path.dirname(folder)}\)", devices), devices
@@ -145,7 +145,7 @@ def few(count, soft=False):
 
 @pytest.fixture
 def batch(box):
-    """A folder `in` of 60 small images, and one of 20 two folders below it."""
+    """A folder `in` of 60 small images, and a folder of 20 two levels below it."""
     os.makedirs("in/a/b")
     for i in range(80):
         folder = "in" if i < 60 else "in/a/b"
@@ -164,7 +164,7 @@ def read_tree(folder):
 
 
 def start_few(count, *args, soft=False):
-    """Runs it without program.run's pipes, which count as well."""
+    """Runs the program without program.run's pipes, which would use descriptors as well."""
     with open("said", "wb") as said:
         code = subprocess.run([program.BINARY, *args], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                               preexec_fn=few(count, soft), timeout=program.TIMEOUT, check=False).returncode
@@ -194,7 +194,7 @@ def test_few_descriptors(box, batch, count, jobs):
 
 @pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="what watches the program needs descriptors")
 def test_too_few_descriptors_for_a_tree(box, batch):
-    """Three folders deep, none is left for a file: that folder is reported, all others are done."""
+    """Three folders deep, no descriptor is left for a file: that folder is reported, all others are processed."""
     code, said = start_few(6, "emboss", "--device", "cpu", "-j8", "-r", "in", "out")
     assert code == 1 and "60 done, 1 failed" in said, said
     assert "conv: in/a/b: cannot open the folder: Too many open files\n" in said
@@ -202,7 +202,7 @@ def test_too_few_descriptors_for_a_tree(box, batch):
 
 @pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="what watches the program needs descriptors")
 def test_pipes_and_few_descriptors(box, batch):
-    """Pipes without a writer yet keep their descriptors, and nothing else waits for those."""
+    """Pipes that have no writer yet keep their descriptors, and no other file waits for them."""
     names = [f"pipe{i}" for i in range(3)]
     for name in names:
         os.mkfifo(name)
@@ -218,7 +218,7 @@ def test_pipes_and_few_descriptors(box, batch):
 
 
 def test_soft_limit_is_raised(box, batch):
-    """The hard limit is what counts: files are opened ahead, as without a soft limit."""
+    """Only the hard limit matters: files are opened ahead as without a soft limit."""
     assert "open files: 20 (RLIMIT_NOFILE)" in start_few(20, "devices")[1]
     assert "open files: 10 (" not in start_few(10, "devices", soft=True)[1]
     code, said = start_few(10, "emboss", "--device", "cpu", "-j2", "-r", "in", "out", soft=True)

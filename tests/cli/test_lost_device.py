@@ -19,7 +19,7 @@ from folders import fill, image, tree
 from test_injected import LIBRARY, check_outcome, environment
 
 BINARY = os.environ.get("CONV_FAULTY_BINARY")
-CHAIN = "emboss,gaussian5"  # an even chain: on the CPU its result ends in the memory that it came from
+CHAIN = "emboss,gaussian5"  # an even number of filters: on the CPU the result ends in the memory that the input was in
 
 pytestmark = pytest.mark.skipif(not BINARY and os.environ.get("CONV_REQUIRE_CUDA") != "1",
                                 reason="no CONV_FAULTY_BINARY: not started by ctest")
@@ -55,7 +55,7 @@ def batch(box):
 
 # Under a sanitizer one of the ways to treat alpha, the one with the most steps.
 ALPHA = ("premultiply",) if os.environ.get("CONV_SANITIZED") else ("keep", "filter", "premultiply")
-WANTED = {}  # (options, digests of the images): files that the CPU makes; a sanitizer takes seconds for them
+WANTED = {}  # (options, digests of the images) -> the CPU's files, which take a sanitizer build seconds
 
 
 def want_of(box, *options):
@@ -115,21 +115,21 @@ def test_standard_input_is_not_lost_with_the_device(box, gpu):
 @pytest.mark.parametrize("alpha", ALPHA)
 @pytest.mark.parametrize("asked, room", (("all", 32000), ("cuda", 100000)))
 def test_little_room_means_smaller_groups(box, batch, alpha, asked, room):
-    """Room for each of the images here, or for a few, not for the groups that they come in."""
+    """There is room for each image, or for a few, but not for the groups that they come in."""
     done = run_faulty(f"room={room} streams=1048576", f"--device={asked}", f"--alpha={alpha}", "-j2")
     assert warnings(done) == []
     check_outcome(box, want_of(box, f"--alpha={alpha}"), 0, done.stderr, "room")
 
 
 def test_parts_of_a_group_run_wherever_they_can(box, batch):
-    """Room for single planes only, then the device is lost: parts of one group come from both."""
+    """There is room for single planes only, then the device is lost: parts of one group come from device and CPU."""
     for where in (3, 6, 10):
         done = run_faulty(f"room=8000 lost={where}", "--device=all", "--group=8M", "-j2")
         check_outcome(box, want_of(box), 0, done.stderr, "parts")
 
 
 def big_images(box):
-    """Each has planes of 1.2 MB."""
+    """Images whose planes have 1.2 MB each."""
     (box / "in").mkdir()
     data = images.make("rgb8", np.random.default_rng(2), 1200, 1000, filters=0, level=1).data
     for index in range(3):
@@ -138,7 +138,7 @@ def big_images(box):
 
 @pytest.mark.parametrize("room,whole", ((5_000_000, True), (1_300_000, True), (1_100_000, False))[2 * program.is_sanitized():])
 def test_a_image_without_room(box, room, whole):
-    """The image is filtered plane by plane; if that is too much, by the CPU or not at all, with the reason."""
+    """The image is filtered plane by plane; if a plane is too large, by the CPU, or it fails with the reason."""
     big_images(box)
     want = want_of(box)
     done = run_faulty(f"room={room}", "--device=all")
@@ -160,7 +160,7 @@ def test_a_device_that_is_full_from_the_start(box, batch, fault):
 
 @pytest.mark.parametrize("number", program.some((1, 2, 3, 4, 9)))
 def test_memory_that_cannot_be_pinned(box, batch, gpu, number):
-    """Copies are slower then, and nothing else."""
+    """Only copies are slower then."""
     done = run_faulty(f"{gpu}pins={number}", "--device=cuda", *SMALL)
     check_outcome(box, want_of(box), 0, done.stderr, "pins")
     assert warnings(done) == []
@@ -170,7 +170,7 @@ def test_memory_that_cannot_be_pinned(box, batch, gpu, number):
 @pytest.mark.alone
 @pytest.mark.parametrize("leave", (1, 4, 16, 40))
 def test_somebody_else_has_the_devices_memory(box, leave):
-    """CUDA itself finds `leave` MiB; 3 images of 3.6 MB need 16 MiB per stream and direction."""
+    """CUDA itself finds only `leave` MiB free; 3 images of 3.6 MB need 16 MiB per stream and direction."""
     assert has_real()
     big_images(box)
     want = want_of(box)

@@ -8,7 +8,7 @@ from folders import fill, fill_with_noise, image
 from program import run
 
 def check_records(records, expected):
-    """begin, a file record per image, summary; `expected` is input -> status."""
+    """Checks begin, a file record per image, and summary; `expected` is input -> status."""
     assert [r["type"] for r in records] == ["begin"] + ["file"] * len(expected) + ["summary"]
     assert {r["input"]: r["status"] for r in records[1:-1]} == expected
     for record in records[1:-1]:
@@ -58,7 +58,7 @@ def test_name_that_is_no_utf8_gives_valid_json(box):
 
 
 def test_no_progress_without_a_terminal(box):
-    """test_terminal.py has the progress itself."""
+    """test_terminal.py tests the progress itself."""
     fill_with_noise(box / "in", 1 if program.is_sanitized() else 12)
     for options in ((), ("--progress=never",), ("--progress=auto",)):
         assert run("emboss", *options, "-z9", "-j1", "in", "out").err.count("\n") == 1

@@ -27,7 +27,7 @@ def test_preserve_keeps_mode_and_time(box):
 
 
 def metadata():
-    """Chunks before and after the image data."""
+    """The chunks before and after the image data."""
     early = [png.chunk(b"gAMA", (45455).to_bytes(4, "big")), png.chunk(b"cHRM", bytes(range(32))),
              png.chunk(b"sRGB", b"\0"), png.chunk(b"pHYs", (2835).to_bytes(4, "big") * 2 + b"\1"),
              png.chunk(b"oFFs", (7).to_bytes(4, "big") * 2 + b"\0"), png.chunk(b"sCAL", b"\1" b"2\0" b"3"),
@@ -74,7 +74,7 @@ def frame_control(number):
 
 
 def animation(first_is_a_frame=True):
-    """Two frames. The image itself is the first one, or is only for programs without animation."""
+    """Two frames. The image itself is the first frame, or is only shown by programs without animation."""
     source = image(chunks=[ACTL] + [frame_control(0)] * first_is_a_frame + [png.chunk(b"tEXt", b"a\0b")])
     stream = b"".join(data for kind, data in images.chunks(source.data) if kind == b"IDAT")
     frames = frame_control(1) + png.chunk(b"fdAT", (2).to_bytes(4, "big") + stream)

@@ -30,7 +30,7 @@ def tree(folder):
 
 
 def failures(result):
-    """name -> cause of the lines on stderr but the last, each of which must be about one image."""
+    """name -> cause, from all lines of stderr but the last; each must be about one image."""
     lines = [re.fullmatch(r"conv: (.*\.png): (.*)", line) for line in result.err.splitlines()[:-1]]
     assert all(lines), result.err
     named = {match[1]: match[2] for match in lines}
@@ -103,7 +103,7 @@ def test_a_tree_too_deep_is_named(box):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("mode,named", ((0o000, "cannot open the folder: Permission denied"), (0o755, None)))
 def test_no_permission(box, mode, named):
-    """As a user without permissions: an image and a folder that cannot be read."""
+    """Run by a user without permissions: an image and a folder that cannot be read."""
     fill(box / "in", "a.png", "closed.png", "sub/b.png")
     (box / "in" / "closed.png").chmod(0)
     (box / "in" / "sub").chmod(mode)
@@ -143,7 +143,7 @@ def test_names_of_every_kind_are_kept(box):
 
 
 def tell(char):
-    """A character as messages show it; surrogates are the bytes that Python found to be no UTF-8."""
+    """A character as messages show it; surrogates stand for bytes that are not UTF-8."""
     if char == "\\":
         return "\\\\"
     hidden = ord(char) < 32 or 127 <= ord(char) < 160 or char == "\u202e" or 0xdc80 <= ord(char) < 0xdd00
@@ -202,7 +202,7 @@ def test_names_of_files_filters_and_values_do_no_harm_on_a_terminal(box, case):
     assert not harm, f"{harm[0]!r} in\n{result.out}{result.err}"
     if case == "json":
         assert result.records()[1]["input"] == f"{EVIL}/a.png"
-    elif case not in ("verify", "command"):  # these say no names
+    elif case not in ("verify", "command"):  # these print no names
         assert r"e\x1b[31mvil\x07\xc2\x9b\xe2\x80\xae" in result.out + result.err
 
 

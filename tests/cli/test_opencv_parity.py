@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Compared with an independent implementation: cv2.filter2D must give the same bytes for every built-in filter.
 
-Where OpenCV gives other bytes, the definition in integers decides, and the case must be in DEVIATIONS below.
+Where OpenCV's bytes differ, the definition in integers decides, and the case must be in DEVIATIONS below.
 """
 import functools
 import glob
@@ -49,7 +49,7 @@ def opencv(image, filt, border):
 
 @functools.lru_cache(maxsize=None)
 def read_source(path):
-    """As read() of an image that every filter has for input."""
+    """Like read(), for an image that every filter has as its input."""
     return read(path)
 
 
@@ -113,7 +113,7 @@ def test_same_bytes_as_filter2d(tmp_path, folder, name):
 @pytest.mark.skipif(not PHOTOS, reason="CONV_PHOTOS names no folder with photographs")
 @pytest.mark.parametrize("number, name", enumerate(sorted(BUILTINS)))
 def test_same_bytes_as_filter2d_on_photographs(tmp_path, number, name):
-    """Each filter with a third of the photographs, the next one with the next third; with one of them for other borders."""
+    """Each filter with a third of the photographs, the next one with the next third; other borders with one of them."""
     third = PHOTOS[number % 3 :: 3] or PHOTOS
     for place, paths in (("third", third), ("one", third[:1])):
         (tmp_path / place).mkdir()

@@ -17,18 +17,9 @@ import program
 from program import run
 
 BUILTINS = definition.builtins()
-LARGE = ("custom", "-k", "31x31: " + " ".join(",".join(["1"] * 31) for _ in range(31)))
 
 
-@pytest.fixture
-def photo(box):
-    """a.png in the working directory."""
-    image = images.make("rgb8", np.random.default_rng(5), 24, 16)
-    (box / "a.png").write_bytes(image.data)
-    return image
-
-
-USAGE_ERRORS = [  # the words typed, what the message must contain
+USAGE_ERRORS = [  # the arguments, and what the message must contain
     ((), "FILTER"),
     (("emboss",), "emboss"),
     (("emboss", "a.png"), "output"),
@@ -82,7 +73,7 @@ USAGE_ERRORS = [  # the words typed, what the message must contain
 ]
 
 
-# Under a sanitizer every fourth: fuzz_options has the parser in the same build.
+# Under a sanitizer every fourth: fuzz_options tests the parser in the same build.
 STEP = 4 if os.environ.get("CONV_SANITIZED") else 1
 texts = pytest.mark.skipif(STEP > 1, reason="compares texts, for which the release build is enough")
 
@@ -140,13 +131,13 @@ COMMANDS = ("FILTER", "list", "show", "verify", "layer", "bench kernels", "bench
 
 
 def options_in(text):
-    """Of a text of --help: long option -> takes an argument."""
+    """From a --help text: long option -> whether it takes an argument."""
     return {name: bool(argument) for name, argument in
             re.findall(r"(?m)^  (?:-.,|   ) --([a-z-]+)( [A-Z0-9|a-z%+]+)?(?: |$)", text)}
 
 
 def test_short_help_fits_a_screen(box):
-    """-h fits 24 lines of 80 columns, of every command; --help has it all."""
+    """-h fits 24 lines of 80 columns for every command; --help lists everything."""
     for command in ("", "bench", "emboss", *COMMANDS[1:]):
         result = run(*command.split(), "-h")
         lines = result.out.splitlines()
@@ -256,7 +247,7 @@ def test_documents_name_the_options_of_the_program(box):
 
 
 def test_manual_and_completions_are_what_the_tables_give(box):
-    """All of them are made by tools/make-manual; one edited by hand, or a table changed without it, shows here."""
+    """tools/make-manual writes all of them; this finds one edited by hand, and a table changed without running it."""
     make = os.path.join(program.ROOT, "tools", "make-manual")
     result = subprocess.run([sys.executable, make, "--check", "--conv", program.BINARY], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
@@ -295,175 +286,6 @@ def test_only_the_command_line_names_options():
                 found[name] = literals_with_options(file.read())
     assert any(texts for name, texts in found.items() if name.startswith("src/cli/"))
     assert not {name: texts for name, texts in found.items() if texts and not name.startswith("src/cli/")}
-
-
-def test_version(box):
-    assert re.fullmatch(r"conv \d+\.\d+\.\d+.*\n", run("--version").out)
-    assert run("version").out == run("--version").out
-
-
-def test_list_names_every_filter(box):
-    out = run("list").out
-    for name in BUILTINS:
-        assert re.search(rf"(?m)^\s*{name}\b", out), name
-
-
-def test_no_coefficient_is_shown_as_minus_zero(box):
-    assert not re.search(r"-0\b(?!\.)", run("show", "unsharp:2,0.8").out + run("show", "unsharp:2,0.8", "--json").out)
-
-
-def test_show_states_what_a_filter_does(box):
-    out = run("show", "emboss").out
-    assert re.search(r"-2\s+-1\s+0\s*\n\s*-1\s+1\s+1\s*\n\s*0\s+1\s+2", out), out
-    for word in ("divisor", "bias", "flip", "border", "replicate", "rounding", "half", "exact", "separable", "cpu_"):
-        assert word in out.lower(), f"{word} is not in:\n{out}"
-
-
-def test_show_of_a_name_that_is_a_filter_and_a_bank(box):
-    out = run("show", "sobel").out
-    assert out.startswith("sobel\n") and "transpose" in out and "filter bank" in out
-    assert "a bank of 2 filters and 3 maps" in out
-    row, *bank = run("show", "sobel", "--json").records()
-    assert [part["type"] for part in bank] == ["map"] * 3 + ["bank_filter"] * 2
-    assert row["type"] == "filter" and row["magnitude"] is True and row["exact"] is False and row["separable"] is None
-    assert run("show", "sobel-x", "--json").records()[0]["magnitude"] is False
-
-
-def test_show_knows_what_is_separable(box):
-    def answer(name):
-        return re.search(r"(?mi)^.*separable.*$", run("show", name).out).group().lower()
-
-    assert "yes" in answer("gaussian") and "no" in answer("emboss")
-
-
-@pytest.mark.skipif(not program.EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
-def test_show_names_the_kernel_that_suits_the_filter(box):
-    """A Gaussian of 7 x 7 ran in one pass with floats, since its coefficients are no bytes."""
-    binomial = [1, 6, 15, 20, 15, 6, 1]
-    kernels = {
-        "7x7: " + " ".join(",".join(["1"] * 7) for _ in range(7)): "cuda_tma_mma",
-        "7x7: " + " ".join(",".join(str(a * b) for b in binomial) for a in binomial): "cuda_tma_mma_separable",
-        "15x15: " + " ".join(",".join(["1"] * 15) for _ in range(15)): "cuda_tma_mma_separable",
-    }
-    for kernel, variant in kernels.items():
-        shown = subprocess.run([program.EMULATED, "show", "custom", "-k", kernel], check=True, stdout=subprocess.PIPE)
-        assert f" {variant} (8 bits)" in shown.stdout.decode()
-
-
-def test_show_takes_options(box):
-    out = run("show", "custom", "-k", "0.5 1 1.5 2 2 2 3 3 3", "--bias=12").out
-    assert "0.5" in out and "12" in out
-
-
-def test_list_and_show_as_json(box):
-    assert {row["name"] for row in run("list", "--json").records() if row["type"] == "filter"} == set(BUILTINS)
-    row, = run("show", "gaussian", "--json", "--border=constant:7", "--bias=2").records()
-    assert row["kernel"] == [[1, 2, 1], [2, 4, 2], [1, 2, 1]] and (row["divisor"], row["bias"]) == (16, 2)
-    assert (row["border"], row["border_value"], row["exact"], row["flip"]) == ("constant", 7, True, False)
-    assert row["separable"] == {"column": [1, 2, 1], "row": [1, 2, 1]}
-    assert row["variants"]["cpu"]["8"].startswith("cpu_") and set(row["variants"]["cpu"]) == {"8", "16"}
-    first, second = run("show", "emboss,blur", "--json").records()
-    assert (first["name"], second["name"], first["separable"]) == ("emboss", "blur", None)
-
-
-def test_devices_as_json(box):
-    machine, = run("devices", "--json").records()
-    text = run("devices").out
-    assert f"{machine['cpu']['cores']} cores" in text and f"{machine['cpu']['memory'] >> 20} MiB" in text
-    assert all(name in text for name in machine["cpu"]["features"])
-    assert (machine["cuda"] == []) == (machine["cuda_error"] is not None)
-    assert all(gpu["name"] in text and gpu["model"] in text for gpu in machine["cuda"])
-
-
-def test_devices_always_knows_the_cpu(box):
-    assert re.search(r"(?m)^cpu", run("devices").out)
-
-
-@pytest.mark.skipif(program.has_cuda(), reason="this machine has a GPU")
-def test_cuda_that_is_not_there_is_exit_code_4(photo, box):
-    result = run("emboss", "--device=cuda", "a.png", "b.png", code=4)
-    assert "cuda" in result.err.lower() and not (box / "b.png").exists()
-
-
-@pytest.mark.skipif(program.has_cuda(), reason="this machine has a GPU")
-def test_without_a_gpu_it_is_the_cpu_which_is_said_once_if_one_was_wanted(photo, box):
-    for options, said in ((("emboss", "--device=all"), 1), ((*LARGE, "--device=auto"), 0), ((*LARGE, "--device=auto", "-v"), 1),
-                          (("emboss", "--device=auto"), 0)):
-        result = run(*options, "a.png", "b.png")
-        assert len([line for line in result.err.splitlines() if "GPU" in line or "CUDA" in line]) == said, options
-        os.unlink("b.png")
-
-
-@pytest.mark.cuda
-def test_cuda_that_has_no_such_ordinal_is_exit_code_4(photo):
-    run("emboss", "--device=cuda:99", "a.png", "b.png", code=4)
-
-
-@pytest.mark.cuda
-def test_auto_takes_the_gpu_for_large_filters(photo):
-    assert "cuda:0" in run(*LARGE, "-v", "--device=auto", "a.png", "b.png").err
-    assert "cuda:0" not in run("emboss", "-v", "--device=auto", "a.png", "b.png").err
-
-
-def test_every_variant_gives_the_same_bytes(photo, box):
-    names = set()
-    for path in glob.glob(os.path.join(program.ROOT, "kernels", "**", "*.c"), recursive=True):
-        with open(path) as file:
-            names.update(re.findall(r'"(cpu_\w+)"', file.read()))
-    assert "cpu_reference" in names
-    want = definition.apply_image(photo.planes, False, [BUILTINS["emboss"]])
-    for name in sorted(names):
-        result = program.start("emboss", "--variant", name, "a.png", f"{name}.png")
-        _, err = result.communicate(timeout=program.TIMEOUT)
-        if result.returncode == 2:  # this processor lacks the instructions, or the row is for other filters
-            assert name.encode() in err and not (box / f"{name}.png").exists()
-            continue
-        assert result.returncode == 0, err
-        assert (images.read(box / f"{name}.png") == want).all(), name
-
-
-@pytest.mark.parametrize("text,place", (
-    ("3 3 1 0\n1 2 3\n4 x 6\n7 8 9\n", "3:3"), ("3 3 0 0\n1 2 3\n4 5 6\n7 8 9\n", "1"),
-    ("3 3 1 0\n1 2 3\n4 5 6\n", "4"), ("4 3 1 0\n1 2 3 4\n", "odd"), ("", "1:1"),
-    ("3 3 1 0\n1 2 3\n4 5 6 7\n7 8 9\n", "3:7"),
-    ("3 3 1 0\n1 2 3\n4 5 1e999\n7 8 9\n", "3:5")))
-def test_malformed_kernel_file_is_named_with_line_and_column(photo, box, text, place):
-    (box / "bad.mat").write_text(text)
-    result = run("custom", "-k", "@bad.mat", "a.png", "b.png", code=2)
-    assert "bad.mat" in result.err and place in result.err, result.err
-
-
-def test_verify_compares_devices(photo, box):
-    result = run("verify", "emboss", "a.png")
-    assert "same" in (result.out + result.err).lower() or "identical" in (result.out + result.err).lower()
-    assert sorted(os.listdir(box)) == ["a.png"]
-
-
-def test_verify_runs_every_kernel_that_is_listed(photo, box):
-    kernels = run("list", "kernels", "--json").records()
-    assert kernels[0] == {"type": "kernel", "name": "cpu_reference", "device": "cpu"}
-    assert [row["name"] for row in kernels] == [line.split()[0] for line in run("list", "kernels").out.splitlines()]
-    *_, last = run("verify", "gaussian5,emboss", "--border=constant:9", "--flip", "--json", "a.png").records()
-    assert sorted(last["variants"] + [row["name"] for row in last["skipped"]]) == sorted(row["name"] for row in kernels)
-    (box / "m.mat").write_text("3 3\n1 2 1\n0 3 0\n1 1 5\n")
-    assert "identical" in run("verify", "custom", "-k", "@m.mat", "--divisor=sum", "--alpha=premultiply", "a.png").out
-    os.mkfifo(box / "pipe")
-    assert "not a pipe" in run("verify", "custom", "-k", "@pipe", "a.png", code=2).err
-
-
-def test_verify_as_json(photo, box):
-    (box / "bad.png").write_bytes(b"bad")
-    *files, last = run("verify", "emboss", "--json", "a.png", "bad.png", code=1).records()
-    assert [(row["input"], row["status"]) for row in files] == [("a.png", "same"), ("bad.png", "failed")]
-    assert files[1]["error"] and (last["type"], last["images"], last["failed"], last["identical"]) == ("verify", 1, 1, True)
-    assert "cpu_reference" in last["variants"] and all(row["reason"] for row in last["skipped"])
-
-
-@pytest.mark.skipif(program.has_cuda(), reason="this machine has a GPU")
-def test_verify_says_once_that_there_is_no_gpu(photo, box):
-    assert len([line for line in run("verify", "emboss", "a.png").err.splitlines() if "CUDA" in line]) <= 1
-    assert "CUDA" not in run("verify", "emboss", "--device=cpu", "a.png").err
-    run("verify", "emboss", "--device=cuda", "a.png", code=4)
 
 
 # --- outputs and inputs that are probably a mistake -----------------------------------------------

@@ -17,11 +17,11 @@ import program
 from folders import fill, is_embossed, tree
 from program import run, some, start, until
 
-NEW = 70  # more new outputs than conv takes to expect another
+NEW = 70  # more new outputs in a row than conv needs to expect another new one
 
 
 def fill_and_list(box, last):
-    """Images of which all but the last have an output of their own; returns them and their names in order."""
+    """Images that all have an output of their own except the last; returns them and their names in order."""
     names = [f"{index:03}.png" for index in range(NEW)] + [last]
     made = fill(box / "in", *names)
     os.mkdir(box / "out")
@@ -159,7 +159,7 @@ def test_devices_that_are_named(box):
 
 @pytest.mark.parametrize("name", ("/proc/self/fd/{}", "/dev/fd/{}", "fds/{}"))
 def test_descriptors_that_are_named(box, name):
-    """They are written to, also if they are files: with stdout in a file, the link /dev/stdout was replaced."""
+    """They are written to, even if they are files: with stdout in a file, the link /dev/stdout was once replaced."""
     made = fill(box / "in", "a.png")
     os.symlink("/dev/fd", box / "fds")
     for number in (1, 3):
@@ -181,7 +181,7 @@ def test_descriptors_that_are_named(box, name):
                                   ("--trace=/dev/fd/3", "--files-from=list", "in", "out"),
                                   ("--html=/dev/fd/3", "--files-from=list", "in", "out")), ids=" ".join)
 def test_descriptors_that_are_not_open(box, args):
-    """The first files that the run opens get their numbers: the list of names was overwritten."""
+    """The first files that the run opens get the closed descriptors: the list of names was overwritten."""
     fill(box / "in", "a.png")
     (box / "list").write_bytes(b"a.png\n")
     options = ("--resume=journal",) if "list" not in args else ()
@@ -246,7 +246,7 @@ def desk(box):
     ("in/new.png", ("emboss", "in", "out")), ("here/new.png", ("emboss", "in", "here")),
 )))
 def test_own_files_are_no_others(desk, option, own, args):
-    """However a file is spelled: the list, a filter, an input, an output, or what would be one by its name."""
+    """However its name is spelled: the list, a filter, an input, an output, or a file whose name makes it one."""
     before = contents(desk)
     own = own.format(box=desk)
     said = run(args[0], option, own, *args[1:], code=2).err
@@ -372,7 +372,7 @@ PRINTED = (("list",), ("show", "emboss"), ("devices",), ("--help",), ("--version
 
 @pytest.mark.parametrize("args", some(PRINTED), ids=" ".join)
 def test_what_cannot_be_printed_is_an_error(box, args):
-    """A dry run's list vanished with exit code 0, on a full disk as well."""
+    """A dry run's list vanished with exit code 0; on a full disk, too."""
     fill(box / "in", "a.png")
     code, _, err = run_closed({1}, *args)
     assert code == (2 if "--report=/dev/stdout" in args else 1) and b"conv: " in err and b"Bad file" not in err, err

@@ -80,7 +80,7 @@ class Page(html.parser.HTMLParser):
 
 
 def check_figures(page, record):
-    """Every figure on the page is the record's, to the last digit shown. Returns the keys."""
+    """Every figure on the page equals the record's, to the last digit shown. Returns the keys."""
     assert page.figures
     for key, scale, shown in page.figures:
         value = record
@@ -138,7 +138,7 @@ def test_figures_of_a_run(folder):
 
 def test_images_are_the_same_part_of_input_and_output(folder):
     os.remove("in/<script>alert(1)<.png")
-    gray = np.full((700, 800), 40)  # detail at one place, not in the middle
+    gray = np.full((700, 800), 40)  # detail in one place, not in the middle
     gray[400:600, 450:750] = np.random.default_rng(5).integers(0, 256, (200, 300))
     os.mkdir("one")
     png.write("one/a.png", 800, 700, gray.tolist(), png.GRAY)
@@ -164,7 +164,7 @@ def test_images_are_the_same_part_of_input_and_output(folder):
 
 def test_a_run_that_a_signal_ends_has_its_page(box):
     fill_with_noise(box / "in", 500)
-    # Names from a pipe that stays open, of which some are never given: it cannot be over before the signal comes.
+    # Some of the names are never written to the pipe, which stays open: the run cannot end before the signal.
     process = start("emboss", "-z9", "--html", "p.html", "--files-from=-", "in", "out", stdin=subprocess.PIPE)
     process.stdin.write("".join(f"{name}\n" for name in sorted(os.listdir("in"))[:400]).encode())
     process.stdin.flush()
@@ -189,7 +189,7 @@ def test_failures_are_grouped_by_reason(box):
     header = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
     for i in range(130):
         with open(f"in/{i:03}.png", "wb") as file:
-            # Every third has a header of another wrong size, which is the same reason but for a number.
+            # Every third has a header with another wrong size: the same reason except for a number.
             body = b"IHDR" + struct.pack(">IIBBBBB", 5, 4, 8, 9 + i % 6, 0, 0, 0)
             file.write(b"bad" if i % 3 else header[:-4] + body + struct.pack(">I", zlib.crc32(body)))
     run("emboss", "--html", "p.html", "-j", "1", "in", "out", code=1)
@@ -295,7 +295,7 @@ def test_the_examples_in_the_documentation(name):
 
 # --- in a browser --------------------------------------------------------------------------------
 
-# A sanitizer sees nothing of the browser, and the other tests write the same pages.
+# A sanitizer does not check the browser, and the other tests write the same pages.
 in_a_browser = pytest.mark.skipif(not browser.BINARY or bool(os.environ.get("CONV_SANITIZED")),
                                   reason="no chromium, or a sanitizer build")
 
@@ -351,13 +351,13 @@ def test_the_timeline_in_a_browser(chromium, folder):
     assert chromium.evaluate(ZOOMED) != whole
     chromium.evaluate(press % "Home")
     assert chromium.evaluate(ZOOMED) == whole
-    # Somewhere in the first row is a slice with the name of its image.
+    # The first row has a slice with the name of its image.
     chromium.evaluate("""(() => { const row = document.querySelector('canvas.row'), box = row.getBoundingClientRect();
         for (let x = box.left; x < box.right && !document.querySelector('output').textContent.includes('.png'); x += 3)
             row.dispatchEvent(new PointerEvent('pointermove', {clientX: x, clientY: box.top + 5, bubbles: true})); })()""")
     said = chromium.evaluate("document.querySelector('output').textContent")
     assert re.search(r"^worker \d: (read|decode|kernel|encode|write), [\d.]+ (µs|ms|s), from .* · .*\.png$", said), said
-    # Tab reaches the tools, the timeline and the tables in the order in which they are seen.
+    # Tab reaches the tools, the timeline and the tables in their order on the page.
     order = chromium.evaluate("""[...document.querySelectorAll('button, .timeline, summary, input, .scroll, a')]
         .filter(e => e.tabIndex >= 0).map(e => e.tabIndex)""")
     assert set(order) == {0} and len(order) > 8
@@ -370,7 +370,7 @@ def test_the_slider(chromium, folder):
     shown = "getComputedStyle(document.querySelector('.side.after')).clipPath"
     beside = "document.querySelectorAll('.side')[1].offsetTop > document.querySelectorAll('.side')[0].offsetTop"
     chromium.open("p.html", scripts=False)
-    # Runtime.evaluate runs even so.
+    # Runtime.evaluate works even so.
     assert chromium.evaluate("document.querySelectorAll('input').length") == 0
     assert chromium.evaluate(shown) == "none" and chromium.evaluate(beside)
     chromium.open("p.html")

@@ -43,14 +43,14 @@ def show(filters, limit=16):
 
 
 def deviation(record, ideal):
-    """How far a result can be from the ideal one, in 8-bit units, before rounding: all images of 0 and 255 considered."""
+    """How far a result can be from the ideal one before rounding, in 8-bit levels, for any image of 0 and 255."""
     error = parametric.pad(np.array(record["kernel"]) / record["divisor"], SIDE) - parametric.pad(ideal, SIDE)
     return 255 * max(error[error > 0].sum(), -error[error < 0].sum())
 
 
 @pytest.mark.parametrize("family", SWEEP)
 def test_no_image_can_be_off_by_1(family):
-    """The strongest statement there is: the error of the worst image, from the coefficients alone."""
+    """The strongest possible statement: the error of the worst image, derived from the coefficients alone."""
     for text, record in zip(SWEEP[family], show(SWEEP[family])):
         assert record["name"] == text
         kernel, ideal = np.array(record["kernel"]), parametric.ideal(text)
@@ -70,7 +70,7 @@ def test_a_separable_ideal_has_separable_integers(family):
         assert (np.outer(column, row) == record["kernel"]).all(), text
         assert (column == column[::-1]).all() and (row == row[::-1]).all(), text
         assert np.abs(row).max() <= (127 if family == "gaussian-fast" else 254), text
-        if family == "gaussian-fast":  # what tensor cores take: bytes, row sums of 16 bits, sums of 24 bits
+        if family == "gaussian-fast":  # limits of tensor cores: factors of a byte, row sums of 16 bits, sums of 24
             assert np.abs(row).sum() <= 257 and record["divisor"] in (4 ** n for n in range(4, 9)), text
 
 
@@ -84,7 +84,7 @@ def test_what_is_exact_is_exact():
 
 
 def test_large_gaussians_are_passes():
-    """The passes together, in float64, against the Gaussian that is not cut at all."""
+    """The combined passes, in float64, against the untruncated Gaussian."""
     for sigma in (5.1, 6, 7.3, 9, 12, 16, 20):
         records = show([f"gaussian:{sigma}"])
         assert 2 <= len(records) <= 16 and [r["pass"] for r in records] == list(range(1, len(records) + 1))
@@ -135,7 +135,7 @@ def correlate(plane, matrix):
 
 
 def scipy_ideal(text, plane):
-    """What SciPy itself computes for a filter of that name, where it has one."""
+    """SciPy's own result for the filter, where it has such a filter."""
     name, _, numbers = text.partition(":")
     given, wide = [float(n) for n in numbers.split(",")], plane.astype(np.float64)
     if name in ("gaussian", "gaussian-fast"):
@@ -181,8 +181,8 @@ def test_pixels_are_within_1_of_the_ideal(box):
 
 
 def test_a_threshold_leaves_samples_that_would_change_little(box):
-    """Where |original - blur| is below THRESHOLD the sample stays, exactly; elsewhere it is the result without
-    one. Within the deviation of the threshold itself either may be."""
+    """Where |original - blur| is below THRESHOLD the sample stays, exactly; elsewhere it is the result without a threshold.
+    Where the deviation leaves open which side of THRESHOLD the difference is on, either is accepted."""
     cases = {name: worst_cases()[name] for name in ("coins", "texture", "step")}
     cases["wide"] = np.random.default_rng(7).integers(20000, 40000, (40, 50)).astype(np.uint16)
     sigma, amount, threshold = 1.5, 0.8, 6
@@ -208,7 +208,7 @@ def test_a_threshold_leaves_samples_that_would_change_little(box):
 
 
 def test_large_gaussians_are_within_1_of_the_ideal(box):
-    """Away from the border: with `reflect`, where passes and the whole agree, everywhere."""
+    """Away from the border; with `reflect`, for which passes and the whole filter agree, everywhere."""
     cases = {name: case for name, case in worst_cases().items() if name in ("step", "coins", "texture", "dot", "check5")}
     outputs([], cases)
     for sigma in (6, 13):

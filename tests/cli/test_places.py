@@ -37,7 +37,7 @@ def photos(box):
 # --- --output ------------------------------------------------------------------------------------
 
 def test_output_for_find(photos):
-    """find -exec ... {} + puts one file or many before the end: all operands are inputs, the output is always a folder."""
+    """find -exec ... {} + appends one file or many: all operands are inputs, and the output is always a folder."""
     environment = {**os.environ, "PATH": os.path.dirname(program.BINARY) + ":" + os.environ["PATH"]}
     command = ["find", "in", "-iname", "*.png", "-exec", *program.RUNNER, program.BINARY, "emboss", "-o", "out", "{}", "+"]
     assert subprocess.run(command, env=environment, stderr=subprocess.PIPE, timeout=program.TIMEOUT).returncode == 0
@@ -139,7 +139,7 @@ def planned(*options):
 
 
 def test_order_of_lists(box):
-    """Names come sorted, whatever order the file system has and however many workers finish them."""
+    """Names are printed sorted, whatever the order of the file system and the number of workers."""
     names = [f"in/{i:03}.png" for i in range(60)] + [f"in/sub/{i:02}.png" for i in range(20)]
     random.Random(1).shuffle(names)
     fill(*names)

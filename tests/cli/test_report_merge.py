@@ -54,7 +54,7 @@ def test_missing_and_killed_shards_are_reported(job):
     assert result.err.splitlines() == ["conv: of 4 shards 1 are missing: 1", "conv: of 4 shards 1 did not finish: 3"]
     summary = merge(job, *(f"r{i}.jsonl" for i in (0, 2, 3)), "--json", code=1).records()[-1]
     assert summary["merged"]["missing"] == [1] and summary["merged"]["unfinished"] == [3] and summary["exit_code"] == 1
-    # The shard once more: what was done is skipped, and together it is whole again.
+    # The shard runs once more: finished images are skipped, and the merged report is complete again.
     shard(3, "--skip-existing", report="r3-again.jsonl")
     shard(1)
     assert " 23 done, 0 failed, 1 skipped" in merge(job).out
@@ -84,7 +84,7 @@ def test_overlapping_shards_are_found(job):
     lines = (job / "r2.jsonl").read_text().splitlines()
     with open(job / "r0.jsonl") as file:
         begin = file.readline()
-    (job / "r0.jsonl").write_text(begin + "\n".join(lines[1:]) + "\n")  # does what shard 2 has done
+    (job / "r0.jsonl").write_text(begin + "\n".join(lines[1:]) + "\n")  # repeats the work of shard 2
     result = merge(job, code=1)
     assert f"{len(lines) - 2} images are in several shards, such as in/" in result.err
     assert "in no report" in result.err

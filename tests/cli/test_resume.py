@@ -114,7 +114,7 @@ def size_of(path):
 
 
 def test_in_place_a_journal_is_read_again_before_an_image_is_replaced(box):
-    """The first run reads the journal; the second filters everything; only then the first one gets its names."""
+    """The first run reads the journal; the second filters everything; only then does the first get its names."""
     fill_with_one(box / "in", 20)
     run("emboss", "in/0000.png", "want.png")
     want = (box / "want.png").read_bytes()
@@ -140,7 +140,7 @@ def test_in_place_a_name_may_be_spelled_in_any_way(box):
 
 
 def test_in_place_with_preserve_an_image_is_more_than_its_time(box):
-    """Files of one size and one time in reused inodes, as archives make them, were taken for those that had been there."""
+    """Files of equal size and time in reused inodes, as archives create them, were taken for the earlier files."""
     fill_with_one(box / "fresh", 40)
     run("identity", "-z0", "--in-place", "fresh")
     run("emboss", "-z0", "fresh/0000.png", "want.png")
@@ -155,7 +155,7 @@ def test_in_place_with_preserve_an_image_is_more_than_its_time(box):
 
 
 def test_in_place_no_line_is_lost_after_half_a_line(box):
-    """A run that was killed while it wrote may have left half a line, to which the next one was attached."""
+    """A run that was killed while writing may have left half a line; the next run's first line was appended to it."""
     fill(box / "in", "a.png")
     process = start("emboss", "--in-place", "--resume", "journal", "--files-from", "-", stdin=-1)
     wait_for(lambda: size_of("journal") >= len("conv-journal 2\n"), process)
@@ -167,7 +167,7 @@ def test_in_place_no_line_is_lost_after_half_a_line(box):
 
 
 def test_in_place_a_suspended_run_holds_up_no_signal(box):
-    """A run that waits for a lock that is never released ends on Ctrl-C and leaves the image unchanged."""
+    """A run that waits for a lock which is never released ends on Ctrl-C and leaves the image unchanged."""
     made = fill(box / "in", "a.png")
     (box / "journal").touch()
     with open("journal", "rb") as journal:
@@ -195,7 +195,7 @@ def test_in_place_a_hundred_races(box):
     def prove_something():
         return killed > races / 5 and skipped > races and (contended > races / 50 or not FAULTS)
 
-    for race in range(3 * races):  # more than `races` where a busy machine lets runs end one after the other
+    for race in range(3 * races):  # more than `races` where the runs do not overlap, as on a busy machine
         if race >= races and prove_something():
             break
         shutil.copytree("fresh", f"{race}")
@@ -288,7 +288,7 @@ def test_ten_thousand_entries(box):
 
 
 def test_a_forged_journal_costs_what_an_honest_one_costs(box):
-    """120,000 digests with one low word once shared one slot of the table, which took 11 s to read."""
+    """120,000 digests with the same low word once shared one slot of the table, and reading the journal took 11 s."""
     fill(box, "a.png")
     draw = random.Random(5)
     run("emboss", "--resume", "journal", "a.png", "out.png")

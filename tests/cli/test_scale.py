@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Time and memory per image do not grow with their number, one image takes milliseconds, and --device cpu starts no GPU.
 
-The measured sizes are small here, the bounds generous: a busy machine must not fail them. tools/bench-scale without
-them is what the documented figures come from.
+The sizes are small here and the bounds generous, so that a busy machine does not fail them. The documented figures come
+from tools/bench-scale with its own sizes and bounds.
 """
 import os
 import subprocess
@@ -21,7 +21,7 @@ FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 
 @pytest.fixture
 def memory(box):
-    """A folder in memory where there is one: on a disk the time per file depends on what other processes write."""
+    """A folder in memory where possible: on a disk the time per file depends on what other processes write."""
     shared = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else box) as folder:
         yield folder
@@ -33,7 +33,7 @@ def test_three_thousand_images_cost_what_three_hundred_cost(memory, way):
     if way == "streams" and not FAULTY:
         pytest.skip("no CONV_FAULTY_BINARY: not started by ctest")
     binary, device = (program.BINARY, "cpu") if way == "cpu" else (FAULTY, "cuda")
-    for _ in range(3):  # what else runs may take the time of one of the two, and stop this process while it should look
+    for _ in range(3):  # other processes may slow down one of the two, and suspend this one while it should measure
         done = subprocess.run([sys.executable, f"{ROOT}/tools/bench-scale", f"{memory}/scale", "--conv", binary, "--counts", "300,3000",
                                "--side", "20", "--repeat", "4", "--tolerance", "300", "--growth", "40", "--", "--device", device,
                                "-j4", "--mem-limit", "4M", "--group", "64K"],
@@ -57,7 +57,7 @@ def test_tiny_images_in_flight_stay_within_the_limit(box, monkeypatch):
 
 
 def test_one_small_image_takes_no_time(box):
-    """At most 30 ms pass until the first output; the best of some runs is what the program itself needs."""
+    """At most 30 ms pass until the first output; the best of several runs is the time that the program itself needs."""
     fill(box, "a.png")
     best, most = 60.0, 5 if is_sanitized() or program.RUNNER else 0.15
     for number in range(30):
@@ -70,7 +70,7 @@ def test_one_small_image_takes_no_time(box):
 
 
 def libraries_asked_for(*args):
-    """What the dynamic linker says of libraries that were looked for, those that the program opens later included."""
+    """The dynamic linker's report of the libraries that were looked for, also of those that the program opens later."""
     environ = {**os.environ, "LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": "linker"}
     process = start(*args, env=environ)
     _, err = process.communicate(timeout=program.TIMEOUT)
@@ -79,7 +79,7 @@ def libraries_asked_for(*args):
         return file.read()
 
 
-@pytest.mark.skipif(bool(program.RUNNER), reason="the linker would speak of what runs the program")
+@pytest.mark.skipif(bool(program.RUNNER), reason="the linker would report about what runs the program")
 def test_a_folder_on_the_cpu_never_wakes_cuda(box):
     if "built without CUDA" in run("devices").out:
         pytest.skip("built without CUDA")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reports have what docs/reference/report.schema.json says, and nothing else."""
+"""Reports have the members that docs/reference/report.schema.json lists, and no others."""
 import json
 import os
 import shutil
@@ -75,7 +75,7 @@ def test_records_of_merged_reports(validator, folder):
 
 
 def test_the_schema_refuses_what_is_wrong(validator):
-    """Members that are missing, unknown or of another type are found."""
+    """Missing members, unknown ones and those of another type are found."""
     assert not validator.is_valid({"type": "begin"}) and not validator.is_valid({"type": "other"})
     good = {"type": "begin", "schema": 1, "version": "1", "filter": "emboss", "dry_run": False}
     assert validator.is_valid(good) and not validator.is_valid({**good, "new": 1}) and not validator.is_valid({**good, "schema": 2})

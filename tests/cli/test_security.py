@@ -28,7 +28,7 @@ def segments():
 
 
 def symbols():
-    """Functions that the program imports; of a static one all that it contains."""
+    """The functions that the program imports; for a static one, all that it contains."""
     is_static = "INTERP" not in segments()
     lines = tell("nm") if is_static else tell("nm", "-D", "--undefined-only")
     names = {line.split()[-1].split("@")[0] for line in lines.splitlines()}
@@ -37,7 +37,7 @@ def symbols():
 
 
 def compile_commands():
-    """The compiler's command lines of this binary's build, as far as it lies in its build folder."""
+    """The compiler's command lines of this binary's build, if the binary is in its build folder."""
     for folder in (os.path.dirname(BINARY), os.path.join(ROOT, "build")):
         path = os.path.join(folder, "compile_commands.json")
         if os.path.exists(path):

@@ -28,7 +28,7 @@ ROUNDS = int(os.environ.get("CONV_ROUNDS", 5 if os.environ.get("CONV_SANITIZED")
 JOBS = (("emboss",), ("gaussian5,sharpen", "--alpha=premultiply", "--border=wrap"),
         ("blur5,emboss,identity", "--alpha=filter", "-z2"), ("scharr-x", "--strip", "--encoder=libpng"))
 SIDES = (1, 2, 3, 7, 16, 33, 64, 90, 131)
-LARGEST = 2 * 8 * 131 * (256 + 131)  # bytes of staging that the largest image takes, generously: rows are aligned
+LARGEST = 2 * 8 * 131 * (256 + 131)  # upper bound of the staging bytes of the largest image: rows are aligned
 
 
 class Folder:
@@ -56,7 +56,7 @@ def folder(tmp_path_factory):
     for index, kind in enumerate(images.KINDS * 2):
         width, height = (SIDES[(index * step + index // len(SIDES)) % len(SIDES)] for step in (1, 2))
         files[f"{'abc'[index % 3]}/{index:02}-{kind}.png"] = images.make(kind, rng, width, height).data
-    for index in range(6):  # files and texts that fill what --mem-limit may leave for them
+    for index in range(6):  # files and texts that fill the memory that --mem-limit leaves for them
         data = images.make("rgb8", rng, 9, 7).data
         text = png.chunk(b"tEXt", b"Comment\0".ljust(50000 << index % 3, b"x"))
         files[f"{'abc'[index % 3]}/text{index}.png"] = data[:33] + text + data[33:]  # after IHDR

@@ -2,8 +2,8 @@
 """Several GPUs: groups go to the device that is ready, other devices take over from one that fails, and the report has each one's share.
 
 The devices are those of tests/faulty: the CPU with an asynchronous interface, any number of them. Tests with `real` put
-CUDA behind each of them, on a machine with one GPU the same one. Where a test is about who gets work, `slow` is many times
-what a busy machine with a sanitizer takes to prepare a group: a device that sleeps costs no processor time.
+CUDA behind each of them, on a machine with one GPU the same one. Where a test is about which device gets work, `slow` is
+many times as long as a busy machine with a sanitizer needs to prepare a group: a sleeping device uses no processor time.
 """
 import json
 import os
@@ -30,7 +30,7 @@ def summary(path="r.jsonl"):
 
 
 def shares(done):
-    """The closing line's: {name: percent}."""
+    """The shares in the closing line: {name: percent}."""
     return {name: int(share) for name, share in re.findall(r"(c\w+(?::\d+)?) \((\d+) %\)", done.stderr.splitlines()[-1])}
 
 
@@ -65,8 +65,8 @@ def test_a_faster_device_gets_more(box, batch):  # noqa: F811
     ("slow={}", (), range(5, 9)), ("slow=20", ("--device=cuda", "--streams=4"), (4,)), ("slow={} full=5", (), (4,)),
     ("devices=2 slow={}", ("--device=all",), range(5, 9)), ("devices=2 slow=20 0:lost=20", ("--device=all",), range(4, 9)))))
 def test_a_device_gets_more_streams_while_groups_wait(box, batch, faults, options, streams):  # noqa: F811
-    """Without --streams; one that finds no memory is no failure. A device may be lost before it gets more."""
-    for slow in (60, 400, 2400):  # ms; groups wait once they are prepared faster than that, which a busy machine takes long for
+    """Without --streams. A stream without memory is not a failure. A device may be lost before it gets more streams."""
+    for slow in (60, 400, 2400):  # ms; groups wait once they are prepared faster than that
         done = run_faulty(faults.format(slow), *(options or ("--device=cuda",)), *MANY, "--trace=t.json")
         check_outcome(box, want_of(box), 0, done.stderr, faults)
         count = int(re.search(r", (\d+) streams?\b", done.stderr)[1])
@@ -84,7 +84,7 @@ CODERS = (("--decode-on=gpu",), ("--encode-on=gpu",), ("--decode-on=gpu", "--enc
 @pytest.mark.parametrize("coders", CODERS[-1:] if os.environ.get("CONV_SANITIZED") else CODERS)
 @pytest.mark.parametrize("faults", ("", "codes", "codes devices=2 slow=5", "codes lost=4", "codes room=20000", "codes pins=3"))
 def test_fake_devices_code_png(box, batch, faults, coders):  # noqa: F811
-    """Or leave it to the CPU, where they have no coders: the program crashed. The coders are the CPU's, so files are equal."""
+    """Or leave it to the CPU, which crashed where they have no coders. The CPU codes everything, so files are equal."""
     device = "--device=cuda:0,cuda:1" if "devices" in faults else "--device=cuda"
     # Without --decode-on, a device gets its share of the decoding if the run lasts long, as on a busy machine.
     done = run_faulty(faults, device, "--decode-on=cpu", *coders, "--group=4K", "-j2", "--report=r.jsonl", code=1 if "lost" in faults else 0)
@@ -126,7 +126,7 @@ def test_when_the_last_one_is_lost(box, batch, faults):  # noqa: F811
 
 @pytest.mark.cuda
 def test_cuda_loses_all_devices_of_a_process_at_once(box, batch):  # noqa: F811
-    """This may happen; devices that continue are tested as well."""
+    """All devices may be lost; those that continue are tested above."""
     done = run_faulty("real devices=2 0:trap=3", "--device=all", *SMALL)
     check_outcome(box, want_of(box), 0, done.stderr, "trap")
     assert 1 <= len(re.findall(r"(?m)^conv: cuda:\d: CUDA failed", done.stderr)) <= 2
@@ -134,14 +134,14 @@ def test_cuda_loses_all_devices_of_a_process_at_once(box, batch):  # noqa: F811
 
 @pytest.mark.parametrize("where", program.some((6, 3, 10)))
 def test_parts_of_a_group_run_wherever_they_can(box, batch, where):  # noqa: F811
-    """Room for single planes only, then a device is lost: parts of one group come from several."""
+    """There is room for single planes only, then a device is lost: parts of one group come from several devices."""
     for fault in (f"0:lost={where}", f"lost={where}"):
         done = run_faulty(f"devices=2 room=8000 {fault}", "--device=all", "--group=8M", "-j2")
         check_outcome(box, want_of(box), 0, done.stderr, "parts")
 
 
 def test_what_has_no_room_on_one_device_goes_to_another(box):
-    """Each image's planes are too large for the first device; nothing else may do the work."""
+    """Each image's planes are too large for the first device, and no other device may do the work."""
     big_images(box)
     done = run_faulty("devices=2 0:room=1100000", TWO, "--report=r.jsonl")
     check_outcome(box, want_of(box), 0, done.stderr, "room")
@@ -213,7 +213,7 @@ def test_bench_streams(box, gpu, monkeypatch, stage):  # noqa: F811
     """One stream on each of two devices that are slow reaches twice the rate of one device."""
     fill(box / "in", *[f"{index}.png" for index in range(40)])
     monkeypatch.setattr(program, "BINARY", BINARY)
-    for _ in range(3):  # other processes may take the time that one of the two measurements needs
+    for _ in range(3):  # other processes may slow down one of the two measurements
         tables = {}
         for count in (1, 2):
             monkeypatch.setenv("CONV_FAULTY", f"{gpu}devices={count} slow=8")
@@ -250,7 +250,7 @@ CODERS = ((), ("--decode-on=gpu", "--encode-on=gpu"))
 
 @pytest.fixture
 def few(box, batch):  # noqa: F811
-    """Some of the images: an emulated device is slow."""
+    """Uses only some of the images: an emulated device is slow."""
     for name in tree("in")[12 if program.is_sanitized() else 21:]:
         (box / "in" / name).unlink()
 

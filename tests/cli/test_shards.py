@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--shard: every image in exactly one shard, of equal size, whatever the order of the listing and whoever numbers the tasks."""
+"""--shard: every image in exactly one shard of equal size, whatever the listing's order and the launcher."""
 import itertools
 import json
 import os
@@ -79,7 +79,7 @@ def test_real_images_have_equal_bytes_and_keep_their_shards(box):
 
 def test_the_order_and_the_path_of_the_listing_make_no_difference(mixed):
     names = sorted(tree(mixed / "in"), key=lambda name: name[::-1])
-    for name in names:  # another order of making them is another order of listing them, on most file systems
+    for name in names:  # created in another order, they are listed in another order on most file systems
         target = mixed / "elsewhere" / "copy" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()

@@ -14,8 +14,8 @@ import png_writer as png
 from program import RUNNER, run, start, stop, until
 
 TICKS = os.sysconf("SC_CLK_TCK")
-BEFORE = 5 if RUNNER else 0.4  # seconds of CPU time until the signal: the work is under way, and takes several more
-AFTER = 5 if RUNNER or os.environ.get("CONV_SANITIZED") else 1  # the most that may follow it: 0.2 s, and some for a slow machine
+BEFORE = 5 if RUNNER else 0.4  # seconds of CPU time until the signal: the work has begun and needs several more
+AFTER = 5 if RUNNER or os.environ.get("CONV_SANITIZED") else 1  # CPU time after the signal
 
 
 def rows_size(width, height, interlaced):
@@ -27,8 +27,8 @@ def rows_size(width, height, interlaced):
 
 
 def empty_blocks(count):
-    """The smallest dynamic blocks, `count` times 8 so that they are whole bytes: one codeword, for the end of the block."""
-    lengths = {18: 1, 1: 2, 0: 2}  # of the code length code: runs of zeros, and the lengths 1 and 0
+    """8 * `count` dynamic blocks (whole bytes) of the smallest kind: the only codeword is the end of the block."""
+    lengths = {18: 1, 1: 2, 0: 2}  # code length code: runs of zeros, and the lengths 1 and 0
     order = 16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1
     fields = [(0, 1), (2, 2), (0, 5), (0, 5), (len(order) - 4, 4)] + [(lengths.get(symbol, 0), 3) for symbol in order]
     fields += [(0, 1), (127, 7), (0, 1), (107, 7)]  # 138 and 118 symbols without a codeword
@@ -127,7 +127,7 @@ def test_the_other_workers_go_home_too(box):
 
 
 def photograph_like(side):
-    """An RGB image of that side, in rows that repeat: 64 megapixels in a second."""
+    """A square RGB image of rows that repeat: 64 megapixels in a second."""
     row = b"\0" + bytes(np.random.default_rng(1).integers(0, 24, 3 * side, dtype=np.uint8))
     squeeze = zlib.compressobj(1)
     stream = squeeze.compress(row * 4) + squeeze.flush(zlib.Z_FULL_FLUSH)  # no match crosses this point
@@ -149,14 +149,14 @@ def test_a_signal_ends_the_decoding_of_large_images_on_a_device_cuda(box):
     for number in range(1, 8):
         os.link("in/0.png", f"in/{number}.png")
     command = ("emboss", "--device=cuda", "--decode-on=gpu", "--encode-on=gpu", "-b", "in", "out")
-    run(*command)  # the machine's memory is there from now on
+    run(*command)  # the machine has provided the memory from now on
     begun = time.monotonic()
     run(*command)
     whole = time.monotonic() - begun
     waits = []
     for delay in 3 * (0.25 * whole, 0.35 * whole, 0.45 * whole, 0.55 * whole, 0.65 * whole):
         if len(waits) >= 5 and sorted(waits)[2] < 0.3:
-            break  # more only where other processes may have had the time
+            break  # more only if other processes may have used the time
         process = start(*command)
         time.sleep(delay)
         sent = time.monotonic()

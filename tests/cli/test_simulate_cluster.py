@@ -26,7 +26,7 @@ def hours(*args):
 
 def test_ideal_nodes_take_the_time_of_their_rates():
     assert hours(*IDEAL, "--images=36e6", "--nodes=10", "--node-rate=1000", "--tasks=100") == pytest.approx(1)
-    # Three rounds of four tasks on four nodes, of which the last one has two.
+    # Three rounds of tasks on four nodes: four, four and two.
     assert hours(*IDEAL, "--images=36e6", "--nodes=4", "--node-rate=1000", "--tasks=10") == pytest.approx(3)
     assert hours(*IDEAL, "--start=36", "--images=36e6", "--nodes=10", "--node-rate=1000", "--tasks=100") == pytest.approx(1.1)
 

@@ -22,7 +22,7 @@ PHOTO = images.make("rgb8", np.random.default_rng(3), 8, 6).data
 
 
 class Screen:
-    """As much of a terminal as the progress uses: the line end, its erasing, and wrapping at the last column."""
+    """As much of a terminal as the progress needs: line ends, erasing a line, and wrapping at the last column."""
 
     def __init__(self, columns):
         self.columns, self.lines, self.at, self.wrapped = columns, [""], 0, 0
@@ -48,7 +48,7 @@ class Screen:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_running(monkeypatch):
-    """Programs that wait for a pipe or a key would outlive a test that fails."""
+    """Ends programs that wait for a pipe or a key, which would outlive a failing test."""
     started, popen = [], subprocess.Popen
 
     def remember(*args, **options):
@@ -64,7 +64,7 @@ def nothing_is_left_running(monkeypatch):
 
 
 class Terminal:
-    """The program with a terminal of its own as its standard error, the keyboard included."""
+    """The program with a terminal of its own as its standard error and its keyboard."""
 
     def __init__(self, columns, *args, **environment):
         self.controller, terminal = pty.openpty()
@@ -92,7 +92,7 @@ class Terminal:
         return bool(data)
 
     def wait_for(self, pattern):
-        """Until the last line matches."""
+        """Waits until the last line matches."""
         deadline = time.monotonic() + program.TIMEOUT
         while not re.fullmatch(pattern, self.screen.lines[-1]):
             assert time.monotonic() < deadline and self.process.poll() is None, self.screen.lines
@@ -113,7 +113,7 @@ class Terminal:
 
 @pytest.fixture
 def waiting(box):
-    """Nine images, and a pipe that nobody writes to: `conv` filters nine of ten and waits."""
+    """Nine images, and a pipe without a writer: `conv` filters nine of ten and waits."""
     os.mkdir("in")
     for i in range(9):
         with open(f"in/{i}.png", "wb") as file:
@@ -177,7 +177,7 @@ def test_a_list_that_comes_through_a_pipe_has_no_total(waiting):
 def test_terminals_without_a_bar(waiting, options, environment):
     terminal = Terminal(80, *waiting, *options, **environment)
     with open("pipe", "wb") as file:
-        time.sleep(0.2)  # more than until a bar would be drawn
+        time.sleep(0.2)  # longer than it takes until a bar would be drawn
         file.write(PHOTO)
     assert terminal.end() == 0
     said = "".join(terminal.screen.lines)
@@ -201,7 +201,7 @@ def read_until(process, pattern):
 
 
 def test_lines_where_there_is_no_terminal(waiting):
-    """--progress always: a line after one second and then every five."""
+    """--progress always: a line after one second and then every five seconds."""
     process = program.start(*waiting, "--progress=always")
     read_until(process, r"conv: 9 of 10 \(90 %\), [\d.]+ img/s, \d+:\d\d left\n")
     process.send_signal(signal.SIGINT)

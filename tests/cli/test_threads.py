@@ -2,7 +2,7 @@
 """No interleaving of threads loses a wake-up or deadlocks.
 
 Threads pause at random where they take and leave locks (`delay=` of tests/preload/faults.c), under random settings and
-little memory, while names trickle in, signals come and devices fail. A run that does not end is the failure.
+little memory, while names trickle in, signals come and devices fail. The test fails if a run does not end.
 CONV_SEED repeats a round, CONV_ROUNDS sets how many there are.
 """
 import os

@@ -79,9 +79,9 @@ def test_the_summary_adds_up(box):
 
 
 def test_cpu_utilisation_is_what_the_system_counts(box):
-    """The closing line once called "cores idle" what other processes had taken, and the page something else."""
+    """The closing line once counted the time of other processes as "cores idle"; the page named it differently."""
     fill_with_noise(box / "in", 8 if is_sanitized() else 30)
-    for _ in range(3):  # the page is written after the last record, and how long that takes depends on what else runs
+    for _ in range(3):  # the page is written after the last record, which takes longer on a busy machine
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         result = run("emboss", "-z", "9", "--json", "--html", "p.html", "in", "out")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -149,7 +149,7 @@ def test_failed_and_skipped_images(box):
 @pytest.mark.parametrize("number,code", ((signal.SIGINT, 130), (signal.SIGKILL, -9)))
 def test_a_run_that_is_ended_leaves_valid_json(box, number, code):
     fill_with_tiny(box / "in", 3000)
-    # Names from a pipe that stays open: it cannot be over before the signal comes.
+    # Names come from a pipe that stays open: the run cannot end before the signal.
     process = start("emboss", "-j1", "--trace", "t.json", "--files-from=-", "in", "out", stdin=subprocess.PIPE)
     process.stdin.write("".join(f"{name}\n" for name in os.listdir("in")).encode())
     process.stdin.flush()
@@ -210,10 +210,10 @@ def test_memory_does_not_grow_with_the_trace(box):
         fill_with_tiny(box / str(count), 1)
         for index in range(1, count):
             os.link(f"{count}/00000.png", f"{count}/{index:05}.png")
-        return program.measure("emboss", "--device=cpu", "-q", "-j2", "--no-save", "--trace", "t.json", "--html", "p.html",
+        return program.measure("emboss", "--device=cpu", "-q", "-j1", "--no-save", "--trace", "t.json", "--html", "p.html",
                                str(count), "out").peak
 
-    small = peak(1000)  # with fewer, not all buffers are in use
+    small = peak(1000)  # with fewer, or with more workers, not all buffers are in use
     before = os.path.getsize("t.json")
     large = peak(9000)
     grown = os.path.getsize("t.json") - before

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Archives that libarchive reads, zip files, and archives that no archiver would write.
 
-Whole members before damage are done, the rest is reported; nothing is written outside of the output folder; bombs end
-soon. hostile_archives.py makes the archives.
+Whole members before the damage are filtered, the rest is reported; nothing is written outside the output folder; bombs
+end soon. hostile_archives.py makes the archives.
 """
 import bz2
 import gzip
@@ -65,7 +65,7 @@ def check_content(name, data):
 
 
 def paths_of(case):
-    """What the whole members are called below a folder: slashes at the beginning are removed."""
+    """The names of the whole members below a folder: leading slashes are removed."""
     return {name.lstrip("/") for name in case.whole}
 
 
@@ -147,7 +147,7 @@ def unpack_blocks(data):
 
 
 def unpack(kind, data):
-    """All that a decompressor gives before it meets the damage."""
+    """All that a decompressor returns before it meets the damage."""
     if kind == "zst":
         return unpack_blocks(data)
     stream = {"gz": lambda: zlib.decompressobj(31), "xz": lzma.LZMADecompressor, "bz2": bz2.BZ2Decompressor}[kind]()
@@ -165,19 +165,19 @@ def unpack(kind, data):
 def test_whole_members_before_damage_are_done(box, kind, harm):
     """None is lost, although decompressors work in blocks and libarchive drops the one that the damage is in."""
     rng = np.random.default_rng(3)
-    bodies = [rng.integers(0, 64, 5000, np.uint8).tobytes() for _ in range(80)]  # of which a quarter compresses away
+    bodies = [rng.integers(0, 64, 5000, np.uint8).tobytes() for _ in range(80)]  # a quarter of it compresses away
     plain = b"".join(archive_writer.tar_member(b"%02d.bin" % i, body) for i, body in enumerate(bodies)) + bytes(1024)
     pack = {"gz": lambda: gzip.compress(plain, 1), "zst": lambda: hostile.zstd(plain),
             "xz": lambda: lzma.compress(plain, preset=0), "bz2": lambda: bz2.compress(plain, 1)}[kind]
     data = pack()
-    at = 9 + 4 * (3 + (1 << 16)) if kind == "zst" else len(data) * 7 // 10  # of a zstd stream, the head of a block
+    at = 9 + 4 * (3 + (1 << 16)) if kind == "zst" else len(data) * 7 // 10  # the head of a block in a zstd stream
     data = data[:at] if harm == "cut" else data[:at] + bytes((data[at] ^ 6,)) + data[at + 1:]
     there = unpack(kind, data)
     expected, step = {}, 512 + 5120
     for i in range(80):
         at = i * step
         if there[at:at + 512] != plain[at:at + 512] or len(there) < at + 5512:
-            break  # what comes out of a damaged block may be anything
+            break  # a damaged block may decompress to anything
         expected["%02d.bin" % i] = there[at + 512:at + 5512]
     assert 20 < len(expected) < 80
     (box / ("in.tar." + kind)).write_bytes(data)
@@ -196,7 +196,7 @@ READERS = {"zip": read_zip, "tar": lambda data: read_tar(data, "r:"), "tar.gz": 
 @pytest.mark.parametrize("target", READERS)
 @pytest.mark.parametrize("source", ["zip_plain", "gz", "zst", "xz", "bz2", "7z", "plain"])
 def test_archive_to_archive(box, source, target):
-    """Order and names are kept, what is no image is copied, and the bytes do not depend on threads or time zone."""
+    """Order and names are kept, other members are copied, and the bytes depend on neither threads nor time zone."""
     name = "in" + extension(source)
     (box / name).write_bytes(hostile.CASES[source].data)
     run("identity", "-j3", name, f"out.{target}")
@@ -211,7 +211,7 @@ def test_archive_to_archive(box, source, target):
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.zst"])
 def test_through_pipes(box, kind):
-    """Standard input to standard output: the same format, and what is written can be read from a pipe again."""
+    """Standard input to standard output: the same format, and the output can be read from a pipe again."""
     source = {"zip": "zip_descriptors", "tar.gz": "gz", "tar.zst": "zst"}[kind]
     first = run("identity", "--format", kind, "-", "-", stdin=hostile.CASES[source].data).out_bytes
     second = run("identity", "-", "-", stdin=first).out_bytes
@@ -253,7 +253,7 @@ def test_texts_are_compressed_and_images_are_not(box):
 
 
 def test_truncated_anywhere(box):
-    """Every archive that is cut off ends with a message, and with the images before the cut."""
+    """Every truncated archive produces a message, and the images before the cut."""
     cuts = hostile.truncations()
     names = list(cuts) if not is_sanitized() else list(cuts)[::9]
     for name in names:
@@ -267,7 +267,7 @@ def test_truncated_anywhere(box):
         data, has_first = cuts[name]
         folder = name.split(".")[0]
         if f"{name}/" in "".join(found):
-            folder = name  # another archive is called the same but for the extension
+            folder = name  # another archive has the same name except for the extension
         assert any(f"{name}:" in line for line in result.err.splitlines()), name
         assert not has_first or any(path.startswith(f"{folder}/") for path in found) or "/" not in "".join(found), name
 
@@ -293,7 +293,7 @@ USUAL = 48 << 20  # bytes that a run with two workers needs
 @pytest.mark.parametrize("name", ["bomb_png.zip", "bomb_overlap.zip", "bomb.tar.gz", "bomb.tar.zst"])
 @pytest.mark.skipif(is_sanitized(), reason="takes long")
 def test_bomb(box, bombs, name):
-    """It ends within seconds, whatever it would expand to, without the memory for it."""
+    """A bomb ends within seconds and needs little memory, whatever it would expand to."""
     (box / name).write_bytes(bombs[name])
     result = measure("identity", "--device=cpu", "-j2", "--mem-limit", "200M", name, "out.tar", code=1, timeout=HANG)
     assert result.peak < 300 << 20 and result.seconds < 20, (result.peak, result.seconds)

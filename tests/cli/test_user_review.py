@@ -42,8 +42,8 @@ def desk(tmp_path_factory):
 
 
 first = "the filter comes first, e.g. conv emboss"
-is_ok = ""  # says nothing
-# The command, its exit code, and what its messages hold. What it says in total is nothing where that is "".
+is_ok = ""  # no message
+# The command, its exit code, and a part of its messages; "" means that there must be no message.
 MESSAGES = [
     ("photo.png out.png", 2, f"'photo.png' is an image: {first} photo.png out.png"),
     ("./photo.png out.png", 2, f"'./photo.png' is an image: {first} ./photo.png out.png"),
@@ -94,7 +94,7 @@ def test_a_larger_run_without_a_gpu_says_no_more_than_its_result(desk):
 
 def test_verify_says_once_that_there_are_no_cuda_kernels(desk):
     result = run("verify", "emboss", "photo.png", cwd=desk)
-    lines = (result.out + result.err).splitlines()  # CUDA, the CPU's kernels that it cannot run, the result
+    lines = (result.out + result.err).splitlines()  # CUDA, the kernels that this CPU cannot run, the result
     assert sum("cuda" in line.lower() for line in lines) <= 1 and len(lines) <= 3, lines
     assert "identical pixels" in result.out
 
@@ -114,7 +114,7 @@ def test_ctrl_c_says_what_is_left(desk):
     assert re.search(rb"interrupted: 1 of 3 done, 2 left; --skip-existing continues\n$", err), err
 
 
-# --- what photographers look for -----------------------------------------------------------------
+# --- what photographers expect -----------------------------------------------------------------
 
 def files(desk, folder):
     return sorted(os.listdir(desk / folder))

@@ -42,7 +42,7 @@ def holds_data(pipe):
 
 
 def reported_errors():
-    """Those of a run with --report=report, which is removed for the next."""
+    """The records of a run with --report=report; the file is removed for the next run."""
     with open("report", "rb") as file:
         records = [json.loads(line) for line in file]
     os.remove("report")
@@ -68,7 +68,7 @@ def test_one_signal_ends_the_wait_for_a_reader(box):
     command = ("identity", "-z0", "--report=report", "in/0000.png")
     process = start(*command, "pipe")
     ends_once(lambda: os.path.exists("report"), process, signal.SIGTERM, 143)
-    assert reported_errors() == []  # an image that a signal ends counts as not begun
+    assert reported_errors() == []  # an image that a signal interrupts counts as not begun
     reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
     ends_once(lambda: holds_data(reader), start(*command, "pipe"), signal.SIGINT, 130)
     assert reported_errors() == []
@@ -97,7 +97,7 @@ STALLS = (("stdout", "--json"), ("stdout", "--dry-run"), ("stderr", "-v"), ("pip
 @not_with_tsan
 @pytest.mark.parametrize("where,option", STALLS)
 def test_one_signal_ends_a_run_whose_words_nobody_reads(box, where, option):
-    """As `conv -v in out 2>&1 | less` does."""
+    """Like `conv -v in out 2>&1 | less`."""
     fill(box / "in", *(f"{index:03}.png" for index in range(200)))
     os.mkfifo("pipe")
     reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
@@ -107,8 +107,8 @@ def test_one_signal_ends_a_run_whose_words_nobody_reads(box, where, option):
     process = subprocess.Popen([*program.RUNNER, program.BINARY, "emboss", "--device=cpu", option, "in", "out"],
                                stdout=outputs["stdout"], stderr=outputs["stderr"])
     os.close(writer)
-    # A trace is written in parts larger than the pipe; they come when most images are done. A report begins with a
-    # short part, beside which the next one has no room.
+    # A trace is written in parts larger than the pipe, when most images are done. A report begins with a short part,
+    # after which the pipe has no room for the next.
     most = {"--trace=pipe": 100, "--report=pipe": 50}.get(option, 4050)
     done = {"--trace=pipe": 80, "--report=pipe": 8}.get(option, 0)
     ends_once(lambda: waiting_bytes(reader) > most and len(tree("out")) >= done, process, signal.SIGTERM, 143)
@@ -180,7 +180,7 @@ def test_a_page_about_pipes(box):
 
 @pytest.mark.parametrize("more", (0, 2))
 def test_a_slow_list_holds_up_no_image_that_it_has_named(box, device, more):
-    """Files are fetched ahead of their readers, but no name is waited for while there is something to do."""
+    """Files are fetched ahead of their readers, but a run does not wait for names while it has something to do."""
     jobs = f"-j{1 + more}"
     fill(box, *(f"{index}.png" for index in range(5)))
     process = start("emboss", jobs, "--device", device, "--files-from=-", "out", stdin=subprocess.PIPE)

@@ -52,7 +52,7 @@ def start_with_names(box, faults, *args):
 
 
 def feed(process, box, names):
-    """Hands out names and waits for their outputs."""
+    """Writes names into the pipe and waits for their outputs."""
     process.stdin.write("".join(f"{name}\n" for name in names))
     process.stdin.flush()
     until(lambda: all((box / "out" / name).exists() for name in names), process)
@@ -77,7 +77,7 @@ PAUSES = (1.5, 6, 24)  # seconds: on a busy machine a device may open later than
 def test_it_joins_in(box, batch, gpu, devices, alpha):  # noqa: F811
     """Images before it is open are filtered by the CPU, later ones by the GPU."""
     for pause in PAUSES[bool(gpu):]:
-        # It opens late enough for the first images even if they take a while.
+        # It opens late enough for the CPU to get the first images even if they take a while.
         code, err = filter_in_two_parts(box, f"{gpu}devices={devices} open={round(600 * pause)}", pause, f"--alpha={alpha}")
         check_outcome(box, want_of(box, f"--alpha={alpha}"), code, err, "joins in")
         assert err.count("\n") == 1
@@ -136,7 +136,7 @@ def test_page_of_an_open_device(box, batch, gpu):  # noqa: F811
 
 @pytest.mark.skipif(program.is_sanitized() or bool(program.RUNNER), reason="what watches the program takes its own time")
 def test_two_hundred_small_images_do_not_wait(box, monkeypatch):
-    """A device that takes 0.3 s to open does not lengthen the run: best of some runs with and without it."""
+    """A device that takes 0.3 s to open does not lengthen the run: the best of several runs with and without it."""
     fill(box / "in", *[f"{index}.png" for index in range(200)])
     monkeypatch.setattr(program, "BINARY", BINARY)
 

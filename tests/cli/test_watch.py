@@ -79,7 +79,7 @@ def test_links_arrive_when_they_are_made(tmp_path):
 
 
 def test_a_file_is_read_when_it_is_complete(tmp_path):
-    """In the middle of being written, as cp does, before and after the start."""
+    """Files that cp is still writing, begun before or after the start of the watch."""
     source, target = folders(tmp_path)
     made = image()
     with open(source / "before.png", "wb", buffering=0) as before:
@@ -101,7 +101,7 @@ def test_a_file_is_read_when_it_is_complete(tmp_path):
 
 
 def test_editors_and_downloads(tmp_path):
-    """Temporary names are no images; what is renamed over an image is its new version; what goes at once is nothing."""
+    """Temporary names are not images; a file renamed over an image is a new version; one that vanishes is ignored."""
     source, target = folders(tmp_path)
     old, new = image(1), image(2, width=17, height=31)
     with watch(source, target) as watched:
@@ -133,7 +133,7 @@ def test_several_steps_of_one_file_are_one_image(tmp_path):
 
 
 def test_folders_that_arrive(tmp_path):
-    """With --recursive: made, moved in with images, moved away, excluded."""
+    """With --recursive: folders made, moved in with images, moved away, and excluded."""
     source, target = folders(tmp_path)
     made = image()
     with watch(source, target, "--recursive", "--exclude", "raw") as watched:
@@ -260,7 +260,7 @@ def test_two_folders(tmp_path):
 
 
 def test_latency(tmp_path):
-    """From closing the file to the output's name. The bound is for any machine; tools/bench-watch measures."""
+    """The time from closing the file to the output's name. The bound suits any machine; tools/bench-watch measures."""
     if program.is_sanitized() or program.RUNNER:
         pytest.skip("a build for finding faults")
     source, target = folders(tmp_path)
@@ -273,7 +273,7 @@ def test_latency(tmp_path):
             watched.has(f"{i}.png")
             times.append(time.monotonic() - begin)
         watched.end()
-    assert min(times) < 0.5  # a name that is looked for now and then is late each time: it comes after the look that found the last
+    assert min(times) < 0.5  # with polling, every name would be late
 
 
 @pytest.mark.parametrize("options, said", [

@@ -62,7 +62,7 @@ def free_ports(count):
 
 
 def wait_until(condition, seconds, what):
-    """The first true value of condition(); fails after five times as long as it takes at most on a free machine."""
+    """The first true value of condition(); fails after five times the longest time on an idle machine, `seconds`."""
     end = time.monotonic() + 5 * seconds  # a busy machine
     while True:
         value = condition()
@@ -123,12 +123,12 @@ class Slurm:
         return int(self.call("sbatch", "--parsable", *args).stdout.split(";")[0])
 
     def state(self, job):
-        """Of a job or of a task of an array ("7_2"): RUNNING, COMPLETED, ..."""
+        """The state of a job or of a task of an array ("7_2"): RUNNING, COMPLETED, ..."""
         text = self.call("scontrol", "show", "job", str(job), "-o", check=False).stdout
         return text.split("JobState=")[1].split()[0] if "JobState=" in text else ""
 
     def wait(self, job, seconds=300, but=""):
-        """Waits for the job with all its tasks, but for one of an array."""
+        """Waits for the job with all its tasks, or for one task of an array."""
         def is_over():
             queue = self.call("squeue", "-h", "-r", "-o", "%i", "-j", str(job), check=False)
             return queue.returncode == 0 and set(queue.stdout.split()) <= {but}
@@ -147,7 +147,7 @@ def slurm(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def program_on_path(tmp_path_factory, monkeypatch):
-    """`conv` in scripts is the program under test, and as few threads as the machine is small."""
+    """`conv` in scripts is the program under test, with few threads, as the machine is small."""
     folder = tmp_path_factory.mktemp("bin")
     (folder / "conv").symlink_to(os.environ["CONV_BINARY"])
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")

@@ -37,7 +37,7 @@ def run_alone(*args, code=0):
 
 
 def outputs_of(box):
-    """Name -> what changes when an output is written again."""
+    """Name -> a value that changes when an output is written again."""
     found = {}
     for root, _, names in os.walk(box / "out"):
         for name in names:
@@ -52,7 +52,7 @@ def count_outputs(box):
 
 
 def check_outputs(box, unchanged=None):
-    """Every output is there with the pixels of one run alone, nothing else is, and none of `unchanged` was written again."""
+    """The folder has every output with the pixels of a single run and no other file; none of `unchanged` was rewritten."""
     run_alone("emboss", "-r", "--device=cpu", "in", "whole")
     found = outputs_of(box)
     leftovers = [name for _, _, names in os.walk(box / "out") for name in names if not name.endswith(".png")]

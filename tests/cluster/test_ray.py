@@ -23,7 +23,7 @@ def start(*args):
 
 
 def finish(process, code=0):
-    """Its last line. Ends what is left of its session, also when it hangs."""
+    """Returns the last line. Ends what is left of the session, also when it hangs."""
     try:
         out, _ = process.communicate(timeout=900)
     finally:
@@ -59,7 +59,7 @@ def test_a_folder_when_a_worker_is_killed(box):
     fill_folder(box / "in", 400)
     with open(script("ray_folder.py"), encoding="utf-8") as file:
         text = file.read()
-    slow = text.replace("    return {", "    import time\n    time.sleep(1)\n    return {", 1)  # or it is over too soon
+    slow = text.replace("    return {", "    import time\n    time.sleep(1)\n    return {", 1)  # or the run is over too soon
     assert slow != text
     (box / "slow.py").write_text(slow)
     process = start("slow.py", "in", "out")
@@ -80,7 +80,7 @@ def test_a_folder_when_a_worker_is_killed(box):
 
 
 def make_shards(box, shards, images):
-    """Tar files as WebDataset has them: each image with a label."""
+    """Tar files in WebDataset's layout: each image with a label."""
     fill_folder(box / "in", shards * images)
     names = sorted(str(path.relative_to(box / "in")) for path in (box / "in").rglob("*.png"))
     (box / "tars").mkdir()

@@ -39,7 +39,7 @@ def test_a_damaged_image_does_not_end_the_other_tasks(slurm, folder):
 
 
 def test_auto_is_refused_in_the_batch_script_itself(slurm, folder):
-    """It has SLURM_PROCID=0 and SLURM_NTASKS=4, and would process a quarter of the images."""
+    """The program has SLURM_PROCID=0 and SLURM_NTASKS=4, and would process a quarter of the images."""
     (folder / "job.sh").write_text('#!/bin/sh\necho "$SLURM_PROCID/$SLURM_NTASKS"\nconv emboss -r in out --shard auto; echo "exit code $?"\n')
     job = slurm.submit("--wait", "-n", "4", "job.sh")
     log = log_of(slurm, folder, job)

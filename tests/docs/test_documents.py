@@ -2,15 +2,15 @@
 """Runs every command of README.md and the documentation, and compares output where it is shown. By name: tools/test docs.
 
 A block of code that is indented by four spaces, or fenced as sh, is one script, run by bash in a folder of its own with the
-files of `workplace`. A comment before a block says where that is not so:
+files of `workplace`. A comment before a block makes an exception:
 
     <!-- docs-test: skip (REASON) -->      not run; the reason is shown in the site
     <!-- docs-test: gpu -->                run where conv finds a GPU; so is any block with `--device cuda`
-    <!-- docs-test: program -->            run, where the tool that it needs is installed (first word of the block)
+    <!-- docs-test: program -->            run if the tool that it needs (first word of the block) is installed
     <!-- docs-test: source -->             run in the checkout, without changing it
     <!-- docs-test: until interrupted -->  ended by SIGINT after a second
     <!-- docs-test: exit N -->             run; the last command ends with that exit code
-    <!-- docs-test: output -->             what the block before prints; numbers may differ, `...` stands for any lines, … for the rest of one
+    <!-- docs-test: output -->             the output of the block before it; numbers may differ, `...` stands for any lines, … for the rest of one
     <!-- docs-test: run -->                run, apart from the block before
     <!-- docs-test: text -->               no command: a formula, a drawing, a file
 """
@@ -146,7 +146,7 @@ def run_script(text, folder, interrupted=False, code=0):
 
 
 def pattern_of(shown):
-    """What matches output that is shown, with other numbers and without lines that `...` stands for."""
+    """A pattern for the shown output, with any numbers and any lines in the place of `...`."""
     lines = []
     for line in shown.splitlines():
         if line.strip() == "...":
@@ -189,7 +189,7 @@ def test_the_version_to_cite_is_that_of_the_program():
 
 
 def test_marks_are_known():
-    """Each mark is one of those above, with a reason where one is asked for; at least half of the blocks are run."""
+    """Each mark is one of those above, with a reason where it needs one; at least half of the blocks are run."""
     kinds = [block.kind for block in BLOCKS]
     wrong = [block.name for block in BLOCKS if block.kind not in (*KINDS, "run", "python") and not re.fullmatch(r"skip \(.{8,}\)|exit [1-9]", block.kind)]
     assert not wrong

@@ -19,7 +19,7 @@ compiles_alone() {
 for file in $(find "$translated" -name '*.cu.cpp'); do
     compiles_alone "$@" || failed=1
 done
-# The same without its own first include has to fail.
+# A copy of it without its first include must not compile.
 grep -v '^#include "kernels/' "$file" >"$scratch/planted.cpp"
 file=$scratch/planted.cpp
 if compiles_alone "$@" 2>/dev/null; then

@@ -6,7 +6,7 @@
 #   __shared__ arrays                              memory of the block
 #   #pragma unroll                                 nothing: unrolling would take clang a minute per file
 # Everything else, line numbers included, stays as it is. translate.py SOURCE TARGET [SOURCE TARGET...]
-# A target that would not change is left alone, so that what is compiled from it is not compiled again.
+# A target that would not change is left alone, so that it is not compiled again.
 import os
 import re
 import sys
@@ -17,7 +17,7 @@ class Source:
 
     def __init__(self, text):
         self.text = text
-        # The same text with comments and strings blanked out: what structure is read from.
+        # The same text with comments and strings blanked out, from which the structure is read.
         blank = lambda match: re.sub(r"[^\n]", " ", match.group())
         self.plain = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
 
@@ -52,7 +52,7 @@ def replace(source, start, end, by):
 
 
 def callee_start(plain, end):
-    """Where the name of a kernel, with its template arguments, begins that ends at `end`."""
+    """Where the name of the kernel that ends at `end` begins; the name includes template arguments."""
     i = len(plain[:end].rstrip())
     if plain[i - 1] == ">":
         depth = 0

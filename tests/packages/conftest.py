@@ -19,7 +19,7 @@ SYSTEMS = {"debian12": ("bookworm", "main", []),
            "ubuntu24.04": ("noble", "main,universe", [f"deb [trusted=yes] https://{UBUNTU} noble main universe"])}
 
 
-CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"  # of this machine, which may know a proxy's
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"  # this machine's certificates, which may include a proxy's
 
 
 class System:
@@ -43,7 +43,7 @@ class System:
         return self.folder + name
 
     def files(self):
-        """What belongs to no package database, cache or temporary folder."""
+        """The files outside package databases, caches and temporary folders."""
         found = set()
         skipped = {self.path(name) for name in ("/proc", "/sys", "/dev", "/tmp", "/run", "/var", "/root", "/packages")}
         for folder, folders, names in os.walk(self.folder):

@@ -9,7 +9,7 @@ from conftest import ROOT
 
 with open(os.path.join(ROOT, "CMakeLists.txt"), encoding="utf-8") as cmake:
     VERSION = re.search(r"project\(conv VERSION ([0-9.]+)", cmake.read())[1]
-# Filters one of the project's samples in the ways that need the libraries.
+# Filters one of the project's samples with the options that need the libraries.
 USE = """
 conv --version | grep -x "conv {version}"
 mkdir -p /tmp/in && cp /packages/sample.png /tmp/in/
@@ -42,7 +42,7 @@ def test_files(release):
 
 
 def check_removal(system, *packages):
-    """Purges the packages; none of their files may stay, nor anything called conv."""
+    """Purges the packages; none of their files may stay, nor any file called conv."""
     names = " ".join(packages)
     system.run(f"dpkg --verify {names}")
     installed = {name for name in system.run(f"dpkg -L {names}").split("\n") if os.path.isfile(system.path(name))}
@@ -54,7 +54,7 @@ def check_removal(system, *packages):
 
 def test_program(bare):
     bare.run("apt-get install -q -y --no-install-recommends /packages/conv_*.deb")
-    # dpkg on a small system leaves out what its configuration says; what is there must be right.
+    # dpkg on a small system omits files as configured; those that are there must be right.
     use(bare)
     assert os.path.exists(bare.path("/usr/share/bash-completion/completions/conv"))
     listed = bare.run("dpkg -L conv").split()
@@ -91,7 +91,7 @@ def test_library(bare):
 
 
 def test_static_program(bare):
-    """Nothing is installed for it: no library, no interpreter."""
+    """The program needs no other package: no library, no interpreter."""
     bare.run("tar -C /tmp -xzf /packages/conv-*-linux-*.tar.gz && mkdir -p /opt/conv && cp -r /tmp/conv-*/bin /tmp/conv-*/share /opt/conv/")
     use(bare, "export PATH=/opt/conv/bin:$PATH\n")
     licences = os.listdir(bare.path("/opt/conv/share/doc/conv/licences"))

@@ -16,8 +16,8 @@ import pytest
 SOURCE = pathlib.Path(os.environ.get("CONV_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
 BUILD = pathlib.Path(os.environ.get("CONV_BUILD_DIR", SOURCE / "build"))
 
-# Top to bottom: a folder includes from itself and from what stands below it. Folders on one line
-# do not include each other. CONTRIBUTING.md explains them.
+# Top to bottom: a folder includes from itself and from the folders below it. Folders on one line do not include each
+# other. CONTRIBUTING.md explains them.
 LAYERS = (
     ("src/main.c",),
     ("src/cli",),
@@ -42,7 +42,7 @@ INSIDE = (  # within a folder: the first may not include the second
     ("kernels/layer/cpu", "kernels/layer/cuda"),
     ("kernels/layer/cuda", "kernels/layer/cpu"),
 )
-# Not compiled alone: included several times with other macros, or inside a file that defines what they use.
+# Not compiled alone: included several times with different macros, or inside a file that defines what they use.
 TEMPLATES = {
     "kernels/stencil/cpu": {"direct.h", "dots.h", "floats.h", "float_passes.h", "gradient.h", "neon.h", "plain.h", "round.h", "strips.h", "vector.h",
                             "vector_variant.h", "x86.h", "passes.h"},
@@ -137,8 +137,8 @@ def headers_that_need_others(root, folder=""):
     return found
 
 
-# Commands that do their work through the functions of conv.h, as other programs do: nothing that filters
-# may be included but that header.
+# Commands that do their work through the functions of conv.h, as other programs do: of the code that filters they may
+# include only that header.
 CLIENTS_OF_THE_LIBRARY = ("src/cli/verify.c", "src/cli/verify_kernels.c", "src/cli/verify_kernels.h")
 ENGINE = ("backend/", "kernels/", "pipeline/", "png/", "api/")
 
@@ -169,7 +169,7 @@ def unprefixed_symbols(*libraries):
     return found
 
 
-# Variables outside functions that a library may have, by file and with the reason.
+# Global variables that a library may have, by file and with the reason.
 PROCESS_STATE = {
     "descriptors.c": "the descriptors of a process are one resource, whatever runs in it",
     "temporary.c": "which process this is: constant once it is known",

@@ -13,8 +13,8 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
-# What the theme's scripts do: code can be focused only where there is a mouse (browsers focus all scrolled areas by
-# themselves), and copy buttons are landmarks.
+# Known effects of the theme's scripts: code can be focused only where there is a mouse (browsers focus all scrolled
+# areas by themselves), and copy buttons are landmarks.
 IGNORED = {"scrollable-region-focusable", "landmark-unique"}
 RUN = "const done = arguments[arguments.length - 1]; axe.run(document, {runOnly: arguments[0]}).then(done)"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Checks a site on disk: every link to a file or an anchor leads somewhere, and no page loads anything from elsewhere.
+"""Checks a site on disk: every link to a file or an anchor has a target, and no page loads anything from elsewhere.
 
 Usage: check_links.py FOLDER. Exit code 1 if something is wrong. Links to other sites are counted, not followed.
 """

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What MkDocs does not do by itself for the documentation site (mkdocs.yml):
+"""Extends MkDocs for the documentation site (mkdocs.yml):
 
 - pages from files outside docs/ (PAGES), and links to source files, which become part of the site,
 - code from the sources, by the first line of a function:   <!-- code: kernels/a.cu: void kernel( -->
 - figures from the tables that the benchmarks fill in:      <!-- figures: kernels/README.md: cuda_naive, cuda_tma: 1,2 -->
 
-Marks of tests/docs (`docs-test`) become a line that says what is not tested. A piece of code or a figure that no longer exists ends the build.
+Marks of tests/docs (`docs-test`) become a line that names what is not tested. A piece of code or a figure that no
+longer exists ends the build.
 """
 import html
 import os
@@ -110,7 +111,7 @@ def function_in(path, start):
 
 
 def figures_of(path, names, columns):
-    """A table of the rows of some variants, under the head of the table that they stand in; `columns` of figures, counted from 1."""
+    """A table with the rows of some variants below the heading of their table; `columns` of figures, counted from 1."""
     def kept(line):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         return "| " + " | ".join([cells[0], *(cells[i] for i in columns or range(1, len(cells)))]) + " |"
@@ -133,7 +134,7 @@ def without_shim(output, url):
 
 
 def accessible(output):
-    """What the theme lacks for screen readers: names for the search dialog and for sections with a page of their own."""
+    """Adds what the theme lacks for screen readers: names of the search dialog and of sections with their own page."""
     output = re.sub(r'(<div class="md-search"[^>]*role="dialog")>', r'\1 aria-label="Search">', output)
     titles = re.findall(r'<label class="md-nav__title" for="(__nav_\d+)">\s*<span[^>]*></span>\s*([^<]+?)\s*</label>', output)
     for name, title in titles:

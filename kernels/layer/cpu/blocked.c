@@ -2,20 +2,21 @@
 // Chooses how a layer's input is copied and in which blocks, and packs its weights.
 #include "kernels/layer/cpu/blocked.h"
 
-// Bytes of the copy. It shares the level 2 cache with weights and outputs: 256 KiB is what x86
-// processors have had at least since 2008; where larger blocks waste less, those since 2017 hold
-// 768.
+// Bytes of the copy. It shares the level 2 cache with weights and outputs: x86 processors have had
+// at least 256 KiB since 2008. If larger blocks waste less, 768 KiB, which fit those since 2017.
 #define MOST_COPIED (256 << 10)
 #define MOST_COPIED_LARGE (768 << 10)
 #define MOST_LANES 16 // of any variant
 
-// Outputs bypass the caches where those of a launch have more bytes than a core's part of the
-// caches: a normal store first reads the line that it changes.
+// Outputs bypass the caches if those of a launch have more bytes than a core's part of the caches,
+// because a normal store first reads the line that it changes.
 #define LEAST_STREAMED ((double)(8 << 20))
-// With more taps per output arithmetic is the limit, and the lines arrive meanwhile (3->64 on
-// 224x224, one core: 3x3, 27 taps, 1.37 and streamed 1.23 ms; 7x7, 147 taps, 5.6 and streamed 6.1).
+// With more taps per output, arithmetic is the limit, and the lines arrive meanwhile (3->64 on
+// 224x224, one core: 3x3, 27 taps, 1.37 ms, streamed 1.23 ms; 7x7, 147 taps, 5.6 ms, streamed 6.1
+// ms).
 #define MOST_STREAMED_TAPS 100
-// Only rows that adjoin give whole lines. A vector stored otherwise then costs this many taps more.
+// Only adjoining rows form whole cache lines. Storing a vector of other rows then costs as much as
+// this many taps more.
 #define STORED_TAPS 4.0
 
 static int min(int a, int b)
@@ -41,7 +42,7 @@ static void lay_out(struct conv_layer_blocked *blocked, const struct conv_layer 
     blocked->copy_size = rows * blocked->pitch;
     blocked->phase_size = blocked->copies * blocked->copy_size;
     blocked->channel_size = blocked->row_phases * blocked->phase_size;
-    // A vector may begin at the last element.
+    // A vector read may begin at the last element.
     blocked->line = layer->channels * blocked->channel_size + lanes;
 }
 
@@ -64,8 +65,8 @@ static bool is_small(const struct conv_layer_blocked *blocked, ptrdiff_t most)
     return blocked->line * (ptrdiff_t)sizeof(float) <= most;
 }
 
-// Sets the rows of a block so that its copy has at most `most` bytes, or 1, and that the rows of a
-// plane are shared about evenly.
+// Sets the rows of a block so that its copy has at most `most` bytes (or to 1), and so that blocks
+// share the rows of a plane about evenly.
 static void choose_rows(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
                         int lanes, ptrdiff_t most)
 {
@@ -90,7 +91,7 @@ static bool choose_block(struct conv_layer_blocked *blocked, const struct conv_l
     blocked->columns = blocked->width;
     for (;;) {
         choose_rows(blocked, layer, lanes, most);
-        // Rows that share much of their input are worth more than long rows.
+        // Several rows, which share much of their input, are worth more than long rows.
         bool small = is_small(blocked, most) && blocked->rows >= min(blocked->height, 4);
         if (small || blocked->adjoining || blocked->columns <= 8 * lanes)
             return is_small(blocked, most);

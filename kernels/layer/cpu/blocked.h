@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The method of all fast CPU variants. A block of output rows is computed from a copy of its input
 // in scratch, made by blocked_copy.h: padded, converted to float32, and arranged so that the
-// samples that a vector of adjacent outputs needs for one tap are adjacent, too. Then
+// samples which a vector of adjacent outputs needs for one tap are adjacent, too. Then
 // blocked_tile.h computes a few vectors of a few maps at a time in registers, each output in the
 // order c, u, v.
 #ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_H
@@ -10,7 +10,7 @@
 #include "kernels/layer/layer.h"
 
 // The copy in scratch has for each channel, for each row modulo the stride ("row phase"), several
-// copies of the input rows that differ in where they begin; element j of a row belongs to output
+// copies of the input rows that begin at different columns; element j of a row belongs to output
 // column j.
 //   One copy for each tap column v, with as many columns as the output: sample j * stride + v. The
 //     rows adjoin, so vectors continue from one output row to the next and none is partly unused.
@@ -25,7 +25,7 @@ struct conv_layer_blocked {
     ptrdiff_t line;                                // scratch for one padded row, in floats
     int groups, most_maps; // groups of maps that tiles compute; the maps of the largest
     int short_groups;      // the last ones, with a map less
-    // Where scratch has a vector for each map, if outputs bypass the caches; otherwise 0.
+    // The offset in scratch of a vector for each map, if outputs bypass the caches; otherwise 0.
     size_t kept;
 };
 
@@ -50,8 +50,8 @@ static inline size_t conv_layer_blocked_taps(const struct conv_layer *layer)
     return (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
 }
 
-// Packed weights: where the samples of each tap c, u, v begin in the copy, int32_t, then for each
-// group the bias of its maps and, for each tap, the weights of its maps.
+// Packed weights: for each tap c, u, v the offset of its samples in the copy, int32_t; then for
+// each group the bias of its maps and, for each tap, the weights of its maps.
 bool conv_layer_blocked_can(const struct conv_layer *layer, const struct conv_layer_shape *shape);
 size_t conv_layer_blocked_packed_bytes(const struct conv_layer *layer,
                                        const struct conv_layer_shape *shape);

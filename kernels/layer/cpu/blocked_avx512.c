@@ -23,8 +23,9 @@ static inline __m512i first_to_last(int n)
 #define FENCE() _mm_sfence()
 #define SCORE 50
 #define MOST_MAPS 8
-// At most 28 sums, and 3 to 4 registers for weights and samples. A tap takes as many cycles as half
-// the sums on two units; its loads, of which those of samples cross cache lines, take fewer.
+// At most 28 sums, and 3 to 4 registers for weights and samples. On two units, a tap takes half as
+// many cycles as it has sums; its loads take fewer cycles, although those of samples cross cache
+// lines.
 #define VECTORS_FOR(maps)                                                                          \
     ((maps) <= 3 ? 8 : (maps) == 4 ? 6 : (maps) == 5 ? 5 : (maps) == 6 ? 4 : 3)
 

@@ -85,7 +85,7 @@ static void clear_after(float *from, const float *end)
         from[i] = 0;
 }
 
-// The copies of one input row, of which `n` samples are needed.
+// Makes the copies of one input row, of which `n` samples are needed.
 static void copy_row(const struct conv_layer_blocked *blocked, int stride, const float *line, int n,
                      float *dst)
 {
@@ -98,8 +98,8 @@ static void copy_row(const struct conv_layer_blocked *blocked, int stride, const
     }
 }
 
-// Clears what follows the rows of each copy, of a block of adjoining rows that has fewer rows than
-// there is room for, and what follows the last copy.
+// For a block of adjoining rows with fewer rows than fit, clears the elements after the rows of
+// each copy and after the last copy.
 static void clear_after_rows(const struct conv_layer_blocked *blocked, int channels, int stride,
                              int rows, float *scratch)
 {

@@ -28,7 +28,7 @@ static enum tile_stores choose_stores(struct tile *tile, bool is_first, bool is_
     return is_last ? TILE_STREAMED_LAST : is_first ? TILE_STREAMED_FIRST : TILE_STREAMED;
 }
 
-// `count` adjacent outputs of the maps of a group.
+// Computes `count` adjacent outputs of the maps of a group.
 static void compute_group(struct tile *tile, int maps, const float *samples, uint8_t *dst,
                           int count, struct ends ends)
 {
@@ -45,9 +45,9 @@ static void compute_group(struct tile *tile, int maps, const float *samples, uin
     }
 }
 
-// All maps of `count` adjacent outputs, from element `at` of each map on; their samples are at
-// `samples`. A few hundred outputs at a time: their samples stay in the level 1 cache, and each
-// weight that is fetched is used for all of them.
+// Computes all maps of `count` adjacent outputs, from element `at` of each map on; their samples
+// are at `samples`. It works on a few hundred outputs at a time: their samples stay in the level 1
+// cache, and each fetched weight is used for all of them.
 static void compute_span(struct image_run *run, const float *samples, size_t at, int count)
 {
     const struct conv_layer *layer = run->plan->layer;

@@ -15,10 +15,11 @@ typedef int64_t vec_i64 __attribute__((vector_size(32)));
 typedef uint64_t vec_u64 __attribute__((vector_size(32)));
 typedef float vec_f32 __attribute__((vector_size(16)));
 
-// The product of two float32 is exact in float64. The sum is rounded to odd: if it is not exact, to
-// the neighbour with an odd last bit. Rounding that to float32, with less than half as many digits,
-// gives the exact sum rounded once (Boldo and Melquiond, "Emulation of FMA and correctly rounded
-// sums", 2008). The error of the sum is Knuth's TwoSum; it is NaN for sums that are not finite.
+// The product of two float32 is exact in float64. The sum is rounded to odd: if it is inexact, to
+// the neighbour whose last bit is odd. Rounding that to float32, with less than half as many
+// digits, gives the exact sum rounded once (Boldo and Melquiond, "Emulation of FMA and correctly
+// rounded sums", 2008). The error of the sum is Knuth's TwoSum; it is NaN for sums that are not
+// finite.
 static inline __attribute__((always_inline)) vec_f32 fused(vec_f32 a, vec_f32 b, vec_f32 c)
 {
     vec_f64 product = __builtin_convertvector(a, vec_f64) * __builtin_convertvector(b, vec_f64);

@@ -5,13 +5,13 @@
 //   FMA(a, b, c)        a * b + c of vectors, rounded once
 //   PUT_SOME(p, x, n)   stores the first n elements of x, all if n >= LANES
 //   GET_SOME(p, n)      a vector whose first n elements, n < LANES, are those at p
-//   STREAM(p, x)        optional: stores x at p, a multiple of its size, past the caches; then also
+//   STREAM(p, x)        optional: stores x at p, a multiple of its size, past the caches; requires
 //   LAST_OF(a, b, n)    the last n elements of a, n < LANES, followed by the first ones of b
 //   PUT_RANGE(p, x, first, n)  stores n elements of x, from `first` on
 //   FENCE()             orders stores of STREAM before all that follow
 //   SCORE               the variant's score for all layers
 //   MOST_MAPS           maps of a tile, at most 8
-//   VECTORS_FOR(maps)   vectors of a tile with that many maps, at most 8
+//   VECTORS_FOR(maps)   vectors of a tile with `maps` maps, at most 8
 #ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_TILE_H
 #define CONV_KERNELS_LAYER_CPU_BLOCKED_TILE_H
 
@@ -36,8 +36,8 @@
 // How a tile's outputs are stored.
 enum tile_stores {
     TILE_CACHED,
-    // Past the caches, in whole lines. A line rarely begins where a vector does, so the vector
-    // before is kept: the last elements of one and the first of the next make a line.
+    // Past the caches, in whole lines. A line rarely begins where a vector does, so the previous
+    // vector is kept: the last elements of one vector and the first of the next form a line.
     TILE_STREAMED_FIRST, // of adjacent outputs: nothing is kept yet
     TILE_STREAMED,
     TILE_STREAMED_LAST, // the last one, also if it is the first
@@ -58,8 +58,8 @@ struct tile {
     vec sums[MOST_TILES * MOST_TILES]; // of the whole tile, for finish_tile and end_stream
 };
 
-// Stores the tiles that compute_tile does not store itself: with another activation than ReLU, or
-// float16 output. A function of its own, so that compute_tile has all registers for sums.
+// Stores the tiles that compute_tile does not store itself: those with an activation other than
+// ReLU, or float16 output. A separate function, so that compute_tile has all registers for sums.
 static __attribute__((noinline)) void finish_tile(const struct tile *tile, int maps, int vectors)
 {
     for (int m = 0; m < maps; m++) {
@@ -72,13 +72,13 @@ static __attribute__((noinline)) void finish_tile(const struct tile *tile, int m
 
 #ifdef STREAM
 
-// Elements from the line that p is in to p.
+// The number of elements from the beginning of p's line to p.
 ALWAYS_INLINE int after_line(const uint8_t *p)
 {
     return (int)((uintptr_t)p % sizeof(vec) / sizeof(float));
 }
 
-// One line: `count` elements of x from `first` on, past the caches if it is whole.
+// Stores one line: `count` elements of x from `first` on, past the caches if the line is whole.
 ALWAYS_INLINE void store_line(float *line, vec x, int first, int count)
 {
     if (first == 0 && count >= LANES)
@@ -87,14 +87,14 @@ ALWAYS_INLINE void store_line(float *line, vec x, int first, int count)
         PUT_RANGE(line, x, first, count);
 }
 
-// The first elements of a map's outputs, up to the end of a line.
+// Stores the first elements of a map's outputs, up to the end of a line.
 ALWAYS_INLINE void begin_stream(float *line, vec x, int before, int count)
 {
     store_line(line, LAST_OF(x, x, before), before,
                count < LANES - before ? count : LANES - before);
 }
 
-// The last outputs, of which the last vector is partly unused.
+// Stores the last outputs; the last vector is partly unused.
 static __attribute__((noinline)) void end_stream(const struct tile *tile, int maps, int vectors)
 {
     for (int m = 0; m < maps; m++) {
@@ -135,8 +135,8 @@ CONSTANT_INDICES ALWAYS_INLINE void stream_map(const struct tile *tile, int m, c
 
 #endif
 
-// `maps` and `vectors` are constants, so that all sums are in registers. Of weights and samples,
-// the fewer are held in registers and the others are read when they are used.
+// `maps` and `vectors` are constants, so that all sums are in registers. Either weights or samples,
+// whichever are fewer, are held in registers, and the others are read when they are used.
 CONSTANT_INDICES ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps,
                                                  const int vectors)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What tiles do with vectors besides adding: loads, activations, stores. In the compiler's vector
-// extension, for any number of LANES; each operation rounds as the scalar one does.
+// The operations of tiles on vectors other than additions: loads, activations, stores. In the
+// compiler's vector extension, for any number of LANES; each operation rounds as the scalar one
+// does.
 #ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_VECTOR_H
 #define CONV_KERNELS_LAYER_CPU_BLOCKED_VECTOR_H
 
@@ -36,7 +37,7 @@ ALWAYS_INLINE vec magnitude(vec x)
     return (vec)((vec_i32)x & 0x7fffffff);
 }
 
-// activation.h's, operation by operation.
+// The function in activation.h, operation by operation.
 ALWAYS_INLINE vec tanh_of(vec x)
 {
     vec a = magnitude(x), z = x * x;
@@ -101,7 +102,7 @@ ALWAYS_INLINE void put(float *dst, vec x)
     *(vec_loose *)dst = x;
 }
 
-// GET_SOME and PUT_SOME where no instruction does it.
+// GET_SOME and PUT_SOME for instruction sets without such an instruction.
 ALWAYS_INLINE vec get_some(const float *src, int n)
 {
     vec x = {0};
@@ -117,7 +118,7 @@ ALWAYS_INLINE void put_some(float *dst, vec x, int n)
         put(dst, x);
 }
 
-// Stores x as elements `first` and following of dst, of which there are `count`.
+// Stores x as the elements of dst from `first` on; dst has `count` elements.
 ALWAYS_INLINE void store(uint8_t *dst, int first, int count, vec x, enum conv_element element)
 {
     int n = count - first < LANES ? count - first : LANES;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The CPU variants and what they share: the choice of the arithmetic that is exact for a stencil,
-// and lines of samples together with their border.
+// The CPU variants and their shared parts: the choice of the arithmetic that is exact for a
+// stencil, and lines of samples together with their border.
 #ifndef CONV_KERNELS_STENCIL_CPU_CPU_INTERNAL_H
 #define CONV_KERNELS_STENCIL_CPU_CPU_INTERNAL_H
 
@@ -25,16 +25,15 @@ extern const struct conv_variant conv_cpu_neon, conv_cpu_neon_dot;
 // in the nearest caches and scratch does not grow with the image. Narrower strips cost more at the
 // ends of their rows than they save: 5 % at 512 columns, even for 31 rows.
 #define CONV_CPU_STRIP 2048
-// Bytes of the longest block that any variant computes a strip in.
+// Bytes of the longest block in which any variant computes a strip.
 #define CONV_CPU_BLOCK 128
 // Samples in a line of a strip: its columns up to the end of the last block, the halo, and padding
 // so that lines of every type start on a cache line.
 #define CONV_CPU_LINE (CONV_CPU_STRIP + CONV_CPU_BLOCK + 64)
-// Planes of at least this many bytes are written past the caches: half of a usual last level. For
+// Planes of at least this many bytes, half of a usual last level, are written past the caches. For
 // smaller ones the next reader gains more from the cache (AVX-512: streaming costs 35 % at
-// 2880x1800 and saves 25 % at 8192x4096). direct.h has its own limit. A build with sanitizers
-// writes smaller planes in that manner, too: the code is the same, and the checks of large ones
-// take long.
+// 2880x1800 and saves 25 % at 8192x4096). direct.h has its own limit. A build with sanitizers also
+// writes smaller planes in this way: the code is the same, and checking large ones takes long.
 #ifdef CONV_COMPILE_ONCE
 #define CONV_CPU_STREAM_PART 64
 #else
@@ -64,7 +63,7 @@ enum conv_cpu_sums {
 
 // How an instruction set computes quads.
 enum conv_cpu_quads {
-    CONV_CPU_QUADS_SLOW,   // several instructions: worthwhile where 16 bits do not hold the sums
+    CONV_CPU_QUADS_SLOW,   // several instructions: worthwhile if the sums do not fit 16 bits
     CONV_CPU_QUADS_FAST,   // one instruction
     CONV_CPU_QUADS_SIGNED, // one instruction, on signed bytes: samples minus 128
 };
@@ -77,11 +76,11 @@ struct conv_cpu_plan {
     bool plain;     // column is all ones
     bool direct;    // straight from the source rows (direct.h)
     int32_t column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
-    int32_t sample; // separable: what the centre has beside that
+    int32_t sample; // separable: the rest of the centre coefficient
     bool products;  // doubles in two passes (float_passes.h)
     bool mirrored;  // floats or doubles: rows as far above as below the centre are added first
-    uint32_t
-        lift; // added to sums of samples that were made signed: along the row, or over all taps
+    uint32_t lift; // added to sums of samples that were converted to signed: along the row, or over
+                   // all taps
 };
 
 // Chooses the cheapest arithmetic that gives the defined samples. `pairs`: pairs are computed by
@@ -139,12 +138,12 @@ struct conv_cpu_tap {
 
 // Pairs: each load uses up one or more of the magnitudes of the coefficients, whose sum is at most
 // 65535 / 255, for one of two rows and two outputs. Quads: 32 rows by 8 columns by at most 4 loads
-// for coefficients within +-254; of others, conv_cpu_quads_count says. Words: 32 rows by 16
+// for coefficients within +-254; for others, see conv_cpu_quads_count. Words: 32 rows by 16
 // columns.
 #define CONV_CPU_MAX_TAPS 1028
 
 struct conv_cpu_tap_schedule {
-    int upper_end, both_end, count; // first taps for y alone, then for both, then for y + 1 alone
+    int upper_end, both_end, count; // first taps for y only, then for both, then for y + 1 only
     struct conv_cpu_tap taps[CONV_CPU_MAX_TAPS];
 };
 
@@ -157,8 +156,8 @@ void conv_cpu_tap_schedule_init(struct conv_cpu_tap_schedule *schedule,
 // CONV_CPU_MAX_TAPS.
 int conv_cpu_quads_count(const struct conv_stencil *stencil);
 
-// Packs the coefficients of two neighbouring samples as they are in a lane of pairs; false if one
-// multiplication cannot take both.
+// Packs the coefficients of two neighbouring samples as in a lane of pairs; false if one
+// multiplication cannot handle both.
 bool conv_cpu_tap_pack_pair(uint32_t *packed, int first, int second);
 
 // --- line.c --------------------------------------------------------------------------------------

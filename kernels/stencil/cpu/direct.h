@@ -2,13 +2,13 @@
 // Exact stencils of 3x3 and 5x5 whose sums fit 16 bits, straight from the source rows: only samples
 // near a row's ends go through lines that contain the border. The arithmetic is that of dots.h with
 // pairs, but the number of taps is a compile-time constant: no loop is left around the
-// multiplications, and their coefficients are ready vectors. Speed over lines and loops (AVX2,
-// 2880x1800 and 8192x4096): 1.4 to 1.7 times at 3x3, 1.2 times at 5x5, where two passes (passes.h)
-// are faster still for separable stencils.
-// A block is one vector of each of two output rows. It is stored after the next one was loaded:
-// processors first compare loads with earlier stores by the low 12 bits of their addresses, and
-// where rows of source and result are equal in those (8192 columns), a block's halo would seem to
-// have been stored just before, which cost a third of the speed.
+// multiplications, and their coefficients are precomputed vectors. Speed over lines and loops
+// (AVX2, 2880x1800 and 8192x4096): 1.4 to 1.7 times at 3x3, 1.2 times at 5x5, where two passes
+// (passes.h) are faster still for separable stencils. A block is one vector of each of two output
+// rows. It is stored after the next one was loaded: processors first compare loads with earlier
+// stores by the low 12 bits of their addresses. Where rows of source and result are equal in these
+// bits (8192 columns), a block's halo would seem to have been stored just before, which cost a
+// third of the speed.
 #ifndef CONV_KERNELS_STENCIL_CPU_DIRECT_H
 #define CONV_KERNELS_STENCIL_CPU_DIRECT_H
 
@@ -21,7 +21,7 @@
 // Source rows are prefetched this many pairs of rows before they are needed.
 #define DIRECT_AHEAD 2
 // Planes of at least this many bytes are written past the caches, in whole rows: a cache line
-// written in both manners costs more than is saved (2880x1800: 1.2 times as fast, but half as fast
+// written in both ways costs more than is saved (2880x1800: 1.2 times as fast, but half as fast
 // with two ordinary stores per row). Not with vectors of 16 bytes, which took three times as long.
 #define DIRECT_STREAM ((4 << 20) / CONV_CPU_STREAM_PART)
 _Static_assert(2 * VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_EDGES - CONV_CPU_RIGHT_EDGE &&
@@ -46,7 +46,7 @@ struct direct_job {
     size_t right;   // columns from here on, a whole number of vectors, are in the right edge
     uint8_t *edges; // height + 1 of them: columns -(width / 2) and on; columns from `right` on
     uint8_t *blank; // a row of the constant border's value
-    uint8_t *spare; // stands for the row below the last one
+    uint8_t *spare; // replaces the row below the last one
     // For the current rows, by line:
     const uint8_t *source[DIRECT_LINES], *left_edge[DIRECT_LINES], *right_edge[DIRECT_LINES];
     const uint8_t *next[2]; // source rows to prefetch
@@ -92,7 +92,7 @@ ALWAYS_INLINE void store_direct(uint8_t *const rows[2], size_t x, const vec_u8 o
     }
 }
 
-// As store_direct, for a vector that may reach past the end of the row.
+// Like store_direct, for a vector that may reach past the end of the row.
 ALWAYS_INLINE void store_direct_end(uint8_t *const rows[2], size_t x, const vec_u8 out[2],
                                     const struct direct_job *job)
 {
@@ -104,14 +104,15 @@ ALWAYS_INLINE void store_direct_end(uint8_t *const rows[2], size_t x, const vec_
         memcpy(rows[r] + x, &out[r], job->width - x);
 }
 
-// The columns that need no border: from the second vector to the last one before the right edge.
+// Filters the columns that need no border: from the second vector to the last one before the right
+// edge.
 ALWAYS_INLINE void filter_direct_inside(const struct direct_job *job, uint8_t *const rows[2],
                                         int side, enum conv_cpu_division division, bool streams)
 {
     size_t x = VECTOR, halo = (size_t)side / 2, end = job->right;
     if (x >= end)
         return;
-    // Copies cannot alias the rows that are stored to, so they can stay in registers.
+    // Copies cannot alias the rows that are written, so they can stay in registers.
     uint8_t *const to[2] = {rows[0], rows[1]};
     const uint8_t *const next[2] = {job->next[0], job->next[1]};
     const struct direct_sums sums = job->sums;
@@ -250,7 +251,8 @@ static void init_direct_constants(struct direct_constants *constants,
     }
 }
 
-// Sets what depends on the plane. Rows too short for a block between the edges are all edge.
+// Sets the members that depend on the plane. In rows too short for a block between the edges, all
+// columns are edge.
 static void set_direct_plane(struct direct_job *job, const struct conv_stencil_plane *plane,
                              uint8_t *scratch)
 {

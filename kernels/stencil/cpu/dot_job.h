@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What the kernels of exact stencils (dots.h, passes.h) and the code that calls them for each row
-// (strips.h) share.
+// Shared by the kernels of exact stencils (dots.h, passes.h) and the code that calls them for each
+// row (strips.h).
 #ifndef CONV_KERNELS_STENCIL_CPU_DOT_JOB_H
 #define CONV_KERNELS_STENCIL_CPU_DOT_JOB_H
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 
-// A scheduled tap and where its samples lie for the two output rows being computed.
+// A scheduled tap and the address of its samples for the two output rows being computed.
 struct conv_cpu_dot_tap {
     const uint8_t *at;
     uint32_t coefs[2][2];
@@ -25,7 +25,7 @@ struct conv_cpu_dot_constants {
     struct conv_cpu_tap_schedule schedule;              // of the stencil, or of its row factor
 };
 
-// One run: the constants, with the places that change from row to row.
+// One run: the constants, and the addresses that change from row to row.
 struct conv_cpu_dot_job {
     const struct conv_stencil *stencil;
     const struct conv_stencil_plane *plane;
@@ -39,7 +39,7 @@ struct conv_cpu_dot_job {
     uint8_t *ring;            // the last height + 1 lines of samples or of sums
     size_t ring_line;         // bytes of a line there
     uint8_t *fresh;           // a line of samples that becomes a line of sums
-    uint8_t *spare;           // stands for the row below the last one
+    uint8_t *spare;           // replaces the row below the last one
     int32_t keep_below;       // with plan.sample: as in the stencil
     const uint8_t *centre[2]; // the source rows of the two output rows
     const uint8_t *next[2];   // source rows that the next two output rows will need

@@ -4,8 +4,8 @@
 // Lane i of a load at x serves the output samples at 2i + x and, with the coefficients moved up by
 // one, 2i + 1 + x (of 4 neighbours: 4i + x to 4i + 3 + x). So no samples are shuffled; at the end
 // the sums are rounded in their lanes and joined. Two output rows share the loads. There are no
-// branches but loops: lines contain the border (line.c), and the last block of a row is written to
-// a buffer.
+// branches other than loops: lines contain the border (line.c), and the last block of a row is
+// written to a buffer.
 #ifndef CONV_KERNELS_STENCIL_CPU_DOTS_H
 #define CONV_KERNELS_STENCIL_CPU_DOTS_H
 
@@ -14,7 +14,7 @@
 #include "kernels/stencil/cpu/round.h"
 #include "kernels/stencil/cpu/vector.h"
 
-// Outputs of a lane; each has a sum in a vector of its own.
+// Outputs of a lane; the sum of each is in a separate vector.
 #define DOT_PHASES(sums) ((sums) == CONV_CPU_QUADS ? 4 : 2)
 // Two vectors of each of two rows are enough to hide latencies; with twice as many, AVX-512 took 10
 // to 15 % longer. QUAD_VECTORS is 1 where there are only 16 registers.

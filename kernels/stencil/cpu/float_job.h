@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the kernels of float32 and float64 sums (floats.h, float_passes.h) share.
+// Shared by the kernels of float32 and float64 sums (floats.h, float_passes.h).
 #ifndef CONV_KERNELS_STENCIL_CPU_FLOAT_JOB_H
 #define CONV_KERNELS_STENCIL_CPU_FLOAT_JOB_H
 
@@ -24,14 +24,14 @@ struct float_constants {
     int products; // doubles in two passes: the number of products; else 0, and there are taps
     double column[CONV_STENCIL_MOST_PRODUCTS][CONV_FILTER_MAX_SIDE];
     double row[CONV_STENCIL_MOST_PRODUCTS][CONV_FILTER_MAX_SIDE];
-    double sample; // what the centre has beside the products
+    double sample; // the rest of the centre coefficient beside the products
 };
 
 struct float_job {
     const struct conv_stencil *stencil;
     const struct conv_stencil_plane *plane;
     const struct float_constants *constants;
-    const float *at[CONV_FILTER_MAX_TAPS]; // where each tap's samples lie for the current row
+    const float *at[CONV_FILTER_MAX_TAPS]; // each tap's samples for the current row
     const float *centre;                   // the samples themselves, for the current row
     float *ring;                           // height rows of CONV_CPU_LINE floats
     float *mirrored;                       // height / 2 sums of two of them, for the current row

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Exact stencils that are a sum of one or two products of lines, with sums of float64: for each
 // output row, a line of sums down the columns per product, then sums along these lines. Every
-// product and sum is an integer that float64 holds (plan.c), so any order gives the same. At 31x31
-// that is 62 or 124 multiplications instead of 961. Down first, as the lines then stay in the
-// nearest cache: lines of sums along the rows would be 31 per product, of 8 bytes per sample.
+// product and sum is an integer that fits float64 (plan.c), so the order does not matter. At 31x31
+// that is 62 or 124 multiplications instead of 961. The columns come first, since the lines then
+// stay in the nearest cache: with the rows first there would be 31 lines of sums per product, of 8
+// bytes per sample.
 #ifndef CONV_KERNELS_STENCIL_CPU_FLOAT_PASSES_H
 #define CONV_KERNELS_STENCIL_CPU_FLOAT_PASSES_H
 

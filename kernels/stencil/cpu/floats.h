@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Stencils with sums of float32, or of float64 where float32 is too short (proof in plan.c), at 8
-// and 16 bits, and of float32 samples. Source rows become rows of floats once; each output row is a
-// sum over them in the defined order, a block of registers at a time.
+// Stencils with sums of float32, or of float64 where float32 is not precise enough (proof in
+// plan.c), at 8 and 16 bits, and of float32 samples. Source rows become rows of floats once; each
+// output row is a sum over them in the defined order, a block of registers at a time.
 #ifndef CONV_KERNELS_STENCIL_CPU_FLOATS_H
 #define CONV_KERNELS_STENCIL_CPU_FLOATS_H
 
@@ -19,7 +19,7 @@
 #define DOUBLE_BLOCK (FLOAT_VECTORS * DOUBLE_LANES)
 _Static_assert(FLOAT_BLOCK <= CONV_CPU_BLOCK, "a block fits after a strip");
 
-// As INTEGER_FLOATS (round.h), for doubles.
+// Like INTEGER_FLOATS (round.h), for doubles.
 #define INTEGER_DOUBLES 6755399441055744.0
 
 ALWAYS_INLINE void sum_taps(vec_f32 sum[FLOAT_VECTORS], const struct float_job *job, float start,
@@ -43,8 +43,8 @@ ALWAYS_INLINE void sum_floats(float sums[FLOAT_BLOCK], const struct float_job *j
     memcpy(sums, sum, sizeof sum);
 }
 
-// Replaces sums that are near their samples, as stencil.h says. Of exact filters all numbers here
-// are integers that the type holds (plan.c).
+// Replaces sums that are near their samples, as stencil.h defines. With exact filters, all numbers
+// here are integers that fit the type (plan.c).
 static void keep_floats(float sums[FLOAT_BLOCK], const struct float_job *job, int x)
 {
     float start = (float)job->constants->start, divisor = (float)job->constants->divisor;
@@ -68,7 +68,7 @@ static void keep_doubles(double sums[DOUBLE_BLOCK], const struct float_job *job,
     }
 }
 
-// Of float32 samples; gradient.h has those of integers.
+// Magnitudes of float32 samples; gradient.h has those of integers.
 static void find_magnitudes(float sums[FLOAT_BLOCK], const struct float_job *job, int x)
 {
     const struct float_constants *constants = job->constants;
@@ -82,7 +82,7 @@ static void find_magnitudes(float sums[FLOAT_BLOCK], const struct float_job *job
     memcpy(sums, across, sizeof across);
 }
 
-// Every product and sum is an integer that float64 holds, so fusing them would change nothing.
+// Every product and sum is an integer that fits float64, so fusing them would change nothing.
 ALWAYS_INLINE void sum_doubles(double sums[DOUBLE_BLOCK], const struct float_job *job, int x)
 {
     const struct float_constants *constants = job->constants;
@@ -127,7 +127,7 @@ ALWAYS_INLINE void round_doubles(uint16_t *restrict out, const double *restrict 
     }
 }
 
-// Results that stay floats.
+// Computes a row of results that stay floats.
 static void filter_float_results(const struct float_job *job, float *row, int count)
 {
     float divisor = (float)job->constants->divisor, factor = 1 / divisor;
@@ -218,8 +218,8 @@ static void fill_float_row(const struct float_job *job, float *restrict row, int
     }
 }
 
-// Sums of the rows j and height - 1 - j of those that output row y needs. They are integers of at
-// most 17 bits.
+// Adds rows j and height - 1 - j of those that output row y needs. They are integers of at most 17
+// bits.
 static void add_mirrored(const struct float_job *job, int y, int count)
 {
     int rows = job->stencil->height, line = count + job->stencil->width - 1;

@@ -5,7 +5,7 @@
 // above, whose smoothed sum along the row is gy.
 // 8-bit samples: both lines are of 16 bits, and each lane of 32 bits gets gx * gx + gy * gy of an
 // even or an odd sample by one multiplication. 16-bit samples and float32 results: lines of floats.
-// Either way all integers are exact, so that only the defined operations round.
+// In both cases all integers are exact, so that only the defined operations round.
 #ifndef CONV_KERNELS_STENCIL_CPU_GRADIENT_H
 #define CONV_KERNELS_STENCIL_CPU_GRADIENT_H
 
@@ -25,7 +25,7 @@ struct gradient_job {
     bool floats;           // lines of floats, from samples of 16 bits
     uint8_t *ring;         // three lines of samples; number k holds source row k - 1
     uint8_t *fresh;        // a line of samples of 8 bits, to be widened
-    void *smooth, *differ; // the two lines; [x] is column x - 1
+    void *smooth, *differ; // these two lines; [x] is column x - 1
 };
 
 ALWAYS_INLINE vec_f32 find_gradient(vec_f32 squares, const struct gradient_job *job, bool plain)
@@ -47,8 +47,8 @@ ALWAYS_INLINE vec_u32 finish_gradient(vec_f32 squares, const struct gradient_job
 
 // --- 8 bits --------------------------------------------------------------------------------------
 
-// Numbers of 16 bits with a sign, computed as unsigned ones: lanes beyond the last sample hold
-// anything, and may overflow.
+// Signed 16-bit numbers, computed as unsigned ones: lanes beyond the last sample hold any value and
+// may overflow.
 ALWAYS_INLINE vec_u16 widen_u8(const uint8_t *p)
 {
     vec_u8_half v;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Exact stencils that are a column times a row, in two passes: each line of samples becomes a line
 // of sums along the row (dots.h) once, and output rows are sums down the columns of these. All sums
-// are modulo 2^16 or 2^32, so the result is right however intermediate sums wrap. A line of sums is
+// are modulo 2^16 or 2^32, so the result is right even if intermediate sums wrap. A line of sums is
 // stored as it is computed: for each vector of samples, one vector per phase. Speed over one pass
 // (AVX2, planes in cache): 1.4 times at 5x5 with 8 bits, 1.5 at 3x3 and 1.6 at 5x5 with 16 bits, 2
 // times at 7x7. At 3x3 with 8 bits one pass (direct.h) is faster.
@@ -46,8 +46,8 @@ ALWAYS_INLINE void add_line(dot_sums sum, const struct conv_cpu_dot_job *job, si
                                tap->coefs[r], plain, narrow);
 }
 
-// Adds the multiple of the samples at the block's places. keeps: a sum that is near its sample
-// times the divisor becomes that (the threshold in stencil.h).
+// Adds the multiple of the samples at the block's position. keeps: a sum that is near its sample
+// times the divisor is replaced by that product (the threshold in stencil.h).
 ALWAYS_INLINE void add_samples(dot_sums sum, const struct conv_cpu_dot_job *job,
                                const uint8_t *const samples[2], bool keeps)
 {
@@ -71,8 +71,8 @@ ALWAYS_INLINE void add_samples(dot_sums sum, const struct conv_cpu_dot_job *job,
         }
 }
 
-// The second pass: DOT_BLOCK bytes at byte x of two output rows. `samples`: of the image at the
-// same places; read only if plan.sample is not 0, as `sample` says.
+// The second pass: DOT_BLOCK bytes at byte x of two output rows. `samples`: the image's samples at
+// the same position; read only if plan.sample is not 0, which `sample` repeats.
 ALWAYS_INLINE void filter_pass_block(uint8_t *const out[2], const struct conv_cpu_dot_job *job,
                                      const uint8_t *const samples[2], size_t x, bool plain,
                                      bool narrow, bool sample, bool keeps, enum conv_cpu_sums sums)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Operations of vector.h for instruction sets without an instruction for them, in the compiler's
-// notation. PLAIN_WORDS and PLAIN_QUADS are 1 where dot_words and dot_quads are needed.
+// Operations of vector.h for instruction sets that lack them, in the compiler's vector extension.
+// PLAIN_WORDS and PLAIN_QUADS are 1 where dot_words and dot_quads are needed.
 #ifndef CONV_KERNELS_STENCIL_CPU_PLAIN_H
 #define CONV_KERNELS_STENCIL_CPU_PLAIN_H
 

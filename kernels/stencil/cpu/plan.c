@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Chooses the arithmetic for a stencil, with the proofs that it gives the defined bytes.
+// Chooses the arithmetic for a stencil, with the proofs that it computes the defined bytes.
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 #define LEAST_GAIN 1        // multiplications of one pass per one of two passes
 #define LEAST_SAMPLE_SIDE 7 // below it, one pass multiplies little more
 
-// An upper bound of the magnitude of sums and partial sums on any image.
+// An upper bound of the magnitude of sums and partial sums for any image.
 static int64_t sum_bound(const struct conv_stencil *stencil)
 {
     int64_t magnitude = 0;
@@ -35,9 +35,9 @@ static bool division_is_exact(const struct conv_stencil *stencil, int precision)
            (power_of_two || divisor < (int64_t)1 << (precision - stencil->depth));
 }
 
-// Where the division is exact in this sense, floats.h may compute fl(N * fl(1 / d)) instead. For d
-// a power of two that is N / d. For an odd d there are no ties, and the error of two roundings,
-// less than 2^(B-23), is smaller than the distance 1 / (2d) to the nearest half if d <= 2^(22-B).
+// If the division is exact in this sense, floats.h may compute fl(N * fl(1 / d)) instead. For d a
+// power of two that is N / d. For an odd d there are no ties, and the error of two roundings, less
+// than 2^(B-23), is smaller than the distance 1 / (2d) to the nearest half if d <= 2^(22-B).
 bool conv_cpu_may_multiply(const struct conv_stencil *stencil)
 {
     int64_t divisor = stencil->divisor;
@@ -46,10 +46,10 @@ bool conv_cpu_may_multiply(const struct conv_stencil *stencil)
     return !stencil->floats && divisor % 2 != 0 && divisor <= (int64_t)1 << (22 - stencil->depth);
 }
 
-// Of exact stencils with float32 results: the quotient of two integers of at most 24 bits, rounded
-// to float64 and then to float32, is the one rounded to float32 at once (Figueroa, "When is double
-// rounding innocuous?", 1995: 53 >= 2 * 24 + 2). So floats.h divides floats where they hold every
-// sum, and doubles otherwise.
+// For exact stencils with float32 results: the quotient of two integers of at most 24 bits, rounded
+// to float64 and then to float32, equals the quotient rounded to float32 directly (Figueroa, "When
+// is double rounding innocuous?", 1995: 53 >= 2 * 24 + 2). So floats.h divides floats if every sum
+// fits them, and doubles otherwise.
 static enum conv_cpu_sums sums_of_floats(const struct conv_stencil *stencil)
 {
     int64_t bound = sum_bound(stencil);
@@ -58,8 +58,8 @@ static enum conv_cpu_sums sums_of_floats(const struct conv_stencil *stencil)
     return bound <= (int64_t)1 << 53 ? CONV_CPU_DOUBLES : CONV_CPU_NONE;
 }
 
-// With a threshold: what sums_of_floats or division_is_exact ask for, and the sums' type must hold
-// the sample times the divisor and its difference from the sum as well.
+// With a threshold: the conditions of sums_of_floats or division_is_exact, and the sums' type must
+// also hold the sample times the divisor and its difference from the sum.
 static enum conv_cpu_sums sums_of_kept(const struct conv_stencil *stencil)
 {
     if (!stencil->exact)
@@ -122,7 +122,7 @@ static int count_taps(const struct conv_stencil *stencil)
     return count;
 }
 
-// Of coefficients that are larger, in a matrix: the schedule may still hold all, as one load takes
+// For larger coefficients in a matrix: the schedule may still hold them all, since one load covers
 // 127 of each magnitude and most are small. A load costs about as much as a tap of doubles; of
 // floats, only where a quad is one instruction.
 static bool has_few_quads(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
@@ -147,8 +147,8 @@ static uint32_t sum_coefs(const int32_t *coefs, int count)
     return sum;
 }
 
-// Samples that are made signed are smaller by half their range: sums lack that times the
-// coefficients.
+// Samples that are converted to signed are smaller by half their range; the sums lack that amount
+// times the coefficients.
 static void plan_lift(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
 {
     uint32_t sum = plan->separable ? sum_coefs(plan->row, stencil->width)
@@ -159,7 +159,7 @@ static void plan_lift(struct conv_cpu_plan *plan, const struct conv_stencil *ste
         plan->lift = sum << 7;
 }
 
-// True for 3x3 and 5x5 if one multiplication can take any two neighbouring coefficients.
+// True for 3x3 and 5x5 if one multiplication can handle any two neighbouring coefficients.
 static bool fits_direct(const struct conv_stencil *stencil)
 {
     int side = stencil->width;
@@ -176,7 +176,8 @@ static bool fits_direct(const struct conv_stencil *stencil)
     return true;
 }
 
-// A multiple of the sample and two passes, with a threshold or without: true if that is chosen.
+// Chooses two passes and a multiple of the sample, with or without a threshold, if possible; true
+// if chosen.
 static bool plan_sample_passes(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
 {
     struct conv_cpu_rounding rounding;
@@ -195,10 +196,10 @@ static bool plan_sample_passes(struct conv_cpu_plan *plan, const struct conv_ste
     return true;
 }
 
-// Two passes of doubles in place of one of floats or doubles, where they multiply less and doubles
-// hold all of their sums. An operation on floats has twice as many lanes, and the passes load and
-// convert samples as well. The quotients are then those of doubles: division_is_exact holds for all
-// divisors of 31 bits, and of float32 results it is how they are defined.
+// Chooses two passes of doubles instead of one pass of floats or doubles if they multiply less and
+// all of their sums fit doubles. An operation on floats has twice as many lanes, and the passes
+// load and convert samples as well. The quotients are then those of doubles: division_is_exact
+// holds for all divisors of 31 bits, and float32 results are defined by such a division.
 static void plan_products(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
 {
     struct conv_stencil_products products;
@@ -276,7 +277,8 @@ size_t conv_cpu_line_bytes(const struct conv_stencil *stencil)
     return CONV_CPU_LINE * (size_t)(stencil->depth / 8);
 }
 
-// Two sums of 16 bits for two samples of 8, four of 32 for four of 8, two of 32 for two of 16.
+// Two 16-bit sums for two 8-bit samples, four 32-bit sums for four 8-bit samples, two 32-bit sums
+// for two 16-bit samples.
 size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan)
 {
     return conv_cpu_line_bytes(stencil) * (plan->sums == CONV_CPU_QUADS ? 4 : 2);

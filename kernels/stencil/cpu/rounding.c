@@ -4,7 +4,7 @@
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 
-// Bounds of N, a sum plus the bias: lo <= N <= hi on any image.
+// Bounds of N, a sum plus the bias: lo <= N <= hi for any image.
 struct range {
     int64_t lo, hi;
 };
@@ -37,25 +37,26 @@ static int ceil_log2(int64_t n)
 }
 
 // The kernel keeps N + base + more modulo 2^16. base = max(0, -lo) makes that non-negative, so it
-// is the number itself if hi + base + more < 2^16, however intermediate sums wrapped. Less base,
-// and 0 instead of what is negative then, it is up = max(N + more, 0). With half = floor(d / 2):
+// is the number itself if hi + base + more < 2^16, even if intermediate sums wrapped. Subtracting
+// base, with 0 for negative results, yields up = max(N + more, 0). With half = floor(d / 2):
 //   d = 2^k, k > 0: more = half - 1. With b the lowest bit of floor(up / d), floor((up + b) / d) is
 //   N / d rounded half to even: with N = q * d + f, up is q * d + f + half - 1. Where f < half it
 //   carries neither with nor without b; where f > half it has carried already and cannot again; at
 //   f = half only b makes it carry, and b is the lowest bit of q.
-//   Else more = half, and floor(up / d) is N / d rounded half up; for even d a tie shows by
-//   up = quotient * d and goes back to the even side.
+//   Else more = half, and floor(up / d) is N / d rounded half up; for even d a tie is recognised by
+//   up = quotient * d and moved back to the even side.
 // N < 0 gives up < half, so 0. All of it stays below 2^16 if hi + base + half does. Quotients by 2
-// or more stay below 2^15, and what is above 255 becomes 255 where samples are joined, as what is
-// negative becomes 0. So with d = 1 nothing has to be done to sums that 16 bits hold with their
-// sign (base = 0); else they are clamped to 255 first. With d = 2^k and such sums, up = N + more as
-// it is and a shift that keeps the sign will do: N < 0 gives up + b < half, so at most 0.
+// or more stay below 2^15, and joining samples clamps values above 255 to 255 and negative ones to
+// 0. So with d = 1 no operation is needed for sums that fit 16 bits with their sign (base = 0);
+// others are clamped to 255 first. With d = 2^k and such sums, up = N + more without a clamp and an
+// arithmetic shift suffice: N < 0 implies up + b < half, so at most 0.
 //
 // The division is a multiplication (Granlund and Montgomery, 1994): with l = ceil(log2 d) and
 // factor = ceil(2^(15+l) / d), which is below 2^16, factor * d = 2^(15+l) + e with 0 <= e < d. up *
-// factor / 2^(15+l) exceeds up / d by up * e / (d * 2^(15+l)), less than the 1 / d that is missing
-// to the next integer if up * e < 2^(15+l). Always so for d <= 128; tested for the rest, where N is
-// at most 255 d: from there on no quotient is below 255, and none that is 255 passes for a tie.
+// factor / 2^(15+l) exceeds up / d by up * e / (d * 2^(15+l)), less than 1 / d, the least
+// distance to the next integer, if up * e < 2^(15+l). That always holds for d <= 128; it is tested
+// for the rest with N up to 255 d, since above that no quotient is below 255 and none equal to 255
+// is mistaken for a tie.
 bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
                               const struct conv_stencil *stencil)
 {
@@ -95,17 +96,16 @@ bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
     return true;
 }
 
-// The kernel keeps N modulo 2^32, which is N itself as fits_int32 says; clamped = min(max(N, 0),
+// The kernel keeps N modulo 2^32, which is N itself, given fits_int32; clamped is min(max(N, 0),
 // max * d). Divisors that are powers of two: as above. Else, with P = fl(fl(clamped) * fl(1 / d)):
 // four roundings to 24 bits (d's too) move the quotient, at most max, by less than max * 2^-21,
 // below 1/32 at 16 bits. nearest is P rounded, so its distance from N / d is below 1/2 + 1/32, and
-// the remainder clamped - nearest * d shows which neighbour is right: more than half of d is left
-// over, or exactly half and nearest is odd, then it is the next one; the same below. Twice the
-// remainder needs 2 * (1/2 + 1/32) * d < 2^31.
+// the remainder clamped - nearest * d shows which neighbour is right: the next one if the remainder
+// is more than d / 2, or exactly d / 2 and nearest is odd; likewise below. Twice the remainder
+// needs 2 * (1/2 + 1/32) * d < 2^31.
 //   Odd d have no ties, and N / d is at least 1 / (2d) away from a half. If N is below 2^24 it is a
 //   float itself, and the other two roundings (d is one too) move the quotient by less than max *
-//   2^-23: too little for d <= 2^(22-B), B the bits of a sample, and the remainder need not be
-//   looked at.
+//   2^-23: too little for d <= 2^(22-B), B the bits of a sample, so the remainder is not needed.
 bool conv_cpu_rounding_wide(struct conv_cpu_rounding *rounding, const struct conv_stencil *stencil)
 {
     int64_t d = stencil->divisor, max = stencil->max;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Divides planes into strips, strips into pairs of output rows and rows into blocks, for which
-// dots.h and passes.h have the arithmetic. Source rows are copied to lines together with their
-// border, so blocks may run past their ends. While a row is computed, the source rows that the next
-// one needs are prefetched.
+// Divides planes into strips, strips into pairs of output rows and rows into blocks, whose
+// arithmetic is in dots.h and passes.h. Source rows are copied to lines together with their border,
+// so blocks may extend past their ends. While a row is computed, the source rows that the next one
+// needs are prefetched.
 #ifndef CONV_KERNELS_STENCIL_CPU_STRIPS_H
 #define CONV_KERNELS_STENCIL_CPU_STRIPS_H
 
@@ -134,7 +134,7 @@ static const uint8_t *ring_line(const struct conv_cpu_dot_job *job, int k)
     return job->ring + (size_t)(k % (job->stencil->height + 1)) * job->ring_line;
 }
 
-// Taps and columns have another place in the ring for each pair of rows.
+// The places of taps and columns in the ring differ for each pair of rows.
 static void place_taps(struct conv_cpu_dot_job *job, int y)
 {
     size_t size = (size_t)job->stencil->depth / 8;
@@ -192,8 +192,8 @@ static void init_dot_constants(struct conv_cpu_dot_constants *constants,
     }
 }
 
-// Copies the coefficients beside the places that change. The taps of a row factor always lie in the
-// fresh line.
+// Copies the coefficients next to the addresses that change. The taps of a row factor always lie in
+// the fresh line.
 static void init_taps(struct conv_cpu_dot_job *job, const struct conv_cpu_dot_constants *constants)
 {
     size_t size = (size_t)job->stencil->depth / 8;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Schedules the coefficients of a stencil: which loads of samples are multiplied by which of them.
+// Schedules the coefficients of a stencil: decides which loads of samples are multiplied by which
+// of them.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Vectors of VECTOR bytes in the compiler's notation (GCC, Clang), which become SSE, AVX, AVX-512
-// or NEON as the including file is compiled. The kernels of direct.h, dots.h, passes.h and floats.h
-// are written once in it; the including file defines the operations that the notation lacks:
+// Vectors of VECTOR bytes in the vector extension of GCC and Clang, which become SSE, AVX, AVX-512
+// or NEON depending on the including file's options. The kernels of direct.h, dots.h, passes.h and
+// floats.h are written once with them; the including file defines the operations that the extension
+// lacks:
 //   dot_pairs(sum, a, coefs)  sum + a.b0 * coefs.b0 + a.b1 * coefs.b1, modulo 2^16 a lane
 //   dot_quads(sum, a, coefs)  the same with four products a lane of 32 bits
 //   dot_words(sum, a, coefs)  sum + a.w0 * coefs.w0 + a.w1 * coefs.w1, signed, modulo 2^32 a lane

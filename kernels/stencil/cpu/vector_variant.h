@@ -18,7 +18,7 @@ static bool can_vectors(const struct conv_stencil *stencil)
     return (!fused || HAVE_FMA) && plan.sums != CONV_CPU_NONE;
 }
 
-// The instruction set decides, whatever the stencil.
+// The score depends on the instruction set, not on the stencil.
 static int score_vectors(const struct conv_stencil *stencil, size_t launch_bytes)
 {
     (void)stencil;
@@ -27,7 +27,7 @@ static int score_vectors(const struct conv_stencil *stencil, size_t launch_bytes
 }
 
 struct vector_constants {
-    struct conv_cpu_plan plan; // says which of these it is
+    struct conv_cpu_plan plan; // decides which of these is used
     union {
         struct direct_constants direct;
         struct conv_cpu_dot_constants dots;
