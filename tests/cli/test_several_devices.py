@@ -202,7 +202,7 @@ def test_trace_page_and_report_tell_devices_apart(box, batch):  # noqa: F811
         assert {e["name"] for e in own} == {"copy_in", "kernel", "copy_out"}
     with open("p.html", encoding="utf-8") as file:
         page = file.read()
-    assert "2 streams each of cuda:0,cuda:1" in page and "cuda:1 stream " in page
+    assert "cuda:0,cuda:1 did this, on 2 streams each" in page and "cuda:1 stream " in page
     assert all(f"{d['name']} {100 * d['share']:.0f} %" in page for d in summary()["devices"])
 
 
