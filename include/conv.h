@@ -418,8 +418,8 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
 CONV_API conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
                                      const conv_image *results, int count, void *stream);
 
-/** The kernel that runs filter `index` of the chain on such samples: "cuda_tma_mma". NULL beyond
- * the chain. Valid as long as the filter. */
+/** The kernel that runs filter `index` of the chain on planes of such samples: "cuda_tma_mma". NULL
+ * beyond the chain. Valid as long as the filter. */
 CONV_API const char *conv_filter_kernel(const conv_filter *filter, int index, conv_sample sample);
 
 /* --- layers ------------------------------------------------------------------------------------*/

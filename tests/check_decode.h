@@ -45,8 +45,7 @@ struct check_stream check_long_stream(void);
 // The image data of a PNG file. False if it has none that the device takes.
 bool check_read_stream(struct check_stream *stream, const char *path);
 
-// --- check_decode_oracle.c
-// ------------------------------------------------------------------------
+// --- check_decode_oracle.c -----------------------------------------------------------------------
 
 // What the device must do with a stream.
 enum check_verdict {

@@ -129,7 +129,7 @@ int main(int argc, char **argv)
         .items = zeros(count, sizeof(conv_item)),
     };
     for (int i = 0; i < count; i++)
-        batch.inputs[i] = read_file(argv[3 + i]); // an unreadable file is an empty one, and fails
+        batch.inputs[i] = read_file(argv[3 + i]); // an unreadable file counts as empty, and fails
 
     char message[CONV_MESSAGE_SIZE];
     conv_context *context;

@@ -1,6 +1,6 @@
 #!/bin/bash
 # One shard of the images below an S3 prefix:    s3.sh s3://BUCKET/IN s3://BUCKET/OUT I N
-# AWS_ENDPOINT_URL takes it to other servers than Amazon's. An image is one pipe, from bucket to
+# AWS_ENDPOINT_URL selects another server than Amazon's. An image is one pipe, from bucket to
 # bucket. `aws s3 cp -` would also upload the empty output of an image that failed, so the upload
 # begins only after its first byte; a connection that breaks leaves no object.
 bucket=${1#s3://} prefix=${bucket#*/} bucket=${bucket%%/*} number=0 failed=0

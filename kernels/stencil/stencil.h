@@ -154,8 +154,8 @@ struct conv_variant {
     // Whether it can do magnitudes, and float32 results; only then is `can` called for such
     // stencils.
     bool magnitudes, floats;
-    bool float_samples; // depth 32; only then is `can` called for such stencils
-    bool thresholds;    // the same for stencils with a threshold
+    bool float_samples; // depth 32; only then `can` is asked about such stencils
+    bool thresholds;    // the same of stencils that have one
 };
 
 // The definition: it can do everything, has no requirements, and all others are compared with it.

@@ -65,7 +65,7 @@ __all__ = [
 
 
 class PngInfo(NamedTuple):
-    """The contents of a PNG file's header. `channels`, `dtype` and `has_alpha` are those of the decoded
+    """What the header of a PNG file says. `channels`, `dtype` and `has_alpha` are those of the decoded
     image: palettes become RGB(A), 1, 2 and 4 bits become 8, a transparent colour becomes alpha."""
 
     width: int  # pixels
@@ -148,7 +148,7 @@ def encode_png(
 
     images: an array of one image or of a batch, or a list of images
     layout: "HWC", "CHW" or "HW", as for decode_png
-    level:  of compression on the host, 0 to 12; None: chosen by the image's content. A CUDA device
+    level:  of compression on the host, 0 to 12; None: the content of the image decides. A CUDA device
             has one level
     device: "cuda" encodes images in host memory on the device
     stream: reads begin after what this CUDA stream holds; None: the current one of torch and cupy
@@ -232,7 +232,7 @@ def filter(
     border:  "replicate" (the default), "reflect", "reflect101", "wrap", "constant:N" (8-bit units, or as
              float32 samples are)
     alpha:   of the last of 2 or 4 channels: "keep" (the default), "filter" or "premultiply"
-    kernel:  the matrix of "custom": "1 2 1 2 4 2 1 2 1", "3x3: ...", "@FILE"
+    kernel:  what "custom" stands for: "1 2 1 2 4 2 1 2 1", "3x3: ...", "@FILE"
     divisor: a number or "sum"; None: the filter's own, 1 for a matrix
     bias:    a number in 8-bit units, or as float32 samples are; None: the filter's own, 0 for a matrix
     side:    3 or 5: of built-in filters that exist in several sizes
@@ -316,7 +316,7 @@ def layer(
 
 
 def _shard(shard, by):
-    """(part, parts, whether by names alone) in the form that the library expects."""
+    """(part, parts, whether by names alone) as the library takes them."""
     if by not in ("bytes", "name"):
         raise ValueError(f"shard_by is 'bytes' or 'name', not {by!r}")
     part, parts = shard if shard is not None else (0, 0)
@@ -378,10 +378,10 @@ def filter_folder(
     shard_by:      "bytes", or "name": parts by names alone, without listing all inputs first
 
     Returns a conv.Progress with the totals; images that failed are in its `failures` and raise nothing.
-    KeyboardInterrupt stops the run; all files written by then are complete.
+    KeyboardInterrupt stops the run; files that are there then are whole.
     """
     for path in inputs if isinstance(inputs, (list, tuple)) else (inputs,):
-        os.stat(path)  # FileNotFoundError for paths that the caller has named
+        os.stat(path)  # FileNotFoundError for what the caller has named
     options = dict(
         border=border,
         alpha=alpha,
@@ -412,7 +412,7 @@ def filters():
 
 
 def kernels():
-    """The kernels that run filters: a list of conv.KernelName. The first is the reference: the others equal it."""
+    """The kernels that run filters: a list of conv.KernelName. The first is the definition that the others equal."""
     return [KernelName._make(name) for name in _core.kernel_names()]
 
 

@@ -21,7 +21,7 @@ nb::object contiguous_copy(Kind kind, nb::handle array);
 // torch or cupy, otherwise of the context. `finish` turns it into the caller's result.
 Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
                   const int64_t *shape, int dimensions);
-// `stream`: where the work that fills it in has been queued; `pending`: that work may not be done.
+// `stream`: where the work that fills it in has been queued; `pending`: and may not be done.
 nb::object finish(Tensor &result, void *stream, bool pending);
 // Must be called for every array of the caller that queued work reads or (with `written`) writes:
 // the memory of a conv.Array is reused on the stream of its context, which must wait for the work.

@@ -56,6 +56,10 @@ struct conv_backend_ops {
     // and packs images into groups. False: workers call it with one image at a time.
     bool async;
 
+    // True if the end of the process frees streams, device memory and pinned memory faster than
+    // the functions below. A program that ends after its run then leaves them open.
+    bool freed_at_exit;
+
     // False if there is no driver, so that opening a device fails at once. Takes microseconds and
     // initialises nothing.
     bool (*has_driver)(void);

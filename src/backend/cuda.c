@@ -136,6 +136,7 @@ const struct conv_backend_ops conv_backend_cuda = {
     .place = CONV_ON_CUDA,
     .built = true,
     .async = true,
+    .freed_at_exit = true,
     .has_driver = conv_cuda_device_has_driver,
     .devices = conv_cuda_device_list,
     .open = cuda_open,

@@ -173,7 +173,7 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
 // one.
 #define MOST_SPLIT 4
 
-// Bytes of the answers: where each image's chunks are, then whether each image was decoded.
+// The answers: where each image's chunks are, then whether each image was decoded.
 static size_t results_bytes(const struct conv_group *group)
 {
     return (size_t)group->image_count * sizeof(struct conv_encode_result);

@@ -107,8 +107,7 @@ static enum conv_status upload(struct cudnn *cudnn, const struct conv_filter *fi
     return conv_bench_timer_report(code, "copy images for cuDNN", err);
 }
 
-// --- algorithm
-// -----------------------------------------------------------------------------------------
+// --- algorithm -----------------------------------------------------------------------------------
 
 // The fastest algorithm that cuDNN finds by trying.
 static enum conv_status choose(struct cudnn *cudnn, struct batch *batch, struct conv_err *err)

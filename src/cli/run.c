@@ -322,10 +322,12 @@ int conv_run_main(const struct conv_options *options)
     conv_stall_end(conv_signals_stall());
     if (!status && conv_report_has_progress(run->report))
         conv_selection_count_ahead(&run->inputs.selection);
-    if (!status)
+    if (!status) {
+        run->device.is_left = conv_device_may_be_left(&run->device);
         status =
             conv_run_images(&run->options, &run->device, run->filters, run->inputs.selection.source,
                             run->sink, run->inputs.expected, run->report, run->trace, stop, &err);
+    }
     conv_signals_watch(NULL);
     enum conv_status finished = conv_sink_finish(run->sink, status ? &later : &err);
     status = status ? status : finished;

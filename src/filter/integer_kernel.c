@@ -253,8 +253,7 @@ void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int wi
     trim(filter);
 }
 
-// --- the sample and a product of lines
-// ------------------------------------------------------------
+// --- the sample and a product of lines -----------------------------------------------------------
 
 static void set_sharpen(struct conv_filter *filter, const struct conv_integer_line *column,
                         const struct conv_integer_line *row, const double *ideal, double amount)

@@ -10,8 +10,7 @@
 
 struct conv_unpack;
 
-// --- methods (unpack_methods.c)
-// --------------------------------------------------------------------
+// --- methods (unpack_methods.c) ------------------------------------------------------------------
 
 // The input that is left, and the room for output. `run` advances both.
 struct conv_unpack_bytes {

@@ -52,21 +52,26 @@ static bool is_listed(const struct conv_page *page, int stage)
     return measured && written && (!copy || is_on_device(page, stage));
 }
 
-// The i-th stage that is listed, CONV_STAGE_COUNT after the last.
-static int find_stage(const struct conv_page *page, int i, bool workers_only)
+// Shares of workers are of their time, shares of a device of the run: lists do not mix them.
+enum stage_kind { ALL_STAGES, WORKER_STAGES, DEVICE_STAGES };
+
+// The i-th stage of a kind that is listed, CONV_STAGE_COUNT after the last.
+static int find_stage(const struct conv_page *page, int i, enum stage_kind kind)
 {
     int stage = 0;
-    for (; stage < CONV_STAGE_COUNT; stage++)
-        if (is_listed(page, stage) && !(workers_only && is_on_device(page, stage)) && i-- == 0)
+    for (; stage < CONV_STAGE_COUNT; stage++) {
+        bool wanted = kind == ALL_STAGES || is_on_device(page, stage) == (kind == DEVICE_STAGES);
+        if (wanted && is_listed(page, stage) && i-- == 0)
             break;
+    }
     return stage;
 }
 
-static bool next_stage(struct conv_template *filled, int index, bool workers_only)
+static bool next_stage(struct conv_template *filled, int index, enum stage_kind kind)
 {
     const struct conv_page_state *state = filled->context;
     const struct conv_page *page = state->page;
-    int stage = find_stage(page, index, workers_only);
+    int stage = find_stage(page, index, kind);
     if (stage == CONV_STAGE_COUNT)
         return false;
     conv_template_text(filled, "stage", conv_record_stage_name((enum conv_stage)stage));
@@ -219,11 +224,13 @@ static bool kernel_has(const struct conv_template *filled, const char *what)
 
 bool conv_page_next_chart(struct conv_template *filled, const char *list, int index)
 {
-    if (strcmp(list, "stages") == 0)
-        return next_stage(filled, index, true);
-    if (strcmp(list, "all_stages") == 0 || strcmp(list, "legend") == 0 ||
-        strcmp(list, "stage_heads") == 0 || strcmp(list, "stage_cells") == 0)
-        return next_stage(filled, index, false);
+    if (strcmp(list, "stages") == 0 || strcmp(list, "worker_stages") == 0)
+        return next_stage(filled, index, WORKER_STAGES);
+    if (strcmp(list, "device_stages") == 0)
+        return next_stage(filled, index, DEVICE_STAGES);
+    if (strcmp(list, "legend") == 0 || strcmp(list, "stage_heads") == 0 ||
+        strcmp(list, "stage_cells") == 0)
+        return next_stage(filled, index, ALL_STAGES);
     if (strcmp(list, "line_bars") == 0 || strcmp(list, "line_rows") == 0)
         return next_line(filled, index);
     if (strcmp(list, "kernel_panels") == 0)

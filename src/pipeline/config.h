@@ -91,6 +91,9 @@ struct conv_pipeline_config {
     // was still inside a long computation. The backends must then stay open, and the process has to
     // end soon.
     bool *left_threads;
+    // Streams, device memory and staging memory stay as they are after the run, and so must the
+    // backends: the process is to end soon.
+    bool leaves_memory;
 
     // Called some thirty times a second by the thread that runs the pipeline, which otherwise
     // waits; the run continues meanwhile. NULL: not called.

@@ -216,8 +216,7 @@ struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s)
     return NULL;
 }
 
-// --- out of a group
-// -------------------------------------------------------------------------------
+// --- out of a group ------------------------------------------------------------------------------
 
 // A sealed group that no worker decodes into goes to the streams, if any image is left in it.
 static void dispatch(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock)
