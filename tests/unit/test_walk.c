@@ -186,7 +186,7 @@ static void test_several_inputs_keep_their_names(void **state)
     assert_non_null(strstr(err.text, "would become the same output file"));
     inputs[2] = folder_path("in/..");
     assert_int_equal(walk(&config, &err), CONV_ERR_USAGE);
-    assert_non_null(strstr(err.text, "needs the name of each"));
+    assert_non_null(strstr(err.text, "has no name"));
 }
 
 static void test_what_is_no_image_is_reported(void **state)
