@@ -20,9 +20,6 @@ struct conv_filter_rows;
 enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, bool written,
                                      const char *name, struct conv_err *err);
 
-// Bytes from the first to the last sample of a checked view.
-size_t conv_api_view_extent(const conv_image *view);
-
 // True if checked views have bytes in common, or might: views of different strides count as
 // overlapping if their extents overlap.
 bool conv_api_views_overlap(const conv_image *a, const conv_image *b);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the files of the CUDA device of the library share: cuda_api.c (device, memory, events),
-// cuda_api_parts.c (streams for parts of a batch), _decode.c, _encode.c, _copy.c, _filter.c, and
-// _tables.c (tables of planes in device memory).
+// cuda_api_parts.c (streams for parts of a batch), _decode.c, _encode.c (with cuda_api_encoding.c),
+// _copy.c, _filter.c, and _tables.c (tables of planes in device memory).
 #ifndef CONV_API_CUDA_API_INTERNAL_H
 #define CONV_API_CUDA_API_INTERNAL_H
 

@@ -72,7 +72,8 @@ enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, b
     return CONV_OK;
 }
 
-size_t conv_api_view_extent(const conv_image *view)
+// Bytes from the first to the last sample of a checked view.
+static size_t find_extent(const conv_image *view)
 {
     return (size_t)((view->channels - 1) * view->channel_stride +
                     (view->width - 1) * view->column_stride +
@@ -99,7 +100,7 @@ static bool meets_itself(const struct dimension *sorted, int count, int64_t shif
 bool conv_api_views_overlap(const conv_image *a, const conv_image *b)
 {
     uintptr_t of_a = (uintptr_t)a->data, of_b = (uintptr_t)b->data;
-    if (of_a + conv_api_view_extent(a) <= of_b || of_b + conv_api_view_extent(b) <= of_a)
+    if (of_a + find_extent(a) <= of_b || of_b + find_extent(b) <= of_a)
         return false;
     struct dimension in_a[DIMENSIONS], in_b[DIMENSIONS];
     int count = sort_dimensions(in_a, a);

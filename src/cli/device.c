@@ -85,8 +85,9 @@ static enum conv_status parse_list(const struct conv_options *options, const cha
     }
 }
 
-enum conv_status conv_device_parse(const struct conv_options *options,
-                                   struct conv_device_list *list, struct conv_err *err)
+// Parses --device. CONV_ERR_USAGE for an unknown device, a device given twice, or too many.
+static enum conv_status parse_devices(const struct conv_options *options,
+                                      struct conv_device_list *list, struct conv_err *err)
 {
     const char *text = options->device_text ? options->device_text : "auto";
     *list = (struct conv_device_list){.gpu = conv_backends_gpu(options->backends), .count = 1};
@@ -114,7 +115,7 @@ void conv_device_spread(struct conv_device_list *list)
 enum conv_status conv_device_parse_one(const struct conv_options *options,
                                        struct conv_device_list *list, struct conv_err *err)
 {
-    enum conv_status status = conv_device_parse(options, list, err);
+    enum conv_status status = parse_devices(options, list, err);
     if (!status && (list->choice == CONV_DEVICE_ALL || list->count > 1))
         return conv_err_set(err, CONV_ERR_USAGE, "this command takes one device, not %s",
                             options->device_text);
@@ -240,7 +241,7 @@ bool conv_device_needs_workload(const struct conv_options *options)
 {
     struct conv_device_list list;
     bool decodes = decodes_by_choice(options), encodes = encodes_by_choice(options);
-    if (conv_device_parse(options, &list, NULL))
+    if (parse_devices(options, &list, NULL))
         return false;
     return list.choice == CONV_DEVICE_AUTO || (list.choice == CONV_DEVICE_GPU && decodes) ||
            (list.choice == CONV_DEVICE_ALL && (decodes || encodes));
@@ -279,7 +280,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .stop = stop,
     };
     struct conv_device_list list;
-    enum conv_status status = conv_device_parse(options, &list, err);
+    enum conv_status status = parse_devices(options, &list, err);
     if (status)
         return status;
     bool codes = options->decode_on == CONV_CODER_GPU || options->encode_on == CONV_CODER_GPU;

@@ -37,16 +37,13 @@ struct conv_device_list {
     bool is_numbered; // the ordinals were given
 };
 
-// Parses --device. CONV_ERR_USAGE for an unknown device, a device given twice, or too many.
-enum conv_status conv_device_parse(const struct conv_options *options,
-                                   struct conv_device_list *list, struct conv_err *err);
-
 // If several processes of a job run on one machine, each takes another device, unless the user has
 // chosen one by its number: the process's number among them, modulo the devices that it may use
 // (CUDA_VISIBLE_DEVICES). Counts the devices, except in the first process.
 void conv_device_spread(struct conv_device_list *list);
 
-// For commands that take one device: `all` and lists are CONV_ERR_USAGE.
+// Parses --device for commands that take one device: `all` and lists are CONV_ERR_USAGE, as are
+// unknown devices.
 enum conv_status conv_device_parse_one(const struct conv_options *options,
                                        struct conv_device_list *list, struct conv_err *err);
 

@@ -61,8 +61,9 @@ void conv_integer_round_line(struct conv_integer_line *line, const double *ideal
         line->error += fabs((double)line->coef[i] / scale - ideal[i]);
 }
 
-void conv_integer_fit_line(struct conv_integer_line *line, const double *ideal, int side,
-                           int32_t most)
+// conv_integer_round_line with the scale up to `most` that has the smallest error; among equal ones
+// the first.
+static void fit_line(struct conv_integer_line *line, const double *ideal, int side, int32_t most)
 {
     line->error = INFINITY;
     for (int32_t scale = 1; scale <= most; scale++) {
@@ -135,7 +136,7 @@ void conv_integer_separable(struct conv_filter *filter, const double *ideal, int
 {
     struct conv_integer_line row, column;
     int32_t most = (int32_t)fmin(MOST_COEF / ideal[side / 2], MOST_COLUMN_SCALE);
-    conv_integer_fit_line(&row, ideal, side, most < MOST_LINE_SCALE ? most : MOST_LINE_SCALE);
+    fit_line(&row, ideal, side, most < MOST_LINE_SCALE ? most : MOST_LINE_SCALE);
     set_product(filter, &row, &row, ideal);
     if (filter->deviation <= CONV_INTEGER_DEVIATION)
         return;
@@ -282,7 +283,7 @@ bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int s
     struct conv_integer_line row, column;
     if (most_line < 1)
         return false;
-    conv_integer_fit_line(&row, ideal, side, most < most_line ? most : most_line);
+    fit_line(&row, ideal, side, most < most_line ? most : most_line);
     set_sharpen(filter, &row, &row, ideal, amount);
     if (filter->deviation <= CONV_INTEGER_DEVIATION)
         return true;

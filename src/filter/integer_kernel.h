@@ -20,10 +20,6 @@ struct conv_integer_line {
 void conv_integer_round_line(struct conv_integer_line *line, const double *ideal, int side,
                              int32_t scale);
 
-// The same with the scale up to `most` that has the smallest error; among equal ones the first.
-void conv_integer_fit_line(struct conv_integer_line *line, const double *ideal, int side,
-                           int32_t most);
-
 // Sets matrix, scale and deviation of a filter whose ideal is `ideal` as a column times the same as
 // a row. Both lines have the scale with the smallest error that keeps every coefficient within 254
 // and the sums of 8-bit samples within 32 bits. If the result could be off by more than

@@ -46,8 +46,6 @@ struct conv_page_state {
 
 // CONV_STAGE_COPY_IN: "copy in"
 const char *conv_page_stage_label(enum conv_stage stage);
-// "250 ms"
-void conv_page_describe_time(char *text, size_t size, double ns);
 
 // Bind the values that the template needs; the timeline's is false if there is nothing to show.
 void conv_page_bind_figures(struct conv_template *filled, const struct conv_figures *figures);

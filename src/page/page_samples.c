@@ -7,7 +7,8 @@
 
 #define MOST_BARS 24 // of the histogram
 
-void conv_page_describe_time(char *text, size_t size, double ns)
+// "250 ms"
+static void describe_time(char *text, size_t size, double ns)
 {
     if (ns < 1e6)
         snprintf(text, size, "%.3g µs", ns / 1e3);
@@ -34,10 +35,9 @@ void conv_page_bind_samples(struct conv_template *filled, struct conv_page_state
         state->bar_bins *= 2;
     state->bars = first < 0 ? 0 : (last - first) / state->bar_bins + 1;
     double slowest = samples->slow_count ? (double)samples->slowest[0].total : 0;
-    conv_page_describe_time(state->median, sizeof state->median,
-                            conv_samples_quantile(samples, 0.5));
-    conv_page_describe_time(state->late, sizeof state->late, conv_samples_quantile(samples, 0.95));
-    conv_page_describe_time(state->slowest, sizeof state->slowest, slowest);
+    describe_time(state->median, sizeof state->median, conv_samples_quantile(samples, 0.5));
+    describe_time(state->late, sizeof state->late, conv_samples_quantile(samples, 0.95));
+    describe_time(state->slowest, sizeof state->slowest, slowest);
     conv_template_text(filled, "time_median", state->median);
     conv_template_text(filled, "time_95", state->late);
     conv_template_text(filled, "time_slowest", state->slowest);
@@ -63,8 +63,8 @@ static bool next_bar(struct conv_template *filled, int index)
     for (int i = 0; i < state->bars; i++)
         most = bar_count(state, i) > most ? bar_count(state, i) : most;
     int bin = state->first_bar + index * state->bar_bins;
-    conv_page_describe_time(from, sizeof from, conv_samples_bin_start(bin));
-    conv_page_describe_time(to, sizeof to, conv_samples_bin_start(bin + state->bar_bins));
+    describe_time(from, sizeof from, conv_samples_bin_start(bin));
+    describe_time(to, sizeof to, conv_samples_bin_start(bin + state->bar_bins));
     snprintf(state->bar_range, sizeof state->bar_range, "%s to %s", from, to);
     snprintf(state->bar_from, sizeof state->bar_from, "%s", from);
     conv_template_text(filled, "bar_range", state->bar_range);
@@ -87,7 +87,7 @@ static bool next_slow(struct conv_template *filled, int index)
     int stage = 0;
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
         stage = slow->ns[s] > slow->ns[stage] ? s : stage;
-    conv_page_describe_time(state->slow_time, sizeof state->slow_time, (double)slow->total);
+    describe_time(state->slow_time, sizeof state->slow_time, (double)slow->total);
     conv_template_text(filled, "slow_name", slow->input);
     conv_template_number(filled, "slow_width", slow->width, 0);
     conv_template_number(filled, "slow_height", slow->height, 0);
