@@ -65,8 +65,8 @@ static enum conv_status check_names(const struct conv_operands *operands, struct
     for (size_t i = 0; i < count && !status; i++)
         if (lacks_name(sorted[i]))
             status = conv_err_set(err, CONV_ERR_USAGE,
-                                  "with several inputs the output needs the name of each, which "
-                                  "'%s' lacks; write the folder's own name",
+                                  "with several inputs each output is named after its input, and "
+                                  "'%s' has no name; write the folder's own name",
                                   sorted[i]);
     for (size_t i = 1; i < count && !status; i++)
         if (compare_names(&sorted[i - 1], &sorted[i]) == 0)

@@ -294,7 +294,7 @@ def test_several_folders_one_of_which_has_no_name(box, name):
     fill(box / "cwd" / "in", "a.png")
     fill(box, "b.png")
     before = everything(box)
-    assert "needs the name of each" in run("identity", "--", name, "in", "out", code=2, cwd=box / "cwd").err
+    assert "has no name" in run("identity", "--", name, "in", "out", code=2, cwd=box / "cwd").err
     assert everything(box) == before
 
 
