@@ -3,9 +3,9 @@
 // input whose output fits shared memory. For each window, all threads find the symbols
 // (speculate.cuh), store them and turn them into bytes (window.cuh).
 //
-// Shared memory is what limits how many images are in flight: 27.4 KB for 128 threads, so that
-// eight blocks fit on an SM that has 228 KB, 1024 images on 128 SMs. The fewer images, the more
-// threads for each.
+// Shared memory limits the number of images in flight: 27.4 KB for 128 threads, so that eight
+// blocks fit on an SM that has 228 KB, 1024 images on 128 SMs. The fewer images there are, the more
+// threads each one gets.
 #include <cuda_runtime_api.h>
 
 #include "png/cuda/adler.cuh"
@@ -206,8 +206,8 @@ template <int THREADS> static enum conv_status launch(const struct conv_decode_b
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
 
-// Of the block sizes that the device has the shared memory for, the largest with which all images
-// are in flight at once.
+// Chooses, of the block sizes for which the device has the shared memory, the largest with which
+// all images are in flight at once.
 static enum conv_status choose_threads(int count, int *threads)
 {
     int device, processors, block, processor;
