@@ -3,9 +3,9 @@
 // input whose output fits shared memory. For each window, all threads find the symbols
 // (speculate.cuh), store them and turn them into bytes (window.cuh).
 //
-// Shared memory limits the number of images in flight: 27.4 KB for 128 threads, so that eight
-// blocks fit on an SM that has 228 KB, 1024 images on 128 SMs. The fewer images there are, the more
-// threads each one gets.
+// Shared memory is what limits how many images are in flight: 27.4 KB for 128 threads, so that
+// eight blocks fit on an SM that has 228 KB, 1024 images on 128 SMs. The fewer images, the more
+// threads for each.
 #include <cuda_runtime_api.h>
 
 #include "png/cuda/adler.cuh"
