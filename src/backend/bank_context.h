@@ -83,8 +83,8 @@ enum conv_status conv_bank_stream_open(struct conv_bank_context *context,
                                        struct conv_bank_stream **stream, struct conv_err *err);
 void conv_bank_stream_close(struct conv_bank_stream *stream); // NULL is fine
 
-// Memory of the stream for one call of `run`, pinned for a CUDA device: at least that many bytes
-// each, of any content, valid until the next call or the stream's end.
+// Memory of the stream for one call of `run`, pinned for a CUDA device: at least in_bytes and
+// out_bytes, of any content, valid until the next call or the stream's end.
 enum conv_status conv_bank_stream_staging(struct conv_bank_stream *stream, size_t in_bytes,
                                           size_t out_bytes, void **h_in, void **h_out,
                                           struct conv_err *err);

@@ -53,7 +53,7 @@ enum conv_status conv_layer_stream_open(struct conv_layer_context *context, int 
                                         struct conv_layer_stream **stream, struct conv_err *err);
 void conv_layer_stream_close(struct conv_layer_stream *stream); // NULL is fine
 
-// Memory of the stream for one batch, pinned for a CUDA device: at least that many bytes each, of
+// Memory of the stream for one batch, pinned for a CUDA device: at least in_bytes and out_bytes, of
 // any content. They are valid until the next call or the stream's end. CONV_ERR_MEMORY,
 // CONV_ERR_DEVICE.
 enum conv_status conv_layer_stream_staging(struct conv_layer_stream *stream, size_t in_bytes,

@@ -166,7 +166,7 @@ static enum conv_status run_tests(struct bench *bench, int count, struct conv_er
 static enum conv_status run_all(struct bench *bench, struct conv_err *err)
 {
     if (bench->options->format != CONV_BENCH_JSON)
-        printf("%d plain images, copied until that many are in flight; %s, medians of "
+        printf("%d plain images, copied to reach the number in flight; %s, medians of "
                "%d runs\n%-7s %9s  %-20s %10s %10s %8s %9s\n",
                bench->count, bench->options->devices.name, REPEATS, "", "in flight", "kernel", "ms",
                "GB/s raw", "ratio", "libpng 1");

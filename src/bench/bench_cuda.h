@@ -69,7 +69,7 @@ struct conv_bench_cuda {
     // *ns is the shortest time of the test's copies. CONV_ERR_MEMORY, CONV_ERR_DEVICE. Any thread.
     enum conv_status (*time_copies)(int ordinal, const struct conv_copy_test *test, uint64_t *ns,
                                     struct conv_err *err);
-    // Sets the result in *test. CONV_ERR_MEMORY if the device has no room for that many images,
+    // Sets the result in *test. CONV_ERR_MEMORY if the device has no room for the images,
     // CONV_ERR_DEVICE.
     enum conv_status (*time_coding)(int ordinal, struct conv_coding_test *test,
                                     struct conv_err *err);

@@ -22,7 +22,7 @@ struct conv_common {
 
 void conv_common_free(struct conv_common *common); // also resets it to {0}
 
-// True if the profile is for images of that many colour channels.
+// True if the profile is for images of `colors` colour channels.
 bool conv_common_icc_fits(const struct conv_buffer *icc, int colors);
 
 #endif

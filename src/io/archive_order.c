@@ -11,7 +11,7 @@
 #include "io/archive_turn.h"
 
 // If other threads are writing a member's predecessors, its turn comes a moment later. This wait,
-// in ns, is cheaper than copying that many bytes, which takes four times as long.
+// in ns, is cheaper than copying the bytes, which takes four times as long.
 #define PATIENCE(bytes) ((uint64_t)(bytes) / 16)
 #define LEAST_PATIENCE 4000
 

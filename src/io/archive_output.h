@@ -23,7 +23,7 @@ struct conv_archive_output {
     const atomic_int *stop;
     atomic_bool has_temporary;
     char temporary[PATH_MAX];
-    struct conv_archive_windows windows; // of a file that many threads write
+    struct conv_archive_windows windows; // of a file that several threads write
 };
 
 // Begins to write. The folder of a file is made. `threads`: how many will write at offsets at a

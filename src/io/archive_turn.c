@@ -63,7 +63,8 @@ static void complete(struct conv_archive_order *order, struct conv_open_archive 
     pthread_cond_signal(&order->completed);
 }
 
-// A member was written that counted for that many waiting bytes. Called and left with the lock.
+// Called when a member was written that counted as `copied` waiting bytes, with the lock held, as
+// on return.
 static void end_write(struct conv_archive_order *order, struct conv_open_archive *archive,
                       size_t copied)
 {

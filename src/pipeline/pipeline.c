@@ -33,9 +33,9 @@ size_t conv_pipeline_keep(size_t memory, int jobs)
     return memory / 64 / (size_t)jobs + 1;
 }
 
-// The number of slots. On an async backend: one for each stream, the same number to be filled, and
-// two to be drained. If the device decodes, one more for each stream, for groups that wait for it
-// (decode_policy.h). On another backend each worker holds one.
+// Slots on an async backend: one for each stream, as many to be filled, and two to be drained.
+// Where the device decodes, one more for each stream: groups that wait for it (decode_policy.h). On
+// another backend each worker holds one.
 static int slot_count(const struct conv_scheduler *s, int streams)
 {
     const struct conv_pipeline_config *config = s->config;

@@ -39,7 +39,7 @@ enum conv_status conv_npy_header_bytes(const uint8_t *head, size_t size, size_t 
 enum conv_status conv_npy_parse(struct conv_npy *npy, const uint8_t *data, size_t header,
                                 struct conv_err *err);
 
-// CONV_ERR_FORMAT if a file of that many bytes is shorter or longer than its header says.
+// CONV_ERR_FORMAT if a file of `file_bytes` bytes is shorter or longer than its header says.
 enum conv_status conv_npy_check_size(const struct conv_npy *npy, uint64_t file_bytes,
                                      struct conv_err *err);
 

@@ -134,7 +134,7 @@ def test_kernels_compare_with_something_else(box):
             file.write(text)
     assert "another filter" in run(*SMALL, "--compare", "old", "--filter", "blur", code=2).err
     for name in ("cut", "junk", "empty", "nul"):
-        assert "no JSON output of conv bench kernels" in run(*SMALL, "--compare", name, code=2).err
+        assert "is not JSON output of conv bench kernels" in run(*SMALL, "--compare", name, code=2).err
     assert "missing" in run(*SMALL, "--compare", "missing", code=2).err
     assert "--html" in run(*SMALL, "--compare", "old", "--html", "old", code=2).err
     with open("old") as file:

@@ -9,7 +9,7 @@
 
 #define WARP 32
 #define LINE_THREADS 128
-#define LINE_OUTPUTS (LINE_THREADS * 4) // of a block, in one row
+#define LINE_OUTPUTS (LINE_THREADS * 4) // of a block; they are in one row
 #define LINE_GROUP 4                    // lines that a thread computes together
 #define MAX_SIDE CONV_SEPARABLE_MAX_SIDE
 
@@ -47,7 +47,7 @@ static __global__ void __launch_bounds__(LINE_THREADS) compute_lines(struct line
     int64_t pitch = pitch_of(task.out_width);
     int x = left + (int)threadIdx.x * 4;
     for (int first = 0; first < task.lines; first += LINE_GROUP) {
-        __syncthreads(); // the samples are there; the last group's weights are used
+        __syncthreads(); // the samples have arrived; the last group's weights are no longer read
         for (int i = (int)threadIdx.x; i < task.width * LINE_GROUP; i += LINE_THREADS) {
             int k = i % LINE_GROUP, v = i / LINE_GROUP;
             ((float *)weights)[i] =
@@ -194,7 +194,7 @@ static columns_fn choose_columns(const struct conv_separable *filters)
     return functions[filters->terms - 1][filters->parts - 1];
 }
 
-// Images of one launch: the grid's third dimension holds 65,535 blocks.
+// Filters the images of one launch: the grid's third dimension is limited to 65,535 blocks.
 static enum conv_status run_chunk(const struct conv_separable *filters,
                                   const struct conv_separable_batch *batch, int64_t first,
                                   int64_t images)

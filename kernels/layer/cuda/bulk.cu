@@ -15,8 +15,7 @@
 struct bulk_shape {
     int kernel_width, columns, maps, vector, threads, blocks;
     float cost; // of a multiply-add, measured: 1 is the best
-    float load; // cycles of a multiprocessor per byte that it copies, beyond those that are hidden,
-                // measured
+    float load; // cycles of a multiprocessor per copied byte that are not hidden, measured
     void (*kernel)(bulk_launch);
 };
 
@@ -37,7 +36,7 @@ static const struct bulk_shape shapes[] = {
     instance<7, 20, 4, 4, 512, 1>(1.33f, 0.21f),
 };
 
-// What is derived of a layer; a plan's constants.
+// Values derived from a layer; a plan's constants.
 struct bulk_config {
     int shape, tiles, groups, strips, strip_rows, slots;
     int plane_floats, slot_floats, weight_floats, shared_bytes;
@@ -148,10 +147,10 @@ static bool can_bulk(const struct conv_layer *layer, const struct conv_layer_sha
 
 static int score_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
-    // The fastest on an H200 where rows of one tile take all threads (12 to 24 maps at 33 x
-    // 33: 2.46 instead of 2.96 ms) and for few channels with 7x7 (3 to 64 at 224 x 224: 1.91
-    // instead of 2.28). Narrower tiles and other 7x7 lose to `rows` and `tiles` (16 to 32 at 34 x
-    // 34: 0.65 to 0.55 ms; 8 to 16 at 64 x 64, 7x7: 1.57 to 0.93).
+    // The fastest on an H200 if rows of one tile use all threads (12 to 24 maps at 33 x 33: 2.46
+    // instead of 2.96 ms) and for few channels with 7x7 (3 to 64 at 224 x 224: 1.91 instead of
+    // 2.28). Narrower tiles and other 7x7 layers are slower than `rows` and `tiles` (16 to 32 at 34
+    // x 34: 0.65 to 0.55 ms; 8 to 16 at 64 x 64, 7x7: 1.57 to 0.93).
     struct bulk_config c;
     bool suits = configure(layer, shape, &c) && c.useful >= WELL_SUITED &&
                  layer_taps(layer) >= 64 &&

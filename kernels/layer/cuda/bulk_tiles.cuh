@@ -15,8 +15,8 @@
 
 // A launch. An item is `strip_rows` output rows of an image, for all maps. A unit is what a thread
 // computes at a time; units of an item are numbered group of maps, row, tile of columns. Block b
-// computes items b, b + gridDim.x, ..., whose units are numbered through; warps take 32 of them in
-// turn.
+// computes items b, b + gridDim.x, ..., whose units are numbered consecutively; warps take 32 of
+// them in turn.
 struct bulk_launch {
     const void *src;
     struct store_target to;
@@ -59,8 +59,8 @@ __device__ inline bulk_item bulk_find_item(const bulk_launch &p, int number)
     return found;
 }
 
-// A bulk copy begins at the multiple of 16 bytes before the first sample: floats between them, but
-// for multiples of 4.
+// A bulk copy begins at the multiple of 16 bytes before the first sample: the number of floats
+// between them, modulo 4.
 __device__ inline int bulk_phase(const bulk_launch &p, const bulk_item &item)
 {
     return p.copies ? (int)(item.image * (p.src_image >> 2)) + item.row * p.pitch : 0;
@@ -106,23 +106,24 @@ __device__ inline void bulk_load(const bulk_launch &p, const bulk_memory &memory
     }
 }
 
-// Where a warp is in the ring of slots: items before `next` are released, whose slot and parity
-// these are.
+// A warp's position in the ring of slots: items before `next` are released; slot and parity are
+// those of `next`.
 struct bulk_ring {
     int next, slot;
     uint32_t parity;
 };
 
-// The warp needs the items before `end` no more. The last warp to say so loads a later one into the
-// slot. The counter only tells which warp that is; the barrier `empty`, at which every thread
-// arrives for itself, orders the reads of all warps before the copy.
+// Called when the warp no longer needs the items before `end`. The last warp to do so loads a later
+// item into the slot. The counter only tells which warp that is; the barrier `empty`, at which
+// every thread arrives for itself, orders the reads of all warps before the copy.
 template <int WARPS>
 __device__ inline void bulk_release(const bulk_launch &p, const bulk_memory &memory,
                                     bulk_ring &ring, int end, int count)
 {
 #pragma unroll 1
     for (; ring.next < end; ring.next++) {
-        // Also for an item that this warp did not need: else it could count twice for one item.
+        // Also for an item that this warp did not need: otherwise it could count twice for one
+        // item.
         barrier_wait(memory.full + ring.slot, ring.parity);
         barrier_arrive(memory.empty + ring.slot);
         uint32_t before = 0;

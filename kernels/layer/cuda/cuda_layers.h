@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-// As conv_layer_pad on device memory, queued into batch->stream. CONV_ERR_DEVICE if the launch
+// Like conv_layer_pad, on device memory, queued into batch->stream. CONV_ERR_DEVICE if the launch
 // failed; cudaGetLastError returns the cause.
 enum conv_status conv_cuda_layer_pad(const struct conv_layer *layer,
                                      const struct conv_layer_shape *shape,
@@ -21,7 +21,7 @@ extern const struct conv_layer_variant conv_cuda_layer_few, conv_cuda_layer_unif
     conv_cuda_layer_direct, conv_cuda_layer_mma, conv_cuda_layer_mma_half, conv_cuda_layer_wgmma,
     conv_cuda_layer_wgmma_half;
 
-// The ladder, from the first attempt on, one idea each. Files ladder_*.cu.
+// The ladder, from the first attempt on, one idea per step. Files ladder_*.cu.
 extern const struct conv_layer_variant conv_cuda_layer_naive, conv_cuda_layer_constant,
     conv_cuda_layer_shared, conv_cuda_layer_shared_constant, conv_cuda_layer_hoisted,
     conv_cuda_layer_channels, conv_cuda_layer_specialised, conv_cuda_layer_atomics,
@@ -29,10 +29,10 @@ extern const struct conv_layer_variant conv_cuda_layer_naive, conv_cuda_layer_co
 // For benchmarks and tests: other tiles.
 extern const struct conv_layer_variant conv_cuda_layer_register_shapes[6];
 
-// Multiply-adds in registers alone, for benchmarks: queues `blocks` blocks that repeat them `turns`
+// Only multiply-adds in registers, for benchmarks: queues `blocks` blocks that repeat them `turns`
 // times. Nothing is written to `d_out`, which has room for one float. CONV_ERR_DEVICE.
 enum conv_status conv_cuda_layer_fma(float *d_out, int blocks, int turns, void *stream);
-// The floating-point operations of that, two each.
+// The number of floating-point operations of these, two per multiply-add.
 double conv_cuda_layer_fma_flops(int blocks, int turns);
 
 #ifdef __cplusplus

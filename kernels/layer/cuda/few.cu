@@ -24,7 +24,7 @@ struct few_shape {
     int channels, kernel, columns, rows, maps, vector, threads;
     int padded;           // floats of a tap's weights in a group
     int most_groups;      // 0: any number
-    int64_t least_images; // of a launch, for which it is worth its 30 KB of parameters
+    int64_t least_images; // of a launch, from which on it is worth its 30 KB of parameters
     few_form form;
     float cost; // of a multiply-add, measured: 1 is the best
     void (*launch)(const struct conv_layer *layer, const few_launch &p, unsigned blocks,
@@ -208,7 +208,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
             units = (units + 31) / 32 * 32;
         c.image_units = (int)units;
         c.cost = (float)units * (float)(s->columns * s->rows * c.groups * s->maps) * s->cost;
-        // As many images as leave the last block of a group nearly full.
+        // The number of images with which the last block of a group is nearly full.
         c.group_images = (int)((64 * s->threads + units - 1) / units);
         if (!found || c.cost < best->cost) {
             *best = c;
@@ -231,7 +231,7 @@ static int score_few(const struct conv_layer *, const struct conv_layer_shape *)
     return 90;
 }
 
-// Weights for the instance that is chosen, and for the one that rows at any sample need.
+// Weights for the chosen instance, and for the one that handles rows at any sample.
 static size_t packed_few(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     struct few_config c = {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The exact order for few input channels, where writing the maps is the limit. A thread reads the
 // samples of its outputs once, through the L1 cache, keeps them in registers and computes the maps
-// in groups of MT, one group after the other, so that the memory gets outputs all the time.
+// in groups of MT, one group after the other, so that outputs reach memory continuously.
 #ifndef CONV_KERNELS_LAYER_CUDA_FEW_CUH
 #define CONV_KERNELS_LAYER_CUDA_FEW_CUH
 
@@ -54,7 +54,7 @@ template <int N, int VX> __device__ inline void few_read(float *to, const float 
         to[i] = __ldg(from + i);
 }
 
-// How outputs are stored. What is known before the launch costs no instruction in it.
+// How outputs are stored. Properties known before the launch cost no instructions in the kernel.
 enum few_output {
     FEW_ANY,   // any activation and element
     FEW_PLAIN, // no activation, float32, whole groups
@@ -106,7 +106,7 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
             if (R > 1)
                 i = min(i * R, p.out_height - R);
             at = (image * p.maps * p.out_height + i) * p.out_width + j;
-            if (FORM == FEW_ROWS) // also of threads without outputs, which help to store
+            if (FORM == FEW_ROWS) // also for threads without outputs, which help to store
                 at = image * p.maps * p.to.plane + (int64_t)place * T;
             read<window>(p, src + (int64_t)i * p.src_row + j * 4, 0);
         }

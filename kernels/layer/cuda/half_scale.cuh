@@ -8,7 +8,7 @@
 
 #include "kernels/layer/layer.h"
 
-// Of scaled weights: the low part of a weight of this magnitude still has all its bits.
+// The least magnitude of scaled weights: the low part of such a weight still has all its bits.
 #define LEAST_SCALED 0x1p-12f
 
 static inline size_t layer_tap_count(const struct conv_layer *layer)

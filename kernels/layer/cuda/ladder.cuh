@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the textbook kernels of the ladder have in common: a launch in samples, weights and bias in
-// device memory, one thread per output.
+// Shared by the textbook kernels of the ladder: a launch in samples, weights and bias in device
+// memory, one thread per output.
 #ifndef CONV_KERNELS_LAYER_CUDA_LADDER_CUH
 #define CONV_KERNELS_LAYER_CUDA_LADDER_CUH
 
@@ -11,7 +11,7 @@
 #include "kernels/layer/cuda/cuda_layers.h"
 
 #define LADDER_SIDE 16                   // of a block and its tile of outputs
-#define LADDER_SHARED ((size_t)48 << 10) // bytes that every block can have without asking
+#define LADDER_SHARED ((size_t)48 << 10) // bytes that every block can use without an attribute
 // Weights that fit into kernel parameters, 4 KB, together with a struct ladder. Parameters are
 // constant memory, which is not shared between streams: there is no variable to protect.
 #define LADDER_CONSTANT 960
@@ -45,7 +45,7 @@ static inline size_t ladder_packed_bytes(const struct conv_layer *layer,
     return (size_t)layer->maps * (ladder_taps(layer) + 1) * sizeof(float);
 }
 
-// The weights as they are, then the bias.
+// Packs the weights unchanged, then the bias.
 static inline void ladder_plan(struct conv_layer_plan *plan)
 {
     const struct conv_layer *layer = plan->layer;
@@ -96,7 +96,7 @@ static inline struct ladder ladder_of(const struct conv_layer_plan *plan,
     return ladder;
 }
 
-// Blocks of one image and one of `planes` planes each; later images are the same block's.
+// The blocks of one image and of `planes` planes each; a block also computes later images.
 static inline dim3 ladder_grid(const struct ladder *ladder, int tile_height, int planes)
 {
     int tiles_y = (ladder->out_height - 1) / tile_height + 1;
@@ -109,7 +109,7 @@ static inline enum conv_status ladder_status(void)
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
 
-// A launch for each group of maps whose weights fit into parameters.
+// Launches once for each group of maps whose weights fit into parameters.
 template <typename Launch>
 static enum conv_status ladder_groups(const struct conv_layer_plan *plan, const Launch &launch)
 {
@@ -162,8 +162,8 @@ static CONV_HOST_DEVICE inline int ladder_reach(int side, int stride, int kernel
     return (side - 1) * stride + kernel;
 }
 
-// Loads `height` x `width` samples from row `top`, column `left` of a plane on; what is beyond
-// `rows` and `columns` is not read by any output of the image.
+// Loads `height` x `width` samples from row `top`, column `left` of a plane on; samples beyond
+// `rows` and `columns` are not needed by any output of the image.
 static __device__ inline void ladder_load(float *tile, const float *plane, int64_t row, int top,
                                           int left, int height, int width, int rows, int columns)
 {

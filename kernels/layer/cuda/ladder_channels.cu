@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// As ladder_hoisted.cu, with the tiles of all channels in shared memory at once: two barriers per
+// Like ladder_hoisted.cu, with the tiles of all channels in shared memory at once: two barriers per
 // image instead of two per channel, and all loads of an image are in flight together.
 #include "kernels/layer/cuda/ladder.cuh"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// As ladder_naive.cu, with the weights in constant memory: all threads of a warp use the same
+// Like ladder_naive.cu, with the weights in constant memory: all threads of a warp use the same
 // weight at the same time, which the constant cache broadcasts. A launch computes as many maps as
-// have weights that fit into its parameters.
+// fit their weights into its parameters.
 #include "kernels/layer/cuda/ladder.cuh"
 
 // Blocks of 16 x 16 outputs of one of the maps from `first` on.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Multiply-adds in registers alone: the speed that no kernel of float32 arithmetic can exceed.
+// Only multiply-adds in registers: no kernel of float32 arithmetic can be faster.
 #include "kernels/layer/cuda/cuda_layers.h"
 
 #include <cuda_runtime.h>

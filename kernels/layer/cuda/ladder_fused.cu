@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// As ladder_im2col.cu without the first kernel: the tiles of the matrix of columns are made in
+// Like ladder_im2col.cu without the first kernel: the tiles of the matrix of columns are made in
 // shared memory, from the input, when they are needed.
 #include "kernels/layer/cuda/ladder.cuh"
 
 #define SIDE 16 // of tiles of all three matrices
 
-// Blocks of 16 x 16 outputs, rows are maps, of an image; as `multiply` of ladder_im2col.cu.
+// Blocks of 16 x 16 outputs of an image, rows are maps; like `multiply` of ladder_im2col.cu.
 static __global__ void fused(struct ladder ladder)
 {
     __shared__ float a[SIDE][SIDE];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// As ladder_shared_constant.cu, with the index arithmetic hoisted: pointers advance by additions,
+// Like ladder_shared_constant.cu, with the index arithmetic hoisted: pointers advance by additions,
 // and rows of the tile are loaded by rows of threads, so that no index is divided.
 #include "kernels/layer/cuda/ladder.cuh"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The layer as a product of matrices: a first kernel writes the samples of each output's taps as a
 // column of a matrix ("im2col"), a second one multiplies the weights by it, tile by tile. The
-// matrix is as many times the input as a kernel has taps, and is written and read once more.
+// matrix has as many times the size of the input as a kernel has taps, and is written and read once
+// in addition.
 #include "kernels/layer/cuda/ladder.cuh"
 
 #define THREADS 256
@@ -27,7 +28,7 @@ static __global__ void unroll(struct ladder ladder, int64_t first, int images, f
     }
 }
 
-// Blocks of 16 x 16 outputs, rows are maps, of an image. Both factors go through shared memory in
+// Blocks of 16 x 16 outputs of an image, rows are maps. Both factors go through shared memory in
 // tiles of 16 x 16, in the order of the taps. Taps beyond the last are not added: 0 * 0 would turn
 // a sum of -0 into +0.
 static __global__ void multiply(struct ladder ladder, int64_t first, const float *columns)

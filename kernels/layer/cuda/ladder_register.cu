@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// As ladder_fused.cu, with a tile of outputs per thread in registers: each value from shared memory
-// is used for several outputs, so that multiply-adds, not loads, are what a thread does most. The
-// index arithmetic of the columns is hoisted: a thread always makes the same columns, and the tap
-// is the same for all threads.
+// Like ladder_fused.cu, with a tile of outputs per thread in registers: each value from shared
+// memory is used for several outputs, so that most of a thread's instructions are multiply-adds,
+// not loads. The index arithmetic of the columns is hoisted: a thread always makes the same
+// columns, and the tap is the same for all threads.
 #include "kernels/layer/cuda/ladder.cuh"
 
 #define DEPTH 8 // taps of a step

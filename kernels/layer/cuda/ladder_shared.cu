@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// As ladder_naive.cu, with the input of a block's outputs in shared memory, one channel after the
+// Like ladder_naive.cu, with the input of a block's outputs in shared memory, one channel after the
 // other: each sample is loaded once per block instead of once per tap.
 #include "kernels/layer/cuda/ladder.cuh"
 

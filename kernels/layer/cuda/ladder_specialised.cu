@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// As ladder_channels.cu, one kernel for each of some layers: all sizes are known to the compiler,
-// which unrolls the loops over taps and makes every index a constant, and the blocks are cut so
-// that they cover the plane without idle threads.
+// Like ladder_channels.cu, with a separate kernel for each of some layers: all sizes are known to
+// the compiler, which unrolls the loops over taps and makes every index a constant, and the blocks
+// are cut so that they cover the plane without idle threads.
 #include "kernels/layer/cuda/ladder.cuh"
 
 // Blocks of WIDTH x HEIGHT outputs of one of the maps from `first` on: all channels of their input
@@ -64,7 +64,7 @@ static bool can_specialised(const struct conv_layer *layer, const struct conv_la
     return known && layer->stride == 1 && ladder_can(layer, shape);
 }
 
-// Launches the kernel if it is the layer's.
+// Launches the kernel if it is the one for the layer.
 template <int CHANNELS, int KERNEL, int SIDE, int WIDTH, int HEIGHT>
 static void launch_if(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                       const struct ladder_constant &weights, int first, int count)

@@ -47,7 +47,7 @@ static int parts_of(const struct conv_layer *layer)
     return parts;
 }
 
-// Each part's additions, a step of the tree for each bit, and the bias.
+// The additions of a part, one step of the tree for each bit, and the bias.
 static bool can_tree(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     int64_t each = (layer->channels - 1) / parts_of(layer) + 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the CUDA layer kernels share: table rows, plan constants, output elements.
+// Shared by the CUDA layer kernels: table rows, plan constants, output elements.
 #ifndef CONV_KERNELS_LAYER_CUDA_LAYER_DEVICE_CUH
 #define CONV_KERNELS_LAYER_CUDA_LAYER_DEVICE_CUH
 
@@ -9,7 +9,7 @@
 #include "kernels/layer/activation.h"
 #include "kernels/layer/cuda/cuda_layers.h"
 
-// Weights in kernel parameters: those end at 32764 bytes, and at 4 KB before CUDA 12.1.
+// Weights in kernel parameters, which are limited to 32764 bytes, and to 4 KB before CUDA 12.1.
 #if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1201
 #define LAYER_PARAMETER_FLOATS 900
 #else
@@ -40,7 +40,7 @@ static inline int64_t ceil_div64(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-// Division by a number that a launch knows: n / d for n below 2^31.
+// Division by a number that is constant in a launch: n / d for n below 2^31.
 struct layer_divider {
     uint32_t factor;
     int shift;
@@ -63,7 +63,7 @@ __device__ inline int layer_divide(int n, layer_divider d)
 }
 
 // Allows each launch of a kernel as much dynamic shared memory as a block can have: the limit
-// belongs to the kernel, and other threads launch it at the same time with other needs.
+// belongs to the kernel, and other threads may launch it at the same time with different needs.
 static inline cudaError_t layer_allow_shared_memory(const void *kernel)
 {
     int device, bytes;
@@ -93,7 +93,8 @@ __device__ inline float layer_sample(const uint8_t *sample, float divisor)
     return __fdiv_rn((float)*sample, divisor);
 }
 
-// The activation of one output. tanh is long, and a call: kernels have dozens of outputs a thread.
+// The activation of one output. tanh is long and therefore a call: kernels have dozens of outputs
+// per thread.
 template <int> __device__ __attribute__((noinline)) float layer_tanh(float x)
 {
     return conv_layer_tanh(x);
@@ -108,7 +109,7 @@ __device__ inline float layer_activate(int activation, float x)
     return activation == CONV_ACTIVATION_TANH ? layer_tanh<0>(x) : x;
 }
 
-// The bits of binary16, as conv_half_from_float gives them.
+// The bits of binary16, like conv_half_from_float.
 __device__ inline uint16_t layer_half(float value)
 {
     uint16_t half;
@@ -163,7 +164,7 @@ __device__ inline void activate_outputs(int activation, float (&sum)[MT][T])
     }
 }
 
-// tanh is long: a loop over a warp's buffer.
+// tanh is long, hence a loop over a warp's buffer.
 __device__ inline void activate_tanh(float *buffer, int count, int lane)
 {
 #pragma unroll 1

@@ -2,7 +2,7 @@
 // Layers on tensor cores: implicit GEMM with float16 operands and float32 sums. A float32 value
 // times a power of two is hi + lo / 2048, two float16 numbers of 11 bits each; three products
 // (hi hi, hi lo, lo hi) give float32's precision, one gives TF32's. Tensor cores multiply float16
-// twice as fast as TF32, whose mantissa is no longer.
+// twice as fast as TF32, whose mantissa is not longer.
 #ifndef CONV_KERNELS_LAYER_CUDA_LAYER_MMA_CUH
 #define CONV_KERNELS_LAYER_CUDA_LAYER_MMA_CUH
 
@@ -43,7 +43,7 @@ __device__ inline float mma_read(const mma_launch &p, const char *image, int c, 
         if (x < 0 || y < 0)
             return p.border_value;
     } else if (y >= p.height || x >= p.width) {
-        return 0; // beside the last output's window
+        return 0; // outside the last output's window
     }
     const char *row = image + c * p.src_plane + y * p.src_row;
     return p.bytes ? layer_sample((const uint8_t *)row + x, p.divisor)

@@ -8,7 +8,7 @@
 #include "kernels/layer/cuda/wgmma.cuh"
 #include "kernels/layer/cuda/wgmma_atoms.cuh"
 
-// What the warps of a block share beside weights and atoms.
+// Shared by the warps of a block, besides weights and atoms.
 struct wgmma_shared {
     uint64_t full[WGMMA_BUFFERS], empty[WGMMA_BUFFERS]; // buffers of atoms
     uint64_t turn[WGMMA_GROUPS];                        // of a warpgroup, to multiply
@@ -29,7 +29,7 @@ __device__ inline void wgmma_meet(wgmma_shared *shared, uint32_t &parity)
     parity ^= 1;
 }
 
-// The range of a task's samples, with all consumers.
+// Finds the range of a task's samples, together with all consumers.
 __device__ inline wgmma_range wgmma_find_range(const wgmma_launch &p, const wgmma_task &task,
                                                wgmma_shared *shared, uint32_t &parity)
 {

@@ -54,7 +54,7 @@ static bool fill_config(const struct conv_layer *layer, const struct conv_layer_
         int64_t plane = (int64_t)c->planes * c->in_rows * c->in_width * 16;
         int64_t bytes =
             plane * (s->products == 3 ? 2 : 1) + weights + c->steps * 8 + 2 * MMA_WARPS * 4 + 256;
-        // Blocks of a wide image as large as they can be.
+        // Blocks of a wide image are as large as possible.
         if (bytes <= MOST_SHARED) {
             c->plane_bytes = (int)plane;
             c->shared_bytes = (int)bytes;
@@ -275,8 +275,8 @@ template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
     plan_mma(plan, PRODUCTS);
 }
 
-// Filling shared memory with float16 parts takes as long as the exact order; one product pays for
-// it where each sample is used often.
+// Filling shared memory with float16 parts takes as long as the exact order; one product makes up
+// for it if each sample is used often.
 static int score_mma(const struct conv_layer *, const struct conv_layer_shape *)
 {
     return 30;
@@ -304,7 +304,7 @@ const struct conv_layer_variant conv_cuda_layer_mma = {
     run_mma,
 };
 
-// Operands of 11 bits, as TF32 has: 2^-11 each.
+// Operands of 11 bits, like TF32's: an error of 2^-11 each.
 const struct conv_layer_variant conv_cuda_layer_mma_half = {
     "cuda_layer_mma_half",
     "tensor cores, one float16 product of scaled operands",

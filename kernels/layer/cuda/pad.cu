@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Padding and the conversion of 8-bit samples on the device, for variants that leave both to their
-// caller: the same values as conv_layer_pad's.
+// Padding and the conversion of 8-bit samples on the device, for variants that require their caller
+// to do both: the same values as conv_layer_pad's.
 #include <cuda_runtime.h>
 
 #include "kernels/common/border.h"
@@ -9,7 +9,7 @@
 #define WARP 32
 #define ROWS 8 // of a block: one per warp
 
-// What a kernel needs of the layer, by value.
+// The kernel's parameters from the layer, by value.
 struct padding {
     enum conv_border border;
     float border_value, divisor;
@@ -22,7 +22,7 @@ struct padding {
 };
 
 // Blocks of 32 x 8 threads. A warp fills one row of one plane, so that its stores are adjacent and
-// the divisions that find the row are paid once per row.
+// the divisions that find the row are done once per row.
 template <typename Sample>
 static __global__ void pad(struct padding padding, const uint8_t *src, float *dst)
 {

@@ -9,7 +9,7 @@
 #define TILE (32 * POINTS)
 #define MOST_WARPS 8
 #define RESIDENT_WARPS 32      // of a multiprocessor, about
-#define MOST_SHARED (48 << 10) // bytes of weights: what a block gets without asking
+#define MOST_SHARED (48 << 10) // bytes of weights: the default limit of a block
 
 struct points_launch {
     const void *src;
@@ -121,7 +121,7 @@ static __global__ __launch_bounds__(32 *
     }
 }
 
-// Maps of a warp: 4 where 8 would leave half a group without maps.
+// Maps of a warp: 4 if 8 would leave half a group without maps.
 static int group_maps(const struct conv_layer *layer)
 {
     return (layer->maps + 3) / 4 % 2 ? 4 : 8;
@@ -166,7 +166,7 @@ template <int MAPS, bool VECTOR>
 static enum conv_status launch(const points_launch &p, size_t shared, cudaStream_t stream)
 {
     int device, processors, warps = p.groups < MOST_WARPS ? p.groups : MOST_WARPS;
-    // Groups in equal numbers: 9 groups are 5 warps with two turns, not 8.
+    // Equal numbers of groups per warp: for 9 groups 5 warps with two turns, not 8.
     warps = ceil_div(p.groups, ceil_div(p.groups, warps));
     if (cudaGetDevice(&device) ||
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device))

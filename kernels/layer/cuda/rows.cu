@@ -4,9 +4,9 @@
 
 #include "kernels/layer/cuda/rows.cuh"
 
-#define MOST_SHARED (64 << 10) // of a block: what compute capability 7.5 has
+#define MOST_SHARED (64 << 10) // of a block: the limit of compute capability 7.5
 
-// Blocks of 4n warps: each scheduler of a multiprocessor gets as many.
+// Blocks of 4n warps, so that all schedulers of a multiprocessor have equally many.
 static const struct rows_shape shapes[] = {
     rows_instance<5, 1, 15, 6, 1, 256, 2>(), rows_instance<5, 1, 16, 8, 4, 128, 3>(),
     rows_instance<5, 1, 8, 8, 4, 256, 2>(),  rows_instance<3, 1, 28, 4, 4, 128, 3>(),
@@ -25,11 +25,11 @@ struct rows_config {
     int panels, tiles, chunks, groups, block_units;
     int image_rows, in_rows, columns, pitch, plane_floats, step;
     int weight_floats, stage_floats, shared_bytes;
-    int block_images; // that a block's samples come from, at most
+    int block_images; // from which a block's samples come, at most
     float cost;       // instructions per multiply-add that counts
 };
 
-// Shared memory and cost with what `c` has so far; false if it does not fit.
+// Computes shared memory and cost for the settings in `c` so far; false if it does not fit.
 static bool fill_config(const struct conv_layer *layer, const struct rows_shape *s,
                         const struct conv_layer_shape *shape, struct rows_config *c)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The exact order by register tiles: a thread computes T neighbouring outputs of a row for MT maps.
-// Input samples and weights of a few channels at a time lie in shared memory, the next ones arrive
+// Input samples and weights of a few channels at a time are in shared memory; the next ones arrive
 // while a block computes. Sums are sequential in c, u, v: only outputs and maps run in parallel.
 #ifndef CONV_KERNELS_LAYER_CUDA_ROWS_CUH
 #define CONV_KERNELS_LAYER_CUDA_ROWS_CUH
@@ -10,8 +10,8 @@
 #include "kernels/layer/cuda/layer_device.cuh"
 #include "kernels/layer/cuda/store_runs.cuh"
 
-// A launch. A unit is a tile of T columns of one row. Units are numbered through: image, row, tile.
-// A block takes `block_units` consecutive ones, whatever images they belong to, for each of
+// A launch. A unit is a tile of T columns of one row. Units are numbered consecutively by image,
+// row, tile. A block takes `block_units` consecutive ones, even of several images, for each of
 // `groups` groups of MT maps. Its input rows are consecutive if the images are stacked.
 struct rows_launch {
     const void *src;
@@ -35,10 +35,10 @@ struct rows_launch {
     int stage_floats;            // of one of the two stages
 };
 
-// Where a sample comes from, in samples from the block's first image, and its place in a plane of
+// The source of a sample, in samples from the block's first image, and its place in a plane of
 // shared memory.
 struct rows_sample {
-    int from; // -1: it is padding, and in place
+    int from; // -1: padding, which is already in place
     int to;
 };
 
@@ -155,7 +155,7 @@ __device__ inline void rows_add(float (&sum)[MT][T], const float *in, const floa
     }
 }
 
-// Maps that pass through shared memory at a time on their way out.
+// The number of maps stored by way of shared memory at a time.
 static constexpr __host__ __device__ int rows_batch(int columns, int maps)
 {
     return maps % 4 || columns > 16 ? 1 + (maps % 2 == 0) : 4;
@@ -189,7 +189,7 @@ static __global__ __launch_bounds__(THREADS,
     int chunk = (int)blockIdx.y, first_map = (chunk * p.groups + group) * MT;
     int64_t image = block.image + local;
 
-    // Where its outputs go: registers are short until then.
+    // The addresses of its outputs, derived here since registers are scarce before.
     int64_t *places = (int64_t *)(void *)rows_shared;
     int *counts = (int *)(void *)(places + THREADS);
     int j = ((int)blockIdx.z * p.tiles + tile) * T;
@@ -234,7 +234,7 @@ static __global__ __launch_bounds__(THREADS,
     store_runs<T, MT, batch>(p.to, buffer, places[threadIdx.x], counts[threadIdx.x], maps, sum);
 }
 
-// What the host knows of an instance.
+// Describes an instance to the host.
 struct rows_shape {
     int kernel_width, stride, columns, maps, vector, threads, blocks;
     void (*kernel)(rows_launch);

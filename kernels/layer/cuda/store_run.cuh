@@ -15,7 +15,7 @@ __device__ inline void store_output(void *dst, bool half, int64_t at, float valu
 }
 
 // Stores a run of `count` outputs, at most 32 * T, that begins at element `at`, from `buffer`.
-// Sectors that two stores of a warp share are put together in the L2 cache.
+// Sectors that two stores of a warp share are merged in the L2 cache.
 template <int T>
 __device__ inline void store_run(void *dst, bool half, int64_t at, const float *buffer, int count,
                                  int lane)
@@ -62,7 +62,8 @@ __device__ inline void store_units(void *dst, bool half, int64_t at, int64_t pla
 }
 
 // Threads whose outputs follow each other or overlap in the order of lanes, at any address: they
-// pass through shared memory, so that whole sectors leave. Warps between two images store alone.
+// pass through shared memory, so that whole sectors are written. Warps between two images store
+// directly.
 template <int T, int MT>
 __device__ inline void store_runs(void *dst, bool half, int activation, int64_t at, int64_t plane,
                                   int maps, float (&sum)[MT][T])

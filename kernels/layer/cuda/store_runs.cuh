@@ -52,9 +52,9 @@ __device__ inline void store_units(const store_target &target, bool half, int64_
 
 // The outputs of one map that a warp's threads store follow each other, except where the threads
 // pass from one image to the next: a few runs. They pass through shared memory, so that whole
-// sectors leave. Lanes are in the order of addresses and may overlap.
+// sectors are written. Lanes are in the order of addresses and may overlap.
 
-#define STORE_MOST_RUNS 4 // whose 16 bytes are kept together
+#define STORE_MOST_RUNS 4 // runs whose 16-byte alignment is kept
 // Floats of a map in a warp's buffer: each run begins as far from a multiple of four as in memory.
 #define STORE_ROOM(columns) (32 * (columns) + 8 * STORE_MOST_RUNS)
 
@@ -100,8 +100,8 @@ __device__ inline store_runs_of_warp store_find_runs(const store_target &target,
     return runs;
 }
 
-// Stores MB maps of a run of `length` outputs from `first` on: 16 bytes at a time, and singly what
-// is left at its ends.
+// Stores MB maps of a run of `length` outputs from `first` on: 16 bytes at a time, and single
+// outputs at its ends.
 template <int MB>
 __device__ inline void store_vectors(const store_target &target, const float *buffer, int room,
                                      int64_t first, int length, int maps)
@@ -188,7 +188,7 @@ __device__ inline void store_runs(const store_target &target, float *buffer, int
     const unsigned all = 0xffffffffu;
     int lane = (int)threadIdx.x % 32;
     store_runs_of_warp runs = store_find_runs<T>(target, at, count);
-    // With several batches of maps, what one run needs is derived once. With one batch that costs
+    // With several batches of maps, the values of a run are derived once. With one batch that costs
     // more registers than it saves time.
     const bool several = MB < MT;
     int64_t first = 0;

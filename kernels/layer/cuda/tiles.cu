@@ -4,8 +4,8 @@
 
 #include "kernels/layer/cuda/tiles.cuh"
 
-// Shared memory of a block: what compute capability 7.5 has; three blocks fit on 9.0. Instances of
-// 128 threads need less for large kernels and strides.
+// Shared memory of a block: the limit of compute capability 7.5; three blocks fit on 9.0. Instances
+// of 128 threads need less for large kernels and strides.
 #define MOST_SHARED (64 << 10)
 #define MOST_MAPS 64                 // of a chunk, whose weights a block reads
 #define MOST_WEIGHT_BYTES (20 << 10) // of a stage
@@ -35,7 +35,7 @@ struct tiles_config {
     int tiles, groups; // of a row; of a chunk
     int chunks;
     int strip_rows, image_strips, block_strips, in_rows, in_width, pitch, strip_floats, step;
-    int dense; // no padding, no 8-bit input: rows follow each other if the batch's do
+    int dense; // no padding, no 8-bit input: rows are contiguous if the batch's are
     int weight_floats, stage_floats, shared_bytes;
     float cost; // instructions per multiply-add that counts
 };
@@ -200,7 +200,7 @@ static void plan_tiles(struct conv_layer_plan *plan)
     }
 }
 
-// As many chunks to a launch as have their weights in its parameters.
+// Launches as many chunks at a time as fit their weights into the parameters.
 static enum conv_status run_uniform(const struct conv_layer *layer, const struct tiles_config *c,
                                     const struct tiles_launch *common, int64_t blocks,
                                     cudaStream_t stream)

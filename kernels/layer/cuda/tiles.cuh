@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The exact order by register tiles: a thread computes T neighbouring outputs of a row for MT maps.
-// Input samples and weights of a few channels at a time lie in shared memory, the next ones arrive
+// Input samples and weights of a few channels at a time are in shared memory; the next ones arrive
 // while a block computes. Sums are sequential in c, u, v: only outputs and maps run in parallel.
 #ifndef CONV_KERNELS_LAYER_CUDA_TILES_CUH
 #define CONV_KERNELS_LAYER_CUDA_TILES_CUH
@@ -11,8 +11,8 @@
 #include "kernels/layer/cuda/store_run.cuh"
 
 // A launch. A strip is `strip_rows` output rows of one image; a unit is what a thread computes.
-// Units are numbered through: strip, group of MT maps, row, tile of T columns. A block takes
-// blockDim.x consecutive units, whatever strips they belong to, so that no thread is idle.
+// Units are numbered consecutively by strip, group of MT maps, row, tile of T columns. A block
+// takes blockDim.x consecutive units, even of several strips, so that no thread is idle.
 struct tiles_launch {
     const void *src;
     void *dst;
@@ -78,7 +78,7 @@ __device__ inline void tiles_fill_tables(const tiles_launch &p, const tiles_tabl
     }
 }
 
-// Starts loading `count` channels of input from `channel` on, each sample alone: padding, 8-bit
+// Starts loading `count` channels of input from `channel` on, sample by sample: for padding, 8-bit
 // input, rows with gaps.
 template <typename Input>
 __device__ inline void tiles_load_samples(const tiles_launch &p, const tiles_tables &tables,
@@ -218,7 +218,7 @@ __device__ inline void tiles_add(float (&sum)[MT][T], const float *in, const flo
         for (int v = 0; v < KW; v++) {
             float w[MT];
             tiles_read<MT, 4>(w, weight + v * taps_step);
-            // There and back: neighbouring multiply-adds share an operand.
+            // Alternates the direction, so that neighbouring multiply-adds share an operand.
 #pragma unroll
             for (int t = 0; t < T; t++) {
 #pragma unroll
@@ -233,7 +233,7 @@ __device__ inline void tiles_add(float (&sum)[MT][T], const float *in, const flo
     }
 }
 
-// Where a thread's outputs go.
+// The destination of a thread's outputs.
 struct tiles_place {
     int64_t at; // of the first output of its first map, in elements
     int count;  // columns, 0 for a thread without outputs
@@ -247,8 +247,8 @@ template <int T, int MT> struct tiles_batch {
     static const int bytes = 32 * 16 + maps * floats * 4; // of a warp
 };
 
-// Stores a warp's outputs through its part of shared memory, so that whole sectors leave: mostly
-// the outputs of its threads follow each other in each map.
+// Stores a warp's outputs through its part of shared memory, so that whole sectors are written: in
+// each map, the outputs of its threads mostly follow each other.
 template <int T, int MT>
 __device__ inline void tiles_store(const tiles_launch &p, float (&sum)[MT][T],
                                    const tiles_place &place, char *memory)
@@ -376,11 +376,11 @@ static __global__ __launch_bounds__(THREADS,
             __pipeline_wait_prior(1);
         else
             __pipeline_wait_prior(0);
-        __syncthreads(); // everyone's part of this stage has arrived
+        __syncthreads(); // all threads' parts of this stage have arrived
         const float *from = tables.stages + stage * p.stage_floats;
         int count = min(p.step, p.channels - c);
         for (int i = 0; i < count; i++) {
-            // Dense strips begin where the multiple of 16 bytes before them lies.
+            // Dense strips begin at the multiple of 16 bytes before them.
             int phase = p.dense ? ((first_byte + (c + i) * (int)p.src_plane) & 15) / 4 : 0;
             if constexpr (uniform) {
                 int taps = p.kernel_height * KW;
@@ -408,7 +408,7 @@ static __global__ __launch_bounds__(THREADS,
     tiles_store<T, MT>(p, sum, place, memory);
 }
 
-// What the host knows of an instance.
+// Describes an instance to the host.
 struct tiles_shape {
     int kernel_width, stride, columns, maps, vector, threads, blocks;
     int epilogue_bytes;           // of a warp

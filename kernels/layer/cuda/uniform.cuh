@@ -43,7 +43,7 @@ template <int N, int VX> __device__ inline void uniform_read(float (&to)[N], con
         to[i] = __ldg(from + i);
 }
 
-// Where a unit reads and writes.
+// The source and destination of a unit.
 struct uniform_unit {
     const char *src;
     int64_t at; // of its first output

@@ -8,7 +8,7 @@
 #include "kernels/layer/cuda/layer_wgmma.cuh"
 #include "tensor/half.h"
 
-// Without machine code for 9.0a, no device will do.
+// Without machine code for 9.0a, no device can run it.
 #define NEEDS (CONV_HAVE_WGMMA ? CONV_CUDA_ONLY + 90 : CONV_CUDA_ONLY)
 
 #define SHARED (227 << 10) // of a multiprocessor, for a block
@@ -34,7 +34,7 @@ static const struct wgmma_shape shapes[] = {
     SHAPE(8, 1, 1), SHAPE(6, 1, 1), SHAPE(4, 1, 2), SHAPE(3, 1, 2), SHAPE(2, 1, 2), SHAPE(1, 1, 2),
 };
 
-// What is derived of a layer; a plan's constants.
+// Values derived from a layer; a plan's constants.
 struct wgmma_config {
     int shape, chunks, group, tile_rows, tile_columns, down, across, in_rows, pitch;
     int planes, plane_bytes, last_pixels, atoms, steps;
@@ -384,7 +384,7 @@ template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
     plan_products(plan, PRODUCTS);
 }
 
-// Few products of a sample do not pay for making float16 parts of it.
+// If a sample has few products, splitting it into float16 parts does not pay off.
 static bool is_worth_it(const struct conv_layer *layer)
 {
     return layer->channels >= 3 && (double)layer->maps * (double)layer_tap_count(layer) >= 2000;
@@ -418,7 +418,7 @@ const struct conv_layer_variant conv_cuda_layer_wgmma = {
     run_wgmma,
 };
 
-// Operands of 11 bits, as TF32 has: 2^-11 each.
+// Operands of 11 bits, like TF32's: an error of 2^-11 each.
 const struct conv_layer_variant conv_cuda_layer_wgmma_half = {
     "cuda_layer_wgmma_half",
     "tensor cores of Hopper, one float16 product of scaled operands",

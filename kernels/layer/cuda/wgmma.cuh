@@ -18,7 +18,8 @@ __device__ inline void wgmma_commit(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Until all committed groups are complete: then d can be read and operands can be overwritten.
+// Waits until all committed groups are complete: then d can be read and operands can be
+// overwritten.
 __device__ inline void wgmma_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");

@@ -15,7 +15,7 @@
 #define WGMMA_THREADS (WGMMA_CONSUMERS + WGMMA_PRODUCERS)
 #define WGMMA_BUFFERS 2
 // Registers of a thread: all start with equal shares, of 65536, then producers give some to
-// consumers. More than the block began with are waited for in vain.
+// consumers. A request for more than the block began with never returns.
 #define WGMMA_REGISTERS (65536 / WGMMA_THREADS / 8 * 8)
 #define WGMMA_CONSUMER_REGISTERS 112
 #define WGMMA_PRODUCER_REGISTERS 72
@@ -23,8 +23,8 @@
 // Scale of the low parts: as large as the high ones, so that none underflows.
 #define WGMMA_LO 2048.0f
 
-// Samples are scaled by WGMMA_SCALE. Where one is not 0 and its scaled magnitude not from
-// WGMMA_LEAST to WGMMA_MOST, the task has a scale of its own. Below, float16 has fewer bits.
+// Samples are scaled by WGMMA_SCALE. If the scaled magnitude of a sample that is not 0 is not from
+// WGMMA_LEAST to WGMMA_MOST, the task gets its own scale. Below, float16 has fewer bits.
 #define WGMMA_SCALE 128.0f
 #define WGMMA_LEAST(products) ((products) == 3 ? 0x1p-16f : 0x1p-14f)
 #define WGMMA_MOST 65000.0f
@@ -144,8 +144,8 @@ __device__ inline wgmma_task wgmma_find_task(const wgmma_launch &p, int64_t numb
     return task;
 }
 
-// Reads the samples of an atom. Beside the image they are 0; they meet weights of 0 only, or
-// outputs that are skipped.
+// Reads the samples of an atom. Outside the image they are 0; they are only multiplied by weights
+// of 0, or contribute to outputs that are skipped.
 __device__ inline void wgmma_read_atom(const wgmma_launch &p, const wgmma_task &task, int atom,
                                        float (&v)[8])
 {

@@ -30,7 +30,7 @@ static_assert(sizeof(struct jobs) <= 4096, "they are kernel parameters");
 
 // --- the kernel ----------------------------------------------------------------------------------
 
-// Channels selected without an index that is not constant, which would put them into memory.
+// Selects channels with constant indices only, since a variable index would put them into memory.
 // `Unit` is a parameter since clang 14 does not parse unit<SRC, DST>:: in the bounds.
 template <int SRC, int DST, typename Unit = unit<SRC, DST>>
 __device__ inline void convert_unit(uint32_t (*dst)[Unit::DST_WORDS],

@@ -13,7 +13,7 @@
 // unit ends at most 64 + 4 bytes after its run.
 #define RUN_MEMORY (32 * 80 + 80)
 
-// A run's first byte lies where it does within 16 bytes of global memory.
+// The position of a run's first byte within 16 bytes is the same as in global memory.
 __device__ inline int run_phase(const uint8_t *from)
 {
     return (int)((uintptr_t)from % 16);
@@ -42,8 +42,8 @@ template <int WORDS> __device__ inline void store_words(uint8_t *to, const uint3
         *(uint32_t *)to = words[0];
 }
 
-// WORDS words from any byte of shared memory, which begins at a multiple of 16. Reads the word
-// after them, too.
+// Reads WORDS words from any byte of shared memory, which begins at a multiple of 16, and the word
+// after them.
 template <int WORDS> __device__ inline void read_run(uint32_t *words, const uint8_t *shared, int at)
 {
     if (WORDS % 4 == 0 && at % 16 == 0) {

@@ -32,7 +32,7 @@ template <int SRC, int DST> struct unit {
     static constexpr int SRC_WORDS = PIXELS * SRC / 4, DST_WORDS = PIXELS * DST / 4;
 };
 
-// What a lane works on.
+// The unit that a lane works on.
 struct place {
     int row;      // of the tile
     int64_t x, y; // first pixel of the unit
@@ -49,7 +49,7 @@ template <int BYTES> __device__ inline uint32_t get_sample(const uint32_t *words
     return words[i * BYTES / 4] >> (8 * (i * BYTES % 4)) & (BYTES == 1 ? 0xffu : 0xffffu);
 }
 
-// The words were 0.
+// The words must be 0 before.
 template <int BYTES> __device__ inline void put_sample(uint32_t *words, int i, uint32_t value)
 {
     words[i * BYTES / 4] |= value << (8 * (i * BYTES % 4));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Prepares a stencil for the device: chooses the cheapest arithmetic that gives the defined result,
-// with the proof that it does, and copies the filter to device memory. Host code only.
+// Prepares a stencil for the device: chooses the cheapest arithmetic that computes the defined
+// result, with the proof of that, and copies the filter to device memory. Host code only.
 #include <math.h>
 #include <stddef.h>
 
@@ -25,9 +25,9 @@ static bool is_power_of_two(int64_t value)
 // d even: a tie must be met exactly. fma(N, scale, 3 * 2^B) rounds to a grid of 2^(B-22), where
 // ties
 //   lie on the grid and, as e is less than half a grid step, come out exact. Adding the difference
-//   to 1.5 * 2^23 then rounds to integers, half to even. What is no tie is at least 1 / d away from
-//   one and moves by less than e + 2^(B-23) = 3 * 2^(B-24), so it keeps its side if d <= 2^(24-B) /
-//   3: 21845 for 8 bits, 85 for 16.
+//   to 1.5 * 2^23 then rounds to integers, half to even. Any other quotient is at least 1 / d away
+//   from a tie and moves by less than e + 2^(B-23) = 3 * 2^(B-24), so it keeps its side if d <=
+//   2^(24-B) / 3: 21845 for 8 bits, 85 for 16.
 static bool float_is_exact(const struct conv_stencil *stencil)
 {
     double bound = fabs((double)stencil->bias);
@@ -43,7 +43,7 @@ static bool float_is_exact(const struct conv_stencil *stencil)
     return divisor < (divisor % 2 ? 8388608 / levels : 16777216 / levels / 3);
 }
 
-// Real filters: the coefficients hold the scale, fma(sum, 1, 1.5 * 2^23) is rintf.
+// Real filters: the coefficients include the scale, fma(sum, 1, 1.5 * 2^23) is rintf.
 static void round_float(struct rounding *r, const struct conv_stencil *stencil)
 {
     r->fbias = stencil->exact ? (float)stencil->bias : stencil->fbias;

@@ -15,7 +15,7 @@ template <int ROWS_> struct block_shape {
     static constexpr int TILE_WIDTH = WARP * COLUMNS, TILE_HEIGHT = WARPS * ROWS;
 };
 
-// Where the tiles of a launch come from, and how they lie in shared memory.
+// The source of the tiles of a launch, and their layout in shared memory.
 struct block_params {
     const struct conv_stencil_plane *planes;
     int32_t count;
@@ -35,7 +35,7 @@ __device__ inline bool packed4_aligned(const uint8_t *data, int64_t stride)
 
 // Fills the block's tile: each warp takes every WARPS-th row, its lanes four samples each, from
 // left to right. Four within the image are copied directly to shared memory (asynchronously from
-// sm_80 on); others are loaded one by one from where the border leads.
+// sm_80 on); others are loaded one by one as the border defines.
 template <typename Shape, typename Sample>
 __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile, int halo,
                                  int radius, enum conv_border border, int border_value)
@@ -56,7 +56,7 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
                                         (const Sample *)(from + row * plane.src_stride) + x,
                                         sizeof(packed4<Sample>));
     } else {
-        // Rows and columns that only samples beyond the image would read are not loaded.
+        // Rows and columns that are needed only by samples beyond the image are not loaded.
         int rows = min(TILE_HEIGHT, plane.height - tile.y) + 2 * radius;
         int columns = min(TILE_WIDTH, plane.width - tile.x) + 2 * halo;
         for (int row = warp; row < rows; row += WARPS) {
@@ -126,19 +126,20 @@ __device__ inline void filter_block(const struct block_params &b, Filter filter)
 
 // --- host ----------------------------------------------------------------------------------------
 
-// Where the filter's first coefficient lies in a kernel's rows of taps, and how many a row has.
+// The position of the filter's first coefficient in a kernel's rows of taps, and the number of taps
+// in a row.
 struct tap_layout {
     int left, top, row_taps;
 };
 
-// Fills in *b but for the planes and returns the layout of the taps.
+// Fills in *b except for the planes and returns the layout of the taps.
 //
 // side > 0: they are in the middle of a square of `side`.
 //
 // side 0: the halo's left edge is a multiple of 4 samples; zeros before the coefficients of a row
 // make up for the difference to the filter's radius, and zeros after them fill its last step of 4.
-// The longest rows are 29 + 2 and 31 + 1, that is 32. Where the last step ends beyond the halo, the
-// tile's rows have room for it: what is read there is multiplied by zeros only.
+// The longest rows are 29 + 2 and 31 + 1, that is 32. If the last step ends beyond the halo, the
+// tile's rows have room for it: samples read there are only multiplied by zeros.
 template <typename Shape>
 static struct tap_layout layout_block(struct block_params *b, const struct conv_stencil *stencil,
                                       int side)
@@ -171,7 +172,7 @@ static enum conv_status launch_blocks(const struct conv_stencil_plan *plan,
     Filter f = constants->filter;
     f.block.planes = batch->cuda.d_planes;
     f.block.count = batch->count;
-    // A kernel has 48 KB without asking.
+    // A kernel can use 48 KB without an attribute.
     if (constants->shared_bytes > 48 * 1024 && allow_shared_memory(plan, (const void *)kernel))
         return CONV_ERR_DEVICE;
     kernel<<<batch->cuda.tiles, Shape::THREADS, constants->shared_bytes,

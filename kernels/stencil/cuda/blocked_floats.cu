@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Float32 samples, by register blocking as in blocked.cu: sums in the defined order, stored as they
-// are; of magnitudes two sums, joined. Taps that are 0 are skipped, since a product with an
-// infinite sample would not be 0; the condition is the same for all threads.
+// Float32 samples, by register blocking as in blocked.cu: sums in the defined order, stored
+// unchanged; for magnitudes two sums, which are combined. Taps that are 0 are skipped, since a
+// product with an infinite sample would not be 0; the condition is the same for all threads.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;

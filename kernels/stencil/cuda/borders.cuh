@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The border warp's part of a TMA kernel. It completes a work tile in shared memory: rows that bulk
 // copies cannot read, constant rows, and the columns beyond the edge of the image. Rows beyond the
-// edge are copied from where the border leads. Consumer warps therefore never test for a border.
+// edge are copied as the border defines. Consumer warps therefore never test for a border.
 #ifndef CONV_KERNELS_STENCIL_CUDA_BORDERS_CUH
 #define CONV_KERNELS_STENCIL_CUDA_BORDERS_CUH
 
@@ -10,7 +10,7 @@
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // The columns of the plane in a work tile, from first_column to before end_column, in samples:
-// those of the halo included where the plane has them.
+// including those of the halo that are in the plane.
 template <typename Traits> __device__ inline int first_column(const struct work_tile &tile)
 {
     return max(tile.x - halo_samples<Traits>, 0);
@@ -21,7 +21,7 @@ template <typename Traits> __device__ inline int end_column(const struct work_ti
     return min(tile.x + tile.columns + halo_samples<Traits>, tile.plane_width);
 }
 
-// The row of the plane that a row of the stage is a copy of; -1: the constant.
+// The row of the plane whose copy a row of the stage is; -1: the constant.
 template <typename Traits>
 __device__ inline int source_row(const struct work_tile &tile, const struct tile_schedule &schedule,
                                  int row)
@@ -42,8 +42,8 @@ __device__ inline uint32_t load_word(const uint32_t *words, const uint8_t *end)
     return word;
 }
 
-// Loads a work tile whose rows are not aligned to 16 bytes: each word of the stage is put together
-// from two aligned ones. Only words that hold a sample of the row are read, and no byte after it.
+// Loads a work tile whose rows are not aligned to 16 bytes: each word of the stage is combined from
+// two aligned ones. Only words that contain a sample of the row are read, and no byte after it.
 template <typename Traits>
 __device__ inline void load_unaligned(uint8_t *samples, const struct work_tile &tile,
                                       const struct tile_schedule &schedule)
@@ -115,7 +115,7 @@ __device__ inline void patch_columns(uint8_t *samples, const struct work_tile &t
     }
 }
 
-// As patch_columns for the columns from `first` to before `end`, a word at a time.
+// Like patch_columns, for the columns from `first` to before `end`, a word at a time.
 template <typename Traits>
 __device__ inline void patch_words(uint8_t *samples, const struct work_tile &tile,
                                    const struct tile_schedule &schedule, int first, int end)
@@ -148,7 +148,8 @@ __device__ inline void patch_words(uint8_t *samples, const struct work_tile &til
     }
 }
 
-// As patch_columns for CONV_BORDER_REPLICATE: 16 bytes at a time to the left, words to the right.
+// Like patch_columns, for CONV_BORDER_REPLICATE: 16 bytes at a time to the left, words to the
+// right.
 template <typename Traits>
 __device__ inline void patch_replicated(uint8_t *samples, const struct work_tile &tile,
                                         const struct tile_schedule &schedule, bool left, bool right)
@@ -180,7 +181,7 @@ __device__ inline void patch_replicated(uint8_t *samples, const struct work_tile
     }
 }
 
-// As patch_columns, for borders wider than 2 columns.
+// Like patch_columns, for borders wider than 2 columns.
 template <typename Traits>
 __device__ inline void patch_wide(uint8_t *samples, const struct work_tile &tile,
                                   const struct tile_schedule &schedule)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// As naive.cu, with the filter in constant memory. All lanes of a warp use the same coefficient at
-// the same time, which the constant cache broadcasts, often as an operand of the arithmetic
+// Like naive.cu, with the filter in constant memory. All lanes of a warp use the same coefficient
+// at the same time, which the constant cache broadcasts, often as an operand of the arithmetic
 // instruction. Kernel parameters are constant memory, and a filter of 31 x 31 fits into them: there
 // is no variable to upload or to share between streams.
 #include "kernels/stencil/cuda/stencil_device.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The CUDA variants and what they need before their first launch. Plain C, so that the table, the
+// The CUDA variants and their setup before the first launch. Plain C, so that the table, the
 // backend and the tests see no CUDA type.
 #ifndef CONV_KERNELS_STENCIL_CUDA_CUDA_VARIANTS_H
 #define CONV_KERNELS_STENCIL_CUDA_CUDA_VARIANTS_H
@@ -28,10 +28,10 @@ extern const struct conv_variant conv_cuda_shared_shapes[5], conv_cuda_unrolled_
 // Bytes of device memory that one uploaded plan takes (a multiple of 256).
 size_t conv_cuda_upload_bytes(void);
 
-// Copies what kernels read from device memory to d_memory (conv_cuda_upload_bytes() bytes, 256-byte
-// aligned, as cudaMalloc gives) and sets plan->cuda for the calling thread's current device, on
-// which alone the plan can be run. The caller owns d_memory and keeps it as long as the plan is
-// run. Done on return. CONV_ERR_DEVICE if a call of the runtime failed.
+// Copies the data that kernels read from device memory to d_memory (conv_cuda_upload_bytes() bytes,
+// 256-byte aligned, as from cudaMalloc) and sets plan->cuda for the calling thread's current
+// device, the only one on which the plan can be run. The caller owns d_memory and keeps it as long
+// as the plan is run. Done on return. CONV_ERR_DEVICE if a call of the runtime failed.
 enum conv_status conv_cuda_upload(struct conv_stencil_plan *plan, void *d_memory);
 
 #ifdef __cplusplus

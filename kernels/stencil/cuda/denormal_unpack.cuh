@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Float sums in fewer instructions. Samples are unpacked as denormal floats, whose bits are
-// multiples of a power of two, and coefficients are scaled up by what samples are too small. Every
-// product and sum is the usual one times a power of two, and is rounded alike.
+// multiples of a power of two, and coefficients are scaled up by the factor by which samples are
+// too small. Every product and sum is the usual one times a power of two, and is rounded in the
+// same way.
 #ifndef CONV_KERNELS_STENCIL_CUDA_DENORMAL_UNPACK_CUH
 #define CONV_KERNELS_STENCIL_CUDA_DENORMAL_UNPACK_CUH
 
@@ -46,7 +47,7 @@ __device__ inline void unpack_denormal(float *to, uint2 from)
 // --- sums to samples -----------------------------------------------------------------------------
 
 // Four sums to samples. EXACT: with round_sum's steps, except that the conversion rounds last. Sums
-// of real filters need that alone.
+// of real filters need only that.
 template <bool EXACT>
 __device__ inline void round_packed4(uint32_t &to, const float *sums, const struct rounding &r)
 {
@@ -59,10 +60,10 @@ __device__ inline void round_packed4(uint32_t &to, const float *sums, const stru
     to = round_to_bytes(v[0], v[1], v[2], v[3]);
 }
 
-// No instruction converts and packs 16 bits. But a multiplication that ends below the normal floats
-// rounds to a multiple of 2^-149, half to even, and the bits are that integer. Beyond, bits ascend
-// with what they stand for, and a negative float's are a negative integer: packing with saturation
-// (I2IP) clamps both.
+// No instruction converts and packs 16 bits. But a multiplication whose result is below the normal
+// floats rounds to a multiple of 2^-149, half to even, and its bits are that integer. Above, bits
+// ascend with the value, and a negative float's bits are a negative integer: packing with
+// saturation (I2IP) clamps both.
 template <bool EXACT>
 __device__ inline void round_packed4(uint2 &to, const float *sums, const struct rounding &r)
 {
@@ -80,7 +81,7 @@ __device__ inline void round_packed4(uint2 &to, const float *sums, const struct 
 
 // --- host ----------------------------------------------------------------------------------------
 
-// Scales coefficients (the bits of floats) and what turns sums into samples.
+// Scales coefficients (the bits of floats) and the constants that turn sums into samples.
 template <typename Sample>
 static void scale_filter(int32_t *coef, int taps, struct rounding *rounding)
 {
@@ -103,7 +104,8 @@ static bool is_moderate(float value, float least, float most)
     return size == 0 || (size >= least && size <= most);
 }
 
-// Do scaled sums come out right? Nothing may become infinite, and no bit fall off the lower end.
+// Whether scaled sums are right: no value may become infinite, and no bit may be lost at the lower
+// end.
 //
 // Exact filters. Coefficients and sums are integers of at most 2^24, and 16-bit images have
 // coefficients of at most 2^24 / 65535. Scaled, these are at most 2^48 and 2^125, and sums 0 or at
@@ -116,8 +118,8 @@ static bool is_moderate(float value, float least, float most)
 // do not grow too large. A float of at least 2^-102 has 24 bits, so it is a multiple of 2^-125. If
 // all coefficients and the bias are, or 0, then so are products with samples, and sums, as rounding
 // only makes multiples coarser. Times 2^-24 they are multiples of 2^-149, the last bit of floats:
-// where those below the normal ones have fewer bits, the sum needs no more, and nothing is rounded
-// that was not before.
+// where floats below the normal ones have fewer bits, the sum needs no more, so the scaling adds no
+// rounding.
 static bool fits_scaled(const struct conv_stencil *stencil)
 {
     if (stencil->exact)

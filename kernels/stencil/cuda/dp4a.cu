@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// As blocked.cu, but samples stay bytes: dp4a multiplies four unsigned samples by four signed
+// Like blocked.cu, but samples stay bytes: dp4a multiplies four unsigned samples by four signed
 // coefficients and adds the products to a sum, in one instruction. For exact filters of 8-bit
-// images whose coefficients fit in a byte. What remains is to shift four neighbours into one word.
+// images whose coefficients fit in a byte. The only other work is to shift four neighbours into one
+// word.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;
@@ -62,8 +63,8 @@ static __device__ void store_sums(const struct conv_stencil_plane &plane, int x,
 }
 
 // `from`: see filter_block. The 12 samples from there on hold every tap of the thread's four
-// columns up to 9 x 9. The first four taps of column k apply to bytes b ... b + 3, b = 4 - SIDE / 2
-// + k.
+// columns up to 9 x 9. The first four taps of column k apply to the bytes b ... b + 3, where
+// b = 4 - SIDE / 2 + k.
 template <int SIDE, typename Sum>
 static __device__ void filter_unrolled(const uint8_t *from, const struct conv_stencil_plane &plane,
                                        int x, int y, const struct dp4a_filter<SIDE> &f)
@@ -200,7 +201,7 @@ static void plan_dp4a(const struct conv_stencil *stencil, struct conv_stencil_pl
         plan_side<0>(stencil, plan);
 }
 
-// Every partial sum must stay within the 2^22 on either side that INTEGER_FLOATS leaves room for.
+// Every partial sum must stay within the range of 2^22 on either side of INTEGER_FLOATS.
 static bool can_dp4a(const struct conv_stencil *stencil)
 {
     if (!stencil->exact || stencil->depth != 8)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Gradient magnitudes of 3 x 3 matrices that are a column (a, b, a) times the row (-1, 0, 1), by
-// register blocking as in blocked.cu. A thread keeps three rows of six samples as floats; the
-// smoothed sums of their columns give gx, the differences between the lower and the upper row give
-// gy. All of these are integers that float32 holds exactly, so only the defined operations round.
+// register blocking as in blocked.cu. A thread keeps three rows of six samples as floats; gx comes
+// from the smoothed sums of their columns, gy from the differences between the lower and the upper
+// row. All of these are integers that float32 holds exactly, so only the defined operations round.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One thread per pixel of an image stored as RGBRGB..., as PNG has it: the thread computes three
+// One thread per pixel of an image stored as RGBRGB..., as in PNG: the thread computes three
 // samples. Adjacent lanes read bytes three apart, so a warp requests three times the memory that
 // one of its loads uses. Not in the table, because images are stored as planes; naive.cu is the
 // same for planes.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Microtiles of 16 x 8 samples, of which a warp filters 16 at a time by matrix products (mma.cuh):
-// where a lane's part of them lies in a stage, and where it is stored. Lane 4g + t has the columns
-// 4t ... 4t + 3 of the microtiles g and g + 8. For tma_mma.cu and tma_mma_large.cu.
+// the position of a lane's part of them in a stage, and its destination. Lane 4g + t has the
+// columns 4t ... 4t + 3 of the microtiles g and g + 8. For tma_mma.cu and tma_mma_large.cu.
 #ifndef CONV_KERNELS_STENCIL_CUDA_MICROTILE_CUH
 #define CONV_KERNELS_STENCIL_CUDA_MICROTILE_CUH
 
 #include "kernels/stencil/cuda/mma.cuh"
 #include "kernels/stencil/cuda/tma_pipeline.cuh"
 
-// What their traits have in common.
+// The common part of their traits.
 template <int TAP_ROWS_, int CONSUMERS_> struct mma_traits : tile_traits {
     typedef uint8_t Sample;
     static constexpr int TAP_ROWS = TAP_ROWS_, CONSUMERS = CONSUMERS_;

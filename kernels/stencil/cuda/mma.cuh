@@ -5,7 +5,7 @@
 // A row of A (16 x 32) is a window of 32 bytes of an image row, whose middle 16 are a segment of
 // samples to compute. B (32 x 8) is a Toeplitz matrix: column n holds the taps, shifted down by the
 // position of output n, so that A * B is the row of taps applied to 8 outputs of 16 segments. A
-// second B does the other 8.
+// second B computes the other 8.
 //
 // Which lane holds which element is fixed: PTX ISA, "Matrix Fragments for mma.m16n8k32". With
 // g = lane / 4 and t = lane % 4, a lane has of A the bytes 4t ... 4t + 3 and 16 + 4t ... of rows g
@@ -41,7 +41,7 @@ __device__ inline void multiply(int32_t (&to)[4], const uint32_t (&a)[4], uint2 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y), "r"(sum[0]), "r"(sum[1]),
           "r"(sum[2]), "r"(sum[3]));
 #else
-    // Turing multiplies a quarter of that at a time; registers hold the same elements.
+    // Turing multiplies a quarter of that at a time; its registers hold the same elements.
     int32_t half[4];
 #pragma unroll
     for (int k = 0; k < 2; k++) {

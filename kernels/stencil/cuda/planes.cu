@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// As unrolled.cu, but one thread computes the same sample of all three planes of an image. The
+// Like unrolled.cu, but one thread computes the same sample of all three planes of an image. The
 // position of a tap and of the border is computed once for three samples, and three independent
 // loads and sums hide each other's latency.
 #include "kernels/stencil/cuda/tile.cuh"
@@ -26,7 +26,7 @@ static __device__ bool is_image(const struct conv_stencil_plane *planes, int cou
     return equal;
 }
 
-// As load_tile_samples, for the same position in three planes, whose tiles are `next` samples
+// Like load_tile_samples, for the same position in three planes, whose tiles are `next` samples
 // apart.
 template <typename Sample>
 static __device__ void load_three(Sample *to, int pitch, int next,

@@ -10,8 +10,8 @@
 
 #include "kernels/stencil/cuda/pack.cuh"
 
-// Sums start at the bits of 2^23: as a float, a sum N from 0 to 2^23 - 1 then reads 2^23 + N. What
-// is below 0 reads as less than 2^23, and any such sum gives the sample 0.
+// Sums start at the bits of 2^23: as a float, a sum N from 0 to 2^23 - 1 then has the value 2^23 +
+// N. A negative sum has a value below 2^23, for which the sample is 0.
 #define SUM_START 0x4b000000
 #define SUM_LIMIT 8388608
 #define TIES_GRID 3072.0f // floats around it are the multiples of 2^-12
@@ -58,8 +58,8 @@ static bool meets_ties(int64_t divisor, float scale)
     return true;
 }
 
-// 1 / divisor, rounded to the nearest float, or to a neighbour of it that meets ties. *ties: none
-// does.
+// 1 / divisor, rounded to the nearest float, or to a neighbour of it that is exact for ties. *ties:
+// no such float exists.
 static float choose_scale(int64_t divisor, bool *ties)
 {
     float nearest = 1.0f / (float)divisor;
@@ -76,12 +76,12 @@ static float choose_scale(int64_t divisor, bool *ties)
 
 // 2^23 * scale is a float, so that one FMA rounds N * scale, once. scale is off by at most 1.5 *
 // 2^-23 of itself: up to 256, N * scale is off from q = N / d by less than 1.5 * 2^-15, and
-// rounding it to a float adds 2^-17. What is beyond stays beyond, and is clamped. d a power of two:
-// all of this is exact. d odd: there are no ties, and q is at least 1 / (2d) away from one: enough
-// for d < 5462. d even: what is no tie is at least 1 / d away from one. Ties come out exact with a
-// scale that was found to do that (choose_scale). For the other divisors, the FMA rounds to a grid
-// of 2^-12, where ties come out exact as well, and what is no tie moves by less than 2^-14 + 2^-13
-// < 1 / d.
+// rounding it to a float adds 2^-17. Larger quotients stay above 256, and are clamped. d a power of
+// two: all of this is exact. d odd: there are no ties, and q is at least 1 / (2d) away from one:
+// enough for d < 5462. d even: any other quotient is at least 1 / d away from a tie. Ties come out
+// exact with a scale for which that was checked (choose_scale). For the other divisors, the FMA
+// rounds to a grid of 2^-12, where ties come out exact as well, and other quotients move by less
+// than 2^-14 + 2^-13 < 1 / d.
 static bool fits_division(int64_t divisor)
 {
     return is_power_of_two(divisor) || divisor < 5462;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Two passes in one kernel, for exact filters that are a column times a row: the rows of a tile
-// first, into shared memory, then the columns of these sums. A sample costs as many multiply-adds
+// first, into shared memory, then the columns of these sums. A sample needs as many multiply-adds
 // as a row and a column have taps: 62 instead of 961 at 31 x 31. Unlike tma_mma_separable.cu, it
 // takes 16-bit images and large factors, and needs no tensor cores.
 //
-// Exact because every partial sum is an integer that its type holds: it is at most the sum of all
-// |coef| times the largest sample, which conv_cuda_rounding bounds.
+// It is exact because every partial sum is an integer that fits its type: it is at most the sum of
+// all |coef| times the largest sample, which conv_cuda_rounding bounds.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;
@@ -51,9 +51,9 @@ static __device__ inline void sum_row(Sum *to, const Sample *from, const struct 
         to[k] = sums[k];
 }
 
-// The second pass: 4 x 8 samples from `rows` rows of sums. Sum i is tap i - r of row r; where it is
-// none, column has a zero. Rows beyond `rows` are not read: they may hold a NaN, and 0 * NaN is not
-// 0.
+// The second pass: 4 x 8 samples from `rows` rows of sums. Sum i is multiplied by tap i - r of row
+// r; where there is no such tap, column has a zero. Rows beyond `rows` are not read: they may hold
+// a NaN, and 0 * NaN is not 0.
 template <typename Sample, typename Sum>
 static __device__ inline void sum_columns(const Sum *from, int rows,
                                           const struct conv_stencil_plane &plane, int x, int y,
@@ -117,7 +117,7 @@ static __global__ void __launch_bounds__(shape::THREADS)
 
 // --- host ----------------------------------------------------------------------------------------
 
-// A coefficient as add_tap takes it.
+// A coefficient in the form that add_tap expects.
 static int32_t coef_bits(int32_t coef, enum sum_kind kind)
 {
     union {
@@ -167,7 +167,7 @@ static bool can_separable(const struct conv_stencil *stencil)
            conv_stencil_factors(stencil, column, row);
 }
 
-// The sums of the halo's rows cost more than they save below this.
+// Below this side, the sums of the halo's rows cost more than they save.
 #define LEAST_SIDE 9
 
 static int score_separable(const struct conv_stencil *stencil, size_t)

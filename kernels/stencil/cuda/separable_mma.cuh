@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What the kernels share that filter 8-bit images in two passes on tensor cores: a column times a
-// row, up to 31 x 31. They differ in the bytes that a sum of the first pass is split into, and in
+// Shared by the kernels that filter 8-bit images in two passes on tensor cores: a column times a
+// row, up to 31 x 31. They differ in the bytes into which a sum of the first pass is split, and in
 // how the sums of the second are divided.
 //
-// First pass: A is the row of taps as a Toeplitz matrix, B are samples of 8 rows; the product are
+// First pass: A is the row of taps as a Toeplitz matrix, B are samples of 8 rows; the product is
 // sums of 8 rows and 16 columns. Second pass: A is the column of taps, B are bytes of those sums. A
-// lane holds of a result what it must hold of the next B (PTX ISA, "Matrix Fragments for
+// lane holds the part of a result that it must hold of the next B (PTX ISA, "Matrix Fragments for
 // mma.m16n8k16 with integer type" and "... mma.m16n8k32"), except for the order of rows, which is
 // free. No lane needs a value of another lane.
 #ifndef CONV_KERNELS_STENCIL_CUDA_SEPARABLE_MMA_CUH

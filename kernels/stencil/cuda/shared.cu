@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A block copies its samples and the halo around them to shared memory and filters from there. Each
 // sample is read from global memory once per block instead of once per tap, and the border is
-// resolved once per sample. The level 1 cache holds the same samples for naive.cu, though, and most
-// time is still spent on instructions: address, load of one byte and conversion for each tap.
+// resolved once per sample. However, the level 1 cache holds the same samples for naive.cu, and
+// most time is still spent on instructions: address, load of one byte and conversion for each tap.
 #include "kernels/stencil/cuda/tile.cuh"
 
 // One thread per sample; the block has the shape of the launch, a multiple of 32 threads. All

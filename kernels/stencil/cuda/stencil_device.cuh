@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the CUDA kernels share: how a launch of many planes is cut into blocks, how a sum of taps
-// becomes a sample, and the choice of the arithmetic that makes it exact.
+// Shared by the CUDA kernels: the division of a launch of many planes into blocks, the conversion
+// of a sum of taps to a sample, and the choice of the arithmetic that makes it exact.
 #ifndef CONV_KERNELS_STENCIL_CUDA_STENCIL_DEVICE_CUH
 #define CONV_KERNELS_STENCIL_CUDA_STENCIL_DEVICE_CUH
 
@@ -66,8 +66,8 @@ template <int SCORE> static int score_always(const struct conv_stencil *, size_t
 
 // --- arithmetic ----------------------------------------------------------------------------------
 
-// The type that sums are held in. FLOAT serves real filters, by definition, and those exact ones
-// whose every partial sum is an integer of at most 24 bits, which float32 holds exactly.
+// The type of sums. FLOAT is for real filters, by definition, and for exact ones whose partial sums
+// are all integers of at most 24 bits, which float32 represents exactly.
 enum sum_kind { SUM_FLOAT, SUM_INT32, SUM_INT64 };
 
 // From a sum to a sample; conv_cuda_rounding (arithmetic.cu) fills it, with the proof.
@@ -135,11 +135,11 @@ __device__ inline void add_tap(int64_t &sum, int32_t coef, int32_t sample)
     sum += (int64_t)coef * sample;
 }
 
-// The sample is the low 8 or 16 bits of what round_sum returns; the bits above it mean nothing.
+// The sample is the low 8 or 16 bits of the return value; the bits above are undefined.
 __device__ inline uint32_t round_sum(float sum, const struct rounding &r)
 {
     float v = __fadd_rn(__fmaf_rn(sum, r.scale, r.grid), r.restore);
-    // fmaxf drops a NaN, which only coefficients beyond float32's range can make.
+    // fmaxf drops a NaN, which can only result from coefficients beyond float32's range.
     v = fminf(fmaxf(v, INTEGER_FLOATS), INTEGER_FLOATS + (float)r.max);
     return __float_as_uint(v);
 }
@@ -148,7 +148,7 @@ __device__ inline uint32_t round_sum(int32_t sum, const struct rounding &r)
 {
     uint32_t up = (uint32_t)max(sum + (int32_t)r.half, 0);
     uint32_t quotient = __umulhi(up << 1, r.factor) >> r.shift;
-    // No remainder: sum / divisor was a tie, which has gone up; it belongs to the even side.
+    // No remainder: sum / divisor was a tie and was rounded up; it belongs on the even side.
     if (quotient * (uint32_t)r.divisor == up)
         quotient -= quotient & r.even;
     return min(quotient, (uint32_t)r.max);
@@ -173,7 +173,7 @@ template <typename Sum> __device__ inline float divide_sum(Sum sum, const struct
     return __double2float_rn(__ddiv_rn((double)sum, (double)r.divisor));
 }
 
-// Constants of the kernels that take any filter as it is.
+// Constants of the kernels that use any filter unchanged.
 struct taps_constants {
     enum sum_kind kind;
     struct taps filter;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Filters with a threshold, by register blocking as in blocked.cu: a sum that is near its sample is
-// replaced by it. All sample types and results; of float32 samples taps that are 0 are skipped, as
-// in blocked_floats.cu.
+// replaced by it. For all sample types and results; with float32 samples, taps that are 0 are
+// skipped, as in blocked_floats.cu.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;
@@ -53,7 +53,7 @@ static __device__ inline void store_sums(const struct conv_stencil_plane &plane,
     }
 }
 
-// As filter_any of blocked.cu: taps in steps of four, with a window of eight samples that moves
+// Like filter_any of blocked.cu: taps in steps of four, with a window of eight samples that moves
 // along each row. Rows of coefficients begin with zeros so that the first window is aligned.
 template <typename Sample, typename Sum, bool FLOATS>
 static __device__ inline void filter_strips(const Sample *from,

@@ -8,7 +8,7 @@
 
 // Copies `columns` x `rows` samples, the first of which is (left, top) of the plane, in steps of
 // the block, one sample per thread. `pitch`: samples from a row of `to` to the next. Samples
-// outside the plane come from where the border leads. A barrier must follow before `to` is read.
+// outside the plane are those that the border defines. A barrier must follow before `to` is read.
 template <typename Sample>
 __device__ inline void
 load_tile_samples(Sample *to, int pitch, const struct conv_stencil_plane &plane, int left, int top,

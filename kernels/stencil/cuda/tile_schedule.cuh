@@ -5,7 +5,7 @@
 // traversal on GPUs", 2009).
 //
 // A launch is numbered in tiles of at most TILE_WIDTH x TILE_HEIGHT samples, plane by plane. Tiles
-// below one another form a work tile: what one stage of the pipeline (tma_pipeline.cuh) holds.
+// below one another form a work tile, the contents of one stage of the pipeline (tma_pipeline.cuh).
 // Consumer warps divide a work tile into microtiles, numbered row by row; a row of them is a band.
 #ifndef CONV_KERNELS_STENCIL_CUDA_TILE_SCHEDULE_CUH
 #define CONV_KERNELS_STENCIL_CUDA_TILE_SCHEDULE_CUH
@@ -15,13 +15,13 @@
 
 #define HELPER_WARPS 4       // scheduler, producer, border warp, an idle one: one warpgroup
 #define MAX_STAGES 4         // work tiles in shared memory
-#define QUEUE_TILES 4        // work tiles that the scheduler is ahead of the producer
+#define QUEUE_TILES 4        // work tiles by which the scheduler is ahead of the producer
 #define SMALL_PLANE_TILES 24 // average tiles of a plane up to which a group may be a whole plane
 #define MAX_GROUP_TILES 6    // tiles of a group where planes are larger
 #define FEW_PLANES 8         // planes whose descriptions fit into kernel parameters
 
-// Compile-time shape of the tiles of a TMA kernel: what most kernels have in common. The traits of
-// a kernel derive from it, redefine what differs, and add:
+// Compile-time shape of the tiles of a TMA kernel, with the values of most kernels. The traits of a
+// kernel derive from it, redefine what differs, and add:
 //   typedef ... Sample;  uint8_t or uint16_t
 //   TAP_ROWS             rows of the filter, at most
 //   CONSUMERS            warps that compute: 16 or 12
@@ -44,8 +44,8 @@ template <typename Traits> constexpr int halo_samples = Traits::HALO / sample_by
 template <typename Traits> constexpr bool borders_by_words = Traits::TAP_ROWS > 5;
 template <typename Traits> constexpr int block_threads = (Traits::CONSUMERS + HELPER_WARPS) * WARP;
 
-// A launch, as the scheduler, the producer and the border warp see it. Part of the parameters of
-// every TMA kernel.
+// A launch, for the scheduler, the producer and the border warp. Part of the parameters of every
+// TMA kernel.
 struct tile_schedule {
     const struct conv_stencil_plane *planes; // in device memory
     int32_t count;
@@ -62,7 +62,7 @@ struct tile_schedule {
     struct conv_stencil_plane few[FEW_PLANES]; // the planes, if there are no more than that
 };
 
-// What a stage holds: rows of a plane, with the samples around them that the filter reads.
+// The contents of a stage: rows of a plane, with the samples around them that the filter reads.
 struct work_tile {
     const uint8_t *src; // of the plane
     uint8_t *dst;       // of the work tile's first sample
@@ -100,7 +100,7 @@ struct cursor {
     struct conv_stencil_plane plane;
     int index;
     uint32_t end; // first tile of the next plane
-    bool alike;   // the last plane was found where it is if all planes have as many tiles
+    bool alike;   // the last plane was found where it would be if all planes had equally many tiles
 };
 
 // Moves the cursor to the plane of a tile if it is one of the 32 from `first` on, all lanes of a
@@ -139,7 +139,7 @@ __device__ inline void seek_all(struct cursor *cursor, const struct tile_schedul
 
 // Moves the cursor to the plane of a tile. A read of the table takes a microsecond when memory is
 // busy. Therefore few planes are kernel parameters; others are first looked for after the last one
-// and, for images of equal size, where the tile's share of all tiles points to.
+// and, for images of equal size, in proportion to the tile's number.
 __device__ inline void seek(struct cursor *cursor, const struct tile_schedule &schedule,
                             uint32_t number)
 {
@@ -196,8 +196,8 @@ __device__ inline uint32_t next_tile(struct work_tile *tile, const struct cursor
         tile->stored += min((int32_t)plane.dst_spare, tile->segments * Traits::SEGMENT - bytes);
     tile->pitch = pitch_of<Traits>(tile->segments * Traits::SEGMENT);
     tile->bulk = is_aligned(plane.src, plane.src_stride, 16);
-    // One copy for all rows leaves the border warp only the bytes between them: what
-    // patch_columns writes left and right of the image, or patch_wide.
+    // If one copy reads all rows, only the bytes between them remain for the border warp: those
+    // that patch_columns, or patch_wide, writes left and right of the image.
     int between = borders_by_words<Traits>
                       ? schedule.radius * sample_bytes<Traits> + 3 + Traits::HALO
                       : 2 * schedule.radius * sample_bytes<Traits>;
@@ -246,8 +246,8 @@ __device__ inline void reset_work_counter(const struct tile_schedule &schedule)
         *schedule.work_counter = *schedule.finished_blocks = 0;
 }
 
-// Calls queue(tile) for every work tile of this block and at last with one of no rows, all lanes of
-// a warp together. Block b begins with group b.
+// Calls queue(tile) for every work tile of this block and finally with one without rows, all lanes
+// of a warp together. Block b begins with group b.
 template <typename Traits, typename Queue>
 __device__ inline void schedule_tiles(const struct tile_schedule &schedule, Queue queue)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Register blocking as in blocked.cu, samples through the bulk copy engine (tma_pipeline.cuh). For
-// filters up to 7 x 7, above all those that tensor cores cannot take: real ones, 16-bit images,
+// filters up to 7 x 7, mainly those that tensor cores cannot compute: real ones, 16-bit images,
 // large coefficients. From compute capability 9.0 on.
 //
 // A lane computes 8 x 8 samples, or 8 x 16. It loads 16 samples per row of the stage, unpacks each
@@ -9,14 +9,15 @@
 // multiply-add.
 //
 // Limited by instructions: 30.8 per sample at 5 x 5 (real, 8 bits), 25 of them taps; with every
-// issue slot filled that would be 0.49 of a copy. kernels/README.md has the figures.
+// issue slot filled that would be 0.49 of the speed of a copy. kernels/README.md has the figures.
 #include "kernels/stencil/cuda/denormal_unpack.cuh"
 #include "kernels/stencil/cuda/tma_pipeline.cuh"
 
 #define COLUMNS 8 // of a lane
 
-// Rows of a lane. At 5 x 5, 16 rows read 20 rows of the stage, twice 8 read 24. At 16 bits there
-// would be too few microtiles for all consumers: 0.58 of a copy for 0.63 (2880 x 1800).
+// Rows of a lane. At 5 x 5, 16 rows read 20 rows of the stage, two times 8 rows read 24. At 16 bits
+// there would be too few microtiles for all consumers: 0.58 of the speed of a copy instead of 0.63
+// (2880 x 1800).
 template <int SIDE, typename Sample>
 constexpr int lane_rows = SIDE == 5 && sizeof(Sample) == 1 ? 16 : 8;
 
@@ -101,8 +102,8 @@ static __device__ inline void drop_sample(uint2 (&samples)[2])
     samples[1].y >>= 16;
 }
 
-// Stores the first `bytes` of a row, which need not be aligned. A loop, to be short: few rows take
-// this path.
+// Stores the first `bytes` of a row, which need not be aligned. A loop, for short code: few rows
+// use it.
 template <typename Sample>
 static __device__ inline void store_part(uint8_t *to, packed4<Sample> (&samples)[2], int bytes)
 {
@@ -122,7 +123,7 @@ struct tma_microtile {
     bool whole;      // rows are complete and aligned: one store each
 };
 
-// Stores the next rows, those of them that exist.
+// Stores those of the next rows that exist.
 template <typename Sample, int ROWS>
 static __device__ inline void store_rows(struct tma_microtile &m, packed4<Sample> (&made)[ROWS][2])
 {
@@ -191,8 +192,9 @@ static __device__ inline void round_row(Packed4 (&made)[2], const Sum (&sums)[CO
 // its sums in the same registers and the loop has no moves. Turns of 2 or 4 rows divide a microtile
 // of 8 or 16 rows, turns of SIDE rows (filter_rotating) would not.
 //
-// The first turn completes nothing, the last one begins nothing. Rows are taken in pairs, and the
-// next pair is loaded before the arithmetic of this one to hide the latency of shared memory.
+// The first turn completes nothing, the last one begins nothing. Rows are processed in pairs, and
+// the next pair is loaded before the arithmetic of the current one to hide the latency of shared
+// memory.
 template <int SIDE, typename Sample, typename Sum, bool EXACT>
 static __device__ inline void
 take_turn(bool finishes, bool begins, struct tma_microtile &m, packed4<Sample> (&next)[2][4],

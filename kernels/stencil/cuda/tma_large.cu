@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// As tma.cu, for filters of any size: real ones, 16-bit images, large coefficients. From compute
+// Like tma.cu, for filters of any size: real ones, 16-bit images, large coefficients. From compute
 // capability 9.0 on.
 //
 // A lane computes 16 samples of a row. For every row of taps it unpacks the samples around them

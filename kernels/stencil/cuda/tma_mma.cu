@@ -3,9 +3,9 @@
 // only rounds and stores. For exact filters of 8-bit images up to 17 x 9 whose coefficients fit in
 // 8 bits, from compute capability 9.0 on. kernels/README.md has the figures.
 //
-// Rejected (5 x 5, 0.85 of a copy without): two blocks per processor 0.69, cache hints 0.74, the
-// last rows of samples in registers instead of sums 0.76, rows kept from one work tile to the next
-// 0.81, registers spilled for lack of setmaxnreg 0.66.
+// Rejected (5 x 5, 0.85 of the speed of a copy without): two blocks per processor 0.69, cache hints
+// 0.74, the last rows of samples in registers instead of sums 0.76, rows kept from one work tile to
+// the next 0.81, registers spilled for lack of setmaxnreg 0.66.
 #include "kernels/stencil/cuda/microtile.cuh"
 
 // As many warps as registers allow: a lane holds all taps and the sums of TAP_ROWS rows.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// As tma_mma.cu, for filters up to 31 x 31: exact ones of 8-bit images whose coefficients fit in 8
-// bits. From compute capability 9.0 on.
+// Like tma_mma.cu, for filters up to 31 x 31: exact ones of 8-bit images whose coefficients fit in
+// 8 bits. From compute capability 9.0 on.
 //
 // A lane holds the sums of 8 rows of samples, not of all rows of taps. Taps come row by row from a
-// table in shared memory, laid out as the lanes take them. A row of taps applies to 8 rows of
-// samples; one of them is new, the others are in registers. At 31 x 31 tensor cores are busy for
-// 76 % of the time. kernels/README.md has the figures.
+// table in shared memory, laid out as the lanes read them. A row of taps applies to 8 rows of
+// samples; one of them is new, the others are in registers. At 31 x 31 tensor cores are busy for 76
+// % of the time. kernels/README.md has the figures.
 #include "kernels/stencil/cuda/microtile.cuh"
 
 #define SHORT 17 // taps of a row up to which a window has 32 bytes; for more it has 48
@@ -247,7 +247,7 @@ static bool can_tma_mma_large(const struct conv_stencil *stencil)
     return true;
 }
 
-// Taps that registers can hold should not come from shared memory.
+// Taps that fit registers should not come from shared memory.
 static int score_tma_mma_large(const struct conv_stencil *stencil, size_t)
 {
     bool large = stencil->width > MAX_WIDTH || stencil->height > MAX_HEIGHT;

@@ -3,25 +3,25 @@
 // times a row, up to 31 x 31, from compute capability 9.0 on. Samples come through the bulk copy
 // engine (tma_pipeline.cuh).
 //
-// First pass: A is the row of taps as a Toeplitz matrix, B are samples of 8 rows; the product are
+// First pass: A is the row of taps as a Toeplitz matrix, B are samples of 8 rows; the product is
 // sums of 8 rows and 16 columns. Second pass: A is the column of taps, B are those sums. A lane
-// holds of a result what it must hold of the next B (PTX ISA, "Matrix Fragments for mma.m16n8k16
-// with integer type" and "... mma.m16n8k32"), except for the order of rows, which is free. No lane
-// needs a value of another lane.
+// holds the part of a result that it must hold of the next B (PTX ISA, "Matrix Fragments for
+// mma.m16n8k16 with integer type" and "... mma.m16n8k32"), except for the order of rows, which is
+// free. No lane needs a value of another lane.
 //
 // The sums of the first pass have 16 bits: one product takes their low bytes, another one the high
 // bytes, and lows + 256 * highs is exact. At 31 x 31 a sample takes 192 multiply-adds of bytes
 // instead of 961. kernels/README.md has the figures.
 //
-// Rejected: microtiles of 128 rows leave room for two stages only (31 x 31: 0.46 of a copy for
-// 0.60), of 32 rows sum more halo; 16 consumer warps for 12 have no registers to overlap both
-// passes (0.54 for 0.58).
+// Rejected: microtiles of 128 rows leave room for two stages only (31 x 31: 0.46 of the speed of a
+// copy instead of 0.60), microtiles of 32 rows sum more halo; 16 consumer warps instead of 12 have
+// no registers to overlap both passes (0.54 instead of 0.58).
 #include "kernels/stencil/cuda/round_u8.cuh"
 #include "kernels/stencil/cuda/separable_mma.cuh"
 
 struct factors {
     int32_t row_start;   // start of a row's sums, so that they are 0 to 65535
-    int32_t start;       // start of a column's sums, which takes that back
+    int32_t start;       // start of a column's sums, which compensates for that
     float scale, offset; // ROUND_U8: as in struct u8_rounding; else offset is the grid
     int8_t row[FACTOR_BYTES], column[FACTOR_BYTES]; // taps from FACTOR_LEAD on, zeros around them
 };
@@ -35,7 +35,7 @@ static_assert(2 * sizeof(((struct factors *)0)->row) <= PIPELINE_SCRATCH,
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// What a lane of a consumer warp keeps in registers.
+// The values that a lane of a consumer warp keeps in registers.
 template <int WIDTH, int HEIGHT> struct separable_registers {
     struct toeplitz<int8_t, across<WIDTH>> row[2]; // for each half of the columns
     struct toeplitz<int8_t, down<HEIGHT>> column;
@@ -51,8 +51,8 @@ static __device__ inline void load_registers(struct separable_registers<WIDTH, H
     int t = (int)threadIdx.x % 4;
     load_row(to->row, row);
     load_column(&to->column, column);
-    // Four values that the compiler knew to be equal, or uniform, would be moved into place for
-    // every product. It cannot see that the bytes before a row's taps are zeros.
+    // If the compiler knew that four values are equal, or uniform, it would move them into place
+    // for every product. It cannot see that the bytes before a row's taps are zeros.
     for (int k = 0; k < 4; k++) {
         to->row_start[k] = f.row_start ^ row[t + k];
         to->start[k] = f.start ^ row[t + k];
@@ -241,9 +241,9 @@ static bool can_tma_mma_separable(const struct conv_stencil *stencil)
 
 // Two passes multiply less than one, but start and end more slowly. One pass takes at most 9 rows
 // of SHORT_FACTOR taps whose coefficients are bytes; at 9 x 9 two are faster only in large launches
-// (8192 x 8192: 0.76 of a copy for 0.65; but four images of 2880 x 1800: 79 us for 62, one: 26 for
-// 20). Where coefficients are not bytes, two passes are next (one image: 25 us; one pass with sums
-// in registers takes 61 at 7 x 7 and 31 at 5 x 5).
+// (8192 x 8192: 0.76 of the speed of a copy instead of 0.65; but four images of 2880 x 1800: 79 us
+// instead of 62, one: 26 instead of 20). If coefficients are not bytes, two passes are the next
+// best (one image: 25 us; one pass with sums in registers takes 61 at 7 x 7 and 31 at 5 x 5).
 #define ONE_PASS_HEIGHT 9
 #define LARGE_LAUNCH ((size_t)128 << 20)
 #define LEAST_SIDE 5

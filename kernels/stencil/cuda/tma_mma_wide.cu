@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Two passes on tensor cores, as tma_mma_separable.cu, for factors whose sums need more than 24
+// Two passes on tensor cores, like tma_mma_separable.cu, for factors whose sums need more than 24
 // bits: smoothing filters with precise weights, such as Gaussians within one level of the ideal,
-// and a multiple of the sample less such a blur, as an unsharp mask is, with a threshold or
-// without. Exact filters of 8-bit images, up to 31 x 31, from compute capability 9.0 on. The passes
-// are explained in separable_mma.cuh.
+// and unsharp masks, which subtract such a blur from a multiple of the sample, with or without a
+// threshold. Exact filters of 8-bit images, up to 31 x 31, from compute capability 9.0 on. The
+// passes are explained in separable_mma.cuh.
 //
 // Taps of a row are unsigned bytes, those of a column have one or two bytes. The sums of the first
 // pass have up to 24 bits: their three bytes are factors of a product each (of two with a column of
@@ -97,7 +97,7 @@ static __device__ inline uint32_t sharpen(uint32_t blur, uint32_t sample,
     return (uint32_t)min(max(sum, 0), f.sample.limit);
 }
 
-// What a lane of a consumer warp keeps in registers, and the passes.
+// The values that a lane of a consumer warp keeps in registers, and the passes.
 template <int WIDTH_, int HEIGHT_, int COLUMN_BYTES, bool TIES, bool SAMPLE> struct wide_passes {
     static constexpr int WIDTH = WIDTH_, HEIGHT = HEIGHT_;
     typedef struct wide_sums Sums;
@@ -247,9 +247,9 @@ struct wide_kind {
     bool sample, ties;
 };
 
-// The factors of a stencil for a kernel of width x height taps; false if this arithmetic does not
-// do. Without a multiple of the sample no quotient exceeds 255, because the coefficients' sum is at
-// most the divisor.
+// The factors of a stencil for a kernel of width x height taps; false if this arithmetic is not
+// sufficient. Without a multiple of the sample no quotient exceeds 255, because the coefficients'
+// sum is at most the divisor.
 static bool find_factors(struct wide_factors *f, struct wide_kind *kind,
                          const struct conv_stencil *stencil, int width, int height)
 {
@@ -272,7 +272,7 @@ static bool find_factors(struct wide_factors *f, struct wide_kind *kind,
     if (kind->sample ? !conv_stencil_sample_factors(stencil, &centre, column, row)
                      : stencil->bias != 0 || stencil->keeps)
         return false;
-    // Which of the factors is negative, if one is, is not defined.
+    // If the factors differ in sign, either may be the negative one.
     int across_sign = row[stencil->width / 2] < 0 ? -1 : 1;
     int down_sign = kind->sample ? -across_sign : across_sign;
     for (int i = 0; i < stencil->width; i++) {

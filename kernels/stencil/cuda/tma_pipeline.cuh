@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How samples reach the warps that compute, for the kernels of compute capability 9.0: the warps of
+// Brings samples to the warps that compute, for the kernels of compute capability 9.0: the warps of
 // a block have roles (warp specialisation: Bauer, Cook and Khailany, "CudaDMA", 2011). Of n + 4:
 //
 //   n consumer warps    filter microtiles of a stage and store them
@@ -9,10 +9,10 @@
 //   an idle warp        four helpers are a warpgroup, which can release registers
 //
 // A block is n + 4 warps and all shared memory of its processor that 4 stages can use: the struct
-// below, the stages (at most 36 KB each), and what a kernel asks for after them.
+// below, the stages (at most 36 KB each), and after them the memory that a kernel requests.
 //
-// Every lane arrives at a barrier for what it has itself read or written, so that no order depends
-// on another lane's arrival.
+// Every lane arrives at a barrier for its own reads and writes, so that no ordering depends on
+// another lane's arrival.
 #ifndef CONV_KERNELS_STENCIL_CUDA_TMA_PIPELINE_CUH
 #define CONV_KERNELS_STENCIL_CUDA_TMA_PIPELINE_CUH
 
@@ -255,7 +255,7 @@ __device__ inline void tma_pipeline_main(const struct tile_schedule &schedule, P
     extern __shared__ __align__(128) uint8_t memory[];
     struct tma_pipeline *pipeline = init_pipeline<Traits>(memory, schedule);
     prepare(pipeline);
-    __syncthreads(); // barriers are initialised, and what prepare wrote is complete
+    __syncthreads(); // barriers are initialised, and prepare's writes are complete
     int warp = (int)uniform(threadIdx.x / WARP);
     if (warp >= Traits::CONSUMERS) {
         int helper = warp - Traits::CONSUMERS;
@@ -276,9 +276,10 @@ __device__ inline void tma_pipeline_main(const struct tile_schedule &schedule, P
 
 // --- host ----------------------------------------------------------------------------------------
 
-// How tiles are handed out to `blocks` blocks. In a fixed order blocks would not end at the same
-// time, because some are farther from memory (8192 x 8192, 3 x 3: 0.84 of a copy for 0.86), so the
-// work counter decides; smaller groups at the end shorten the wait for the last block.
+// Plans the distribution of tiles to `blocks` blocks. In a fixed order blocks would not end at the
+// same time, because some are farther from memory (8192 x 8192, 3 x 3: 0.84 of the speed of a copy
+// instead of 0.86), so the work counter decides; smaller groups at the end shorten the wait for the
+// last block.
 static void plan_groups(struct tile_schedule *schedule, uint32_t blocks)
 {
     uint32_t tiles_per_plane = schedule->tiles / (uint32_t)schedule->count;
@@ -311,16 +312,16 @@ static cudaError_t plan_pipeline(struct tile_schedule *schedule,
     schedule->work_counter = &batch->cuda.d_planes->cuda.work_counter;
     schedule->finished_blocks = &batch->cuda.d_planes->cuda.finished_blocks;
 
-    // At most 4 stages of 36 KB: with more copies in flight per processor memory serves them in a
-    // worse order, with fewer the consumers wait (1000 of 300 x 300, 3 x 3: 0.84 of a copy with 6
-    // stages, 0.87 with 4, 0.76 with 3). Rows of large planes come in a better order.
+    // At most 4 stages of 36 KB: with more copies in flight per processor, memory serves them in a
+    // worse order; with fewer, the consumers wait (1000 of 300 x 300, 3 x 3: 0.84 of the speed of a
+    // copy with 6 stages, 0.87 with 4, 0.76 with 3). Rows of large planes come in a better order.
     schedule->merged_tiles =
         max(2 / sample_bytes<Traits>, Traits::MICROTILE_ROWS / Traits::TILE_HEIGHT);
     schedule->stage_bytes =
         (uint32_t)pitch_of<Traits>(Traits::TILE_WIDTH * sample_bytes<Traits>) *
             (uint32_t)(schedule->merged_tiles * Traits::TILE_HEIGHT + Traits::TAP_ROWS - 1) +
         2 * Traits::HALO;
-    // One block per processor, of whose shared memory the system takes 1 KB.
+    // One block per processor; the system reserves 1 KB of its shared memory.
     int most = min(plan->cuda.block_shared_bytes, plan->cuda.shared_bytes - 1024) -
                (int)(PIPELINE_BYTES + extra);
     bool large = schedule->tiles / (uint32_t)schedule->count > SMALL_PLANE_TILES;

@@ -59,7 +59,7 @@ struct conv_shared_flow {
     size_t all; // bytes of output
     // Of the thread that follows the stream.
     uint8_t *buffer[BUFFERS];
-    unsigned free_from[BUFFERS];  // the buffer is free once that many chunks are taken
+    unsigned free_from[BUFFERS];  // the buffer is free once this number of chunks is taken
     int current;                  // buffer
     uint8_t *from;                // the first byte that was not posted
     size_t produced;              // bytes that were posted

@@ -147,7 +147,7 @@ static uint8_t *put_image(struct conv_encoder *encoder, struct stripe stripe,
     return conv_encode_idat_close(&stream.idat, stream.out.at + 4);
 }
 
-// Bytes of the chunks of that many stripes.
+// Bytes of the chunks of `stripes` stripes.
 static size_t bound(struct stripe stripe, size_t stripes, size_t bytes)
 {
     size_t of_stripe = (size_t)stripe.rows * stripe.row_bytes;

@@ -117,8 +117,7 @@ void conv_huffman_lengths(uint8_t *lengths, const uint32_t *counts, size_t symbo
     }
 }
 
-// Codewords are counted in the upper bits of 16, so that reversing all 16 is all that is left to
-// do.
+// Codewords are counted in the upper bits of 16, so that only all 16 have to be reversed.
 void conv_huffman_codes(uint16_t *codes, const uint8_t *lengths, size_t symbols)
 {
     unsigned count[CONV_HUFFMAN_MAX_BITS + 1] = {0};

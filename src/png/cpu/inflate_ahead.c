@@ -180,7 +180,7 @@ static size_t symbols_of(const struct work *work)
     return (size_t)(work->at - first_symbol(work->ahead));
 }
 
-// True if that many symbols leave room for a window, SLACK and, before them, SLACK symbols.
+// True if `more` symbols leave room for a window, SLACK and, before them, SLACK symbols.
 static bool has_room(const struct work *work, size_t more)
 {
     const struct conv_inflate_ahead *ahead = work->ahead;

@@ -40,7 +40,7 @@ struct conv_unfilter {
     void (*split)(const struct conv_image *dst, int y, const uint8_t *row);
 };
 
-extern const struct conv_unfilter conv_unfilter_plain; // needs nothing
+extern const struct conv_unfilter conv_unfilter_plain; // for any processor
 #ifdef __x86_64__
 extern const struct conv_unfilter conv_unfilter_sse41, conv_unfilter_avx2;
 #elif defined(__aarch64__)

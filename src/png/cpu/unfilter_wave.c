@@ -59,7 +59,7 @@ static void publish(struct conv_unfilter_wave *wave, unsigned y, size_t bytes)
                           memory_order_release);
 }
 
-// Waits until that many bytes of row y may be read; size + 1: until it was ended.
+// Waits until `bytes` bytes of row y may be read; size + 1: until the row has ended.
 static bool await(struct conv_unfilter_wave *wave, unsigned y, size_t bytes)
 {
     const uint64_t want = (uint64_t)y << 32 | bytes;

@@ -31,7 +31,7 @@ struct conv_unfilter_wave {
 // Bytes of memory for such rows.
 size_t conv_unfilter_wave_bytes(size_t size);
 
-// `memory` has that many bytes and stays with the caller.
+// `memory` has conv_unfilter_wave_bytes(size) bytes and belongs to the caller.
 void conv_unfilter_wave_start(struct conv_unfilter_wave *wave, const struct conv_unfilter *unfilter,
                               size_t size, int pixel, uint8_t *memory);
 

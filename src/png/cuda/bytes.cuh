@@ -11,7 +11,7 @@
 
 enum { PNG_NONE, PNG_SUB, PNG_UP, PNG_AVERAGE, PNG_PAETH, PNG_FILTERS };
 
-// Byte i of the result is byte number (selector's nibble i) of b:a. PRMT.
+// Byte i of the result is the byte of b:a whose number is nibble i of the selector. PRMT.
 CONV_HOST_DEVICE static inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)
 {
 #ifdef __CUDA_ARCH__
@@ -52,7 +52,7 @@ CONV_HOST_DEVICE static inline uint32_t subtract_bytes(uint32_t x, uint32_t y)
     return low ^ ((x ^ ~y) & 0x80808080u);
 }
 
-// floor((x + y) / 2)
+// floor((x + y) / 2) of each byte.
 CONV_HOST_DEVICE static inline uint32_t average_bytes(uint32_t x, uint32_t y)
 {
     return (x & y) + ((x ^ y) >> 1 & 0x7f7f7f7fu);
@@ -108,7 +108,7 @@ CONV_HOST_DEVICE static inline void order_halves(uint32_t *low, uint32_t *high, 
                                                  uint32_t b)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    *low = __vminu2(a, b); // an instruction of its own from Hopper on
+    *low = __vminu2(a, b); // a single instruction from Hopper on
     *high = __vmaxu2(a, b);
 #else
     uint32_t above = spread_tops(a + 0x8000 * HALVES - b); // a >= b
@@ -118,9 +118,8 @@ CONV_HOST_DEVICE static inline void order_halves(uint32_t *low, uint32_t *high, 
 }
 
 // Two samples in the halves of a word. With t = 3c - a - b, Paeth's choice is the greater of a and
-// b where t is not above the lesser, the lesser where t is not below the greater, and c between
-// them (as stb_image has it). All sums stay within their halves: t + 0x8000 is from 0x7e02 to
-// 0x82fd.
+// b if t is not above the lesser, the lesser if t is not below the greater, and c between them (as
+// in stb_image). All sums stay within their halves: t + 0x8000 is from 0x7e02 to 0x82fd.
 CONV_HOST_DEVICE static inline uint32_t paeth_halves(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t low, high, t = 3 * c + 0x8000 * HALVES - a - b;
@@ -143,9 +142,9 @@ CONV_HOST_DEVICE static inline uint32_t paeth_bytes(uint32_t a, uint32_t b, uint
     return pick_bytes(even, odd, 0x6240);
 }
 
-// --- what a filter leaves ------------------------------------------------------------------------
+// --- the residuals of a filter -------------------------------------------------------------------
 
-// Of the bytes x with a to the left, b above and c to the left of that.
+// The residuals of the bytes x, with a to their left, b above and c above to the left.
 CONV_HOST_DEVICE static inline uint32_t filter_bytes(int filter, uint32_t x, uint32_t a, uint32_t b,
                                                      uint32_t c)
 {
@@ -164,9 +163,9 @@ CONV_HOST_DEVICE static inline uint32_t filter_bytes(int filter, uint32_t x, uin
 }
 
 // The costs by which a filter is chosen: the distances of the bytes from each filter's prediction.
-// The standard's advice (12.7) is to take residuals as signed numbers, by which 255 and 0 are
-// neighbours. Plain distances take half the instructions and give 0.01 % more bytes for
-// photographs. Without a prediction signed numbers are needed.
+// The standard (12.7) recommends treating residuals as signed numbers, so that 255 and 0 are
+// neighbours. Plain distances take half the instructions and produce 0.01 % more bytes for
+// photographs. Without a prediction, signed numbers are needed.
 CONV_HOST_DEVICE static inline void add_costs(uint32_t cost[PNG_FILTERS], uint32_t x, uint32_t a,
                                               uint32_t b, uint32_t c)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// CRC-32 as what it is: a remainder of polynomials over GF(2) by P (0xedb88320). The words of a
-// little-endian bit stream are polynomials as they stand, bit 0 the highest power, which is also
-// the order in which deflate fills them. So parts of a stream have remainders of their own,
-// wherever they begin and however many bits they have, that a multiplication puts into their place.
-// C as well as CUDA; after Adler and zlib's crc32_combine.
+// CRC-32 as a remainder of polynomials over GF(2) by P (0xedb88320). The words of a little-endian
+// bit stream are such polynomials without conversion, bit 0 the highest power, which is also the
+// order in which deflate fills them. So parts of a stream have separate remainders, wherever they
+// begin and however many bits they have, and a multiplication moves a remainder to its part's
+// place. C as well as CUDA; after Adler and zlib's crc32_combine.
 #ifndef CONV_PNG_CUDA_CRC_CUH
 #define CONV_PNG_CUDA_CRC_CUH
 
@@ -51,7 +51,7 @@ CONV_HOST_DEVICE static inline uint32_t crc_exponent(uint64_t n)
     return (uint32_t)((n >> 32) + (n & 0xffffffffu));
 }
 
-// The exponent of x^-n.
+// The exponent of the inverse, x^-n.
 CONV_HOST_DEVICE static inline uint32_t crc_inverse(uint32_t n)
 {
     return 0xffffffffu - n;

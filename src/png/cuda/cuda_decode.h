@@ -33,20 +33,20 @@ struct conv_decode_image {
     uint32_t turn;              // of entry i: the i-th image in order of falling stream length
     uint32_t parts, part_bytes; // of the stream, if many blocks of threads inflate it; parts is 0
                                 // for streams that are too short for that
-    uint8_t *d_split;           // in the scratch memory: what the parts are decoded to; its first
+    uint8_t *d_split;           // in the scratch memory: the decoded parts; its first
                                 // word is then 0 if the parts made the image
 };
 
-// How streams that have parts are inflated: by as many blocks of threads, or by one. AUTO: by
-// many if few images are in flight.
+// How streams that have parts are inflated: by one block of threads per part, or by one in total.
+// AUTO: by many if few images are in flight.
 enum conv_decode_split {
     CONV_DECODE_SPLIT_AUTO,
     CONV_DECODE_SPLIT_ALWAYS,
     CONV_DECODE_SPLIT_NEVER
 };
 
-// The status word of an image. Unless it is DECODED, the CPU has to decode the file or report what
-// is wrong, and the planes hold anything. The other codes are diagnostic only.
+// The status word of an image. Unless it is DECODED, the CPU has to decode the file or report its
+// error, and the contents of the planes are undefined. The other codes are diagnostic only.
 enum conv_decode_result {
     CONV_DECODE_DECODED,   // the planes are right, and so is the Adler-32
     CONV_DECODE_HEADER,    // not a zlib stream, or its window is too small for the image
@@ -101,8 +101,8 @@ size_t conv_cuda_decode_split_bytes(const struct conv_decode_image *image);
 void conv_cuda_decode_plan(struct conv_decode_image *images, int count, uint8_t *d_scratch);
 
 // Enqueues the decoding of all images; does not wait and does not allocate. Every d_status word is
-// written, whatever the streams hold, and no image touches another's memory. CONV_ERR_DEVICE; the
-// cause is cudaGetLastError's.
+// written, whatever the streams contain, and no image touches another's memory. On failure
+// CONV_ERR_DEVICE; cudaGetLastError has the cause.
 enum conv_status conv_cuda_decode(const struct conv_decode_batch *batch);
 
 #ifdef __cplusplus

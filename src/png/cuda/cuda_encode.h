@@ -35,7 +35,7 @@ struct conv_encode_image {
     int32_t depth;         // 8 or 16
 
     // Set by conv_cuda_encode_plan.
-    uint32_t block_bytes; // of the image's scanlines in each of its deflate blocks but the last
+    uint32_t block_bytes; // of the image's scanlines in each of its deflate blocks except the last
     uint32_t blocks;
     uint32_t first_block; // of the image among those of the batch
     uint32_t spans;       // parts of a row for which filter costs are added up

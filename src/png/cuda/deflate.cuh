@@ -23,7 +23,7 @@ CONV_HOST_DEVICE static inline uint32_t deflate_length_symbol(uint32_t length, u
         bits++;
     *extra_bits = bits;
     *extra = v & ((1u << bits) - 1);
-    // Four symbols a power of two, and the first eight without extra bits.
+    // Four symbols per power of two, and the first eight without extra bits.
     return 257 + 4 * bits + (v >> bits);
 }
 
@@ -49,9 +49,9 @@ CONV_HOST_DEVICE static inline uint32_t deflate_reverse(uint32_t code, uint32_t 
 
 #define DEFLATE_ITEM_NONE 31u // no symbol
 
-// What is sent for the length at place `j` of a run of `run` equal ones: a symbol, its extra bits
-// and their value; DEFLATE_ITEM_NONE where an earlier item covers this length. It depends on
-// nothing else, so all places can be computed in parallel.
+// The item for the length at place `j` of a run of `run` equal ones: a symbol, its extra bits and
+// their value; DEFLATE_ITEM_NONE if an earlier item covers this length. It depends on nothing else,
+// so all places can be computed in parallel.
 CONV_HOST_DEVICE static inline uint32_t deflate_length_item(uint32_t length, uint32_t j,
                                                             uint32_t run, uint32_t *extra_bits,
                                                             uint32_t *extra)
@@ -79,8 +79,8 @@ CONV_HOST_DEVICE static inline uint32_t deflate_length_item(uint32_t length, uin
     return rest < 11 ? 17 : 18;
 }
 
-// Cutting deep leaves off at the limit made the code oversubscribed. Each step moves a leaf from
-// the limit next to the deepest leaf above it, which moves down a level: the sum of 2^-length falls
+// Limiting the depth of deep leaves made the code oversubscribed. Each step moves a leaf from the
+// limit next to the deepest leaf above it, which moves down a level: the sum of 2^-length decreases
 // by 2^-limit.
 CONV_HOST_DEVICE static inline void deflate_repair(uint32_t *at_depth, uint32_t limit)
 {

@@ -13,7 +13,7 @@ static uint64_t round_up(uint64_t value, uint64_t to)
     return (value + to - 1) / to * to;
 }
 
-// Blocks of about one size, so that none is tiny.
+// Blocks of about equal size, so that none is tiny.
 static void cut_stream(uint64_t bytes, uint32_t *block_bytes, uint32_t *blocks)
 {
     uint64_t least = (bytes + BLOCK_MOST - 1) / BLOCK_MOST;
@@ -24,8 +24,8 @@ static void cut_stream(uint64_t bytes, uint32_t *block_bytes, uint32_t *blocks)
 // A block is not much longer than its bytes, since a Huffman code costs no more than any other for
 // the same tokens: 254 literals of 8 bits, two of 9, and 13 for each of the other 30 symbols, of
 // which a run takes one, 5 extra bits and a distance for at least 4 bytes. That is 1/1024 at most,
-// to which a code cut off at 15 bits adds less than it has saved by being so uneven. Four times
-// that is reserved, plus the header.
+// to which the limit of 15 bits adds less than such an uneven code saves. Four times that is
+// reserved, plus the header.
 static uint64_t bound_bytes(uint64_t bytes, uint64_t blocks)
 {
     return FRAME_BYTES + bytes + bytes / 256 + blocks * (HEADER_MOST / 8 + 4) + 1;
@@ -78,7 +78,7 @@ static bool plan_image(struct conv_encode_plan *plan, struct conv_encode_image *
     return true;
 }
 
-// Takes `bytes` from the scratch memory; its offset there.
+// Takes `bytes` from the scratch memory; returns their offset.
 static size_t take(size_t *used, size_t bytes)
 {
     size_t at = *used;

@@ -5,7 +5,7 @@
 
 #define PART 128 // bits that a lane stores
 
-// An image's chunk, and a place in it: one of the segments of bits that its blocks consist of.
+// An image's chunk; a segment below is a place in it: its blocks consist of segments of bits.
 struct image_bits {
     const struct encode_block *blocks;
     const uint32_t *bits; // of the image's first segment

@@ -52,7 +52,7 @@ __device__ inline uint32_t sum_lanes(uint32_t value)
 
 // --- the header ----------------------------------------------------------------------------------
 
-// Writes bits where all bits are 0 so far.
+// Writes bits to words in which they are 0.
 __device__ inline void put_bits(uint32_t *words, uint32_t at, uint32_t value, uint32_t bits)
 {
     if (bits == 0)
@@ -187,7 +187,7 @@ __device__ inline void measure(const struct space *space, uint32_t *own, uint32_
     *fixed = sum_lanes(of_fixed);
 }
 
-// The table of the codes that the block is sent with.
+// Stores the table of the codes with which the block is sent.
 __device__ inline void store_entries(const struct space *space, struct encode_block *block,
                                      uint32_t distance_bits)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Planes to scanlines: each row is filtered by its cheapest filter, the channels are interleaved
-// and the rows concatenated. The same pass makes what a deflate block needs before its codes: the
-// counts of its tokens, and its Adler-32.
+// and the rows concatenated. The same pass computes the other inputs of a deflate block's codes and
+// frame: the counts of its tokens, and its Adler-32.
 #include "png/cuda/bytes.cuh"
 #include "png/cuda/encode_internal.cuh"
 #include "png/cuda/tokens.cuh"
@@ -26,8 +26,8 @@ struct stage {
 };
 
 // Writes those bytes of `value` that are within begin ... end - 1 to `at`, a multiple of 4 from the
-// stage's begin on; positions are those in the image's scanlines. Words that other threads write in
-// part are combined with theirs.
+// stage's begin on; positions are those in the image's scanlines. Words that other threads also
+// write to are combined.
 __device__ inline void put_word(const struct stage &stage, int32_t at, uint32_t value,
                                 int32_t begin, int32_t end)
 {
@@ -132,7 +132,8 @@ __device__ inline void fill_stage(const struct stage &stage, const uint32_t *cos
     }
 }
 
-// Chooses the case once per stage, so that it is a compile-time constant in the loops.
+// Chooses the template once per stage, so that channels and sample size are compile-time constants
+// in the loops.
 __device__ inline void fill_stage_of(const struct stage &stage, const uint32_t *costs,
                                      const struct conv_encode_image &image)
 {

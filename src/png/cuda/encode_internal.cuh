@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shared by the kernels of the PNG encoder: how a batch is cut into work, and what the kernels pass
-// on in scratch memory.
+// Shared by the kernels of the PNG encoder: the division of a batch into work, and the data that
+// the kernels pass on in scratch memory.
 #ifndef CONV_PNG_CUDA_ENCODE_INTERNAL_CUH
 #define CONV_PNG_CUDA_ENCODE_INTERNAL_CUH
 
@@ -13,8 +13,8 @@
 #define WARP 32
 #define ALL_LANES 0xffffffffu
 
-// Scanlines are cut into deflate blocks of at most this many bytes, each with codes of its own and
-// a thread block of its own. Photographs: 0.5823 of raw with 16 KiB, 0.5808 with 48, 0.5812 with
+// Scanlines are cut into deflate blocks of at most this many bytes, each with its own codes and its
+// own thread block. Photographs: 0.5823 of raw with 16 KiB, 0.5808 with 48, 0.5812 with
 // 128. It also keeps sums (Adler-32, encode_filter.cu) within 32 bits.
 #define BLOCK_MOST 49152
 // Bytes of each plane's row per warp; longer rows are shared by several warps.
@@ -22,19 +22,19 @@
 // A warp takes a window at a time, eight bytes per lane. Runs do not continue in the next window.
 #define WINDOW 256
 #define LANE_BYTES (WINDOW / WARP)
-// Per deflate block, each written by a warp of its own.
+// Chunks per deflate block, each written by a separate warp.
 #define CHUNKS 8
 
 // --- tokens --------------------------------------------------------------------------------------
 
-// What is counted and has an entry in the table of codes: 256 literals, runs of 4, 8, ... 256 bytes
-// that repeat the byte before them (matches at distance 1), and the end of the block.
+// The tokens that are counted and have an entry in the table of codes: 256 literals, runs of 4, 8,
+// ... 256 bytes that repeat the byte before them (matches at distance 1), and the end of the block.
 #define RUNS (WINDOW / 4)
 #define TOKEN_RUN 256
 #define TOKEN_END (TOKEN_RUN + RUNS)
 #define TOKENS (TOKEN_END + 1)
 
-// An entry: the bits to send, at most 15 + 5 + 5 of them, and above these how many.
+// An entry: the bits to send, at most 15 + 5 + 5 of them, and above these their number.
 #define ENTRY_SHIFT 27
 #define ENTRY_MASK ((1u << ENTRY_SHIFT) - 1)
 
@@ -77,7 +77,7 @@ struct encode_scratch {
 
 // The bits that come before the first block: length, "IDAT", the head of a zlib stream.
 #define PREAMBLE_BITS 80
-// Bytes around a stream: these before it, and Adler-32 and CRC-32 after it.
+// Bytes around a stream: the preamble before it, and Adler-32 and CRC-32 after it.
 #define FRAME_BYTES (PREAMBLE_BITS / 8 + 8)
 
 // Bytes reserved for each chunk of a block: 15 bits per byte, the first one's header, the last

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The positions of all bits, once sizes are known: first of the blocks within each image, with its
-// checksums, then of the images.
+// Determines the positions of all bits from the sizes: first of the blocks within each image, with
+// its checksums, then of the images.
 #include "png/cuda/crc_tables.cuh"
 #include "png/cuda/encode_internal.cuh"
 
@@ -58,7 +58,7 @@ __device__ inline uint32_t join_adler(const struct encode_block *blocks,
            (sums[0] + 1) % ADLER_MODULUS;
 }
 
-// value * x^after: what a part followed by `after` bits adds to the CRC.
+// value * x^after: the contribution of a part followed by `after` bits to the CRC.
 __device__ inline uint32_t crc_of(uint32_t value, uint64_t after)
 {
     return crc_multiply(value, crc_power_by_table(crc_exponent(after), 8));
@@ -74,7 +74,7 @@ __device__ inline uint32_t swap_bytes(uint32_t value)
 __device__ inline uint32_t join_crc(const struct encode_block *blocks, uint32_t count,
                                     uint64_t data_end, uint32_t adler)
 {
-    uint64_t end = (data_end + 7) / 8 * 8 + 32; // of what is summed up
+    uint64_t end = (data_end + 7) / 8 * 8 + 32; // of the bits that are summed up
     uint32_t lane = threadIdx.x % WARP, crc = 0;
     for (uint32_t i = lane; i < count; i += WARP) {
         // x^1024 is in a block's remainder already, and 2^32 - 1 is the order of x.
@@ -121,8 +121,8 @@ void conv_encode_layout(const struct encode_scratch &scratch, cudaStream_t strea
 
 // --- images ------------------------------------------------------------------------------------
 
-// One block of 32 warps, 1,024 images at a time: each warp adds up 32 sizes, one adds up the
-// warps' sums, and all go on from there.
+// One block of 32 warps, 1,024 images at a time: each warp adds up 32 sizes, one adds up the warps'
+// sums, and all continue from these.
 static __global__ void __launch_bounds__(PLACE_THREADS)
     place(const struct encode_scratch scratch, struct conv_encode_result *results)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Scanlines to deflate's bits. A warp writes a chunk of a deflate block, a window at a time: each
-// lane concatenates the codes of its eight bytes in registers, a prefix sum over the lanes gives
-// their positions, and they are combined in shared memory, from where whole lines of 32 words are
-// stored. A chunk begins at bit 0 of its place; encode_assemble.cu moves it to its final position.
-// Its CRC is computed as a polynomial, which does not depend on the position (crc.cuh).
+// Converts scanlines to deflate's bits. A warp writes a chunk of a deflate block, a window at a
+// time: each lane concatenates the codes of its eight bytes in registers, a prefix sum over the
+// lanes gives their positions, and they are combined in shared memory, from where whole lines of 32
+// words are stored. A chunk begins at bit 0 of its place; encode_assemble.cu moves it to its final
+// position. Its CRC is computed as a polynomial, which does not depend on the position (crc.cuh).
 #include "png/cuda/crc_tables.cuh"
 #include "png/cuda/encode_internal.cuh"
 #include "png/cuda/tokens.cuh"
@@ -119,7 +119,7 @@ __device__ inline void put_window(struct writer *writer, const uint32_t *entries
         uint32_t below = __shfl_up_sync(ALL_LANES, until, step);
         until += lane >= (uint32_t)step ? below : 0;
     }
-    // Concatenated. The second shift is by 64 if the first is by 0.
+    // Concatenates them. The second shift is by 64 if the first is by 0.
     uint64_t low = value0 | value1 << bits0, high = value1 >> 1 >> (63 - bits0);
     put_bits(writer->ring, writer->bits + until - bits0 - bits1, low, high, bits0 + bits1);
     writer->bits += __shfl_sync(ALL_LANES, until, WARP - 1);
@@ -132,9 +132,10 @@ __device__ inline void put_header(struct writer *writer, const struct encode_blo
         writer->ring[i] = block->header[i];
 }
 
-// The remainder of a block's bits, times x^1024. Each chunk's is that of its whole lines: the bits
-// after its own are divided off, and it is multiplied for the bits that follow in the block. By one
-// warp. The factor x^1024 keeps exponents from being negative; they stay below 2^20.
+// The remainder of a block's bits, times x^1024. A chunk's remainder is that of its whole lines: it
+// is divided by x for each bit after the chunk's own, and multiplied for each bit that follows in
+// the block. Called by one warp. The factor x^1024 keeps exponents from being negative; they stay
+// below 2^20.
 static_assert((uint64_t)BLOCK_MOST * DEFLATE_LIMIT + HEADER_MOST + 2048 < 1 << 20,
               "five digits of 4 bits");
 

@@ -93,8 +93,8 @@ __device__ inline void join_leaves(struct huffman_space *space, uint32_t n)
     space->jump[n - 2] = n - 2;
 }
 
-// Nodes below the root, by pointer jumping: each jump goes on by the jump of the node that it
-// reaches. A depth of 2^5 would need more than 2^21 uses (Fibonacci), a block has fewer.
+// Depths of nodes below the root, by pointer jumping: each jump is extended by the jump of the node
+// that it reaches. A depth of 2^5 would need more than 2^21 uses (Fibonacci), a block has fewer.
 #define JUMPS 5
 
 template <int NODES> __device__ inline void find_depths(struct huffman_space *space, uint32_t n)

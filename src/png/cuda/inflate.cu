@@ -206,8 +206,8 @@ template <int THREADS> static enum conv_status launch(const struct conv_decode_b
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
 
-// Of the block sizes that the device has the shared memory for, the largest with which all images
-// are in flight at once.
+// Chooses, of the block sizes for which the device has the shared memory, the largest with which
+// all images are in flight at once.
 static enum conv_status choose_threads(int count, int *threads)
 {
     int device, processors, block, processor;

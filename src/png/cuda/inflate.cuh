@@ -63,7 +63,7 @@ template <int THREADS> struct block_memory {
     struct agreement agreed;
 };
 
-// Where the unfilter kernel reads whether the image's rows are there.
+// The address from which the unfilter kernel reads whether the image's rows are decoded.
 __device__ __forceinline__ uint32_t *result_of(const struct conv_decode_image &image)
 {
     return (uint32_t *)(image.d_rows + conv_decode_result_at(image.rows_bytes));
@@ -81,7 +81,7 @@ __device__ __forceinline__ uint32_t stream_byte(const struct stream &stream, uin
     return ((const uint8_t *)stream.words)[stream.lead + i];
 }
 
-// Zeros outside of the stream; no byte outside of it is accessed.
+// Returns zeros outside of the stream; no byte outside of it is accessed.
 __device__ __forceinline__ uint32_t stream_word(const struct stream &stream, uint32_t i)
 {
     int32_t first = (int32_t)(4 * i) - (int32_t)stream.lead;

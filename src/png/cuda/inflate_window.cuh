@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What both ways to inflate have in common (inflate.cu: an image by one block of threads;
-// split.cuh: by many): the streams' frame, the heads of DEFLATE blocks, and how many bytes each
-// thread's part of a window makes.
+// Shared by both methods to inflate (inflate.cu: one block of threads per image; split.cuh: many):
+// the streams' frame, the heads of DEFLATE blocks, and the number of bytes that each thread's part
+// of a window produces.
 #ifndef CONV_PNG_CUDA_INFLATE_WINDOW_CUH
 #define CONV_PNG_CUDA_INFLATE_WINDOW_CUH
 
@@ -9,14 +9,14 @@
 #include "png/cuda/speculate.cuh"
 #include "png/cuda/tables.cuh"
 
-// The cost of a DEFLATE block's head, in microseconds of 128 threads on an H200, as it was when one
-// thread read the lengths of codewords (a warp takes a third of that). Measured then: 0.5 to
-// 0.7 for a stored block, 8.8 for a fixed one, 15.6 for a dynamic one with a head of 90 bits, 117
-// with 2270. One megabyte of empty blocks takes a GPU up to 7 s and holds up its whole batch; one
-// core of a CPU reads it in milliseconds. So each stream has a budget: FREE_COST, and 1 for every
-// BYTES_PER_COST bytes of output so far. A stream that exceeds it is left to the CPU. Ordinary
-// encoders stay far below it: zlib's default is 16 K symbols per block (a budget of 410 or more for
-// each), libdeflate's least block is 5,000 bytes (125).
+// The cost of a DEFLATE block's head, in microseconds of 128 threads on an H200, measured when one
+// thread read the lengths of codewords (a warp takes a third of that): 0.5 to 0.7 for a stored
+// block, 8.8 for a fixed one, 15.6 for a dynamic one with a head of 90 bits, 117 with 2270. One
+// megabyte of empty blocks takes a GPU up to 7 s and holds up its whole batch; one core of a CPU
+// reads it in milliseconds. So each stream has a budget: FREE_COST, and 1 for every BYTES_PER_COST
+// bytes of output so far. A stream that exceeds it is left to the CPU. Ordinary encoders stay far
+// below it: zlib's default is 16 K symbols per block (a budget of 410 or more for each),
+// libdeflate's least block is 5,000 bytes (125).
 #define STORED_COST 1
 #define FIXED_COST 9
 #define DYNAMIC_COST 16

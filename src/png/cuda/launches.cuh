@@ -21,8 +21,8 @@ extern "C" {
 // Each enqueues one launch and sets *name to its name. This one inflates, checks the Adler-32 and
 // the filter bytes, and writes d_status.
 enum conv_status conv_cuda_inflate(const struct conv_decode_batch *batch, const char **name);
-// These four inflate the images that have parts, with many blocks of threads each. What they cannot
-// decode is left to conv_cuda_inflate, which comes after them.
+// These four inflate the images that have parts, with many blocks of threads each.
+// conv_cuda_inflate, which runs after them, decodes the images that they cannot.
 enum conv_status conv_cuda_split_find(const struct conv_decode_batch *batch, const char **name);
 enum conv_status conv_cuda_split_count(const struct conv_decode_batch *batch, const char **name);
 enum conv_status conv_cuda_split_put(const struct conv_decode_batch *batch, const char **name);

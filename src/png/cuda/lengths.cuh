@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The head of a DEFLATE block with codes of its own (RFC 1951, 3.2.7): what one thread reads.
+// The head of a DEFLATE block with its own codes (RFC 1951, 3.2.7): the parts that one thread
+// reads.
 #ifndef CONV_PNG_CUDA_LENGTHS_CUH
 #define CONV_PNG_CUDA_LENGTHS_CUH
 
@@ -10,7 +11,7 @@ struct length_counts {
     uint32_t litlens, distances, precodes;
 };
 
-// False where zlib refuses.
+// False if zlib refuses such a head.
 ANYWHERE bool read_length_counts(struct bits *bits, struct length_counts *counts)
 {
     counts->litlens = 257 + take_bits(bits, 5);
@@ -28,8 +29,8 @@ ANYWHERE uint32_t precode_symbol(uint32_t i)
 // An entry of the precode: its symbol << 8 | bits to drop.
 #define PRECODE_BITS 7
 
-// The next item of the list of lengths: a length, or NO_LENGTH for the former one again (of zeros,
-// 0). *repeat: how many times.
+// The next item of the list of lengths: a length (0 for repeated zeros), or NO_LENGTH to repeat the
+// previous one. *repeat: how many times.
 #define NO_LENGTH 16u
 
 ANYWHERE uint32_t take_length(struct bits *bits, const uint32_t *precode, uint32_t *repeat)
@@ -43,13 +44,13 @@ ANYWHERE uint32_t take_length(struct bits *bits, const uint32_t *precode, uint32
     return symbol <= 16 ? symbol : 0;
 }
 
-// Some of the lengths, those whose items begin before a limit.
+// Some of the lengths: those whose items begin before a limit.
 struct lengths_part {
     uint32_t done;   // lengths before
     uint32_t former; // the length before, NO_LENGTH if it is not known
 };
 
-// Moves on by the items that begin before bit `limit`, without their order in the block known.
+// Moves past the items that begin before bit `limit`, when the lengths before them are not known.
 ANYWHERE void count_lengths(struct lengths_part *part, struct bits *bits, const uint32_t *precode,
                             uint32_t limit)
 {
@@ -60,8 +61,8 @@ ANYWHERE void count_lengths(struct lengths_part *part, struct bits *bits, const 
     }
 }
 
-// The same with all known: stores lengths to lengths[], which is all zeros; those of distances
-// begin at LITLENS. Stops after the last one. False where zlib refuses.
+// The same when they are known: stores lengths to lengths[], which is all zeros; those of distances
+// begin at LITLENS. Stops after the last one. False if zlib refuses them.
 ANYWHERE bool read_lengths(struct lengths_part *part, struct bits *bits, uint8_t *lengths,
                            const uint32_t *precode, const struct length_counts *counts,
                            uint32_t limit)

@@ -3,7 +3,7 @@
 // thread of a block guesses: it starts at the first bit of its own part of the next bits, and
 // counts the bytes up to the next part. Codes of varying length soon synchronise, so most of the
 // ends are right even if the starts were wrong. Each thread then corrects its start to the end of
-// the part before, until all agree. (After Klein and Wiseman, "Parallel Huffman decoding with
+// the preceding part, until all agree. (After Klein and Wiseman, "Parallel Huffman decoding with
 // applications to JPEG files"; Weissenberger and Schmidt, "Massively parallel Huffman decoding on
 // GPUs".)
 #ifndef CONV_PNG_CUDA_SPECULATE_CUH
@@ -18,7 +18,7 @@
 // that do not synchronise a block is as slow as one thread, but makes progress.
 #define MOST_ROUNDS 24
 
-// A thread's position: a bit of the stage, and in the top bits what stopped it there.
+// A thread's position: a bit of the stage, and in the top bits the reason why it stopped there.
 #define PLACE_STOPPED (1u << 31)
 #define PLACE_INVALID (1u << 30)
 #define PLACE_BIT (PLACE_INVALID - 1)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Inflates one image with many blocks of threads, for when few images are in flight. Its stream is
-// cut into parts of equal size. In each part but the first a search finds where a DEFLATE block
-// begins (split_find.cu), and all parts are decoded at once from there on: first only to count
-// (split_count.cu), which shows which of these begins are real and where the output of each part
-// is; then to write (split_put.cu). What a part copies from before its own output is written as a
-// marker, and resolved when all parts have been written (split_resolve.cu). After Knespel and
-// Brunst, "Rapidgzip" (2023), and Kerbiriou and Chikhi, "Parallel decompression of gzip-compressed
-// files" (2019).
+// Inflates one image with many blocks of threads, which is used when few images are in flight. Its
+// stream is cut into parts of equal size. In each part except the first a search finds where a
+// DEFLATE block begins (split_find.cu), and all parts are decoded at once from there on: first only
+// to count (split_count.cu), which shows which of these begins are real and where the output of
+// each part is; then to write (split_put.cu). Bytes that a part copies from before its own output
+// are written as markers, and resolved when all parts have been written (split_resolve.cu). After
+// Knespel and Brunst, "Rapidgzip" (2023), and Kerbiriou and Chikhi, "Parallel decompression of
+// gzip-compressed files" (2019).
 //
-// Whatever fails here, because of the stream or for lack of room in the tables below, is left to
-// the kernel in inflate.cu, which decides what is wrong with a stream, if anything.
+// If that fails, because of the stream or for lack of room in the tables below, the kernel in
+// inflate.cu decodes the image and finds the error, if there is one.
 #ifndef CONV_PNG_CUDA_SPLIT_CUH
 #define CONV_PNG_CUDA_SPLIT_CUH
 
@@ -35,7 +35,7 @@ struct split_part {
     uint32_t out;    // bytes of output before it; SPLIT_NONE if it is not part of the stream
 };
 
-// A window as it was counted, or stored bytes.
+// A counted window, or stored bytes.
 struct split_window {
     uint32_t next;  // of the same part; SPLIT_NONE
     uint32_t codes; // where the lengths of its block's codewords are; SPLIT_NONE: stored bytes
@@ -75,8 +75,8 @@ __host__ __device__ inline size_t split_align(size_t bytes)
     return (bytes + 127) / 128 * 128;
 }
 
-// Where the parts of a split lie in its memory, and the bytes of all. Of an image whose rows have
-// that many bytes. Ordinary streams use half of the codes and windows.
+// The places of the parts of a split in its memory, and its size, for an image whose rows have
+// `rows_bytes` bytes. Ordinary streams use half of the codes and windows.
 struct split_layout {
     uint32_t most_codes, most_windows;
     size_t codes, windows, states, bytes;

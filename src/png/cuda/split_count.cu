@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT
 // Counts the output of each part of a split stream (split.cuh), from the block that was found in it
 // to the block that was found in a later part, and stores where each thread's symbols begin. A
-// second kernel follows the parts from the first on: those that are reached are the stream.
+// second kernel follows the parts from the first on: those that it reaches form the stream.
 #include <cuda_runtime_api.h>
 
 #include "png/cuda/inflate_window.cuh"
 #include "png/cuda/launches.cuh"
 #include "png/cuda/split.cuh"
 
-// A part ends in failure after this many times its size: a begin that does not exist seldom comes
-// to one that does, and blocks this large are decoded as fast by one block of threads.
+// Counting fails after this many times the size of a part: a wrong begin rarely leads to a right
+// one, and blocks this large are decoded as fast by one block of threads.
 #define MOST_PART_SIZES 16
 // With fewer begins per part the stream's blocks are large.
 #define PARTS_PER_BEGIN 5
 
-// Places of a window before its bytes: they end a word, but which is not known yet.
+// Unused places of a window before its bytes, whose alignment is not known yet.
 #define MOST_SKIP 3
 
 // The tables of a part that is being counted, the same in all threads.
 struct counting {
     struct split split;
     struct progress progress;
-    uint32_t *link;  // where the number of the next window belongs
+    uint32_t *link;  // receives the number of the next window
     uint32_t window; // the number of the next window, SPLIT_NONE if there is none left
     uint32_t codes;  // likewise, of this block's codes
 };

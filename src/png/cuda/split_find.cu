@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Finds the first DEFLATE block with codes of its own in each part of a stream: at each bit, what
-// the first 13 bits of such a head may be, then whether the precode is complete, then, for the few
-// bits that are left, whether the codes are. One of 10^9 or so random bits passes; blocks that do
-// not exist are noticed later.
+// Finds the first DEFLATE block with its own codes in each part of a stream. It tests at each bit
+// whether the first 13 bits can be those of such a head, then whether the precode is complete,
+// then, for the few bits that remain, whether the codes are. About one of 10^9 random bits passes;
+// false blocks are noticed later.
 #include <cuda_runtime_api.h>
 
 #include "png/cuda/inflate_window.cuh"
@@ -70,7 +70,7 @@ __device__ __forceinline__ uint32_t precode_place(uint32_t symbol)
                          : 3 + 2 * (8 - symbol);
 }
 
-// The precode is complete, so that all of the table is written.
+// Makes the precode's table. The precode is complete, so all of the table is written.
 __device__ inline void make_precode(uint8_t *table, const uint32_t *words, uint32_t at,
                                     uint32_t count)
 {
@@ -139,7 +139,7 @@ __device__ inline bool has_codes(uint8_t *table, const uint32_t *words, uint32_t
             (codewords == 1 && distances == 1 << (MOST_LENGTH - 1)));
 }
 
-// Tests the bits of a warp's words; those left go to memory.found.
+// Tests the bits of a warp's words; those that pass are stored in memory.found.
 __device__ inline void search_words(struct find_memory &memory, uint32_t word)
 {
     uint32_t lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;

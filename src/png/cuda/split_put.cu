@@ -107,7 +107,7 @@ static __global__ void __launch_bounds__(SPLIT_THREADS, 1024 / SPLIT_THREADS)
         return;
     struct split split = find_split(image);
     const struct split_part part = split.state->parts[blockIdx.x];
-    // Written by another block: a part of an image that has failed is a waste, not an error.
+    // Written by another block: decoding a part of a failed image is wasted work, not an error.
     if (part.out == SPLIT_NONE || *(volatile uint32_t *)&split.state->failed)
         return;
     if (!put_part(shared, open_stream(image), split, part) && threadIdx.x == 0)

@@ -18,7 +18,7 @@ struct resolve_memory {
     uint32_t bytes, weighted, wrong;
 };
 
-// A state, and the live part that it belongs to.
+// A state, and the live part to which it belongs.
 struct trail {
     uint32_t state, part;
 };
@@ -31,7 +31,7 @@ __device__ __forceinline__ bool follow_marker(const struct resolve_memory &memor
         return false;
     uint32_t at = memory.outs[trail->part] - 1 - (trail->state - STATE_MARKER);
     do
-        trail->part--; // each time an earlier part
+        trail->part--; // always an earlier part
     while (memory.outs[trail->part] > at);
     trail->state = states[at];
     return trail->state >= STATE_MARKER;

@@ -16,7 +16,7 @@
 
 #define LITLENS 288    // symbols of the fixed code; the last two are unused
 #define DISTANCES 32   // likewise
-#define PRECODES 19    // symbols of the code that the lengths of the others are written in
+#define PRECODES 19    // symbols of the code in which the lengths of the others are written
 #define MOST_LENGTH 15 // bits of a codeword
 #define END_OF_BLOCK 256
 
@@ -67,7 +67,7 @@ ANYWHERE uint32_t take_bits(struct bits *bits, uint32_t count) // at most 31
 // --- codes ---------------------------------------------------------------------------------------
 
 // A canonical code. The codewords of n bits, filled up with zeros to 15, lie between limit[n - 1]
-// and limit[n]; sorted[codeword + offset[n]] is what one stands for.
+// and limit[n]; sorted[codeword + offset[n]] is the symbol of one.
 struct code {
     uint16_t limit[MOST_LENGTH + 1];
     int16_t offset[MOST_LENGTH + 1];
@@ -124,8 +124,8 @@ ANYWHERE uint32_t find_symbol(const struct code *code, const uint16_t *sorted, u
 }
 
 // --- entries -------------------------------------------------------------------------------------
-// What the next bits mean. All kinds have the same fields, so that lanes of a warp at different
-// ones run the same code:
+// The meaning of the next bits. All kinds have the same fields, so that lanes of a warp with
+// different kinds run the same code:
 //   bits 0-4   bits to drop: codeword and extra bits
 //   bits 5-6   of ENTRY_LITERAL, the number of bytes: 1, or 2 where the index holds two codewords
 //   bits 8-12  bits of the codeword; of ENTRY_LONG, the bits that the next table is indexed by
@@ -291,9 +291,9 @@ ANYWHERE void next_step(struct step *step, uint32_t entry)
                                         : LITLEN_BITS;
 }
 
-// Moves on to the first position between symbols that is at `limit` or after it. Adds the bytes on
-// the way to *count. Returns 0, or what stopped it: ENTRY_END (which has been dropped then) or
-// ENTRY_INVALID.
+// Moves to the first position between symbols that is at `limit` or after it. Adds the bytes on the
+// way to *count. Returns 0, or the reason why it stopped: ENTRY_END (which has been dropped then)
+// or ENTRY_INVALID.
 ANYWHERE uint32_t count_symbols(const uint32_t *entries, struct bits *bits, uint32_t limit,
                                 uint32_t *count)
 {

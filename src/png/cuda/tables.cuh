@@ -85,13 +85,13 @@ __device__ inline bool read_precode(struct block_memory<THREADS> &shared, struct
     return true;
 }
 
-// Bits of the list of lengths that a lane takes. Codewords of the precode are short, so that a lane
-// that begins at a wrong bit is right after a few of them.
+// Bits of the list of lengths that a lane takes. Codewords of the precode are short, so a lane that
+// begins at a wrong bit soon reaches a right one.
 #define LENGTHS_LANE_BITS 32
 
 // Reads the lengths of all codewords, each lane some of the items, by guessing as speculate.cuh
-// does. Bits from `at` on; `limit` is where the head's memory ends. False, for all lanes, where
-// zlib refuses.
+// does. Bits from `at` on; `limit` is the end of the head's memory. False, for all lanes, if zlib
+// refuses the head.
 __device__ inline bool guess_lengths(const uint32_t *head, uint32_t *at, uint8_t *lengths,
                                      const uint32_t *precode, const struct length_counts *counts,
                                      uint32_t limit)
@@ -105,7 +105,7 @@ __device__ inline bool guess_lengths(const uint32_t *head, uint32_t *at, uint8_t
         struct lengths_part own = {0, NO_LENGTH};
         struct bits bits = read_bits(head, start);
         bool wrong = true;
-        do { // a lane more is right each time
+        do { // each time, at least one more lane is right
             if (wrong) {
                 own.done = 0;
                 own.former = NO_LENGTH;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// How a window of 256 bytes becomes tokens, for the kernels that count and that send them. A lane
-// holds two words. A word whose bytes all equal the byte before it belongs to a run; adjacent ones
-// are one token, sent at the place of the last, and the others send nothing. Two ballots therefore
-// tell each lane what its words send, without a loop and without divergence. Runs of any bytes
-// instead of words would gain 0.5 % on photographs.
+// Converts a window of 256 bytes to tokens, for the kernels that count and those that send them. A
+// lane holds two words. A word whose bytes all equal the byte before it belongs to a run; adjacent
+// ones are one token, sent at the place of the last, and the others send nothing. Two ballots
+// therefore suffice for each lane to know what its words send, without a loop or divergence. Runs
+// of any number of bytes instead of words would gain 0.5 % on photographs.
 #ifndef CONV_PNG_CUDA_TOKENS_CUH
 #define CONV_PNG_CUDA_TOKENS_CUH
 

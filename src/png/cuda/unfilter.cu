@@ -105,8 +105,8 @@ __device__ __forceinline__ uint32_t byte_of(const uint32_t *words, int i)
     return words[i / 4] >> 8 * (i % 4) & 255;
 }
 
-// Unfilters a step of a row. left[] and above_left[] belong to the pixel before it, and to its last
-// pixel afterwards.
+// Unfilters a step of a row. left[] and above_left[] belong to the pixel before the step, and
+// afterwards to its last pixel.
 template <int CHANNELS, int SAMPLE, int WORDS>
 __device__ __forceinline__ void
 unfilter_step(struct strip<CHANNELS, WORDS> *out, const struct strip<CHANNELS, WORDS> &above,

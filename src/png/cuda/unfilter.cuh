@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reverses PNG's filters (section 9 of the standard) a byte at a time, without a branch: the lanes
-// of a warp are in different rows, each with a filter of its own.
+// of a warp are in different rows, each with its own filter.
 #ifndef CONV_PNG_CUDA_UNFILTER_CUH
 #define CONV_PNG_CUDA_UNFILTER_CUH
 

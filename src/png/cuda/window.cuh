@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From symbols to bytes, a window of the output at a time, in shared memory. A match is stored as
-// its begin and distance only, so that no thread waits for another one's bytes or copies a long
+// Converts symbols to bytes, a window of the output at a time, in shared memory. A match is stored
+// as its begin and distance only, so that no thread waits for another one's bytes or copies a long
 // match alone. When all symbols are stored, all threads find the earlier byte that each byte of a
 // match equals, follow these references until they lead to bytes, and write those as words.
 #ifndef CONV_PNG_CUDA_WINDOW_CUH
@@ -12,7 +12,7 @@
 // Places that a warp processes at a time. A match that begins before them is stored again at their
 // first place. The longest match is shorter, so that this happens once at most.
 #define STRETCH 512
-#define MOST_HOPS 4 // along references between two checks whether any are left
+#define MOST_HOPS 4 // along references between two checks for remaining ones
 #define PAIRS_AT_ONCE 8
 
 // The window. Place 0 is the first byte of the aligned word in which the output continues; the
@@ -25,10 +25,10 @@ struct window {
     uint32_t skip, end; // places: the window's bytes are from skip to end - 1
 };
 
-// What a place holds once its match is resolved, for an image that one block of threads inflates:
-// references to before the window are bytes, since all earlier output is known.
+// The contents of a place once its match is resolved, for an image that one block of threads
+// inflates: references to before the window are bytes, since all earlier output is known.
 struct whole_image {
-    static constexpr uint32_t FINAL = LITERAL; // a bit that all but references have
+    static constexpr uint32_t FINAL = LITERAL; // a bit that everything except references has
     static __device__ inline uint32_t literal(uint32_t token)
     {
         return token;
@@ -91,9 +91,9 @@ __device__ __forceinline__ bool is_earlier(const struct window &window, bool mat
     return earlier && !none;
 }
 
-// How far before a place its source is: a distance, or the multiple of it that leads to before the
-// match, `inside` places from its begin. Flat images consist of such runs, and following their
-// references would take most of the time.
+// The distance from a place to its source: that of the match, or the multiple of it that leads to
+// before the match, for a place `inside` places after its begin. Flat images consist of such runs,
+// and following their references would take most of the time.
 __device__ __forceinline__ uint32_t source_distance(uint32_t distance, uint32_t inside)
 {
     return inside < distance ? distance : distance + inside / distance * distance;
@@ -158,7 +158,7 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
     return wrong;
 }
 
-// Where a reference leads after up to MOST_HOPS hops: to a byte, or to another reference.
+// The target of a reference after up to MOST_HOPS hops: a byte, or another reference.
 template <uint32_t FINAL>
 __device__ __forceinline__ uint32_t follow(const uint16_t *places, uint32_t place)
 {
