@@ -60,6 +60,9 @@ struct conv_backend_ops {
     // the functions below. A program that ends after its run then leaves them open.
     bool freed_at_exit;
 
+    // Sets what the driver reads from the environment and the user has not set, for a process that
+    // runs the pipeline. Called before anything else and before there are threads. May be NULL.
+    void (*set_up_process)(void);
     // False if there is no driver, so that opening a device fails at once. Takes microseconds and
     // initialises nothing.
     bool (*has_driver)(void);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backends.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "cli/commands.h"
@@ -309,6 +310,9 @@ int conv_run_main(const struct conv_options *options)
         return conv_commands_fail(&err);
     }
     run->start_ns = start_ns;
+    for (int i = 0; i < CONV_BACKENDS; i++)
+        if (options->backends[i]->set_up_process)
+            options->backends[i]->set_up_process();
     // Before the handlers are installed: reading a filter from a pipe without a writer then ends at
     // the first signal.
     enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
