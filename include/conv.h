@@ -402,9 +402,12 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
  * not overlap, or are the same view, in host memory only.
  *
  * Device memory: the work is queued on `stream`, and the function returns without waiting for it;
- * the filter must not be destroyed, and no image freed, before it is done. Planar images whose rows
- * begin at multiples of 16 bytes are filtered where they are; others are rearranged in memory of
- * the context. Host memory with a CUDA context: copied to the device and back, complete on return.
+ * the filter must not be destroyed, and no image freed, before it is done. Images whose rows begin
+ * at multiples of 16 bytes are filtered where they are if they are planar, or interleaved, of 8
+ * bits, without alpha or with options.alpha "filter", the device's compute capability is 9.0 or
+ * more and the taps are small integers, in at most 17 samples of a row; others are rearranged in
+ * memory of the context. Host memory with a CUDA context: copied to the device and back, complete
+ * on return.
  *
  * F32 samples are neither rounded nor clamped, between the filters of a chain either: each result
  * is the offset, to which coefficient / scale * sample is added for each coefficient that is not 0,
@@ -417,8 +420,8 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
 CONV_API conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
                                      const conv_image *results, int count, void *stream);
 
-/** The kernel that runs filter `index` of the chain on such samples: "cuda_tensor". NULL beyond the
- * chain. Valid as long as the filter. */
+/** The kernel that runs filter `index` of the chain on planes of such samples: "cuda_tma_mma". NULL
+ * beyond the chain. Valid as long as the filter. */
 CONV_API const char *conv_filter_kernel(const conv_filter *filter, int index, conv_sample sample);
 
 /* --- layers ------------------------------------------------------------------------------------*/

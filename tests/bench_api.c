@@ -269,7 +269,7 @@ int main(int argc, char **argv)
     bench_filter("gaussian5", 8192, 3, true, 64);
     bench_filter("emboss", 8192, 3, false, 20);
     bench_filter("gaussian5", 8192, 3, false, 20);
-    bench_filter("emboss", 8191, 3, true, 20);
+    bench_filter("emboss", 8191, 3, true, 20); // rows that are not aligned
     bench_filter("emboss", 8192, 4, false, 20);
     if (first < argc)
         bench_files(argv + first, argc - first, most);
