@@ -135,6 +135,7 @@ struct conv_cuda_api_table {
     size_t capacity, bytes;
     bool large;       // has memory of its own
     cudaEvent_t used; // by the last work that reads it
+    bool on_default;  // which is on the default stream
 };
 
 // Starts as {0}.
