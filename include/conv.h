@@ -403,9 +403,12 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
  * overlap, or, in host memory only, they are the same view.
  *
  * Device memory: the work is queued on `stream`, and the function returns without waiting for it;
- * the filter must not be destroyed, and no image freed, before it is done. Planar images whose rows
- * begin at multiples of 16 bytes are filtered where they are; others are rearranged in memory of
- * the context. Host memory with a CUDA context: copied to the device and back, complete on return.
+ * the filter must not be destroyed, and no image freed, before it is done. Images whose rows begin
+ * at multiples of 16 bytes are filtered where they are if they are planar, or interleaved, of 8
+ * bits, without alpha or with options.alpha "filter", the device's compute capability is 9.0 or
+ * more and the taps are small integers, in at most 17 samples of a row; others are rearranged in
+ * memory of the context. Host memory with a CUDA context: copied to the device and back, complete
+ * on return.
  *
  * F32 samples are neither rounded nor clamped, not even between the filters of a chain: each result
  * is the offset, to which coefficient / scale * sample is added for each coefficient that is not 0,

@@ -128,7 +128,7 @@ static void fill_plane(struct check_random *random, const struct check_memory *m
     }
 }
 
-static void random_shape(struct check_random *random, struct shape *shape, int budget)
+static void random_shape(struct check_random *random, struct shape *shape, int budget, int channels)
 {
     int near = PICK(random, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096) +
                check_random_below(random, 3) - 1;
@@ -143,7 +143,7 @@ static void random_shape(struct check_random *random, struct shape *shape, int b
     }
     while ((int64_t)width * height > budget)
         *(width > height ? &width : &height) /= 2;
-    shape->width = width;
+    shape->width = (width + channels - 1) / channels * channels;
     shape->height = height;
     random_pads(random, shape);
 }
@@ -159,15 +159,16 @@ void check_case_init(struct check_case *c, uint64_t seed)
     conv_stencil_init(&c->stencil, &c->filter, PICK(&random, 8, 8, 8, 16, 16, 32), c->border,
                       c->border_value);
     c->stencil.floats = check_random_below(&random, 6) == 0 || c->stencil.depth == 32;
+    conv_stencil_interleave(&c->stencil, PICK(&random, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4));
     // Every third case is an image; the others mix shapes, with some planes alike.
     bool image = check_random_below(&random, 3) == 0;
     int planes = image ? 3 : 1 + check_random_below(&random, CHECK_MAX_PLANES);
     // Bounds the reference's time for a case.
-    int budget = CHECK_TAPS / (c->filter.width * c->filter.height) / planes;
+    int budget = CHECK_TAPS / (c->stencil.width * c->stencil.height) / planes;
     struct shape shape = {0};
     for (int p = 0; p < planes; p++) {
         if (p == 0 || (!image && check_random_below(&random, 2)))
-            random_shape(&random, &shape, budget);
+            random_shape(&random, &shape, budget, c->stencil.channels);
         else if (!image && check_random_below(&random, 2))
             random_pads(&random, &shape);
         add_plane(c, &random, &shape);
@@ -320,14 +321,36 @@ static int walk_border(enum conv_border border, int x, int n)
     return x;
 }
 
+// The same for a sample of a row, in which pixels of several channels follow each other.
+static int walk_row(const struct check_case *c, int x, int n)
+{
+    int channels = c->stencil.channels, channel = x;
+    while (channel < 0)
+        channel += channels;
+    channel %= channels;
+    int pixel = walk_border(c->border, (x - channel) / channels, n / channels);
+    return pixel < 0 ? -1 : pixel * channels + channel;
+}
+
 static int sample_at(const struct check_case *c, int p, int x, int y)
 {
     const struct conv_stencil_plane *plane = &c->planes[p];
-    x = walk_border(c->border, x, plane->width);
+    x = walk_row(c, x, plane->width);
     y = walk_border(c->border, y, plane->height);
     if (x < 0 || y < 0)
         return c->stencil.depth == 16 ? c->border_value * 257 : c->border_value;
     return get_sample(plane->src + y * plane->src_stride, c->stencil.depth, x);
+}
+
+// Where tap k of the filter lies for the result at (x, y).
+static int tap_column(const struct check_case *c, int x, int k)
+{
+    return x + (k % c->filter.width - c->filter.width / 2) * c->stencil.channels;
+}
+
+static int tap_row(const struct check_case *c, int y, int k)
+{
+    return y + k / c->filter.width - c->filter.height / 2;
 }
 
 // From the filter as the user wrote it: the exact rational number, doubled so that halves are
@@ -338,8 +361,7 @@ static int define_exact(const struct check_case *c, int p, int x, int y, float *
     int unit = c->stencil.depth == 16 ? 257 : 1;
     __int128 scale = (__int128)f->scale, sum = (__int128)f->offset * unit * scale;
     for (int k = 0; k < f->width * f->height; k++)
-        sum += (__int128)f->coef[k] *
-               sample_at(c, p, x + k % f->width - f->width / 2, y + k / f->width - f->height / 2);
+        sum += (__int128)f->coef[k] * sample_at(c, p, tap_column(c, x, k), tap_row(c, y, k));
     if (scale < 0) {
         scale = -scale;
         sum = -sum;
@@ -363,7 +385,7 @@ static int define_exact(const struct check_case *c, int p, int x, int y, float *
 static float float_at(const struct check_case *c, int p, int x, int y)
 {
     const struct conv_stencil_plane *plane = &c->planes[p];
-    int column = walk_border(c->border, x, plane->width);
+    int column = walk_row(c, x, plane->width);
     int row = walk_border(c->border, y, plane->height);
     if (c->stencil.depth != 32 || column < 0 || row < 0)
         return (float)sample_at(c, p, x, y);
@@ -377,8 +399,7 @@ static float define_real(const struct check_case *c, int p, int x, int y)
     float sum = (float)(f->offset * unit);
     for (int k = 0; k < f->width * f->height; k++) {
         float coef = (float)(f->coef[k] / f->scale);
-        float sample =
-            float_at(c, p, x + k % f->width - f->width / 2, y + k / f->width - f->height / 2);
+        float sample = float_at(c, p, tap_column(c, x, k), tap_row(c, y, k));
         if (coef != 0)
             sum = fmaf(coef, sample, sum);
     }
@@ -440,9 +461,11 @@ static unsigned get_result(const struct check_case *c, const uint8_t *row, int x
 void check_case_print(const struct check_case *c)
 {
     const struct conv_filter *f = &c->filter;
-    printf("  %s filter %dx%d, scale %.17g, offset %.17g, border %d (value %d), %d bits%s\n  coef",
-           c->kind, f->width, f->height, f->scale, f->offset, (int)c->border, c->border_value,
-           c->stencil.depth, c->stencil.floats ? " to float32" : "");
+    printf(
+        "  %s filter %dx%d, scale %.17g, offset %.17g, border %d (value %d), %d bits%s, %d channels"
+        "\n  coef",
+        c->kind, f->width, f->height, f->scale, f->offset, (int)c->border, c->border_value,
+        c->stencil.depth, c->stencil.floats ? " to float32" : "", c->stencil.channels);
     for (int k = 0; k < f->width * f->height; k++)
         printf(" %.17g", f->coef[k]);
     printf(", threshold %.17g\n", f->threshold);

@@ -36,4 +36,16 @@ CONV_HOST_DEVICE static inline int conv_border_index(enum conv_border border, in
     return -1;
 }
 
+// The same where `channels` samples in a row are a pixel, and n is a multiple of them: the sample
+// of x's channel in the pixel that the border leads to.
+CONV_HOST_DEVICE static inline int conv_border_sample(enum conv_border border, int x, int n,
+                                                      int channels)
+{
+    if (channels == 1 || (x >= 0 && x < n))
+        return conv_border_index(border, x, n);
+    int pixel = x / channels - (x % channels < 0);
+    int from = conv_border_index(border, pixel, n / channels);
+    return from < 0 ? -1 : from * channels + x - pixel * channels;
+}
+
 #endif

@@ -9,7 +9,7 @@
 static int read_sample(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
                        int x, int y)
 {
-    int sx = conv_border_index(stencil->border, x, plane->width);
+    int sx = conv_border_sample(stencil->border, x, plane->width, stencil->channels);
     int sy = conv_border_index(stencil->border, y, plane->height);
     if (sx < 0 || sy < 0)
         return stencil->border_value;
@@ -21,7 +21,7 @@ static int read_sample(const struct conv_stencil *stencil, const struct conv_ste
 static float read_float(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
                         int x, int y)
 {
-    int sx = conv_border_index(stencil->border, x, plane->width);
+    int sx = conv_border_sample(stencil->border, x, plane->width, stencil->channels);
     int sy = conv_border_index(stencil->border, y, plane->height);
     if (stencil->depth != 32 || sx < 0 || sy < 0)
         return (float)read_sample(stencil, plane, x, y);
@@ -204,4 +204,5 @@ const struct conv_variant conv_cpu_reference = {
     .floats = true,
     .float_samples = true,
     .thresholds = true,
+    .pixels = true,
 };

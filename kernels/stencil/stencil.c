@@ -81,7 +81,8 @@ bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_st
 {
     return (variant->magnitudes || !stencil->magnitude) && (variant->floats || !stencil->floats) &&
            (variant->float_samples || stencil->depth != 32) &&
-           (variant->thresholds || !stencil->keeps) && (!variant->can || variant->can(stencil));
+           (variant->thresholds || !stencil->keeps) &&
+           (variant->pixels || stencil->channels == 1) && (!variant->can || variant->can(stencil));
 }
 
 bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,
@@ -177,6 +178,7 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
     *stencil = (struct conv_stencil){
         .width = filter->width,
         .height = filter->height,
+        .channels = 1,
         .depth = depth,
         .max = float_samples ? 0 : 255 * unit,
         .border = border,
@@ -192,6 +194,25 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         init_exact(stencil, filter, unit);
     else
         init_real(stencil, filter, unit);
+}
+
+bool conv_stencil_interleave(struct conv_stencil *stencil, int channels)
+{
+    int from = stencil->width, to = (from - 1) * channels + 1;
+    if (stencil->magnitude || to > CONV_FILTER_MAX_SIDE)
+        return false;
+    struct conv_stencil taps = *stencil;
+    memset(stencil->icoef, 0, sizeof stencil->icoef);
+    memset(stencil->fcoef, 0, sizeof stencil->fcoef);
+    for (int j = 0; j < stencil->height; j++) {
+        for (int i = 0; i < from; i++) {
+            stencil->icoef[j * to + i * channels] = taps.icoef[j * from + i];
+            stencil->fcoef[j * to + i * channels] = taps.fcoef[j * from + i];
+        }
+    }
+    stencil->width = to;
+    stencil->channels = channels;
+    return true;
 }
 
 bool conv_stencil_factors(const struct conv_stencil *stencil, int32_t *column, int32_t *row)

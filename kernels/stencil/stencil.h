@@ -41,8 +41,11 @@ extern "C" {
 // most 0.508.
 struct conv_stencil {
     int width, height; // taps; the centre is at (width / 2, height / 2)
-    int depth;         // 8 or 16; 32: float32 samples
-    int max;           // 255 or 65535; 0 at depth 32
+    // Samples of a pixel in a row of a plane: 1. Of images stored as RGBRGB... (see
+    // conv_stencil_interleave) 2 to 4; borders then repeat pixels.
+    int channels;
+    int depth; // 8 or 16; 32: float32 samples
+    int max;   // 255 or 65535; 0 at depth 32
     enum conv_border border;
     int border_value; // a sample at this depth, for CONV_BORDER_CONSTANT
     bool exact;       // coefficients, scale and offset are integers, and samples are, too
@@ -156,6 +159,7 @@ struct conv_variant {
     bool magnitudes, floats;
     bool float_samples; // depth 32; only then `can` is asked about such stencils
     bool thresholds;    // the same of stencils that have one
+    bool pixels;        // the same of stencils with several channels
 };
 
 // The definition: it can do everything, has no requirements, and all others are compared with it.
@@ -201,6 +205,12 @@ const struct conv_stencil_extra *conv_stencil_extras(int *count);
 // 8-bit units.
 void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,
                        enum conv_border border, int border_value);
+
+// Makes a stencil of planes one of images stored as RGBRGB...: the taps of a row are `channels`
+// samples apart, with zeros between them. A plane of a launch is then such an image, whose width is
+// a multiple of `channels` samples. False, and *stencil as it was, for magnitudes and where a row
+// of taps would be longer than CONV_FILTER_MAX_SIDE.
+bool conv_stencil_interleave(struct conv_stencil *stencil, int channels);
 
 // True if the coefficients of an exact stencil are integers column[j] * row[i]; fills `height` and
 // `width` of them.

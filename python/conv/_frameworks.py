@@ -76,6 +76,15 @@ def torch_empty(shape, dtype, device):
     return tensor, tensor.data_ptr()
 
 
+def torch_empty_like(tensor):
+    """The same for the shape, type and device of a tensor without gaps, in less time; None for
+    derived types, which decide themselves what is made."""
+    if type(tensor) is not _torch.Tensor:
+        return None
+    result = _torch.empty_like(tensor)
+    return result, result.data_ptr()
+
+
 def cupy_empty(shape, dtype, device):
     import cupy
 

@@ -106,8 +106,7 @@ void add_result(Call &call, Pair &pair, nb::handle out, const Borrowed &context,
         pair.result = import_array(out, call.stream, "out");
         check_out(pair.result, pair.source, sample);
     } else {
-        pair.result = new_result(context, pair.source.kind, pair.source.device, sample,
-                                 pair.source.shape, pair.source.dimensions);
+        pair.result = new_result_like(context, pair.source, sample);
     }
 }
 

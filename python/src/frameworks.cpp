@@ -99,6 +99,27 @@ Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sa
     return tensor;
 }
 
+Tensor new_result_like(const Borrowed &context, const Tensor &source, conv_sample sample)
+{
+    if (source.kind == Kind::torch && source.sample == sample && source.contiguous()) {
+        nb::object pair = helpers.torch_empty_like(source.owner);
+        if (!pair.is_none()) {
+            Tensor tensor;
+            tensor.kind = source.kind;
+            tensor.device = source.device;
+            tensor.sample = sample;
+            tensor.writable = true;
+            tensor.dimensions = source.dimensions;
+            memcpy(tensor.shape, source.shape, sizeof tensor.shape);
+            memcpy(tensor.strides, source.strides, sizeof tensor.strides);
+            tensor.owner = pair[0];
+            tensor.data = reinterpret_cast<void *>(nb::cast<uintptr_t>(pair[1]));
+            return tensor;
+        }
+    }
+    return new_result(context, source.kind, source.device, sample, source.shape, source.dimensions);
+}
+
 nb::object finish(Tensor &result, void *stream, bool pending)
 {
     if (result.kind == Kind::torch || result.kind == Kind::cupy)

@@ -27,6 +27,7 @@ void load_helpers()
     helpers.torch_view = member("conv._frameworks", "torch_view");
     helpers.cupy_stream = member("conv._frameworks", "cupy_stream");
     helpers.torch_empty = member("conv._frameworks", "torch_empty");
+    helpers.torch_empty_like = member("conv._frameworks", "torch_empty_like");
     helpers.cupy_empty = member("conv._frameworks", "cupy_empty");
     helpers.jax_array = member("conv._frameworks", "jax_array");
     helpers.contiguous = member("conv._frameworks", "contiguous");

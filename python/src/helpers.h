@@ -13,8 +13,8 @@ namespace convpy
 struct Helpers {
     nanobind::handle asarray, dtype; // of NumPy
     // of conv/_frameworks.py
-    nanobind::handle kind_of_type, torch_stream, torch_view, cupy_stream, torch_empty, cupy_empty,
-        jax_array, contiguous, host_floats;
+    nanobind::handle kind_of_type, torch_stream, torch_view, cupy_stream, torch_empty,
+        torch_empty_like, cupy_empty, jax_array, contiguous, host_floats;
     nanobind::handle png_error, device_error, progress; // classes
 };
 extern Helpers helpers;

@@ -12,6 +12,7 @@ import conv
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))  # png_writer
+sys.path.insert(1, str(ROOT / "tests" / "cli"))  # hostile
 
 
 def has_cuda():

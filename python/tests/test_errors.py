@@ -216,6 +216,31 @@ def test_without_cuda_its_use_is_an_error():
             call()
 
 
+@pytest.mark.parametrize("device", ("cpu", pytest.param("cuda", marks=pytest.mark.gpu)))
+def test_hostile_files(device):
+    """What the program's tests try, among good files."""
+    import hostile
+
+    good = conv.encode_png(np.arange(75, dtype=np.uint8).reshape(5, 5, 3))
+    # Of animations the library decodes the first image; JPEG is for the program.
+    refused = {name: case for name, case in hostile.REFUSED.items() if "animation" not in name}
+    refused["jpeg"] = (refused["jpeg"][0], "a JPEG")
+    cases = [(name, data, cause, None) for name, (data, cause) in refused.items()]
+    cases += [(name, data, None, planes) for name, (data, planes) in hostile.ACCEPTED.items()]
+    files = [file for _, data, _, _ in cases for file in (data, good)]
+    results = conv.decode_png(files, device=device, layout="CHW", errors="return")
+    for i, (name, _, cause, planes) in enumerate(cases):
+        result = results[2 * i]
+        assert isinstance(results[2 * i + 1], (np.ndarray, conv.Array)), name
+        if planes is None:
+            assert isinstance(result, conv.PngError) and result.index == 2 * i, name
+            assert cause in result.reason, (name, result.reason)
+        else:
+            assert not isinstance(result, conv.PngError), (name, result)
+            pixels = result if device == "cpu" else result.numpy()
+            assert np.array_equal(np.reshape(pixels, np.shape(planes)), planes), name
+
+
 def test_random_damage_never_crashes(rng):
     image = rng.integers(0, 256, (40, 50, 3), dtype=np.uint8)
     file = conv.encode_png(image)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A chain of filters on images in device memory: queued on the caller's stream, without waiting.
-// Aligned planes are filtered where they are. Others are rearranged to planes in scratch memory
-// before the first filter, and from there after the last one.
+// Aligned planes are filtered where they are, and images stored as RGBRGB... if the chain's kernels
+// can do that. Others are rearranged to planes in scratch memory before the first filter, and from
+// there after the last one.
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@
 
 struct conv_api_filter {
     struct conv_api_device *device;
-    struct conv_backend *backend; // the chain, uploaded
+    struct conv_backend *backend;                                     // the chain, uploaded
+    struct conv_cuda_api_pixels *pixels[CONV_IMAGE_MAX_CHANNELS + 1]; // by channels; NULL: no plans
     enum conv_alpha_mode alpha;
     bool floats;
     bool deep; // 8-bit images are filtered with 16 bits: the passes of a large Gaussian
@@ -37,6 +39,8 @@ void conv_cuda_api_filter_close(struct conv_api_filter *filter)
         return;
     if (!conv_cuda_api_enter(filter->device, &previous, &err)) {
         conv_cuda_api_tables_free(&filter->tables);
+        for (int channels = 2; channels <= CONV_IMAGE_MAX_CHANNELS; channels++)
+            conv_cuda_api_pixels_close(filter->pixels[channels]);
         conv_backend_cuda.close(filter->backend);
         conv_cuda_api_leave(filter->device, previous);
     }
@@ -60,6 +64,9 @@ enum conv_status conv_cuda_api_filter_open(struct conv_api_device *device,
     enum conv_status status = conv_cuda_api_enter(device, &previous, err);
     if (!status) {
         status = conv_backend_cuda.open(&filter->backend, config, err);
+        for (int channels = 2; channels <= CONV_IMAGE_MAX_CHANNELS && !status; channels++)
+            status = conv_cuda_api_pixels_open(&filter->pixels[channels], filter->backend,
+                                               config->variant, channels, err);
         conv_cuda_api_leave(device, previous);
     }
     if (status)
@@ -82,6 +89,7 @@ struct run {
     const conv_image *results, *sources;
     cudaStream_t stream;
     int width, height, channels, depth, result_depth;
+    const struct conv_cuda_api_pixels *pixels; // images are filtered as they are, without planes
     int filtered; // planes of an image that are filtered; the rest is alpha, which is copied
     bool alpha, premultiplied;
     bool loads, stores; // sources are rearranged before, results after the filters
@@ -97,11 +105,23 @@ static uint8_t *scratch_of(const struct run *run, int image)
     return run->d_scratch + (size_t)(image - run->first) * run->image_bytes;
 }
 
+// The image as it is, or as one plane of all its samples.
+static struct conv_layout_view layout_of(const struct run *run, const conv_image *image)
+{
+    struct conv_layout_view layout = conv_cuda_api_layout(image);
+    if (run->pixels) {
+        layout.column = layout.sample_bytes;
+        layout.channels = 1;
+        layout.alpha = false;
+    }
+    return layout;
+}
+
 // The planes that the first filter reads, those between filters and those that the last one writes.
 static struct conv_layout_view loaded_planes(const struct run *run, int image)
 {
     if (!run->loads)
-        return conv_cuda_api_layout(&run->sources[image]);
+        return layout_of(run, &run->sources[image]);
     return conv_cuda_api_planes(scratch_of(run, image), run->width, run->height, run->channels,
                                 run->depth, run->alpha);
 }
@@ -116,10 +136,23 @@ static struct conv_layout_view planes_between(const struct run *run, int image, 
 static struct conv_layout_view stored_planes(const struct run *run, int image)
 {
     if (!run->stores)
-        return conv_cuda_api_layout(&run->results[image]);
+        return layout_of(run, &run->results[image]);
     size_t before = run->image_bytes - run->stored_bytes;
     return conv_cuda_api_planes(scratch_of(run, image) + before, run->width, run->height,
                                 run->channels, run->result_depth, run->alpha);
+}
+
+// Whether all images are stored as RGBRGB..., and all their samples are filtered by kernels that
+// can do that.
+static bool are_pixels(const struct run *run, int count)
+{
+    bool all = run->filter->pixels[run->channels] && run->depth == 8 && !run->filter->floats &&
+               !run->premultiplied && run->filtered == run->channels &&
+               (int64_t)run->width * run->channels <= INT32_MAX;
+    for (int i = 0; i < count && all; i++)
+        all = conv_cuda_api_pixels_fit(&run->sources[i]) &&
+              conv_cuda_api_pixels_fit(&run->results[i]);
+    return all;
 }
 
 static void plan_run(struct run *run, int count)
@@ -138,9 +171,15 @@ static void plan_run(struct run *run, int count)
     run->premultiplied = run->alpha && filter->alpha == CONV_ALPHA_PREMULTIPLY;
     run->filtered = run->channels - (run->alpha && filter->alpha == CONV_ALPHA_KEEP);
     run->op_count = filter->backend->op_count;
+    if (are_pixels(run, count)) {
+        run->pixels = filter->pixels[run->channels];
+        run->width *= run->channels;
+        run->channels = run->filtered = 1;
+        run->alpha = false;
+    }
     run->loads = run->premultiplied || widens; // colours are multiplied in place
     run->stores = widens;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && !run->pixels; i++) {
         run->loads |= !conv_cuda_api_is_aligned(&run->sources[i], false);
         run->stores |= !conv_cuda_api_is_aligned(&run->results[i], false);
     }
@@ -232,13 +271,19 @@ static struct conv_layout_copy store_copy(const struct run *run, int image)
 
 // --- running -------------------------------------------------------------------------------------
 
+static const struct conv_stencil_plan *plan_of(const struct run *run, int op)
+{
+    if (run->pixels)
+        return conv_cuda_api_pixels_plan(run->pixels, op);
+    return &run->filter->backend->chain[op].plan[conv_chain_at(run->depth)];
+}
+
 static enum conv_status launch_op(const struct run *run, int op,
                                   const struct conv_stencil_plane *table,
                                   struct conv_stencil_plane *d_table, uint32_t tiles,
                                   struct conv_err *err)
 {
-    const struct conv_chain_op *chain = &run->filter->backend->chain[op];
-    const struct conv_stencil_plan *plan = &chain->plan[conv_chain_at(run->depth)];
+    const struct conv_stencil_plan *plan = plan_of(run, op);
     struct conv_stencil_batch batch = {
         .planes = table,
         .count = run->count * run->filtered,
@@ -269,8 +314,7 @@ static enum conv_status queue_filters(const struct run *run, struct conv_err *er
     for (int op = 0; op < run->op_count; op++) {
         struct conv_stencil_plane *part = filter->planes + (size_t)(op + extra) * (size_t)planes;
         fill_table(run, part, op);
-        tiles[op] = conv_stencil_tiles(
-            filter->backend->chain[op].plan[conv_chain_at(run->depth)].variant, part, planes);
+        tiles[op] = conv_stencil_tiles(plan_of(run, op)->variant, part, planes);
     }
     enum conv_status status =
         conv_cuda_api_table(&filter->tables, filter->planes,

@@ -135,6 +135,7 @@ struct conv_cuda_api_table {
     size_t capacity, bytes;
     bool large;       // has memory of its own
     cudaEvent_t used; // by the last work that reads it
+    bool on_default;  // which is on the default stream
 };
 
 // Starts as {0}.
@@ -152,6 +153,23 @@ enum conv_status conv_cuda_api_table(struct conv_cuda_api_tables *tables, const 
 enum conv_status conv_cuda_api_table_used(struct conv_cuda_api_table *table, cudaStream_t stream,
                                           struct conv_err *err);
 void conv_cuda_api_tables_free(struct conv_cuda_api_tables *tables);
+
+// --- cuda_api_pixels.c ---------------------------------------------------------------------------
+
+// The plans of a chain for images stored as RGBRGB..., of `channels` samples per pixel.
+struct conv_cuda_api_pixels;
+
+// Makes them, if the chain's kernels for 8-bit samples can be had for such images: else *pixels is
+// NULL. `variant`: the forced kernel, or NULL.
+enum conv_status conv_cuda_api_pixels_open(struct conv_cuda_api_pixels **pixels,
+                                           const struct conv_backend *backend, const char *variant,
+                                           int channels, struct conv_err *err);
+void conv_cuda_api_pixels_close(struct conv_cuda_api_pixels *pixels);
+const struct conv_stencil_plan *conv_cuda_api_pixels_plan(const struct conv_cuda_api_pixels *pixels,
+                                                          int op);
+// True if the view's samples follow each other, pixel by pixel, and its rows begin at multiples of
+// 16 bytes.
+bool conv_cuda_api_pixels_fit(const conv_image *view);
 
 // --- rows of the device's table ------------------------------------------------------------------
 

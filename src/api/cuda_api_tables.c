@@ -122,8 +122,10 @@ enum conv_status conv_cuda_api_table(struct conv_cuda_api_tables *tables, const 
     struct conv_cuda_api_table *table = find_equal(tables, content, bytes);
     cudaError_t code = cudaSuccess;
     if (table) {
-        // Its last use may be on another stream, and kernels count in it.
-        code = cudaStreamWaitEvent(stream, table->used, 0);
+        // Its last use may be on another stream, and kernels count in it. A stream that is not the
+        // default one may have the address of one that has been destroyed.
+        if (stream != NULL || !table->on_default)
+            code = cudaStreamWaitEvent(stream, table->used, 0);
     } else {
         enum conv_status status = find_free(tables, &table, err);
         if (!status && bytes > table->capacity)
@@ -143,5 +145,6 @@ enum conv_status conv_cuda_api_table(struct conv_cuda_api_tables *tables, const 
 enum conv_status conv_cuda_api_table_used(struct conv_cuda_api_table *table, cudaStream_t stream,
                                           struct conv_err *err)
 {
+    table->on_default = stream == NULL;
     return conv_cuda_event_record(table->used, stream, err);
 }

@@ -41,4 +41,35 @@ void launch(void (*kernel)(Parameters...), const char *name, const launch_shape 
 
 } // namespace emulated
 
+// --- launches with attributes, which change nothing here -----------------------------------------
+
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization };
+
+union cudaLaunchAttributeValue {
+    int programmaticStreamSerializationAllowed;
+};
+
+struct cudaLaunchAttribute {
+    cudaLaunchAttributeID id;
+    cudaLaunchAttributeValue val;
+};
+
+// The names of members are not CUDA's, of which two are macros in kernels (cuda_runtime.h).
+struct cudaLaunchConfig_t {
+    dim3 grid, block;
+    size_t bytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute *attributes;
+    unsigned attribute_count;
+};
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Parameters...),
+                               Arguments &&...arguments)
+{
+    emulated::launch_shape shape = {config->grid, config->block, config->bytes, config->stream};
+    emulated::launch(kernel, "kernel", shape, arguments...);
+    return cudaPeekAtLastError();
+}
+
 #endif

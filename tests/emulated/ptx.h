@@ -314,6 +314,15 @@ static inline void fence_proxy_async_shared_cta()
 {
 }
 
+// Kernels of a stream run one after the other.
+static inline void griddepcontrol_wait()
+{
+}
+
+static inline void griddepcontrol_launch_dependents()
+{
+}
+
 static inline void setmaxnreg_inc_sync_aligned_u32(uint32_t)
 {
 }

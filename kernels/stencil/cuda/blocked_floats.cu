@@ -239,4 +239,5 @@ const struct conv_variant conv_cuda_blocked_floats = {
     true,
     true,
     false,
+    false,
 };

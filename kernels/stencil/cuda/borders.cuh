@@ -99,7 +99,8 @@ __device__ inline void patch_columns(uint8_t *samples, const struct work_tile &t
     Sample *first = (Sample *)(samples + lane * tile.pitch + Traits::HALO) - tile.x;
     for (int k = 0; k < left + right; k++) {
         int x = k < left ? k - left : tile.plane_width + k - left;
-        int sx = conv_border_index((enum conv_border)schedule.border, x, tile.plane_width);
+        int sx = conv_border_sample((enum conv_border)schedule.border, x, tile.plane_width,
+                                    schedule.channels);
         Sample *line = first;
         if (sx >= from && sx < end) {
 #pragma unroll 4
@@ -128,7 +129,8 @@ __device__ inline void patch_words(uint8_t *samples, const struct work_tile &til
         int at[4];
         bool here = true;
         for (int k = 0; k < 4; k++) {
-            at[k] = conv_border_index((enum conv_border)schedule.border, x + k, tile.plane_width);
+            at[k] = conv_border_sample((enum conv_border)schedule.border, x + k, tile.plane_width,
+                                       schedule.channels);
             here = here && at[k] >= from && at[k] < stop;
         }
         for (int row = lane; row < rows; row += WARP) {
@@ -189,7 +191,7 @@ __device__ inline void patch_wide(uint8_t *samples, const struct work_tile &tile
     int last = tile.x + tile.columns + schedule.radius;
     bool left = tile.x < schedule.radius;
     bool right = last > tile.plane_width;
-    if (schedule.border == CONV_BORDER_REPLICATE) {
+    if (schedule.border == CONV_BORDER_REPLICATE && schedule.channels == 1) {
         patch_replicated<Traits>(samples, tile, schedule, left, right);
     } else if (sample_bytes<Traits> == 2) {
         patch_columns<Traits>(samples, tile, schedule);

@@ -71,4 +71,5 @@ const struct conv_variant conv_cuda_constant = {
     true,
     false,
     false,
+    false,
 };

@@ -170,4 +170,5 @@ const struct conv_variant conv_cuda_gradient = {
     true,
     false,
     false,
+    false,
 };

@@ -165,4 +165,5 @@ const struct conv_variant conv_cuda_threshold = {
     true,
     true,
     true,
+    false,
 };

@@ -58,6 +58,7 @@ struct tile_schedule {
     uint32_t *work_counter, *finished_blocks; // in device memory, 0 before and after the launch
     uint32_t stage_bytes;
     int32_t border, border_value;
+    int32_t channels;                          // of a pixel: 1, or more in interleaved images
     int32_t radius;                            // columns of the filter left of its centre
     struct conv_stencil_plane few[FEW_PLANES]; // the planes, if there are no more than that
 };
@@ -268,6 +269,7 @@ __device__ inline void schedule_tiles(const struct tile_schedule &schedule, Queu
             queue(tile);
         }
     }
+    start_next_kernel(); // not earlier: its blocks would take the place of other streams' kernels
     reset_work_counter(schedule);
     tile.rows = 0;
     queue(tile);

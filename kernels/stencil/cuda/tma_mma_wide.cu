@@ -358,4 +358,5 @@ const struct conv_variant conv_cuda_tma_mma_wide = {
     false,
     false,
     true,
+    false,
 };

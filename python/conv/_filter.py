@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""Filters of arrays. Those by name are prepared once and found again."""
+
+import functools
+from typing import NamedTuple
+
+from . import _core
+from ._core import Filter
+
+
+class FilterName(NamedTuple):
+    name: str
+    summary: str
+
+
+class KernelName(NamedTuple):
+    name: str  # for `variant` arguments
+    device: str  # "cpu" or "cuda"
+
+
+def filters():
+    """The built-in filters: a list of conv.FilterName."""
+    return [FilterName._make(name) for name in _core.filter_names()]
+
+
+def kernels():
+    """The kernels that run filters: a list of conv.KernelName. The first is the definition that the others equal."""
+    return [KernelName._make(name) for name in _core.kernel_names()]
+
+
+def _names_file(text, kernel):
+    return "/" in text or ".mat" in text or (kernel is not None and str(kernel).startswith("@"))
+
+
+@functools.lru_cache(maxsize=128)
+def _prepared(text, border, alpha, kernel, divisor, bias, variant, side, flip, floats):
+    return Filter(
+        text,
+        border=border,
+        alpha=alpha,
+        kernel=kernel,
+        divisor=divisor,
+        bias=bias,
+        variant=variant,
+        side=side,
+        flip=flip,
+        floats=floats,
+    )
+
+
+def _wants_floats(dtype):
+    if dtype is None:
+        return False
+    name = getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
+    if name != "float32":
+        raise ValueError(f"dtype is None (as the images have it) or 'float32', not {dtype!r}")
+    return True
+
+
+def filter(
+    images,
+    filter,
+    *,
+    border=None,
+    alpha=None,
+    kernel=None,
+    divisor=None,
+    bias=None,
+    side=0,
+    flip=False,
+    dtype=None,
+    variant=None,
+    layout="HWC",
+    out=None,
+    stream=None,
+    device=None,
+):
+    """Filters images of type uint8, uint16 or float32; pixels are the same on all devices.
+
+    Results of float32 images are float32, neither rounded nor clamped: sums in one stated order of
+    float32 operations (docs/python.md). Premultiplied alpha is for integers only.
+
+    images:  an array of one image or of a batch, or a list of them
+    filter:  names of built-in filters (conv.filters()), paths of matrix files, or "custom", separated by
+             commas: "gaussian5,sharpen"; a matrix of coefficients (height x width, odd, 1 to 31); or a
+             conv.Filter, which has its settings with it
+    border:  "replicate" (the default), "reflect", "reflect101", "wrap", "constant:N" (8-bit units, or as
+             float32 samples are)
+    alpha:   of the last of 2 or 4 channels: "keep" (the default), "filter" or "premultiply"
+    kernel:  what "custom" stands for: "1 2 1 2 4 2 1 2 1", "3x3: ...", "@FILE"
+    divisor: a number or "sum"; None: the filter's own, 1 for a matrix
+    bias:    a number in 8-bit units, or as float32 samples are; None: the filter's own, 0 for a matrix
+    side:    3 or 5: of built-in filters that exist in several sizes
+    flip:    convolution instead of correlation
+    dtype:   "float32": results that are neither rounded nor clamped. None: as the images
+    variant: a kernel to force (conv.kernels())
+    layout:  "HWC", "CHW" or "HW"
+    out:     where results are written, of the images' shape and of the results' type; in host memory it
+             may be the images themselves. BufferError if it cannot be written to in place
+    stream:  a CUDA stream: a number, or an object of torch, cupy or with __cuda_stream__
+    device:  "cuda" filters images in host memory on the device
+
+    Returns arrays of the images' shape and package, or `out`. On CUDA the work is queued, not complete.
+    """
+    if type(filter) is not Filter:
+        floats = dtype is not None and _wants_floats(dtype)
+        settings = (border, alpha, kernel, divisor, bias, variant, side, flip, floats)
+        if type(filter) is str and not _names_file(filter, kernel):
+            filter = _prepared(filter, *settings)
+        else:
+            filter = _prepared.__wrapped__(filter, *settings)
+    elif (border, alpha, kernel, divisor, bias, variant, side, flip, dtype) != _NO_SETTINGS:
+        raise ValueError("a conv.Filter has its settings with it")
+    return filter(images, layout=layout, out=out, stream=stream, device=device)
+
+
+_NO_SETTINGS = (None, None, None, None, None, None, 0, False, None)

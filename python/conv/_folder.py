@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+"""Folders and archives, as the program filters them."""
+
+import os
+
+from . import _core
+
+
+def _shard(shard, by):
+    """(part, parts, whether by names alone) as the library takes them."""
+    if by not in ("bytes", "name"):
+        raise ValueError(f"shard_by is 'bytes' or 'name', not {by!r}")
+    part, parts = shard if shard is not None else (0, 0)
+    if shard is not None and not 0 <= part < parts:
+        raise ValueError(f"shard is (i, n) with i from 0 to n - 1, not {shard!r}")
+    return int(part), int(parts), by == "name"
+
+
+def filter_folder(
+    inputs,
+    output,
+    filter,
+    *,
+    progress=None,
+    device="auto",
+    border=None,
+    alpha=None,
+    kernel=None,
+    divisor=None,
+    bias=None,
+    side=0,
+    flip=False,
+    recursive=False,
+    skip_existing=False,
+    update=False,
+    strip=False,
+    level=None,
+    archives=True,
+    shard=None,
+    shard_by="bytes",
+):
+    """Filters the PNG files of folders and archives, as the program `conv` does.
+
+    inputs:        a folder, file or archive, or a list of them
+    output:        a folder, which is made where it is missing, or an archive ("out.tar")
+    filter:        a chain of filters: "gaussian5,sharpen"
+    progress:      called with a conv.Progress several times a second, in the calling thread; an exception that
+                   it raises stops the run
+    device:        "auto" (CUDA if it can be used, else the CPU), "cpu", "cuda", "cuda:1"
+    border, alpha, kernel, divisor, bias, side, flip: as for conv.filter
+    recursive:     folders below the inputs, too
+    skip_existing: outputs that exist are kept; by default they are replaced
+    update:        outputs that are not older than their inputs are kept
+    strip:         metadata is not carried over
+    level:         of compression, 0 to 12
+    archives:      False: archives are files like any other
+    shard:         (i, n): only part i of n, counted from 0: of several archives whole ones, else images
+    shard_by:      "bytes", or "name": parts by names alone, without listing all inputs first
+
+    Returns a conv.Progress with the totals; images that failed are in its `failures` and raise nothing.
+    KeyboardInterrupt stops the run; files that are there then are whole.
+    """
+    for path in inputs if isinstance(inputs, (list, tuple)) else (inputs,):
+        os.stat(path)  # FileNotFoundError for what the caller has named
+    options = dict(
+        border=border,
+        alpha=alpha,
+        kernel=kernel,
+        divisor=divisor,
+        bias=bias,
+        side=side,
+        flip=flip,
+        recursive=recursive,
+        skip_existing=skip_existing,
+        update=update,
+        strip=strip,
+        level=level,
+        archives=archives,
+        shard=_shard(shard, shard_by),
+    )
+    return _core.filter_folder(inputs, output, filter, progress, device, options)
