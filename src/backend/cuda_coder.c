@@ -167,10 +167,26 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
 
 // --- work ----------------------------------------------------------------------------------------
 
-// Groups of at most this many images, which are large ones, are decoded by many blocks of threads
-// per image. Other streams decode groups at the same time, so that with more images each SM has
-// one.
+// Groups of at most this many images are decoded by many blocks of threads per image. Other streams
+// decode groups at the same time, so that with more images each SM has one.
 #define MOST_SPLIT 4
+
+// Kernels that no group has used yet take 20 ms to load. In that time the others decode this many
+// bytes of one stream: the last group of a run, which has few images, is not worth it.
+#define LEAST_SPLIT ((size_t)4 << 20)
+
+static bool is_split(struct conv_backend *backend, const struct conv_group *group)
+{
+    size_t longest = 0;
+    for (int i = 0; i < group->image_count && i < MOST_SPLIT; i++)
+        if (longest < group->images[i].stream_bytes)
+            longest = group->images[i].stream_bytes;
+    bool split = group->image_count <= MOST_SPLIT &&
+                 (longest >= LEAST_SPLIT || atomic_load(&backend->has_split) ||
+                  !atomic_load(&backend->has_whole));
+    atomic_store(split ? &backend->has_split : &backend->has_whole, true);
+    return split;
+}
 
 // The answers: where each image's chunks are, then whether each image was decoded.
 static size_t results_bytes(const struct conv_group *group)
@@ -187,7 +203,7 @@ enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, struct conv_
         .d_images = (const void *)(d_in + coder->decodes),
         .count = group->image_count,
         .split =
-            group->image_count <= MOST_SPLIT ? CONV_DECODE_SPLIT_AUTO : CONV_DECODE_SPLIT_NEVER,
+            is_split(stream->backend, group) ? CONV_DECODE_SPLIT_AUTO : CONV_DECODE_SPLIT_NEVER,
         .d_stop = stream->backend->d_stop,
         .d_status = (void *)(coder->answers.h_data + results_bytes(group)),
         .stream = stream->cuda,

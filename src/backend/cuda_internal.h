@@ -18,6 +18,8 @@ struct conv_backend {
     uint8_t *d_stencils;    // what the chain's stencils have uploaded
     atomic_int *stop;       // as in the configuration, if this backend has mapped it, else NULL
     const uint32_t *d_stop; // where the device sees it; NULL if it does not
+    // Decoding kernels that the driver has loaded: those for whole images, and those for parts.
+    atomic_bool has_whole, has_split;
     int op_count;
     bool premultiplied;
     struct conv_chain_op chain[];
@@ -45,7 +47,7 @@ struct conv_cuda_coder {
 enum conv_cuda_mark { MARK_START, MARK_COPIED_IN, MARK_FILTERED, MARK_COPIED_OUT, MARK_COUNT };
 
 struct conv_stream {
-    const struct conv_backend *backend;
+    struct conv_backend *backend;
     cudaStream_t cuda;
     cudaEvent_t marks[MARK_COUNT];
     struct conv_cuda_clock clock;

@@ -24,13 +24,26 @@ static struct conv_stream_thread *thread_of(const struct conv_scheduler *s, int 
 
 // --- opening and closing -------------------------------------------------------------------------
 
+// Bytes of a usual group on the device. Photographs decode to twice their files' bytes. Where a
+// group needs more, the stream's buffers are replaced, and freeing device memory waits until all
+// streams are idle: that stalled each stream for up to 27 ms.
+static size_t usual_bytes(const struct conv_pipeline_config *config)
+{
+    bool coded = config->decode_on != CONV_CODER_CPU && config->encode_on != CONV_CODER_CPU;
+    return coded ? config->group_bytes / 2 * 5 : config->group_bytes;
+}
+
 static enum conv_status open_stream(const struct conv_scheduler *s,
                                     struct conv_stream_thread *owner, struct conv_err *err)
 {
     const struct conv_pipeline_config *config = s->config;
     struct conv_backend *backend = s->devices[owner->device].backend;
-    size_t bytes = config->group_bytes;
+    size_t bytes = usual_bytes(config);
     enum conv_status status = config->ops->stream_open(backend, &owner->stream, bytes, err);
+    if (status == CONV_ERR_MEMORY && bytes > config->group_bytes) {
+        bytes = config->group_bytes;
+        status = config->ops->stream_open(backend, &owner->stream, bytes, err);
+    }
     while (status == CONV_ERR_MEMORY && bytes / 2 >= LEAST_BYTES) {
         bytes /= 2;
         status = config->ops->stream_open(backend, &owner->stream, bytes, err);

@@ -33,8 +33,9 @@ size_t conv_pipeline_keep(size_t memory, int jobs)
 }
 
 // Slots on an async backend: one for each stream, as many to be filled, and two to be drained.
-// Where the device decodes, one more for each stream: groups that wait for it (decode_policy.h). On
-// another backend each worker holds one.
+// Where the device decodes, one more for each stream: groups that wait for it (decode_policy.h).
+// Not where it encodes as well: a group on the device has no staging memory then, so that there are
+// as many to wait. On another backend each worker holds one.
 static int slot_count(const struct conv_scheduler *s, int streams)
 {
     const struct conv_pipeline_config *config = s->config;
@@ -54,7 +55,7 @@ static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err
     bool encodes = config->encode_on != CONV_CODER_CPU;
     bool limited = config->memory > 0 && !config->ops->async;
     size_t usual = decodes && encodes ? ROUGHENED(config->group_bytes) : config->group_bytes;
-    s->slots_per_stream = config->ops->async ? (decodes ? 3 : 2) : 0;
+    s->slots_per_stream = config->ops->async ? (decodes && !encodes ? 3 : 2) : 0;
     size_t slots = (size_t)s->slots_per_stream * (size_t)config->device_count;
     s->most_streams = conv_growth_most(config->streams, config->most_streams, 2 * usual * slots,
                                        config->mem_limit / 2);
