@@ -10,6 +10,11 @@
 
 #define OLDEST_CAPABILITY 75 // the oldest that the build has code for, and that CUDA 13 supports
 
+// False where a sanitizer looks for memory that was not freed (tests/emulated).
+#ifndef CONV_CUDA_FREED_AT_EXIT
+#define CONV_CUDA_FREED_AT_EXIT true
+#endif
+
 static enum conv_status upload_chain(struct conv_backend *backend, int depths, struct conv_err *err)
 {
     int count = depths * backend->op_count;
@@ -124,6 +129,13 @@ static bool cuda_has_room(struct conv_backend *backend)
     return false;
 }
 
+// The driver opens four channels for each kind of copy. One takes 26 ms less at the start of a
+// process and 16 ms less at its end (H100), and copies in one direction follow each other anyway.
+static void cuda_set_up_process(void)
+{
+    (void)setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "1", false); // without memory: eight
+}
+
 static bool cuda_host_pin(struct conv_backend *backend, void *memory, size_t size)
 {
     return conv_cuda_memory_pin(backend->device, memory, size);
@@ -140,6 +152,8 @@ const struct conv_backend_ops conv_backend_cuda = {
     .place = CONV_ON_CUDA,
     .built = true,
     .async = true,
+    .freed_at_exit = CONV_CUDA_FREED_AT_EXIT,
+    .set_up_process = cuda_set_up_process,
     .has_driver = conv_cuda_device_has_driver,
     .devices = conv_cuda_device_list,
     .open = cuda_open,

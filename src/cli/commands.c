@@ -165,7 +165,7 @@ int conv_commands_main(const struct conv_backend_ops *const *backends, int argc,
     if (!conv_standard_open())
         return CONV_EXIT_SOME_FAILED; // and there is nowhere to say why
     int code = run(backends, argc, argv);
-    if (conv_device_is_opening()) {
+    if (conv_device_is_left_open()) {
         fflush(NULL);
         _exit(code);
     }

@@ -10,7 +10,7 @@
 #include "cli/launcher.h"
 #include "pipeline/rates.h"
 
-static bool opening_left; // see conv_device_is_opening
+static bool left_open; // see conv_device_is_left_open
 
 // --- --device ------------------------------------------------------------------------------------
 
@@ -327,18 +327,31 @@ void conv_device_look(struct conv_device *device)
             (void)conv_async_open_result(device->openings[i], &device->backends[i], NULL);
 }
 
-bool conv_device_is_opening(void)
+bool conv_device_may_be_left(const struct conv_device *device)
 {
-    return opening_left;
+    static const char *const watchers[] = {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH",
+                                           "LD_PRELOAD"};
+    bool watched = false;
+    for (size_t i = 0; i < sizeof watchers / sizeof watchers[0]; i++) {
+        const char *value = getenv(watchers[i]);
+        watched |= value && *value;
+    }
+    return device->ops->freed_at_exit && !watched;
+}
+
+bool conv_device_is_left_open(void)
+{
+    return left_open;
 }
 
 void conv_device_close(struct conv_device *device)
 {
-    if (device->left_threads)
+    left_open |= device->is_left;
+    if (device->left_threads || device->is_left)
         return;
     for (int i = 0; i < device->count; i++) {
         if (device->openings[i])
-            opening_left |= !conv_async_open_close(device->openings[i]);
+            left_open |= !conv_async_open_close(device->openings[i]);
         else
             device->ops->close(device->backends[i]);
     }

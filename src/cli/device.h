@@ -22,6 +22,7 @@ struct conv_device {
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
     enum conv_coder decode_on, encode_on;      // what --decode-on and --encode-on resolve to
     bool left_threads; // a run has left threads that use the backends: these stay open
+    bool is_left;      // the run leaves memory and streams to the end of the process: the same
 };
 
 // CONV_DEVICE_GPU: devices asked for by name.
@@ -68,8 +69,13 @@ bool conv_device_needs_workload(const struct conv_options *options);
 struct conv_workload_choice conv_device_choice_of(const struct conv_options *options);
 void conv_device_close(struct conv_device *device); // {0} is fine
 
-// True if a closed device is still being opened by a thread: see conv_async_open_close.
-bool conv_device_is_opening(void);
+// True if the end of the process may free what a run holds on the device, and sooner. Not under a
+// profiler or a checker, which writes its findings when the driver is left in an orderly manner.
+bool conv_device_may_be_left(const struct conv_device *device);
+
+// True if a closed device was left open, or is still being opened by a thread (see
+// conv_async_open_close): the process must end by _exit().
+bool conv_device_is_left_open(void);
 
 // Takes over devices that have been opened meanwhile; does not wait.
 void conv_device_look(struct conv_device *device);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backends.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "cli/commands.h"
@@ -309,6 +310,9 @@ int conv_run_main(const struct conv_options *options)
         return conv_commands_fail(&err);
     }
     run->start_ns = start_ns;
+    for (int i = 0; i < CONV_BACKENDS; i++)
+        if (options->backends[i]->set_up_process)
+            options->backends[i]->set_up_process();
     // Before the handlers are installed: reading a filter from a pipe without a writer then ends at
     // the first signal.
     enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
@@ -322,10 +326,12 @@ int conv_run_main(const struct conv_options *options)
     conv_stall_end(conv_signals_stall());
     if (!status && conv_report_has_progress(run->report))
         conv_selection_count_ahead(&run->inputs.selection);
-    if (!status)
+    if (!status) {
+        run->device.is_left = conv_device_may_be_left(&run->device);
         status =
             conv_run_images(&run->options, &run->device, run->filters, run->inputs.selection.source,
                             run->sink, run->inputs.expected, run->report, run->trace, stop, &err);
+    }
     conv_signals_watch(NULL);
     enum conv_status finished = conv_sink_finish(run->sink, status ? &later : &err);
     status = status ? status : finished;

@@ -82,6 +82,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .trace = trace,
         .stop = stop,
         .left_threads = &device->left_threads,
+        .leaves_memory = device->is_left,
     };
 #ifdef __GLIBC__
     // Each further arena maps 64 MiB.

@@ -89,6 +89,9 @@ struct conv_pipeline_config {
     // flight are cancelled. Else it waits for a moment only: set to true if a thread was still
     // inside a long computation. Then the backends must stay open, and the process is to end soon.
     bool *left_threads;
+    // Streams, device memory and staging memory stay as they are after the run, and so must the
+    // backends: the process is to end soon.
+    bool leaves_memory;
 
     // Called some thirty times a second by the thread that runs the pipeline, which otherwise
     // waits; the run continues meanwhile. NULL: not called.

@@ -162,13 +162,19 @@ enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *er
     return status;
 }
 
-void conv_devices_close(struct conv_scheduler *s)
+void conv_devices_forget(struct conv_scheduler *s)
 {
     const struct conv_pipeline_config *config = s->config;
     int devices = config->ops->async ? config->device_count : 0;
     for (int d = 0; d < devices; d++)
         if (!config->backends[d])
             conv_async_open_set_notify(config->openings[d], NULL, NULL);
+}
+
+void conv_devices_close(struct conv_scheduler *s)
+{
+    const struct conv_pipeline_config *config = s->config;
+    int devices = config->ops->async ? config->device_count : 0;
     for (int i = 0; i < devices * s->most_streams; i++) {
         struct conv_stream_thread *owner = &s->stream_threads[i];
         if (!owner->scheduler)

@@ -31,6 +31,8 @@ struct conv_device_state {
 // with what is missing.
 enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err)
     CONV_TAKES(s->lock);
+// After it no thread that still opens a device uses the scheduler.
+void conv_devices_forget(struct conv_scheduler *s);
 void conv_devices_close(struct conv_scheduler *s); // after the threads have ended
 
 // A stream of the device, for this thread alone until it is put back: its own if possible. NULL,

@@ -187,7 +187,9 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
     for (int i = 0; i < stream_count(s); i++)
         if (s->stream_threads[i].started)
             pthread_join(s->stream_threads[i].thread, NULL);
-    conv_devices_close(s);
+    conv_devices_forget(s);
+    if (!s->config->leaves_memory)
+        conv_devices_close(s);
     for (int i = 0; i < s->config->jobs; i++) {
         if (is_left(&workers[i]))
             continue;
@@ -228,7 +230,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         status = run_threads(&s, workers, err);
     // Threads that were left behind use their slots and their workers' memory.
     bool left = config->left_threads && *config->left_threads;
-    if (!left)
+    if (!left && !config->leaves_memory)
         conv_pool_close(&s.pool);
     conv_jobs_free(&s.jobs);
     if (!left)

@@ -357,7 +357,8 @@ void *conv_stream_thread_main(void *argument)
             run_slot(s, thread, slot);
         } else if (s->streams_end) {
             break;
-        } else if (conv_groups_are_over(s) && conv_pool_detach(&s->pool, &buffer)) {
+        } else if (!s->config->leaves_memory && conv_groups_are_over(s) &&
+                   conv_pool_detach(&s->pool, &buffer)) {
             // While workers write the last images: freeing takes milliseconds.
             conv_lock_release(&s->lock);
             conv_pool_free_buffer(&s->pool, &buffer);

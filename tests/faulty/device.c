@@ -14,6 +14,7 @@
 //   pins=N         the Nth block of staging memory and all later ones cannot be pinned
 //   closed         the device has no memory left when it is opened
 //   slow=MS        least time of a group
+//   left           the end of the process frees what they hold: to close one is an error
 //   open=MS        time to open a device; there is a driver then, and `auto` does not wait for it
 // Each word holds for every device, or after a number (1:lost=3) for that device only.
 #include <pthread.h>
@@ -52,7 +53,7 @@ static struct device {
     atomic_bool gone;
 } devices[MOST_DEVICES];
 
-static bool real, codes;
+static bool real, codes, left;
 static int device_count, real_count = 1;
 static const struct conv_backend_ops *inner; // the backend that does the work
 
@@ -93,6 +94,7 @@ static void read_words(void)
     text = text ? text : "";
     real = number_of(text, 0, "real") >= 0;
     codes = number_of(text, 0, "codes") >= 0;
+    left = number_of(text, 0, "left") >= 0;
     long count = number_or_0(text, 0, "devices=");
     device_count = count < 1 ? 1 : count < MOST_DEVICES ? (int)count : MOST_DEVICES;
     for (int d = 0; d < device_count; d++) {
@@ -159,6 +161,8 @@ static enum conv_status open_faulty(struct conv_backend **out,
 
 static void close_faulty(struct conv_backend *backend)
 {
+    if (left)
+        abort();
     if (backend)
         inner->close(backend->inner);
     free(backend);
@@ -253,6 +257,8 @@ static enum conv_status stream_open(struct conv_backend *backend, struct conv_st
 
 static void stream_close(struct conv_stream *stream)
 {
+    if (left)
+        abort();
     if (stream)
         inner->stream_close(stream->inner);
     free(stream);
@@ -360,6 +366,7 @@ int main(int argc, char **argv)
         .place = CONV_ON_CUDA,
         .built = true,
         .async = true,
+        .freed_at_exit = left,
         .has_driver = has_driver,
         .devices = list_devices,
         .open = open_faulty,

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""A run on a GPU leaves memory and streams to the end of the process, after everything else is written and closed.
+
+The device is that of tests/faulty, which aborts if it is closed all the same (`left`).
+"""
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+import program
+from program import until
+from test_batch import fill, image
+from test_injected import check_outcome
+from test_lost_device import BINARY, CHAIN, SMALL, batch, pytestmark, run_faulty, want_of  # noqa: F401 (fixtures)
+from test_trace_faults import SHOWN, check_shown
+
+
+@pytest.mark.parametrize("faults", ("left", "left codes", "left devices=2", "left open=30", "left full=2"))
+@pytest.mark.parametrize("asked", ("cuda", "all"))
+def test_all_that_a_run_writes_is_whole(box, batch, asked, faults):  # noqa: F811
+    done = run_faulty(faults, f"--device={asked}", *SMALL, *SHOWN)
+    check_outcome(box, want_of(box), 0, done.stderr, faults)
+    assert len(done.stderr.splitlines()) == 1
+    check_shown()
+
+
+def test_the_journal_lists_all(box, batch):  # noqa: F811
+    for done in (0, 63):
+        said = run_faulty("left", "--device=cuda", "--resume=journal", *SMALL).stderr
+        assert f"{63 - done} done" in said and f"{done} skipped" in said
+    check_outcome(box, want_of(box), 0, said, "journal")
+
+
+def test_what_goes_to_a_pipe_is_whole(box, batch):  # noqa: F811
+    environ = {**os.environ, "CONV_FAULTY": "left"}
+    done = subprocess.run([BINARY, CHAIN, "--device=cuda", "--json", "in", "out"], env=environ, capture_output=True, text=True,
+                          timeout=program.TIMEOUT)
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and records[-1]["done"] == 63 and len(records) == 65
+    done = subprocess.run([BINARY, CHAIN, "--device=cuda", "-", "-"], env=environ, capture_output=True, input=image(3).data,
+                          timeout=program.TIMEOUT)
+    (box / "in" / "one.png").write_bytes(image(3).data)
+    assert done.returncode == 0 and done.stdout == want_of(box)["one.png"]
+
+
+def test_exit_codes(box, batch):  # noqa: F811
+    (box / "in" / "bad.png").write_bytes(b"bad")
+    done = run_faulty("left", "--device=cuda", *SMALL, code=1)
+    assert "63 done, 1 failed" in done.stderr
+    done = run_faulty("left lost=4", "--device=all", *SMALL, code=1)
+    assert "continuing on the CPU" in done.stderr and "63 done, 1 failed" in done.stderr
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([BINARY, CHAIN, "--device=cuda", "--json", "in", "out"], stdout=full, stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "CONV_FAULTY": "left"}, timeout=program.TIMEOUT)
+    assert done.returncode == 1 and "No space left on device" in done.stderr
+
+
+def test_a_signal(box):
+    fill(box / "in", *[f"{index}.png" for index in range(200)])
+    process = subprocess.Popen([BINARY, CHAIN, "--device=cuda", *SMALL, "in", "out"], stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "CONV_FAULTY": "left slow=20"})
+    until(lambda: (box / "out").exists() and any((box / "out").iterdir()), process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=program.TIMEOUT)
+    assert process.returncode == 128 + signal.SIGTERM and "interrupted" in err
+    assert not [name for name in os.listdir(box / "out") if not name.endswith(".png")]
+
+
+@pytest.mark.parametrize("name", ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"))
+def test_a_profiler_sees_an_orderly_end(box, batch, name):  # noqa: F811
+    """Then the device is closed, which this one takes for an error."""
+    done = run_faulty("left", "--device=cuda", *SMALL, code=-signal.SIGABRT, env={name: "a-profiler.so"})
+    check_outcome(box, want_of(box), 0, done.stderr, name)
