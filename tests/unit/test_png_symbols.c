@@ -421,9 +421,9 @@ static void test_filters(void **test)
                 const int predicted[] = {0, a, b, (a + b) / 2, paeth(a, b, c)};
                 for (int f = 0; f < 5; f++) {
                     uint32_t byte = (uint32_t)(a * 7 + c) & 255;
-                    uint32_t got =
-                        unfilter_byte(&filters[f], byte, (uint32_t)a, (uint32_t)b, (uint32_t)c) &
-                        255;
+                    uint32_t got = unfilter_byte(&filters[f], byte, (uint32_t)a & filters[f].left,
+                                                 (uint32_t)b & filters[f].above, (uint32_t)c) &
+                                   255;
                     if (got != ((byte + (uint32_t)predicted[f]) & 255))
                         fail_msg("filter %d of %d, %d, %d gives %u", f, a, b, c, got);
                 }

@@ -9,8 +9,8 @@
 
 #define SCRATCH_ALIGN 128
 
-// Nothing interrupts the kernel that reverses the filters: at 1.9 GB/s for an image alone, this
-// many bytes take 0.14 s. One core of a CPU is about as fast for one such image.
+// Nothing interrupts the kernel that reverses the filters; this many bytes take it some 10 ms, as an
+// image of 8192x8192 alone is unfiltered at 26 GB/s.
 #define MOST_ROWS_BYTES ((uint64_t)256 << 20)
 // A stream that is larger than stored blocks or the fixed code could make it holds blocks without
 // bytes. The slack is for other chunks, because callers may know the size of the file only.
@@ -19,7 +19,7 @@
 // is in, and may pass the last bit by a match that begins there: 48 bits, with its extra bits.
 static_assert(8 * (3 + MOST_ROWS_BYTES * 5 / 4 + STREAM_SLACK) + 48 <= UINT32_MAX,
               "the bits of every stream that is taken can be counted");
-// One warp reverses the filters of 32 rows at a time, which takes it 25 us on an H200 even if they
+// One warp reverses the filters of 32 rows at a time, which took it 25 us on an H200 even if they
 // hold one pixel each: 0.8 ms for 1,000 rows. More rows than these are the CPU's, unless they are
 // long enough to take longer to inflate.
 #define MOST_SHORT_ROWS 8192
@@ -53,16 +53,17 @@ bool conv_cuda_decode_takes(const struct conv_decode_image *image)
            image->stream_bytes <= (row + 1) * height * 5 / 4 + STREAM_SLACK;
 }
 
-static size_t rows_memory(uint32_t rows_bytes)
+static size_t rows_memory(uint32_t rows_bytes, uint32_t row_bytes)
 {
-    size_t end = conv_decode_result_at(rows_bytes) + sizeof(uint32_t);
+    size_t end =
+        conv_decode_bands_at(rows_bytes) + conv_decode_bands_words(row_bytes) * sizeof(uint32_t);
     return (end + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
 }
 
 size_t conv_cuda_decode_scratch(const struct conv_decode_image *image)
 {
     uint64_t rows = (row_bytes(image) + 1) * (uint64_t)image->height;
-    size_t end = rows_memory((uint32_t)rows);
+    size_t end = rows_memory((uint32_t)rows, (uint32_t)row_bytes(image));
     return rows < LEAST_SPLIT_ROWS ? end : end + conv_cuda_decode_split_bytes(image);
 }
 
@@ -80,7 +81,7 @@ static void plan_parts(struct conv_decode_image *image)
         parts = CONV_SPLIT_MOST_PARTS;
     image->parts = parts;
     image->part_bytes = parts ? (image->stream_bytes + parts - 1) / parts : 0;
-    image->d_split = image->d_rows + rows_memory(image->rows_bytes);
+    image->d_split = image->d_rows + rows_memory(image->rows_bytes, image->row_bytes);
 }
 
 // Shell's sort of the turns, with the gaps of Knuth.

@@ -160,6 +160,14 @@ template <int THREADS> __device__ inline bool filters_exist(const struct conv_de
     return !__syncthreads_or(!all);
 }
 
+// For the unfilter kernel: no band is taken.
+template <int THREADS> __device__ inline void clear_bands(const struct conv_decode_image &image)
+{
+    uint32_t *bands = (uint32_t *)(image.d_rows + conv_decode_bands_at(image.rows_bytes));
+    for (uint32_t i = threadIdx.x; i < conv_decode_bands_words(image.row_bytes); i += THREADS)
+        bands[i] = 0;
+}
+
 // One block per image, the longest streams first.
 template <int THREADS>
 static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
@@ -170,6 +178,7 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     struct block_memory<THREADS> &shared = *(struct block_memory<THREADS> *)memory;
     uint32_t turn = images[blockIdx.x].turn;
     struct conv_decode_image image = images[turn];
+    clear_bands<THREADS>(image);
     // The barrier keeps thread 0 from writing a result that others have still to read.
     if (split && image.parts && __syncthreads_or(*result_of(image) == CONV_DECODE_DECODED))
         return;
