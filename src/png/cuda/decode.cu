@@ -9,8 +9,8 @@
 
 #define SCRATCH_ALIGN 128
 
-// Nothing interrupts the kernel that reverses the filters; this many bytes take it some 10 ms, as an
-// image of 8192x8192 alone is unfiltered at 26 GB/s.
+// Nothing interrupts the kernel that reverses the filters; this many bytes take it some 10 ms, as
+// an image of 8192x8192 alone is unfiltered at 26 GB/s.
 #define MOST_ROWS_BYTES ((uint64_t)256 << 20)
 // A stream that is larger than stored blocks or the fixed code could make it holds blocks without
 // bytes. The slack is for other chunks, because callers may know the size of the file only.
