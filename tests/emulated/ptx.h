@@ -36,6 +36,15 @@ static inline void prmt_b32(uint32_t &to, uint32_t a, uint32_t b, uint32_t selec
     }
 }
 
+static inline void prefetch_global_L2(const void *)
+{
+}
+
+static inline void szext_wrap_u32(uint32_t &to, uint32_t bits, uint32_t count)
+{
+    to = bits & ((1u << (count & 31)) - 1);
+}
+
 static inline void dp4a_u32_s32(int32_t &to, uint32_t a, uint32_t b, int32_t c)
 {
     for (int i = 0; i < 4; i++)
@@ -272,6 +281,16 @@ static inline void st_global_u32(uint64_t to, uint32_t value)
 static inline void st_global_v2_u32(uint64_t to, uint32_t x, uint32_t y)
 {
     store_global<uint64_t>(to, (uint64_t)y << 32 | x);
+}
+
+static inline void st_relaxed_gpu_global_u64(uint64_t to, uint64_t value)
+{
+    __atomic_store_n((uint64_t *)to, value, __ATOMIC_RELAXED);
+}
+
+static inline void ld_relaxed_gpu_global_u64(uint64_t &to, uint64_t from)
+{
+    to = __atomic_load_n((const uint64_t *)from, __ATOMIC_RELAXED);
 }
 
 static inline void st_global_u8(uint64_t to, uint32_t value)

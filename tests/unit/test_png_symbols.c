@@ -45,18 +45,19 @@ static bool sort_code(struct code *code, uint16_t *sorted, const uint8_t *length
     return true;
 }
 
-// Returns where the table ends.
+// Returns where the second tables end.
 static uint32_t make_table(uint32_t *entries, const struct table *table)
 {
-    uint32_t size = 1u << table->bits, at = table->begin + size;
+    uint32_t size = 1u << table->bits, at = table->second;
     for (uint32_t i = 0; i < size; i++)
         entries[table->begin + i] = make_entry(table, i, 0, table->bits);
     for (uint32_t prefix = first_prefix(table); prefix < size; prefix++) {
         uint32_t more = prefix_bits(table, prefix);
         if (more == 0)
             continue;
-        assert_true(at + (1u << more) <= table->end);
-        make_prefix(entries, table, prefix, more, at);
+        assert_true(at + (1u << more) <= table->last);
+        link_prefix(entries, table, prefix, more, at);
+        fill_prefix(entries, table, prefix, 0, 1);
         at += 1u << more;
     }
     return at;
@@ -107,13 +108,15 @@ static bool read_head(struct codes *codes, struct bits *bits, uint32_t type)
 // Appends the symbols of a block after out[size], byte by byte. 0 unless it ends as it should.
 static uint32_t put_block(uint8_t *out, uint32_t size, const struct codes *codes, struct bits *bits)
 {
-    struct step step = first_step();
+    bool in_match = false;
     uint32_t length = 0;
     for (;;) {
-        uint32_t next = peek_bits(bits), entry = look_up(codes->entries, &step, next);
+        uint32_t next = peek_bits(bits), entry;
+        entry = look_up(codes->entries, place_of(in_match), next);
+        entry = look_further(codes->entries, entry, next);
         uint32_t kind = entry & ENTRY_KIND, value = entry_value(entry, next);
         drop_bits(bits, entry & 31);
-        if (entry & ENTRY_STOP)
+        if (entry & ENTRY_RARE)
             return kind == ENTRY_END ? size : 0;
         if (size + 258 > MOST)
             return 0;
@@ -124,7 +127,7 @@ static uint32_t put_block(uint8_t *out, uint32_t size, const struct codes *codes
             length = value;
         for (; kind == ENTRY_DISTANCE && length > 0; length--, size++)
             out[size] = out[size - value - 1];
-        next_step(&step, entry);
+        in_match = kind == ENTRY_LENGTH;
     }
 }
 
@@ -328,8 +331,8 @@ static void test_largest_tables(void **test)
             most[t] = end > most[t] ? end : most[t];
         }
     }
-    assert_true(most[0] > 1 << LITLEN_BITS);
-    assert_true(most[1] > LITLEN_ENTRIES + (1 << DISTANCE_BITS));
+    assert_true(most[0] > SECOND_LITLENS);
+    assert_true(most[1] > SECOND_DISTANCES);
 }
 
 // RFC 1951, 3.2.5.
@@ -421,9 +424,9 @@ static void test_filters(void **test)
                 const int predicted[] = {0, a, b, (a + b) / 2, paeth(a, b, c)};
                 for (int f = 0; f < 5; f++) {
                     uint32_t byte = (uint32_t)(a * 7 + c) & 255;
-                    uint32_t got =
-                        unfilter_byte(&filters[f], byte, (uint32_t)a, (uint32_t)b, (uint32_t)c) &
-                        255;
+                    uint32_t got = unfilter_byte(&filters[f], byte, (uint32_t)a & filters[f].left,
+                                                 (uint32_t)b & filters[f].above, (uint32_t)c) &
+                                   255;
                     if (got != ((byte + (uint32_t)predicted[f]) & 255))
                         fail_msg("filter %d of %d, %d, %d gives %u", f, a, b, c, got);
                 }
@@ -437,21 +440,24 @@ static void test_filters(void **test)
 static void test_thread_bits(void **state)
 {
     (void)state;
-    assert_int_equal(choose_thread_bits(1000, 7001), LEAST_THREAD_BITS);
-    assert_int_equal(choose_thread_bits(64, 8192), LEAST_THREAD_BITS);
-    assert_int_equal(choose_thread_bits(1, 129), LEAST_THREAD_BITS);
-    assert_int_equal(choose_thread_bits(512 * 288, 1), MOST_THREAD_BITS);
-    assert_int_equal(choose_thread_bits(1000, 500), 112); // 56 bytes of output
-    for (uint32_t bits = 1; bits <= 512 * 288; bits += 1 + bits / 50) {
-        uint32_t former = MOST_THREAD_BITS;
-        for (uint32_t bytes = 1; bytes <= 512 * THREAD_ROOM; bytes += 1 + bytes / 50) {
-            uint32_t chosen = choose_thread_bits(bits, bytes);
-            assert_in_range(chosen, LEAST_THREAD_BITS, former); // more bytes: never more bits
-            assert_int_equal(chosen % 8, 0);
-            assert_int_not_equal(chosen % 128, 0);
-            former = chosen;
+    const uint32_t most = 280;
+    assert_int_equal(choose_part_bits(1000, 7001, 1, most), LEAST_PART_BITS);
+    assert_int_equal(choose_part_bits(64, 8192, 1, most), LEAST_PART_BITS);
+    assert_int_equal(choose_part_bits(1, 129, 1, most), LEAST_PART_BITS);
+    assert_int_equal(choose_part_bits(512 * 248, 1, 4, 4 * most), 4 * most);
+    assert_int_equal(choose_part_bits(1000, 580, 1, most), 96); // 58 bytes of output
+    assert_int_equal(choose_part_bits(1000, 580, 2, 2 * most), 2 * 96 + 8);
+    for (uint32_t shares = 1; shares <= 4; shares *= 2)
+        for (uint32_t bits = 1; bits < 1 << 18; bits += 1 + bits / 50) {
+            uint32_t former = shares * most;
+            for (uint32_t bytes = 1; bytes <= 512 * THREAD_ROOM; bytes += 1 + bytes / 50) {
+                uint32_t chosen = choose_part_bits(bits, bytes, shares, shares * most);
+                assert_in_range(chosen, LEAST_PART_BITS, former); // more bytes: never more bits
+                assert_int_equal(chosen % 8, 0);
+                assert_int_not_equal(chosen % 128, 0);
+                former = chosen;
+            }
         }
-    }
 }
 
 int main(void)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The host's half of decoding: the supported images, the memory that they need, and the launches of
-// the kernels.
+// The host's half of decoding: what fits, how much memory it takes, which kernels run.
 #include "png/cuda/cuda_decode.h"
 
 #include <cuda_runtime_api.h>
@@ -10,31 +9,30 @@
 
 #define SCRATCH_ALIGN 128
 
-// The kernel that reverses the filters cannot be interrupted: at 1.9 GB/s for a single image, this
-// many bytes take 0.14 s. One core of a CPU is about as fast for one such image.
+// Nothing interrupts the kernel that reverses the filters; this many bytes take it some 10 ms, as
+// an image of 8192x8192 alone is unfiltered at 26 GB/s.
 #define MOST_ROWS_BYTES ((uint64_t)256 << 20)
-// A stream that is larger than with stored blocks or the fixed code contains blocks without bytes.
-// The slack is for other chunks, because callers may know only the size of the file.
+// A stream that is larger than stored blocks or the fixed code could make it holds blocks without
+// bytes. The slack is for other chunks, because callers may know the size of the file only.
 #define STREAM_SLACK ((uint64_t)64 << 10)
-// Kernels count the bits of a stream in 32 bits. The count starts at the word that contains the
-// first byte, and may exceed the last bit by a match that begins there: 48 bits, with its extra
-// bits.
+// Kernels count the bits of a stream in 32 bits. The count starts at the word that the first byte
+// is in, and may pass the last bit by a match that begins there: 48 bits, with its extra bits.
 static_assert(8 * (3 + MOST_ROWS_BYTES * 5 / 4 + STREAM_SLACK) + 48 <= UINT32_MAX,
               "the bits of every stream that is taken can be counted");
-// One warp reverses the filters of 32 rows at a time, which takes it 25 us on an H200 even if they
-// have one pixel each: 0.8 ms for 1,000 rows. Images with more rows are left to the CPU, unless the
-// rows are so long that inflating takes longer.
+// One warp reverses the filters of 32 rows at a time, which took it 25 us on an H200 even if they
+// hold one pixel each: 0.8 ms for 1,000 rows. More rows than these are the CPU's, unless they are
+// long enough to take longer to inflate.
 #define MOST_SHORT_ROWS 8192
 #define SHORT_ROW_BYTES 256
 
 // Streams of images whose rows are this large are cut into parts, one for this many bytes, unless
-// there would be too many. With 16 K symbols in a block, as in zlib's, a block of a photograph
-// takes about two parts, so that most blocks are decoded by a separate block of threads.
+// that makes too many. With 16 K symbols in a block, as zlib's, a block of a photograph takes about
+// two of them, so that most blocks are decoded by a block of threads of their own.
 #define LEAST_SPLIT_ROWS (256u << 10)
 #define LEAST_PARTS 3
 #define LEAST_PART_BYTES 8192
 // With at least this many SMs for each image, many blocks of threads per image are faster than one.
-// On an H200 both take 3.3 ms for 78 photographs; for 24, many blocks take 1.7 ms and one 3.5.
+// On an H200 both take 3.3 ms for 78 photographs; many take 1.7 ms for 24, one 3.5.
 #define LEAST_SMS_PER_SPLIT 2
 #define MOST_GRID_Y 65535
 #define SPLIT_LAUNCHES 4
@@ -55,16 +53,17 @@ bool conv_cuda_decode_takes(const struct conv_decode_image *image)
            image->stream_bytes <= (row + 1) * height * 5 / 4 + STREAM_SLACK;
 }
 
-static size_t rows_memory(uint32_t rows_bytes)
+static size_t rows_memory(uint32_t rows_bytes, uint32_t row_bytes)
 {
-    size_t end = conv_decode_result_at(rows_bytes) + sizeof(uint32_t);
+    size_t end =
+        conv_decode_bands_at(rows_bytes) + conv_decode_bands_words(row_bytes) * sizeof(uint32_t);
     return (end + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
 }
 
 size_t conv_cuda_decode_scratch(const struct conv_decode_image *image)
 {
     uint64_t rows = (row_bytes(image) + 1) * (uint64_t)image->height;
-    size_t end = rows_memory((uint32_t)rows);
+    size_t end = rows_memory((uint32_t)rows, (uint32_t)row_bytes(image));
     return rows < LEAST_SPLIT_ROWS ? end : end + conv_cuda_decode_split_bytes(image);
 }
 
@@ -82,10 +81,10 @@ static void plan_parts(struct conv_decode_image *image)
         parts = CONV_SPLIT_MOST_PARTS;
     image->parts = parts;
     image->part_bytes = parts ? (image->stream_bytes + parts - 1) / parts : 0;
-    image->d_split = image->d_rows + rows_memory(image->rows_bytes);
+    image->d_split = image->d_rows + rows_memory(image->rows_bytes, image->row_bytes);
 }
 
-// Shellsort of the turns, with Knuth's gaps.
+// Shell's sort of the turns, with the gaps of Knuth.
 static void sort_turns(struct conv_decode_image *images, int count)
 {
     int gap = 1;

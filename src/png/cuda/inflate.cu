@@ -3,7 +3,7 @@
 // input whose output fits shared memory. For each window, all threads find the symbols
 // (speculate.cuh), store them and turn them into bytes (window.cuh).
 //
-// Shared memory is what limits how many images are in flight: 27.4 KB for 128 threads, so that
+// Shared memory is what limits how many images are in flight: 27.3 KB for 128 threads, so that
 // eight blocks fit on an SM that has 228 KB, 1024 images on 128 SMs. The fewer images, the more
 // threads for each.
 #include <cuda_runtime_api.h>
@@ -42,22 +42,21 @@ __device__ inline uint32_t inflate_window(struct block_memory<THREADS> &shared,
 {
     if (progress->at >= stream.end)
         return CONV_DECODE_TRUNCATED;
-    struct counted counted = count_window(shared, stream, progress, progress->out % 4, stop);
+    count_window(shared, stream, progress, progress->out % 4, stop);
     struct agreement agreed = shared.agreed;
-    if (agreed.threads - 1 >= THREADS) {
-        progress->thread_bits = LEAST_THREAD_BITS; // none: too much for the window
-        return agreed.threads == 0 ? CONV_DECODE_DECODED : CONV_DECODE_STOPPED;
+    if (agreed.parts - 1 >= THREADS) {
+        progress->part_bits = LEAST_PART_BITS; // none: too much for the window
+        return agreed.parts == 0 ? CONV_DECODE_DECODED : CONV_DECODE_STOPPED;
     }
     if (agreed.bytes > rows_bytes - progress->out)
         return CONV_DECODE_SIZE;
     if (agreed.stop & PLACE_INVALID)
         return CONV_DECODE_SYMBOL;
     struct window window = open_window(rows, progress->out, agreed.bytes);
-    if (threadIdx.x < agreed.threads)
-        put_symbols(shared, counted.start, counted.limit, window.skip + counted.before);
+    put_share(shared, agreed.parts, window.skip);
     if (!finish_window(shared, window, adler))
         return CONV_DECODE_DISTANCE;
-    *ended = advance(progress, agreed);
+    *ended = advance<THREADS>(progress, agreed);
     return CONV_DECODE_DECODED;
 }
 
@@ -135,7 +134,8 @@ __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
         return result;
     for (uint32_t i = threadIdx.x; i < THREADS * THREAD_ROOM / 4; i += THREADS)
         shared.window[i] = make_uint2(INSIDE_TWICE, INSIDE_TWICE);
-    struct progress progress = {8 * (stream.lead + 2), 0, FIRST_THREAD_BITS, 0, 0};
+    struct progress progress = {8 * (stream.lead + 2), 0,
+                                block_memory<THREADS>::SHARES * FIRST_THREAD_BITS, 0, 0};
     struct adler adler = {0, 0};
     for (bool final = false; !final;) {
         if (is_costly(progress, free_cost))
@@ -160,6 +160,14 @@ template <int THREADS> __device__ inline bool filters_exist(const struct conv_de
     return !__syncthreads_or(!all);
 }
 
+// For the unfilter kernel: no band is taken.
+template <int THREADS> __device__ inline void clear_bands(const struct conv_decode_image &image)
+{
+    uint32_t *bands = (uint32_t *)(image.d_rows + conv_decode_bands_at(image.rows_bytes));
+    for (uint32_t i = threadIdx.x; i < conv_decode_bands_words(image.row_bytes); i += THREADS)
+        bands[i] = 0;
+}
+
 // One block per image, the longest streams first.
 template <int THREADS>
 static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
@@ -170,6 +178,7 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     struct block_memory<THREADS> &shared = *(struct block_memory<THREADS> *)memory;
     uint32_t turn = images[blockIdx.x].turn;
     struct conv_decode_image image = images[turn];
+    clear_bands<THREADS>(image);
     // The barrier keeps thread 0 from writing a result that others have still to read.
     if (split && image.parts && __syncthreads_or(*result_of(image) == CONV_DECODE_DECODED))
         return;

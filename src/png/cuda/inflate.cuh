@@ -4,6 +4,8 @@
 #ifndef CONV_PNG_CUDA_INFLATE_CUH
 #define CONV_PNG_CUDA_INFLATE_CUH
 
+#include <cuda_pipeline.h>
+
 #include "png/cuda/cuda_decode.h"
 #include "png/cuda/launches.cuh"
 #include "png/cuda/lengths.cuh"
@@ -27,9 +29,9 @@
 #define INSIDE_TWICE 0xffffffffu
 
 // Results of one thread for all threads, written before a barrier and read after it.
-#define THREADS_STOPPED UINT32_MAX // in place of a number of threads: the host has set d_stop
+#define PARTS_STOPPED UINT32_MAX // in place of a number of parts: the host has set d_stop
 struct agreement {
-    uint32_t at, bytes, stop, threads, result;
+    uint32_t at, bytes, stop, parts, result;
 };
 
 // Per length of codewords: their number, and the place of the first in the sorted table.
@@ -49,17 +51,26 @@ struct making {
 // before it in its word; two words are read ahead.
 #define HEAD_WORDS 146
 
+#define SHARE_BITS 17 // of a bit of the stage
+
 template <int THREADS> struct block_memory {
+    // Longer parts are corrected less often, but leave threads idle while they are counted, which
+    // other blocks on the SM make up for, if there are any.
+    static constexpr int SHARES = THREADS < 512 ? 2 : 1;
+    // Of input for each share: what shared memory has room for, and the bits of `shares`.
+    static constexpr uint32_t SHARE_MOST = THREADS < 512 ? 280 : 248;
+    static_assert(32 + THREADS * SHARE_MOST + 64 < 1 << SHARE_BITS, "the bits fit");
     uint2 window[THREADS * THREAD_ROOM / 4]; // four bytes of output each
     union {
-        uint32_t stage[THREADS * MOST_THREAD_BITS / 32 + STAGE_SLACK]; // input
+        uint32_t stage[THREADS * SHARE_MOST / 32 + STAGE_SLACK]; // input
         struct {
             uint32_t head[HEAD_WORDS]; // input as well
             struct making making;
         };
     };
     uint32_t entries[ENTRIES]; // literals and lengths, then distances
-    uint32_t ends[THREADS / LANES], sums[2][THREADS / LANES]; // of warps
+    uint32_t ends[2][THREADS / LANES], sums[2][THREADS / LANES]; // of warps
+    uint32_t shares[THREADS + 1]; // of each thread: bytes before it << SHARE_BITS | first bit
     struct agreement agreed;
 };
 
@@ -94,14 +105,38 @@ __device__ __forceinline__ uint32_t stream_word(const struct stream &stream, uin
     return word;
 }
 
+#define LINE_WORDS 32 // of the second-level cache
+__device__ __forceinline__ void prefetch_line(const uint32_t *words)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(words));
+}
+
 // Copies `count` words, from that of bit `at` on, to the stage. They are valid after the next
 // barrier; the previous ones must not be read any more.
 template <int THREADS>
 __device__ inline void fill_stage(struct block_memory<THREADS> &shared, const struct stream &stream,
                                   uint32_t at, uint32_t count)
 {
+    uint32_t first = at / 32, last = (stream.lead + stream.bytes) / 4 - 1;
+    if (4 * first >= stream.lead && 4 * (first + count) <= stream.lead + stream.bytes) {
+        for (uint32_t i = threadIdx.x; i < count; i += THREADS) // none waits for another
+            __pipeline_memcpy_async(shared.stage + i, stream.words + first + i, sizeof(uint32_t));
+        __pipeline_commit();
+        // What the next window may need comes closer.
+        for (uint32_t i = threadIdx.x; LINE_WORDS * i < count; i += THREADS)
+            prefetch_line(stream.words + min(first + count + LINE_WORDS * i, last));
+        __pipeline_wait_prior(0);
+        return;
+    }
     for (uint32_t i = threadIdx.x; i < count; i += THREADS)
-        shared.stage[i] = stream_word(stream, at / 32 + i);
+        shared.stage[i] = stream_word(stream, first + i);
+}
+
+// Of a window whose first part begins at bit `at`.
+template <int THREADS>
+__device__ __forceinline__ uint32_t stage_words(uint32_t at, uint32_t part_bits)
+{
+    return (at + THREADS / block_memory<THREADS>::SHARES * part_bits) / 32 + STAGE_SLACK;
 }
 
 // The sum of `value` over the threads before this one; *total over all. Contains a barrier;

@@ -8,6 +8,7 @@
 #include "png/cuda/inflate.cuh"
 #include "png/cuda/speculate.cuh"
 #include "png/cuda/tables.cuh"
+#include "png/cuda/window.cuh"
 
 // The cost of a DEFLATE block's head, in microseconds of 128 threads on an H200, measured when one
 // thread read the lengths of codewords (a warp takes a third of that): 0.5 to 0.7 for a stored
@@ -26,11 +27,11 @@
 
 // The position in stream and output; equal in all threads.
 struct progress {
-    uint32_t at;          // bit of the stream
-    uint32_t out;         // bytes made
-    uint32_t thread_bits; // of input for each thread in the next window
-    uint32_t cost;        // of the heads of blocks so far
-    uint32_t windows;     // so far, of blocks that have codes
+    uint32_t at;        // bit of the stream
+    uint32_t out;       // bytes made
+    uint32_t part_bits; // of input for each part of the next window
+    uint32_t cost;      // of the heads of blocks so far
+    uint32_t windows;   // so far, of blocks that have codes
 };
 
 // True if the host has set d_stop: thread 0 reads it once per POLL_EACH windows. A read of host
@@ -44,32 +45,53 @@ __device__ __forceinline__ bool is_stopped(const struct progress &progress,
     return threadIdx.x == 0 && stop && progress.windows % POLL_EACH == FIRST_POLL && *stop;
 }
 
-// Determines the threads whose bytes form the window: those before the first one that does not
-// begin where its predecessor ends, does not fit, or comes after the end of the block.
+// Stores where the shares of a part begin, for the threads that write them.
+template <int THREADS>
+__device__ __forceinline__ void share_part(struct block_memory<THREADS> &shared,
+                                           const struct part &part, uint32_t before)
+{
+    const int SHARES = block_memory<THREADS>::SHARES, EACH = SEGMENTS / SHARES;
+    static_assert(SEGMENTS % SHARES == 0, "a share is whole segments");
+    uint32_t start = part.start;
+#pragma unroll
+    for (int p = 0; p < SEGMENTS; p++) {
+        if (p % EACH == 0)
+            shared.shares[threadIdx.x * SHARES + p / EACH] = before << SHARE_BITS | start;
+        start = part.places[p] & PLACE_BIT;
+        before += part.bytes[p];
+    }
+}
+
+// Determines the parts whose bytes form the window: those before the first one that does not begin
+// where its predecessor ends, does not fit, or comes after the end of the block.
 template <int THREADS>
 __device__ inline void agree(struct block_memory<THREADS> &shared, const struct part &part,
-                             bool right, bool stopped, uint32_t skip, uint32_t *before)
+                             bool right, bool stopped, uint32_t skip)
 {
+    const uint32_t SHARES = block_memory<THREADS>::SHARES, WARPS = THREADS / SHARES / LANES;
     uint32_t bytes = 0, total, lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-    for (int p = 0; p < SEGMENTS; p++)
+    for (int p = 0; p < SEGMENTS && warp < WARPS; p++)
         bytes += part.bytes[p];
-    *before = sum_before(shared, bytes, 0, &total);
-    bool fits = right && skip + *before + bytes <= THREADS * THREAD_ROOM;
+    uint32_t before = sum_before(shared, bytes, 0, &total);
+    bool fits = right && skip + before + bytes <= THREADS * THREAD_ROOM;
     uint32_t refused = __ballot_sync(ALL_LANES, !fits);
     if (lane == 0)
         shared.sums[1][warp] = refused ? (uint32_t)__ffs((int)refused) - 1 : LANES;
+    if (warp < WARPS)
+        share_part(shared, part, before);
     __syncthreads();
-    uint32_t threads = 0; // in a row, from the first on
-    for (uint32_t w = 0; w < THREADS / LANES && threads == w * LANES; w++)
-        threads += shared.sums[1][w];
-    if (threadIdx.x + 1 == threads) {
+    uint32_t parts = 0; // in a row, from the first on
+    for (uint32_t w = 0; w < WARPS && parts == w * LANES; w++)
+        parts += shared.sums[1][w];
+    if (threadIdx.x + 1 == parts) {
         uint32_t place = part.places[SEGMENTS - 1];
         shared.agreed.at = place & PLACE_BIT;
-        shared.agreed.bytes = *before + bytes;
+        shared.agreed.bytes = before + bytes;
         shared.agreed.stop = place & ~PLACE_BIT;
+        shared.shares[parts * SHARES] = place & PLACE_BIT;
     }
     if (threadIdx.x == 0)
-        shared.agreed.threads = stopped ? THREADS_STOPPED : threads;
+        shared.agreed.parts = stopped ? PARTS_STOPPED : parts;
     __syncthreads();
 }
 
@@ -151,41 +173,46 @@ __device__ inline uint32_t read_head(struct block_memory<THREADS> &shared,
 
 // --- windows -------------------------------------------------------------------------------------
 
-// The symbols of one thread: bits of the stage, and the bytes of the window before them.
-struct counted {
-    uint32_t start, limit, before;
-};
-
 // Counts the next window, of whose places the first `skip` are not used; shared.agreed says of how
-// many threads it is. A barrier follows the tables and each window's last read of the stage, which
-// is then free.
+// many parts it is, and shared.shares what each thread is to write. A barrier follows the tables
+// and each window's last read of the stage, which is then free.
 template <int THREADS>
-__device__ inline struct counted
-count_window(struct block_memory<THREADS> &shared, const struct stream &stream,
-             struct progress *progress, uint32_t skip, const uint32_t *stop)
+__device__ inline void count_window(struct block_memory<THREADS> &shared,
+                                    const struct stream &stream, struct progress *progress,
+                                    uint32_t skip, const uint32_t *stop)
 {
     uint32_t origin = progress->at / 32 * 32, at = progress->at - origin;
-    uint32_t bits = progress->thread_bits, end = stream.end - origin;
-    fill_stage(shared, stream, origin, (at + THREADS * bits) / 32 + STAGE_SLACK);
+    uint32_t bits = progress->part_bits, end = stream.end - origin;
+    fill_stage(shared, stream, origin, stage_words<THREADS>(at, bits));
     __syncthreads();
     bool stopped = is_stopped(*progress, stop);
     progress->windows++;
     struct part part;
-    struct counted counted;
     bool right = count_parts(shared, &part, at, bits, end);
-    agree(shared, part, right, stopped, skip, &counted.before);
-    counted.start = part.start;
-    counted.limit = min(at + (threadIdx.x + 1) * bits, end);
-    return counted;
+    agree(shared, part, right, stopped, skip);
+}
+
+// Stores the symbols of this thread's share of a window of some parts.
+template <int THREADS>
+__device__ __forceinline__ void put_share(struct block_memory<THREADS> &shared, uint32_t parts,
+                                          uint32_t skip)
+{
+    if (threadIdx.x >= parts * block_memory<THREADS>::SHARES)
+        return;
+    uint32_t own = shared.shares[threadIdx.x], next = shared.shares[threadIdx.x + 1];
+    const uint32_t mask = (1u << SHARE_BITS) - 1;
+    put_symbols(shared, own & mask, next & mask, skip + (own >> SHARE_BITS));
 }
 
 // To the end of a window that has been counted. True at the block's end.
+template <int THREADS>
 __device__ __forceinline__ bool advance(struct progress *progress, const struct agreement &agreed)
 {
     uint32_t origin = progress->at / 32 * 32;
     if (agreed.bytes > 0)
-        progress->thread_bits =
-            choose_thread_bits(agreed.at - (progress->at - origin), agreed.bytes);
+        progress->part_bits = choose_part_bits(
+            agreed.at - (progress->at - origin), agreed.bytes, block_memory<THREADS>::SHARES,
+            block_memory<THREADS>::SHARES * block_memory<THREADS>::SHARE_MOST);
     progress->at = origin + agreed.at;
     progress->out += agreed.bytes;
     return agreed.stop != 0;

@@ -17,6 +17,19 @@ ANYWHERE size_t conv_decode_result_at(uint32_t rows_bytes)
     return ((size_t)rows_bytes + CONV_DECODE_SLACK + 3) / 4 * 4;
 }
 
+// Where warps that share an image take bands of rows, after the result: the number of those taken,
+// and from 8 bytes on the last rows of bands, with a number for each word.
+ANYWHERE size_t conv_decode_bands_at(uint32_t rows_bytes)
+{
+    return (conv_decode_result_at(rows_bytes) + sizeof(uint32_t) + 7) / 8 * 8;
+}
+
+// Words from there on: steps of all channels, of up to 16 words.
+ANYWHERE uint32_t conv_decode_bands_words(uint32_t row_bytes)
+{
+    return 2 + 2 * (row_bytes / 4 + 16);
+}
+
 extern "C" {
 // Each enqueues one launch and sets *name to its name. This one inflates, checks the Adler-32 and
 // the filter bytes, and writes d_status.

@@ -67,35 +67,46 @@ __device__ __forceinline__ void count_part(struct part *part, const uint32_t *en
     }
 }
 
-// Counts the parts of all threads, `bits` bits each from bit `at` of the stage, up to `end`. True
-// if this thread's start is the end of the part before it.
+// Counts the parts of the block's first threads, `bits` bits each from bit `at` of the stage, up to
+// `end`. True if this thread's start is the end of the part before it, and the block's end is not
+// before it. One barrier per round: it tells whether a part's end has changed, and the next part is
+// to be counted again. What comes after the end of the block is not corrected; where that end is
+// may be a round old for other warps, which is late only if one of those before has changed.
 template <int THREADS>
 __device__ inline bool count_parts(struct block_memory<THREADS> &shared, struct part *part,
                                    uint32_t at, uint32_t bits, uint32_t end)
 {
-    uint32_t lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
+    const uint32_t WARPS = THREADS / block_memory<THREADS>::SHARES / LANES;
+    uint32_t lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, below = (1u << lane) - 1;
     uint32_t first = min(at + threadIdx.x * bits, end), last = min(first + bits, end);
     uint32_t start = first;
-    bool wrong = true;
+    bool counts = warp < WARPS, wrong = counts, ended = false; // ended: in an earlier warp
     set_segments(part->places, 0, SEGMENTS - 1, UINT32_MAX);
 #pragma unroll 1
     for (int round = 0;; round++) {
+        uint32_t former = part->places[SEGMENTS - 1];
         if (wrong)
             count_part(part, shared.entries, shared.stage, start, first, last);
         __syncwarp();
         uint32_t place = part->places[SEGMENTS - 1];
-        uint32_t before = __shfl_sync(ALL_LANES, place, (int)(lane - 1) & (LANES - 1));
-        if (lane == LANES - 1)
-            shared.ends[warp] = place;
-        __syncthreads();
+        uint32_t before = __shfl_up_sync(ALL_LANES, place, 1);
+        uint32_t stops = __ballot_sync(ALL_LANES, place & PLACE_STOPPED);
+        bool after = stops & below;
+        bool changed = counts && place != former && !after && !ended;
+        uint32_t *ends = shared.ends[round % 2];
+        if (lane == LANES - 1 && counts)
+            ends[warp] = stops ? place | PLACE_STOPPED : place;
+        bool again = __syncthreads_or(changed);
+        uint32_t earlier = lane < WARPS && lane < warp ? ends[lane] : 0;
+        ended = __ballot_sync(ALL_LANES, earlier & PLACE_STOPPED);
+        uint32_t latest = __shfl_sync(ALL_LANES, earlier, (int)(warp - 1) & (LANES - 1));
+        before = lane == 0 ? latest : before;
         if (threadIdx.x == 0)
             before = first;
-        else if (lane == 0)
-            before = shared.ends[warp - 1];
-        bool stopped = before & PLACE_STOPPED;
-        wrong = !stopped && before != part->start;
-        if (!__syncthreads_or(wrong) || round == MOST_ROUNDS)
-            return !wrong && !stopped;
+        bool reached = counts && !ended && !after;
+        wrong = reached && before != part->start;
+        if (!again || round == MOST_ROUNDS)
+            return reached && !wrong;
         start = before;
     }
 }

@@ -40,12 +40,10 @@ struct split_window {
     uint32_t next;  // of the same part; SPLIT_NONE
     uint32_t codes; // where the lengths of its block's codewords are; SPLIT_NONE: stored bytes
     uint32_t at;    // bit of the stream; stored: byte
-    uint32_t bits;  // for each thread
-    uint32_t threads, bytes;
-    uint32_t counted[SPLIT_THREADS]; // of each thread: bytes before it << 17 | first bit
+    uint32_t bits;  // of each part
+    uint32_t parts, bytes;
+    uint32_t shares[SPLIT_THREADS + 1]; // as in struct block_memory
 };
-#define COUNTED_BITS 17
-static_assert(32 + SPLIT_THREADS * MOST_THREAD_BITS + 64 < 1 << COUNTED_BITS, "the bits fit");
 
 struct split_codes {
     uint8_t lengths[LITLENS + DISTANCES];

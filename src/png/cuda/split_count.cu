@@ -41,7 +41,7 @@ __device__ inline uint32_t reserve(struct block_memory<THREADS> &shared, uint32_
 
 // Describes a window; the threads add their part of it.
 __device__ inline void note_window(struct counting *counting, uint32_t codes, uint32_t at,
-                                   uint32_t bits, uint32_t threads, uint32_t bytes)
+                                   uint32_t bits, uint32_t parts, uint32_t bytes)
 {
     struct split_window *window = &counting->split.windows[counting->window];
     if (threadIdx.x == 0) {
@@ -49,7 +49,7 @@ __device__ inline void note_window(struct counting *counting, uint32_t codes, ui
         window->codes = codes;
         window->at = at;
         window->bits = bits;
-        window->threads = threads;
+        window->parts = parts;
         window->bytes = bytes;
         *counting->link = counting->window;
     }
@@ -84,19 +84,20 @@ __device__ inline bool count_symbols_of(struct block_memory<THREADS> &shared,
         if (progress->at >= end || !reserve_window(shared, counting))
             return false;
         __syncthreads(); // the lengths, or the stage, are no longer read
-        uint32_t bits = progress->thread_bits;
-        struct counted counted = count_window(shared, stream, progress, MOST_SKIP, nullptr);
+        uint32_t bits = progress->part_bits;
+        count_window(shared, stream, progress, MOST_SKIP, nullptr);
         struct agreement agreed = shared.agreed;
-        if (agreed.threads == 0) {
-            progress->thread_bits = LEAST_THREAD_BITS;
+        if (agreed.parts == 0) {
+            progress->part_bits = LEAST_PART_BITS;
             continue;
         }
         if (agreed.stop & PLACE_INVALID)
             return false;
-        counting->split.windows[counting->window].counted[threadIdx.x] =
-            counted.before << COUNTED_BITS | counted.start;
-        note_window(counting, counting->codes, progress->at, bits, agreed.threads, agreed.bytes);
-        ended = advance(progress, agreed);
+        uint32_t *shares = counting->split.windows[counting->window].shares;
+        for (uint32_t i = threadIdx.x; i < THREADS + 1; i += THREADS)
+            shares[i] = shared.shares[i];
+        note_window(counting, counting->codes, progress->at, bits, agreed.parts, agreed.bytes);
+        ended = advance<THREADS>(progress, agreed);
     }
     return true;
 }
@@ -164,7 +165,11 @@ static __global__ void __launch_bounds__(SPLIT_THREADS, 1024 / SPLIT_THREADS)
         return;
     const struct stream stream = open_stream(image);
     struct counting counting = {
-        split, {start, 0, FIRST_THREAD_BITS, 0, 0}, &part->window, SPLIT_NONE, SPLIT_NONE};
+        split,
+        {start, 0, block_memory<SPLIT_THREADS>::SHARES * FIRST_THREAD_BITS, 0, 0},
+        &part->window,
+        SPLIT_NONE,
+        SPLIT_NONE};
     uint32_t next = count_part_of(shared, image, stream, &counting, number, free_cost);
     if (threadIdx.x == 0) {
         part->bytes = counting.progress.out;

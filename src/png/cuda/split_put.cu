@@ -14,10 +14,9 @@ struct split_image {
     {
         return token == INSIDE ? INSIDE : STATE_BYTE | (token & 255); // after the window: empty
     }
-    static __device__ inline uint32_t earlier(const struct window &window, int32_t at)
+    static __device__ inline uint32_t earlier(const struct window &window, uint32_t at)
     {
-        return at >= (int32_t)window.first ? window.states[at]
-                                           : STATE_MARKER + (window.first - 1 - (uint32_t)at);
+        return at >= window.first ? window.states[at] : STATE_MARKER + (window.first - 1 - at);
     }
 };
 
@@ -46,14 +45,11 @@ __device__ inline bool put_window(struct block_memory<THREADS> &shared, const st
                                   const struct split_window &counted, const struct window &window)
 {
     uint32_t origin = counted.at / 32 * 32, at = counted.at - origin;
-    fill_stage(shared, stream, origin, (at + THREADS * counted.bits) / 32 + STAGE_SLACK);
+    fill_stage(shared, stream, origin, stage_words<THREADS>(at, counted.bits));
+    for (uint32_t i = threadIdx.x; i < THREADS + 1; i += THREADS)
+        shared.shares[i] = counted.shares[i];
     __syncthreads();
-    if (threadIdx.x < counted.threads) {
-        uint32_t own = counted.counted[threadIdx.x];
-        uint32_t limit = min(at + (threadIdx.x + 1) * counted.bits, stream.end - origin);
-        put_symbols(shared, own & ((1u << COUNTED_BITS) - 1), limit,
-                    window.skip + (own >> COUNTED_BITS));
-    }
+    put_share(shared, counted.parts, window.skip);
     __syncthreads();
     if (__syncthreads_or(refer<split_image>(shared, window)))
         return false;

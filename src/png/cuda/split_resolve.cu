@@ -38,7 +38,8 @@ __device__ __forceinline__ bool follow_marker(const struct resolve_memory &memor
 }
 
 // The bytes of a word of states at byte `at` of the output, zeros from `end` on; `part` is that of
-// its first byte.
+// its first byte. They replace the states, so that later markers end here: a trail may lead from
+// part to part up to the first. Other threads read either, and come to the same byte.
 __device__ __forceinline__ uint32_t resolve_word(const struct resolve_memory &memory,
                                                  const struct split &split, uint32_t at,
                                                  uint32_t end, uint32_t part, uint32_t live)
@@ -55,6 +56,7 @@ __device__ __forceinline__ uint32_t resolve_word(const struct resolve_memory &me
         trails[b].part = part;
         left |= trails[b].state >= STATE_MARKER;
     }
+    bool marked = left;
     while (left) { // the four do not wait for each other's loads
         left = false;
 #pragma unroll
@@ -65,6 +67,9 @@ __device__ __forceinline__ uint32_t resolve_word(const struct resolve_memory &me
 #pragma unroll
     for (uint32_t b = 0; b < 4; b++)
         word |= (trails[b].state & 255) << 8 * b;
+    if (marked)
+        *(uint2 *)(split.states + at) = make_uint2(__byte_perm(word, STATE_BYTE, 0x5150),
+                                                   __byte_perm(word, STATE_BYTE, 0x5352));
     return word;
 }
 
@@ -109,6 +114,8 @@ __device__ inline void resolve_share(struct resolve_memory &memory,
     __syncthreads();
 }
 
+static_assert(STATE_BYTE == 0x4000, "its upper byte is byte 1 of a word");
+
 // By one thread, when all shares are done.
 __device__ inline void finish_image(const struct conv_decode_image &image,
                                     struct split_state *state, uint32_t *status)
@@ -130,12 +137,12 @@ __device__ inline void finish_image(const struct conv_decode_image &image,
 }
 
 static __global__ void __launch_bounds__(RESOLVE_THREADS)
-    split_resolve(const struct conv_decode_image *images, uint32_t *status)
+    split_resolve(const struct conv_decode_image *images, uint32_t count, uint32_t *status)
 {
     __shared__ struct resolve_memory own[1];
     struct resolve_memory &memory = own[0];
-    struct conv_decode_image image = images[blockIdx.y];
-    uint32_t first = blockIdx.x * SHARE;
+    struct conv_decode_image image = images[blockIdx.x % count];
+    uint32_t first = blockIdx.x / count * SHARE;
     if (image.parts == 0 || first >= image.rows_bytes)
         return;
     struct split split = find_split(image);
@@ -160,16 +167,19 @@ static __global__ void __launch_bounds__(RESOLVE_THREADS)
     __threadfence();
     if (atomicAdd(&state->done, 1u) == (image.rows_bytes - 1) / SHARE) {
         __threadfence();
-        finish_image(image, state, &status[blockIdx.y]);
+        finish_image(image, state, &status[blockIdx.x % count]);
     }
 }
 static_assert(CONV_SPLIT_MOST_PARTS <= RESOLVE_THREADS, "a thread loads each");
 
 enum conv_status conv_cuda_split_resolve(const struct conv_decode_batch *batch, const char **name)
 {
-    dim3 grid((conv_cuda_split_most_bytes(batch) + SHARE - 1) / SHARE, (unsigned)batch->count);
-    split_resolve<<<grid, RESOLVE_THREADS, 0, (cudaStream_t)batch->stream>>>(batch->d_images,
-                                                                             batch->d_status);
+    // All images' first shares, then all images' second ones: most of what markers stand for is
+    // resolved before.
+    uint32_t shares = (conv_cuda_split_most_bytes(batch) + SHARE - 1) / SHARE,
+             count = (uint32_t)batch->count;
+    split_resolve<<<shares * count, RESOLVE_THREADS, 0, (cudaStream_t)batch->stream>>>(
+        batch->d_images, count, batch->d_status);
     *name = "split_resolve";
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }

@@ -128,19 +128,19 @@ ANYWHERE uint32_t find_symbol(const struct code *code, const uint16_t *sorted, u
 // different kinds run the same code:
 //   bits 0-4   bits to drop: codeword and extra bits
 //   bits 5-6   of ENTRY_LITERAL, the number of bytes: 1, or 2 where the index holds two codewords
-//   bits 8-12  bits of the codeword; of ENTRY_LONG, the bits that the next table is indexed by
+//   bits 8-12  bits of the codeword; of ENTRY_LONG, the bits that the second table is indexed by
 //   bits 13-15 the kind, as below
 //   bits 16-31 what the extra bits are added to: bytes, a length, a distance less 1; of ENTRY_LONG,
-//              where the next table begins
+//              where the second table begins
 #define ENTRY_BYTE (1u << 5)
 #define ENTRY_BYTES (3u << 5)
-#define ENTRY_LITERAL (1u << 13)
-#define ENTRY_LENGTH (2u << 13)
-#define ENTRY_LONG (3u << 13) // the rest of the codeword is in a second table
 #define ENTRY_DISTANCE (0u << 13)
-#define ENTRY_STOP (4u << 13) // no symbol follows: one of these two
-#define ENTRY_END ENTRY_STOP
-#define ENTRY_INVALID (5u << 13)
+#define ENTRY_LENGTH (2u << 13)
+#define ENTRY_LITERAL (4u << 13)
+#define ENTRY_RARE (1u << 13) // one of these three, of which no symbol follows the latter two
+#define ENTRY_LONG (1u << 13) // the rest of the codeword is in a second table
+#define ENTRY_INVALID (3u << 13)
+#define ENTRY_END (5u << 13)
 #define ENTRY_KIND (7u << 13)
 
 // `length`: bits of the codeword in the table that the entry is for.
@@ -165,17 +165,29 @@ ANYWHERE uint32_t distance_entry(uint32_t symbol, uint32_t length)
                        : base << 16 | ENTRY_DISTANCE | length << 8 | (length + extra);
 }
 
+// The lowest `count` % 32 bits.
+ANYWHERE uint32_t low_bits(uint32_t bits, uint32_t count)
+{
+#ifdef __CUDA_ARCH__
+    asm("szext.wrap.u32 %0, %0, %1;" : "+r"(bits) : "r"(count));
+    return bits;
+#else
+    return bits & ((1u << (count & 31)) - 1);
+#endif
+}
+
 // The base of an entry with its extra bits added.
 ANYWHERE uint32_t entry_value(uint32_t entry, uint32_t bits)
 {
-    uint32_t both = bits & ((1u << (entry & 31)) - 1);
+    uint32_t both = low_bits(bits, entry);
     return (entry >> 16) + (both >> (entry >> 8 & 31));
 }
 
 // --- tables --------------------------------------------------------------------------------------
 
-// Bits that index a code's table. Longer codewords continue in second tables after it, one for all
-// codewords with the same first bits, sized for the longest of them.
+// Bits that index a code's table. Longer codewords continue in second tables, one for all codewords
+// with the same first bits, sized for the longest of them. Both tables come first, then the second
+// tables of both.
 #define LITLEN_BITS 10
 #define DISTANCE_BITS 8
 // The most entries that any code makes, as zlib's examples/enough.c finds them ("enough 286 10 15"
@@ -183,37 +195,42 @@ ANYWHERE uint32_t entry_value(uint32_t entry, uint32_t bits)
 #define LITLEN_ENTRIES 1334
 #define DISTANCE_ENTRIES 402
 #define ENTRIES (LITLEN_ENTRIES + DISTANCE_ENTRIES)
+#define DISTANCES_BEGIN (1u << LITLEN_BITS)
+#define SECOND_LITLENS (DISTANCES_BEGIN + (1u << DISTANCE_BITS))
+#define SECOND_DISTANCES (SECOND_LITLENS + LITLEN_ENTRIES - (1u << LITLEN_BITS))
 
 // One of the two codes while its table is made.
 struct table {
     const struct code *code;
     const uint16_t *sorted;
-    uint32_t bits, begin, end; // of the index; of all entries, the table's
-    bool far;                  // of distances
+    uint32_t bits, begin;  // of the index; of the entries, the table's
+    uint32_t second, last; // where second tables begin and end
+    bool far;              // of distances
 };
 
 ANYWHERE struct table litlen_table(const struct code *code, const uint16_t *sorted)
 {
-    struct table table = {code, sorted, LITLEN_BITS, 0, LITLEN_ENTRIES, false};
+    struct table table = {code, sorted, LITLEN_BITS, 0, SECOND_LITLENS, SECOND_DISTANCES, false};
     return table;
 }
 
 ANYWHERE struct table distance_table(const struct code *code, const uint16_t *sorted)
 {
-    struct table table = {code, sorted, DISTANCE_BITS, LITLEN_ENTRIES, ENTRIES, true};
+    struct table table = {code,    sorted, DISTANCE_BITS, DISTANCES_BEGIN, SECOND_DISTANCES,
+                          ENTRIES, true};
     return table;
 }
 
 // The entry for the codeword at the front of `bits`, which has more than `known` bits and at most
-// `most`, in a table for the bits after the known ones.
+// `most`.
 ANYWHERE uint32_t make_entry(const struct table *table, uint32_t bits, uint32_t known,
                              uint32_t most)
 {
     uint32_t found = find_symbol(table->code, table->sorted, bits, (int)known + 1, (int)most);
     if (found == NO_SYMBOL)
         return ENTRY_INVALID;
-    return table->far ? distance_entry(found >> 8, (found & 255) - known)
-                      : litlen_entry(found >> 8, (found & 255) - known);
+    return table->far ? distance_entry(found >> 8, found & 255)
+                      : litlen_entry(found >> 8, found & 255);
 }
 
 // The first prefix of codewords that are longer than the index.
@@ -245,50 +262,50 @@ ANYWHERE uint32_t join_literals(uint32_t first, uint32_t second)
     return fits ? both : first;
 }
 
-// Makes the second table for a prefix, at entry `at`, and the entry that leads to it.
-ANYWHERE void make_prefix(uint32_t *entries, const struct table *table, uint32_t prefix,
+// Makes the entry that leads to the second table for a prefix, which is at entry `at`.
+ANYWHERE void link_prefix(uint32_t *entries, const struct table *table, uint32_t prefix,
                           uint32_t more, uint32_t at)
 {
     uint32_t bits = reverse_bits(prefix) >> (32 - table->bits);
     entries[table->begin + bits] = at << 16 | ENTRY_LONG | more << 8 | table->bits;
-    for (uint32_t i = 0; i < 1u << more; i++)
+}
+
+// Makes the second table for a prefix, if there is one: every `step`-th entry from `first` on.
+ANYWHERE void fill_prefix(uint32_t *entries, const struct table *table, uint32_t prefix,
+                          uint32_t first, uint32_t step)
+{
+    uint32_t bits = reverse_bits(prefix) >> (32 - table->bits);
+    uint32_t entry = entries[table->begin + bits], more = entry >> 8 & 31, at = entry >> 16;
+    if ((entry & ENTRY_KIND) != ENTRY_LONG)
+        return;
+    for (uint32_t i = first; i < 1u << more; i += step)
         entries[at + i] =
             make_entry(table, bits | i << table->bits, table->bits, table->bits + more);
 }
 
 // --- steps ---------------------------------------------------------------------------------------
 
-// The table of the next look-up. Between symbols it is that of literals and lengths; a distance and
-// the rest of a long codeword are steps of their own.
-struct step {
-    uint32_t begin, bits;
-};
+// Where the next look-up is: the mask of its index, and the bit at which its table begins. Between
+// symbols it is the table of literals and lengths; a distance is a step of its own.
+#define BETWEEN_SYMBOLS ((1u << LITLEN_BITS) - 1)
+#define WITHIN_MATCH (DISTANCES_BEGIN | ((1u << DISTANCE_BITS) - 1))
 
-ANYWHERE struct step first_step(void)
+ANYWHERE uint32_t look_up(const uint32_t *entries, uint32_t place, uint32_t bits)
 {
-    struct step step = {0, LITLEN_BITS};
-    return step;
+    return entries[place & (bits | ~BETWEEN_SYMBOLS)];
 }
 
-ANYWHERE bool between_symbols(const struct step *step)
+// The entry that follows ENTRY_LONG; others are returned as they are.
+ANYWHERE uint32_t look_further(const uint32_t *entries, uint32_t entry, uint32_t bits)
 {
-    return step->begin == 0;
+    if ((entry & ENTRY_KIND) != ENTRY_LONG)
+        return entry;
+    return entries[(entry >> 16) + low_bits(bits >> (entry & 31), entry >> 8)];
 }
 
-ANYWHERE uint32_t look_up(const uint32_t *entries, const struct step *step, uint32_t bits)
+ANYWHERE uint32_t place_of(bool in_match)
 {
-    return entries[step->begin + (bits & ((1u << step->bits) - 1))];
-}
-
-// The entry of a long codeword contains the place of its second table, so codewords of lengths and
-// of distances need no distinction.
-ANYWHERE void next_step(struct step *step, uint32_t entry)
-{
-    uint32_t kind = entry & ENTRY_KIND;
-    step->begin = kind == ENTRY_LONG ? entry >> 16 : kind == ENTRY_LENGTH ? LITLEN_ENTRIES : 0;
-    step->bits = kind == ENTRY_LONG     ? entry >> 8 & 31
-                 : kind == ENTRY_LENGTH ? DISTANCE_BITS
-                                        : LITLEN_BITS;
+    return in_match ? WITHIN_MATCH : BETWEEN_SYMBOLS;
 }
 
 // Moves to the first position between symbols that is at `limit` or after it. Adds the bytes on the
@@ -297,17 +314,23 @@ ANYWHERE void next_step(struct step *step, uint32_t entry)
 ANYWHERE uint32_t count_symbols(const uint32_t *entries, struct bits *bits, uint32_t limit,
                                 uint32_t *count)
 {
-    struct step step = first_step();
-    while (!between_symbols(&step) || bits->at < limit) {
-        uint32_t next = peek_bits(bits), entry = look_up(entries, &step, next);
-        uint32_t kind = entry & ENTRY_KIND;
+    uint32_t place = BETWEEN_SYMBOLS;
+    bool in_match; // after a length
+    if (bits->at >= limit)
+        return 0;
+    do {
+        uint32_t next = peek_bits(bits), entry = look_up(entries, place, next);
+        if (entry & ENTRY_RARE)
+            entry = look_further(entries, entry, next);
         drop_bits(bits, entry & 31);
-        if (entry & ENTRY_STOP)
-            return kind;
+        if (entry & ENTRY_RARE)
+            return entry & ENTRY_KIND;
+        in_match = entry & ENTRY_LENGTH;
         *count += (entry & ENTRY_BYTES) / ENTRY_BYTE;
-        *count += kind == ENTRY_LENGTH ? entry_value(entry, next) : 0;
-        next_step(&step, entry);
-    }
+        if (in_match)
+            *count += entry_value(entry, next);
+        place = place_of(in_match);
+    } while (in_match || bits->at < limit);
     return 0;
 }
 

@@ -39,10 +39,10 @@ __device__ inline bool sort_code(struct code *code, uint16_t *sorted, struct sor
     return true;
 }
 
-// Makes the second tables of long codewords, for one warp: one prefix per lane.
-__device__ inline void make_prefixes(uint32_t *entries, const struct table &table)
+// Finds places for the second tables of long codewords, for one warp: one prefix per lane.
+__device__ inline void link_prefixes(uint32_t *entries, const struct table &table)
 {
-    uint32_t lane = threadIdx.x % LANES, free = table.begin + (1u << table.bits);
+    uint32_t lane = threadIdx.x % LANES, free = table.second;
     for (uint32_t first = first_prefix(&table); first < 1u << table.bits; first += LANES) {
         uint32_t prefix = first + lane;
         uint32_t more = prefix < 1u << table.bits ? prefix_bits(&table, prefix) : 0;
@@ -52,10 +52,19 @@ __device__ inline void make_prefixes(uint32_t *entries, const struct table &tabl
             if (lane >= step)
                 end += before;
         }
-        if (size && free + end <= table.end) // always true: see LITLEN_ENTRIES
-            make_prefix(entries, &table, prefix, more, free + end - size);
+        if (size && free + end <= table.last) // always true: see LITLEN_ENTRIES
+            link_prefix(entries, &table, prefix, more, free + end - size);
         free += __shfl_sync(ALL_LANES, end, LANES - 1);
     }
+}
+
+// Makes these tables, for all threads: one prefix per warp.
+template <int THREADS>
+__device__ inline void fill_prefixes(uint32_t *entries, const struct table &table)
+{
+    for (uint32_t prefix = first_prefix(&table) + threadIdx.x / LANES; prefix < 1u << table.bits;
+         prefix += THREADS / LANES)
+        fill_prefix(entries, &table, prefix, threadIdx.x % LANES, LANES);
 }
 
 // Reads the lengths of the precode's codewords, one per lane, and makes its table in the place of
@@ -203,7 +212,7 @@ template <int THREADS> __device__ inline uint32_t make_tables(struct block_memor
     for (uint32_t i = threadIdx.x; i < 1 << LITLEN_BITS; i += THREADS)
         shared.entries[i] = make_entry(&litlen, i, 0, LITLEN_BITS);
     for (uint32_t i = threadIdx.x; i < 1 << DISTANCE_BITS; i += THREADS)
-        shared.entries[LITLEN_ENTRIES + i] = make_entry(&distance, i, 0, DISTANCE_BITS);
+        shared.entries[DISTANCES_BEGIN + i] = make_entry(&distance, i, 0, DISTANCE_BITS);
     __syncthreads();
     // All are joined before one is changed, since joining reads other entries.
     uint32_t joined[(1 << LITLEN_BITS) / THREADS];
@@ -218,9 +227,12 @@ template <int THREADS> __device__ inline uint32_t make_tables(struct block_memor
         shared.entries[i * THREADS + threadIdx.x] = joined[i];
     __syncthreads();
     if (threadIdx.x < LANES)
-        make_prefixes(shared.entries, litlen);
+        link_prefixes(shared.entries, litlen);
     else if (threadIdx.x < 2 * LANES)
-        make_prefixes(shared.entries, distance);
+        link_prefixes(shared.entries, distance);
+    __syncthreads();
+    fill_prefixes<THREADS>(shared.entries, litlen);
+    fill_prefixes<THREADS>(shared.entries, distance);
     __syncthreads();
     return CONV_DECODE_DECODED;
 }

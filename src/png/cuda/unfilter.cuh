@@ -6,30 +6,32 @@
 
 #include "png/cuda/symbols.cuh"
 
-// The prediction of a byte: (left * of_left + above * of_above) >> halve, or Paeth's choice.
+// All five filters are Paeth's choice among some of its three neighbours, but for the average: with
+// `triple` 0, the choice is the greater of left and above.
 struct row_filter {
-    uint32_t of_left, of_above, halve;
-    bool paeth;
+    uint32_t left, above; // masks: all ones where the filter uses that neighbour
+    int32_t triple;       // 3 for Paeth: times above_left
+    bool average;
 };
 
 ANYWHERE struct row_filter choose_filter(uint32_t number) // none, sub, up, average, Paeth
 {
-    struct row_filter filter = {number == 1 || number == 3, number == 2 || number == 3, number == 3,
-                                number == 4};
+    struct row_filter filter = {number == 1 || number >= 3 ? 0xffffffffu : 0,
+                                number >= 2 ? 0xffffffffu : 0, number == 4 ? 3 : 0, number == 3};
     return filter;
 }
 
-// The byte, in the low bits of the result.
+// The byte, in the low bits of the result. The neighbours are from 0 to 255 and masked.
 ANYWHERE uint32_t unfilter_byte(const struct row_filter *filter, uint32_t byte, uint32_t left,
                                 uint32_t above, uint32_t above_left)
 {
-    uint32_t mean = (left * filter->of_left + above * filter->of_above) >> filter->halve;
     // The nearest of the three to left + above - above_left, as in src/png/cpu/unfilter.c.
     int32_t a = (int32_t)left, b = (int32_t)above, c = (int32_t)above_left;
-    int32_t t = 3 * c - (a + b), low = a < b ? a : b, high = a < b ? b : a;
+    int32_t t = filter->triple * c - b - a, low = a < b ? a : b, high = a < b ? b : a;
     int32_t nearest = high <= t ? low : c;
     nearest = t <= low ? high : nearest;
-    return byte + (filter->paeth ? (uint32_t)nearest : mean);
+    nearest = filter->average ? (a + b) >> 1 : nearest;
+    return byte + (uint32_t)nearest;
 }
 
 #endif

@@ -34,7 +34,7 @@ struct whole_image {
         return token;
     }
     // The value of a byte before the window: `at` of the output.
-    static __device__ inline uint32_t earlier(const struct window &window, int32_t at)
+    static __device__ inline uint32_t earlier(const struct window &window, uint32_t at)
     {
         return LITERAL | window.rows[at];
     }
@@ -55,40 +55,30 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
 {
     uint16_t *places = (uint16_t *)shared.window;
     struct bits bits = read_bits(shared.stage, start);
-    struct step step = first_step();
-    uint32_t length = 0;
-    while (!between_symbols(&step) || bits.at < limit) {
-        uint32_t next = peek_bits(&bits), entry = look_up(shared.entries, &step, next);
-        uint32_t kind = entry & ENTRY_KIND, value = entry_value(entry, next);
-        if (entry & ENTRY_STOP)
+    uint32_t from = BETWEEN_SYMBOLS, length = 0; // length: of the match whose distance follows
+    bool in_match;                               // after a length
+    if (bits.at >= limit)
+        return;
+    do {
+        uint32_t next = peek_bits(&bits), entry = look_up(shared.entries, from, next);
+        if (entry & ENTRY_RARE)
+            entry = look_further(shared.entries, entry, next);
+        if (entry & ENTRY_RARE)
             break;
-        if (kind == ENTRY_LITERAL)
-            places[place] = (uint16_t)(LITERAL | (value & 255));
-        if ((entry & ENTRY_BYTES) == 2 * ENTRY_BYTE)
+        uint32_t value = entry_value(entry, next), end = place + length;
+        uint32_t bytes = entry & ENTRY_BYTES, stretch = (end - 1) / STRETCH * STRETCH;
+        in_match = entry & ENTRY_LENGTH;
+        if (!in_match)
+            places[place] = (uint16_t)(bytes ? LITERAL | (value & 255) : value);
+        if (entry & 2 * ENTRY_BYTE)
             places[place + 1] = (uint16_t)(LITERAL | value >> 8);
-        place += (entry & ENTRY_BYTES) / ENTRY_BYTE;
-        if (kind == ENTRY_DISTANCE) {
-            uint32_t stretch = (place + STRETCH - 1) / STRETCH * STRETCH;
-            places[place] = (uint16_t)value;
-            if (stretch < place + length)
-                places[stretch] = (uint16_t)value;
-            place += length;
-        }
-        if (kind == ENTRY_LENGTH)
-            length = value;
-        next_step(&step, entry);
+        if (length > 0 && stretch > place) // the match reaches it
+            places[stretch] = (uint16_t)value;
+        place = end + bytes / ENTRY_BYTE;
+        length = in_match ? value : 0;
+        from = place_of(in_match);
         drop_bits(&bits, entry & 31);
-    }
-}
-
-// True if `source` is a byte from before the window; *wrong is set if there is no such byte.
-__device__ __forceinline__ bool is_earlier(const struct window &window, bool matched,
-                                           int32_t source, bool *wrong)
-{
-    bool earlier = matched && source < (int32_t)window.skip;
-    bool none = earlier && source + (int32_t)(window.start - window.skip) < 0;
-    *wrong |= none;
-    return earlier && !none;
+    } while (in_match || bits.at < limit);
 }
 
 // The distance from a place to its source: that of the match, or the multiple of it that leads to
@@ -100,62 +90,61 @@ __device__ __forceinline__ uint32_t source_distance(uint32_t distance, uint32_t 
 }
 
 // Makes each place within a match a reference to a place before the match, or to one where the
-// match was stored again. A lane takes two places; the match that contains one begins at the last
-// begin before it. To be called after a barrier. True if a match refers to
-// before the first byte.
+// match was stored again. A lane takes four places; the match that contains one begins at the last
+// begin before it. A begin is kept as its token and, above it, its place within the stretch. To be
+// called after a barrier. True if a match refers to before the first byte.
 template <typename STATE, int THREADS>
 __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct window &window)
 {
-    uint32_t *pairs = (uint32_t *)shared.window;
-    const int32_t offset = (int32_t)(window.start - window.skip);
-    uint32_t lane = threadIdx.x % LANES, below = (1u << lane) - 1;
-    bool wrong = false;
+    const uint32_t offset = window.start - window.skip; // of place 0
+    const uint32_t lane = threadIdx.x % LANES, below = (1u << lane) - 1;
+    int32_t lowest = 0; // byte of the output that a match refers to
     for (uint32_t first = threadIdx.x / LANES * STRETCH; first < window.end;
          first += THREADS / LANES * STRETCH) {
-        uint32_t end = min(first + STRETCH, window.end), former = 0, former_begin = first;
-        for (uint32_t at = first; at < end; at += 2 * LANES) {
-            uint32_t place = at + 2 * lane, pair = pairs[place / 2];
-            uint32_t low = pair & 0xffff, high = pair >> 16;
-            uint32_t last = high != INSIDE ? high : low;
-            uint32_t begins = __ballot_sync(ALL_LANES, pair != INSIDE_TWICE);
-            // `before`: from the nearest lane before this one where anything begins, at `begin`;
-            // `latest`: from the last lane.
-            uint32_t highs = __ballot_sync(ALL_LANES, high != INSIDE);
-            uint32_t nearest = LANES - 1 - (uint32_t)__clz((int)(begins & below));
-            uint32_t farthest = LANES - 1 - (uint32_t)__clz((int)begins);
-            uint32_t before = __shfl_sync(ALL_LANES, last, (int)nearest);
-            uint32_t latest = __shfl_sync(ALL_LANES, last, (int)farthest);
-            uint32_t begin =
-                begins & below ? at + 2 * nearest + (highs >> nearest & 1) : former_begin;
-            before = low != INSIDE ? low : begins & below ? before : former;
-            begin = low != INSIDE ? place : begin;
+        uint32_t former = 0;
+        for (uint32_t at = 4 * lane; at < STRETCH && first + at - 4 * lane < window.end;
+             at += 4 * LANES) {
+            uint2 places = shared.window[(first + at) / 4];
+            uint32_t tokens[4] = {places.x & 0xffff, places.x >> 16, places.y & 0xffff,
+                                  places.y >> 16};
+            uint32_t last = INSIDE;
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                last = tokens[i] != INSIDE ? (at + i) << 16 | tokens[i] : last;
+            // From the nearest lane before this one where anything begins, and from the last lane.
+            uint32_t begins = __ballot_sync(ALL_LANES, last != INSIDE), before = begins & below;
+            uint32_t nearest = __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)before));
+            uint32_t latest = __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)begins));
+            uint32_t begin = before ? nearest : former;
             former = begins ? latest : former;
-            former_begin = begins ? at + 2 * farthest + (highs >> farthest & 1) : former_begin;
-            uint32_t match = high != INSIDE ? high : before;
-            bool low_matched = place >= window.skip && place < window.end && !(before & LITERAL);
-            bool high_matched =
-                place + 1 >= window.skip && place + 1 < window.end && !(match & LITERAL);
-            int32_t low_source = (int32_t)(place - source_distance(before + 1, place - begin));
-            uint32_t inside = high != INSIDE ? 0 : place + 1 - begin;
-            int32_t high_source = (int32_t)(place + 1 - source_distance(match + 1, inside));
-            if (low_matched)
-                low = (uint32_t)low_source;
-            if (high_matched)
-                high = (uint32_t)high_source;
-            // Both loads are issued before one is waited for.
-            uint32_t low_state = 0, high_state = 0;
-            bool low_earlier = is_earlier(window, low_matched, low_source, &wrong);
-            bool high_earlier = is_earlier(window, high_matched, high_source, &wrong);
-            if (low_earlier)
-                low_state = STATE::earlier(window, offset + low_source);
-            if (high_earlier)
-                high_state = STATE::earlier(window, offset + high_source);
-            low = low_earlier ? low_state : low_matched ? low & 0xffff : STATE::literal(low);
-            high = high_earlier ? high_state : high_matched ? high & 0xffff : STATE::literal(high);
-            pairs[place / 2] = high << 16 | low;
+            int32_t sources[4]; // bytes of the output
+            uint32_t states[4];
+            bool matched[4], earlier[4];
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++) {
+                uint32_t place = first + at + i;
+                begin = tokens[i] != INSIDE ? (at + i) << 16 | tokens[i] : begin;
+                matched[i] = !(begin & LITERAL) && place - window.skip < window.end - window.skip;
+                sources[i] =
+                    (int32_t)(place + offset -
+                              source_distance((begin & 0xffff) + 1, at + i - (begin >> 16)));
+                lowest = min(lowest, matched[i] ? sources[i] : 0);
+                earlier[i] = matched[i] && sources[i] < (int32_t)window.start;
+            }
+            // All loads are issued before one is waited for.
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                states[i] = earlier[i] ? STATE::earlier(window, (uint32_t)max(sources[i], 0)) : 0;
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                states[i] = earlier[i]   ? states[i]
+                            : matched[i] ? ((uint32_t)sources[i] - offset) & 0xffff
+                                         : STATE::literal(tokens[i]);
+            shared.window[(first + at) / 4] =
+                make_uint2(states[1] << 16 | states[0], states[3] << 16 | states[2]);
         }
     }
-    return wrong;
+    return lowest < 0;
 }
 
 // The target of a reference after up to MOST_HOPS hops: a byte, or another reference.
