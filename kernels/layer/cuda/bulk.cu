@@ -16,6 +16,7 @@ struct bulk_shape {
     int kernel_width, rows, columns, maps, vector, threads, blocks;
     bool padded;       // weights of a kernel row are padded to a multiple of four
     int buffer;        // floats of a warp
+    int most_turns;    // of a warp
     int most_channels; // for which it was measured, and
     float suited;      // the least share of the multiply-adds that count for which it is fastest
     int score;
@@ -26,7 +27,8 @@ struct bulk_shape {
 };
 
 template <int K, int T, int MT, int VX, int THREADS>
-static bulk_shape tiles(int most_channels, float suited, int score, float cost, float load)
+static bulk_shape tiles(int most_turns, int most_channels, float suited, int score, float cost,
+                        float load)
 {
     return {K,
             1,
@@ -37,6 +39,7 @@ static bulk_shape tiles(int most_channels, float suited, int score, float cost, 
             1,
             false,
             STORE_ROOM(T),
+            most_turns,
             most_channels,
             suited,
             score,
@@ -46,7 +49,8 @@ static bulk_shape tiles(int most_channels, float suited, int score, float cost, 
 }
 
 template <int K, int R, int T, int MT, int VX, bool BACK, int THREADS>
-static bulk_shape rows(int most_channels, float suited, int score, float cost, float load)
+static bulk_shape rows(int most_turns, int most_channels, float suited, int score, float cost,
+                       float load)
 {
     return {K,
             R,
@@ -57,6 +61,7 @@ static bulk_shape rows(int most_channels, float suited, int score, float cost, f
             1,
             true,
             BULK_BUFFER(T),
+            most_turns,
             most_channels,
             suited,
             score,
@@ -70,20 +75,20 @@ static bulk_shape rows(int most_channels, float suited, int score, float cost, f
 // Milliseconds on an H100 of the second and later ones and of what was chosen before, 2026-11-25.
 static const struct bulk_shape shapes[] = {
     // Kernel width, rows, columns, maps, vector, there and back, threads.
-    tiles<5, 29, 3, 1, 384>(ANY, 0.8f, 89, 1, 0),
+    tiles<5, 29, 3, 1, 384>(ANY, ANY, 0.8f, 89, 1, 0),
     // 12→24, 33², 100 images: 0.042 instead of 0.056, since its tiles divide among all
     // multiprocessors.
-    rows<5, 1, 15, 3, 1, false, 384>(ANY, 0.9f, 89, 1.07f, 0),
+    rows<5, 1, 15, 3, 1, false, 384>(1, ANY, 0.85f, 87, 1.07f, 0),
     // 12→32, 36², 1,000 images: 0.525 and 0.666; 16→32, 28²: 0.347 and 0.353.
-    rows<5, 2, 12, 4, 4, false, 384>(ANY, 0.85f, 89, 1.07f, 0),
+    rows<5, 2, 12, 4, 4, false, 384>(ANY, ANY, 0.78f, 87, 1.07f, 0),
     // 3→64, 224², 100 images: 1.744 and 1.909; 3→32, 64², 1,000 images: 0.679 and 0.864.
     // In strips of 1, 2, 4 and 10 rows, tiles of 28 columns x 2 maps took 2.10, 1.96, 1.90 and 1.91
     // ms on an H200: the overlap of neighbouring strips is copied once more for each.
-    rows<7, 1, 20, 4, 4, true, 512>(4, 0.75f, 89, 1.1f, 0.21f),
+    rows<7, 1, 20, 4, 4, true, 512>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
     // 32→64, 30², 1,000 images: 0.734 and 0.796; 16→64, 34²: 0.650 and 0.937. But 48→48, 56², where
     // 0.61 of the multiply-adds count: 0.501 and 0.448, and weights in uniform registers are
     // faster.
-    rows<3, 2, 14, 4, 2, false, 384>(ANY, 0.65f, 87, 1, 0),
+    rows<3, 2, 14, 4, 2, false, 384>(ANY, ANY, 0.65f, 87, 1, 0),
 };
 
 // What is derived of a layer; a plan's constants.
@@ -92,6 +97,7 @@ struct bulk_config {
     int plane_floats, slot_floats, weight_floats, shared_bytes;
     float cost;   // cycles of a multiprocessor
     float useful; // share of the multiply-adds that count
+    bool few;     // no warp computes more often than the instance is meant for
 };
 
 static int layer_taps(const struct conv_layer *layer)
@@ -180,6 +186,7 @@ static void fill_cost(const struct conv_layer *layer, const struct bulk_shape *s
     int64_t batches = ceil_div64(items * c->groups * group_units(s, c), 32);
     // The last warps have schedulers for themselves, but do not keep them busy.
     int64_t warps = s->threads / 32 * s->blocks, rest = batches % warps;
+    c->few = batches <= warps * s->most_turns;
     float turns = (float)((batches - rest) / 4) + (rest ? rest < 8 ? 2 : (float)(rest + 3) / 4 : 0);
     // Warps wait if there are fewer slots than items that they compute at a time (12 to 24 at
     // 33 x 33: 3.6 instead of 2.5 ms).
@@ -221,7 +228,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
                 continue;
             previous = c.strip_rows;
             fill_cost(layer, s, shape, &c);
-            if (!found || c.cost < best->cost) {
+            if (c.few && (!found || c.cost < best->cost)) {
                 *best = c;
                 found = true;
             }
