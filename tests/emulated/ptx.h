@@ -350,6 +350,11 @@ static inline void setmaxnreg_dec_sync_aligned_u32(uint32_t)
 {
 }
 
+// A hint.
+template <typename Pointer> static inline void prefetch_global_L2(Pointer)
+{
+}
+
 } // namespace ptx
 
 #endif

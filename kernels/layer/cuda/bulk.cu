@@ -1,52 +1,138 @@
 // SPDX-License-Identifier: MIT
-// cuda_layer_bulk: the choice of an instance and of a strip of bulk_tiles.cuh for a layer, and its
-// launch.
+// cuda_layer_bulk: the choice of an instance of bulk_tiles.cuh or bulk_rows.cuh and of a strip for
+// a layer, and its launch.
 #include <string.h>
 
-#include "kernels/layer/cuda/bulk_tiles.cuh"
+#include "kernels/layer/cuda/bulk_rows.cuh"
 
-#define SHARED (227 << 10) // of a multiprocessor, for all of its blocks
-#define RESERVED (1 << 10) // of each block
-#define PROCESSORS 132     // assumed for the choice
+#define SHARED (227 << 10)  // of a multiprocessor, for all of its blocks
+#define RESERVED (1 << 10)  // of each block
+#define PROCESSORS 132      // assumed for the choice
+#define MOST_PROCESSORS 256 // that a launch uses
 #define MOST_ITEMS (1 << 24)
 #define MOST_UNITS (1 << 30) // of a block
-#define WELL_SUITED 0.8f     // see score_bulk
 
 struct bulk_shape {
-    int kernel_width, columns, maps, vector, threads, blocks;
+    int kernel_width, rows, columns, maps, vector, threads, blocks;
+    bool padded;       // weights of a kernel row are padded to a multiple of four
+    int buffer;        // floats of a warp
+    int most_turns;    // of a warp
+    int most_channels; // for which it was measured, and
+    float suited;      // the least share of the multiply-adds that count for which it is fastest
+    int score;
     float cost; // of a multiply-add, measured: 1 is the best
-    float load; // cycles of a multiprocessor per copied byte that are not hidden, measured
+    float load; // cycles of a multiprocessor per byte that it copies, beyond those that are hidden,
+                // measured
     void (*kernel)(bulk_launch);
 };
 
-template <int K, int T, int MT, int VX, int THREADS, int BLOCKS>
-static bulk_shape instance(float cost, float load)
+template <int K, int T, int MT, int VX, int THREADS>
+static bulk_shape tiles(int most_turns, int most_channels, float suited, int score, float cost,
+                        float load)
 {
-    return {K, T, MT, VX, THREADS, BLOCKS, cost, load, bulk_tiles<K, T, MT, VX, THREADS, BLOCKS>};
+    return {K,
+            1,
+            T,
+            MT,
+            VX,
+            THREADS,
+            1,
+            false,
+            STORE_ROOM(T),
+            most_turns,
+            most_channels,
+            suited,
+            score,
+            cost,
+            load,
+            bulk_tiles<K, T, MT, VX, THREADS, 1>};
 }
 
+template <int K, int R, int T, int MT, int VX, bool BACK, int THREADS>
+static bulk_shape rows(int most_turns, int most_channels, float suited, int score, float cost,
+                       float load)
+{
+    return {K,
+            R,
+            T,
+            MT,
+            VX,
+            THREADS,
+            1,
+            true,
+            BULK_BUFFER(T),
+            most_turns,
+            most_channels,
+            suited,
+            score,
+            cost,
+            load,
+            bulk_rows<K, R, T, MT, VX, BACK, THREADS>};
+}
+
+#define ANY INT32_MAX
+
+// Milliseconds on an H100 of the second and later ones and of what was chosen before, 2026-11-25.
 static const struct bulk_shape shapes[] = {
-    // Kernel width, columns, maps, vector, threads, blocks of a multiprocessor.
-    instance<5, 29, 3, 1, 384, 1>(1, 0),
-    instance<5, 15, 6, 1, 384, 1>(1.1f, 0),
-    // 3 to 64 at 224 x 224 on an H200, in strips of 1, 2, 4 and 10 rows: 2.10, 1.96, 1.90 and 1.91
-    // ms, and 2.38, 2.22,
-    // 2.17 and 2.20: the overlap of neighbouring strips is copied once more for each.
-    instance<7, 28, 2, 4, 512, 1>(1.1f, 0.21f),
-    instance<7, 20, 4, 4, 512, 1>(1.33f, 0.21f),
+    // Kernel width, rows, columns, maps, vector, there and back, threads.
+    tiles<5, 29, 3, 1, 384>(ANY, ANY, 0.8f, 89, 1, 0),
+    // 12→24, 33², 100 images: 0.042 instead of 0.056, since its tiles divide among all
+    // multiprocessors.
+    rows<5, 1, 15, 3, 1, false, 384>(1, ANY, 0.85f, 87, 1.07f, 0),
+    // 12→32, 36², 1,000 images: 0.525 and 0.666; 16→32, 28²: 0.347 and 0.353.
+    rows<5, 2, 12, 4, 4, false, 384>(ANY, ANY, 0.78f, 87, 1.07f, 0),
+    // 3→64, 224², 100 images: 1.744 and 1.909; 3→32, 64², 1,000 images: 0.679 and 0.864.
+    // In strips of 1, 2, 4 and 10 rows, tiles of 28 columns x 2 maps took 2.10, 1.96, 1.90 and 1.91
+    // ms on an H200: the overlap of neighbouring strips is copied once more for each.
+    rows<7, 1, 20, 4, 4, true, 512>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
+    // 32→64, 30², 1,000 images: 0.734 and 0.796; 16→64, 34²: 0.650 and 0.937. But 48→48, 56², where
+    // 0.61 of the multiply-adds count: 0.501 and 0.448, and weights in uniform registers are
+    // faster.
+    rows<3, 2, 14, 4, 2, false, 384>(ANY, ANY, 0.65f, 87, 1, 0),
 };
 
-// Values derived from a layer; a plan's constants.
+// What is derived of a layer; a plan's constants.
 struct bulk_config {
     int shape, tiles, groups, strips, strip_rows, slots;
     int plane_floats, slot_floats, weight_floats, shared_bytes;
     float cost;   // cycles of a multiprocessor
     float useful; // share of the multiply-adds that count
+    bool few;     // no warp computes more often than the instance is meant for
 };
 
 static int layer_taps(const struct conv_layer *layer)
 {
     return layer->channels * layer->kernel_height * layer->kernel_width;
+}
+
+// Floats from the weights of one kernel row to those of the next.
+static int weight_step(const struct bulk_shape *s)
+{
+    int floats = s->kernel_width * s->maps;
+    return s->padded ? bulk_pad(floats) : floats;
+}
+
+// Floats of a group's biases, and of all that it has.
+static int group_biases(const struct bulk_shape *s)
+{
+    return s->padded ? bulk_pad(s->maps) : s->maps;
+}
+
+static int group_floats(const struct conv_layer *layer, const struct bulk_shape *s)
+{
+    return group_biases(s) + layer->channels * layer->kernel_height * weight_step(s);
+}
+
+// Units of an item and a group of maps.
+static int group_units(const struct bulk_shape *s, const struct bulk_config *c)
+{
+    return ceil_div(c->strip_rows, s->rows) * c->tiles;
+}
+
+// True if every image begins at a multiple of 16 bytes, where they follow each other.
+static bool always_aligned(const struct bulk_config *c, const struct conv_layer *layer)
+{
+    return c->strips == 1 && (int64_t)layer->channels * c->plane_floats % 4 == 0;
 }
 
 // Shared memory with what `c` has so far; false if it does not fit.
@@ -55,20 +141,30 @@ static bool fill_config(const struct conv_layer *layer, const struct bulk_shape 
 {
     int64_t room = SHARED / s->blocks - (s->blocks > 1 ? RESERVED : 0);
     int64_t plane = (int64_t)(c->strip_rows + layer->kernel_height - 1) * shape->width;
-    int64_t weights = ceil_div64((int64_t)c->groups * (1 + layer_taps(layer)) * s->maps, 4) * 4;
+    int64_t weights = ceil_div64((int64_t)c->groups * group_floats(layer, s), 4) * 4;
     if (plane * layer->channels * 4 > room || weights * 4 > room)
         return false;
-    // Strips begin at any sample; whole images have their channels next to each other. A thread
-    // reads beyond the last row for outputs that are not stored.
+    // Strips begin at any sample, and so do images unless their size is a multiple of four; whole
+    // images have their channels next to each other. A thread reads beyond the last row for outputs
+    // that are not stored.
     c->plane_floats = c->strips == 1 ? (int)plane : ceil_div((int)plane + 3, 4) * 4;
-    c->slot_floats = ceil_div(layer->channels * c->plane_floats + s->columns + 6, 4) * 4;
+    int window = ceil_div(s->columns + layer->kernel_width - 1, s->vector) * s->vector;
+    int beyond = (c->tiles - 1) * s->columns + window - shape->width;
+    int samples = layer->channels * c->plane_floats + (beyond > 0 ? beyond : 0);
+    c->slot_floats = ceil_div(samples + (always_aligned(c, layer) ? 0 : 3), 4) * 4;
     c->weight_floats = (int)weights;
-    int64_t rest = room - weights * 4 - (int64_t)s->threads / 32 * STORE_ROOM(s->columns) * 4 -
-                   BULK_BARRIER_BYTES;
+    int64_t rest =
+        room - weights * 4 - (int64_t)s->threads / 32 * s->buffer * 4 - BULK_BARRIER_BYTES;
     int64_t slots = rest < 0 ? 0 : rest / (c->slot_floats * 4);
     c->slots = (int)(slots < BULK_MOST_SLOTS ? slots : BULK_MOST_SLOTS);
+    // A warp counts outputs from its first one in 32 bits.
+    int64_t item_units = (int64_t)c->groups * group_units(s, c);
+    int64_t images = (31 / item_units + 2) * MOST_PROCESSORS / c->strips + 1;
+    if (images * layer->maps * conv_layer_out_height(layer, shape->height) >
+        INT32_MAX / conv_layer_out_width(layer, shape->width))
+        return false;
     // With fewer slots than a warp computes at a time, it would wait for ever.
-    if (c->slots < ceil_div(31, c->groups * c->strip_rows * c->tiles) + 1)
+    if (c->slots < ceil_div(31, c->groups * group_units(s, c)) + 1)
         return false;
     c->shared_bytes = (int)(room - rest) + c->slots * c->slot_floats * 4;
     return true;
@@ -87,13 +183,14 @@ static void fill_cost(const struct conv_layer *layer, const struct bulk_shape *s
     float unit = (float)(layer->channels * layer->kernel_height) * step +
                  (float)(s->maps * (s->columns * 2 + 40) + 300);
     int64_t items = ceil_div64(images * c->strips, PROCESSORS);
-    int64_t batches = ceil_div64(items * c->groups * c->strip_rows * c->tiles, 32);
+    int64_t batches = ceil_div64(items * c->groups * group_units(s, c), 32);
     // The last warps have schedulers for themselves, but do not keep them busy.
     int64_t warps = s->threads / 32 * s->blocks, rest = batches % warps;
+    c->few = batches <= warps * s->most_turns;
     float turns = (float)((batches - rest) / 4) + (rest ? rest < 8 ? 2 : (float)(rest + 3) / 4 : 0);
     // Warps wait if there are fewer slots than items that they compute at a time (12 to 24 at
     // 33 x 33: 3.6 instead of 2.5 ms).
-    int least = ceil_div(s->threads, c->groups * c->strip_rows * c->tiles) + 1;
+    int least = ceil_div(s->threads, c->groups * group_units(s, c)) + 1;
     turns *= c->slots < least ? 1.45f : 1;
     float bytes = (float)c->slot_floats * 4;
     c->cost = turns * unit + bytes / 16 + (float)items * bytes * s->load; // 16: of the first item
@@ -115,7 +212,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct bulk_shape *s = &shapes[i];
         if (s->kernel_width != layer->kernel_width || s->maps > layer->maps ||
-            shape->width % s->vector ||
+            s->rows > layer->kernel_height || out_height < s->rows || shape->width % s->vector ||
             (s->vector > 1 && (int64_t)shape->height * shape->width % s->vector))
             continue;
         struct bulk_config c = {};
@@ -126,11 +223,12 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
         for (int strips = 1; strips <= out_height; strips++) {
             c.strip_rows = ceil_div(out_height, strips);
             c.strips = ceil_div(out_height, c.strip_rows);
-            if (c.strip_rows == previous || !fill_config(layer, s, shape, &c))
+            if (c.strip_rows == previous || c.strip_rows < s->rows ||
+                !fill_config(layer, s, shape, &c))
                 continue;
             previous = c.strip_rows;
             fill_cost(layer, s, shape, &c);
-            if (!found || c.cost < best->cost) {
+            if (c.few && (!found || c.cost < best->cost)) {
                 *best = c;
                 found = true;
             }
@@ -147,15 +245,15 @@ static bool can_bulk(const struct conv_layer *layer, const struct conv_layer_sha
 
 static int score_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
-    // The fastest on an H200 if rows of one tile use all threads (12 to 24 maps at 33 x 33: 2.46
-    // instead of 2.96 ms) and for few channels with 7x7 (3 to 64 at 224 x 224: 1.91 instead of
-    // 2.28). Narrower tiles and other 7x7 layers are slower than `rows` and `tiles` (16 to 32 at 34
-    // x 34: 0.65 to 0.55 ms; 8 to 16 at 64 x 64, 7x7: 1.57 to 0.93).
+    // Where its threads are busy. With fewer items in memory than are computed at a time, `useful`
+    // is low as well.
     struct bulk_config c;
-    bool suits = configure(layer, shape, &c) && c.useful >= WELL_SUITED &&
-                 layer_taps(layer) >= 64 &&
-                 (c.shape == 0 || (c.shape == 2 && layer->channels <= 4));
-    return suits ? 89 : 74;
+    if (!configure(layer, shape, &c))
+        return CONV_LAYER_SCORE_UNSUITED;
+    const struct bulk_shape *s = &shapes[c.shape];
+    bool suits =
+        c.useful >= s->suited && layer->channels <= s->most_channels && layer_taps(layer) >= 64;
+    return suits ? s->score : 74;
 }
 
 static size_t packed_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
@@ -169,22 +267,24 @@ static void plan_bulk(struct conv_layer_plan *plan)
     const struct conv_layer *layer = plan->layer;
     struct bulk_config *c = layer_constants<struct bulk_config>(plan);
     configure(layer, &plan->shape, c);
-    int maps = shapes[c->shape].maps, taps = layer_taps(layer);
+    const struct bulk_shape *s = &shapes[c->shape];
+    int maps = s->maps, width = layer->kernel_width, taps = layer_taps(layer);
     float *to = (float *)plan->packed;
     memset(to, 0, plan->packed_bytes);
-    for (int g = 0; g < c->groups; g++, to += (1 + taps) * maps)
+    for (int g = 0; g < c->groups; g++, to += group_floats(layer, s))
         for (int m = 0; m < maps; m++) {
             // The last group ends with the maps and may overlap the one before.
             int map = (g * maps < layer->maps - maps ? g * maps : layer->maps - maps) + m;
             to[m] = layer->bias ? layer->bias[map] : 0;
             for (int t = 0; t < taps; t++)
-                to[(1 + t) * maps + m] = layer->weights[(size_t)map * (size_t)taps + (size_t)t];
+                to[group_biases(s) + t / width * weight_step(s) + t % width * maps + m] =
+                    layer->weights[(size_t)map * (size_t)taps + (size_t)t];
         }
 }
 
 // How the samples of an item are loaded: by one bulk copy, by one for each channel, or singly.
-static void choose_copies(const struct conv_layer_batch *batch, const struct bulk_config *c,
-                          struct bulk_launch *p)
+static void choose_copies(const struct conv_layer *layer, const struct conv_layer_batch *batch,
+                          const struct bulk_config *c, struct bulk_launch *p)
 {
     int64_t row = (int64_t)p->pitch * 4, plane = row * (p->strip_rows + p->kernel_height - 1);
     bool apart = batch->src_row != row ||
@@ -192,7 +292,8 @@ static void choose_copies(const struct conv_layer_batch *batch, const struct bul
     p->plane_step = 0;
     p->copies = 0;
     p->copy_bytes = 0;
-    if (!apart && c->strips == 1 && batch->src_plane == plane) {
+    bool fits = !always_aligned(c, layer) || batch->src_image % 16 == 0;
+    if (!apart && c->strips == 1 && batch->src_plane == plane && fits) {
         p->copies = 1;
         p->copy_bytes = (int)plane * p->channels;
     } else if (!apart && c->strips > 1) {
@@ -220,17 +321,18 @@ static void fill_launch(const struct conv_layer_plan *plan, const struct conv_la
     p->strips = c->strips;
     p->strip_rows = c->strip_rows;
     p->tiles = c->tiles;
-    p->group_units = c->strip_rows * c->tiles;
+    p->group_units = group_units(&shapes[c->shape], c);
     p->item_units = c->groups * p->group_units;
     p->plane_floats = c->plane_floats;
     p->slot_floats = c->slot_floats;
     p->slots = c->slots;
+    p->group_floats = group_floats(layer, &shapes[c->shape]);
     p->weight_floats = c->weight_floats;
     p->by_item_units = layer_divider_of(p->item_units);
     p->by_group_units = layer_divider_of(p->group_units);
     p->by_tiles = layer_divider_of(p->tiles);
     p->by_strips = layer_divider_of(p->strips);
-    choose_copies(batch, c, p);
+    choose_copies(layer, batch, c, p);
 }
 
 static enum conv_status run_bulk(const struct conv_layer_plan *plan,
@@ -260,7 +362,8 @@ static enum conv_status run_bulk(const struct conv_layer_plan *plan,
                                (char *)batch->dst + at * (int64_t)conv_element_size(layer->output),
                                p.out_height, p.out_width);
         p.items = (int)images * p.strips;
-        int blocks = processors * s->blocks < p.items ? processors * s->blocks : p.items;
+        int most_blocks = processors < MOST_PROCESSORS ? processors : MOST_PROCESSORS;
+        int blocks = most_blocks * s->blocks < p.items ? most_blocks * s->blocks : p.items;
         kernel<<<(unsigned)blocks, s->threads, (size_t)c->shared_bytes,
                  (cudaStream_t)batch->stream>>>(p);
         enum conv_status status = layer_launch_status();

@@ -20,7 +20,10 @@
 struct bulk_launch {
     const void *src;
     struct store_target to;
-    const float *weights; // [group][1 + channel, kernel row, kernel column][MT], the bias first
+    // bulk_tiles: [group][1 + channel, kernel row, kernel column][MT], the bias first. bulk_rows:
+    // [group]: the biases, then [channel][kernel row]: K * MT weights, kernel column first; both
+    // are padded to multiples of four.
+    const float *weights;
     int64_t src_row, src_plane, src_image; // bytes
     struct layer_divider by_item_units, by_group_units, by_tiles, by_strips;
     int items, strips, strip_rows;
@@ -33,7 +36,8 @@ struct bulk_launch {
     int copies;        // of an item: 1, one for each channel, or 0: a warp copies singly
     int copy_bytes;    // of each
     int plane_step;    // floats from one channel to the next in memory, as far as phases go
-    int weight_floats; // a multiple of 4
+    int group_floats;  // of a group's weights
+    int weight_floats; // of all, a multiple of 4
 };
 
 // Shared memory: slots, weights, one buffer for each warp, barriers, counters.
@@ -144,20 +148,52 @@ __device__ inline void bulk_release(const bulk_launch &p, const bulk_memory &mem
     }
 }
 
+// Divides shared memory, of which a warp's buffer has `room` floats, and starts to load. *count:
+// items of the block.
+template <int THREADS>
+__device__ inline void bulk_begin(const bulk_launch &p, int room, bulk_memory *memory, int *count)
+{
+    extern __shared__ __align__(128) char bulk_shared[];
+    memory->slots = (float *)(void *)bulk_shared;
+    memory->weights = memory->slots + p.slots * p.slot_floats;
+    memory->buffers = memory->weights + p.weight_floats;
+    memory->full = (uint64_t *)(void *)(memory->buffers + THREADS / 32 * room);
+    memory->empty = memory->full + BULK_MOST_SLOTS;
+    memory->done = (uint32_t *)(void *)(memory->empty + BULK_MOST_SLOTS);
+    *count = (p.items - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
+    if ((int)threadIdx.x < p.slots) {
+        barrier_init(memory->full + threadIdx.x, p.copies ? 1 : 32);
+        barrier_init(memory->empty + threadIdx.x, THREADS);
+        memory->done[threadIdx.x] = 0;
+    }
+    const float4 *from = (const float4 *)(const void *)p.weights;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < p.weight_floats / 4; i += THREADS)
+        ((float4 *)(void *)memory->weights)[i] = __ldg(from + i);
+    fence_for_bulk();
+    __syncthreads(); // weights and barriers are ready
+    if (threadIdx.x / 32 == 0)
+#pragma unroll 1
+        for (int i = 0; i < min(p.slots, *count); i++)
+            bulk_load(p, *memory, i, i);
+}
+
 // What a thread computes.
 struct bulk_unit {
     int item, group, row, tile;
 };
 
-__device__ inline bulk_unit bulk_find_unit(const bulk_launch &p, int unit)
+// R: rows of a unit. The last rows of an item end with it and may overlap those before.
+template <int R> __device__ inline bulk_unit bulk_find_unit(const bulk_launch &p, int unit)
 {
     bulk_unit found;
     found.item = layer_divide(unit, p.by_item_units);
     unit -= found.item * p.item_units;
     found.group = layer_divide(unit, p.by_group_units);
     unit -= found.group * p.group_units;
-    found.row = layer_divide(unit, p.by_tiles);
-    found.tile = unit - found.row * p.tiles;
+    int rows = layer_divide(unit, p.by_tiles);
+    found.tile = unit - rows * p.tiles;
+    found.row = R > 1 ? min(rows * R, p.strip_rows - R) : rows;
     return found;
 }
 
@@ -218,32 +254,11 @@ static __global__ __launch_bounds__(THREADS,
                                     BLOCKS) void bulk_tiles(const __grid_constant__ bulk_launch p)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    extern __shared__ __align__(128) char bulk_shared[];
     const int warps = THREADS / 32;
     int warp = (int)threadIdx.x / 32;
     bulk_memory memory;
-    memory.slots = (float *)(void *)bulk_shared;
-    memory.weights = memory.slots + p.slots * p.slot_floats;
-    memory.buffers = memory.weights + p.weight_floats;
-    memory.full = (uint64_t *)(void *)(memory.buffers + warps * STORE_ROOM(T));
-    memory.empty = memory.full + BULK_MOST_SLOTS;
-    memory.done = (uint32_t *)(void *)(memory.empty + BULK_MOST_SLOTS);
-    int count = (p.items - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
-    if ((int)threadIdx.x < p.slots) {
-        barrier_init(memory.full + threadIdx.x, p.copies ? 1 : 32);
-        barrier_init(memory.empty + threadIdx.x, THREADS);
-        memory.done[threadIdx.x] = 0;
-    }
-    const float4 *from = (const float4 *)(const void *)p.weights;
-#pragma unroll 4
-    for (int i = (int)threadIdx.x; i < p.weight_floats / 4; i += THREADS)
-        ((float4 *)(void *)memory.weights)[i] = __ldg(from + i);
-    fence_for_bulk();
-    __syncthreads(); // weights and barriers are ready
-    if (warp == 0)
-#pragma unroll 1
-        for (int i = 0; i < min(p.slots, count); i++)
-            bulk_load(p, memory, i, i);
+    int count;
+    bulk_begin<THREADS>(p, STORE_ROOM(T), &memory, &count);
 
     bulk_ring ring = {0, 0, 0};
     int units = count * p.item_units;
@@ -252,12 +267,12 @@ static __global__ __launch_bounds__(THREADS,
         bulk_release<warps>(p, memory, ring, layer_divide(first, p.by_item_units), count);
         int number = min(first + (int)threadIdx.x % 32, units - 1);
         float sum[MT][T];
-        bulk_add<K, T, MT, VX>(p, memory, ring, bulk_find_unit(p, number), sum);
+        bulk_add<K, T, MT, VX>(p, memory, ring, bulk_find_unit<1>(p, number), sum);
         int next = first + THREADS;
         bulk_release<warps>(p, memory, ring,
                             next < units ? layer_divide(next, p.by_item_units) : count, count);
         asm volatile("" : "+r"(number)); // not kept in registers, but derived again
-        bulk_unit unit = bulk_find_unit(p, number);
+        bulk_unit unit = bulk_find_unit<1>(p, number);
         bulk_item item = bulk_find_item(p, unit.item);
         // The last group ends with the maps and may overlap the one before.
         int map = min(unit.group * MT, p.maps - MT), j = unit.tile * T;

@@ -61,10 +61,11 @@ static void launch_looped(const struct conv_layer *, const few_launch &p, unsign
 {
     auto kernel = few_looped<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS>;
     size_t bytes =
-        (size_t)((p.groups * (1 + C * K * K) * few_padded(MT) + 3) / 4 * 4) * sizeof(float);
+        (size_t)((p.block_groups * (1 + C * K * K) * few_padded(MT) + 6) / 4 * 4) * sizeof(float);
     if (FORM == FEW_RUNS)
         bytes += (size_t)(THREADS / 32 * MT * STORE_ROOM(T)) * sizeof(float);
-    kernel<<<blocks, THREADS, bytes, stream>>>(p);
+    dim3 grid(blocks, (unsigned)ceil_div(p.groups, p.block_groups));
+    kernel<<<grid, THREADS, bytes, stream>>>(p);
 }
 
 template <int C, int K, int T, int R, int MT, int G, int VX, few_form FORM, int THREADS, int BLOCKS>
@@ -149,6 +150,7 @@ static const struct few_shape shapes[] = {
     fixed<1, 5, 4, 1, 1, 16, 2, FEW_FLAT, 128, 6>(1.1f),
     looped<1, 5, 6, 1, 8, 2, FEW_RUNS, 128, 4>(1.4f),
     looped<1, 5, 5, 1, 8, 1, FEW_RUNS, 128, 5>(1.7f),
+    looped<1, 4, 5, 1, 8, 1, FEW_RUNS, 128, 5>(1.7f),
     fixed<1, 3, 4, 1, 4, 4, 4, FEW_WHOLE, 256, 5>(1),
     looped<1, 3, 4, 1, 8, 4, FEW_WHOLE, 256, 4>(1.1f),
     fixed<1, 3, 4, 1, 2, 8, 2, FEW_FLAT, 256, 5>(1.1f),
@@ -164,6 +166,7 @@ static const struct few_shape shapes[] = {
 };
 
 #define MOST_SHARED (48 << 10)
+#define ENOUGH_WARPS (132 * 16) // for a device of 132 multiprocessors
 
 struct few_config {
     int shape, tiles, unit_rows, groups, group_images, image_units;
@@ -191,7 +194,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
         c.tiles = s->form == FEW_FLAT ? (int)(plane / 4) : ceil_div(out_width, s->columns);
         c.unit_rows = s->form == FEW_FLAT ? 1 : ceil_div(out_height, s->rows);
         bool runs = s->form == FEW_RUNS;
-        int64_t bytes = (int64_t)c.groups * s->padded * (1 + taps) * 4 +
+        int64_t bytes = ((int64_t)c.groups * s->padded * (1 + taps) + 6) * 4 +
                         (runs ? s->threads / 32 * s->maps * STORE_ROOM(s->columns) * 4 : 0);
         if (s->channels != layer->channels || s->kernel != layer->kernel_width ||
             s->kernel != layer->kernel_height || out_height < s->rows ||
@@ -297,6 +300,9 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
     p.by_image = layer_divider_of(across);
     p.by_tiles = layer_divider_of(s->form == FEW_FLAT ? p.out_width : p.tiles);
     int64_t blocks = ceil_div64(batch->images, p.group_images) * p.group_blocks;
+    // Few images leave multiprocessors idle, or with too few warps, unless blocks share the groups.
+    int64_t shares = s->most_groups ? 1 : ceil_div64(ENOUGH_WARPS * 32, blocks * s->threads);
+    p.block_groups = ceil_div(p.groups, (int)(shares < p.groups ? shares : p.groups));
     s->launch(layer, p, (unsigned)blocks, (cudaStream_t)batch->stream);
     return layer_launch_status();
 }

@@ -17,7 +17,8 @@ struct few_launch {
     int group_images, group_blocks; // images of a group, and blocks that compute them
     struct layer_divider by_group_blocks, by_image, by_tiles;
     int out_height, out_width, tiles, unit_rows, maps, groups;
-    int image_units; // of an image; FEW_ROWS: rounded up to whole warps
+    int block_groups; // few_looped: that a block computes
+    int image_units;  // of an image; FEW_ROWS: rounded up to whole warps
 };
 
 // What a thread computes of each map. The first two write 16 bytes at a time, at multiples of 16.
@@ -67,7 +68,7 @@ enum few_output {
 template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
     static const int window = FORM == FEW_FLAT ? 2 * (K + 1) : T + K - 1;
     float x[C][K + R - 1][window];
-    int64_t at; // of the first output of map 0
+    int64_t at; // of the first output of the next group's first map
     int count;  // T, or 0 for a thread without outputs
 
     // The sample of output t of row r for a tap.
@@ -110,6 +111,7 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
                 at = image * p.maps * p.to.plane + (int64_t)place * T;
             read<window>(p, src + (int64_t)i * p.src_row + j * 4, 0);
         }
+        asm volatile("" : "+l"(at)); // kept in registers, not derived again for each group
     }
 
     // N samples of each row of the window.
@@ -127,12 +129,12 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
     // A warp's outputs follow each other in the plane, from a multiple of four on. All warps but an
     // image's last one have 32 * T of them.
     template <int MT, typename Element>
-    __device__ inline void store_rows(Element *dst, int64_t plane, float *buffer, int maps,
-                                      float (&sum)[MT][T])
+    __device__ inline void store_rows(Element *dst, int64_t to, int64_t plane, float *buffer,
+                                      int maps, float (&sum)[MT][T])
     {
         int lane = (int)threadIdx.x % 32;
         int length = __popc(__ballot_sync(0xffffffffu, count > 0)) * T;
-        dst += at - lane * (T - 4); // lanes are T outputs apart
+        dst += to - lane * (T - 4); // lanes are T outputs apart
 #pragma unroll
         for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -153,11 +155,13 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
         __syncwarp();
     }
 
+    // Stores the sums of a group of maps and moves `at` to the next one.
     template <int MT, few_output OUTPUT>
     __device__ inline void store(const few_launch &p, float *buffer, int group,
                                  float (&sum)[R][MT][T])
     {
-        int64_t to = at + (int64_t)(group * MT) * p.to.plane;
+        int64_t to = at;
+        at += MT * p.to.plane;
         const bool plain = OUTPUT != FEW_ANY;
         int maps = plain ? MT : min(MT, p.maps - group * MT);
 #pragma unroll
@@ -167,9 +171,9 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
             else if (!plain)
                 activate_outputs<T, MT>(p.to.activation, sum[r]);
             if (FORM == FEW_ROWS && !plain && p.to.half)
-                store_rows<MT>((uint16_t *)p.to.dst + (to - at), p.to.plane, buffer, maps, sum[r]);
+                store_rows<MT>((uint16_t *)p.to.dst, to, p.to.plane, buffer, maps, sum[r]);
             else if (FORM == FEW_ROWS)
-                store_rows<MT>((float *)p.to.dst + (to - at), p.to.plane, buffer, maps, sum[r]);
+                store_rows<MT>((float *)p.to.dst, to, p.to.plane, buffer, maps, sum[r]);
             else if (FORM == FEW_RUNS)
                 store_runs<T, MT, MT>(p.to, buffer, to, count, maps, sum[r]);
             else if (count)
@@ -293,25 +297,31 @@ template <int MT> __device__ inline void few_weights(float (&to)[MT], const floa
     }
 }
 
-// Any number of groups, with their weights in shared memory.
+// Any number of groups, with their weights in shared memory. blockIdx.y: groups that a block
+// computes, where there are too few images for all multiprocessors.
 template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
 static __global__ __launch_bounds__(THREADS,
                                     BLOCKS) void few_looped(const __grid_constant__ few_launch p)
 {
     const int taps = C * K * K, padded = few_padded(MT), floats = (1 + taps) * padded;
     extern __shared__ float4 few_memory[];
-    float *weights = (float *)(void *)few_memory;
-    float *buffer = weights + (p.groups * floats + 3) / 4 * 4;
+    int begin = (int)blockIdx.y * p.block_groups, end = min(begin + p.block_groups, p.groups);
+    // From a multiple of four floats on.
+    int skipped = begin * floats % 4, read = skipped + (end - begin) * floats;
+    const float4 *from = (const float4 *)(const void *)(p.weights + (begin * floats - skipped));
+    float *weights = (float *)(void *)few_memory + skipped;
+    float *buffer = (float *)(void *)few_memory + (p.block_groups * floats + 6) / 4 * 4;
     if (FORM == FEW_RUNS || FORM == FEW_ROWS)
         buffer += threadIdx.x / 32 * MT * STORE_ROOM(T);
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i < (p.groups * floats + 3) / 4; i += THREADS)
-        few_memory[i] = __ldg((const float4 *)(const void *)p.weights + i);
+    for (int i = (int)threadIdx.x; i < (read + 3) / 4; i += THREADS)
+        few_memory[i] = __ldg(from + i);
     few_unit<C, K, T, R, VX, FORM> unit;
     unit.find(p);
     __syncthreads();
+    unit.at += (int64_t)(begin * MT) * p.to.plane;
 #pragma unroll 1
-    for (int g = 0; g < p.groups; g++, weights += floats) {
+    for (int g = begin; g < end; g++, weights += floats) {
         float sum[R][MT][T], bias[MT];
         few_weights<MT>(bias, weights);
 #pragma unroll

@@ -4,30 +4,67 @@
 
 #include "kernels/layer/cuda/uniform.cuh"
 
+#define SCHEDULERS 528.0f // of 132 multiprocessors
+
 struct uniform_shape {
-    int kernel_width, columns, maps, vector;
+    int kernel_width, columns, rows, maps, vector;
     bool whole; // rows of outputs are multiples of `columns`, which is one of 4
-    int pieces;
-    void (*kernel)(uniform_launch);
+    int floats, threads;
+    void (*launch)(const struct conv_layer *layer, const uniform_launch &p, int groups, dim3 grid,
+                   cudaStream_t stream);
 };
 
-#define UNIFORM_INSTANCE(k, t, m, vx, whole, pieces, blocks)                                       \
-    {                                                                                              \
-        k, t, m, vx, whole, pieces, uniform<k, t, m, vx, whole, pieces, blocks>                    \
+// Weights of a launch: [group][1 + taps][maps], the bias first.
+static void fill_weights(const struct conv_layer *layer, int maps, int groups, float *to)
+{
+    int taps = layer->channels * layer->kernel_height * layer->kernel_width;
+    for (int m = 0; m < groups * maps; m++) {
+        float *first = to + m / maps * (taps + 1) * maps + m % maps;
+        first[0] = layer->bias && m < layer->maps ? layer->bias[m] : 0;
+        for (int t = 0; t < taps; t++)
+            first[(t + 1) * maps] = m < layer->maps ? layer->weights[m * taps + t] : 0;
     }
+}
+
+template <int K, int T, int R, int MT, int VX, bool WHOLE, int FLOATS, int THREADS, int BLOCKS>
+static void launch(const struct conv_layer *layer, const uniform_launch &p, int groups, dim3 grid,
+                   cudaStream_t stream)
+{
+    struct uniform_weights_launch<FLOATS> launch;
+    launch.p = p;
+    fill_weights(layer, MT, groups, &launch.weights[0].x);
+    uniform<K, T, R, MT, VX, WHOLE, FLOATS, THREADS, BLOCKS><<<grid, THREADS, 0, stream>>>(launch);
+}
+
+template <int K, int T, int R, int MT, int VX, bool WHOLE, int FLOATS, int THREADS, int BLOCKS>
+static uniform_shape instance()
+{
+    return {K,      T,       R,
+            MT,     VX,      WHOLE,
+            FLOATS, THREADS, launch<K, T, R, MT, VX, WHOLE, FLOATS, THREADS, BLOCKS>};
+}
 
 static const struct uniform_shape shapes[] = {
     // The last number, blocks of a multiprocessor, limits registers: with more of them the compiler
     // reads weights into ordinary ones.
-    UNIFORM_INSTANCE(5, 4, 12, 4, true, 1, 3),  UNIFORM_INSTANCE(5, 4, 10, 4, true, 1, 3),
-    UNIFORM_INSTANCE(5, 4, 8, 4, true, 1, 4),   UNIFORM_INSTANCE(5, 4, 6, 4, true, 1, 4),
-    UNIFORM_INSTANCE(5, 6, 12, 2, false, 1, 2), UNIFORM_INSTANCE(5, 6, 6, 2, false, 1, 3),
-    UNIFORM_INSTANCE(5, 5, 8, 1, false, 1, 3),  UNIFORM_INSTANCE(3, 6, 8, 2, false, 1, 3),
-    UNIFORM_INSTANCE(3, 5, 8, 1, false, 1, 3),  UNIFORM_INSTANCE(3, 4, 8, 4, true, 1, 4),
+    instance<5, 4, 2, 4, 4, true, UNIFORM_FEW_FLOATS, 128, 6>(),
+    instance<5, 4, 2, 4, 4, true, UNIFORM_FLOATS, 128, 6>(),
+    // For few images: many threads with little to do.
+    instance<5, 4, 1, 2, 4, true, UNIFORM_FEW_FLOATS, 64, 16>(),
+    instance<5, 4, 1, 12, 4, true, UNIFORM_FLOATS, 256, 3>(),
+    instance<5, 4, 1, 10, 4, true, UNIFORM_FLOATS, 256, 3>(),
+    instance<5, 4, 1, 8, 4, true, UNIFORM_FLOATS, 256, 4>(),
+    instance<5, 4, 1, 6, 4, true, UNIFORM_FLOATS, 256, 4>(),
+    instance<5, 6, 1, 12, 2, false, UNIFORM_FLOATS, 256, 2>(),
+    instance<5, 6, 1, 6, 2, false, UNIFORM_FLOATS, 256, 3>(),
+    instance<5, 5, 1, 8, 1, false, UNIFORM_FLOATS, 256, 3>(),
+    instance<3, 6, 1, 8, 2, false, UNIFORM_FLOATS, 256, 3>(),
+    instance<3, 5, 1, 8, 1, false, UNIFORM_FLOATS, 256, 3>(),
+    instance<3, 4, 1, 8, 4, true, UNIFORM_FLOATS, 256, 4>(),
 };
 
 struct uniform_config {
-    int shape, tiles, groups, group_images;
+    int shape, tiles, image_units, groups, group_images;
     float cost;
 };
 
@@ -49,16 +86,21 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
         c.groups = ceil_div(layer->maps, s->maps);
         c.tiles = ceil_div(out_width, s->columns);
         if (s->kernel_width != layer->kernel_width || s->kernel_width != layer->kernel_height ||
-            out_width < s->columns || (anywhere && s->vector > 1) ||
+            out_width < s->columns || out_height < s->rows || (anywhere && s->vector > 1) ||
             (s->whole && (out_width % s->columns || layer->activation == CONV_ACTIVATION_TANH)) ||
             (!s->whole && out_width % s->vector) || (shape->width % s->vector) ||
-            c.groups * s->maps * (taps + 1) > UNIFORM_FLOATS)
+            c.groups * s->maps * (taps + 1) > s->floats)
             continue;
-        c.cost = (float)(c.tiles * s->columns * c.groups * s->maps) *
-                 (1 + 1.0f / (float)s->columns + 0.3f / (float)s->maps + (s->whole ? 0 : 0.1f));
+        c.image_units = ceil_div(out_height, s->rows) * c.tiles;
+        c.cost =
+            (float)(c.image_units * s->columns * s->rows * c.groups * s->maps) *
+            (1 + 1 / (float)(s->columns * s->rows) + 0.3f / (float)s->maps + (s->whole ? 0 : 0.1f));
+        // Fewer warps than schedulers leave some idle.
+        float warps = (float)shape->images * (float)c.image_units * (float)c.groups / 32;
+        if (shape->images > 0 && warps < SCHEDULERS)
+            c.cost *= SCHEDULERS / warps;
         // As many images as leave the last block of a group nearly full.
-        int units = out_height * c.tiles;
-        c.group_images = ceil_div(64 * UNIFORM_THREADS * s->pieces, units);
+        c.group_images = ceil_div(64 * s->threads, c.image_units);
         if (!found || c.cost < best->cost) {
             *best = c;
             found = true;
@@ -76,10 +118,10 @@ static bool can_uniform(const struct conv_layer *layer, const struct conv_layer_
 }
 
 // Best with up to 4 channels: 3 to 6 maps, 32 x 32, 5x5 take 0.97 ms with bulk copies and 0.74 with
-// cuDNN.
+// cuDNN; and with 3x3 (24 to 24, 56 x 56, 1,000 images: 0.66 and 1.09 ms).
 static int score_uniform(const struct conv_layer *layer, const struct conv_layer_shape *)
 {
-    return layer->channels <= 4 ? 89 : layer->channels <= 8 ? 88 : 70;
+    return layer->channels <= 4 ? 89 : layer->channels <= 8 || layer->kernel_width == 3 ? 88 : 70;
 }
 
 static void plan_uniform(struct conv_layer_plan *plan)
@@ -116,19 +158,12 @@ static enum conv_status run_uniform(const struct conv_layer_plan *plan,
     p.maps = layer->maps;
     p.activation = (int)layer->activation;
     p.half = layer->output == CONV_ELEMENT_F16;
-    int taps = layer->channels * layer->kernel_height * layer->kernel_width;
-    for (int m = 0; m < c->groups * s->maps; m++) {
-        float *to = (float *)p.weights + m / s->maps * (taps + 1) * s->maps + m % s->maps;
-        to[0] = layer->bias && m < layer->maps ? layer->bias[m] : 0;
-        for (int t = 0; t < taps; t++)
-            to[(t + 1) * s->maps] = m < layer->maps ? layer->weights[m * taps + t] : 0;
-    }
     p.group_images = (int)(c->group_images < batch->images ? c->group_images : batch->images);
-    p.group_blocks = ceil_div(p.group_images * p.out_height * p.tiles, UNIFORM_THREADS * s->pieces);
+    p.image_units = c->image_units;
+    p.group_blocks = ceil_div(p.group_images * p.image_units, s->threads);
     int64_t blocks = ceil_div64(batch->images, p.group_images) * p.group_blocks;
     dim3 grid((unsigned)blocks, (unsigned)c->groups);
-    void (*kernel)(uniform_launch) = s->kernel;
-    kernel<<<grid, UNIFORM_THREADS, 0, (cudaStream_t)batch->stream>>>(p);
+    s->launch(layer, p, c->groups, grid, (cudaStream_t)batch->stream);
     return layer_launch_status();
 }
 
