@@ -314,11 +314,11 @@ static inline uint32_t __shfl_up_sync(uint32_t mask, uint32_t value, uint32_t la
     return from < 0 ? value : all[from];
 }
 
-static inline uint32_t __shfl_xor_sync(uint32_t mask, uint32_t value, int lanes,
-                                       const char *file = __builtin_FILE(),
-                                       int line = __builtin_LINE())
+template <typename T>
+static inline T __shfl_xor_sync(uint32_t mask, T value, int lanes,
+                                const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
-    return emulated::exchange<uint32_t>({file, line}, mask, value)[emulated::lane() ^ lanes];
+    return emulated::exchange<T>({file, line}, mask, value)[emulated::lane() ^ lanes];
 }
 
 // Of doubles, as overloads.

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: MIT
+// cuda_layer_strips and cuda_layer_strips_half: the choice of an instance and a tile of
+// strips.cuh, the weights as it reads them, and its launch.
+#include <math.h>
+#include <string.h>
+
+#include "kernels/layer/cuda/half_scale.cuh"
+#include "kernels/layer/cuda/strips.cuh"
+#include "tensor/half.h"
+
+// Without machine code for 9.0a, no device will do.
+#define NEEDS (CONV_HAVE_WGMMA ? CONV_CUDA_ONLY + 90 : CONV_CUDA_ONLY)
+
+#define SHARED (227 << 10) // of a multiprocessor, for a block
+#define PROCESSORS 132     // assumed for the choice of a tile
+
+struct strips_shape {
+    int blocks, products, rows, kernel_rows; // blocks of 8 maps; T and U of strips_atoms.cuh
+    void (*kernel)(strips_launch);
+};
+
+#define SHAPE(blocks, products, rows, kernel_rows)                                                 \
+    {                                                                                              \
+        blocks, products, rows, kernel_rows, strips_layer<blocks, products, rows, kernel_rows>     \
+    }
+static const struct strips_shape shapes[] = {
+    SHAPE(8, 3, 2, 1), SHAPE(8, 3, 2, 3), SHAPE(8, 3, 2, 5), SHAPE(8, 3, 2, 7), SHAPE(6, 3, 2, 1),
+    SHAPE(6, 3, 2, 3), SHAPE(6, 3, 2, 5), SHAPE(6, 3, 2, 7), SHAPE(4, 3, 3, 1), SHAPE(4, 3, 3, 3),
+    SHAPE(4, 3, 3, 5), SHAPE(4, 3, 2, 7), SHAPE(3, 3, 3, 1), SHAPE(3, 3, 3, 3), SHAPE(3, 3, 3, 5),
+    SHAPE(3, 3, 3, 7), SHAPE(2, 3, 4, 1), SHAPE(2, 3, 4, 3), SHAPE(2, 3, 4, 5), SHAPE(2, 3, 4, 7),
+    SHAPE(1, 3, 4, 1), SHAPE(1, 3, 4, 3), SHAPE(1, 3, 4, 5), SHAPE(1, 3, 4, 7), SHAPE(8, 1, 3, 1),
+    SHAPE(8, 1, 3, 3), SHAPE(8, 1, 3, 5), SHAPE(8, 1, 2, 7), SHAPE(6, 1, 4, 1), SHAPE(6, 1, 4, 3),
+    SHAPE(6, 1, 3, 5), SHAPE(6, 1, 3, 7), SHAPE(4, 1, 4, 1), SHAPE(4, 1, 4, 3), SHAPE(4, 1, 4, 5),
+    SHAPE(4, 1, 4, 7), SHAPE(3, 1, 5, 1), SHAPE(3, 1, 5, 3), SHAPE(3, 1, 5, 5), SHAPE(3, 1, 5, 7),
+    SHAPE(2, 1, 4, 1), SHAPE(2, 1, 4, 3), SHAPE(2, 1, 4, 5), SHAPE(2, 1, 4, 7), SHAPE(1, 1, 4, 1),
+    SHAPE(1, 1, 4, 3), SHAPE(1, 1, 4, 5), SHAPE(1, 1, 4, 7),
+};
+
+// What is derived of a layer; a plan's constants.
+struct strips_config {
+    int shape, chunks, group, tile_rows, tile_columns, down, across, in_rows, pitch, wide;
+    int planes, plane_bytes, last_pixels, row_atoms, row_sets, sets, all_sets, steps;
+    int strip_rows, strip_columns, strips_across, strips;
+    int buffer_bytes, shared_bytes;
+    float cost; // cycles, roughly
+};
+
+// Atoms of a kernel row in the last plane.
+static int last_row_atoms(const struct conv_layer *layer, const struct strips_config *c)
+{
+    return ceil_div(layer->kernel_width, c->last_pixels);
+}
+
+// Cycles of a wgmma of N columns whose rows are in registers, as measured.
+static int strips_cycles(int n)
+{
+    int cycles = n / 2 + (n < 64 ? 4 : 0);
+    return cycles < 13 ? 13 : cycles;
+}
+
+// Cycles of a task: of the tensor cores; of the path of shared memory and the first level cache,
+// 128 bytes or one of a few cache lines of a store at a time; or of reading samples, which is
+// measured. Tiles that are narrower than the image write short pieces of memory, which is slow.
+static float task_cost(const struct strips_config *c, const struct strips_shape *s)
+{
+    int parts = s->products == 3 ? 2 : 1, units = ceil_div(c->group * c->strips, 4);
+    int maps = s->blocks * 8, loaded = s->rows + s->kernel_rows - 1;
+    bool wide = STRIPS_WIDE(s->blocks, s->products, s->rows, s->kernel_rows);
+    int products = s->products == 1 ? strips_cycles(maps)
+                   : wide           ? strips_cycles(maps * 2) + strips_cycles(maps)
+                                    : strips_cycles(maps) * 3;
+    float matrices = (float)(units * s->rows), steps = (float)c->steps;
+    float reads = (float)(2 * s->blocks * s->products) +
+                  (float)(parts * 16 * loaded) / (float)(s->rows * s->kernel_rows);
+    float stores = (float)(s->blocks * 16) * ((c->wide ? 3.5f : 5) + (c->across > 1 ? 10 : 0));
+    float atoms = (float)(c->group * c->in_rows * c->pitch * c->planes) / 32;
+    float multiply = matrices * steps * (float)products +
+                     (float)units * (float)(c->all_sets * 60 + s->blocks * s->rows * 60);
+    float path = matrices * (steps * reads + stores) + atoms * (float)(16 + 4 * parts);
+    float fill = atoms * 180 + 1000;
+    float most = multiply > path ? multiply : path;
+    most = most > fill ? most : fill; // the others are not hidden entirely
+    return most + 0.25f * (multiply + path + fill - most) + 500;
+}
+
+// The rest of a configuration whose shape, group, tile and strips are set; false if it needs too
+// much memory.
+static bool fill_config(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                        struct strips_config *c)
+{
+    const struct strips_shape *s = &shapes[c->shape];
+    int parts = s->products == 3 ? 2 : 1;
+    c->chunks = ceil_div(layer->maps, s->blocks * 8);
+    c->strip_rows = c->wide ? s->rows : s->rows * 2;
+    c->strip_columns = c->wide ? 16 : 8;
+    c->strips_across = ceil_div(c->tile_columns, c->strip_columns);
+    c->strips = ceil_div(c->tile_rows, c->strip_rows) * c->strips_across;
+    c->row_sets = ceil_div(layer->kernel_height, s->kernel_rows);
+    bool odd = c->row_atoms % 2 && s->kernel_rows > 1;
+    c->sets = (odd ? c->row_atoms / 2 : ceil_div(c->row_atoms, 2)) * c->row_sets;
+    c->all_sets = c->sets + odd * c->row_sets;
+    c->steps = c->sets * s->kernel_rows + odd * c->row_sets * ceil_div(s->kernel_rows, 2);
+    if (c->steps > STRIPS_MOST_STEPS)
+        return false;
+    c->in_rows = c->tile_rows + layer->kernel_height - 1;
+    c->pitch = c->tile_columns + layer->kernel_width - 1;
+    c->down = ceil_div(conv_layer_out_height(layer, shape->height), c->tile_rows);
+    c->across = ceil_div(conv_layer_out_width(layer, shape->width), c->tile_columns);
+    if (c->in_rows < 2 || c->pitch < 2) // inverse()
+        return false;
+    int64_t positions = (int64_t)c->group * c->in_rows * c->pitch;
+    if (positions * c->planes * parts * 16 > SHARED)
+        return false;
+    c->plane_bytes = (int)positions * 16;
+    // The last strip may end after the last position.
+    int last = ((c->group - 1) * c->in_rows + (c->strips / c->strips_across) * c->strip_rows - 1 +
+                layer->kernel_height - 1) *
+                   c->pitch +
+               c->strips_across * c->strip_columns + layer->kernel_width - 1;
+    int after = last - (int)positions;
+    c->buffer_bytes = parts * c->planes * c->plane_bytes;
+    c->shared_bytes = c->steps * parts * s->blocks * 256 + s->blocks * 64 + STRIPS_SHARED_BYTES +
+                      STRIPS_BUFFERS * c->buffer_bytes + (after > 0 ? after : 0) * 16;
+    if (c->shared_bytes > SHARED)
+        return false;
+    int64_t images = shape->images > 0 ? shape->images : 1000;
+    int64_t tasks = ceil_div64(images, c->group) * c->down * c->across * c->chunks;
+    c->cost = (float)ceil_div64(tasks, PROCESSORS) * task_cost(c, s);
+    return true;
+}
+
+static bool configure(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                      int products, struct strips_config *best)
+{
+    int out_height = conv_layer_out_height(layer, shape->height);
+    int out_width = conv_layer_out_width(layer, shape->width), rest = layer->channels % 8;
+    bool found = false;
+    if (out_height <= 0 || out_width <= 0 || layer->stride != 1)
+        return false;
+    struct strips_config c = {};
+    c.planes = ceil_div(layer->channels, 8);
+    c.last_pixels = rest ? 8 / rest : 1;
+    c.row_atoms =
+        layer->channels / 8 * layer->kernel_width + (rest ? last_row_atoms(layer, &c) : 0);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        if (shapes[i].products != products || shapes[i].kernel_rows > layer->kernel_height)
+            continue;
+        c.shape = (int)i;
+        for (int across = 1; across <= 8 && (across == 1 || out_width / across >= 16); across++)
+            for (int down = 1; down <= out_height && down <= 64; down++)
+                for (int group = 1; group <= (across * down == 1 ? 8 : 1); group *= 2)
+                    for (c.wide = 0; c.wide < 2; c.wide++) {
+                        c.group = group;
+                        c.tile_rows = ceil_div(out_height, down);
+                        c.tile_columns = ceil_div(out_width, across);
+                        if (fill_config(layer, shape, &c) && (!found || c.cost < best->cost)) {
+                            found = true;
+                            *best = c;
+                        }
+                    }
+    }
+    return found;
+}
+
+static bool can_products(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                         int products)
+{
+    struct strips_config c;
+    if (!configure(layer, shape, products, &c) ||
+        (int64_t)shape->height * shape->width > 1 << 27 || // 6 planes of outputs: int
+        (int64_t)c.group * layer->maps * shape->height * shape->width > INT32_MAX)
+        return false;
+    size_t taps = layer_tap_count(layer);
+    for (int m = 0; m < layer->maps; m++)
+        if (half_scale(layer->weights + (size_t)m * taps, taps) == 0)
+            return false;
+    return true;
+}
+
+// Bytes of each part of the packed weights.
+struct strips_parts {
+    size_t weights, bias, exact, offsets;
+};
+
+static struct strips_parts parts_of(const struct conv_layer *layer, const struct strips_config *c)
+{
+    const struct strips_shape *s = &shapes[c->shape];
+    struct strips_parts parts;
+    parts.weights = (size_t)(c->chunks * c->steps * (s->products == 3 ? 2 : 1) * s->blocks) * 256;
+    parts.bias = (size_t)(c->chunks * s->blocks * 8) * 2 * sizeof(float);
+    parts.exact = (size_t)layer->maps * layer_tap_count(layer) * sizeof(float);
+    parts.offsets = (size_t)c->all_sets * sizeof(uint2);
+    return parts;
+}
+
+static size_t packed_products(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                              int products)
+{
+    struct strips_config c;
+    if (!configure(layer, shape, products, &c))
+        return 0;
+    struct strips_parts parts = parts_of(layer, &c);
+    return parts.weights + parts.bias + parts.exact + parts.offsets;
+}
+
+// Atom `index` of row `u` of the kernel, in the order plane, column: its place in that row, and the
+// tap of each of its 8 numbers (-1: none).
+static int find_atom(const struct conv_layer *layer, const struct strips_config *c, int index,
+                     int u, int (&taps)[8])
+{
+    int full = layer->channels / 8 * layer->kernel_width;
+    bool is_last = index >= full;
+    int plane = is_last ? layer->channels / 8 : index / layer->kernel_width;
+    int channels = is_last ? layer->channels % 8 : 8, pixels = is_last ? c->last_pixels : 1;
+    int v = is_last ? (index - full) * pixels : index % layer->kernel_width;
+    for (int i = 0; i < 8; i++) {
+        int pixel = i / channels, k = i % channels;
+        bool is_tap = pixel < pixels && v + pixel < layer->kernel_width;
+        taps[i] =
+            is_tap ? ((plane * 8 + k) * layer->kernel_height + u) * layer->kernel_width + v + pixel
+                   : -1;
+    }
+    return plane * c->plane_bytes + v * 16;
+}
+
+// The weights of an atom as half `half` of a step.
+static void pack_atom(const struct conv_layer *layer, const struct strips_config *c,
+                      const int (&taps)[8], int step, int half, const float *unscale,
+                      uint16_t *weights)
+{
+    const struct strips_shape *s = &shapes[c->shape];
+    size_t all = layer_tap_count(layer), maps = (size_t)s->blocks * 8,
+           parts = s->products == 3 ? 2 : 1, steps = (size_t)c->steps;
+    for (size_t m = 0; m < (size_t)layer->maps; m++) {
+        size_t at = ((m / maps * steps + (size_t)step) * 2 + (size_t)half) * parts;
+        uint16_t *to = weights + (at * maps + m % maps) * 8;
+        for (int i = 0; i < 8; i++) {
+            if (taps[i] < 0)
+                continue;
+            float w = layer->weights[m * all + (size_t)taps[i]] / unscale[m];
+            to[i] = conv_half_from_float(w);
+            if (parts == 2)
+                to[(size_t)i + maps * 8] =
+                    conv_half_from_float((w - conv_half_to_float(to[i])) * WGMMA_LO);
+        }
+    }
+}
+
+// Set `set` of U rows of the kernel, whose first step is `step`: two atoms of each row, or the last
+// one of each. Whatever occurs once more has weights of 0: where there is no second atom, and rows
+// that an earlier set has. So none is read that does not exist, which might not be finite.
+static uint2 pack_set(const struct conv_layer *layer, const struct strips_config *c, int set,
+                      int step, const float *unscale, uint16_t *weights)
+{
+    int rows = shapes[c->shape].kernel_rows, begin = set % c->row_sets * rows, taps[8];
+    bool single = set >= c->sets;
+    int first = single ? c->row_atoms - 1 : set / c->row_sets * 2;
+    int row = begin + rows > layer->kernel_height ? layer->kernel_height - rows : begin;
+    int place = find_atom(layer, c, first, row, taps), second = place;
+    for (int u = begin - row; u < rows; u++) {
+        // Steps of two rows are 0 and 1, 2 and 3, and so on; the last two of an odd number.
+        bool last = single && rows % 2 && u == rows - 1;
+        find_atom(layer, c, first, row + u, taps);
+        pack_atom(layer, c, taps, single ? step + u / 2 : step + u, last || (single && u % 2),
+                  unscale, weights);
+        if (single || first + 1 == c->row_atoms)
+            continue;
+        second = find_atom(layer, c, first + 1, row + u, taps);
+        pack_atom(layer, c, taps, step + u, 1, unscale, weights);
+    }
+    uint32_t distance = (uint32_t)(single ? c->pitch * 16 : second - place);
+    return make_uint2((uint32_t)(place + row * c->pitch * 16), distance);
+}
+
+static void plan_products(struct conv_layer_plan *plan, int products)
+{
+    const struct conv_layer *layer = plan->layer;
+    struct strips_config *c = layer_constants<struct strips_config>(plan);
+    configure(layer, &plan->shape, products, c);
+    const struct strips_shape *s = &shapes[c->shape];
+    struct strips_parts parts = parts_of(layer, c);
+    memset(plan->packed, 0, plan->packed_bytes);
+    uint16_t *weights = (uint16_t *)plan->packed;
+    float *bias = (float *)(void *)((char *)plan->packed + parts.weights);
+    float *exact = (float *)(void *)((char *)bias + parts.bias);
+    uint2 *offsets = (uint2 *)(void *)((char *)exact + parts.exact);
+    size_t all = layer_tap_count(layer);
+    int padded = c->chunks * s->blocks * 8;
+    memcpy(exact, layer->weights, parts.exact);
+    for (int m = 0; m < layer->maps; m++) {
+        if (layer->bias)
+            bias[m] = layer->bias[m];
+        bias[padded + m] = 1 / half_scale(layer->weights + (size_t)m * all, all);
+    }
+    for (int set = 0, step = 0; set < c->all_sets; set++) {
+        offsets[set] = pack_set(layer, c, set, step, bias + padded, weights);
+        step += set < c->sets ? s->kernel_rows : ceil_div(s->kernel_rows, 2);
+    }
+}
+
+// A factor whose product with a small dividend has the quotient in its upper 32 bits; divisor > 1.
+static uint32_t inverse(int divisor)
+{
+    return (uint32_t)(((uint64_t)1 << 32) / (uint64_t)divisor + 1);
+}
+
+static void set_layer(strips_launch *p, const struct conv_layer *layer,
+                      const struct strips_config *c)
+{
+    p->channels = layer->channels;
+    p->maps = layer->maps;
+    p->kernel_height = layer->kernel_height;
+    p->kernel_width = layer->kernel_width;
+    p->activation = (int)layer->activation;
+    p->half = layer->output == CONV_ELEMENT_F16;
+    p->group = c->group;
+    p->tile_rows = c->tile_rows;
+    p->tile_columns = c->tile_columns;
+    p->down = c->down;
+    p->across = c->across;
+    p->in_rows = c->in_rows;
+    p->positions = c->group * c->in_rows * c->pitch;
+    p->positions_inverse = inverse(p->positions);
+    p->pitch = c->pitch;
+    p->pitch_inverse = inverse(c->pitch);
+    p->rows_inverse = inverse(c->in_rows);
+    p->planes = c->planes;
+    p->plane_bytes = c->plane_bytes;
+    p->part_bytes = c->planes * c->plane_bytes;
+    p->buffer_bytes = c->buffer_bytes;
+    p->strips = c->strips;
+    p->strips_across = c->strips_across;
+    p->strip_rows = c->strip_rows;
+    p->strip_columns = c->strip_columns;
+    p->second_row = c->wide ? 0 : c->strip_rows / 2;
+    p->second_bytes = (c->wide ? 8 : p->second_row * c->pitch) * 16;
+    p->sets = c->sets;
+    p->single_sets = c->all_sets - c->sets;
+    p->steps = c->steps;
+}
+
+static void set_images(strips_launch *p, const struct conv_layer_plan *plan,
+                       const struct conv_layer_batch *batch, const struct strips_config *c)
+{
+    p->src = batch->src;
+    p->dst = batch->dst;
+    p->src_row = batch->src_row;
+    p->src_plane = batch->src_plane;
+    p->src_image = batch->src_image;
+    p->images = batch->images;
+    p->tasks = ceil_div64(batch->images, c->group) * c->down * c->across;
+    p->height = plan->shape.height;
+    p->width = plan->shape.width;
+    p->out_height = conv_layer_out_height(plan->layer, p->height);
+    p->out_width = conv_layer_out_width(plan->layer, p->width);
+    int channels = p->channels % 8;
+    for (int i = 0; i < 8; i++) {
+        int pixel = channels ? i / channels : 0, k = channels ? i % channels : 0;
+        bool exists = channels && pixel < c->last_pixels;
+        p->last_pixel[i] = exists ? pixel : INT32_MAX;
+        p->last_offset[i] = (p->channels / 8 * 8 + k) * batch->src_plane +
+                            (exists ? pixel : 0) * (int64_t)sizeof(float);
+    }
+}
+
+static enum conv_status run_strips(const struct conv_layer_plan *plan,
+                                   const struct conv_layer_batch *batch)
+{
+    const struct conv_layer *layer = plan->layer;
+    const struct strips_config *c = layer_constants<struct strips_config>(plan);
+    void (*kernel)(strips_launch) = shapes[c->shape].kernel;
+    if (batch->images <= 0)
+        return CONV_OK;
+    struct strips_parts parts = parts_of(layer, c);
+    strips_launch p = {};
+    set_layer(&p, layer, c);
+    set_images(&p, plan, batch, c);
+    const char *packed = (const char *)plan->d_packed;
+    p.weights = (const uint16_t *)(const void *)packed;
+    p.bias = (const float *)(const void *)(packed + parts.weights);
+    p.exact = (const float *)(const void *)(packed + parts.weights + parts.bias);
+    memcpy(p.offsets, (const char *)plan->packed + parts.weights + parts.bias + parts.exact,
+           parts.offsets);
+    int device, processors;
+    if (cudaGetDevice(&device) ||
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) ||
+        layer_allow_shared_memory((const void *)kernel))
+        return CONV_ERR_DEVICE;
+    int64_t most = processors / c->chunks;
+    most = most < 1 ? 1 : most;
+    dim3 grid((unsigned)(p.tasks < most ? p.tasks : most), (unsigned)c->chunks);
+    kernel<<<grid, STRIPS_THREADS, (size_t)c->shared_bytes, (cudaStream_t)batch->stream>>>(p);
+    return layer_launch_status();
+}
+
+template <int PRODUCTS>
+static bool can_strips(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    return can_products(layer, shape, PRODUCTS);
+}
+
+template <int PRODUCTS>
+static size_t packed_of(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    return packed_products(layer, shape, PRODUCTS);
+}
+
+template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
+{
+    plan_products(plan, PRODUCTS);
+}
+
+// Few products of a sample do not pay for making float16 parts of it. Even kernels, and large ones
+// of one channel, have no fast exact variant.
+static bool is_worth_it(const struct conv_layer *layer)
+{
+    size_t taps = layer_tap_count(layer);
+    bool even = layer->kernel_height % 2 == 0 && layer->kernel_width % 2 == 0;
+    return ((layer->channels >= 3 || taps >= 81) && (double)layer->maps * (double)taps >= 2000) ||
+           (even && layer->maps >= 8);
+}
+
+// With more channels and three products, wgmma.cu's form is as fast or faster.
+static int score_strips(const struct conv_layer *layer, const struct conv_layer_shape *)
+{
+    return !is_worth_it(layer) ? 25 : layer->channels <= 8 ? 121 : 119;
+}
+
+// Weights for many maps and taps leave little memory for samples.
+static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *)
+{
+    bool large = layer->channels >= 16 && layer->maps > 32 && layer->kernel_height >= 5;
+    return !is_worth_it(layer) ? 25 : large ? 114 : 131;
+}
+
+// 36 units of 2^-24 from the operands, 4 for each of at most 128 additions of tensor cores, which
+// truncate.
+const struct conv_layer_variant conv_cuda_layer_strips = {
+    "cuda_layer_strips",
+    "tensor cores of Hopper, three float16 products, samples in registers",
+    CONV_ON_CUDA,
+    NEEDS,
+    CONV_PRECISION_FAST,
+    36 + 4 * STRIPS_MOST_STEPS,
+    false,
+    can_strips<3>,
+    score_strips,
+    packed_of<3>,
+    plan_of<3>,
+    run_strips,
+};
+
+// Operands of 11 bits, as TF32 has: 2^-11 each.
+const struct conv_layer_variant conv_cuda_layer_strips_half = {
+    "cuda_layer_strips_half",
+    "tensor cores of Hopper, one float16 product, samples in registers",
+    CONV_ON_CUDA,
+    NEEDS,
+    CONV_PRECISION_TF32,
+    16400 + 4 * STRIPS_MOST_STEPS,
+    false,
+    can_strips<1>,
+    score_half,
+    packed_of<1>,
+    plan_of<1>,
+    run_strips,
+};

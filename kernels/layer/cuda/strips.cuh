@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: MIT
+// Layers on the tensor cores of compute capability 9.0 (wgmma): implicit GEMM with float16
+// operands, samples in registers and weights in shared memory, and float32 sums.
+#ifndef CONV_KERNELS_LAYER_CUDA_STRIPS_CUH
+#define CONV_KERNELS_LAYER_CUDA_STRIPS_CUH
+
+#include "kernels/common/bulk.cuh"
+#include "kernels/layer/cuda/strips_atoms.cuh"
+#include "kernels/layer/cuda/wgmma_rows.cuh"
+
+// What the warps of a block share beside weights and atoms.
+struct strips_shared {
+    uint64_t full[STRIPS_BUFFERS], empty[STRIPS_BUFFERS]; // buffers of atoms
+    uint64_t together;                                    // consumers
+    uint32_t unfit[STRIPS_BUFFERS]
+                  [STRIPS_PRODUCERS / 32]; // 1: samples that WGMMA_SCALE does not suit
+    uint32_t largest[STRIPS_CONSUMERS / 32], least[STRIPS_CONSUMERS / 32];
+};
+
+#define STRIPS_SHARED_BYTES ((int)(sizeof(strips_shared) + 127) / 128 * 128)
+
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+__device__ inline void strips_meet(strips_shared *shared, uint32_t &parity)
+{
+    barrier_arrive(&shared->together);
+    barrier_wait(&shared->together, parity);
+    parity ^= 1;
+}
+
+// The range of a task's samples, with all consumers.
+__device__ inline wgmma_range strips_find_range(const strips_launch &p, const strips_task &task,
+                                                strips_shared *shared, uint32_t &parity)
+{
+    wgmma_range range = {0, 0xffffffffu};
+#pragma unroll 1
+    for (int q = (int)threadIdx.x; q < p.positions * p.planes; q += STRIPS_CONSUMERS) {
+        float v[8];
+        strips_read_atom(p, task, q, v);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            wgmma_widen(range, v[i]);
+    }
+    uint32_t largest = __float_as_uint(range.largest), least = range.least; // NaN is the largest
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+        largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, lanes));
+        least = min(least, __shfl_xor_sync(0xffffffffu, least, lanes));
+    }
+    if (threadIdx.x % 32 == 0) {
+        shared->largest[threadIdx.x / 32] = largest;
+        shared->least[threadIdx.x / 32] = least;
+    }
+    strips_meet(shared, parity);
+#pragma unroll
+    for (int i = 0; i < STRIPS_CONSUMERS / 32; i++) {
+        largest = max(largest, shared->largest[i]);
+        least = min(least, shared->least[i]);
+    }
+    strips_meet(shared, parity); // both may be overwritten
+    range.largest = __uint_as_float(largest);
+    range.least = least;
+    return range;
+}
+
+// The exact order for a task whose samples differ too much in magnitude, or are not finite.
+__device__ inline void strips_exact(const strips_launch &p, const strips_task &task, int first_map,
+                                    int maps)
+{
+    int rows = min(p.tile_rows, p.out_height - task.top);
+    int columns = min(p.tile_columns, p.out_width - task.left);
+    int outputs = task.images * maps * rows * columns;
+    int taps = p.channels * p.kernel_height * p.kernel_width;
+    for (int q = (int)threadIdx.x; q < outputs; q += STRIPS_CONSUMERS) {
+        int j = q % columns, i = q / columns % rows, line = q / columns / rows;
+        int m = first_map + line % maps, image = line / maps;
+        const float *weight = p.exact + (int64_t)m * taps;
+        const char *src =
+            task.src + image * p.src_image + i * p.src_row + j * (int64_t)sizeof(float);
+        float sum = p.bias[m];
+        for (int c = 0; c < p.channels; c++)
+            for (int u = 0; u < p.kernel_height; u++) {
+                const float *row =
+                    (const float *)(const void *)(src + c * p.src_plane + u * p.src_row);
+                for (int v = 0; v < p.kernel_width; v++)
+                    sum = fmaf(*weight++, __ldg(row + v), sum);
+            }
+        int64_t at = (((task.first_image + image) * p.maps + m) * p.out_height + task.top + i) *
+                         p.out_width +
+                     task.left + j;
+        sum = layer_activate(p.activation, sum);
+        if (p.half)
+            layer_store((uint16_t *)p.dst + at, sum);
+        else
+            layer_store((float *)p.dst + at, sum);
+    }
+}
+
+// A strip of a task: its image in the group, first row and column of the tile.
+struct strips_strip {
+    int image, row, column;
+};
+
+__device__ inline strips_strip strips_find_strip(const strips_launch &p, int number)
+{
+    strips_strip strip;
+    strip.image = number / p.strips;
+    int rest = number - strip.image * p.strips;
+    strip.row = rest / p.strips_across;
+    strip.column = (rest - strip.row * p.strips_across) * p.strip_columns;
+    strip.row *= p.strip_rows;
+    return strip;
+}
+
+// The descriptor of a step's weights, 8 maps x 8 numbers after the other: `low` has the address
+// and, from bit 16, the distance of the second atom, both / 16.
+__device__ inline uint64_t strips_descriptor(uint32_t low)
+{
+    return (uint64_t)8 << 32 | low;
+}
+
+// The sums of a strip: of hi hi (and hi lo), and of (hi lo +) lo hi.
+template <int NB, int PRODUCTS, int T, int U> struct strips_sums {
+    static const int wide = STRIPS_WIDE(NB, PRODUCTS, T, U) ? 2 : 1;
+    float high[T][wide * NB * 4], low[PRODUCTS == 3 ? T : 1][NB * 4];
+};
+
+template <int COUNT, int SIZE>
+__device__ inline void strips_load_rows(uint32_t (&rows)[SIZE][4], uint32_t at, int row_bytes)
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++, at += (uint32_t)row_bytes)
+        wgmma_load_rows(rows[i], at);
+}
+
+// Multiplies a step's rows, from kernel row `u` on, by N columns of its weights.
+template <int N, int T, int ROWS>
+__device__ inline void strips_multiply_rows(float (&sum)[T][N / 2], const uint32_t (&rows)[ROWS][4],
+                                            uint32_t weights, int u)
+{
+#pragma unroll
+    for (int t = 0; t < T; t++)
+        wgmma_rows<N>(sum[t], rows[t + u], strips_descriptor(weights));
+}
+
+// Adds the products of a set, with U / STEP steps (rounded up). The compiler would wait after each
+// wgmma if registers that one reads were written while others run.
+template <int NB, int PRODUCTS, int T, int U, int STEP>
+__device__ inline void strips_multiply_set(const strips_launch &p, uint32_t at, uint32_t weights,
+                                           strips_sums<NB, PRODUCTS, T, U> &sums)
+{
+    const int maps = NB * 8, step = (PRODUCTS == 3 ? 4 : 2) * maps, steps = (U + STEP - 1) / STEP;
+    const bool both = STRIPS_BOTH(NB, PRODUCTS, T, U);
+    uint32_t rows[both ? 2 : 1][T + U - 1][4];
+    int row_bytes = p.pitch * 16;
+    weights = uniform(weights); // so that descriptors are computed in uniform registers, once
+    strips_load_rows<T + U - STEP>(rows[0], at, row_bytes);
+    if (both)
+        strips_load_rows<T + U - STEP>(rows[both ? 1 : 0], at + (uint32_t)p.part_bytes, row_bytes);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < steps; i++) {
+        int u = min(i * STEP, U - STEP);
+        uint32_t w = weights + (uint32_t)(i * step);
+        strips_multiply_rows<maps * sums.wide>(sums.high, rows[0], w, u);
+        if constexpr (PRODUCTS == 3) {
+            if constexpr (sums.wide == 1)
+                strips_multiply_rows<maps>(sums.low, rows[0], w + maps, u);
+            if (both)
+                strips_multiply_rows<maps>(sums.low, rows[both ? 1 : 0], w, u);
+        }
+    }
+    wgmma_commit();
+    wgmma_wait();
+    if constexpr (PRODUCTS == 3 && !both) {
+        strips_load_rows<T + U - STEP>(rows[0], at + (uint32_t)p.part_bytes, row_bytes);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < steps; i++)
+            strips_multiply_rows<maps>(sums.low, rows[0], weights + (uint32_t)(i * step),
+                                       min(i * STEP, U - STEP));
+        wgmma_commit();
+        wgmma_wait();
+    }
+}
+
+// The sums of a strip for each warp of a warpgroup. `atoms`: the address of the strip's first atom;
+// `weights`: of all sets, / 16.
+template <int NB, int PRODUCTS, int T, int U>
+__device__ inline void strips_multiply(const strips_launch &p, uint32_t atoms, uint32_t weights,
+                                       strips_sums<NB, PRODUCTS, T, U> &sums)
+{
+#pragma unroll
+    for (int t = 0; t < T; t++) {
+#pragma unroll
+        for (int i = 0; i < NB * 4 * sums.wide; i++)
+            sums.high[t][i] = 0;
+#pragma unroll
+        for (int i = 0; i < NB * 4; i++)
+            if (PRODUCTS == 3)
+                sums.low[t][i] = 0;
+    }
+    const int step = (PRODUCTS == 3 ? 4 : 2) * NB * 8;
+    int lane = (int)threadIdx.x % 32;
+    atoms += (uint32_t)(lane % 8 * 16 + lane / 8 % 2 * p.second_bytes);
+    uint32_t is_second = lane / 16;
+    uint2 next = p.offsets[0]; // read ahead: its latency is that of a step
+    weights |= (uint32_t)(step / 2) << 16;
+#pragma unroll 1
+    for (int set = 0; set < p.sets; set++) {
+        uint32_t at = atoms + next.x + is_second * next.y;
+        next = p.offsets[set + 1];
+        strips_multiply_set<NB, PRODUCTS, T, U, 1>(p, at, weights + (uint32_t)(set * U * step),
+                                                   sums);
+    }
+    if (U == 1)
+        return;
+    weights += (uint32_t)(p.sets * U * step);
+#pragma unroll 1
+    for (int set = 0; set < p.single_sets; set++) {
+        uint32_t at = atoms + next.x + is_second * next.y;
+        next = p.offsets[p.sets + set + 1];
+        strips_multiply_set<NB, PRODUCTS, T, U, U == 1 ? 1 : 2>(
+            p, at, weights + (uint32_t)(set * ((U + 1) / 2) * step), sums);
+    }
+}
+
+// Makes outputs of sums, in place of `high`. `bias`: two maps' bias and inverse scale.
+template <int NB, int PRODUCTS, int T, int U>
+__device__ inline void strips_finish(const strips_launch &p, const float4 *bias, float unscale,
+                                     strips_sums<NB, PRODUCTS, T, U> &sums)
+{
+#pragma unroll
+    for (int n = 0; n < NB; n++) {
+        float4 b = bias[n * 4 + threadIdx.x % 4];
+#pragma unroll
+        for (int t = 0; t < T; t++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float &value = sums.high[t][n * 4 + i];
+                if (PRODUCTS == 3) {
+                    float low = sums.low[t][n * 4 + i];
+                    if (sums.wide == 2)
+                        low += sums.high[t][(sums.wide - 1) * NB * 4 + n * 4 + i];
+                    value = fmaf(low, 1 / WGMMA_LO, value);
+                }
+                value = fmaf(value * unscale, i % 2 ? b.w : b.y, i % 2 ? b.z : b.x);
+            }
+    }
+    if (p.activation == CONV_ACTIVATION_NONE)
+        return;
+#pragma unroll
+    for (int t = 0; t < T; t++)
+        if (p.activation == CONV_ACTIVATION_RELU) {
+#pragma unroll
+            for (int i = 0; i < NB * 4; i++)
+                sums.high[t][i] = sums.high[t][i] < 0 ? 0 : sums.high[t][i];
+        } else {
+#pragma unroll
+            for (int i = 0; i < NB * 4; i++)
+                sums.high[t][i] = layer_activate(p.activation, sums.high[t][i]);
+        }
+}
+
+// Stores the outputs of a strip. Of 8 maps, a thread has maps 2 q and 2 q + 1 (q: lane % 4) at
+// column lane / 4 and at the strip's second 8 columns or row T. In a strip of 16 columns, threads
+// of even and odd q trade two of four values, so that a store is 16 columns of two maps, not 8 of
+// four: even ones send those of their second columns, odd ones those of their first.
+template <typename Element, int NB, int PRODUCTS, int T, int U>
+__device__ inline void strips_store(const strips_launch &p, const strips_task &task,
+                                    const strips_strip &strip, int first_map,
+                                    const strips_sums<NB, PRODUCTS, T, U> &sums)
+{
+    int lane = (int)threadIdx.x % 32, q = lane % 4, plane = p.out_height * p.out_width;
+    bool wide = p.second_row == 0, odd = wide && q % 2;
+    int rows = min(p.tile_rows, p.out_height - task.top) - strip.row;
+    int column = strip.column + lane / 4 + (odd ? 8 : 0);
+    int columns = min(p.tile_columns, p.out_width - task.left);
+    if (strip.image >= task.images || column >= columns)
+        rows = 0;
+    // The values that stay and those that come have their own maps or rows.
+    int map = first_map + (wide ? q / 2 * 4 : q * 2), maps = p.maps - map;
+    int kept_map = odd ? 2 : 0, other_map = wide && !odd ? 2 : 0, other_rows = rows - p.second_row;
+    int64_t at = ((task.first_image + strip.image) * p.maps + map) * plane +
+                 (task.top + strip.row) * p.out_width + task.left + column;
+    Element *kept = (Element *)p.dst + at + kept_map * plane;
+    Element *other = (Element *)p.dst + at + other_map * plane + p.second_row * p.out_width;
+#pragma unroll
+    for (int n = 0; n < NB; n++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            bool has_kept = n * 8 + i + kept_map < maps, has_other = n * 8 + i + other_map < maps;
+            Element *to = kept, *to_other = other;
+#pragma unroll
+            for (int t = 0; t < T; t++, to += p.out_width, to_other += p.out_width) {
+                float first = sums.high[t][n * 4 + i], second = sums.high[t][n * 4 + 2 + i];
+                float come = __shfl_xor_sync(0xffffffffu, odd ? first : second, wide ? 1 : 0);
+                if (t < rows && has_kept)
+                    layer_store(to, odd ? second : first);
+                if (t < other_rows && has_other)
+                    layer_store(to_other, come);
+            }
+            kept += i ? 7 * plane : plane;
+            other += i ? 7 * plane : plane;
+        }
+    }
+}
+
+// Writes the atoms of one task after the other.
+template <int PRODUCTS>
+__device__ inline void strips_produce(const strips_launch &p, char *atoms, strips_shared *shared)
+{
+    int buffer = 0, thread = (int)threadIdx.x - STRIPS_CONSUMERS;
+    uint32_t parity = 1;
+    for (int64_t number = blockIdx.x; number < p.tasks; number += gridDim.x) {
+        strips_task task = strips_find_task(p, number);
+        barrier_wait(&shared->empty[buffer], parity);
+        wgmma_range range = strips_fill<PRODUCTS, STRIPS_PRODUCERS>(
+            p, task, WGMMA_SCALE, atoms + buffer * p.buffer_bytes, thread);
+        bool unfit = !__all_sync(0xffffffffu, wgmma_is_within<PRODUCTS>(range, WGMMA_SCALE));
+        if (thread % 32 == 0)
+            shared->unfit[buffer][thread / 32] = unfit;
+        barrier_arrive(&shared->full[buffer]);
+        buffer ^= 1;
+        parity ^= buffer == 0;
+    }
+}
+
+// Multiplies and stores.
+template <int NB, int PRODUCTS, int T, int U>
+__device__ inline void strips_consume(const strips_launch &p, const char *weights,
+                                      const float *bias, char *atoms, strips_shared *shared)
+{
+    int group = (int)__shfl_sync(0xffffffffu, threadIdx.x / 128, 0), buffer = 0;
+    uint32_t b = (uint32_t)__cvta_generic_to_shared(weights) >> 4;
+    int first_map = (int)blockIdx.y * NB * 8, warp = (int)threadIdx.x / 32 % 4;
+    uint32_t parity = 0, together = 1;
+    int next = 0; // warpgroup
+    for (int64_t number = blockIdx.x; number < p.tasks; number += gridDim.x) {
+        strips_task task = strips_find_task(p, number);
+        char *in = atoms + buffer * p.buffer_bytes;
+        float unscale = 1 / WGMMA_SCALE;
+        bool exact = false;
+        barrier_wait(&shared->full[buffer], parity);
+        uint32_t unfit = 0;
+#pragma unroll
+        for (int i = 0; i < STRIPS_PRODUCERS / 32; i++)
+            unfit |= shared->unfit[buffer][i];
+        if (unfit) {
+            wgmma_range range = strips_find_range(p, task, shared, together);
+            // A power of two that makes the largest magnitude 2^14 to 2^15.
+            int exponent = min(268 - (int)(__float_as_uint(range.largest) >> 23), 253);
+            float scale = __uint_as_float((uint32_t)exponent << 23);
+            unscale = __uint_as_float((uint32_t)(254 - exponent) << 23);
+            exact = !(range.largest < INFINITY) || !wgmma_is_within<PRODUCTS>(range, scale);
+            if (exact) {
+                strips_exact(p, task, first_map, min(NB * 8, p.maps - first_map));
+            } else {
+                strips_fill<PRODUCTS, STRIPS_CONSUMERS>(p, task, scale, in, (int)threadIdx.x);
+                strips_meet(shared, together);
+            }
+        }
+        int strips = exact ? 0 : task.images * p.strips, units = (strips + 3) / 4;
+        int unit = group - next + (group < next ? STRIPS_GROUPS : 0);
+        if (unit >= units)
+            barrier_arrive(&shared->empty[buffer]);
+        for (; unit < units; unit += STRIPS_GROUPS) {
+            int index = unit * 4 + warp; // warps without a strip compute another one for nothing
+            strips_strip strip = strips_find_strip(p, min(index, strips - 1));
+            uint32_t at =
+                (uint32_t)__cvta_generic_to_shared(in) +
+                (uint32_t)(((strip.image * p.in_rows + strip.row) * p.pitch + strip.column) * 16);
+            strips_sums<NB, PRODUCTS, T, U> sums;
+            strips_multiply(p, at, b, sums);
+            if (unit + STRIPS_GROUPS >= units) // the warpgroup's last one
+                barrier_arrive(&shared->empty[buffer]);
+            if (index >= strips)
+                strip.image = p.group; // stores nothing
+            strips_finish(p, (const float4 *)(const void *)bias, unscale, sums);
+            if (p.half)
+                strips_store<uint16_t>(p, task, strip, first_map, sums);
+            else
+                strips_store<float>(p, task, strip, first_map, sums);
+        }
+        next = (next + units) % STRIPS_GROUPS;
+        buffer ^= 1;
+        parity ^= buffer == 0;
+    }
+}
+
+#endif
+
+// Blocks take tasks in turn and keep the weights of a chunk of NB * 8 maps (blockIdx.y). Shared
+// memory: weights, bias and inverse scales, strips_shared, two buffers of atoms.
+template <int NB, int PRODUCTS, int T, int U>
+static __global__ __launch_bounds__(STRIPS_THREADS,
+                                    1) void strips_layer(const __grid_constant__ strips_launch p)
+{
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    static_assert(STRIPS_CONSUMERS * STRIPS_CONSUMER_REGISTERS +
+                          STRIPS_PRODUCERS * STRIPS_PRODUCER_REGISTERS <=
+                      STRIPS_THREADS * STRIPS_REGISTERS,
+                  "registers of a block");
+    extern __shared__ __align__(128) char strips_memory[];
+    const int maps = NB * 8;
+    int weight_bytes = p.steps * (PRODUCTS == 3 ? 2 : 1) * NB * 256, chunk = (int)blockIdx.y;
+    char *weights = strips_memory;
+    float *bias = (float *)(void *)(weights + weight_bytes);
+    strips_shared *shared = (strips_shared *)(void *)(bias + 2 * maps);
+    char *atoms = (char *)shared + STRIPS_SHARED_BYTES;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STRIPS_BUFFERS; i++) {
+            barrier_init(&shared->full[i], STRIPS_PRODUCERS);
+            barrier_init(&shared->empty[i], STRIPS_CONSUMERS);
+        }
+        barrier_init(&shared->together, STRIPS_CONSUMERS);
+    }
+    __syncthreads();
+    if (threadIdx.x < STRIPS_CONSUMERS) {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(STRIPS_CONSUMER_REGISTERS));
+        const uint4 *from = (const uint4 *)(const void *)p.weights + chunk * (weight_bytes / 16);
+        for (int i = (int)threadIdx.x; i < weight_bytes / 16; i += STRIPS_CONSUMERS)
+            ((uint4 *)(void *)weights)[i] = __ldg(from + i);
+        for (int i = (int)threadIdx.x; i < maps; i += STRIPS_CONSUMERS) {
+            bias[2 * i] = __ldg(p.bias + chunk * maps + i);
+            bias[2 * i + 1] = __ldg(p.bias + ((int)gridDim.y + chunk) * maps + i);
+        }
+        wgmma_fence_shared();
+        uint32_t parity = 0;
+        strips_meet(shared, parity);
+        strips_consume<NB, PRODUCTS, T, U>(p, weights, bias, atoms, shared);
+    } else {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(STRIPS_PRODUCER_REGISTERS));
+        strips_produce<PRODUCTS>(p, atoms, shared);
+    }
+#endif
+}
+
+#endif
