@@ -24,7 +24,7 @@ Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sa
 // The same of the shape, package and device of `source`, in less time where that is a torch tensor
 // of these samples.
 Tensor new_result_like(const Borrowed &context, const Tensor &source, conv_sample sample);
-// `stream`: where the work that fills it in has been queued; `pending`: and may not be done.
+// `stream`: where the work that fills it in has been queued; `pending`: that work may not be done.
 nb::object finish(Tensor &result, void *stream, bool pending);
 // Must be called for every array of the caller that queued work reads or (with `written`) writes:
 // the memory of a conv.Array is reused on the stream of its context, which must wait for the work.

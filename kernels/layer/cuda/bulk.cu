@@ -21,8 +21,7 @@ struct bulk_shape {
     float suited;      // the least share of the multiply-adds that count for which it is fastest
     int score;
     float cost; // of a multiply-add, measured: 1 is the best
-    float load; // cycles of a multiprocessor per byte that it copies, beyond those that are hidden,
-                // measured
+    float load; // cycles of a multiprocessor per copied byte that are not hidden, measured
     void (*kernel)(bulk_launch);
 };
 
@@ -91,7 +90,7 @@ static const struct bulk_shape shapes[] = {
     rows<3, 2, 14, 4, 2, false, 384>(ANY, ANY, 0.65f, 87, 1, 0),
 };
 
-// What is derived of a layer; a plan's constants.
+// Values derived from a layer; a plan's constants.
 struct bulk_config {
     int shape, tiles, groups, strips, strip_rows, slots;
     int plane_floats, slot_floats, weight_floats, shared_bytes;
@@ -135,7 +134,7 @@ static bool always_aligned(const struct bulk_config *c, const struct conv_layer 
     return c->strips == 1 && (int64_t)layer->channels * c->plane_floats % 4 == 0;
 }
 
-// Shared memory with what `c` has so far; false if it does not fit.
+// Computes the shared memory for the settings in `c` so far; false if it does not fit.
 static bool fill_config(const struct conv_layer *layer, const struct bulk_shape *s,
                         const struct conv_layer_shape *shape, struct bulk_config *c)
 {
@@ -184,7 +183,7 @@ static void fill_cost(const struct conv_layer *layer, const struct bulk_shape *s
                  (float)(s->maps * (s->columns * 2 + 40) + 300);
     int64_t items = ceil_div64(images * c->strips, PROCESSORS);
     int64_t batches = ceil_div64(items * c->groups * group_units(s, c), 32);
-    // The last warps have schedulers for themselves, but do not keep them busy.
+    // The last warps have schedulers to themselves, but do not keep them busy.
     int64_t warps = s->threads / 32 * s->blocks, rest = batches % warps;
     c->few = batches <= warps * s->most_turns;
     float turns = (float)((batches - rest) / 4) + (rest ? rest < 8 ? 2 : (float)(rest + 3) / 4 : 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The exact order by register tiles, for layers whose arithmetic is the limit: a thread computes T
 // neighbouring outputs of a row for MT maps. Blocks stay on their multiprocessor and compute one
-// image, or strip of rows of an image, after the other. Its samples arrive in shared memory by
-// bulk copies, which no thread has to wait for, and no barrier joins the warps of a block.
+// image, or strip of rows of an image, after the other. Its samples arrive in shared memory by bulk
+// copies, so that no thread waits while it copies, and no barrier joins the warps of a block.
 #ifndef CONV_KERNELS_LAYER_CUDA_BULK_TILES_CUH
 #define CONV_KERNELS_LAYER_CUDA_BULK_TILES_CUH
 
@@ -35,7 +35,7 @@ struct bulk_launch {
     int slots;         // items in shared memory
     int copies;        // of an item: 1, one for each channel, or 0: a warp copies singly
     int copy_bytes;    // of each
-    int plane_step;    // floats from one channel to the next in memory, as far as phases go
+    int plane_step;    // floats from one channel to the next in memory, modulo 4: see bulk_phase
     int group_floats;  // of a group's weights
     int weight_floats; // of all, a multiple of 4
 };

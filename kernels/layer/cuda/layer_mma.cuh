@@ -28,7 +28,7 @@ struct mma_launch {
     float border_value, divisor;
     int activation, half, bytes, padded;
     int strip_rows, image_strips;
-    int in_rows, in_width;          // of a strip, in atoms
+    int in_rows, in_width;          // of a strip, in_width in atoms
     int planes, last_pixels;        // planes of atoms; pixels of an atom of the last plane
     int steps, chunks, plane_bytes; // plane_bytes: of all planes, high or low parts
 };

@@ -133,7 +133,7 @@ __device__ inline void wgmma_exact(const wgmma_launch &p, const wgmma_task &task
 }
 
 // Multiplies and stores T matrices of 64 positions, from number `first` on. Sums of hi hi and of
-// (hi lo + lo hi) are apart. The three products take two instructions, one with high samples and
+// (hi lo + lo hi) are separate. The three products take two instructions, one with high samples and
 // all parts of the weights; or three, where registers are short. The warpgroups take turns: one
 // multiplies while the others store. `empty`: the buffer's barrier if these are the warpgroup's
 // last matrices, or NULL.
@@ -266,7 +266,7 @@ template <int NB, int PRODUCTS, int T, bool SQUARE>
 __device__ inline void wgmma_consume(const wgmma_launch &p, const char *weights, const float *bias,
                                      char *atoms, wgmma_shared *shared)
 {
-    // The shuffle makes known to the compiler that all lanes have the same: descriptors lie in
+    // The shuffle shows the compiler that all lanes have the same value, so that descriptors are in
     // uniform registers.
     int group = (int)__shfl_sync(0xffffffffu, threadIdx.x / 128, 0), buffer = 0;
     int first_map = (int)blockIdx.y * NB * 8;

@@ -122,7 +122,7 @@ static bool can_rows(const struct conv_layer *layer, const struct conv_layer_sha
 }
 
 // The samples of a block are listed first, which takes long for few channels; after that, padding
-// and 8-bit samples cost no more than others.
+// and 8-bit samples cost nothing extra.
 static int score_rows(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     bool pads = layer->pad_top || layer->pad_bottom || layer->pad_left || layer->pad_right;

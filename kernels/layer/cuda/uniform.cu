@@ -99,7 +99,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
         float warps = (float)shape->images * (float)c.image_units * (float)c.groups / 32;
         if (shape->images > 0 && warps < SCHEDULERS)
             c.cost *= SCHEDULERS / warps;
-        // As many images as leave the last block of a group nearly full.
+        // The number of images with which the last block of a group is nearly full.
         c.group_images = ceil_div(64 * s->threads, c.image_units);
         if (!found || c.cost < best->cost) {
             *best = c;

@@ -12,7 +12,7 @@
 #define NEEDS (CONV_HAVE_WGMMA ? CONV_CUDA_ONLY + 90 : CONV_CUDA_ONLY)
 
 #define SHARED (227 << 10) // of a multiprocessor, for a block
-// compute-sanitizer takes the 64 rows of 32 bytes of a matrix for one piece; ours overlap.
+// compute-sanitizer assumes that the 64 rows of 32 bytes of a matrix are contiguous; ours overlap.
 #define MATRIX_BYTES 2048
 #define PROCESSORS 132 // assumed for the choice of a tile
 

@@ -7,7 +7,8 @@
 
 #include <stdint.h>
 
-// Before the first of a row of wgmma, so that what wrote the registers of d is complete.
+// Precedes the first of a series of wgmma, so that earlier writes to the registers of d are
+// complete.
 __device__ inline void wgmma_fence(void)
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -161,7 +161,8 @@ __device__ inline void multiply_samples(int32_t (&sums)[2][2][4], const uint8_t 
     }
 }
 
-// Where the lane's samples of a microtile are stored, and where the samples at their places are.
+// The destination of the lane's samples of a microtile, and the source samples at the same
+// positions.
 struct store_target {
     uint64_t to; // eight samples of the first row, in global memory
     int64_t stride;

@@ -25,9 +25,9 @@
 // So the product is on the right side of it; H is an integer, and so is the bound.
 //
 // d even: the multiplier is rounded up, and moves the product up by less than N / 2^32 < 1/2 units.
-// What is no tie is at least 1 / d, more than 1/2 units, away from one, ties go up, and those that
-// became odd go down again. d a power of two: 2^(31+l) / d = 2^31 is exact; (with l + 1 it would
-// have 33 bits.)
+// Any other quotient is at least 1 / d, more than 1/2 units, away from a tie; ties are rounded up,
+// and those that became odd are moved down again. d a power of two: 2^(31+l) / d = 2^31 is exact;
+// (with l + 1 it would have 33 bits.)
 struct wide_division {
     uint32_t multiplier;
     uint32_t half; // 2^(l-2)
@@ -241,7 +241,7 @@ static void find_division(struct wide_division *by, int64_t divisor)
     by->tie_half = divisor % 2 ? 1 : (uint32_t)(d / 2);
 }
 
-// What a kernel is chosen by.
+// The properties by which a kernel is chosen.
 struct wide_kind {
     int column_bytes;
     bool sample, ties;

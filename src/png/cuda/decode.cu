@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The host's half of decoding: what fits, how much memory it takes, which kernels run.
+// The host's half of decoding: the supported images, the memory that they need, and the launches of
+// the kernels.
 #include "png/cuda/cuda_decode.h"
 
 #include <cuda_runtime_api.h>
@@ -12,11 +13,12 @@
 // Nothing interrupts the kernel that reverses the filters; this many bytes take it some 10 ms, as
 // an image of 8192x8192 alone is unfiltered at 26 GB/s.
 #define MOST_ROWS_BYTES ((uint64_t)256 << 20)
-// A stream that is larger than stored blocks or the fixed code could make it holds blocks without
-// bytes. The slack is for other chunks, because callers may know the size of the file only.
+// A stream that is larger than with stored blocks or the fixed code contains blocks without bytes.
+// The slack is for other chunks, because callers may know only the size of the file.
 #define STREAM_SLACK ((uint64_t)64 << 10)
-// Kernels count the bits of a stream in 32 bits. The count starts at the word that the first byte
-// is in, and may pass the last bit by a match that begins there: 48 bits, with its extra bits.
+// Kernels count the bits of a stream in 32 bits. The count starts at the word that contains the
+// first byte, and may exceed the last bit by a match that begins there: 48 bits, with its extra
+// bits.
 static_assert(8 * (3 + MOST_ROWS_BYTES * 5 / 4 + STREAM_SLACK) + 48 <= UINT32_MAX,
               "the bits of every stream that is taken can be counted");
 // One warp reverses the filters of 32 rows at a time, which took it 25 us on an H200 even if they
@@ -26,13 +28,13 @@ static_assert(8 * (3 + MOST_ROWS_BYTES * 5 / 4 + STREAM_SLACK) + 48 <= UINT32_MA
 #define SHORT_ROW_BYTES 256
 
 // Streams of images whose rows are this large are cut into parts, one for this many bytes, unless
-// that makes too many. With 16 K symbols in a block, as zlib's, a block of a photograph takes about
-// two of them, so that most blocks are decoded by a block of threads of their own.
+// there would be too many. With 16 K symbols in a block, as in zlib's, a block of a photograph
+// takes about two parts, so that most blocks are decoded by a separate block of threads.
 #define LEAST_SPLIT_ROWS (256u << 10)
 #define LEAST_PARTS 3
 #define LEAST_PART_BYTES 8192
 // With at least this many SMs for each image, many blocks of threads per image are faster than one.
-// On an H200 both take 3.3 ms for 78 photographs; many take 1.7 ms for 24, one 3.5.
+// On an H200 both take 3.3 ms for 78 photographs; for 24, many blocks take 1.7 ms and one 3.5.
 #define LEAST_SMS_PER_SPLIT 2
 #define MOST_GRID_Y 65535
 #define SPLIT_LAUNCHES 4
@@ -84,7 +86,7 @@ static void plan_parts(struct conv_decode_image *image)
     image->d_split = image->d_rows + rows_memory(image->rows_bytes, image->row_bytes);
 }
 
-// Shell's sort of the turns, with the gaps of Knuth.
+// Shellsort of the turns, with Knuth's gaps.
 static void sort_turns(struct conv_decode_image *images, int count)
 {
     int gap = 1;

@@ -3,9 +3,9 @@
 // input whose output fits shared memory. For each window, all threads find the symbols
 // (speculate.cuh), store them and turn them into bytes (window.cuh).
 //
-// Shared memory is what limits how many images are in flight: 27.3 KB for 128 threads, so that
-// eight blocks fit on an SM that has 228 KB, 1024 images on 128 SMs. The fewer images, the more
-// threads for each.
+// Shared memory limits the number of images in flight: 27.3 KB for 128 threads, so that eight
+// blocks fit on an SM that has 228 KB, 1024 images on 128 SMs. The fewer images there are, the more
+// threads each one gets.
 #include <cuda_runtime_api.h>
 
 #include "png/cuda/adler.cuh"
@@ -179,7 +179,7 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     uint32_t turn = images[blockIdx.x].turn;
     struct conv_decode_image image = images[turn];
     clear_bands<THREADS>(image);
-    // The barrier keeps thread 0 from writing a result that others have still to read.
+    // The barrier keeps thread 0 from writing a result before the others have read it.
     if (split && image.parts && __syncthreads_or(*result_of(image) == CONV_DECODE_DECODED))
         return;
     uint32_t result = inflate_stream(shared, image, free_cost, stop);

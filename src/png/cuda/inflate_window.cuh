@@ -204,7 +204,7 @@ __device__ __forceinline__ void put_share(struct block_memory<THREADS> &shared, 
     put_symbols(shared, own & mask, next & mask, skip + (own >> SHARE_BITS));
 }
 
-// To the end of a window that has been counted. True at the block's end.
+// Moves to the end of a window that has been counted. True at the block's end.
 template <int THREADS>
 __device__ __forceinline__ bool advance(struct progress *progress, const struct agreement &agreed)
 {

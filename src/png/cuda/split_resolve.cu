@@ -57,7 +57,7 @@ __device__ __forceinline__ uint32_t resolve_word(const struct resolve_memory &me
         left |= trails[b].state >= STATE_MARKER;
     }
     bool marked = left;
-    while (left) { // the four do not wait for each other's loads
+    while (left) { // the loads of the four overlap
         left = false;
 #pragma unroll
         for (uint32_t b = 0; b < 4; b++)

@@ -7,7 +7,7 @@
 
 // A part of the input is counted by one thread and written in some shares by as many threads.
 #define THREAD_ROOM 62     // bytes of shared memory for each share of the output
-#define EXPECTED_ROOM 58   // bytes of output that are aimed at: it seldom exceeds the room
+#define EXPECTED_ROOM 58   // bytes of output to aim at, so that they rarely exceed the room
 #define LEAST_PART_BITS 56 // at most 28 matches begin there: 7,224 bytes fit 128 threads' room
 #define FIRST_THREAD_BITS 224
 
@@ -16,7 +16,7 @@
 ANYWHERE uint32_t choose_part_bits(uint32_t bits, uint32_t bytes, uint32_t shares, uint32_t most)
 {
     uint32_t wanted = bits * (shares * EXPECTED_ROOM) / bytes / 8 * 8;
-    // DEFLATE makes up to 129 bytes of a bit, so that `wanted` is 0 for flat images.
+    // DEFLATE produces up to 129 bytes from a bit, so `wanted` is 0 for flat images.
     wanted = wanted < LEAST_PART_BITS ? LEAST_PART_BITS : wanted > most ? most : wanted;
     // With a multiple of 128, the threads of a warp would begin in few banks of shared memory.
     return wanted % 128 ? wanted : wanted - 8;

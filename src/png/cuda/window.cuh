@@ -18,10 +18,10 @@
 // The window. Place 0 is the first byte of the aligned word in which the output continues; the
 // first `skip` places are earlier output.
 struct window {
-    uint8_t *rows;      // all of the output
-    uint16_t *states;   // of split images: all of the output, as split.cuh says; else unused
-    uint32_t first;     // likewise: where the output of this part begins
-    uint32_t start;     // bytes of the output before the window
+    uint8_t *rows;    // all of the output
+    uint16_t *states; // of split images: all of the output, as described in split.cuh; else unused
+    uint32_t first;   // likewise: where the output of this part begins
+    uint32_t start;   // bytes of the output before the window
     uint32_t skip, end; // places: the window's bytes are from skip to end - 1
 };
 
@@ -91,8 +91,8 @@ __device__ __forceinline__ uint32_t source_distance(uint32_t distance, uint32_t 
 
 // Makes each place within a match a reference to a place before the match, or to one where the
 // match was stored again. A lane takes four places; the match that contains one begins at the last
-// begin before it. A begin is kept as its token and, above it, its place within the stretch. To be
-// called after a barrier. True if a match refers to before the first byte.
+// begin before it. A begin is kept as its token and, above it, its place within the stretch. Must
+// be called after a barrier. True if a match refers to before the first byte.
 template <typename STATE, int THREADS>
 __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct window &window)
 {
