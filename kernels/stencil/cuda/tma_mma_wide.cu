@@ -26,8 +26,8 @@
 //
 // d even: the multiplier is rounded up, and moves the product up by less than N / 2^32 < 1/2 units.
 // Any other quotient is at least 1 / d, more than 1/2 units, away from a tie; ties are rounded up,
-// and those that became odd are moved down again. d a power of two: 2^(31+l) / d = 2^31 is exact;
-// (with l + 1 it would have 33 bits.)
+// and those that became odd are moved down again. d a power of two: 2^(31+l) / d = 2^31 is exact
+// (with l + 1 it would have 33 bits).
 struct wide_division {
     uint32_t multiplier;
     uint32_t half; // 2^(l-2)
