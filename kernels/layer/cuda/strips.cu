@@ -420,17 +420,29 @@ static bool is_worth_it(const struct conv_layer *layer)
            (even && layer->maps >= 8);
 }
 
-// With more channels and three products, wgmma.cu's form is as fast or faster.
-static int score_strips(const struct conv_layer *layer, const struct conv_layer_shape *)
+// Wide images with few maps: not measured with tiles as wide as the image, slower with others.
+static bool is_unknown(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
-    return !is_worth_it(layer) ? 25 : layer->channels <= 8 ? 121 : 119;
+    return layer->maps < 64 && conv_layer_out_width(layer, shape->width) > 128;
 }
 
-// Weights for many maps and taps leave little memory for samples.
-static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *)
+// With more channels and three products, wgmma.cu's form is as fast or faster, and with three
+// channels and few maps.
+static int score_strips(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    if (!is_worth_it(layer) || is_unknown(layer, shape))
+        return 25;
+    return layer->channels > 8 || (layer->channels == 3 && layer->maps < 64) ? 119 : 121;
+}
+
+// Weights for many maps and taps leave little memory for samples; with one channel three
+// products have the better tiles.
+static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     bool large = layer->channels >= 16 && layer->maps > 32 && layer->kernel_height >= 5;
-    return !is_worth_it(layer) ? 25 : large ? 114 : 131;
+    if (!is_worth_it(layer) || is_unknown(layer, shape))
+        return 25;
+    return large || layer->channels < 3 ? 114 : 131;
 }
 
 // 36 units of 2^-24 from the operands, 4 for each of at most 128 additions of tensor cores, which
