@@ -151,6 +151,7 @@ __device__ inline void strips_multiply_set(const strips_launch &p, uint32_t at, 
 {
     const int maps = NB * 8, step = (PRODUCTS == 3 ? 4 : 2) * maps, steps = (U + STEP - 1) / STEP;
     const bool both = STRIPS_BOTH(NB, PRODUCTS, T, U);
+    const int wide = strips_sums<NB, PRODUCTS, T, U>::wide;
     uint32_t rows[both ? 2 : 1][T + U - 1][4];
     int row_bytes = p.pitch * 16;
     weights = uniform(weights); // so that descriptors are computed in uniform registers, once
@@ -162,9 +163,9 @@ __device__ inline void strips_multiply_set(const strips_launch &p, uint32_t at, 
     for (int i = 0; i < steps; i++) {
         int u = min(i * STEP, U - STEP);
         uint32_t w = weights + (uint32_t)(i * step);
-        strips_multiply_rows<maps * sums.wide>(sums.high, rows[0], w, u);
+        strips_multiply_rows<maps * wide>(sums.high, rows[0], w, u);
         if constexpr (PRODUCTS == 3) {
-            if constexpr (sums.wide == 1)
+            if constexpr (wide == 1)
                 strips_multiply_rows<maps>(sums.low, rows[0], w + maps, u);
             if (both)
                 strips_multiply_rows<maps>(sums.low, rows[both ? 1 : 0], w, u);
