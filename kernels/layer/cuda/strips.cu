@@ -283,7 +283,7 @@ static void plan_products(struct conv_layer_plan *plan, int products)
     uint16_t *weights = (uint16_t *)plan->packed;
     float *bias = (float *)(void *)((char *)plan->packed + parts.weights);
     float *exact = (float *)(void *)((char *)bias + parts.bias);
-    uint2 *offsets = (uint2 *)(void *)((char *)exact + parts.exact);
+    char *offsets = (char *)exact + parts.exact; // aligned to 4 bytes, uint2 needs 8
     size_t all = layer_tap_count(layer);
     int padded = c->chunks * s->blocks * 8;
     memcpy(exact, layer->weights, parts.exact);
@@ -293,7 +293,8 @@ static void plan_products(struct conv_layer_plan *plan, int products)
         bias[padded + m] = 1 / half_scale(layer->weights + (size_t)m * all, all);
     }
     for (int set = 0, step = 0; set < c->all_sets; set++) {
-        offsets[set] = pack_set(layer, c, set, step, bias + padded, weights);
+        uint2 offset = pack_set(layer, c, set, step, bias + padded, weights);
+        memcpy(offsets + (size_t)set * sizeof offset, &offset, sizeof offset);
         step += set < c->sets ? s->kernel_rows : ceil_div(s->kernel_rows, 2);
     }
 }
