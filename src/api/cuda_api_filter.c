@@ -148,7 +148,7 @@ static bool are_pixels(const struct run *run, int count)
 {
     bool all = run->filter->pixels[run->channels] && run->depth == 8 && !run->filter->floats &&
                !run->premultiplied && run->filtered == run->channels &&
-               (int64_t)run->width * run->channels <= INT32_MAX;
+               (int64_t)run->width * run->channels <= INT32_MAX / 2; // kernels add borders
     for (int i = 0; i < count && all; i++)
         all = conv_cuda_api_pixels_fit(&run->sources[i]) &&
               conv_cuda_api_pixels_fit(&run->results[i]);
