@@ -173,7 +173,8 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
 #define MOST_SPLIT 4
 
 // Kernels that no group has used yet take 20 ms to load. In that time the others decode this many
-// bytes of one stream: the last group of a run, which has few images, is not worth it.
+// bytes of one stream: the last group of a run, which has few images, is not worth it, but several
+// such groups are.
 #define LEAST_SPLIT ((size_t)4 << 20)
 
 static bool is_split(struct conv_backend *backend, const struct conv_group *group)
@@ -183,8 +184,8 @@ static bool is_split(struct conv_backend *backend, const struct conv_group *grou
         if (longest < group->images[i].stream_bytes)
             longest = group->images[i].stream_bytes;
     bool split = group->image_count <= MOST_SPLIT &&
-                 (longest >= LEAST_SPLIT || atomic_load(&backend->has_split) ||
-                  !atomic_load(&backend->has_whole));
+                 (atomic_load(&backend->has_split) || !atomic_load(&backend->has_whole) ||
+                  atomic_fetch_add(&backend->whole_bytes, longest) + longest >= LEAST_SPLIT);
     atomic_store(split ? &backend->has_split : &backend->has_whole, true);
     return split;
 }

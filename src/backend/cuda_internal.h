@@ -20,6 +20,7 @@ struct conv_backend {
     const uint32_t *d_stop; // where the device sees it; NULL if it does not
     // Decoding kernels that the driver has loaded: those for whole images, and those for parts.
     atomic_bool has_whole, has_split;
+    atomic_size_t whole_bytes; // of streams that the former decoded instead of the latter
     int op_count;
     bool premultiplied;
     struct conv_chain_op chain[];
