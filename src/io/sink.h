@@ -93,7 +93,7 @@ struct conv_sink_ops {
     // There will be no output of this item.
     void (*drop)(struct conv_sink *sink, const struct conv_item *item);
 
-    // False while so many bytes wait that no item may be begun except the one whose turn it is.
+    // False while too many bytes wait for any item to be begun except the one whose turn it is.
     bool (*may_begin)(const struct conv_sink *sink, const struct conv_item *item);
 
     // True once no output can be written any more; `finish` has the reason.
