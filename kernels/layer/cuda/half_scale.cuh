@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Weights of a layer scaled for kernels that multiply float32 as sums of binary16 (mma.cu,
-// wgmma.cu). Host code; any thread.
+// wgmma.cu, strips.cu). Host code; any thread.
 #ifndef CONV_KERNELS_LAYER_CUDA_HALF_SCALE_CUH
 #define CONV_KERNELS_LAYER_CUDA_HALF_SCALE_CUH
 
@@ -36,6 +36,16 @@ static inline float half_scale(const float *weights, size_t taps)
         return 0;
     float scale = ldexpf(1, 14 - ilogbf(largest));
     return least * scale < LEAST_SCALED ? 0 : scale;
+}
+
+// Whether the weights of each map can be scaled.
+static inline bool half_scales_exist(const struct conv_layer *layer)
+{
+    size_t taps = layer_tap_count(layer);
+    for (int m = 0; m < layer->maps; m++)
+        if (half_scale(layer->weights + (size_t)m * taps, taps) == 0)
+            return false;
+    return true;
 }
 
 #endif

@@ -98,11 +98,7 @@ static bool can_mma_products(const struct conv_layer *layer, const struct conv_l
         conv_layer_out_width(layer, shape->width) <= 0 || !configure(layer, shape, products, &c) ||
         c.steps > 64)
         return false;
-    size_t taps = layer_tap_count(layer);
-    for (int m = 0; m < layer->maps; m++)
-        if (half_scale(layer->weights + (size_t)m * taps, taps) == 0)
-            return false;
-    return true;
+    return half_scales_exist(layer);
 }
 
 // Bytes of each part of the packed weights.

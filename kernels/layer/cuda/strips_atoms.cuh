@@ -56,7 +56,7 @@ struct strips_launch {
     int group;                                               // images of a task
     int tile_rows, tile_columns, down, across;               // outputs of a tile, tiles of an image
     int in_rows, pitch;                                      // positions of a tile
-    uint32_t positions_inverse, pitch_inverse, rows_inverse; // see strips.cu's inverse()
+    uint32_t positions_inverse, pitch_inverse, rows_inverse; // wgmma_inverse()
     int planes, plane_bytes, part_bytes; // part_bytes: of all planes, high or low parts
     int buffer_bytes, positions;         // of a plane
     int strips, strips_across;           // of a tile; of a row of strips

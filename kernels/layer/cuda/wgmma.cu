@@ -98,7 +98,7 @@ static bool fill_config(const struct conv_layer *layer, const struct conv_layer_
     c->pitch = c->tile_columns + layer->kernel_width - 1;
     c->down = ceil_div(conv_layer_out_height(layer, shape->height), c->tile_rows);
     c->across = ceil_div(conv_layer_out_width(layer, shape->width), c->tile_columns);
-    if (c->in_rows < 2 || c->pitch < 2) // inverse()
+    if (c->in_rows < 2 || c->pitch < 2) // wgmma_inverse()
         return false;
     int64_t positions = (int64_t)c->group * c->in_rows * c->pitch;
     if (positions * c->planes * parts * 16 > SHARED)
@@ -164,11 +164,7 @@ static bool can_products(const struct conv_layer *layer, const struct conv_layer
         (int64_t)shape->height * shape->width > 1 << 27 || // 6 planes of outputs: int
         (int64_t)c.group * layer->maps * shape->height * shape->width > INT32_MAX)
         return false;
-    size_t taps = layer_tap_count(layer);
-    for (int m = 0; m < layer->maps; m++)
-        if (half_scale(layer->weights + (size_t)m * taps, taps) == 0)
-            return false;
-    return true;
+    return half_scales_exist(layer);
 }
 
 // Bytes of each part of the packed weights.
@@ -277,12 +273,6 @@ static void plan_products(struct conv_layer_plan *plan, int products)
     }
 }
 
-// A factor whose product with a small dividend has the quotient in its upper 32 bits; divisor > 1.
-static uint32_t inverse(int divisor)
-{
-    return (uint32_t)(((uint64_t)1 << 32) / (uint64_t)divisor + 1);
-}
-
 static void set_layer(wgmma_launch *p, const struct conv_layer *layer, const struct wgmma_config *c)
 {
     p->channels = layer->channels;
@@ -298,10 +288,10 @@ static void set_layer(wgmma_launch *p, const struct conv_layer *layer, const str
     p->across = c->across;
     p->in_rows = c->in_rows;
     p->positions = c->group * c->in_rows * c->pitch;
-    p->positions_inverse = inverse(p->positions);
+    p->positions_inverse = wgmma_inverse(p->positions);
     p->pitch = c->pitch;
-    p->pitch_inverse = inverse(c->pitch);
-    p->rows_inverse = inverse(c->in_rows);
+    p->pitch_inverse = wgmma_inverse(c->pitch);
+    p->rows_inverse = wgmma_inverse(c->in_rows);
     p->planes = c->planes;
     p->plane_bytes = c->plane_bytes;
     p->part_bytes = c->planes * c->plane_bytes;

@@ -7,6 +7,12 @@
 
 #include "kernels/layer/cuda/layer_device.cuh"
 
+// A factor whose product with a small dividend has the quotient in its upper 32 bits; divisor > 1.
+static inline uint32_t wgmma_inverse(int divisor)
+{
+    return (uint32_t)(((uint64_t)1 << 32) / (uint64_t)divisor + 1);
+}
+
 // A block has warpgroups that multiply and store, consumers, and two others that write the samples
 // of the next task meanwhile, producers.
 #define WGMMA_GROUPS 3 // of consumers
@@ -49,7 +55,7 @@ struct wgmma_launch {
     int group;                                               // images of a task
     int tile_rows, tile_columns, down, across;               // outputs of a tile, tiles of an image
     int in_rows, pitch;                                      // positions of a tile
-    uint32_t positions_inverse, pitch_inverse, rows_inverse; // see wgmma.cu's inverse()
+    uint32_t positions_inverse, pitch_inverse, rows_inverse; // wgmma_inverse()
     int planes, plane_bytes, part_bytes;    // part_bytes: of all planes, high or low parts
     int buffer_bytes, positions;            // of a plane
     int m_tiles, m_across, m_row, m_column; // of a tile's matrices: number, positions between
