@@ -115,31 +115,100 @@ static void clear_after_rows(const struct conv_layer_blocked *blocked, int chann
     }
 }
 
+// Where the input of a block lies in its planes, in samples, and how many it needs.
+struct window {
+    int top, left, rows, columns;
+};
+
+static struct window window_of(const struct conv_layer *layer, const struct block *block)
+{
+    return (struct window){
+        .top = block->first_row * layer->stride - layer->pad_top,
+        .left = block->first_column * layer->stride - layer->pad_left,
+        .rows = (block->rows - 1) * layer->stride + layer->kernel_height,
+        .columns = (block->columns - 1) * layer->stride + layer->kernel_width,
+    };
+}
+
+// Makes the copies of a channel row by row: for padding, strides and 8-bit input.
+static void copy_rows(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                      const uint8_t *plane, const struct window *window, float *line, float *dst)
+{
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
+    int stride = plan->layer->stride;
+    for (int r = 0; r < window->rows; r++) {
+        if (r % stride >= blocked->row_phases)
+            continue;
+        const float *samples =
+            read_line(plan, batch, plane, window->top + r, window->left, window->columns, line);
+        copy_row(blocked, stride, samples, window->columns,
+                 dst + r % stride * blocked->phase_size + (ptrdiff_t)(r / stride) * blocked->pitch);
+    }
+}
+
+// Whether the copies are plain ones: float32, no sample in the padding, no stride.
+static bool is_plain_copy(const struct conv_layer_plan *plan, const struct window *window)
+{
+    return plan->layer->input == CONV_ELEMENT_F32 && plan->layer->stride == 1 && window->top >= 0 &&
+           window->left >= 0 && window->rows <= plan->shape.height - window->top &&
+           window->columns <= plan->shape.width - window->left;
+}
+
+// One plain copy of `rows` rows with `count` samples, in whole vectors. What a row's last vector
+// stores after the row is overwritten by the rows and copies after it, so these are made in
+// ascending order. What it reads there must lie before `src_end`: the last rows are read under a
+// mask.
+static void copy_plain_rows(float *dst, ptrdiff_t pitch, const float *src, ptrdiff_t src_row,
+                            const float *src_end, int rows, int count)
+{
+    int r = 0;
+    ptrdiff_t vectors = (count + LANES - 1) / LANES * LANES;
+    for (; r < rows && vectors <= src_end - src; r++, dst += pitch, src += src_row)
+        for (ptrdiff_t j = 0; j < vectors; j += LANES)
+            put(dst + j, load(src + j));
+    for (; r < rows; r++, dst += pitch, src += src_row) {
+        ptrdiff_t j = 0;
+        for (; j + LANES <= count; j += LANES)
+            put(dst + j, load(src + j));
+        if (j < count)
+            put(dst + j, GET_SOME(src + j, count - (int)j));
+    }
+}
+
+static void copy_plain(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                       const uint8_t *plane, const struct window *window, float *dst)
+{
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
+    ptrdiff_t src_row = batch->src_row / (ptrdiff_t)sizeof(float);
+    const float *src = (const float *)(const void *)plane;
+    const float *src_end = src + (plan->shape.height - 1) * src_row + plan->shape.width;
+    int count = blocked->adjoining ? blocked->width : window->columns;
+    src += window->top * src_row + window->left;
+    for (int k = 0; k < blocked->copies; k++)
+        copy_plain_rows(dst + k * blocked->copy_size, blocked->pitch, src + k, src_row, src_end,
+                        window->rows, count);
+    for (int r = 0; r < window->rows && !blocked->adjoining; r++, dst += blocked->pitch)
+        clear_after(dst + count, dst + blocked->pitch);
+}
+
 static void copy_block(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                        const struct block *block)
 {
     const struct conv_layer *layer = plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    float *scratch = batch->scratch, *line = scratch + blocked->line;
-    int stride = layer->stride;
-    int rows = (block->rows - 1) * stride + layer->kernel_height;
-    int n = (block->columns - 1) * stride + layer->kernel_width;
-    int top = block->first_row * stride - layer->pad_top;
-    int left = block->first_column * stride - layer->pad_left;
+    float *scratch = batch->scratch;
+    const struct window window = window_of(layer, block);
+    bool plain = is_plain_copy(plan, &window);
     for (int c = 0; c < layer->channels; c++) {
         const uint8_t *plane = block->image + c * batch->src_plane;
         float *channel = scratch + c * blocked->channel_size;
-        for (int r = 0; r < rows; r++) {
-            if (r % stride >= blocked->row_phases)
-                continue;
-            const float *samples = read_line(plan, batch, plane, top + r, left, n, line);
-            copy_row(blocked, stride, samples, n,
-                     channel + r % stride * blocked->phase_size +
-                         (ptrdiff_t)(r / stride) * blocked->pitch);
-        }
+        if (plain)
+            copy_plain(plan, batch, plane, &window, channel);
+        else
+            copy_rows(plan, batch, plane, &window, scratch + blocked->line, channel);
     }
     if (blocked->adjoining)
-        clear_after_rows(blocked, layer->channels, stride, rows, scratch);
+        clear_after_rows(blocked, layer->channels, layer->stride, window.rows, scratch);
 }
 
 #endif
