@@ -130,7 +130,7 @@ static struct window window_of(const struct conv_layer *layer, const struct bloc
     };
 }
 
-// Makes the copies of a channel row by row: for padding, strides and 8-bit input.
+// Makes the copies of a channel row by row: for strides.
 static void copy_rows(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                       const uint8_t *plane, const struct window *window, float *line, float *dst)
 {
@@ -146,19 +146,20 @@ static void copy_rows(const struct conv_layer_plan *plan, const struct conv_laye
     }
 }
 
-// Whether the copies are plain ones: float32, no sample in the padding, no stride.
-static bool is_plain_copy(const struct conv_layer_plan *plan, const struct window *window)
+// Whether a window without stride can be copied from the planes as they are: float32, no sample in
+// the padding.
+static bool is_inside(const struct conv_layer_plan *plan, const struct window *window)
 {
-    return plan->layer->input == CONV_ELEMENT_F32 && plan->layer->stride == 1 && window->top >= 0 &&
-           window->left >= 0 && window->rows <= plan->shape.height - window->top &&
+    return plan->layer->input == CONV_ELEMENT_F32 && window->top >= 0 && window->left >= 0 &&
+           window->rows <= plan->shape.height - window->top &&
            window->columns <= plan->shape.width - window->left;
 }
 
-// One plain copy of `rows` rows with `count` samples, in whole vectors. What a row's last vector
-// stores after the row is overwritten by the rows and copies after it, so these are made in
-// ascending order. What it reads there must lie before `src_end`: the last rows are read under a
-// mask.
-static void copy_plain_rows(float *dst, ptrdiff_t pitch, const float *src, ptrdiff_t src_row,
+// One copy, without stride, of `rows` rows with `count` samples, in whole vectors. What a row's
+// last vector stores after the row is overwritten by the rows and copies after it, so these are
+// made in ascending order. What it reads there must lie before `src_end`: the last rows are read
+// under a mask.
+static void copy_whole_rows(float *dst, ptrdiff_t pitch, const float *src, ptrdiff_t src_row,
                             const float *src_end, int rows, int count)
 {
     int r = 0;
@@ -175,20 +176,32 @@ static void copy_plain_rows(float *dst, ptrdiff_t pitch, const float *src, ptrdi
     }
 }
 
-static void copy_plain(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
-                       const uint8_t *plane, const struct window *window, float *dst)
+// Makes the copies of a channel, without stride, from a window at `src`.
+static void copy_window(const struct conv_layer_blocked *blocked, const struct window *window,
+                        const float *src, ptrdiff_t src_row, const float *src_end, float *dst)
 {
-    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    ptrdiff_t src_row = batch->src_row / (ptrdiff_t)sizeof(float);
-    const float *src = (const float *)(const void *)plane;
-    const float *src_end = src + (plan->shape.height - 1) * src_row + plan->shape.width;
     int count = blocked->adjoining ? blocked->width : window->columns;
-    src += window->top * src_row + window->left;
     for (int k = 0; k < blocked->copies; k++)
-        copy_plain_rows(dst + k * blocked->copy_size, blocked->pitch, src + k, src_row, src_end,
+        copy_whole_rows(dst + k * blocked->copy_size, blocked->pitch, src + k, src_row, src_end,
                         window->rows, count);
     for (int r = 0; r < window->rows && !blocked->adjoining; r++, dst += blocked->pitch)
         clear_after(dst + count, dst + blocked->pitch);
+}
+
+// The same where samples lie in the padding or have 8 bits: the window is made in `padded` first.
+static void copy_padded(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                        const uint8_t *plane, const struct window *window, float *padded,
+                        float *dst)
+{
+    ptrdiff_t columns = window->columns;
+    float *line = padded;
+    for (int r = 0; r < window->rows; r++, line += columns) {
+        const float *samples =
+            read_line(plan, batch, plane, window->top + r, window->left, window->columns, line);
+        if (samples != line)
+            memcpy(line, samples, (size_t)columns * sizeof *line);
+    }
+    copy_window(conv_layer_blocked_of(plan), window, padded, columns, line + LANES, dst);
 }
 
 static void copy_block(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
@@ -196,16 +209,22 @@ static void copy_block(const struct conv_layer_plan *plan, const struct conv_lay
 {
     const struct conv_layer *layer = plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    float *scratch = batch->scratch;
+    float *scratch = batch->scratch, *line = scratch + blocked->line;
     const struct window window = window_of(layer, block);
-    bool plain = is_plain_copy(plan, &window);
+    bool inside = is_inside(plan, &window);
+    ptrdiff_t src_row = batch->src_row / (ptrdiff_t)sizeof(float);
     for (int c = 0; c < layer->channels; c++) {
         const uint8_t *plane = block->image + c * batch->src_plane;
         float *channel = scratch + c * blocked->channel_size;
-        if (plain)
-            copy_plain(plan, batch, plane, &window, channel);
-        else
-            copy_rows(plan, batch, plane, &window, scratch + blocked->line, channel);
+        if (layer->stride > 1) {
+            copy_rows(plan, batch, plane, &window, line, channel);
+        } else if (!inside) {
+            copy_padded(plan, batch, plane, &window, line, channel);
+        } else {
+            const float *src = (const float *)(const void *)plane;
+            copy_window(blocked, &window, src + window.top * src_row + window.left, src_row,
+                        src + (plan->shape.height - 1) * src_row + plan->shape.width, channel);
+        }
     }
     if (blocked->adjoining)
         clear_after_rows(blocked, layer->channels, layer->stride, window.rows, scratch);
