@@ -106,6 +106,7 @@ enum conv_cpu_division {
     CONV_CPU_BY_1,
     CONV_CPU_BY_POWER_SIGNED, // as above
     CONV_CPU_BY_POWER,
+    CONV_CPU_BY_ODD_SIGNED, // as above, and one multiplication divides and rounds
     CONV_CPU_BY_ODD,
     CONV_CPU_BY_ANY,
 };
