@@ -132,8 +132,8 @@ static int score_rows(const struct conv_layer *layer, const struct conv_layer_sh
         return 75;
     // 1→8, 128², 11×11 takes 2.380 ms, 0.726 from tiles of outputs; 1→32, 96², 9×9 1.194 and
     // 1.270.
-    // 3→32, 64², 7×7, where a block computes whole rows: 0.79 and 0.87; 3→64, 112², in panels of
-    // 28 columns: 0.84 and 0.59.
+    // 3→32, 64², 7×7, where a block computes whole rows: 0.79 instead of 0.87; 3→64, 112², 7×7, in
+    // panels of 28 columns: 0.84 instead of 0.59.
     struct rows_config c = {};
     bool whole = layer->kernel_width == 7 && configure(layer, shape, &c) && c.panels == 1;
     bool faster = (layer->channels == 1 && layer->kernel_width <= 9) || layer->kernel_width == 1 ||
