@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Filters of arrays. Those by name are prepared once and found again."""
+"""Filters on arrays. A filter given by name is prepared once and then reused."""
 
 import functools
 from typing import NamedTuple

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Folders and archives, as the program filters them."""
+"""Filters folders and archives as the program does."""
 
 import os
 

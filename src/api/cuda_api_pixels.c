@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Filters on images stored as RGBRGB...: a row is filtered like one of a plane that is three times
-// as wide, with taps three samples apart. Needs kernels that repeat pixels at borders, not samples.
+// Filters on images stored as RGBRGB...: a row of three channels is filtered like the row of a
+// plane three times as wide, with taps three samples apart. The kernels must repeat pixels, not
+// samples, at borders.
 #include <stdlib.h>
 
 #include "api/cuda_api_internal.h"

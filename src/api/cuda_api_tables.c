@@ -122,8 +122,9 @@ enum conv_status conv_cuda_api_table(struct conv_cuda_api_tables *tables, const 
     struct conv_cuda_api_table *table = find_equal(tables, content, bytes);
     cudaError_t code = cudaSuccess;
     if (table) {
-        // Its last use may be on another stream, and kernels count in it. A stream that is not the
-        // default one may have the address of one that has been destroyed.
+        // Its last use may be on another stream, and kernels keep counters in it. Comparing streams
+        // does not help: a new one may have the address of one that has been destroyed. Only the
+        // default stream is always the same.
         if (stream != NULL || !table->on_default)
             code = cudaStreamWaitEvent(stream, table->used, 0);
     } else {

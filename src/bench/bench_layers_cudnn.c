@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cuDNN computes the layers of `conv bench layers`: the plans that it proposes are tried in both
-// orders of the axes.
+// Computes the layers of `conv bench layers` with cuDNN: tries the plans that it proposes, in NCHW
+// and in NHWC.
 #include <stdlib.h>
 #include <string.h>
 

@@ -36,7 +36,7 @@ static void print_matrix(const struct conv_filter *filter)
     }
 }
 
-// The variant that a device runs for planes of that depth; NULL: none can.
+// The variant that a device runs for planes of that depth; NULL if none can.
 static const struct conv_variant *pick(const struct conv_filter *filter,
                                        const struct conv_options *options, enum conv_place place,
                                        const struct conv_device_info *info, int depth)
