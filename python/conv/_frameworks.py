@@ -122,5 +122,5 @@ def host_floats(array):
         array = array.numpy()
     array = numpy.asarray(array)
     if array.dtype.kind not in "fiu":
-        raise TypeError(f"weights are numbers, not {array.dtype}")
+        raise TypeError(f"weights must be numbers, not {array.dtype}")
     return numpy.ascontiguousarray(array, dtype=numpy.float32)

@@ -225,12 +225,12 @@ void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle str
     }
     for (int64_t length : shape) {
         if (length < 1 || length > 1 << 20)
-            raise_value("weights: each axis has 1 to 2^20 values");
+            raise_value("weights: each axis must have 1 to 2^20 values");
     }
     LayerSettings settings;
     settings.stride = parse_int(stride, "stride");
     if (settings.stride < 1)
-        raise_value("stride is at least 1, not %d", settings.stride);
+        raise_value("stride must be at least 1, not %d", settings.stride);
     settings.padding = text_of(padding);
     settings.border = text_of(border);
     settings.activation = text_of(activation);

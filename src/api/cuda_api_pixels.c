@@ -42,7 +42,7 @@ static enum conv_status upload(struct conv_cuda_api_pixels *pixels, int count, s
     size_t each = conv_cuda_upload_bytes();
     cudaError_t code = cudaMalloc((void **)&pixels->d_stencils, (size_t)count * each);
     if (code)
-        return conv_cuda_device_report(err, code, "take memory for the filters");
+        return conv_cuda_device_report(err, code, "allocate memory for the filters");
     for (int i = 0; i < count; i++)
         if (conv_cuda_upload(&pixels->ops[i].plan, pixels->d_stencils + (size_t)i * each))
             return conv_cuda_device_report(err, cudaGetLastError(),

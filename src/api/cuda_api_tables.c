@@ -24,11 +24,11 @@ static enum conv_status take_pair(uint8_t **h_data, uint8_t **d_data, size_t byt
     void *h_new = NULL, *d_new = NULL;
     cudaError_t code = cudaHostAlloc(&h_new, bytes, cudaHostAllocDefault);
     if (code)
-        return conv_cuda_device_report(err, code, "take pinned memory for tables");
+        return conv_cuda_device_report(err, code, "allocate pinned memory for tables");
     code = cudaMalloc(&d_new, bytes);
     if (code) {
         (void)cudaFreeHost(h_new);
-        return conv_cuda_device_report(err, code, "take memory for tables");
+        return conv_cuda_device_report(err, code, "allocate memory for tables");
     }
     *h_data = h_new;
     *d_data = d_new;

@@ -21,7 +21,7 @@ static enum conv_status upload_chain(struct conv_backend *backend, int depths, s
     size_t each = conv_cuda_upload_bytes();
     cudaError_t code = cudaMalloc((void **)&backend->d_stencils, (size_t)count * each);
     if (code)
-        return conv_cuda_device_report(err, code, "take memory for the filters");
+        return conv_cuda_device_report(err, code, "allocate memory for the filters");
     for (int i = 0; i < count; i++)
         if (conv_cuda_upload(&backend->chain[i / depths].plan[i % depths],
                              backend->d_stencils + (size_t)i * each))

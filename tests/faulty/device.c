@@ -122,7 +122,7 @@ static enum conv_status fail(struct conv_err *err)
 
 static enum conv_status no_room(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "CUDA failed to take memory that a test forbids");
+    return conv_err_set(err, CONV_ERR_MEMORY, "CUDA failed to allocate memory that a test forbids");
 }
 
 static void wait_ms(long ms)
