@@ -38,7 +38,7 @@ void add_image(Encode &call, nb::handle image, Layout layout, nb::handle device)
     if (tensor.device != cpu && !device.is_none() && parse_device(device) != place)
         raise_value("the images are on cuda:%d", place);
     if (!call.tensors.empty() && place != call.device)
-        raise_value("the images of one call are all on the same device");
+        raise_value("the images of one call must all be on the same device");
     call.device = place;
     if (tensor.stream.given)
         call.stream = tensor.stream;
@@ -156,10 +156,10 @@ nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb
     Layout order = parse_layout(layout);
     std::string on_error = nb::str(errors).c_str();
     if (on_error != "raise" && on_error != "return")
-        raise_value("errors is 'raise' or 'return', not %R", errors.ptr());
+        raise_value("errors must be 'raise' or 'return', not %R", errors.ptr());
     int number = level.is_none() ? -1 : parse_int(level, "level");
     if (number < -1 || number > 12)
-        raise_value("level is 0 to 12, not %d", number);
+        raise_value("level must be 0 to 12, not %d", number);
     Encode call;
     call.stream = parse_stream(stream);
     call.views = views;

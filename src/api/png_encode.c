@@ -243,7 +243,7 @@ static enum conv_status check_call(const conv_image *images, int count, const co
 {
     struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = options->level};
     if (count < 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "a count of %d", count);
+        return conv_err_set(err, CONV_ERR_USAGE, "`count` is %d; it must not be negative", count);
     if (count > 0 && (!files || !images))
         return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL", files ? "`images`" : "`files`");
     return conv_png_check_level(&config, err);

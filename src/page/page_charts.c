@@ -52,10 +52,10 @@ static bool is_listed(const struct conv_page *page, int stage)
     return measured && written && (!copy || is_on_device(page, stage));
 }
 
-// Shares of workers are of their time, shares of a device of the run: lists do not mix them.
+// Workers have shares of their time, a device of the run's, so lists do not mix the two.
 enum stage_kind { ALL_STAGES, WORKER_STAGES, DEVICE_STAGES };
 
-// The i-th stage of a kind that is listed, CONV_STAGE_COUNT after the last.
+// The i-th listed stage of a kind; CONV_STAGE_COUNT after the last one.
 static int find_stage(const struct conv_page *page, int i, enum stage_kind kind)
 {
     int stage = 0;

@@ -333,7 +333,7 @@ static inline void fence_proxy_async_shared_cta()
 {
 }
 
-// Kernels of a stream run one after the other.
+// Does nothing: emulated kernels of a stream run one after the other.
 static inline void griddepcontrol_wait()
 {
 }
@@ -350,7 +350,7 @@ static inline void setmaxnreg_dec_sync_aligned_u32(uint32_t)
 {
 }
 
-// A hint.
+// Only a hint: does nothing.
 template <typename Pointer> static inline void prefetch_global_L2(Pointer)
 {
 }

@@ -324,7 +324,7 @@ void run_launch(const char *name, const launch_shape &shape, const std::function
     now.failed = false;
     now.running = nullptr;
     uint64_t blocks = (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z;
-    // Another order for each seed and shape.
+    // The order depends on the seed and on the shape of the launch.
     noise = seed;
     noise = draw() + blocks;
     noise = draw() + (uint64_t)now.count + shape.bytes * 1024;

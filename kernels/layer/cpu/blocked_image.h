@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The loops over an image's tiles, and the variant, for the instruction set of the including file:
-// see blocked_tile.h.
+// The loops over an image's tiles, and the variant's table entry, for the instruction set of the
+// including file: see blocked_tile.h.
 #ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_IMAGE_H
 #define CONV_KERNELS_LAYER_CPU_BLOCKED_IMAGE_H
 

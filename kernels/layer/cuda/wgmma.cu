@@ -275,9 +275,6 @@ static void plan_products(struct conv_layer_plan *plan, int products)
 
 static void set_layer(wgmma_launch *p, const struct conv_layer *layer, const struct wgmma_config *c)
 {
-    p->channels = layer->channels;
-    p->maps = layer->maps;
-    p->kernel_height = layer->kernel_height;
     p->kernel_width = layer->kernel_width;
     p->activation = (int)layer->activation;
     p->half = layer->output == CONV_ELEMENT_F16;
@@ -306,17 +303,10 @@ static void set_layer(wgmma_launch *p, const struct conv_layer *layer, const str
 static void set_images(wgmma_launch *p, const struct conv_layer_plan *plan,
                        const struct conv_layer_batch *batch, const struct wgmma_config *c)
 {
-    p->src = batch->src;
+    layer_set_sizes(p, plan, batch);
     p->dst = batch->dst;
-    p->src_row = batch->src_row;
-    p->src_plane = batch->src_plane;
-    p->src_image = batch->src_image;
     p->images = batch->images;
     p->tasks = ceil_div64(batch->images, c->group) * c->down * c->across;
-    p->height = plan->shape.height;
-    p->width = plan->shape.width;
-    p->out_height = conv_layer_out_height(plan->layer, p->height);
-    p->out_width = conv_layer_out_width(plan->layer, p->width);
     int channels = p->channels % 8;
     for (int i = 0; i < 8; i++) {
         int pixel = channels ? i / channels : 0, k = channels ? i % channels : 0;
