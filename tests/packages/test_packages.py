@@ -72,6 +72,7 @@ def test_program(bare, release):
     assert os.path.exists(bare.path("/usr/share/bash-completion/completions/conv"))
     listed = bare.run("dpkg -L conv").split()
     assert "/usr/share/man/man1/conv.1.gz" in listed and "/usr/share/doc/conv/copyright" in listed
+    assert ("cudart_static" in bare.run("cat /usr/share/doc/conv/copyright")) == has_cuda(release)
     assert f"Version: {VERSION}-" in bare.run("dpkg -s conv")
     check_removal(bare, "conv")
 
@@ -108,7 +109,8 @@ def test_static_program(bare, release):
     bare.run("tar -C /tmp -xzf /packages/conv-*-linux-*.tar.gz && mkdir -p /opt/conv && cp -r /tmp/conv-*/bin /tmp/conv-*/share /opt/conv/")
     use(bare, has_cuda(release), "export PATH=/opt/conv/bin:$PATH\n")
     licences = os.listdir(bare.path("/opt/conv/share/doc/conv/licences"))
-    for library in ("png", "zlib", "deflate", "jpeg", "stb", "cuda-toolkit" if has_cuda(release) else "libc6", "libgcc"):
+    last = ("cuda-toolkit", "libstdc++") if has_cuda(release) else ("libc6",)
+    for library in ("png", "zlib", "deflate", "jpeg", "stb", "libgcc", *last):
         assert any(library in name for name in licences), (library, licences)
 
 
