@@ -85,6 +85,7 @@ def test_ctrl_c_ends_a_call(work):
     """A list that takes many seconds, on one thread: the call ends long before, and conv still works."""
     code = f"""
 import os, signal, threading, time, numpy as np, conv
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background command ignores it
 conv.configure(threads=1)
 image = np.random.default_rng(1).integers(0, 256, (1000, 1000, 3), dtype=np.uint8)
 image[:, :, 1:] = image[:, :, :1]
