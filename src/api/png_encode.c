@@ -11,7 +11,7 @@
 struct item {
     conv_image view; // data NULL: nothing is to be done, or it failed
     conv_image host; // of a view in device memory: a copy for the host to encode
-    bool done;
+    bool done;       // the file is where the caller gets it
 };
 
 struct encoding {
@@ -23,6 +23,7 @@ struct encoding {
     struct item *items;
     int count;
     uint64_t samples;
+    bool alone; // the calling thread encodes without help
 };
 
 static void fail(struct encoding *encoding, int index, enum conv_status status,
@@ -79,10 +80,25 @@ static enum conv_status hand_over(conv_context *context, conv_bytes *file, void 
     return status;
 }
 
-static enum conv_status encode_from(struct encoding *encoding, int worker, const conv_image *view,
-                                    conv_bytes *file, struct conv_err *err)
+// Takes memory of the pool, or of the caller for `*in_place`.
+static enum conv_status take_room(const struct encoding *encoding, int index, size_t room,
+                                  void **memory, bool *in_place, struct conv_err *err)
+{
+    const conv_encode_options *options = &encoding->options;
+    *memory = NULL;
+    if (encoding->alone && options->allocate && options->reserve)
+        *memory = options->reserve(options->user, index, room);
+    *in_place = *memory != NULL;
+    return *in_place ? CONV_OK
+                     : conv_api_take(encoding->context->pools, CONV_HOST, room, memory, err);
+}
+
+static enum conv_status encode_from(struct encoding *encoding, int worker, int index,
+                                    const conv_image *view, struct conv_err *err)
 {
     conv_context *context = encoding->context;
+    conv_bytes *file = &encoding->files[index];
+    bool *in_place = &encoding->items[index].done;
     struct conv_png_codec *codec;
     enum conv_status status =
         conv_api_codecs_get(context->codecs, worker, encoding->options.level, &codec, err);
@@ -93,15 +109,17 @@ static enum conv_status encode_from(struct encoding *encoding, int worker, const
     struct conv_png_row_source source = {get_row, &reader};
     size_t room = conv_png_encode_room(codec, &planes), size;
     void *memory;
-    status = conv_api_take(context->pools, CONV_HOST, room, &memory, err);
+    status = take_room(encoding, index, room, &memory, in_place, err);
     if (status)
         return status;
     status = conv_png_encode_into(codec, memory, &size, &planes,
                                   conv_api_is_planar(view) ? NULL : &source, err);
-    if (status)
-        conv_api_give(context->pools, CONV_HOST, memory);
-    else
+    if (!status && *in_place)
+        *file = (conv_bytes){memory, size};
+    else if (!status)
         status = hand_over(context, file, memory, room, size, err);
+    else if (!*in_place)
+        conv_api_give(context->pools, CONV_HOST, memory);
     conv_png_codec_trim(codec);
     return status;
 }
@@ -114,7 +132,7 @@ static void encode_item(void *context, int worker, int index)
     struct conv_err err;
     if (!item->view.data || item->done)
         return;
-    enum conv_status status = encode_from(encoding, worker, view, &encoding->files[index], &err);
+    enum conv_status status = encode_from(encoding, worker, index, view, &err);
     if (status) {
         fail(encoding, index, status, &err);
         return;
@@ -277,9 +295,9 @@ static void encode_all(struct encoding *encoding, const conv_image *images, void
     }
     if (on_device)
         encode_on_device(encoding, stream);
-    conv_api_workers_run(context->workers,
-                         conv_api_threads_for(context->threads, encoding->samples), encode_item,
-                         encoding, encoding->count);
+    int threads = conv_api_threads_for(context->threads, encoding->samples);
+    encoding->alone = threads == 1 || encoding->count == 1;
+    conv_api_workers_run(context->workers, threads, encode_item, encoding, encoding->count);
     if (encoding->memory.allocate)
         move_files(encoding);
 }
