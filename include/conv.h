@@ -319,13 +319,21 @@ typedef struct conv_encode_options {
      */
     void (*allocate)(void *user, int count, const int32_t *indices, const size_t *sizes,
                      void **memory);
-    void *user;           /**< for `allocate` */
-    uint64_t reserved[2]; /**< 0 */
+    void *user; /**< for `allocate` and `reserve` */
+    /**
+     * With `allocate`: memory for images[index] before it is encoded, of `most` bytes, more than
+     * its file will have; this saves a copy. NULL as result: `allocate` is called when the size is
+     * known. Called where the calling thread encodes alone (one image, a context of one thread), in
+     * its thread, in the order of the images. When it is called again, and when the call has ended,
+     * files[index].size is set, and the library no longer uses the memory: it may be shrunk.
+     */
+    void *(*reserve)(void *user, int32_t index, size_t most);
+    uint64_t reserved[1]; /**< 0 */
 } conv_encode_options;
 /** The defaults. */
 /* clang-format off */
 #define CONV_ENCODE_OPTIONS_INIT \
-    {sizeof(conv_encode_options), -1, 0, NULL, NULL, {0, 0}}
+    {sizeof(conv_encode_options), -1, 0, NULL, NULL, NULL, {0}}
 /* clang-format on */
 
 /**

@@ -78,6 +78,35 @@ def test_the_gil_is_released(noise):
     assert count > 20  # in three calls, each of which takes some hundred milliseconds
 
 
+@pytest.mark.parametrize("threads", (1, 3))
+@pytest.mark.parametrize("busy", (False, True))
+def test_bytes_are_as_long_as_their_files(noise, threads, busy):
+    """On one thread the library encodes into bytes objects that are shrunk, unless others use the GIL."""
+    images = [noise((40 + i, 300, 3)) // 32 * 32 if i % 3 else np.zeros((9, 9 + i), np.uint8) for i in range(40)]
+    wanted = [bytes(view) for view in conv.encode_png(images, views=True)]
+    stop = threading.Event()
+
+    def use_the_gil():
+        while not stop.is_set():
+            sum(range(1000))
+
+    other = threading.Thread(target=use_the_gil)
+    conv.configure(threads=threads)
+    if busy:
+        other.start()
+    try:
+        files = conv.encode_png(images)
+    finally:
+        stop.set()
+        conv.configure(threads=0)
+    if busy:
+        other.join()
+    empty = sys.getsizeof(b"")
+    assert files == wanted and all(type(file) is bytes for file in files)
+    assert [sys.getsizeof(file) - empty for file in files] == [len(file) for file in wanted]
+    assert all(hash(file) == hash(same) for file, same in zip(files, wanted))
+
+
 @pytest.mark.parametrize("work", ("conv.decode_png(files)", "conv.decode_png(files, batch=True)",
                                   "conv.encode_png(images)", "conv.encode_png(images, views=True)",
                                   "conv.encode_png(images, level=9)"))

@@ -451,6 +451,7 @@ def test_codec_on_threads(folder):
         assert {line["type"] for line in lines} == {"bench-codec-jobs"}
         assert [line["work"] for line in lines] == ["decode", "encode", "decode + encode"]
         assert all(line["jobs"] == 2 and line["images_s"] > 0 for line in lines)
+        assert all(line["mb_s_core"] >= 0.4 * line["mb_s"] for line in lines)  # of two threads, by the clock
         decode, encode, both = (line["mb_s"] for line in lines)
         share = both / (1 / (1 / decode + 1 / encode))
         if 0.4 < share < 2.5:
