@@ -39,7 +39,7 @@ def filter_folder(
     shard=None,
     shard_by="bytes",
 ):
-    """Filters the PNG files of folders and archives, as the program `conv` does.
+    """Filters the PNG and JPEG files of folders and archives, as the program `conv` does.
 
     inputs:        a folder, file or archive, or a list of them
     output:        a folder, which is made where it is missing, or an archive ("out.tar")

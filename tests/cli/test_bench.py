@@ -252,6 +252,12 @@ def test_layers_page_and_chart(box):
     out = run(*LAYER, "--json", "--html", "p.html").out
     page = (box / "p.html").read_text(encoding="utf-8")
     assert "conv bench layers" in page and "cpu_layer_reference" in page
+    # A chart per place; each once had the kernels of one core and of all cores, and its limit at 0.
+    record = json.loads(out)
+    charts = re.findall(r'<h2 id="panel-\d">([^<]*)</h2>', page)
+    cores = {row["threads"] for row in record["rows"]}
+    assert charts == [record["cpu"], record["cpu_all"]][:len(cores)]
+    assert all(0 < float(at) <= 100 for at in re.findall(r'class="limit" style="left:([\d.]+)%"', page))
     root = ElementTree.fromstring(subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench-chart")], input=out + out,
                                                  encoding="utf-8", stdout=subprocess.PIPE, check=True).stdout)
     bars = [element for element in root.iter(SVG + "rect") if element.get("class") != "page"]
