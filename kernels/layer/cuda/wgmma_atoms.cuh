@@ -64,6 +64,44 @@ struct wgmma_launch {
     uint2 offsets[WGMMA_MOST_STEPS / 2];    // low words of descriptors, without the address
 };
 
+// Sets the members that the launches of wgmma.cu and strips.cu share.
+template <typename Launch, typename Config>
+static void wgmma_set_launch(Launch *p, const struct conv_layer_plan *plan,
+                             const struct conv_layer_batch *batch, const Config *c)
+{
+    const struct conv_layer *layer = plan->layer;
+    layer_set_sizes(p, plan, batch);
+    p->dst = batch->dst;
+    p->images = batch->images;
+    p->tasks = ceil_div64(batch->images, c->group) * c->down * c->across;
+    p->kernel_width = layer->kernel_width;
+    p->activation = (int)layer->activation;
+    p->half = layer->output == CONV_ELEMENT_F16;
+    p->group = c->group;
+    p->tile_rows = c->tile_rows;
+    p->tile_columns = c->tile_columns;
+    p->down = c->down;
+    p->across = c->across;
+    p->in_rows = c->in_rows;
+    p->positions = c->group * c->in_rows * c->pitch;
+    p->positions_inverse = wgmma_inverse(p->positions);
+    p->pitch = c->pitch;
+    p->pitch_inverse = wgmma_inverse(c->pitch);
+    p->rows_inverse = wgmma_inverse(c->in_rows);
+    p->planes = c->planes;
+    p->plane_bytes = c->plane_bytes;
+    p->part_bytes = c->planes * c->plane_bytes;
+    p->buffer_bytes = c->buffer_bytes;
+    int channels = p->channels % 8;
+    for (int i = 0; i < 8; i++) {
+        int pixel = channels ? i / channels : 0, k = channels ? i % channels : 0;
+        bool exists = channels && pixel < c->last_pixels;
+        p->last_pixel[i] = exists ? pixel : INT32_MAX;
+        p->last_offset[i] = (p->channels / 8 * 8 + k) * batch->src_plane +
+                            (exists ? pixel : 0) * (int64_t)sizeof(float);
+    }
+}
+
 // A descriptor of a matrix without swizzle: 8 rows of 16 bytes are 128 bytes. `low` has the address
 // and, from bit 16, the distance of the second 8 columns, both / 16; `rows`: that of the next 8
 // rows.
