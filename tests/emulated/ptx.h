@@ -290,6 +290,7 @@ static inline void st_relaxed_gpu_global_u64(uint64_t to, uint64_t value)
 
 static inline void ld_relaxed_gpu_global_u64(uint64_t &to, uint64_t from)
 {
+    emulated::look();
     to = __atomic_load_n((const uint64_t *)from, __ATOMIC_RELAXED);
 }
 
