@@ -263,9 +263,9 @@ bool check_codec_decode(const struct check_options *options)
     int rounds = options->rounds;
     const char *corpus = options->corpus;
     check_decode_seed(seed);
-    bool ok = check_taken() && check_stopped() && check_bands() && (!corpus || check_files(corpus));
+    bool ok = check_taken() && check_stopped() && (!corpus || check_files(corpus));
     if (options->special)
-        ok = ok && check_special() && check_costly();
+        ok = ok && check_bands() && check_special() && check_costly();
     for (int round = 0; round < rounds && ok; round++) {
         check_decode_seed(seed + (uint64_t)round);
         ok = check_good(1 + (int)check_decode_random(12), round % 8 ? 5000 : CHECK_SAMPLES) &&
