@@ -103,8 +103,10 @@ static __global__ void __launch_bounds__(SPLIT_THREADS, 1024 / SPLIT_THREADS)
         return;
     struct split split = find_split(image);
     const struct split_part part = split.state->parts[blockIdx.x];
-    // Another block may set `failed` at any time: decoding more of a failed image is harmless.
-    if (part.out == SPLIT_NONE || *(volatile uint32_t *)&split.state->failed)
+    // Another block may set `failed` meanwhile: one thread reads it for all, so that all take part
+    // in the barriers of put_part() or none. Decoding more of a failed image is harmless.
+    bool failed = threadIdx.x == 0 && *(volatile uint32_t *)&split.state->failed;
+    if (__syncthreads_or(failed) || part.out == SPLIT_NONE)
         return;
     if (!put_part(shared, open_stream(image), split, part) && threadIdx.x == 0)
         *(volatile uint32_t *)&split.state->failed = 1;
