@@ -19,19 +19,6 @@ struct tma_mma_wide_filter {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// TIES: the divisor is even.
-template <bool TIES>
-static __device__ inline uint32_t divide(uint32_t sum, const struct wide_division &by)
-{
-    uint32_t high = __umulhi(sum, by.multiplier) + by.half;
-    if (TIES) {
-        uint32_t quotient = high >> (TOP_BIT + by.shift);
-        if (quotient * by.tie_divisor == sum + by.tie_half && quotient % 2)
-            high -= 1u << (TOP_BIT + by.shift);
-    }
-    return high;
-}
-
 // Two quotients of 8 bits, from bits TOP_BIT + shift on of a and b, to the bytes 0 and 2.
 static __device__ inline uint32_t join_quotients(uint32_t a, uint32_t b, int shift)
 {
@@ -46,7 +33,7 @@ static __device__ inline uint32_t sharpen(uint32_t blur, uint32_t sample,
     int32_t sum = (int32_t)sample * f.sample.centre + f.sample.start - (int32_t)blur;
     if (abs(sum - kept) < f.sample.keep_below)
         sum = kept;
-    return (uint32_t)min(max(sum, 0), f.sample.limit);
+    return (uint32_t)min(max(sum, f.division.start), f.sample.limit);
 }
 
 // The values that a lane of a consumer warp keeps in registers, and the passes.
@@ -55,6 +42,7 @@ template <int WIDTH_, int HEIGHT_, int COLUMN_BYTES, bool TIES, bool SAMPLE> str
     typedef struct wide_sums Sums;
     struct toeplitz<uint8_t, across<WIDTH_>> row[2]; // for each half of the columns
     struct toeplitz<uint8_t, down<HEIGHT_>> column[COLUMN_BYTES];
+    int32_t start[4];             // unless SAMPLE
     const struct wide_factors *f; // in constant memory
 
     __device__ void sum_rows(struct wide_sums *to, const uint8_t *from, int pitch) const
@@ -73,7 +61,7 @@ template <int WIDTH_, int HEIGHT_, int COLUMN_BYTES, bool TIES, bool SAMPLE> str
         uint32_t made[4][4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            multiply_sums<EVEN>(made[i], from, i, column, zero);
+            multiply_sums<EVEN>(made[i], from, i, column, SAMPLE ? zero : start);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             uint32_t words[2];
@@ -91,8 +79,9 @@ template <int WIDTH_, int HEIGHT_, int COLUMN_BYTES, bool TIES, bool SAMPLE> str
                         a = sharpen(a, two & 255, *f);
                         b = sharpen(b, two >> 8 & 255, *f);
                     }
-                    pairs[k] = join_quotients(divide<TIES>(a, f->division),
-                                              divide<TIES>(b, f->division), f->division.shift);
+                    pairs[k] = join_quotients(divide_sum<TIES>(a, f->division),
+                                              divide_sum<TIES>(b, f->division),
+                                              f->division.first_bit - TOP_BIT);
                 }
                 words[w] = __byte_perm(pairs[0], pairs[1], 0x6420);
             }
@@ -126,6 +115,8 @@ static __global__ void __launch_bounds__(block_threads<separable_mma_traits<HEIG
 #pragma unroll
         for (int part = 0; part < COLUMN_BYTES; part++)
             load_column(&passes.column[part], column + part * FACTOR_BYTES);
+        if (!SAMPLE)
+            load_start(passes.start, f.factors.division, row);
         passes.f = &f.factors;
         consume_tiles<Traits>(pipeline, f.schedule,
                               [&](const struct work_tile &tile, const uint8_t *samples, int job) {

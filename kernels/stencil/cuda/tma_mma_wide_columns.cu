@@ -10,7 +10,6 @@ template <int HEIGHT> using wide_column_traits = column_traits<HEIGHT, uint8_t>;
 struct tma_mma_wide_columns_filter {
     struct tile_schedule schedule;
     struct wide_factors factors;
-    struct sum_division division;
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -81,8 +80,8 @@ static __global__ void __launch_bounds__(block_threads<wide_column_traits<HEIGHT
 #pragma unroll
         for (int part = 0; part < COLUMN_BYTES; part++)
             load_column(&passes.column[part], column + part * FACTOR_BYTES);
-        load_start(passes.start, f.division, row);
-        passes.division = &f.division;
+        load_start(passes.start, f.factors.division, row);
+        passes.division = &f.factors.division;
         consume_columns<Traits>(pipeline, f.schedule, passes);
     });
 #endif
@@ -97,7 +96,6 @@ static void plan_sized(const struct conv_stencil *stencil, struct conv_stencil_p
         constants_of<struct kernel_constants<struct tma_mma_wide_columns_filter>>(plan);
     struct wide_kind kind;
     find_wide_factors(&constants->filter.factors, &kind, stencil, WIDTH, HEIGHT);
-    find_sum_division(&constants->filter.division, kind.divisor);
     if (kind.column_bytes == 2)
         constants->kernel = tma_mma_wide_columns<WIDTH, HEIGHT, 2, true>;
     else
@@ -125,19 +123,22 @@ static bool can_tma_mma_wide_columns(const struct conv_stencil *stencil)
 
 // Whether keeping sums pays. It saves a third of the first pass with long factors, a fifth with
 // short ones, but rows of samples are then read in another order. Shares of a copy on an H100
-// (2026-11-25) with and without, in one process, of an earlier form of this kernel that took a
-// third more instructions: three planes of 8192 x 8192; of 4096 x 4096; 1000 images of 300 x 300:
-//   long, odd divisor (gaussian:5)       0.688 and 0.666; 0.659 and 0.447; 0.729 and 0.676
-//   long, even divisor (gaussian:3.5)    0.522 and 0.539; 0.543 and 0.380; 0.551 and 0.486
-//   long, column of two bytes (2.5)      0.392 and 0.431; 0.431 and 0.331; 0.429 and 0.382
-//   short, column of two bytes (2)       0.487 and 0.533; 0.512 and 0.418; 0.536 and 0.502
-#define LARGE_LAUNCH ((size_t)128 << 20)
+// (2026-11-26), of this kernel and of tma_mma_wide, in one process: three planes of 8192 x 8192; of
+// 4096 x 4096; 500 photographs of 768 x 512; 1000 images of 300 x 300:
+//   long (gaussian:5)                 0.714 0.653 0.738 0.737  and  0.653 0.601 0.656 0.681
+//   long, column of two bytes (2.5)   0.492 0.465 0.506 0.510  and  0.473 0.458 0.472 0.461
+//   short (1.5)                       0.822 0.729 0.838 0.850  and  0.840 0.666 0.773 0.889
+//   short, column of two bytes (2)    0.557 0.537 0.573 0.595  and  0.605 0.588 0.602 0.586
+#define LEAST_SIDE 9 // smaller filters take one pass
 
-static int score_tma_mma_wide_columns(const struct conv_stencil *stencil, size_t launch_bytes)
+static int score_tma_mma_wide_columns(const struct conv_stencil *stencil, size_t)
 {
-    if (max(stencil->width, stencil->height) <= SHORT_FACTOR)
-        return CONV_SCORE_UNSUITED;
-    return stencil->divisor % 2 || launch_bytes < LARGE_LAUNCH ? 72 : CONV_SCORE_UNSUITED;
+    struct wide_factors factors = {};
+    struct wide_kind kind;
+    find_wide_factors(&factors, &kind, stencil, LONG_FACTOR, LONG_FACTOR);
+    int side = max(stencil->width, stencil->height);
+    bool pays = side > SHORT_FACTOR || (side >= LEAST_SIDE && kind.column_bytes == 1);
+    return pays ? 72 : CONV_SCORE_UNSUITED;
 }
 
 typedef wide_column_traits<SHORT_FACTOR> short_traits;

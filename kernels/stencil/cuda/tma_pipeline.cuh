@@ -283,12 +283,15 @@ __device__ inline void tma_pipeline_main(const struct tile_schedule &schedule, P
 // same time, because some are farther from memory (8192 x 8192, 3 x 3: 0.84 of the speed of a copy
 // instead of 0.86), so the work counter decides; smaller groups at the end shorten the wait for the
 // last block.
-static void plan_groups(struct tile_schedule *schedule, uint32_t blocks)
+// `unit`: tiles of a band of microtiles; a group that ends within one leaves consumers half a job.
+static void plan_groups(struct tile_schedule *schedule, uint32_t blocks, uint32_t unit)
 {
     uint32_t tiles_per_plane = schedule->tiles / (uint32_t)schedule->count;
     bool small = tiles_per_plane <= SMALL_PLANE_TILES;
     uint32_t tiles = small ? min(schedule->tiles / (blocks * 20), tiles_per_plane)
                            : min(schedule->tiles / (blocks * 40), (uint32_t)MAX_GROUP_TILES);
+    if (!small)
+        tiles = max(tiles - tiles % unit, unit);
     schedule->group_tiles = max(tiles, 1u);
     uint32_t rounds = schedule->tiles / (blocks * schedule->group_tiles);
     schedule->full_groups = rounds > 1 ? (rounds - 1) * blocks : 0;
@@ -357,7 +360,7 @@ static cudaError_t plan_pipeline(struct tile_schedule *schedule,
     if (Traits::COLUMN_TILES && large)
         plan_columns(schedule, *grid, Traits::COLUMN_TILES);
     else
-        plan_groups(schedule, *grid);
+        plan_groups(schedule, *grid, max(1, Traits::MICROTILE_ROWS / Traits::TILE_HEIGHT));
     *bytes = PIPELINE_BYTES + (size_t)schedule->stages * schedule->stage_bytes + extra;
     return allow_shared_memory(plan, kernel);
 }
