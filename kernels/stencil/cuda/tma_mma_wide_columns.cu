@@ -129,7 +129,7 @@ static bool can_tma_mma_wide_columns(const struct conv_stencil *stencil)
 //   long, column of two bytes (2.5)   0.492 0.465 0.506 0.510  and  0.473 0.458 0.472 0.461
 //   short (1.5)                       0.822 0.729 0.838 0.850  and  0.840 0.666 0.773 0.889
 //   short, column of two bytes (2)    0.557 0.537 0.573 0.595  and  0.605 0.588 0.602 0.586
-#define LEAST_SIDE 9 // smaller filters take one pass
+#define LEAST_SIDE 5 // smaller filters take one pass
 
 static int score_tma_mma_wide_columns(const struct conv_stencil *stencil, size_t)
 {
