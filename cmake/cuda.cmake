@@ -85,14 +85,15 @@ if(choose_architectures)
     # Turing to Blackwell as the toolkit allows; the newest also as PTX for future GPUs. 90a has
     # features of Hopper only: warps that release registers to others
     # (kernels/stencil/cuda/tma_pipeline.cuh). Machine code for each, so that nothing is compiled
-    # when the program starts.
+    # when the program starts. Ada (8.9) runs the code for 8.6: ptxas of CUDA 13.0 makes the same
+    # bytes for both (all 41 kernels of blocked.cu, dp4a.cu and tiles.cu), while those for 8.0 differ.
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real)
     if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
-        list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90a-real 100-real 120)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES 90a-real 100-real 120)
     elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.0)
-        list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90a-real 90-virtual)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES 90a-real 90-virtual)
     elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 11.8)
-        list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES 90)
     else()
         list(APPEND CMAKE_CUDA_ARCHITECTURES 86-virtual)
     endif()
@@ -130,10 +131,10 @@ function(conv_cuda_target target)
         CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY Static
         CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
     set(options -fmad=false --threads=0 -Xcompiler=-Wall,-Wextra)
-    # The seven architectures take 6.4 MB with zstd and 59 MB without. A process decompresses only the
-    # kernels that it runs: 3 of 24 ms of user time for one image on an H200, and no difference in its
-    # 0.4 s of wall time. Drivers before CUDA 12.4 cannot read zstd, so it is used with toolkits
-    # whose programs need a newer driver anyway.
+    # Seven architectures (these and 8.9) took 6.4 MB with zstd and 59 MB without. A process
+    # decompresses only the kernels that it runs: 3 of 24 ms of user time for one image on an H200,
+    # and no difference in its 0.4 s of wall time. Drivers before CUDA 12.4 cannot read zstd, so it
+    # is used with toolkits whose programs need a newer driver anyway.
     if(CONV_CUDA_FOR STREQUAL "check" AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
         list(APPEND options --compress-mode=none)
     elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13.0)

@@ -58,8 +58,11 @@ if(CONV_HAVE_JPEG)
     string(PREPEND CONV_PRIVATE_LIBRARIES "-ljpeg ")
     set(CONV_CMAKE_JPEG_LIBRARY ";jpeg")
 endif()
+# Programs may have the toolkit elsewhere: pkg-config --define-variable=cuda_libdir=FOLDER.
+set(CONV_PKGCONFIG_CUDA "")
 if(CONV_HAVE_CUDA)
-    string(APPEND CONV_PRIVATE_LIBRARIES " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt -ldl -lstdc++")
+    set(CONV_PKGCONFIG_CUDA "\ncuda_libdir=${CUDAToolkit_LIBRARY_DIR}")
+    string(APPEND CONV_PRIVATE_LIBRARIES " -L\${cuda_libdir} -lcudart_static -lrt -ldl -lstdc++")
     set(CONV_CMAKE_CUDA_LIBRARIES ";-L${CUDAToolkit_LIBRARY_DIR};cudart_static;rt;dl;stdc++")
 endif()
 file(RELATIVE_PATH CONV_PREFIX_FROM_PKGCONFIG

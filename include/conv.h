@@ -319,13 +319,21 @@ typedef struct conv_encode_options {
      */
     void (*allocate)(void *user, int count, const int32_t *indices, const size_t *sizes,
                      void **memory);
-    void *user;           /**< for `allocate` */
-    uint64_t reserved[2]; /**< 0 */
+    void *user; /**< for `allocate` and `reserve` */
+    /**
+     * With `allocate`: memory for images[index] before it is encoded, of `most` bytes, more than
+     * its file will have; this saves a copy. NULL as result: `allocate` is called when the size is
+     * known. Called where the calling thread encodes alone (one image, a context of one thread), in
+     * its thread, in the order of the images. When it is called again, and when the call has ended,
+     * files[index].size is set, and the library no longer uses the memory: it may be shrunk.
+     */
+    void *(*reserve)(void *user, int32_t index, size_t most);
+    uint64_t reserved[1]; /**< 0 */
 } conv_encode_options;
 /** The defaults. */
 /* clang-format off */
 #define CONV_ENCODE_OPTIONS_INIT \
-    {sizeof(conv_encode_options), -1, 0, NULL, NULL, {0, 0}}
+    {sizeof(conv_encode_options), -1, 0, NULL, NULL, NULL, {0}}
 /* clang-format on */
 
 /**
@@ -398,17 +406,18 @@ CONV_API conv_status conv_filter_create_matrix(conv_filter **filter, conv_contex
 CONV_API void conv_filter_destroy(conv_filter *filter);
 
 /**
- * Filters `count` images. sources[i] and results[i] have one width, height and number of channels;
- * samples are U8, U16 or F32, and results have the same type (F32 with options.floats). They do not
- * overlap, or, in host memory only, they are the same view.
+ * Filters `count` images. sources[i] and results[i] have the same width, height and number of
+ * channels. Samples are U8, U16 or F32; results have the same type (F32 with options.floats). A
+ * source and a result must not overlap; in host memory they may be the same view.
  *
- * Device memory: the work is queued on `stream`, and the function returns without waiting for it;
- * the filter must not be destroyed, and no image freed, before it is done. Images whose rows begin
- * at multiples of 16 bytes are filtered where they are if they are planar, or interleaved, of 8
- * bits, without alpha or with options.alpha "filter", the device's compute capability is 9.0 or
- * more and the taps are small integers, in at most 17 samples of a row; others are rearranged in
- * memory of the context. Host memory with a CUDA context: copied to the device and back, complete
- * on return.
+ * Device memory: the work is queued on `stream`, and the function returns without waiting for it.
+ * The filter must not be destroyed, and no image freed, before the work is done. Planar images
+ * whose rows begin at multiples of 16 bytes are filtered where they are. So are interleaved images
+ * with such rows if they have 8 bits and no alpha (or options.alpha is "filter"), the device's
+ * compute capability is at least 9.0, and the filter's taps are small integers that span at most 17
+ * samples of a row. Other images are rearranged in memory of the context.
+ *
+ * Host memory with a CUDA context: copied to the device and back, complete on return.
  *
  * F32 samples are neither rounded nor clamped, not even between the filters of a chain: each result
  * is the offset, to which coefficient / scale * sample is added for each coefficient that is not 0,
@@ -421,8 +430,8 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
 CONV_API conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
                                      const conv_image *results, int count, void *stream);
 
-/** The kernel that runs filter `index` of the chain on planes of such samples: "cuda_tma_mma". NULL
- * beyond the chain. Valid as long as the filter. */
+/** The name of the kernel that runs filter `index` of the chain on planes of such samples, for
+ * example "cuda_tma_mma"; NULL if the chain has no such filter. Valid as long as the filter. */
 CONV_API const char *conv_filter_kernel(const conv_filter *filter, int index, conv_sample sample);
 
 /* --- layers ------------------------------------------------------------------------------------*/
@@ -549,15 +558,15 @@ typedef struct conv_folder_options {
 /* clang-format on */
 
 /**
- * The main job of the program: filters the PNG and JPEG files of folders (or single files) into a
- * folder, through the whole pipeline, with the context's device and threads. Images in folders are
- * found by the extensions of their names; animations fail.
+ * Does what the program's `run` does: filters the PNG and JPEG files of folders (or single files)
+ * into a folder, with the context's device and threads. Images in folders are found by the
+ * extensions of their names; animations fail.
  *
- * With `archives`, inputs that are archives stand for their members, and `output` is an archive if
- * it is called like one (`out.tar`) or if there are several archives, which then become archives in
- * that folder. Members that are not images are copied unchanged and not counted. skip_existing and
- * update then apply to an output archive as a whole. With `shards`, several archives are divided as
- * wholes, a single one by its members.
+ * With `archives`, inputs that are archives stand for their members. `output` is an archive if its
+ * name is that of one (`out.tar`); if there are several input archives, it is a folder, and each of
+ * them becomes an archive in it. Members that are not images are copied unchanged and not counted.
+ * skip_existing and update then apply to an output archive as a whole. With `shards`, several
+ * archives are distributed as wholes, a single one by its members.
  *
  * *result, whose `size` is set, gets the totals; it may be NULL.
  * CONV_OK even if single images failed; CONV_ERR_CANCELLED if the callback stopped the run.

@@ -36,11 +36,11 @@ void check_draw_image(struct conv_image *image, enum check_kind kind, uint64_t *
 void check_free_image(struct conv_image *image);
 const char *check_kind_name(enum check_kind kind);
 
-// Bytes of an image's scanlines, each with its filter byte.
+// Bytes of an image's scanlines with their filter bytes.
 size_t check_scanline_bytes(const struct conv_image *image);
 
 // True if an IDAT chunk with its frame has the right CRC, inflates to all scanlines with the right
-// Adler-32, and is decoded by libpng to the image; else *message is what is wrong.
+// Adler-32, and libpng decodes it to the image; else *message says what is wrong.
 bool check_encode_chunk(const struct conv_image *image, const uint8_t *chunk, size_t size,
                         char message[80]);
 

@@ -180,7 +180,7 @@ static bool report(const struct variants_choice *choice, const struct variants_m
     return ok && found;
 }
 
-// What the special cases are run with.
+// The arguments of the special cases.
 struct special {
     const struct variants_choice *choice;
     const struct variants_machine *machine;
@@ -226,7 +226,7 @@ static bool parse_options(struct options *options, int argc, char **argv)
         else
             return false;
     }
-    if (choice->rounds == 1) // to repeat a case
+    if (choice->rounds == 1) // repeats one random case
         options->special = false;
     return choice->rounds > 0 && (choice->cpu || choice->cuda);
 }

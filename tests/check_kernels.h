@@ -82,8 +82,8 @@ bool check_cpu_run(const struct conv_variant *variant, struct check_case *c);
 // Proves that wrong variants are caught.
 bool check_selftest(void);
 
-// Runs the requested variants on a case and compares them with the reference, and that with its
-// definition if `define`; false on a difference.
+// Runs the requested variants on a case and compares them with the reference, and if `define` the
+// reference with its definition; false on a difference.
 typedef bool (*check_run_fn)(struct check_case *c, bool define, void *context);
 // Divisors, ties, layouts, heights and large planes. Prints the result of each.
 bool check_special_cases(uint64_t seed, check_run_fn run, void *context);

@@ -321,7 +321,7 @@ static int walk_border(enum conv_border border, int x, int n)
     return x;
 }
 
-// The same for a sample of a row, in which pixels of several channels follow each other.
+// The same for samples of a row of interleaved pixels.
 static int walk_row(const struct check_case *c, int x, int n)
 {
     int channels = c->stencil.channels, channel = x;
@@ -342,7 +342,7 @@ static int sample_at(const struct check_case *c, int p, int x, int y)
     return get_sample(plane->src + y * plane->src_stride, c->stencil.depth, x);
 }
 
-// Where tap k of the filter lies for the result at (x, y).
+// The column of tap k of the filter for the result at column x.
 static int tap_column(const struct check_case *c, int x, int k)
 {
     return x + (k % c->filter.width - c->filter.width / 2) * c->stencil.channels;

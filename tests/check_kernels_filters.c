@@ -224,6 +224,25 @@ static void undivided(struct check_random *random, struct conv_filter *filter)
     filter->offset = check_random_below(random, 2) ? 0 : 127 - 127 * sum;
 }
 
+// 3x3 matrices with relations that save multiplications: rows equal to the first one, or it and its
+// double; or two opposite corners of 0. In one of three filters one coefficient deviates from that.
+static void related_rows(struct check_random *random, struct conv_filter *filter)
+{
+    int kind = check_random_below(random, 4), range = PICK(random, 3, 9, 60);
+    filter->width = filter->height = 3;
+    for (int i = 0; i < 9; i++) {
+        filter->coef[i] = check_random_below(random, range) - PICK(random, 0, 1) * (range / 2);
+        if (kind < 2 && i >= 3)
+            filter->coef[i] = (i < 6 ? 1 + kind : 1) * filter->coef[i % 3];
+    }
+    if (kind >= 2)
+        filter->coef[kind == 2 ? 0 : 2] = filter->coef[kind == 2 ? 8 : 6] = 0;
+    if (check_random_below(random, 3) == 0)
+        filter
+            ->coef[kind < 2 ? 3 + check_random_below(random, 3) : check_random_below(random, 9)] +=
+            1;
+}
+
 // Sobel, Scharr and Prewitt, and other matrices; half of them divided or moved.
 static void magnitude(struct check_random *random, struct conv_filter *filter)
 {
@@ -252,10 +271,10 @@ static void random_threshold(struct check_random *random, struct conv_filter *fi
 // Each kind aims at an arithmetic: 8- and 16-bit operands, two passes, float32, float64 and more.
 const char *check_random_filter(struct check_random *random, struct conv_filter *filter)
 {
-    static const char *const kinds[] = {"small",     "sparse",    "positive",  "8-bit",
-                                        "large",     "real",      "heavy",     "separable",
-                                        "undivided", "magnitude", "smoothing", "products"};
-    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 10, 11);
+    static const char *const kinds[] = {
+        "small",     "sparse",    "positive",  "8-bit",     "large",    "real",   "heavy",
+        "separable", "undivided", "magnitude", "smoothing", "products", "related"};
+    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 10, 11, 12);
     random_sides(random, filter);
     for (int i = 0; i < filter->width * filter->height; i++) {
         double values[] = {check_random_below(random, 13) - 6,
@@ -264,6 +283,7 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
                            check_random_below(random, 257) - 128,
                            (check_random_below(random, 65536) - 32768) * 65535.0,
                            random_unit(random) - 0.4,
+                           0,
                            0,
                            0,
                            0,
@@ -278,6 +298,8 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
         separable(random, filter);
     if (kind == 11)
         products(random, filter);
+    if (kind == 12)
+        related_rows(random, filter);
     random_scale(random, filter);
     if (kind == 8)
         undivided(random, filter);

@@ -290,7 +290,7 @@ static bool parse_options(struct options *options, int argc, char **argv)
         else
             return false;
     }
-    if (choice->rounds == 1) // to repeat a case
+    if (choice->rounds == 1) // repeats one random case
         options->networks = false;
     return choice->rounds > 0 && options->taps > 0 && (choice->cpu || choice->cuda);
 }

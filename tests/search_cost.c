@@ -18,12 +18,12 @@
 #include "support/random.h"
 #include "support/test_image.h"
 
-#define ROOM ((size_t)1 << 18) // of a file
+#define ROOM ((size_t)1 << 18) // most bytes of a file
 #define MOST_PIXELS (1 << 20)
 #define POOL 48
-#define LEAST_NS 60000.0 // a decoding is repeated for so long
-#define RUNS 4           // of which the shortest counts
-// Of memory that a file may cost besides.
+#define LEAST_NS 60000.0 // decoding is repeated for at least this time
+#define RUNS 4           // the shortest of them counts
+// Memory that any file may cost in addition.
 #define ANYWAY_BYTES ((size_t)256 << 10)
 
 // --- memory --------------------------------------------------------------------------------------

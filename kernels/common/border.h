@@ -36,8 +36,8 @@ CONV_HOST_DEVICE static inline int conv_border_index(enum conv_border border, in
     return -1;
 }
 
-// The same where `channels` samples in a row are a pixel, and n is a multiple of them: the sample
-// of x's channel in the pixel that the border leads to.
+// The same for rows of pixels of `channels` interleaved samples, n samples in total: the sample of
+// the same channel as x in the pixel that the border leads to.
 CONV_HOST_DEVICE static inline int conv_border_sample(enum conv_border border, int x, int n,
                                                       int channels)
 {

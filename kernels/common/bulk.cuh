@@ -90,16 +90,16 @@ __device__ inline void fence_for_bulk(void)
 }
 
 // Waits until the kernel before this one in the stream has ended and its writes are visible: for
-// kernels launched by launch_early (tma_pipeline.cuh). Must precede every access to memory that
-// another kernel may use, of the thread itself or of one that it makes wait. PTX ISA:
+// kernels launched by launch_early (tma_pipeline.cuh). A thread must call this, or wait for a
+// thread that has, before it accesses memory that another kernel may use. PTX ISA:
 // "griddepcontrol".
 __device__ inline void wait_for_earlier_kernel(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// Lets the next kernel of the stream start, if it was launched so, once all blocks have called this
-// or ended.
+// Lets the next kernel of the stream start, if launch_early launched it, once all blocks have
+// called this or ended.
 __device__ inline void start_next_kernel(void)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

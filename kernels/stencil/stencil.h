@@ -41,8 +41,8 @@ extern "C" {
 // most 0.508.
 struct conv_stencil {
     int width, height; // taps; the centre is at (width / 2, height / 2)
-    // Samples of a pixel in a row of a plane: 1. Of images stored as RGBRGB... (see
-    // conv_stencil_interleave) 2 to 4; borders then repeat pixels.
+    // Interleaved samples per pixel: 1 for planes, 2 to 4 for images stored as RGBRGB... (see
+    // conv_stencil_interleave), whose borders repeat pixels.
     int channels;
     int depth; // 8 or 16; 32: float32 samples
     int max;   // 255 or 65535; 0 at depth 32
@@ -157,9 +157,10 @@ struct conv_variant {
     // Whether it can do magnitudes, and float32 results; only then is `can` called for such
     // stencils.
     bool magnitudes, floats;
-    bool float_samples; // depth 32; only then `can` is asked about such stencils
-    bool thresholds;    // the same of stencils that have one
-    bool pixels;        // the same of stencils with several channels
+    // Kinds of stencils that the variant may support. `can` is not called for the others.
+    bool float_samples; // depth 32
+    bool thresholds;    // stencils with a threshold
+    bool pixels;        // stencils with several channels
 };
 
 // The definition: it can do everything, has no requirements, and all others are compared with it.
@@ -206,10 +207,10 @@ const struct conv_stencil_extra *conv_stencil_extras(int *count);
 void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,
                        enum conv_border border, int border_value);
 
-// Makes a stencil of planes one of images stored as RGBRGB...: the taps of a row are `channels`
-// samples apart, with zeros between them. A plane of a launch is then such an image, whose width is
-// a multiple of `channels` samples. False, and *stencil as it was, for magnitudes and where a row
-// of taps would be longer than CONV_FILTER_MAX_SIDE.
+// Converts a stencil for planes to one for images stored as RGBRGB...: the taps of a row are
+// `channels` samples apart, with zeros between them. Each plane of a launch is then such an image,
+// whose width in samples is a multiple of `channels`. Returns false and leaves *stencil unchanged
+// for magnitudes, and if a row of taps would be longer than CONV_FILTER_MAX_SIDE.
 bool conv_stencil_interleave(struct conv_stencil *stencil, int channels);
 
 // True if the coefficients of an exact stencil are integers column[j] * row[i]; fills `height` and

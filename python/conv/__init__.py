@@ -64,7 +64,7 @@ __all__ = [
     "probe_png",
 ]
 
-# Messages, help() and pickles name them as users do, whichever file they are in.
+# Messages, help() and pickles show the names that users use, not the files that define them.
 for _name in __all__:
     if _name not in ("Array", "Filter", "Layer"):
         globals()[_name].__module__ = __name__

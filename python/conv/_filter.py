@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Filters of arrays. Those by name are prepared once and found again."""
+"""Filters on arrays. A filter given by name is prepared once and then reused."""
 
 import functools
 from typing import NamedTuple
@@ -53,7 +53,7 @@ def _wants_floats(dtype):
         return False
     name = getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
     if name != "float32":
-        raise ValueError(f"dtype is None (as the images have it) or 'float32', not {dtype!r}")
+        raise ValueError(f"dtype must be None (that of the images) or 'float32', not {dtype!r}")
     return True
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Folders and archives, as the program filters them."""
+"""Filters folders and archives as the program does."""
 
 import os
 
@@ -9,10 +9,10 @@ from . import _core
 def _shard(shard, by):
     """(part, parts, whether by names alone) as the library takes them."""
     if by not in ("bytes", "name"):
-        raise ValueError(f"shard_by is 'bytes' or 'name', not {by!r}")
+        raise ValueError(f"shard_by must be 'bytes' or 'name', not {by!r}")
     part, parts = shard if shard is not None else (0, 0)
     if shard is not None and not 0 <= part < parts:
-        raise ValueError(f"shard is (i, n) with i from 0 to n - 1, not {shard!r}")
+        raise ValueError(f"shard must be (i, n) with i from 0 to n - 1, not {shard!r}")
     return int(part), int(parts), by == "name"
 
 
@@ -39,7 +39,7 @@ def filter_folder(
     shard=None,
     shard_by="bytes",
 ):
-    """Filters the PNG files of folders and archives, as the program `conv` does.
+    """Filters the PNG and JPEG files of folders and archives, as the program `conv` does.
 
     inputs:        a folder, file or archive, or a list of them
     output:        a folder, which is made where it is missing, or an archive ("out.tar")

@@ -77,8 +77,8 @@ def torch_empty(shape, dtype, device):
 
 
 def torch_empty_like(tensor):
-    """The same for the shape, type and device of a tensor without gaps, in less time; None for
-    derived types, which decide themselves what is made."""
+    """The same for a result with the shape, type and device of a tensor without gaps, in less
+    time; None for subclasses of Tensor, which decide themselves what is made."""
     if type(tensor) is not _torch.Tensor:
         return None
     result = _torch.empty_like(tensor)
@@ -122,5 +122,5 @@ def host_floats(array):
         array = array.numpy()
     array = numpy.asarray(array)
     if array.dtype.kind not in "fiu":
-        raise TypeError(f"weights are numbers, not {array.dtype}")
+        raise TypeError(f"weights must be numbers, not {array.dtype}")
     return numpy.ascontiguousarray(array, dtype=numpy.float32)

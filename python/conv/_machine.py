@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The devices of the machine, and how much of it calls use."""
+"""The devices of the machine, and settings of the process."""
 
 from typing import NamedTuple
 

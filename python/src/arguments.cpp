@@ -39,7 +39,7 @@ int parse_int(nb::handle value, const char *name)
     nb::object whole = nb::steal(index);
     int number = 0;
     if (!index || !nb::try_cast(whole, number))
-        raise_type("%s is a whole number, not %R", name, value.ptr());
+        raise_type("%s must be a whole number, not %R", name, value.ptr());
     return number;
 }
 
@@ -83,7 +83,7 @@ int parse_device(nb::handle device)
         if (number < 1000)
             return static_cast<int>(number);
     }
-    raise_value("device is 'cpu', 'cuda' or 'cuda:1', not %R", text.ptr());
+    raise_value("device must be 'cpu', 'cuda' or 'cuda:1', not %R", text.ptr());
 }
 
 Layout parse_layout(nb::handle layout)
@@ -98,8 +98,8 @@ Layout parse_layout(nb::handle layout)
             return Layout::hw;
     }
     if (layout.is_none())
-        raise_type("layout is 'HWC', 'CHW' or 'HW', not None");
-    raise_value("layout is 'HWC', 'CHW' or 'HW', not %R", layout.ptr());
+        raise_type("layout must be 'HWC', 'CHW' or 'HW', not None");
+    raise_value("layout must be 'HWC', 'CHW' or 'HW', not %R", layout.ptr());
 }
 
 void append_images(std::vector<conv_image> &images, const Tensor &tensor, Layout layout,

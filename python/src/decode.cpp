@@ -139,14 +139,14 @@ conv_sample parse_sample(nb::handle dtype)
         if (text == name || text == "torch." + name || text == "<class 'numpy." + name + "'>")
             return sample;
     }
-    raise_value("dtype is 'uint8' or 'uint16', not %R", dtype.ptr());
+    raise_value("dtype must be 'uint8' or 'uint16', not %R", dtype.ptr());
 }
 
 bool parse_errors(nb::handle errors)
 {
     std::string text = nb::str(errors).c_str();
     if (text != "raise" && text != "return")
-        raise_value("errors is 'raise' or 'return', not %R", errors.ptr());
+        raise_value("errors must be 'raise' or 'return', not %R", errors.ptr());
     return text == "raise";
 }
 
@@ -176,7 +176,7 @@ nb::object decode_png(nb::handle data, nb::handle device, nb::handle layout, nb:
     call.options.planar = call.layout == Layout::chw;
     call.options.channels = channels.is_none() ? 0 : parse_int(channels, "channels");
     if (!channels.is_none() && (call.options.channels < 1 || call.options.channels > 4))
-        raise_value("channels is 1 to 4, not %d", call.options.channels);
+        raise_value("channels must be 1 to 4, not %d", call.options.channels);
     if (call.layout == Layout::hw)
         call.options.channels = 1;
     call.options.sample = parse_sample(dtype);
@@ -187,7 +187,7 @@ nb::object decode_png(nb::handle data, nb::handle device, nb::handle layout, nb:
     if (call.kind == Kind::numpy && call.device != cpu)
         raise_value("NumPy arrays are in host memory: pass device='cpu'");
     if (!out.is_none() && !framework.is_none())
-        raise_value("out and framework exclude each other");
+        raise_value("out and framework cannot be combined");
     if (files.many && !batch && !out.is_none() &&
         (!(PyList_Check(out.ptr()) || PyTuple_Check(out.ptr())) || nb::len(out) != call.count()))
         raise_value("out: a list of as many arrays as there are files was expected");

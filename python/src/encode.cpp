@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "png.h"
 
+#include <chrono>
+#include <cstdio>
+#include <numeric>
 #include <string>
+
+#include <dlfcn.h>
 
 #include "errors.h"
 #include "frameworks.h"
@@ -26,6 +31,10 @@ struct Encode {
     std::vector<nb::object> bytes; // without `views`: the memory of `files`
     Unlocked *unlocked = nullptr;  // while the library works
     size_t first = 0;              // image of the group that the library works on
+    size_t longer = none;          // image whose bytes object is to be shrunk to its file
+    bool waits = false;            // other threads use the GIL
+
+    static constexpr size_t none = SIZE_MAX;
 };
 
 void add_image(Encode &call, nb::handle image, Layout layout, nb::handle device)
@@ -38,12 +47,61 @@ void add_image(Encode &call, nb::handle image, Layout layout, nb::handle device)
     if (tensor.device != cpu && !device.is_none() && parse_device(device) != place)
         raise_value("the images are on cuda:%d", place);
     if (!call.tensors.empty() && place != call.device)
-        raise_value("the images of one call are all on the same device");
+        raise_value("the images of one call must all be on the same device");
     call.device = place;
     if (tensor.stream.given)
         call.stream = tensor.stream;
     append_images(call.images, tensor, layout, "images");
     call.tensors.push_back(std::move(tensor));
+}
+
+// _PyBytes_Resize, which is not in the stable ABI. NULL: this Python does not export it.
+auto find_resize() noexcept
+{
+    using Resize = int (*)(PyObject **, Py_ssize_t);
+    static const auto resize = reinterpret_cast<Resize>(dlsym(RTLD_DEFAULT, "_PyBytes_Resize"));
+    return resize;
+}
+
+// Shrinks the bytes object that was reserved last. With the GIL.
+void shrink_last(Encode &call) noexcept
+{
+    size_t i = call.longer;
+    call.longer = Encode::none;
+    if (i == Encode::none || call.files[i].size == 0) // 0: the item failed
+        return;
+    PyObject *bytes = call.bytes[i].release().ptr();
+    if (find_resize()(&bytes, static_cast<Py_ssize_t>(call.files[i].size)) != 0) {
+        PyErr_Clear();
+        call.items[i].status = CONV_ERR_MEMORY;
+        snprintf(call.items[i].message, sizeof call.items[i].message, "no memory for %zu bytes",
+                 call.files[i].size);
+    }
+    call.bytes[i] = nb::steal(bytes);
+}
+
+// A thread that waits longer than this for the GIL does without it: files are then copied into
+// bytes objects that are made together, after the last image.
+constexpr std::chrono::microseconds most_wait{200};
+
+// Makes a bytes object that the library encodes into. It is longer than the file.
+void *reserve_bytes(void *user, int32_t index, size_t most) noexcept
+{
+    auto &call = *static_cast<Encode *>(user);
+    if (call.waits)
+        return nullptr;
+    auto start = std::chrono::steady_clock::now();
+    Relocked locked(*call.unlocked);
+    call.waits = std::chrono::steady_clock::now() - start > most_wait;
+    shrink_last(call);
+    PyObject *bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(most));
+    if (!bytes) {
+        PyErr_Clear();
+        return nullptr;
+    }
+    call.longer = call.first + static_cast<size_t>(index);
+    call.bytes[call.longer] = nb::steal(bytes);
+    return PyBytes_AsString(bytes);
 }
 
 // Threads that copy files into bytes objects: more of them are faster with small pages.
@@ -85,6 +143,10 @@ void run(Encode &call, const Borrowed &context, int level)
     for (const conv_image &image : call.images)
         samples.push_back(samples_of(image));
     uint64_t most = group_samples(call.device, level > 1);
+    // More than that is new memory in every call, for which large pages are worth a copy.
+    if (!call.views && find_resize() &&
+        std::accumulate(samples.begin(), samples.end(), uint64_t{0}) <= kept_bytes())
+        options.reserve = reserve_bytes;
     Unlocked unlocked;
     call.unlocked = &unlocked;
     for (size_t first = 0, end; first < call.images.size(); first = end) {
@@ -156,10 +218,10 @@ nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb
     Layout order = parse_layout(layout);
     std::string on_error = nb::str(errors).c_str();
     if (on_error != "raise" && on_error != "return")
-        raise_value("errors is 'raise' or 'return', not %R", errors.ptr());
+        raise_value("errors must be 'raise' or 'return', not %R", errors.ptr());
     int number = level.is_none() ? -1 : parse_int(level, "level");
     if (number < -1 || number > 12)
-        raise_value("level is 0 to 12, not %d", number);
+        raise_value("level must be 0 to 12, not %d", number);
     Encode call;
     call.stream = parse_stream(stream);
     call.views = views;
@@ -178,6 +240,7 @@ nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb
     Borrowed context(call.device, call.stream.handle);
     Encoded owner{call, context};
     run(call, context, number);
+    shrink_last(call);
     for (size_t i = 0; on_error == "raise" && i < call.items.size(); i++) {
         if (call.items[i].status != CONV_OK)
             raise_now(

@@ -81,7 +81,7 @@ void register_errors(nb::module_ &)
         } catch (const Failure &failure) {
             set_error(failure);
         } catch (const nb::cast_error &) {
-            PyErr_SetString(PyExc_TypeError, "an argument is of a type that it cannot have");
+            PyErr_SetString(PyExc_TypeError, "an argument has a type that is not accepted");
         }
     });
 }

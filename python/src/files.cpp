@@ -41,7 +41,7 @@ void Files::append(nb::handle item)
 {
     if (!PyObject_CheckBuffer(item.ptr())) {
         bool is_path = nb::isinstance<nb::str>(item) || nb::hasattr(item, "__fspath__");
-        raise_type("PNG files are bytes, or have the buffer protocol, not %s%s",
+        raise_type("PNG files must be bytes or support the buffer protocol, not %s%s",
                    nb::type_name(item.type()).c_str(),
                    is_path                     ? ": pass pathlib.Path(...).read_bytes()"
                    : nb::hasattr(item, "read") ? ": pass what its read() returns"

@@ -94,7 +94,7 @@ void add_source(Call &call, nb::handle image, nb::handle device)
     if (call.pairs.empty())
         call.device = place;
     else if (call.device != place || call.pairs[0].source.device != source.device)
-        raise_value("the images of one call are all in the same memory");
+        raise_value("the images of one call must all be in the same memory");
     call.pairs.push_back(std::move(pair));
 }
 
@@ -253,7 +253,7 @@ std::vector<std::string> Filter::kernels(nb::handle device, nb::handle dtype) co
 {
     std::string type = nb::str(dtype).c_str();
     if (type != "uint8" && type != "uint16" && type != "float32")
-        raise_value("dtype is 'uint8', 'uint16' or 'float32'");
+        raise_value("dtype must be 'uint8', 'uint16' or 'float32'");
     conv_sample sample = type == "uint8"    ? CONV_SAMPLE_U8
                          : type == "uint16" ? CONV_SAMPLE_U16
                                             : CONV_SAMPLE_F32;
@@ -319,17 +319,18 @@ void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle 
     if (!kernel.is_none() || parse_int(side, "side") != 0)
         raise_value("kernel and side are for filters by name");
     if (filter.is_none())
-        raise_type("a filter is a text, or a matrix of coefficients with two axes, not None");
+        raise_type(
+            "a filter must be a string, or a matrix of coefficients with two axes, not None");
     nb::object matrix = helpers.asarray(filter, "float64");
     if (nb::cast<int>(matrix.attr("ndim")) != 2)
-        raise_value("a filter is a text, or a matrix of coefficients with two axes");
+        raise_value("a filter must be a string, or a matrix of coefficients with two axes");
     auto height = nb::cast<int>(matrix.attr("shape")[0]);
     auto width = nb::cast<int>(matrix.attr("shape")[1]);
     auto values = nb::cast<std::vector<double>>(matrix.attr("ravel")().attr("tolist")());
     double scale = 1;
     if (nb::isinstance<nb::str>(divisor)) {
         if (strcmp(nb::str(divisor).c_str(), "sum") != 0)
-            raise_value("divisor is a number or 'sum'");
+            raise_value("divisor must be a number or 'sum'");
         scale = nb::cast<double>(matrix.attr("sum")());
     } else {
         scale = number_of(divisor, 1);

@@ -179,17 +179,9 @@ void run_job(const Job &job, Run &run)
     run.changed.notify_one();
 }
 
-} // namespace
-
-nb::object filter_folder(nb::handle inputs, nb::handle output, std::string filter,
-                         nb::handle progress, nb::handle device, nb::dict options)
+// Fills in what the keyword arguments of filter_folder say.
+void read_options(Job &job, const nb::dict &options)
 {
-    Job job;
-    Run run;
-    job.inputs = paths_of(inputs);
-    job.output = paths_of(output)[0];
-    job.filter = std::move(filter);
-    job.device = nb::str(device).c_str();
     auto text = [&](const char *name) -> Text {
         nb::object value = options[name];
         return value.is_none() ? Text() : Text(nb::str(value).c_str());
@@ -201,8 +193,6 @@ nb::object filter_folder(nb::handle inputs, nb::handle output, std::string filte
     job.settings.bias = text("bias");
     job.settings.side = nb::cast<int>(options["side"]);
     job.settings.flip = nb::cast<bool>(options["flip"]);
-    conv_filter_options filter_options = job.settings.options();
-    job.options.filter = &filter_options;
     job.options.recursive = nb::cast<bool>(options["recursive"]);
     job.options.skip_existing = nb::cast<bool>(options["skip_existing"]);
     job.options.update = nb::cast<bool>(options["update"]);
@@ -213,6 +203,22 @@ nb::object filter_folder(nb::handle inputs, nb::handle output, std::string filte
     job.options.shard = shard;
     job.options.shards = shards;
     job.options.shard_by_name = by_name;
+}
+
+} // namespace
+
+nb::object filter_folder(nb::handle inputs, nb::handle output, std::string filter,
+                         nb::handle progress, nb::handle device, nb::dict options)
+{
+    Job job;
+    Run run;
+    job.inputs = paths_of(inputs);
+    job.output = paths_of(output)[0];
+    job.filter = std::move(filter);
+    job.device = nb::str(device).c_str();
+    read_options(job, options);
+    conv_filter_options filter_options = job.settings.options();
+    job.options.filter = &filter_options;
     job.options.progress = note_progress;
     job.options.user = &run;
 

@@ -53,7 +53,7 @@ Kind parse_framework(nb::handle name)
         if (kind != Kind::other && kind != Kind::conv)
             return kind;
     }
-    raise_value("framework is 'numpy', 'torch', 'cupy' or 'jax', not %R", name.ptr());
+    raise_value("framework must be 'numpy', 'torch', 'cupy' or 'jax', not %R", name.ptr());
 }
 
 void *current_stream(Kind kind, int device)

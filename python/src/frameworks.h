@@ -21,8 +21,8 @@ nb::object contiguous_copy(Kind kind, nb::handle array);
 // torch or cupy, otherwise of the context. `finish` turns it into the caller's result.
 Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
                   const int64_t *shape, int dimensions);
-// The same of the shape, package and device of `source`, in less time where that is a torch tensor
-// of these samples.
+// The same with the shape, package and device of `source`; takes less time if that is a torch
+// tensor of the same type of samples.
 Tensor new_result_like(const Borrowed &context, const Tensor &source, conv_sample sample);
 // `stream`: where the work that fills it in has been queued; `pending`: that work may not be done.
 nb::object finish(Tensor &result, void *stream, bool pending);

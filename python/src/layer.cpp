@@ -90,40 +90,76 @@ conv_layer *Layer::ready(const Borrowed &context) const
     return layer;
 }
 
+// Checks that the images have the shape and type that the layer reads.
+static void check_images(const Tensor &input, conv_sample sample, int64_t channels)
+{
+    if (input.sample != sample)
+        raise_type("images: samples of type %s; this layer reads %s", sample_name(input.sample),
+                   sample_name(sample));
+    if (input.dimensions < 3)
+        raise_value("images: channels x height x width was expected, or a batch of that");
+    const int64_t *lengths = input.shape + input.dimensions - 3;
+    if (lengths[0] != channels)
+        raise_value("images have %lld channels; the weights are for %lld",
+                    static_cast<long long>(lengths[0]), static_cast<long long>(channels));
+    if (lengths[1] > INT32_MAX || lengths[2] > INT32_MAX)
+        raise_value("images are too large");
+}
+
+static conv_tensor tensor_of(const Tensor &input)
+{
+    int first = input.dimensions - 3;
+    conv_tensor tensor = {};
+    tensor.data = input.data;
+    tensor.memory = input.memory();
+    tensor.images = first ? input.shape[0] : 1;
+    tensor.height = static_cast<int32_t>(input.shape[first + 1]);
+    tensor.width = static_cast<int32_t>(input.shape[first + 2]);
+    tensor.channel_stride = input.strides[first];
+    tensor.row_stride = input.strides[first + 1];
+    tensor.image_stride = first ? input.strides[0] : tensor.channel_stride * input.shape[first];
+    return tensor;
+}
+
+// The array for the result that the caller has passed. `lengths`: those of the result's axes, which
+// are as many as the input's.
+static Tensor import_result(nb::handle out, const Tensor &input, conv_sample sample,
+                            const int64_t *lengths)
+{
+    Tensor result = import_array(out, input.stream, "out");
+    bool same = result.dimensions == input.dimensions && result.device == input.device &&
+                result.sample == sample;
+    for (int i = 0; same && i < result.dimensions; i++)
+        same = result.shape[i] == lengths[i];
+    const int64_t *map = lengths + input.dimensions - 3;
+    if (!same)
+        raise_value("out: an array of shape %s(%lld, %lld, %lld) and type %s was expected",
+                    input.dimensions > 3 ? "(images, ...)" : "", static_cast<long long>(map[0]),
+                    static_cast<long long>(map[1]), static_cast<long long>(map[2]),
+                    sample_name(sample));
+    if (!result.writable || !result.contiguous() || !result.in_place)
+        raise_buffer("out cannot be written to, or has gaps");
+    if (overlap(input, result))
+        raise_value("out overlaps the input");
+    return result;
+}
+
 nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
                        nb::handle device) const
 {
     Tensor input = import_array(images, parse_stream(stream), "images");
-    if (input.sample != settings.input)
-        raise_type("images: samples of type %s; this layer reads %s", sample_name(input.sample),
-                   sample_name(settings.input));
+    check_images(input, settings.input, shape[1]);
     int place = input.device == cpu ? parse_device(device) : input.device;
     if (input.device != cpu && !device.is_none() && parse_device(device) != place)
         raise_value("the images are on cuda:%d", place);
-    if (input.dimensions < 3)
-        raise_value("images: channels x height x width was expected, or a batch of that");
     int first = input.dimensions - 3;
-    if (input.shape[first] != shape[1])
-        raise_value("images have %lld channels; the weights are for %lld",
-                    static_cast<long long>(input.shape[first]), static_cast<long long>(shape[1]));
-    if (input.shape[first + 1] > INT32_MAX || input.shape[first + 2] > INT32_MAX)
-        raise_value("images are too large");
     if (input.strides[first + 2] != conv_sample_bytes(input.sample)) {
         nb::object copy = contiguous_copy(input.kind, images);
         if (copy.is_none())
             raise_buffer("images: rows have gaps between their samples");
         input = import_array(copy, parse_stream(stream), "images");
     }
-    conv_tensor from = {};
-    from.data = input.data;
-    from.memory = input.memory();
-    from.images = first ? input.shape[0] : 1;
-    from.height = static_cast<int32_t>(input.shape[first + 1]);
-    from.width = static_cast<int32_t>(input.shape[first + 2]);
-    from.channel_stride = input.strides[first];
-    from.row_stride = input.strides[first + 1];
-    from.image_stride = first ? input.strides[0] : from.channel_stride * input.shape[first];
-
+    conv_tensor from = tensor_of(input);
     Borrowed context(place, input.stream.handle);
     conv_layer *layer;
     int height, width;
@@ -133,25 +169,10 @@ nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
         context.check(conv_layer_result_size(layer, from.height, from.width, &height, &width));
     }
     int64_t lengths[max_dimensions] = {from.images, shape[0], height, width};
-    Tensor result;
-    if (out.is_none()) {
-        result = new_result(context, input.kind, input.device, settings.output, lengths + 1 - first,
-                            3 + first);
-    } else {
-        result = import_array(out, input.stream, "out");
-        bool same = result.dimensions == 3 + first && result.device == input.device &&
-                    result.sample == settings.output;
-        for (int i = 0; same && i < result.dimensions; i++)
-            same = result.shape[i] == lengths[1 - first + i];
-        if (!same)
-            raise_value("out: an array of shape %s(%lld, %d, %d) and type %s was expected",
-                        first ? "(images, ...)" : "", static_cast<long long>(shape[0]), height,
-                        width, sample_name(settings.output));
-        if (!result.writable || !result.contiguous() || !result.in_place)
-            raise_buffer("out cannot be written to, or has gaps");
-        if (overlap(input, result))
-            raise_value("out overlaps the input");
-    }
+    const int64_t *own = lengths + 1 - first;
+    Tensor result = out.is_none() ? new_result(context, input.kind, input.device, settings.output,
+                                               own, input.dimensions)
+                                  : import_result(out, input, settings.output, own);
     if (from.images > 0) {
         Unlocked unlocked;
         context.check(conv_layer_run(layer, &from, result.data, input.stream.handle));
@@ -225,12 +246,12 @@ void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle str
     }
     for (int64_t length : shape) {
         if (length < 1 || length > 1 << 20)
-            raise_value("weights: each axis has 1 to 2^20 values");
+            raise_value("weights: each axis must have 1 to 2^20 values");
     }
     LayerSettings settings;
     settings.stride = parse_int(stride, "stride");
     if (settings.stride < 1)
-        raise_value("stride is at least 1, not %d", settings.stride);
+        raise_value("stride must be at least 1, not %d", settings.stride);
     settings.padding = text_of(padding);
     settings.border = text_of(border);
     settings.activation = text_of(activation);

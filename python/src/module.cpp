@@ -43,11 +43,11 @@ uint64_t parse_count(nb::handle value, const char *name)
     nb::object whole = nb::steal(PyNumber_Index(value.ptr()));
     if (!whole.is_valid()) {
         PyErr_Clear();
-        raise_type("%s is a whole number, not %R", name, value.ptr());
+        raise_type("%s must be a whole number, not %R", name, value.ptr());
     }
     uint64_t count = 0;
     if (!nb::try_cast(whole, count))
-        raise_value("%s is at least 0, not %R", name, value.ptr());
+        raise_value("%s must be at least 0, not %R", name, value.ptr());
     return count;
 }
 
@@ -56,7 +56,7 @@ void set_configuration(nb::handle threads, nb::handle max_pixels, nb::handle poo
     Settings settings;
     uint64_t count = parse_count(threads, "threads");
     if (count > 1024)
-        raise_value("threads is 0 to 1024, not %R", threads.ptr());
+        raise_value("threads must be 0 to 1024, not %R", threads.ptr());
     settings.threads = static_cast<int>(count);
     settings.max_pixels = parse_count(max_pixels, "max_pixels");
     settings.pool_bytes = static_cast<size_t>(parse_count(pool_bytes, "pool_bytes"));

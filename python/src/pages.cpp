@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,6 +16,9 @@ namespace
 
 constexpr uintptr_t large_page = uintptr_t{2} << 20;
 constexpr uintptr_t least_bytes = 4 * large_page; // below it there is little to gain
+
+// Largest block that glibc's limits follow: 32 MiB with its own overhead, in whole pages.
+constexpr size_t most_block = (size_t{32} << 20) - (size_t{64} << 10);
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 // of Linux 6.1; older systems refuse it
@@ -57,6 +61,17 @@ void use_large_pages(std::vector<MemoryRange> blocks, bool now)
         end = (data + block.size + page - 1) / page * page;
     }
     advise(first, end, now);
+}
+
+size_t kept_bytes()
+{
+    static const bool raised = [] {
+        void *volatile block = malloc(most_block); // volatile: compilers remove unused blocks
+        free(block);
+        return block != nullptr;
+    }();
+    (void)raised;
+    return 2 * most_block;
 }
 
 } // namespace convpy

@@ -22,6 +22,11 @@ struct MemoryRange {
 // small page, and more than that of many.
 void use_large_pages(std::vector<MemoryRange> blocks, bool now);
 
+// Bytes of freed memory that malloc keeps for later blocks. glibc begins with 128 KiB and raises
+// that to twice the largest block that was freed, up to 64 MiB; the first call frees one that was
+// never written to. Where the environment or the program sets the limit itself, it stays.
+size_t kept_bytes();
+
 } // namespace convpy
 
 #endif

@@ -218,11 +218,11 @@ def test_without_cuda_its_use_is_an_error():
 
 @pytest.mark.parametrize("device", ("cpu", pytest.param("cuda", marks=pytest.mark.gpu)))
 def test_hostile_files(device):
-    """What the program's tests try, among good files."""
+    """The damaged files of the program's tests, among good files."""
     import hostile
 
     good = conv.encode_png(np.arange(75, dtype=np.uint8).reshape(5, 5, 3))
-    # Of animations the library decodes the first image; JPEG is for the program.
+    # The library decodes the first image of an animation, and does not read JPEG.
     refused = {name: case for name, case in hostile.REFUSED.items() if "animation" not in name}
     refused["jpeg"] = (refused["jpeg"][0], "a JPEG")
     cases = [(name, data, cause, None) for name, (data, cause) in refused.items()]

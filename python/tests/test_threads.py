@@ -64,7 +64,7 @@ def test_the_gil_is_released(noise):
             conv.encode_png(images, level=6, views=True)
         done.set()
 
-    for _ in range(3):  # this thread may not run at all during the calls
+    for _ in range(20):  # this thread may not run at all during the calls
         count = 0
         done.clear()
         thread = threading.Thread(target=work)
@@ -78,6 +78,35 @@ def test_the_gil_is_released(noise):
     assert count > 20  # in three calls, each of which takes some hundred milliseconds
 
 
+@pytest.mark.parametrize("threads", (1, 3))
+@pytest.mark.parametrize("busy", (False, True))
+def test_bytes_are_as_long_as_their_files(noise, threads, busy):
+    """On one thread the library encodes into bytes objects that are shrunk, unless others use the GIL."""
+    images = [noise((40 + i, 300, 3)) // 32 * 32 if i % 3 else np.zeros((9, 9 + i), np.uint8) for i in range(40)]
+    wanted = [bytes(view) for view in conv.encode_png(images, views=True)]
+    stop = threading.Event()
+
+    def use_the_gil():
+        while not stop.is_set():
+            sum(range(1000))
+
+    other = threading.Thread(target=use_the_gil)
+    conv.configure(threads=threads)
+    if busy:
+        other.start()
+    try:
+        files = conv.encode_png(images)
+    finally:
+        stop.set()
+        conv.configure(threads=0)
+    if busy:
+        other.join()
+    empty = sys.getsizeof(b"")
+    assert files == wanted and all(type(file) is bytes for file in files)
+    assert [sys.getsizeof(file) - empty for file in files] == [len(file) for file in wanted]
+    assert all(hash(file) == hash(same) for file, same in zip(files, wanted))
+
+
 @pytest.mark.parametrize("work", ("conv.decode_png(files)", "conv.decode_png(files, batch=True)",
                                   "conv.encode_png(images)", "conv.encode_png(images, views=True)",
                                   "conv.encode_png(images, level=9)"))
@@ -85,17 +114,18 @@ def test_ctrl_c_ends_a_call(work):
     """A list that takes many seconds, on one thread: the call ends long before, and conv still works."""
     code = f"""
 import os, signal, threading, time, numpy as np, conv
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background command ignores it
 conv.configure(threads=1)
 image = np.random.default_rng(1).integers(0, 256, (1000, 1000, 3), dtype=np.uint8)
 image[:, :, 1:] = image[:, :, :1]
-file, images = conv.encode_png(image), [image] * 4000
+file, images = conv.encode_png(image), [image] * 1000  # 3 GB if the call does not end
 files = [file] * len(images)
 start = time.process_time()
 for _ in range(5): conv.decode_png(file); conv.encode_png(image)
 all_of_them = (time.process_time() - start) / 10 * len(images)
-threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 start = time.process_time()
-try:
+try:  # from here on, since the process may be suspended for longer than the timer takes
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     {work}
 except KeyboardInterrupt:
     print("interrupted", time.process_time() - start < all_of_them / 2)

@@ -23,7 +23,7 @@ struct conv_api_filter_band {
     int top, bottom, first, last;
 };
 
-// True if the only filter can read the source's planes and write the result's.
+// True if there is one filter only, and it can read the source's planes and write the result's.
 bool conv_api_filter_band_is_direct(const struct conv_api_filter *filter, const conv_image *source,
                                     const conv_image *result);
 

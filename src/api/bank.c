@@ -36,7 +36,7 @@ conv_status conv_bank_weights(const char *bank, int32_t *filters, int32_t *heigh
     }
     size_t count = (size_t)parsed.filter_count * rows * columns;
     if (!status && weights && room < count)
-        status = conv_err_set(&err, CONV_ERR_USAGE, "room for %zu weights; the bank has %zu", room,
+        status = conv_err_set(&err, CONV_ERR_USAGE, "`room` is %zu; the bank has %zu weights", room,
                               count);
     if (!status) {
         *filters = parsed.filter_count;

@@ -70,7 +70,8 @@ enum conv_status conv_api_read_options(void *own, size_t own_size, const void *o
                             "options of %zu bytes: `size` is not set to sizeof the struct", size);
     // A newer program's fields must be unset, since this library cannot honour them.
     if (size > 4096)
-        return conv_err_set(err, CONV_ERR_USAGE, "options of %zu bytes: `size` makes no sense",
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "options of %zu bytes: `size` is larger than any version's struct",
                             size);
     const unsigned char *bytes = options;
     for (size_t i = reserved_at; i < size; i++)
@@ -165,8 +166,9 @@ static enum conv_status fill_context(conv_context *context, const conv_context_o
     if (status)
         return status;
     if (own.threads < 0 || own.threads > MOST_THREADS)
-        return conv_err_set(err, CONV_ERR_USAGE, "%d threads: from 1 to %d, or 0 for all cores",
-                            own.threads, MOST_THREADS);
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "%d threads; there must be 1 to %d, or 0 for one per core", own.threads,
+                            MOST_THREADS);
     context->threads = own.threads;
     if (!own.threads) {
         struct conv_limits limits;
@@ -235,7 +237,7 @@ conv_status conv_allocate(conv_context *context, conv_memory memory, size_t byte
     enum conv_status status = conv_api_begin(context);
     if (!status && (!data || (memory != CONV_HOST && memory != CONV_DEVICE)))
         status = conv_err_set(&context->err, CONV_ERR_USAGE, "%s",
-                              data ? "no such kind of memory" : "`data` is NULL");
+                              data ? "`memory` is not a kind of memory" : "`data` is NULL");
     if (data)
         *data = NULL;
     if (!status)

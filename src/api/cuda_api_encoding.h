@@ -30,7 +30,7 @@ struct conv_cuda_encoding {
     struct conv_api_encode *items;
     struct conv_api_file_memory *files; // of the caller, or NULL
     struct conv_cuda_encoding_entry *entries;
-    int count; // of entries
+    int count; // number of entries
     struct conv_cuda_encoding_fetch fetches[CONV_CUDA_ENCODING_AHEAD];
     int fetch_first, fetch_count;
     const struct conv_cuda_encoding_fetch *copying; // what the threads copy from

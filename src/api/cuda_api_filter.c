@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A chain of filters on images in device memory: queued on the caller's stream, without waiting.
-// Aligned planes are filtered where they are, and images stored as RGBRGB... if the chain's kernels
-// can do that. Others are rearranged to planes in scratch memory before the first filter, and from
-// there after the last one.
+// Aligned planes are filtered where they are. So are images stored as RGBRGB... if the chain's
+// kernels support them. Others are converted to planes in scratch memory before the first filter,
+// and back after the last one.
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,7 +105,7 @@ static uint8_t *scratch_of(const struct run *run, int image)
     return run->d_scratch + (size_t)(image - run->first) * run->image_bytes;
 }
 
-// The image as it is, or as one plane of all its samples.
+// The layout of an image, or, if RGBRGB... is filtered as it is, of one plane of all its samples.
 static struct conv_layout_view layout_of(const struct run *run, const conv_image *image)
 {
     struct conv_layout_view layout = conv_cuda_api_layout(image);
@@ -142,8 +142,8 @@ static struct conv_layout_view stored_planes(const struct run *run, int image)
                                 run->channels, run->result_depth, run->alpha);
 }
 
-// Whether all images are stored as RGBRGB..., and all their samples are filtered by kernels that
-// can do that.
+// True if all images are stored as RGBRGB... and can be filtered as they are: the chain has kernels
+// for them, and all samples are filtered.
 static bool are_pixels(const struct run *run, int count)
 {
     bool all = run->filter->pixels[run->channels] && run->depth == 8 && !run->filter->floats &&

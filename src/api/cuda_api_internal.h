@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the files of the CUDA device of the library share: cuda_api.c (device, memory, events),
+// What the files of the library's CUDA device share: cuda_api.c (device, memory, events),
 // cuda_api_parts.c (streams for parts of a batch), _decode.c, _encode.c (with cuda_api_encoding.c),
-// _copy.c, _filter.c, and _tables.c (tables of planes in device memory).
+// _copy.c, _filter.c, _pixels.c, and _tables.c (tables of planes in device memory).
 #ifndef CONV_API_CUDA_API_INTERNAL_H
 #define CONV_API_CUDA_API_INTERNAL_H
 
@@ -135,7 +135,7 @@ struct conv_cuda_api_table {
     size_t capacity, bytes;
     bool large;       // has memory of its own
     cudaEvent_t used; // by the last work that reads it
-    bool on_default;  // which is on the default stream
+    bool on_default;  // that work is on the default stream
 };
 
 // Starts as {0}.
@@ -159,16 +159,15 @@ void conv_cuda_api_tables_free(struct conv_cuda_api_tables *tables);
 // The plans of a chain for images stored as RGBRGB..., of `channels` samples per pixel.
 struct conv_cuda_api_pixels;
 
-// Makes them, if the chain's kernels for 8-bit samples can be had for such images: else *pixels is
-// NULL. `variant`: the forced kernel, or NULL.
+// Makes the plans. *pixels is NULL if the chain's kernels for 8-bit samples do not support such
+// images. `variant`: the forced kernel, or NULL.
 enum conv_status conv_cuda_api_pixels_open(struct conv_cuda_api_pixels **pixels,
                                            const struct conv_backend *backend, const char *variant,
                                            int channels, struct conv_err *err);
 void conv_cuda_api_pixels_close(struct conv_cuda_api_pixels *pixels);
 const struct conv_stencil_plan *conv_cuda_api_pixels_plan(const struct conv_cuda_api_pixels *pixels,
                                                           int op);
-// True if the view's samples follow each other, pixel by pixel, and its rows begin at multiples of
-// 16 bytes.
+// True if the view is stored as RGBRGB... and its rows begin at multiples of 16 bytes.
 bool conv_cuda_api_pixels_fit(const conv_image *view);
 
 // --- rows of the device's table ------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Filters on images stored as RGBRGB...: a row is filtered like one of a plane that is three times
-// as wide, with taps three samples apart. Needs kernels that repeat pixels at borders, not samples.
+// Filters on images stored as RGBRGB...: a row of three channels is filtered like the row of a
+// plane three times as wide, with taps three samples apart. The kernels must repeat pixels, not
+// samples, at borders.
 #include <stdlib.h>
 
 #include "api/cuda_api_internal.h"
@@ -41,7 +42,7 @@ static enum conv_status upload(struct conv_cuda_api_pixels *pixels, int count, s
     size_t each = conv_cuda_upload_bytes();
     cudaError_t code = cudaMalloc((void **)&pixels->d_stencils, (size_t)count * each);
     if (code)
-        return conv_cuda_device_report(err, code, "take memory for the filters");
+        return conv_cuda_device_report(err, code, "allocate memory for the filters");
     for (int i = 0; i < count; i++)
         if (conv_cuda_upload(&pixels->ops[i].plan, pixels->d_stencils + (size_t)i * each))
             return conv_cuda_device_report(err, cudaGetLastError(),

@@ -24,11 +24,11 @@ static enum conv_status take_pair(uint8_t **h_data, uint8_t **d_data, size_t byt
     void *h_new = NULL, *d_new = NULL;
     cudaError_t code = cudaHostAlloc(&h_new, bytes, cudaHostAllocDefault);
     if (code)
-        return conv_cuda_device_report(err, code, "take pinned memory for tables");
+        return conv_cuda_device_report(err, code, "allocate pinned memory for tables");
     code = cudaMalloc(&d_new, bytes);
     if (code) {
         (void)cudaFreeHost(h_new);
-        return conv_cuda_device_report(err, code, "take memory for tables");
+        return conv_cuda_device_report(err, code, "allocate memory for tables");
     }
     *h_data = h_new;
     *d_data = d_new;
@@ -122,8 +122,9 @@ enum conv_status conv_cuda_api_table(struct conv_cuda_api_tables *tables, const 
     struct conv_cuda_api_table *table = find_equal(tables, content, bytes);
     cudaError_t code = cudaSuccess;
     if (table) {
-        // Its last use may be on another stream, and kernels count in it. A stream that is not the
-        // default one may have the address of one that has been destroyed.
+        // Its last use may be on another stream, and kernels keep counters in it. Comparing streams
+        // does not help: a new one may have the address of one that has been destroyed. Only the
+        // default stream is always the same.
         if (stream != NULL || !table->on_default)
             code = cudaStreamWaitEvent(stream, table->used, 0);
     } else {

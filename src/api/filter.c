@@ -316,7 +316,7 @@ conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
     struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
     if (!status && count < 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "a count of %d", count);
+        status = conv_err_set(err, CONV_ERR_USAGE, "`count` is %d; it must not be negative", count);
     if (!status && count > 0 && (!sources || !results))
         status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", sources ? "results" : "sources");
     for (int i = 0; i < count && !status; i++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Planes are filtered where they are; other layouts pass through planes that stay in the caches.
+// Planes are filtered where they are; other layouts are copied to planes that stay in the caches.
 #include "api/api_filter_band.h"
 
 #include <string.h>
@@ -159,8 +159,8 @@ static enum conv_status take_memory(const struct conv_api_filter *filter,
         conv_api_take(filter->host->pools, CONV_HOST, used + image_bytes, &memory->block, err);
     if (status)
         return status;
-    // Vectors reach beyond a row's end, and what they read there has no effect, as check_kernels
-    // shows. It is initialised for valgrind's sake.
+    // Vectors reach beyond a row's end. What they read there has no effect, as check_kernels shows;
+    // it is initialised for valgrind only.
     memory->scratch = memset(memory->block, 0, scratch);
     memory->images = (uint8_t *)memory->block + used;
     return CONV_OK;
@@ -185,7 +185,7 @@ static enum conv_status run_direct(const struct conv_api_filter *filter,
     return status ? conv_err_set(err, status, "a kernel failed") : CONV_OK;
 }
 
-// Filters through planes of the context.
+// Filters with copies of the bands in planes of the context.
 static enum conv_status run_staged(const struct conv_api_filter *filter,
                                    const struct conv_api_filter_band *band,
                                    const conv_image *result, const conv_image *whole, int channels,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Filters on the CPU. The context's threads take bands of rows: a band is read with the rows above
-// and below that its filters reach, so that its own rows get the same values as if the whole image
-// were filtered.
+// Filters on the CPU. The context's threads take bands of rows. A band is read together with the
+// rows above and below that its filters need, so that its results are those of the whole image.
 #include "api/api_filter_cpu.h"
 
 #include <limits.h>

@@ -153,10 +153,13 @@ static enum conv_status check_call(const char *filter, const char *const *inputs
         if (!inputs[i])
             return conv_err_set(err, CONV_ERR_USAGE, "inputs[%d] is NULL", i);
         if (conv_operands_is_standard(inputs[i]))
-            return conv_err_set(err, CONV_ERR_USAGE, "standard input is not read; use `./-`");
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "standard input is not read; for a file of the name '-' use './-'");
     }
     if (conv_operands_is_standard(output))
-        return conv_err_set(err, CONV_ERR_USAGE, "standard output is not written to; use `./-`");
+        return conv_err_set(
+            err, CONV_ERR_USAGE,
+            "standard output is not written to; for a folder of the name '-' use './-'");
     if (options->shards < 0 || options->shards > CONV_SHARD_MOST || options->shard < 0 ||
         (options->shard > 0 && options->shard >= options->shards))
         return conv_err_set(err, CONV_ERR_USAGE,

@@ -137,11 +137,12 @@ static enum conv_status find_bytes(const conv_layer *layer, int height, int widt
                                    size_t *out, struct conv_err *err)
 {
     if (height < 1 || width < 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "an input of %d x %d", height, width);
+        return conv_err_set(err, CONV_ERR_USAGE, "an input of %d x %d; both must be at least 1",
+                            height, width);
     if (!conv_layer_context_bytes(&layer->layer, height, width, in, out))
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "an input of %d x %d gives an empty result, or one that is too large",
-                            height, width);
+                            "the result of an input of %d x %d would be empty or too large", height,
+                            width);
     return CONV_OK;
 }
 
@@ -174,7 +175,9 @@ static enum conv_status check_input(const conv_layer *layer, conv_tensor *input,
         return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL",
                             result ? "`data` of the input" : "`result`");
     if (input->memory != CONV_HOST && input->memory != CONV_DEVICE)
-        return conv_err_set(err, CONV_ERR_USAGE, "no such kind of memory");
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "`memory` of the input is %d, not a kind of memory",
+                            (int)input->memory);
     if (input->reserved[0] || input->reserved[1])
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "`reserved` of the input is not 0");
     if ((uintptr_t)result % 16 || (uintptr_t)input->data % (on_device ? 16u : (unsigned)element))
@@ -184,23 +187,29 @@ static enum conv_status check_input(const conv_layer *layer, conv_tensor *input,
     if (!input->row_stride)
         input->row_stride = row;
     if (input->row_stride < row || input->row_stride % element)
-        return conv_err_set(err, CONV_ERR_USAGE, "a row stride of %lld bytes",
-                            (long long)input->row_stride);
+        return conv_err_set(
+            err, CONV_ERR_USAGE,
+            "a row stride of %lld bytes; it must be a multiple of %d, at least %lld",
+            (long long)input->row_stride, (int)element, (long long)row);
     if (__builtin_mul_overflow(input->row_stride, input->height, &extent))
         return conv_err_set(err, CONV_ERR_USAGE, "strides are too large");
     if (!input->channel_stride)
         input->channel_stride = extent;
     if (input->channel_stride < 0 || input->channel_stride % element)
-        return conv_err_set(err, CONV_ERR_USAGE, "a channel stride of %lld bytes",
-                            (long long)input->channel_stride);
+        return conv_err_set(
+            err, CONV_ERR_USAGE,
+            "a channel stride of %lld bytes; it must be a multiple of %d, not negative",
+            (long long)input->channel_stride, (int)element);
     int64_t image, last;
     if (__builtin_mul_overflow(input->channel_stride, channels, &image))
         return conv_err_set(err, CONV_ERR_USAGE, "strides are too large");
     if (!input->image_stride)
         input->image_stride = image;
     if (input->image_stride < 0 || input->image_stride % element)
-        return conv_err_set(err, CONV_ERR_USAGE, "an image stride of %lld bytes",
-                            (long long)input->image_stride);
+        return conv_err_set(
+            err, CONV_ERR_USAGE,
+            "an image stride of %lld bytes; it must be a multiple of %d, not negative",
+            (long long)input->image_stride, (int)element);
     if (__builtin_mul_overflow(input->image_stride, input->images, &last) ||
         __builtin_add_overflow(last, image, &last) || __builtin_add_overflow(last, extent, &last) ||
         (uint64_t)last > UINTPTR_MAX - (uintptr_t)input->data)
@@ -282,7 +291,7 @@ static enum conv_status prepare_scratch(conv_layer *layer, size_t bytes, void *s
         enum conv_status status =
             layer->scratch_count < MOST_BLOCKS
                 ? conv_api_take(context->pools, CONV_DEVICE, more, &block, err)
-                : conv_err_set(err, CONV_ERR_MEMORY, "too much scratch");
+                : conv_err_set(err, CONV_ERR_MEMORY, "too much scratch memory for the layer");
         if (status)
             return status;
         layer->scratch[layer->scratch_count++] = block;
@@ -333,8 +342,8 @@ conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *re
     if (!status && !input)
         status = conv_err_set(err, CONV_ERR_USAGE, "`input` is NULL");
     if (!status && input->images < 0)
-        status =
-            conv_err_set(err, CONV_ERR_USAGE, "a count of %lld images", (long long)input->images);
+        status = conv_err_set(err, CONV_ERR_USAGE, "%lld images; the number must not be negative",
+                              (long long)input->images);
     if (status || input->images == 0)
         return conv_api_end(context, status);
     conv_tensor own = *input;
@@ -344,7 +353,7 @@ conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *re
     size_t all;
     if (!status && (__builtin_mul_overflow(out_bytes, (size_t)own.images, &all) ||
                     all > UINTPTR_MAX - (uintptr_t)result))
-        status = conv_err_set(err, CONV_ERR_USAGE, "a result that is too large");
+        status = conv_err_set(err, CONV_ERR_USAGE, "the result is too large");
     int previous;
     if (!status)
         status = context->ops->enter(context->device, &previous, err);

@@ -291,7 +291,7 @@ static enum conv_status check_call(const conv_bytes *files, int count, const con
                                    const conv_decode_options *options, struct conv_err *err)
 {
     if (count < 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "a count of %d", count);
+        return conv_err_set(err, CONV_ERR_USAGE, "`count` is %d; it must not be negative", count);
     if (count > 0 && (!files || !images))
         return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL", files ? "`images`" : "`files`");
     if (options->channels < 0 || options->channels > CONV_IMAGE_MAX_CHANNELS)
@@ -300,7 +300,8 @@ static enum conv_status check_call(const conv_bytes *files, int count, const con
     if (options->sample && options->sample != CONV_SAMPLE_U8 && options->sample != CONV_SAMPLE_U16)
         return conv_err_set(err, CONV_ERR_USAGE, "PNG files cannot be decoded to this sample type");
     if (options->memory != CONV_HOST && options->memory != CONV_DEVICE)
-        return conv_err_set(err, CONV_ERR_USAGE, "no such kind of memory");
+        return conv_err_set(err, CONV_ERR_USAGE, "`memory` is %d, not a kind of memory",
+                            (int)options->memory);
     return CONV_OK;
 }
 

@@ -11,7 +11,7 @@
 struct item {
     conv_image view; // data NULL: nothing is to be done, or it failed
     conv_image host; // of a view in device memory: a copy for the host to encode
-    bool done;
+    bool done;       // the file is where the caller gets it
 };
 
 struct encoding {
@@ -23,6 +23,7 @@ struct encoding {
     struct item *items;
     int count;
     uint64_t samples;
+    bool alone; // the calling thread encodes without help
 };
 
 static void fail(struct encoding *encoding, int index, enum conv_status status,
@@ -40,23 +41,6 @@ static bool is_on_device(const struct encoding *encoding, const conv_image *view
 }
 
 // --- on the host ---------------------------------------------------------------------------------
-
-static enum conv_status join_parts(conv_context *context, const struct conv_encoded *encoded,
-                                   conv_bytes *file, struct conv_err *err)
-{
-    void *memory;
-    enum conv_status status = conv_api_take(context->pools, CONV_HOST, encoded->size, &memory, err);
-    if (status)
-        return status;
-    uint8_t *at = memory;
-    for (int i = 0; i < CONV_ENCODED_PARTS; i++) {
-        if (encoded->part[i].size)
-            memcpy(at, encoded->part[i].data, encoded->part[i].size);
-        at += encoded->part[i].size;
-    }
-    *file = (conv_bytes){memory, encoded->size};
-    return CONV_OK;
-}
 
 // A view that is not planar.
 struct row_reader {
@@ -77,23 +61,65 @@ static void get_row(void *context, int y, const struct conv_image *row)
                         (const uint8_t *)view->data + y * view->row_stride);
 }
 
-static enum conv_status encode_from(struct encoding *encoding, int worker, const conv_image *view,
-                                    conv_bytes *file, struct conv_err *err)
+// Files that take less than 1/SPARSE of their memory are copied to a block of their size, which
+// costs less than 1 % of the time.
+#define SPARSE 4
+
+// `memory` of `room` bytes holds a file, which the library's caller gets.
+static enum conv_status hand_over(conv_context *context, conv_bytes *file, void *memory,
+                                  size_t room, size_t size, struct conv_err *err)
 {
+    void *tight;
+    *file = (conv_bytes){memory, size};
+    if (size >= room / SPARSE)
+        return CONV_OK;
+    enum conv_status status = conv_api_take(context->pools, CONV_HOST, size, &tight, err);
+    if (!status)
+        *file = (conv_bytes){memcpy(tight, memory, size), size};
+    conv_api_give(context->pools, CONV_HOST, memory);
+    return status;
+}
+
+// Takes memory of the pool, or of the caller for `*in_place`.
+static enum conv_status take_room(const struct encoding *encoding, int index, size_t room,
+                                  void **memory, bool *in_place, struct conv_err *err)
+{
+    const conv_encode_options *options = &encoding->options;
+    *memory = NULL;
+    if (encoding->alone && options->allocate && options->reserve)
+        *memory = options->reserve(options->user, index, room);
+    *in_place = *memory != NULL;
+    return *in_place ? CONV_OK
+                     : conv_api_take(encoding->context->pools, CONV_HOST, room, memory, err);
+}
+
+static enum conv_status encode_from(struct encoding *encoding, int worker, int index,
+                                    const conv_image *view, struct conv_err *err)
+{
+    conv_context *context = encoding->context;
+    conv_bytes *file = &encoding->files[index];
+    bool *in_place = &encoding->items[index].done;
     struct conv_png_codec *codec;
-    struct conv_encoded encoded;
-    enum conv_status status = conv_api_codecs_get(encoding->context->codecs, worker,
-                                                  encoding->options.level, &codec, err);
+    enum conv_status status =
+        conv_api_codecs_get(context->codecs, worker, encoding->options.level, &codec, err);
     if (status)
         return status;
     struct conv_image planes = conv_api_planes(view);
     struct row_reader reader = {.view = view};
     struct conv_png_row_source source = {get_row, &reader};
-    status = conv_api_is_planar(view)
-                 ? conv_png_encode(codec, &planes, NULL, &encoded, err)
-                 : conv_png_encode_rows(codec, &planes, &source, &encoded, err);
-    if (!status)
-        status = join_parts(encoding->context, &encoded, file, err);
+    size_t room = conv_png_encode_room(codec, &planes), size;
+    void *memory;
+    status = take_room(encoding, index, room, &memory, in_place, err);
+    if (status)
+        return status;
+    status = conv_png_encode_into(codec, memory, &size, &planes,
+                                  conv_api_is_planar(view) ? NULL : &source, err);
+    if (!status && *in_place)
+        *file = (conv_bytes){memory, size};
+    else if (!status)
+        status = hand_over(context, file, memory, room, size, err);
+    else if (!*in_place)
+        conv_api_give(context->pools, CONV_HOST, memory);
     conv_png_codec_trim(codec);
     return status;
 }
@@ -106,7 +132,7 @@ static void encode_item(void *context, int worker, int index)
     struct conv_err err;
     if (!item->view.data || item->done)
         return;
-    enum conv_status status = encode_from(encoding, worker, view, &encoding->files[index], &err);
+    enum conv_status status = encode_from(encoding, worker, index, view, &err);
     if (status) {
         fail(encoding, index, status, &err);
         return;
@@ -243,7 +269,7 @@ static enum conv_status check_call(const conv_image *images, int count, const co
 {
     struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = options->level};
     if (count < 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "a count of %d", count);
+        return conv_err_set(err, CONV_ERR_USAGE, "`count` is %d; it must not be negative", count);
     if (count > 0 && (!files || !images))
         return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL", files ? "`images`" : "`files`");
     return conv_png_check_level(&config, err);
@@ -269,9 +295,9 @@ static void encode_all(struct encoding *encoding, const conv_image *images, void
     }
     if (on_device)
         encode_on_device(encoding, stream);
-    conv_api_workers_run(context->workers,
-                         conv_api_threads_for(context->threads, encoding->samples), encode_item,
-                         encoding, encoding->count);
+    int threads = conv_api_threads_for(context->threads, encoding->samples);
+    encoding->alone = threads == 1 || encoding->count == 1;
+    conv_api_workers_run(context->workers, threads, encode_item, encoding, encoding->count);
     if (encoding->memory.allocate)
         move_files(encoding);
 }

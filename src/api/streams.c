@@ -17,7 +17,7 @@ conv_status conv_copy(conv_context *context, void *result, conv_memory result_me
     struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
     if (!status && (!is_memory(result_memory) || !is_memory(source_memory)))
-        status = conv_err_set(err, CONV_ERR_USAGE, "no such kind of memory");
+        status = conv_err_set(err, CONV_ERR_USAGE, "a memory argument is not a kind of memory");
     if (!status && bytes > 0 && (!result || !source))
         status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", result ? "source" : "result");
     if (status || bytes == 0)

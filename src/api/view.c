@@ -34,8 +34,8 @@ enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, b
     if (!view->data)
         return conv_err_set(err, CONV_ERR_USAGE, "%s: `data` is NULL", name);
     if (view->width < 1 || view->height < 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: a size of %d x %d", name, view->width,
-                            view->height);
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: a size of %d x %d; both must be at least 1",
+                            name, view->width, view->height);
     if (view->channels < 1 || view->channels > CONV_IMAGE_MAX_CHANNELS)
         return conv_err_set(err, CONV_ERR_USAGE, "%s: %d channels; there must be 1 to 4", name,
                             view->channels);
@@ -48,7 +48,8 @@ enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, b
     if (!sample || view->sample > most)
         return conv_err_set(err, CONV_ERR_USAGE, "%s: this sample type is not possible here", name);
     if (view->memory != CONV_HOST && view->memory != CONV_DEVICE)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: no such kind of memory", name);
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: `memory` is %d, not a kind of memory", name,
+                            (int)view->memory);
     if ((uintptr_t)view->data % (uintptr_t)sample != 0)
         return conv_err_set(err, CONV_ERR_USAGE, "%s: `data` is not aligned to its samples", name);
     struct dimension sorted[DIMENSIONS];

@@ -56,12 +56,12 @@ struct conv_backend_ops {
     // and packs images into groups. False: workers call it with one image at a time.
     bool async;
 
-    // True if the end of the process frees streams, device memory and pinned memory faster than
-    // the functions below. A program that ends after its run then leaves them open.
+    // True if ending the process frees streams, device memory and pinned memory faster than the
+    // functions below do. A program that ends after its run then does not free them.
     bool freed_at_exit;
 
-    // Sets what the driver reads from the environment and the user has not set, for a process that
-    // runs the pipeline. Called before anything else and before there are threads. May be NULL.
+    // Sets environment variables for the driver, unless the user has set them, in a process that
+    // runs the pipeline. Called before anything else, while there is one thread. May be NULL.
     void (*set_up_process)(void);
     // False if there is no driver, so that opening a device fails at once. Takes microseconds and
     // initialises nothing.

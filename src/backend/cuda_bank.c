@@ -37,7 +37,7 @@ static enum conv_status upload_step(struct conv_bank_step *step, struct conv_err
     cudaError_t code = cudaMalloc(&step->d_arrays, align(rows) + align(columns) + line_of);
     if (code) {
         step->d_arrays = NULL;
-        return conv_cuda_device_report(err, code, "take memory for the filters");
+        return conv_cuda_device_report(err, code, "allocate memory for the filters");
     }
     d_arrays = step->d_arrays;
     step->device = *from;

@@ -168,13 +168,13 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
 
 // --- work ----------------------------------------------------------------------------------------
 
-// Groups of at most this many images are decoded by many blocks of threads per image. Other streams
-// decode groups at the same time, so that with more images each SM has one.
+// Groups of at most this many images are decoded by many blocks of threads per image. With more
+// images one block each suffices to occupy all SMs, since other streams decode at the same time.
 #define MOST_SPLIT 4
 
-// Kernels that no group has used yet take 20 ms to load. In that time the others decode this many
-// bytes of one stream: the last group of a run, which has few images, is not worth it, but several
-// such groups are.
+// Loading the kernels for parts takes 20 ms, when a group first uses them. In that time the other
+// kernels decode this many bytes of one stream. So loading does not pay for a single group of few
+// images, such as the last one of a run, but it pays for several.
 #define LEAST_SPLIT ((size_t)4 << 20)
 
 static bool is_split(struct conv_backend *backend, const struct conv_group *group)
@@ -190,7 +190,7 @@ static bool is_split(struct conv_backend *backend, const struct conv_group *grou
     return split;
 }
 
-// The answers: where each image's chunks are, then whether each image was decoded.
+// Bytes of the results of a group: where each image's chunks are, then a status word per image.
 static size_t results_bytes(const struct conv_group *group)
 {
     return (size_t)group->image_count * sizeof(struct conv_encode_result);

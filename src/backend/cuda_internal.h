@@ -20,7 +20,8 @@ struct conv_backend {
     const uint32_t *d_stop; // where the device sees it; NULL if it does not
     // Decoding kernels that the driver has loaded: those for whole images, and those for parts.
     atomic_bool has_whole, has_split;
-    atomic_size_t whole_bytes; // of streams that the former decoded instead of the latter
+    atomic_size_t
+        whole_bytes; // of streams decoded as wholes because those for parts are not loaded
     int op_count;
     bool premultiplied;
     struct conv_chain_op chain[];

@@ -39,7 +39,7 @@ static enum conv_status upload(int device, struct conv_layer_prepared *prepared,
     cudaError_t code = cudaMalloc(&prepared->d_packed, plan->packed_bytes);
     if (code) {
         prepared->d_packed = NULL;
-        return conv_cuda_device_report(err, code, "take memory for the weights");
+        return conv_cuda_device_report(err, code, "allocate memory for the weights");
     }
     code = cudaMemcpy(prepared->d_packed, plan->packed, plan->packed_bytes, cudaMemcpyHostToDevice);
     if (code)

@@ -28,6 +28,7 @@ struct worker {
     uint8_t *planes; // of any image
     pthread_t thread;
     double samples_per_ns, pixels_per_ns, images_per_ns;
+    double samples, busy_ns; // busy: time of a core
     struct conv_err err;
 };
 
@@ -54,7 +55,7 @@ static void *work(void *argument)
 {
     struct worker *worker = argument;
     struct bench *bench = worker->bench;
-    uint64_t start = conv_clock_ns(), ns = 0;
+    uint64_t start = conv_clock_ns(), busy_start = conv_clock_thread_ns(), ns = 0;
     double samples = 0, pixels = 0, images = 0;
     while (ns < ROUND_NS) {
         unsigned number = atomic_fetch_add(&bench->next, 1);
@@ -68,6 +69,8 @@ static void *work(void *argument)
         images++;
         ns = conv_clock_ns() - start;
     }
+    worker->busy_ns = (double)(conv_clock_thread_ns() - busy_start);
+    worker->samples = samples;
     worker->samples_per_ns = samples / (double)ns;
     worker->pixels_per_ns = pixels / (double)ns;
     worker->images_per_ns = images / (double)ns;
@@ -78,6 +81,7 @@ static void *work(void *argument)
 
 struct rates {
     double mb, mpix, images; // per second
+    double core_mb;          // per second of a core, which other work on the machine affects less
     double slowest, fastest; // MB/s; of one round unused
 };
 
@@ -86,6 +90,7 @@ static enum conv_status run_round(struct worker *workers, int count, struct rate
 {
     enum conv_status status = CONV_OK;
     int started = 0;
+    double samples = 0, busy_ns = 0;
     *rates = (struct rates){0};
     while (started < count && !status) {
         if (pthread_create(&workers[started].thread, NULL, work, &workers[started]) != 0)
@@ -101,7 +106,10 @@ static enum conv_status run_round(struct worker *workers, int count, struct rate
         rates->mb += worker->samples_per_ns * 1e3;
         rates->mpix += worker->pixels_per_ns * 1e3;
         rates->images += worker->images_per_ns * 1e9;
+        samples += worker->samples;
+        busy_ns += worker->busy_ns;
     }
+    rates->core_mb = busy_ns > 0 ? samples / busy_ns * 1e3 : 0;
     return status;
 }
 
@@ -109,7 +117,7 @@ static enum conv_status run_round(struct worker *workers, int count, struct rate
 static enum conv_status measure(struct bench *bench, struct worker *workers, int count,
                                 struct rates rates[WORKS], struct conv_err *err)
 {
-    double mb[WORKS][ROUNDS], mpix[WORKS][ROUNDS], per_s[WORKS][ROUNDS];
+    double mb[WORKS][ROUNDS], mpix[WORKS][ROUNDS], per_s[WORKS][ROUNDS], core[WORKS][ROUNDS];
     enum conv_status status = CONV_OK;
     for (int round = 0; round < ROUNDS; round++) {
         for (int w = 0; w < WORKS && !status; w++) {
@@ -119,6 +127,7 @@ static enum conv_status measure(struct bench *bench, struct worker *workers, int
             mb[w][round] = rates_of.mb;
             mpix[w][round] = rates_of.mpix;
             per_s[w][round] = rates_of.images;
+            core[w][round] = rates_of.core_mb;
         }
     }
     for (int w = 0; w < WORKS && !status; w++) {
@@ -127,6 +136,7 @@ static enum conv_status measure(struct bench *bench, struct worker *workers, int
             .mb = stat.median,
             .mpix = conv_stat_median(mpix[w], ROUNDS),
             .images = conv_stat_median(per_s[w], ROUNDS),
+            .core_mb = conv_stat_median(core[w], ROUNDS),
             .slowest = stat.min,
             .fastest = stat.max,
         };
@@ -140,22 +150,24 @@ static void print(const struct conv_bench_options *options, const struct bench *
     const struct conv_bench_images *images = bench->images;
     if (options->format != CONV_BENCH_JSON)
         printf("%d %s, %.1f Mpix, %.1f MB of samples; %d %s, encoded after %s; MB/s: median, "
-               "slowest and fastest of %d runs\n%-16s %9s %9s %9s %9s %11s %10s\n",
+               "slowest and fastest of %d runs; a core: per second of its time\n"
+               "%-16s %9s %9s %9s %9s %9s %11s %10s\n",
                images->count, images->count == 1 ? "image" : "images", (double)images->pixels / 1e6,
                (double)images->samples / 1e6, options->jobs,
                options->jobs == 1 ? "thread" : "threads", options->filter_text, ROUNDS, "", "MB/s",
-               "slowest", "fastest", "Mpix/s", "images/s", "one thread");
+               "slowest", "fastest", "a core", "Mpix/s", "images/s", "one thread");
     for (int w = 0; w < WORKS; w++) {
         if (options->format == CONV_BENCH_JSON)
             printf("{\"type\":\"bench-codec-jobs\",\"work\":\"%s\",\"jobs\":%d,\"mb_s\":%.2f,"
-                   "\"mb_s_min\":%.2f,\"mb_s_max\":%.2f,\"rounds\":%d,\"mpix_s\":%.3f,\"images_s\":"
-                   "%.2f,\"speed_up\":%.3f}\n",
+                   "\"mb_s_min\":%.2f,\"mb_s_max\":%.2f,\"mb_s_core\":%.2f,\"rounds\":%d,"
+                   "\"mpix_s\":%.3f,\"images_s\":%.2f,\"speed_up\":%.3f}\n",
                    work_names[w], options->jobs, rates[w].mb, rates[w].slowest, rates[w].fastest,
-                   ROUNDS, rates[w].mpix, rates[w].images, rates[w].mb / one[w].mb);
-        else
-            printf("%-16s %9.0f %9.0f %9.0f %9.1f %11.0f %9.2fx\n", work_names[w], rates[w].mb,
-                   rates[w].slowest, rates[w].fastest, rates[w].mpix, rates[w].images,
+                   rates[w].core_mb, ROUNDS, rates[w].mpix, rates[w].images,
                    rates[w].mb / one[w].mb);
+        else
+            printf("%-16s %9.0f %9.0f %9.0f %9.0f %9.1f %11.0f %9.2fx\n", work_names[w],
+                   rates[w].mb, rates[w].slowest, rates[w].fastest, rates[w].core_mb, rates[w].mpix,
+                   rates[w].images, rates[w].mb / one[w].mb);
     }
 }
 

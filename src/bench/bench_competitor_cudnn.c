@@ -170,7 +170,7 @@ static enum conv_status prepare(struct cudnn *cudnn, const struct conv_filter *f
         status = describe(cudnn, filter, &cudnn->batches[i], err);
     if (!status && cudnn->work_bytes)
         status = conv_bench_timer_report(cudaMalloc(&cudnn->d_work, cudnn->work_bytes),
-                                         "take memory for cuDNN", err);
+                                         "allocate memory for cuDNN", err);
     return status;
 }
 

@@ -59,7 +59,7 @@ static enum conv_status cuda_reserve(struct conv_bench_launch *launch, size_t by
     cudaError_t code = cudaMalloc((void **)&launch->buffers[0], bytes);
     if (!code)
         code = cudaMalloc((void **)&launch->buffers[1], bytes);
-    return conv_bench_timer_report(code, "take memory for the images", err);
+    return conv_bench_timer_report(code, "allocate memory for the images", err);
 }
 
 static enum conv_status cuda_prepare(struct conv_bench_launch *launch, const uint8_t *source,

@@ -38,7 +38,7 @@ static enum conv_status take(void **memory, size_t bytes, const char *what, stru
                             bytes >> 20, free >> 20);
     if (!code)
         code = cudaMalloc(memory, bytes ? bytes : 1);
-    return conv_bench_timer_report(code, "take memory for a layer", err);
+    return conv_bench_timer_report(code, "allocate memory for a layer", err);
 }
 
 // Uploads the distinct images once and copies them on the device.

@@ -40,7 +40,7 @@ static struct conv_page_kernel make_line(const struct conv_bench_table *table,
         .name = line->name,
         .summary = *line->skipped ? line->skipped : line->summary,
         .kind = conv_bench_table_kind(line->kind),
-        .on_cuda = line->place == CONV_ON_CUDA,
+        .place = (int)line->place,
     };
     if (!*line->skipped) {
         kernel.ms = line->ms;
@@ -98,14 +98,15 @@ enum conv_status conv_bench_kernels_page(const struct conv_bench_options *option
         ladders[w] = (struct conv_page_ladder){
             .kernels = kernels[w],
             .kernel_count = table->count,
-            .cpu = table->places[CONV_ON_CPU].machine,
-            .cuda = table->places[CONV_ON_CUDA].machine,
+            .places = {[CONV_ON_CPU] = table->places[CONV_ON_CPU].machine,
+                       [CONV_ON_CUDA] = table->places[CONV_ON_CUDA].machine},
             .images = images[w],
             .compared = table->compared,
         };
     }
     job->page.kind = "conv bench kernels";
-    const char *where = *ladders[0].cuda ? ladders[0].cuda : ladders[0].cpu;
+    const char *const *places = ladders[0].places;
+    const char *where = places[*places[CONV_ON_CUDA] ? CONV_ON_CUDA : CONV_ON_CPU];
     conv_page_job_title(job, "Kernel ladder: %.100s on %s", options->filter_text, where);
     job->page.ladders = ladders;
     job->page.ladder_count = count;

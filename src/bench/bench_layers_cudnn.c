@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cuDNN computes the layers of `conv bench layers`: the plans that it proposes are tried in both
-// orders of the axes.
+// Computes the layers of `conv bench layers` with cuDNN: tries the plans that it proposes, in NCHW
+// and in NHWC.
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ static enum conv_status take_memory(struct conv_bench_layers_cudnn *cudnn, struc
     cudnn->work_bytes = free / 2 < MOST_WORKSPACE ? free / 2 : MOST_WORKSPACE;
     if (!code)
         code = cudaMalloc(&cudnn->d_work, cudnn->work_bytes);
-    return conv_bench_timer_report(code, "take memory for cuDNN", err);
+    return conv_bench_timer_report(code, "allocate memory for cuDNN", err);
 }
 
 static enum conv_status upload(struct conv_bench_layers_cudnn *cudnn, cudnnTensorFormat_t format,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cuDNN's graph interface, which has engines that the older functions lack.
+// cuDNN's graph interface, which has faster engines than the older functions.
 #include "bench/bench_layers_graph.h"
 
 #define MOST_CONFIGS 16 // of each heuristic

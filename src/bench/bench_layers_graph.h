@@ -26,8 +26,8 @@ struct conv_bench_layers_cudnn {
     int64_t workspace; // bytes of the fastest
 };
 
-// Describes the layer as a graph of one operation on the memory of *cudnn. `parts` are to be
-// destroyed, also after a failure. CONV_ERR_UNSUPPORTED.
+// Describes the layer as a graph of one operation on the memory of *cudnn. The caller must destroy
+// `parts`, also after a failure. CONV_ERR_UNSUPPORTED.
 enum conv_status conv_bench_layers_graph_open(struct conv_bench_layers_cudnn *cudnn,
                                               cudnnTensorFormat_t format, struct conv_err *err);
 void conv_bench_layers_graph_close(struct conv_bench_layers_cudnn *cudnn);
@@ -37,7 +37,7 @@ void conv_bench_layers_graph_close(struct conv_bench_layers_cudnn *cudnn);
 enum conv_status conv_bench_layers_graph_choose(struct conv_bench_layers_cudnn *cudnn,
                                                 struct conv_err *err);
 
-// Nanoseconds of the chosen plan.
+// Runs the chosen plan and sets *ns to the nanoseconds that it took.
 enum conv_status conv_bench_layers_graph_time(const struct conv_bench_layers_cudnn *cudnn,
                                               double *ns, struct conv_err *err);
 

@@ -170,18 +170,15 @@ static void print_csv(const struct conv_bench_layers_data *data,
 // --- the page ------------------------------------------------------------------------------------
 
 static void list_kernels(struct conv_page_kernel *kernels,
-                         char names[CONV_BENCH_LAYERS_MOST_LINES][64],
                          const struct conv_bench_layers_table *table)
 {
     for (int i = 0; i < table->count; i++) {
         const struct conv_bench_layers_line *line = &table->lines[i];
-        bool all = line->where == CONV_BENCH_LAYERS_ALL_CORES;
-        snprintf(names[i], sizeof names[i], "%.48s%s", line->name, all ? ", all cores" : "");
         kernels[i] = (struct conv_page_kernel){
-            .name = names[i],
+            .name = line->name,
             .summary = *line->skipped ? line->skipped : line->summary,
             .kind = conv_bench_table_kind(line->kind),
-            .on_cuda = line->where == CONV_BENCH_LAYERS_CUDA,
+            .place = (int)line->where,
             .ms = line->ms,
             .ms_min = line->ms_min,
             .ms_max = line->ms_max,
@@ -189,6 +186,7 @@ static void list_kernels(struct conv_page_kernel *kernels,
             .gb_per_s = line->gb_per_s,
             .share_of_copy = line->byte_share,
             .step = line->step,
+            .tflop_per_s = line->tflop_per_s,
         };
     }
 }
@@ -203,10 +201,14 @@ static enum conv_status write_page(const struct conv_bench_options *options,
     struct conv_page_ladder ladder = {
         .kernels = kernels,
         .kernel_count = table->count,
-        .cpu = table->machine[CONV_BENCH_LAYERS_ONE_CORE],
-        .cuda = table->machine[CONV_BENCH_LAYERS_CUDA],
     };
-    char names[CONV_BENCH_LAYERS_MOST_LINES][64], title[96];
+    char title[96];
+    const char *where = "";
+    for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++) {
+        ladder.places[p] = table->machine[p];
+        ladder.copy_gb_per_s[p] = table->copy_gb_per_s[p];
+        where = *table->machine[p] ? table->machine[p] : where;
+    }
     char *record = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&record, &size);
@@ -217,18 +219,20 @@ static enum conv_status write_page(const struct conv_bench_options *options,
         free(record);
         return conv_err_errno(err, errno, "cannot write the page");
     }
-    list_kernels(kernels, names, table);
+    list_kernels(kernels, table);
     describe(data, "→", "×", title, sizeof title);
     job->page.kind = "conv bench layers";
-    conv_page_job_title(job, "Kernel ladder: layer %s", title);
+    conv_page_job_title(job, "Kernel ladder: layer %s on %.120s", title, where);
     job->page.ladders = &ladder;
     job->page.ladder_count = 1;
-    conv_page_job_fact(job, "batch", "%lld images", (long long)data->shape.images);
+    conv_page_job_fact(job, "batch", "%lld image%s", (long long)data->shape.images,
+                       data->shape.images == 1 ? "" : "s");
     for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++)
         if (*table->machine[p] && table->copy_gb_per_s[p] > 0)
             conv_page_job_fact(job, "limits", "%s: copy %.1f GB/s, multiply-adds %.3g TFLOP/s",
                                table->machine[p], table->copy_gb_per_s[p],
                                table->fma_tflop_per_s[p]);
+    conv_page_job_machine(job, options->limits);
     enum conv_status status = conv_page_job_finish(job, record, err);
     free(record);
     return status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Random numbers for the data of benchmarks: the same on every machine.
+// Random numbers for the data of benchmarks, the same on every machine.
 #ifndef CONV_BENCH_BENCH_RANDOM_H
 #define CONV_BENCH_BENCH_RANDOM_H
 

@@ -96,8 +96,8 @@ static void show_traces(const struct bench *bench, struct conv_page *page)
                  bench->table.async ? "stream" : "worker", count == 1 ? "" : "s");
         if (bench->staged) {
             size_t used = strlen(timeline->title);
-            snprintf(timeline->title + used, sizeof timeline->title - used, ", the first %d ms",
-                     CONV_BENCH_DEVICE_TRACED_MS);
+            snprintf(timeline->title + used, sizeof timeline->title - used,
+                     ": groups begun within %d ms", CONV_BENCH_DEVICE_TRACED_MS);
         }
     }
 }
@@ -204,7 +204,8 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
     }
     page->kind = table->device_only ? "conv bench streams, the device alone" : "conv bench streams";
     int most = table->lines[table->count - 1].count;
-    conv_page_job_title(job, "%.100s with 1 to %d %s on %s", table->filter, most,
+    conv_page_job_title(job, "%.100s with 1 %s %d %s on %s", table->filter,
+                        table->count == 2 ? "and" : "to", most,
                         table->async ? "streams" : "workers", table->device);
     show_traces(bench, page);
     page->lines = table->lines;

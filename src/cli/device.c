@@ -262,6 +262,25 @@ static bool is_small(const struct conv_filter *filters, int count)
     return taps <= AT_ONCE_TAPS;
 }
 
+// Parses --device, and replaces `auto` by the CPU where the options or a small job decide that.
+static enum conv_status choose_devices(struct conv_device_list *list,
+                                       const struct conv_options *options,
+                                       const struct conv_backend_ops *forced, bool codes,
+                                       bool small_job, struct conv_err *err)
+{
+    enum conv_status status = parse_devices(options, list, err);
+    if (status)
+        return status;
+    if (codes && list->choice == CONV_DEVICE_CPU)
+        return conv_err_set(err, CONV_ERR_USAGE, "--%s gpu and --device cpu cannot be combined",
+                            options->encode_on == CONV_CODER_GPU ? "encode-on" : "decode-on");
+    bool on_cpu = forced == options->backends[CONV_ON_CPU] ||
+                  (small_job && !codes && !(options->variant && *options->variant));
+    if (list->choice == CONV_DEVICE_AUTO && on_cpu)
+        list->choice = CONV_DEVICE_CPU;
+    return CONV_OK;
+}
+
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count, bool at_once,
                                   enum conv_workload_kind work, atomic_int *stop,
@@ -280,22 +299,15 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .stop = stop,
     };
     struct conv_device_list list;
-    enum conv_status status = parse_devices(options, &list, err);
-    if (status)
-        return status;
-    bool codes = options->decode_on == CONV_CODER_GPU || options->encode_on == CONV_CODER_GPU;
-    if (codes && list.choice == CONV_DEVICE_CPU)
-        return conv_err_set(err, CONV_ERR_USAGE, "--%s gpu and --device cpu cannot be combined",
-                            options->encode_on == CONV_CODER_GPU ? "encode-on" : "decode-on");
     const char *variant = options->variant ? options->variant : "";
-    bool small = is_small(filters, filter_count);
     const struct conv_backend_ops *cpu = options->backends[CONV_ON_CPU];
     const struct conv_backend_ops *forced = conv_backends_of_kernel(options->backends, variant);
-    if (list.choice == CONV_DEVICE_AUTO && forced == cpu)
-        list.choice = CONV_DEVICE_CPU;
-    if (list.choice == CONV_DEVICE_AUTO && work == CONV_WORKLOAD_SMALL && small && !codes &&
-        !*variant)
-        list.choice = CONV_DEVICE_CPU;
+    bool codes = options->decode_on == CONV_CODER_GPU || options->encode_on == CONV_CODER_GPU;
+    bool small = is_small(filters, filter_count);
+    enum conv_status status =
+        choose_devices(&list, options, forced, codes, work == CONV_WORKLOAD_SMALL && small, err);
+    if (status)
+        return status;
     if (list.choice == CONV_DEVICE_CPU)
         return open_cpu(device, cpu, &config, err);
     struct conv_err reason;

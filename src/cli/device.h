@@ -21,8 +21,8 @@ struct conv_device {
     struct conv_backend *fallback;
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
     enum conv_coder decode_on, encode_on;      // what --decode-on and --encode-on resolve to
-    bool left_threads; // a run has left threads that use the backends: these stay open
-    bool is_left;      // the run leaves memory and streams to the end of the process: the same
+    bool left_threads; // threads of a run still use the backends, which must stay open
+    bool is_left;      // memory and streams are freed by the end of the process; also stay open
 };
 
 // CONV_DEVICE_GPU: devices requested by name.
@@ -42,8 +42,8 @@ struct conv_device_list {
 // (CUDA_VISIBLE_DEVICES). Counts the devices, except in the first process.
 void conv_device_spread(struct conv_device_list *list);
 
-// Parses --device for commands that take one device: `all` and lists are CONV_ERR_USAGE, as are
-// unknown devices.
+// Parses --device for commands that use one device. CONV_ERR_USAGE for `all`, lists and unknown
+// devices.
 enum conv_status conv_device_parse_one(const struct conv_options *options,
                                        struct conv_device_list *list, struct conv_err *err);
 
@@ -66,12 +66,12 @@ bool conv_device_needs_workload(const struct conv_options *options);
 struct conv_workload_choice conv_device_choice_of(const struct conv_options *options);
 void conv_device_close(struct conv_device *device); // {0} is fine
 
-// True if the end of the process may free what a run holds on the device, and sooner. Not under a
-// profiler or a checker, which writes its findings when the driver is left in an orderly manner.
+// True if what a run holds on the device may be freed by the end of the process, which is faster.
+// False under a profiler or a checker, which writes its results when the device is closed.
 bool conv_device_may_be_left(const struct conv_device *device);
 
-// True if a closed device was left open, or is still being opened by a thread (see
-// conv_async_open_close): the process must end by _exit().
+// True if a device was not closed, or a thread is still opening one (see conv_async_open_close).
+// The process must then end by _exit().
 bool conv_device_is_left_open(void);
 
 // Takes over devices that have been opened meanwhile; does not wait.

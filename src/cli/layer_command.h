@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the files of `conv layer` share: layer.c (the command), layer_tensor.c (a tensor in, a
-// tensor out), layer_files.c (the files it may use), layer_images.c (images in).
+// What the files of `conv layer` share: layer.c (the command), layer_tensor.c (one tensor to
+// another), layer_files.c (which files that may read and write), layer_images.c (images as input).
 #ifndef CONV_CLI_LAYER_COMMAND_H
 #define CONV_CLI_LAYER_COMMAND_H
 
@@ -20,11 +20,11 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
                                        struct conv_layer_setup *setup, atomic_int *stop, int *code,
                                        struct conv_err *err);
 
-// Whether one tensor may go to the other's file: CONV_ERR_USAGE if it would overwrite what is read,
-// or the options do not allow it.
+// Checks whether `output` may be written: CONV_ERR_USAGE if that would overwrite a file that is
+// read, or the options do not allow it.
 enum conv_status conv_layer_check_files(const struct conv_options *options, const char *input,
                                         const char *output, struct conv_err *err);
-// Why --skip-existing or --update leave the output as it is; NULL: it is to be made.
+// Why --skip-existing or --update skips the output; NULL if it is to be written.
 const char *conv_layer_skip_reason(const struct conv_options *options, const char *input,
                                    const char *output);
 

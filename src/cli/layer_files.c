@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which files `conv layer` may read and write when one tensor becomes another.
+// Which files `conv layer` may read and write when it converts one tensor to another.
 #include "cli/layer_command.h"
 
 #include <sys/stat.h>

@@ -30,7 +30,7 @@ const struct conv_command_row conv_command_table[] = {
     {CONV_COMMAND_LAYER, "layer", "WEIGHTS INPUT... OUTPUT",
      "run a convolution layer or a filter bank (gabor:4x8) over a tensor (.npy) or images"},
     {CONV_COMMAND_REPORT_MERGE, "report merge", "REPORT...",
-     "add up the reports of several runs, and list what a job still lacks"},
+     "add up the reports of several runs, and list the images that a job still lacks"},
     {CONV_COMMAND_BENCH_KERNELS, "bench kernels", "", "measure every kernel variant"},
     {CONV_COMMAND_BENCH_LAYERS, "bench layers", "",
      "measure every kernel variant of convolution layers"},
@@ -109,7 +109,7 @@ const struct conv_option conv_option_table[] = {
     {FLAG("null", '0', nul), .commands = RUN | LAYER,
      .help = "names in --files-from end in NUL, as find -print0 writes them"},
     {FLAG("watch", 0, watch), .commands = RUN,
-     .help = "go on until Ctrl-C, filtering images as they arrive in the input folders"},
+     .help = "keep running until Ctrl-C, filtering images as they arrive in the input folders"},
     {STRING("format", 0, "FORMAT", format_text), .commands = RUN, .values = "tar files",
      .help = "archives: the format of standard input and output (tar, zip, tar.gz, ...); if OUTPUT "
              "is a folder, of the archives to write into it; files: write their members as files"},
@@ -145,7 +145,7 @@ const struct conv_option conv_option_table[] = {
      .help = "divide by N, or by the sum of the coefficients (default: the filter's own divisor)"},
     {STRING("bias", 0, "N", filter.bias), .commands = FILTERING | LAYER,
      .help = "add N, on the scale of 8-bit samples (default: the filter's own bias); conv layer: "
-             "FILE with one number per map, as WEIGHTS"},
+             "FILE with one number per map, in a format of WEIGHTS"},
     {FLAG("flip", 0, filter.flip), .commands = FILTERING,
      .help = "rotate the kernel by 180 degrees: convolution instead of correlation"},
     {STRING("border", 0, "MODE", border_text), .commands = FILTERING | LAYER,

@@ -21,7 +21,7 @@ void conv_places_split(struct conv_places *places, const struct conv_options *op
 void conv_places_fill_walk(const struct conv_places *places, const struct conv_options *options,
                            struct conv_walk_config *config);
 
-// The walk of a command that writes no images: what --recursive, --include and the like say.
+// Sets up the walk of a command that writes no images, from --recursive, --include and the like.
 void conv_places_fill_reading_walk(const struct conv_options *options, const char *const *inputs,
                                    int input_count, struct conv_walk_config *config);
 

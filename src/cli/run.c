@@ -157,6 +157,37 @@ static void print_variants(const struct conv_device *device, const struct conv_f
                             device->ops->variant(device->backends[d], i, 16));
 }
 
+static enum conv_status open_report(struct run *run, const struct conv_options *options,
+                                    struct conv_err *err)
+{
+    run->config = (struct conv_report_config){
+        .quiet = options->quiet,
+        .verbose = options->verbose,
+        .dry_run = options->dry_run,
+        .each_line = options->watch,
+        .single = !conv_walk_shape(run->inputs.selection.walk)->any_folder &&
+                  run->inputs.places.input_count == 1,
+        .json = options->json,
+        .json_path = options->report_path,
+        .progress = options->progress,
+        .total = &run->inputs.selection.total,
+        .explain = conv_hints_explain,
+        .filters = options->operands[0],
+        .device = run->device.name,
+        .device_async = run->device.ops->async,
+        .device_count = run->device.ops->async ? run->device.count : 0,
+        .fallback = run->device.fallback_ops ? run->device.fallback_ops->name : NULL,
+        .jobs = options->jobs,
+        .cores = options->limits->cores,
+        .streams = conv_options_streams(options, run->device.decode_on != CONV_CODER_CPU),
+        .samples = run->page.file ? &run->kept : NULL,
+        .shard = conv_run_shard_record(options),
+        .start_ns = run->start_ns, // includes start-up
+        .stall = conv_signals_stall(),
+    };
+    return conv_report_open(&run->report, &run->config, err);
+}
+
 // Opens everything that can fail before the first image, the files of the run itself included.
 static enum conv_status prepare(struct run *run, const struct conv_options *options,
                                 atomic_int *stop, struct conv_err *err)
@@ -187,34 +218,8 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
     if (!status && (options->trace_path || options->html_path))
         status = conv_trace_open(&run->trace, options->trace_path, run->page.file,
                                  conv_signals_stall(), err);
-    if (status)
-        return status;
-    run->config = (struct conv_report_config){
-        .quiet = options->quiet,
-        .verbose = options->verbose,
-        .dry_run = options->dry_run,
-        .each_line = options->watch,
-        .single = !conv_walk_shape(run->inputs.selection.walk)->any_folder &&
-                  run->inputs.places.input_count == 1,
-        .json = options->json,
-        .json_path = options->report_path,
-        .progress = options->progress,
-        .total = &run->inputs.selection.total,
-        .explain = conv_hints_explain,
-        .filters = options->operands[0],
-        .device = run->device.name,
-        .device_async = run->device.ops->async,
-        .device_count = run->device.ops->async ? run->device.count : 0,
-        .fallback = run->device.fallback_ops ? run->device.fallback_ops->name : NULL,
-        .jobs = options->jobs,
-        .cores = options->limits->cores,
-        .streams = conv_options_streams(options, run->device.decode_on != CONV_CODER_CPU),
-        .samples = run->page.file ? &run->kept : NULL,
-        .shard = conv_run_shard_record(options),
-        .start_ns = run->start_ns, // includes start-up
-        .stall = conv_signals_stall(),
-    };
-    status = conv_report_open(&run->report, &run->config, err);
+    if (!status)
+        status = open_report(run, options, err);
     return status ? status : open_sink(run, stop, err);
 }
 
@@ -299,6 +304,19 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
     return status ? status : paged;
 }
 
+static void close_run(struct run *run)
+{
+    conv_page_job_close(&run->page);
+    conv_trace_free(run->trace);
+    conv_samples_free(&run->kept);
+    conv_journal_close(run->journal);
+    conv_device_close(&run->device);
+    struct conv_shard_plan *plan = run->inputs.plan;
+    conv_run_inputs_close(&run->inputs);
+    conv_shard_plan_close(plan);
+    free(run);
+}
+
 int conv_run_main(const struct conv_options *options)
 {
     struct conv_err err = {0}, later = {0};
@@ -343,14 +361,6 @@ int conv_run_main(const struct conv_options *options)
             conv_signals_set_final(code);
         conv_stall_begin(conv_signals_stall()); // everything is written
     }
-    conv_page_job_close(&run->page);
-    conv_trace_free(run->trace);
-    conv_samples_free(&run->kept);
-    conv_journal_close(run->journal);
-    conv_device_close(&run->device);
-    struct conv_shard_plan *plan = run->inputs.plan;
-    conv_run_inputs_close(&run->inputs);
-    conv_shard_plan_close(plan);
-    free(run);
+    close_run(run);
     return status ? conv_commands_fail(&err) : code;
 }

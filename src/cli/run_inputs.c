@@ -187,7 +187,7 @@ static enum conv_status check_operands(const struct conv_options *options,
                         options->files_from ? "[INPUT] " : "INPUT... ");
 }
 
-// What can be seen before anything is opened. Fills in the places.
+// Checks what can be checked before anything is opened. Fills in the places.
 static enum conv_status check_places(struct conv_run_inputs *inputs,
                                      const struct conv_options *options, struct conv_err *err)
 {

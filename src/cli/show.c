@@ -36,7 +36,7 @@ static void print_matrix(const struct conv_filter *filter)
     }
 }
 
-// The variant that a device runs for planes of that depth; NULL: none can.
+// The variant that a device runs for planes of that depth; NULL if none can.
 static const struct conv_variant *pick(const struct conv_filter *filter,
                                        const struct conv_options *options, enum conv_place place,
                                        const struct conv_device_info *info, int depth)
@@ -72,9 +72,9 @@ static void print_deviation(const struct conv_filter *filter)
     if (filter->passes)
         printf("  pass         %d of %d, with samples of 16 bits\n", filter->pass, filter->passes);
     if (conv_filter_is_parametric(filter->name))
-        printf(
-            "  ideal        results are within %.3g of 255 of it before rounding, on any image\n",
-            filter->deviation);
+        printf("  ideal        within %.3g of 255 of the ideal results before rounding, on any "
+               "image\n",
+               filter->deviation);
 }
 
 static void print_filter(const struct conv_filter *filter, const struct conv_options *options)

@@ -19,16 +19,16 @@ struct conv_verify_skipped {
 
 struct conv_verify_kernels {
     conv_context *cpu, *gpu;            // `gpu` is NULL if no GPU takes part
-    struct conv_verify_kernel *kernels; // the definition first
+    struct conv_verify_kernel *kernels; // the first one is the definition
     int count;
     struct conv_verify_skipped *skipped; // the other kernels
     int skipped_count;
     char no_gpu[CONV_MESSAGE_SIZE]; // why a GPU's kernels do not take part
 };
 
-// Every kernel that the first operand's filter can run on, on the devices of the options; says
-// once if a GPU is missing. The statuses of conv_context_create and
-// conv_filter_create. To be closed also after a failure; {0} is fine.
+// Opens every kernel that can run the filter of the first operand, on the devices of the options.
+// Reports a missing GPU once. Returns the statuses of conv_context_create and conv_filter_create.
+// *kernels must be {0} before, and closed afterwards, also after a failure.
 enum conv_status conv_verify_kernels_open(struct conv_verify_kernels *kernels,
                                           const struct conv_options *options, struct conv_err *err);
 void conv_verify_kernels_close(struct conv_verify_kernels *kernels);

@@ -15,7 +15,7 @@ static enum conv_status report_no_room(size_t bytes, const char *purpose, cudaEr
     (void)cudaGetLastError();
     if (cudaMemGetInfo(&unused, &all) != cudaSuccess)
         (void)cudaGetLastError(); // the message then says that 0 bytes are free
-    snprintf(doing, sizeof doing, "take %zu KiB of device memory %s (%zu KiB are free)",
+    snprintf(doing, sizeof doing, "allocate %zu KiB of device memory %s (%zu KiB are free)",
              (bytes >> 10) + 1, purpose, unused >> 10);
     return conv_cuda_device_report(err, code, doing);
 }
@@ -56,7 +56,7 @@ enum conv_status conv_cuda_mapped_reserve(struct conv_cuda_mapped *memory, size_
     cudaError_t code = cudaHostAlloc((void **)&memory->h_data, bytes, cudaHostAllocMapped);
     if (code) {
         char doing[96];
-        snprintf(doing, sizeof doing, "take pinned memory %s", purpose);
+        snprintf(doing, sizeof doing, "allocate pinned memory %s", purpose);
         memory->h_data = NULL;
         return conv_cuda_device_report(err, code, doing);
     }

@@ -61,8 +61,8 @@ void conv_integer_round_line(struct conv_integer_line *line, const double *ideal
         line->error += fabs((double)line->coef[i] / scale - ideal[i]);
 }
 
-// conv_integer_round_line with the scale up to `most` that has the smallest error; among equal ones
-// the first.
+// conv_integer_round_line with the scale up to `most` that has the smallest error; the smallest
+// such scale.
 static void fit_line(struct conv_integer_line *line, const double *ideal, int side, int32_t most)
 {
     line->error = INFINITY;
@@ -253,7 +253,7 @@ void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int wi
     trim(filter);
 }
 
-// --- the sample and a product of lines -----------------------------------------------------------
+// --- a multiple of the sample and a product of lines ---------------------------------------------
 
 static void set_sharpen(struct conv_filter *filter, const struct conv_integer_line *column,
                         const struct conv_integer_line *row, const double *ideal, double amount)

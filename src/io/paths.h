@@ -52,7 +52,7 @@ bool conv_paths_is_same(const struct conv_paths_identity *a, const struct conv_p
 // modification time show.
 bool conv_paths_is_unchanged(const struct stat *before, const struct stat *after);
 
-// True if the first was modified before the second.
+// True if the first file was modified before the second.
 bool conv_paths_is_older(const struct stat *first, const struct stat *second);
 
 // True if one component is "..".

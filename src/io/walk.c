@@ -164,7 +164,7 @@ static enum conv_status begin_watch(struct conv_walk *walk, struct conv_err *err
     return status;
 }
 
-// The archives among the operands, and what kind of output there is.
+// Opens the archives among the operands, and determines the kind of output.
 static enum conv_status open_archives(struct conv_walk *walk, const struct conv_folder_rules *rules,
                                       struct conv_err *err)
 {

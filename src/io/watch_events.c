@@ -224,7 +224,7 @@ static void handle_event(struct conv_watch *watch, const struct inotify_event *e
     }
     const struct conv_watch_folder *folder = conv_watch_folders_find(&watch->folders, event->wd);
     if (!folder)
-        return; // an event from before the watch was ended
+        return; // the folder is no longer watched; the event is older
     bool is_root = strcmp(folder->path, watch->roots[folder->root].path) == 0;
     if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED)) {
         if (is_root)

@@ -39,13 +39,13 @@ struct conv_watch_listing {
     time_t since; // only those that changed since then
 };
 
-// Watches a folder and those below it, and lists them. CONV_ERR_LIMIT, CONV_ERR_IO or
-// CONV_ERR_MEMORY if `path` itself cannot be watched; other failures are left in watch->failed.
+// Watches a folder and those below it, and lists their files. CONV_ERR_LIMIT, CONV_ERR_IO or
+// CONV_ERR_MEMORY if `path` itself cannot be watched; other failures are stored in watch->failed.
 enum conv_status conv_watch_add_tree(struct conv_watch *watch, const char *path, int root,
                                      const struct conv_watch_listing *listing,
                                      struct conv_err *err);
 
-// Handles what the system has reported, without waiting: adds arrivals.
+// Handles the events that the system has reported: adds new files. Does not wait.
 void conv_watch_read_events(struct conv_watch *watch);
 
 #endif

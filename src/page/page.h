@@ -49,27 +49,31 @@ struct conv_page_copies {
 struct conv_page_kernel {
     const char *name, *summary;
     const char *kind; // "copy", "variant", "shape", "competitor"
-    bool on_cuda;
-    double ms; // median; 0: not measured, `summary` has the reason
+    int place;        // of the ladder's places
+    double ms;        // median; 0: not measured, `summary` has the reason
     double ms_min, ms_max;
     int runs;
     double gb_per_s, share_of_copy, step;
+    double tflop_per_s; // 0: not shown
     double old_ms;      // of an earlier benchmark; 0: unknown
     const char *change; // since then: "faster", "slower", "same"; NULL: unknown
 };
 
-// All lines of one workload, in the order of the record's rows.
+#define CONV_PAGE_MOST_PLACES 3
+
+// All lines of one workload, in the order of the record's rows. Each place has a chart of its own.
 struct conv_page_ladder {
     const struct conv_page_kernel *kernels;
     int kernel_count;
-    const char *cpu, *cuda; // where the kernels ran
-    const char *images;     // "2 images of 300×200"
-    const char *compared;   // "old.json (2026-11-22, conv 0.1.0)"; NULL: with nothing
+    const char *places[CONV_PAGE_MOST_PLACES];   // where kernels ran: "one core of AMD EPYC"
+    double copy_gb_per_s[CONV_PAGE_MOST_PLACES]; // 0: the copy is one of the kernels
+    const char *images;                          // "2 images of 300×200"
+    const char *compared; // "old.json (2026-11-22, conv 0.1.0)"; NULL: with nothing
 };
 
 // The timeline of threads and engines in one run.
 struct conv_page_timeline {
-    char title[32]; // "4 streams"; "": the page has one timeline
+    char title[48]; // "4 streams"; "": the page has one timeline
     const struct conv_trace *trace;
 };
 

@@ -52,10 +52,10 @@ static bool is_listed(const struct conv_page *page, int stage)
     return measured && written && (!copy || is_on_device(page, stage));
 }
 
-// Shares of workers are of their time, shares of a device of the run: lists do not mix them.
+// Workers have shares of their time, a device of the run's, so lists do not mix the two.
 enum stage_kind { ALL_STAGES, WORKER_STAGES, DEVICE_STAGES };
 
-// The i-th stage of a kind that is listed, CONV_STAGE_COUNT after the last.
+// The i-th listed stage of a kind; CONV_STAGE_COUNT after the last one.
 static int find_stage(const struct conv_page *page, int i, enum stage_kind kind)
 {
     int stage = 0;
@@ -119,10 +119,10 @@ static bool next_line(struct conv_template *filled, int index)
 
 // --- kernels -------------------------------------------------------------------------------------
 
-static bool has_kernels(const struct conv_page_ladder *ladder, bool on_cuda)
+static bool has_kernels(const struct conv_page_ladder *ladder, int place)
 {
     for (int i = 0; i < ladder->kernel_count; i++)
-        if (ladder->kernels[i].on_cuda == on_cuda && ladder->kernels[i].ms > 0)
+        if (ladder->kernels[i].place == place && ladder->kernels[i].ms > 0)
             return true;
     return false;
 }
@@ -132,16 +132,19 @@ static bool next_panel(struct conv_template *filled, int index)
 {
     struct conv_page_state *state = filled->context;
     const struct conv_page *page = state->page;
-    int panel = 0;
-    for (; panel < 2 * page->ladder_count; panel++)
-        if (has_kernels(&page->ladders[panel / 2], panel % 2) && index-- == 0)
+    int panel = 0, most = CONV_PAGE_MOST_PLACES * page->ladder_count;
+    for (; panel < most; panel++)
+        if (has_kernels(&page->ladders[panel / CONV_PAGE_MOST_PLACES],
+                        panel % CONV_PAGE_MOST_PLACES) &&
+            index-- == 0)
             break;
-    if (panel == 2 * page->ladder_count)
+    if (panel == most)
         return false;
-    state->ladder = panel / 2;
-    state->cuda_panel = panel % 2;
+    state->ladder = panel / CONV_PAGE_MOST_PLACES;
+    state->place = panel % CONV_PAGE_MOST_PLACES;
     const struct conv_page_ladder *ladder = &page->ladders[state->ladder];
-    const char *machine = state->cuda_panel ? ladder->cuda : ladder->cpu;
+    const char *machine = ladder->places[state->place];
+    double copy = ladder->copy_gb_per_s[state->place];
     snprintf(state->panel, sizeof state->panel, "%s", machine);
     snprintf(state->rows, sizeof state->rows, "rows");
     if (page->ladder_count > 1) {
@@ -152,11 +155,15 @@ static bool next_panel(struct conv_template *filled, int index)
     conv_template_text(filled, "panel_title", state->panel);
     conv_template_text(filled, "kernel_rows", state->rows);
     conv_template_text(filled, "compared_with", ladder->compared ? ladder->compared : "");
-    conv_template_text(
-        filled, "panel_lede",
-        "Bytes read and written per second, from the simplest kernel to the fastest. "
-        "The share is of the speed of the copy in this table, the dashed line at "
-        "100 %; the step (×) is over the variant before. Medians, with cold caches.");
+    char copied[64] = "the copy in this table";
+    if (copy > 0)
+        snprintf(copied, sizeof copied, "a copy of the same bytes, %.1f GB/s", copy);
+    snprintf(state->lede, sizeof state->lede,
+             "Bytes read and written per second, from the simplest kernel to the fastest. "
+             "The share is of the speed of %s, the dashed line at 100 %%; the step (×) is "
+             "over the variant before. Medians, with cold caches.",
+             copied);
+    conv_template_text(filled, "panel_lede", state->lede);
     return true;
 }
 
@@ -164,11 +171,11 @@ static bool next_kernel(struct conv_template *filled, int index, bool measured_o
 {
     const struct conv_page_state *state = filled->context;
     const struct conv_page_ladder *ladder = &state->page->ladders[state->ladder];
-    double top = 0, copy = 0;
+    double copy = ladder->copy_gb_per_s[state->place], top = copy;
     int found = -1;
     for (int i = 0; i < ladder->kernel_count; i++) {
         const struct conv_page_kernel *kernel = &ladder->kernels[i];
-        if (kernel->on_cuda != state->cuda_panel || (measured_only && kernel->ms <= 0))
+        if (kernel->place != state->place || (measured_only && kernel->ms <= 0))
             continue;
         top = kernel->gb_per_s > top ? kernel->gb_per_s : top;
         copy = strcmp(kernel->kind, "copy") == 0 ? kernel->gb_per_s : copy;
@@ -191,6 +198,7 @@ static bool next_kernel(struct conv_template *filled, int index, bool measured_o
     conv_template_number(filled, "kernel_ms_min", kernel->ms_min, 3);
     conv_template_number(filled, "kernel_ms_max", kernel->ms_max, 3);
     conv_template_number(filled, "kernel_runs", kernel->runs, 0);
+    conv_template_number(filled, "kernel_tflops", kernel->tflop_per_s, 4);
     conv_template_number(filled, "kernel_old_ms", kernel->old_ms, 3);
     conv_template_number(filled, "kernel_speed_up",
                          kernel->ms > 0 ? kernel->old_ms / kernel->ms : 0, 2);
@@ -202,6 +210,17 @@ static bool is_compared(const struct conv_template *filled)
 {
     const struct conv_page_state *state = filled->context;
     return state->page->ladders[state->ladder].compared != NULL;
+}
+
+// Kernels of layers have figures of their arithmetic.
+static bool has_tflops(const struct conv_template *filled)
+{
+    const struct conv_page_state *state = filled->context;
+    const struct conv_page_ladder *ladder = &state->page->ladders[state->ladder];
+    for (int i = 0; i < ladder->kernel_count; i++)
+        if (ladder->kernels[i].tflop_per_s > 0)
+            return true;
+    return false;
 }
 
 // Conditions on the kernel whose values are bound.
@@ -242,5 +261,7 @@ bool conv_page_next_chart(struct conv_template *filled, const char *list, int in
         return index == 0 && kernel_has(filled, list);
     if (strcmp(list, "panel_compared") == 0)
         return index == 0 && is_compared(filled);
+    if (strcmp(list, "panel_tflops") == 0)
+        return index == 0 && has_tflops(filled);
     return false;
 }

@@ -20,8 +20,8 @@ struct conv_page_state {
     const struct conv_figures *shown; // whose stages are listed
     char line[32];
     int ladder;
-    bool cuda_panel;
-    char panel[256], rows[16];
+    int place;
+    char panel[256], rows[16], lede[320];
 
     const struct conv_sample_reason *reason; // of failures
     int first_bar, bar_bins, bars, bar;      // of the histogram: bins, bins per bar, bars

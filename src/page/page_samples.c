@@ -7,7 +7,7 @@
 
 #define MOST_BARS 24 // of the histogram
 
-// "250 ms"
+// Writes a time with its unit, for example "250 ms".
 static void describe_time(char *text, size_t size, double ns)
 {
     if (ns < 1e6)

@@ -91,8 +91,8 @@ struct conv_pipeline_config {
     // was still inside a long computation. The backends must then stay open, and the process has to
     // end soon.
     bool *left_threads;
-    // Streams, device memory and staging memory stay as they are after the run, and so must the
-    // backends: the process is to end soon.
+    // The run does not free streams, device memory and staging memory, because the process is about
+    // to end. The backends must stay open, too.
     bool leaves_memory;
 
     // Called some thirty times a second by the thread that runs the pipeline, which otherwise

@@ -24,9 +24,9 @@ static struct conv_stream_thread *thread_of(const struct conv_scheduler *s, int 
 
 // --- opening and closing -------------------------------------------------------------------------
 
-// Bytes of a usual group on the device. Photographs decode to twice their files' bytes. Where a
-// group needs more, the stream's buffers are replaced, and freeing device memory waits until all
-// streams are idle: that stalled each stream for up to 27 ms.
+// Bytes of a usual group on the device: photographs decode to twice the bytes of their files. If a
+// group needs more, the stream's buffers are replaced. Freeing device memory then waits until all
+// streams are idle, which stalled each of them for up to 27 ms.
 static size_t usual_bytes(const struct conv_pipeline_config *config)
 {
     bool coded = config->decode_on != CONV_CODER_CPU && config->encode_on != CONV_CODER_CPU;

@@ -31,7 +31,7 @@ struct conv_device_state {
 // CONV_ERR_DEVICE with what is missing.
 enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err)
     CONV_TAKES(s->lock);
-// After it no thread that still opens a device uses the scheduler.
+// After this call, threads that are still opening a device no longer use the scheduler.
 void conv_devices_forget(struct conv_scheduler *s);
 void conv_devices_close(struct conv_scheduler *s); // after the threads have ended
 

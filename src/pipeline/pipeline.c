@@ -33,10 +33,11 @@ size_t conv_pipeline_keep(size_t memory, int jobs)
     return memory / 64 / (size_t)jobs + 1;
 }
 
-// Slots on an async backend: one for each stream, as many to be filled, and two to be drained.
-// Where the device decodes, one more for each stream: groups that wait for it (decode_policy.h).
-// Not where it encodes as well: a group on the device has no staging memory then, so that there are
-// as many to wait. On another backend each worker holds one.
+// Slots on an asynchronous backend: for each stream one that it works on and one that is filled
+// meanwhile, and two whose results are written. If the device decodes, one more for each stream,
+// for groups that wait for the device (decode_policy.h). If it also encodes, these are not needed:
+// a group on the device then has no staging memory, so its slot can wait. On other backends each
+// worker holds one slot.
 static int slot_count(const struct conv_scheduler *s, int streams)
 {
     const struct conv_pipeline_config *config = s->config;

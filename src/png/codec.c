@@ -205,18 +205,23 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
     return CONV_OK;
 }
 
-enum conv_status conv_png_encode_rows(struct conv_png_codec *codec, const struct conv_image *shape,
-                                      const struct conv_png_row_source *source,
-                                      struct conv_encoded *bytes, struct conv_err *err)
+size_t conv_png_encode_room(const struct conv_png_codec *codec, const struct conv_image *shape)
 {
-    assert(codec->encoder == CONV_PNG_FAST);
-    enum conv_status status = conv_encode_image_rows(codec->fast, &codec->file, shape, source, err);
-    if (status)
-        return status;
-    const struct conv_buffer *file = &codec->file;
-    size_t data_size = file->size - CONV_ENCODE_HEAD - CONV_ENCODE_TAIL;
-    put_parts(bytes, file->data, NULL, file->data + CONV_ENCODE_HEAD, data_size);
-    return CONV_OK;
+    return conv_encode_room(codec->fast, shape);
+}
+
+enum conv_status conv_png_encode_into(struct conv_png_codec *codec, uint8_t *file, size_t *size,
+                                      const struct conv_image *src,
+                                      const struct conv_png_row_source *source,
+                                      struct conv_err *err)
+{
+    // Large enough, so it does not grow.
+    struct conv_buffer into = {.data = file, .capacity = conv_encode_room(codec->fast, src)};
+    enum conv_status status = source ? conv_encode_image_rows(codec->fast, &into, src, source, err)
+                                     : conv_encode_image(codec->fast, &into, src, err);
+    assert(into.data == file);
+    *size = into.size;
+    return status;
 }
 
 bool conv_png_is_plain(const struct conv_png_header *header)

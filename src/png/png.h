@@ -138,10 +138,17 @@ struct conv_png_row_source {
     void *context;
 };
 
-// Encodes an image of that shape as conv_png_encode does, without metadata. CONV_PNG_FAST only.
-enum conv_status conv_png_encode_rows(struct conv_png_codec *codec, const struct conv_image *shape,
+// Bytes that a codec of CONV_PNG_FAST needs to encode an image of that shape into: a little more
+// than its samples have. SIZE_MAX if they do not fit.
+size_t conv_png_encode_room(const struct conv_png_codec *codec, const struct conv_image *shape);
+
+// Encodes an image as conv_png_encode does, without metadata, into the caller's memory of
+// conv_png_encode_room bytes, and sets *size to the bytes of the file. `source` NULL: the planes of
+// *src; otherwise only its shape is used. CONV_PNG_FAST only.
+enum conv_status conv_png_encode_into(struct conv_png_codec *codec, uint8_t *file, size_t *size,
+                                      const struct conv_image *src,
                                       const struct conv_png_row_source *source,
-                                      struct conv_encoded *file, struct conv_err *err);
+                                      struct conv_err *err);
 
 // Encodes an image; meta may be NULL. The parts of *file are: signature and IHDR, carried chunks,
 // image data, carried chunks, IEND. They belong to the codec and to `meta` and are valid until the

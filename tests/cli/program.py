@@ -59,7 +59,7 @@ class Result:
 
 
 def checked(args, code, result):
-    """The result of a run with these arguments, which must have that exit code."""
+    """Checks that a run with these arguments ended with that exit code, and returns its result."""
     said = f"conv {' '.join(map(str, args))}\nexit code {result.code}, stderr:\n{result.err}"
     assert "Sanitizer" not in result.err and "runtime error:" not in result.err, said
     assert result.code == code, said

@@ -252,6 +252,12 @@ def test_layers_page_and_chart(box):
     out = run(*LAYER, "--json", "--html", "p.html").out
     page = (box / "p.html").read_text(encoding="utf-8")
     assert "conv bench layers" in page and "cpu_layer_reference" in page
+    # A chart per place; each once had the kernels of one core and of all cores, and its limit at 0.
+    record = json.loads(out)
+    charts = re.findall(r'<h2 id="panel-\d">([^<]*)</h2>', page)
+    cores = {row["threads"] for row in record["rows"]}
+    assert charts == [record["cpu"], record["cpu_all"]][:len(cores)]
+    assert all(0 < float(at) <= 100 for at in re.findall(r'class="limit" style="left:([\d.]+)%"', page))
     root = ElementTree.fromstring(subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench-chart")], input=out + out,
                                                  encoding="utf-8", stdout=subprocess.PIPE, check=True).stdout)
     bars = [element for element in root.iter(SVG + "rect") if element.get("class") != "page"]
@@ -451,6 +457,7 @@ def test_codec_on_threads(folder):
         assert {line["type"] for line in lines} == {"bench-codec-jobs"}
         assert [line["work"] for line in lines] == ["decode", "encode", "decode + encode"]
         assert all(line["jobs"] == 2 and line["images_s"] > 0 for line in lines)
+        assert all(line["mb_s_core"] >= 0.4 * line["mb_s"] for line in lines)  # of two threads, by the clock
         decode, encode, both = (line["mb_s"] for line in lines)
         share = both / (1 / (1 / decode + 1 / encode))
         if 0.4 < share < 2.5:

@@ -88,7 +88,7 @@ def test_list_and_show_as_json(box):
 def test_devices_as_json(box):
     machine, = run("devices", "--json").records()
     text = run("devices").out
-    assert f"{machine['cpu']['cores']} cores" in text and f"{machine['cpu']['memory'] >> 20} MiB" in text
+    assert f"{machine['cpu']['cores']} core" in text and f"{machine['cpu']['memory'] >> 20} MiB" in text
     assert all(name in text for name in machine["cpu"]["features"])
     assert (machine["cuda"] == []) == (machine["cuda_error"] is not None)
     assert all(gpu["name"] in text and gpu["model"] in text for gpu in machine["cuda"])

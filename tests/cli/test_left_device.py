@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A run on a GPU leaves memory and streams to the end of the process, after everything else is written and closed.
+"""A run on a GPU leaves it to the end of the process to free memory and streams, when all files are written and closed.
 
-The device is that of tests/faulty, which aborts if it is closed all the same (`left`).
+The device is that of tests/faulty, which aborts if it is closed nevertheless (`left`).
 """
 import json
 import os
@@ -71,6 +71,6 @@ def test_a_signal(box):
 
 @pytest.mark.parametrize("name", ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"))
 def test_a_profiler_sees_an_orderly_end(box, batch, name):  # noqa: F811
-    """Then the device is closed, which this one takes for an error."""
+    """Under a profiler the device is closed, for which this one aborts."""
     done = run_faulty("left", "--device=cuda", *SMALL, code=-signal.SIGABRT, env={name: "a-profiler.so"})
     check_outcome(box, want_of(box), 0, done.stderr, name)

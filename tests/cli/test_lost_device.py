@@ -145,7 +145,7 @@ def test_a_image_without_room(box, room, whole):
     assert len(warnings(done)) == (0 if whole else 1)
     check_outcome(box, want, 0, done.stderr, "auto")
     done = run_faulty(f"room={room}", "--device=cuda", code=0 if whole else 1)
-    assert done.stderr.count("CUDA failed to take memory") == (0 if whole else 3)
+    assert done.stderr.count("CUDA failed to allocate memory") == (0 if whole else 3)
     check_outcome(box, want, done.returncode, done.stderr, "cuda")
 
 

@@ -58,7 +58,7 @@ def test_name_that_is_no_utf8_gives_valid_json(box):
 
 
 def test_no_progress_without_a_terminal(box):
-    """test_terminal.py tests the progress itself."""
+    """Without a terminal there is no progress line (test_terminal.py tests the line)."""
     fill_with_noise(box / "in", 1 if program.is_sanitized() else 12)
     for options in ((), ("--progress=never",), ("--progress=auto",)):
         assert run("emboss", *options, "-z9", "-j1", "in", "out").err.count("\n") == 1

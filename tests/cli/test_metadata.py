@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an output keeps of its input besides pixels: mode, times, chunks. Animations would lose frames and are refused."""
+"""What an output keeps of its input besides pixels: mode, times, chunks. Animations are refused."""
 import os
 import stat
 

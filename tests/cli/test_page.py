@@ -253,6 +253,8 @@ def test_bench_streams(box, options):
     assert page.record == record
     keys = check_figures(page, record)
     assert {"rows.0.workers", "rows.1.images_per_s", "rows.1.speed_up", "rows.1.busy.kernel", "rows.0.waiting"} <= keys
+    regions = re.findall(r'role="region" aria-label="([^"]*)"', page.source)
+    assert len(set(regions)) == len(regions) >= (1 if options else 3), "two timelines had tables of one name"
 
 
 def test_bench_kernels(box):
@@ -327,6 +329,8 @@ def test_the_page_in_a_browser(chromium, page):
                     continue
                 wide = chromium.evaluate("document.documentElement.scrollWidth")
                 assert wide <= width, f"{wide} pixels on a screen of {width}"
+                marks = chromium.evaluate("[...document.querySelectorAll('.axis')].map(axis => axis.children.length)")
+                assert all(count >= 2 for count in marks), "an axis whose only mark is 0"
                 paper, ink = (chromium.evaluate(f"getComputedStyle(document.body).{name}")
                               for name in ("backgroundColor", "color"))
                 brightness = [sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in (paper, ink)]

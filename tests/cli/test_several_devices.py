@@ -210,20 +210,23 @@ def test_trace_page_and_report_tell_devices_apart(box, batch):  # noqa: F811
 @pytest.mark.skipif(program.is_sanitized(), reason="rates of a sanitizer build show nothing")
 @pytest.mark.parametrize("stage", ("all", "device"))
 def test_bench_streams(box, gpu, monkeypatch, stage):  # noqa: F811
-    """One stream on each of two devices that are slow reaches twice the rate of one device."""
+    """One stream on each of two devices that are slow reaches twice the rate of one device.
+
+    On a busy machine the groups may not be ready in time: then the devices are to be slower.
+    """
     fill(box / "in", *[f"{index}.png" for index in range(40)])
     monkeypatch.setattr(program, "BINARY", BINARY)
-    for _ in range(3):  # other processes may slow down one of the two measurements
+    for slow in (8, 8, 40, 200):  # ms a group
         tables = {}
         for count in (1, 2):
-            monkeypatch.setenv("CONV_FAULTY", f"{gpu}devices={count} slow=8")
+            monkeypatch.setenv("CONV_FAULTY", f"{gpu}devices={count} slow={slow}")
             tables[count] = json.loads(run("bench", "streams", "--device=all", f"--stage={stage}", "--group=4K", "-j2", "--json", "in").out)
         assert tables[2]["device"] == "cuda:0,cuda:1"
         assert [row["streams"] for row in tables[2]["rows"]] == [1, 2, 4, 8, 16]
         gain = tables[2]["rows"][0]["images_per_s"] / tables[1]["rows"][0]["images_per_s"]
         if 1.5 < gain < 2.5:
             break
-    assert 1.5 < gain < 2.5, "two devices that take 8 ms a group"
+    assert 1.5 < gain < 2.5, f"two devices that take {slow} ms a group"
     assert tables[2]["rows"][0]["overlap"]["two"] < 0.02, "one stream is serial, also on each of two devices"
 
 

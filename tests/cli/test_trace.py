@@ -206,7 +206,7 @@ def test_no_image_is_overwritten(box, option):
 @pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="what watches the program has memory of its own")
 def test_memory_does_not_grow_with_the_trace(box):
     def peak(count):
-        """In bytes, with a trace of 0.47 MB per 1000 images."""
+        """The peak of memory in bytes, for a trace of 0.47 MB per 1000 images."""
         fill_with_tiny(box / str(count), 1)
         for index in range(1, count):
             os.link(f"{count}/00000.png", f"{count}/{index:05}.png")

@@ -4,7 +4,7 @@
 A block of code that is indented by four spaces, or fenced as sh, is one script, run by bash in a folder of its own with the
 files of `workplace`. A comment before a block makes an exception:
 
-    <!-- docs-test: skip (REASON) -->      not run; the reason is shown in the site
+    <!-- docs-test: skip (REASON) -->      not run
     <!-- docs-test: gpu -->                run where conv finds a GPU; so is any block with `--device cuda`
     <!-- docs-test: program -->            run if the tool that it needs (first word of the block) is installed
     <!-- docs-test: source -->             run in the checkout, without changing it
@@ -180,6 +180,17 @@ def test_block_runs(block, workplace):
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.kind == "python"], ids=lambda block: block.name)
 def test_python_is_valid(block):
     ast.parse(block.text)
+
+
+def test_the_example_pages_can_be_made(tmp_path):
+    """On the CPU and in a small size; docs/reports/ has those of a GPU. A pipe once ended the script before its first page."""
+    for name in ("photos", "diagrams"):
+        os.mkdir(tmp_path / name)
+        shutil.copy(os.path.join(ROOT, "samples", "spheres-rgb.png"), tmp_path / name)
+    subprocess.run([os.path.join(ROOT, "tools", "make-report-examples"), tmp_path / "photos", tmp_path / "diagrams", tmp_path, BINARY],
+                   env={**os.environ, "DEVICE": "cpu", "COPIES": "2", "SIZE": "64x48"}, check=True, stdout=subprocess.DEVNULL)
+    pages = {name: (tmp_path / f"{name}.html").read_text(encoding="utf-8") for name in ("run", "streams", "ladder")}
+    assert "2 failed" in pages["run"] and "Throughput over workers" in pages["streams"] and "Compared with base.json" in pages["ladder"]
 
 
 def test_the_version_to_cite_is_that_of_the_program():

@@ -26,7 +26,7 @@ struct warp {
     meeting meetings[MEETINGS];
 };
 
-static struct {
+struct block_state {
     warp warps[WARPS];
     // The barrier of the block: the threads that have arrived and those that have not.
     int arrived, left;
@@ -34,7 +34,9 @@ static struct {
     unsigned phase;
     bool any[2];  // the votes of a phase
     char keys[2]; // for the thread sanitizer: a phase's arrivals
-} block;
+};
+
+static block_state blocks[CONV_EMULATED_MOST_BLOCKS];
 
 static bool same(site a, site b)
 {
@@ -46,7 +48,7 @@ static bool same(site a, site b)
 
 static const char all_threads[] = "all threads";
 
-static void end_phase()
+static void end_phase(block_state &block)
 {
     block.arrived = 0;
     block.phase++;
@@ -58,6 +60,7 @@ static void end_phase()
 
 void meet_block(site where)
 {
+    block_state &block = blocks[place()];
     if (block.arrived == 0)
         block.where = where;
     else if (!same(where, block.where))
@@ -66,7 +69,7 @@ void meet_block(site where)
     char *key = &block.keys[block.phase % 2];
     announce(key);
     if (++block.arrived == block.left) {
-        end_phase();
+        end_phase(block);
         make_ready(self());
         wait("its turn", where, 0);
     } else {
@@ -77,6 +80,7 @@ void meet_block(site where)
 
 bool meet_block_with(site where, bool value)
 {
+    block_state &block = blocks[place()];
     unsigned phase = block.phase % 2;
     block.any[phase] |= value;
     meet_block(where);
@@ -107,7 +111,7 @@ static meeting *find_meeting(warp *warp, uint32_t mask)
 meeting *meet_warp(site where, uint32_t mask, const uint64_t *words, int count)
 {
     int warp_number = self()->number / CONV_EMULATED_WARP;
-    warp *warp = &block.warps[warp_number];
+    warp *warp = &blocks[place()].warps[warp_number];
     uint32_t bit = 1u << lane();
     if (!(mask & bit))
         fail("%s:%d: the mask %08x of a collective leaves its caller out", where.file, where.line,
@@ -169,6 +173,7 @@ int leader(uint32_t mask)
 
 void open_block(int threads)
 {
+    block_state &block = blocks[place()];
     for (int w = 0; w < WARPS; w++) {
         int lanes = threads - w * CONV_EMULATED_WARP;
         block.warps[w].returned = lanes >= CONV_EMULATED_WARP ? 0
@@ -183,8 +188,9 @@ void open_block(int threads)
     open_bulk();
 }
 
-void note_return(thread *thread)
+bool note_return(thread *thread)
 {
+    block_state &block = blocks[thread->place];
     warp *warp = &block.warps[thread->number / CONV_EMULATED_WARP];
     uint32_t bit = 1u << thread->number % CONV_EMULATED_WARP;
     warp->returned |= bit;
@@ -197,7 +203,8 @@ void note_return(thread *thread)
     if (--block.left == 0)
         close_bulk();
     else if (block.arrived == block.left)
-        end_phase();
+        end_phase(block);
+    return block.left == 0;
 }
 
 } // namespace emulated

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The state that the threads of an emulated block share. Each is a fiber of one system thread
-// (scheduler.h); blocks run one after the other. A thread that breaks a rule ends the launch with a
-// message (fail).
+// (scheduler.h). A thread that breaks a rule ends the launch with a message (fail).
 #ifndef CONV_EMULATED_BLOCK_H
 #define CONV_EMULATED_BLOCK_H
 
@@ -33,6 +32,12 @@ CONV_EMULATED_CONST dim3 block_index();
 CONV_EMULATED_CONST dim3 block_shape();
 CONV_EMULATED_CONST dim3 grid_shape();
 CONV_EMULATED_CONST int lane();
+
+// Lets other threads run, of other blocks as well, before the caller looks for what another block
+// writes. Fails if none has done anything else for long.
+void look();
+// Lets other threads run at times, after an atomic operation on memory of the device.
+void yield_at_times(const void *p);
 
 // --- shared memory -------------------------------------------------------------------------------
 // Filled with noise when a block begins; after its end comes the address sanitizer's guard.

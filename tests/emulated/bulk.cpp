@@ -30,11 +30,15 @@ struct bulk {
     struct barrier *barrier;
 };
 
-static barrier barriers[MOST_BARRIERS];
-static int barrier_count;
-static bulk copies[MOST_COPIES];
-static int copy_count, landed_count;
-static struct fiber engine; // the copying thread, for the thread sanitizer
+struct bulk_state {
+    struct barrier barriers[MOST_BARRIERS];
+    int barrier_count;
+    bulk copies[MOST_COPIES];
+    int copy_count, landed_count;
+    struct fiber engine; // the copying thread, for the thread sanitizer
+};
+
+static bulk_state blocks[CONV_EMULATED_MOST_BLOCKS];
 
 // The pattern in memory where a barrier is: overwriting it is detected.
 static uint64_t mark_of(uint32_t address)
@@ -44,23 +48,25 @@ static uint64_t mark_of(uint32_t address)
 
 static barrier *find(uint32_t address)
 {
+    bulk_state &own = blocks[place()];
     const volatile uint64_t *memory = (const uint64_t *)shared_at(address, 8, 8);
-    for (int i = 0; i < barrier_count; i++) {
-        if (barriers[i].address != address)
+    for (int i = 0; i < own.barrier_count; i++) {
+        if (own.barriers[i].address != address)
             continue;
         if (*memory != mark_of(address))
             fail("the barrier at shared address %u was written over", address);
-        return &barriers[i];
+        return &own.barriers[i];
     }
     fail("no barrier was made at shared address %u", address);
 }
 
 void init_barrier(uint32_t address, uint32_t arrivals)
 {
-    if (arrivals == 0 || arrivals > MOST_BYTES || barrier_count == MOST_BARRIERS)
-        fail("a barrier of %u arrivals, the %dth", arrivals, barrier_count + 1);
+    bulk_state &own = blocks[place()];
+    if (arrivals == 0 || arrivals > MOST_BYTES || own.barrier_count == MOST_BARRIERS)
+        fail("a barrier of %u arrivals, the %dth", arrivals, own.barrier_count + 1);
     *(volatile uint64_t *)shared_at(address, 8, 8) = mark_of(address);
-    barriers[barrier_count++] = {address, arrivals, arrivals, 0, 0, nullptr, {0, 0}};
+    own.barriers[own.barrier_count++] = {address, arrivals, arrivals, 0, 0, nullptr, {0, 0}};
 }
 
 static void end_phase_if_complete(barrier *barrier)
@@ -101,47 +107,52 @@ void wait_for(uint32_t address, uint32_t parity)
 // --- copies --------------------------------------------------------------------------------------
 
 // The copy engine is a thread of its own for the thread sanitizer.
-static void land(int number)
+static void land(int place, int number)
 {
-    bulk *copy = &copies[number];
+    bulk_state &own = blocks[place];
+    bulk *copy = &own.copies[number];
     barrier *barrier = copy->barrier;
-    impersonate(&engine);
+    impersonate(&own.engine);
     observe(copy);
     memcpy(copy->to, copy->from, copy->bytes);
     announce(&barrier->keys[barrier->phase % 2]);
     impersonate(nullptr);
-    landed_count++;
+    own.landed_count++;
     barrier->bytes -= copy->bytes;
     end_phase_if_complete(barrier);
 }
 
 void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t address)
 {
+    bulk_state &own = blocks[place()];
     if (bytes == 0 || bytes % GRAIN)
         fail("a bulk copy of %u bytes", bytes);
-    if (copy_count == MOST_COPIES)
+    if (own.copy_count == MOST_COPIES)
         fail("more than %d bulk copies of a block", MOST_COPIES);
     check_global(from, bytes, GRAIN);
-    bulk *copy = &copies[copy_count];
+    bulk *copy = &own.copies[own.copy_count];
     *copy = {shared_at(to, bytes, GRAIN), from, bytes, find(address)};
     if (-copy->barrier->bytes + bytes > MOST_BYTES)
         fail("the barrier at %u cannot count %u bytes more", address, bytes);
     // From now on its content is undefined.
     fill_with_noise(copy->to, bytes);
     announce(copy);
-    happen_later(land, copy_count++);
+    happen_later(land, own.copy_count++);
 }
 
 void open_bulk()
 {
-    barrier_count = copy_count = landed_count = 0;
-    make_phantom(&engine);
+    bulk_state &own = blocks[place()];
+    own.barrier_count = own.copy_count = own.landed_count = 0;
+    make_phantom(&own.engine);
 }
 
 void close_bulk()
 {
-    if (landed_count != copy_count)
-        fail("the block returns while %d bulk copies are under way", copy_count - landed_count);
+    const bulk_state &own = blocks[place()];
+    if (own.landed_count != own.copy_count)
+        fail("the block returns while %d bulk copies are under way",
+             own.copy_count - own.landed_count);
 }
 
 } // namespace emulated

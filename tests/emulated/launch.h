@@ -54,7 +54,7 @@ struct cudaLaunchAttribute {
     cudaLaunchAttributeValue val;
 };
 
-// The names of members are not CUDA's, of which two are macros in kernels (cuda_runtime.h).
+// The members have other names than CUDA's, two of which are macros in kernels (cuda_runtime.h).
 struct cudaLaunchConfig_t {
     dim3 grid, block;
     size_t bytes;

@@ -290,6 +290,7 @@ static inline void st_relaxed_gpu_global_u64(uint64_t to, uint64_t value)
 
 static inline void ld_relaxed_gpu_global_u64(uint64_t &to, uint64_t from)
 {
+    emulated::look();
     to = __atomic_load_n((const uint64_t *)from, __ATOMIC_RELAXED);
 }
 
@@ -333,7 +334,7 @@ static inline void fence_proxy_async_shared_cta()
 {
 }
 
-// Kernels of a stream run one after the other.
+// Does nothing: emulated kernels of a stream run one after the other.
 static inline void griddepcontrol_wait()
 {
 }
@@ -350,7 +351,7 @@ static inline void setmaxnreg_dec_sync_aligned_u32(uint32_t)
 {
 }
 
-// A hint.
+// Only a hint: does nothing.
 template <typename Pointer> static inline void prefetch_global_L2(Pointer)
 {
 }

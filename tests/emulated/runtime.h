@@ -13,20 +13,21 @@
 namespace emulated
 {
 
-// The number of a word in CONV_EMULATED.
+// The number given for `name` in the variable CONV_EMULATED; `otherwise` if it is not there.
 unsigned long option(const char *name, unsigned long otherwise);
 
-// Keeps the error for cudaGetLastError, and returns it. Any thread.
+// Stores the error for cudaGetLastError, and returns it. Any thread.
 cudaError_t report(cudaError_t error);
 
-// The first failure stays, as on a real device, which executes nothing afterwards. Any thread.
+// Loses the device with this failure, unless it is lost already; like a real one, it then executes
+// nothing more. Any thread.
 void note_failure(const char *text);
 bool is_lost();
 #define EMULATED_MESSAGE_SIZE 1024
 
-extern thread_local int current; // device
-size_t memory_size();            // of a device
-int most_shared();               // bytes of a block's shared memory that a kernel may ask for
+extern thread_local int current; // the calling thread's device
+size_t memory_size();            // bytes of a device
+int most_shared();               // bytes of shared memory that a block may request
 
 extern std::atomic_ulong allocation_count, wait_count, copy_count;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory of the emulated device, and of the host where it is known to the device.
+// Memory of the emulated device, and memory of the host that is pinned or registered.
 #include "runtime.h"
 
 #include <cstdlib>

@@ -11,15 +11,22 @@
 #include "../support/random.h"
 #include "bulk.h"
 #include "launch.h"
+#include "shared.h"
 
 namespace emulated
 {
+
+#define MOST_FIBERS 2048 // of all blocks that run at a time
+// Under the thread sanitizer, which takes twice as long with more and finds no more, one block.
+#define MOST_PLACES (CONV_EMULATED_TSAN ? 1 : CONV_EMULATED_MOST_BLOCKS)
+#define YIELDS 8              // one of so many atomic operations lets other threads run
+#define MOST_LOOKS (1u << 20) // while no thread becomes ready
 
 // Threads and events that can continue, by random keys: the smallest key is next. Small: a block
 // has a thousand of them.
 struct turn {
     uint64_t key;
-    uint32_t who; // number of a thread; from CONV_EMULATED_MOST_THREADS on, a place in now.events
+    uint32_t who; // of now.threads; from MOST_FIBERS on, one of now.events
     bool operator<(const turn &other) const
     {
         return key > other.key; // the standard's heaps have the largest on top
@@ -27,8 +34,8 @@ struct turn {
 };
 
 struct event {
-    void (*happen)(int);
-    int argument;
+    void (*happen)(int, int);
+    int place, argument;
 };
 
 // How keys are drawn; each way finds different mistakes.
@@ -36,21 +43,32 @@ enum order {
     EACH_TURN, // at each turn: all advance at about the same speed
     BY_THREAD, // once per thread: some are fast, others starve
     BY_WARP,   // once per warp, as for warps with roles
+    BY_BLOCK,  // once per block
     ORDERS
 };
 
+// Of a block that runs. The keys are for the thread sanitizer.
+struct block_place {
+    dim3 index;
+    char start, end;
+};
+
 static struct {
-    thread threads[CONV_EMULATED_MOST_THREADS];
-    int made; // of them, with stacks of their own
+    thread threads[MOST_FIBERS]; // of the block in place i: `count` from i * count on
+    int made;                    // of them, with stacks of their own
     struct fiber host;
-    int count; // of the block
+    int count; // of a block
+    block_place places[CONV_EMULATED_MOST_BLOCKS];
+    int place; // of the block that begins or has ended, for the host
+    bool ended;
     thread *running;
+    unsigned looks; // since a thread has become ready
     std::vector<turn> turns;
-    std::vector<event> events;         // of the block
+    std::vector<uint32_t> looking; // threads that look for what another writes
+    std::vector<event> events;
     std::vector<uint32_t> free_events; // places in it that are free again
     enum order order;
     const std::function<void()> *body;
-    dim3 block_index;
     const launch_shape *shape;
     char *message;
     size_t room;
@@ -78,12 +96,17 @@ thread *self()
 
 thread *thread_at(int number)
 {
-    return &now.threads[number];
+    return &now.threads[now.running->place * now.count + number];
 }
 
 int thread_count()
 {
     return now.count;
+}
+
+int place()
+{
+    return now.running ? now.running->place : now.place;
 }
 
 size_t dynamic_bytes()
@@ -98,7 +121,7 @@ dim3 thread_index()
 
 dim3 block_index()
 {
-    return now.block_index;
+    return now.places[now.running->place].index;
 }
 
 dim3 block_shape()
@@ -123,9 +146,8 @@ static uint64_t draw_key(const thread *who)
     if (!who || now.order == EACH_TURN)
         return draw();
     // Now and then a thread's key is drawn again.
-    thread *drawn = now.order == BY_WARP
-                        ? &now.threads[who->number / CONV_EMULATED_WARP * CONV_EMULATED_WARP]
-                        : &now.threads[who->number];
+    int share = now.order == BY_THREAD ? 1 : now.order == BY_WARP ? CONV_EMULATED_WARP : now.count;
+    thread *drawn = &now.threads[who->place * now.count + who->number / share * share];
     if (draw() % 256 == 0)
         drawn->priority = draw();
     return (drawn->priority & ~(uint64_t)UINT32_MAX) | draw() >> 32;
@@ -139,20 +161,47 @@ static void add_turn(const turn &turn)
 
 void make_ready(thread *thread)
 {
+    now.looks = 0;
     thread->waits = nullptr;
-    add_turn({draw_key(thread), (uint32_t)thread->number});
+    add_turn({draw_key(thread), (uint32_t)(thread - now.threads)});
 }
 
-void happen_later(void (*event)(int argument), int argument)
+void happen_later(void (*event)(int place, int argument), int argument)
 {
     if (now.free_events.empty()) {
         now.free_events.push_back((uint32_t)now.events.size());
         now.events.push_back({});
     }
-    uint32_t place = now.free_events.back();
+    uint32_t number = now.free_events.back();
     now.free_events.pop_back();
-    now.events[place] = {event, argument};
-    add_turn({draw_key(nullptr), CONV_EMULATED_MOST_THREADS + place});
+    now.events[number] = {event, place(), argument};
+    add_turn({draw_key(nullptr), MOST_FIBERS + number});
+}
+
+static void go_to_host()
+{
+    thread *me = now.running;
+    now.running = nullptr;
+    switch_fiber(&me->fiber, &now.host);
+}
+
+// The next thread or event; false if nothing can continue. By keys alone, two threads that look for
+// what the other writes would each wait longer for every key that is larger than the other's.
+static bool next_turn(uint32_t *who)
+{
+    size_t looking = now.looking.size();
+    if (looking > 0 && (now.turns.empty() || draw() % 4 == 0)) {
+        std::swap(now.looking[draw() % looking], now.looking.back());
+        *who = now.looking.back();
+        now.looking.pop_back();
+        return true;
+    }
+    if (now.turns.empty())
+        return false;
+    std::pop_heap(now.turns.begin(), now.turns.end());
+    *who = now.turns.back().who;
+    now.turns.pop_back();
+    return true;
 }
 
 // Switches to the next thread, or to the host if none can continue. Returns when it is the caller's
@@ -160,15 +209,12 @@ void happen_later(void (*event)(int argument), int argument)
 static void pass_on()
 {
     thread *me = now.running;
-    while (!now.turns.empty()) {
-        std::pop_heap(now.turns.begin(), now.turns.end());
-        uint32_t who = now.turns.back().who;
-        now.turns.pop_back();
-        if (who >= CONV_EMULATED_MOST_THREADS) {
-            uint32_t place = who - CONV_EMULATED_MOST_THREADS;
-            event event = now.events[place];
-            now.free_events.push_back(place);
-            event.happen(event.argument);
+    uint32_t who;
+    while (next_turn(&who)) {
+        if (who >= MOST_FIBERS) {
+            event event = now.events[who - MOST_FIBERS];
+            now.free_events.push_back(who - MOST_FIBERS);
+            event.happen(event.place, event.argument);
             continue;
         }
         now.running = &now.threads[who];
@@ -176,10 +222,8 @@ static void pass_on()
             switch_fiber(me ? &me->fiber : &now.host, &now.running->fiber);
         return;
     }
-    if (me) {
-        now.running = nullptr;
-        switch_fiber(&me->fiber, &now.host);
-    }
+    if (me)
+        go_to_host();
 }
 
 void wait(const char *what, site where, size_t which)
@@ -191,18 +235,39 @@ void wait(const char *what, site where, size_t which)
     pass_on();
 }
 
-static const char key_start = 0, key_end = 0; // of a block, for the thread sanitizer
+void look()
+{
+    if (++now.looks == MOST_LOOKS)
+        fail("looks for ever for what no other thread writes");
+    now.looking.push_back((uint32_t)(now.running - now.threads));
+    wait("its turn", {"", 0}, 0);
+}
+
+// The key is drawn anew: the others may get far before it is this thread's turn.
+void yield_at_times(const void *p)
+{
+    if (draw() % YIELDS || is_shared(p))
+        return;
+    add_turn({draw(), (uint32_t)(now.running - now.threads)});
+    wait("its turn", {"", 0}, 0);
+}
 
 // A fiber is a thread of one block after the other.
 static void be_threads()
 {
     for (;;) {
-        observe(&key_start);
+        block_place *place = &now.places[now.running->place];
+        observe(&place->start);
         (*now.body)();
-        announce(&key_end);
+        announce(&place->end);
         now.running->returned = true;
-        note_return(now.running);
-        pass_on();
+        if (note_return(now.running)) {
+            now.ended = true;
+            now.place = now.running->place;
+            go_to_host();
+        } else {
+            pass_on();
+        }
     }
 }
 
@@ -213,11 +278,11 @@ static void complain_with(const char *format, va_list arguments)
     if (now.failed)
         return;
     now.failed = true;
-    int used = now.running ? snprintf(now.message, now.room,
-                                      "block (%u,%u), thread (%u,%u): ", now.block_index.x,
-                                      now.block_index.y, now.running->index.x, now.running->index.y)
-                           : snprintf(now.message, now.room, "block (%u,%u): ", now.block_index.x,
-                                      now.block_index.y);
+    dim3 block = now.places[place()].index;
+    int used = now.running
+                   ? snprintf(now.message, now.room, "block (%u,%u), thread (%u,%u): ", block.x,
+                              block.y, now.running->index.x, now.running->index.y)
+                   : snprintf(now.message, now.room, "block (%u,%u): ", block.x, block.y);
     vsnprintf(now.message + used, now.room - (size_t)used, format, arguments);
 }
 
@@ -235,23 +300,29 @@ void fail(const char *format, ...)
     va_start(arguments, format);
     complain_with(format, arguments);
     va_end(arguments);
-    thread *me = now.running;
-    now.running = nullptr;
     for (;;) // the host gives the stack back
-        switch_fiber(&me->fiber, &now.host);
+        go_to_host();
 }
 
-// Called if no thread can continue although not all have returned: prints what each waits for.
-static void complain_of_deadlock()
+// Called if no thread can continue although not all have returned: prints what each of the first
+// unfinished block waits for.
+static void complain_of_deadlock(int blocks)
 {
     char text[400] = "";
     size_t used = 0;
+    const thread *threads = now.threads;
+    for (int i = 0; i < blocks * now.count; i++)
+        if (!now.threads[i].returned) {
+            now.place = now.threads[i].place;
+            threads = &now.threads[now.place * now.count];
+            break;
+        }
     for (int i = 0; i < now.count && used < sizeof text - 1;) {
-        const thread *first = &now.threads[i];
+        const thread *first = &threads[i];
         int end = i;
-        while (end < now.count && now.threads[end].returned == first->returned &&
+        while (end < now.count && threads[end].returned == first->returned &&
                (first->returned ||
-                (now.threads[end].waits == first->waits && now.threads[end].what == first->what)))
+                (threads[end].waits == first->waits && threads[end].what == first->what)))
             end++;
         if (!first->returned)
             used += (size_t)snprintf(
@@ -267,9 +338,14 @@ static void complain_of_deadlock()
 static bool make_threads(int count)
 {
     // Memory that grew while a thread runs would be that thread's for the thread sanitizer.
-    now.turns.reserve(8 * CONV_EMULATED_MOST_THREADS);
-    now.events.reserve(8 * CONV_EMULATED_MOST_THREADS);
-    now.free_events.reserve(8 * CONV_EMULATED_MOST_THREADS);
+    now.turns.reserve(8 * MOST_FIBERS);
+    now.looking.reserve(MOST_FIBERS);
+    now.events.reserve(8 * MOST_FIBERS);
+    now.free_events.reserve(8 * MOST_FIBERS);
+    now.turns.clear();
+    now.looking.clear();
+    now.events.clear();
+    now.free_events.clear();
     for (; now.made < count; now.made++)
         if (!make_fiber(&now.threads[now.made].fiber, be_threads))
             return false;
@@ -281,18 +357,19 @@ static void free_threads()
 {
     while (now.made > 0)
         free_fiber(&now.threads[--now.made].fiber);
-    now.turns.clear();
 }
 
-static void run_block()
+static void begin_block(int place, dim3 index)
 {
     dim3 shape = now.shape->block;
+    now.place = place;
+    now.places[place].index = index;
     open_block(now.count);
-    now.events.clear();
-    now.free_events.clear();
+    thread *threads = &now.threads[place * now.count];
     for (int i = 0; i < now.count; i++) {
-        thread *thread = &now.threads[i];
+        thread *thread = &threads[i];
         unsigned number = (unsigned)i;
+        thread->place = place;
         thread->number = i;
         thread->index = {number % shape.x, number / shape.x % shape.y, number / shape.x / shape.y};
         thread->returned = false;
@@ -301,15 +378,55 @@ static void run_block()
         thread->copies.clear();
     }
     for (int i = 0; i < now.count; i++)
-        make_ready(&now.threads[i]);
-    announce(&key_start);
-    pass_on();
-    observe(&key_end);
-    bool all = true;
-    for (int i = 0; i < now.count; i++)
-        all = all && now.threads[i].returned;
-    if (!all)
-        complain_of_deadlock();
+        make_ready(&threads[i]);
+    announce(&now.places[place].start);
+}
+
+// The blocks of a grid, in some order.
+struct grid_order {
+    dim3 grid;
+    uint64_t blocks, left, at, step;
+};
+
+static grid_order draw_grid_order(dim3 grid)
+{
+    uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+    uint64_t at = draw() % blocks, step = draw() % blocks + 1;
+    while (std::gcd(step, blocks) != 1)
+        step++;
+    return {grid, blocks, blocks, at, step};
+}
+
+static void begin_next(grid_order *order, int place)
+{
+    uint64_t at = order->at;
+    dim3 grid = order->grid;
+    order->at = (at + order->step) % order->blocks;
+    order->left--;
+    begin_block(place, {(unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y),
+                        (unsigned)(at / grid.x / grid.y)});
+}
+
+// A block begins where another has ended.
+static void run_grid(int places)
+{
+    grid_order order = draw_grid_order(now.shape->grid);
+    int running = 0;
+    while (running < places)
+        begin_next(&order, running++);
+    while (running > 0 && !now.failed) {
+        now.ended = false;
+        pass_on();
+        if (!now.ended) {
+            complain_of_deadlock(places);
+            return;
+        }
+        observe(&now.places[now.place].end);
+        if (order.left > 0)
+            begin_next(&order, now.place);
+        else
+            running--;
+    }
 }
 
 void run_launch(const char *name, const launch_shape &shape, const std::function<void()> &body,
@@ -324,24 +441,18 @@ void run_launch(const char *name, const launch_shape &shape, const std::function
     now.failed = false;
     now.running = nullptr;
     uint64_t blocks = (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z;
-    // Another order for each seed and shape.
+    // The order depends on the seed and on the shape of the launch.
     noise = seed;
     noise = draw() + blocks;
     noise = draw() + (uint64_t)now.count + shape.bytes * 1024;
     now.order = (enum order)(draw() % ORDERS);
+    uint64_t most = std::min({blocks, (uint64_t)MOST_PLACES, (uint64_t)(MOST_FIBERS / now.count)});
+    int places = (int)(draw() % most) + 1;
     adopt_fiber(&now.host);
-    if (!make_threads(now.count))
-        complain("no memory for the stacks of %d threads", now.count);
-    // One block after the other, in some order.
-    uint64_t at = draw() % blocks, step = draw() % blocks + 1;
-    while (std::gcd(step, blocks) != 1)
-        step++;
-    for (uint64_t i = 0; i < blocks && !now.failed; i++, at = (at + step) % blocks) {
-        now.block_index = {(unsigned)(at % shape.grid.x),
-                           (unsigned)(at / shape.grid.x % shape.grid.y),
-                           (unsigned)(at / shape.grid.x / shape.grid.y)};
-        run_block();
-    }
+    if (make_threads(places * now.count))
+        run_grid(places);
+    else
+        complain("no memory for the stacks of %d threads", places * now.count);
     if (now.failed) {
         size_t used = strlen(message);
         snprintf(message + used, room - used, " [%s]", name);

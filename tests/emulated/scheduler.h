@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Private to the emulation: the threads of the running block, and whose turn it is. A thread runs
+// Private to the emulation: the threads of the running blocks, and whose turn it is. A thread runs
 // until it waits; the next one is chosen at random, so that code that relies on an order that is
-// not guaranteed fails soon.
+// not guaranteed fails soon. A random number of blocks runs at a time, each in a place of its own.
 #ifndef CONV_EMULATED_SCHEDULER_H
 #define CONV_EMULATED_SCHEDULER_H
 
@@ -14,6 +14,7 @@
 
 #define CONV_EMULATED_MOST_THREADS 1024
 #define CONV_EMULATED_WARP 32
+#define CONV_EMULATED_MOST_BLOCKS 8 // that run at a time
 
 namespace emulated
 {
@@ -28,7 +29,8 @@ struct pending_copy {
 
 struct thread {
     struct fiber fiber;
-    int number;
+    int place;  // of its block
+    int number; // in the block
     dim3 index;
     bool returned;
     const char *waits; // the reason; null: it does not wait
@@ -41,16 +43,18 @@ struct thread {
 };
 
 thread *self();
-thread *thread_at(int number);
-int thread_count(); // of the block
+thread *thread_at(int number); // of the running thread's block
+int thread_count();            // of a block
+int place();                   // of the running thread's block, or of the block that begins
 size_t dynamic_bytes();
 
 // Lets another thread run, until one makes this thread ready.
 void wait(const char *what, site where, size_t which);
 void make_ready(thread *thread);
 
-// Calls event(argument) at some time, while threads wait or by turns with them.
-void happen_later(void (*event)(int argument), int argument);
+// Calls event(place of the caller's block, argument) at some time, while threads wait or by turns
+// with them.
+void happen_later(void (*event)(int place, int argument), int argument);
 
 // A number of the sequence that depends on the launch and emulated_seed() alone.
 uint64_t draw();
@@ -61,9 +65,10 @@ void fill_with_noise(void *memory, size_t size);
 // The same for callers that can return.
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
-// The parts of the emulation as a block begins, as one of its threads returns.
+// The parts of the emulation as a block begins, as one of its threads returns. The latter is true
+// if it was the block's last.
 void open_block(int threads);
-void note_return(thread *thread);
+bool note_return(thread *thread);
 
 } // namespace emulated
 

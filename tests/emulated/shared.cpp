@@ -15,10 +15,15 @@ namespace emulated
 struct static_array {
     const void *key;
     void *memory;
+    size_t size;
 };
 
-static uint8_t *dynamic;
-static static_array statics[MOST_STATICS];
+struct shared_memory {
+    uint8_t *dynamic;
+    static_array statics[MOST_STATICS];
+};
+
+static shared_memory blocks[CONV_EMULATED_MOST_BLOCKS];
 
 static void *allocate(size_t size)
 {
@@ -34,9 +39,10 @@ static void *allocate(size_t size)
 
 void open_shared()
 {
-    free(dynamic);
-    dynamic = (uint8_t *)allocate(dynamic_bytes());
-    for (static_array &array : statics) {
+    shared_memory &own = blocks[place()];
+    free(own.dynamic);
+    own.dynamic = (uint8_t *)allocate(dynamic_bytes());
+    for (static_array &array : own.statics) {
         free(array.memory);
         array = {};
     }
@@ -44,14 +50,14 @@ void open_shared()
 
 void *dynamic_shared()
 {
-    return dynamic;
+    return blocks[place()].dynamic;
 }
 
 void *find_static_shared(const void *key, size_t size)
 {
-    for (static_array &array : statics) {
+    for (static_array &array : blocks[place()].statics) {
         if (!array.key) {
-            array = {key, allocate(size)};
+            array = {key, allocate(size), size};
             announce(&array); // only its existence
         }
         if (array.key == key) {
@@ -62,9 +68,21 @@ void *find_static_shared(const void *key, size_t size)
     fail("more than %d arrays in shared memory", MOST_STATICS);
 }
 
+bool is_shared(const void *p)
+{
+    const shared_memory &own = blocks[place()];
+    const uint8_t *at = (const uint8_t *)p;
+    if (at >= own.dynamic && at < own.dynamic + dynamic_bytes())
+        return true;
+    for (const static_array &array : own.statics)
+        if (array.key && at >= array.memory && at < (uint8_t *)array.memory + array.size)
+            return true;
+    return false;
+}
+
 size_t shared_offset(const void *p)
 {
-    const uint8_t *at = (const uint8_t *)p;
+    const uint8_t *at = (const uint8_t *)p, *dynamic = blocks[place()].dynamic;
     if (at < dynamic || at > dynamic + dynamic_bytes())
         fail("%p is no address in dynamic shared memory", p);
     return (size_t)(at - dynamic) + FIRST_ADDRESS;
@@ -77,7 +95,7 @@ void *shared_at(uint32_t address, size_t size, size_t align)
              address - FIRST_ADDRESS, dynamic_bytes());
     if (address % align)
         fail("shared address %u is no multiple of %zu", address - FIRST_ADDRESS, align);
-    return dynamic + (address - FIRST_ADDRESS);
+    return blocks[place()].dynamic + (address - FIRST_ADDRESS);
 }
 
 } // namespace emulated

@@ -14,7 +14,7 @@
 //   pins=N         the Nth block of staging memory and all later ones cannot be pinned
 //   closed         the device has no memory left when it is opened
 //   slow=MS        least time of a group
-//   left           the end of the process frees what they hold: to close one is an error
+//   left           closing a device aborts the program: the end of the process must free it
 //   open=MS        time to open a device; there is a driver then, and `auto` does not wait for it
 // Each word holds for every device, or after a number (1:lost=3) for that device only.
 #include <pthread.h>
@@ -122,7 +122,7 @@ static enum conv_status fail(struct conv_err *err)
 
 static enum conv_status no_room(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "CUDA failed to take memory that a test forbids");
+    return conv_err_set(err, CONV_ERR_MEMORY, "CUDA failed to allocate memory that a test forbids");
 }
 
 static void wait_ms(long ms)

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Bare root folders of Debian and Ubuntu, in which packages are built, installed and removed.
 
-Needs root, mmdebstrap and the distributions' mirrors. Roots are kept as archives in CONV_ROOTS (default:
-.local/roots in the checkout), so that only the first run fetches them. CONV_UBUNTU_MIRROR names another mirror.
+Needs root, mmdebstrap and the distributions' mirrors. Environment:
+  CONV_ROOTS          where roots are kept as archives, so that only the first run fetches them (default:
+                      .local/roots in the checkout)
+  CONV_UBUNTU_MIRROR  another mirror
+  CONV_CUDA_TOOLKIT   a CUDA toolkit that needs no package: builds with CUDA, for the GPUs that CONV_CUDA_FOR names
+                      (default here: check, which compiles in a fraction of the time)
+  CONV_PACKAGES       a folder with a folder of packages per system (`debian12`, `ubuntu24.04`), which are tested
+                      instead of new ones; systems that it lacks are skipped
 """
 import os
 import shutil
@@ -12,6 +18,7 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ROOTS = os.environ.get("CONV_ROOTS", os.path.join(ROOT, ".local", "roots"))
+TOOLKIT = os.environ.get("CONV_CUDA_TOOLKIT")
 UBUNTU = os.environ.get("CONV_UBUNTU_MIRROR", "archive.ubuntu.com/ubuntu")
 # Debian 12 has no package with Ubuntu's keys: the mirror is trusted because of its certificate, until the root
 # has the keys.
@@ -28,10 +35,14 @@ class System:
     def __init__(self, name, folder):
         self.name, self.folder = name, folder
 
-    def run(self, script, timeout=1500):
-        """The script's output; it must succeed."""
-        command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", f"--mount-proc={self.folder}/proc", "chroot",
-                   self.folder, "bash", "-euo", "pipefail", "-c", script]
+    def run(self, script, timeout=1500, toolkit=None):
+        """The script's output; it must succeed. A toolkit is visible as /usr/local/cuda, and cannot be written to."""
+        enter = 'exec chroot "$0" bash -euo pipefail -c "$1"'
+        if toolkit:
+            os.makedirs(self.path("/usr/local/cuda"), exist_ok=True)
+            enter = f'mount --bind -o ro "$2" "$0/usr/local/cuda" && {enter}'
+        command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", f"--mount-proc={self.folder}/proc",
+                   "sh", "-c", enter, self.folder, script, os.path.realpath(toolkit) if toolkit else ""]
         environment = {key: value for key, value in os.environ.items() if key.lower().endswith(("proxy", "index_url", "_cert"))}
         environment |= {"PIP_CERT": "/host.crt", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
                         "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
@@ -96,13 +107,20 @@ def bare(system_name, tmp_path, release):
     shutil.rmtree(system.folder)
 
 
+def clone(system):
+    """Puts this checkout's last commit into /conv."""
+    subprocess.run(["git", "clone", "-q", "--no-hardlinks", ROOT, system.path("/conv")], check=True)
+
+
 def build(name, kinds, folder):
     """Runs tools/release in a fresh root and moves the files to `folder`."""
     system = unpack(name, folder + ".root")
-    subprocess.run(["git", "clone", "-q", "--no-hardlinks", ROOT, system.path("/conv")], check=True)
-    system.run("apt-get update -q && apt-get install -q -y --no-install-recommends git ca-certificates "
-               f"python3-venv python3-dev && cd /conv && tools/setup package && tools/release --cpu --only {kinds} /dist",
-               timeout=3600)
+    clone(system)
+    options = "" if TOOLKIT else "--cpu"
+    gpus = os.environ.get("CONV_CUDA_FOR", "check")
+    system.run("apt-get update -q && apt-get install -q -y --no-install-recommends git ca-certificates python3-venv "
+               f"python3-dev && cd /conv && tools/setup package && CONV_CUDA_FOR={gpus} tools/release {options} --only {kinds} /dist",
+               timeout=3 * 3600, toolkit=TOOLKIT)
     shutil.move(system.path("/dist"), folder)
     shutil.rmtree(system.folder)
     return folder
@@ -110,12 +128,13 @@ def build(name, kinds, folder):
 
 @pytest.fixture(scope="session")
 def release(system_name, tmp_path_factory):
-    """The folder of a release without CUDA, as made on that system; the sources and the static program come from
-    Debian. CONV_PACKAGES: a folder that has such a folder per system already.
-    """
+    """The folder of a release, as made on that system; the sources and the static program come from Debian."""
     given = os.environ.get("CONV_PACKAGES")
     if given:
-        return os.path.join(given, system_name)
+        folder = os.path.join(given, system_name)
+        if not os.path.isdir(folder):
+            pytest.skip(f"no packages for {system_name} in CONV_PACKAGES")
+        return folder
     if not BUILT:
         BUILT["debian12"] = build("debian12", "source,static,deb,wheel", str(tmp_path_factory.mktemp("debian12") / "dist"))
     if system_name not in BUILT:

@@ -55,4 +55,4 @@ def test_container(system_name, tmp_path):
         elif word == "ENTRYPOINT":
             assert rest == '["conv"]'
     os.makedirs(stages[""].path("/packages"))
-    use(stages[""])
+    use(stages[""], cuda=False)

@@ -3,28 +3,40 @@
 import hashlib
 import os
 import re
+import shutil
 import subprocess
+import tomllib
 
-from conftest import ROOT
+from conftest import ROOT, clone, unpack
 
 with open(os.path.join(ROOT, "CMakeLists.txt"), encoding="utf-8") as cmake:
     VERSION = re.search(r"project\(conv VERSION ([0-9.]+)", cmake.read())[1]
-# Filters one of the project's samples with the options that need the libraries.
+# Filters one of the project's samples with the options that need the libraries. A root has no driver: the GPU is
+# reported as unusable, refused where it is required, and otherwise not mentioned.
 USE = """
 conv --version | grep -x "conv {version}"
+conv devices | grep -x "cuda    none: {no_gpu}"
 mkdir -p /tmp/in && cp /packages/sample.png /tmp/in/
-conv emboss /tmp/in /tmp/out && test -s /tmp/out/sample.png
+conv emboss /tmp/in /tmp/out 2>/tmp/said && test -s /tmp/out/sample.png
+if grep -iE "cuda|driver" /tmp/said; then exit 1; fi
 conv verify emboss /tmp/in/sample.png
+status=0; conv emboss --device cuda /tmp/in /tmp/gpu 2>/tmp/said || status=$?
+test $status = 4 && grep -x "conv: {no_gpu}" /tmp/said
 conv gaussian:2 --to jpg /tmp/in /tmp/jpg && test -s /tmp/jpg/sample.jpg
-rm -rf /tmp/in /tmp/out /tmp/jpg
+rm -rf /tmp/in /tmp/out /tmp/jpg /tmp/said
 """
 
 
-def use(system, before=""):
+def has_cuda(release):
+    return any(name.endswith("-cuda.tar.gz") for name in os.listdir(release))
+
+
+def use(system, cuda, before=""):
     with open(os.path.join(ROOT, "samples", "spheres-rgb.png"), "rb") as sample, \
             open(system.path("/packages/sample.png"), "wb") as copy:
         copy.write(sample.read())
-    system.run(before + USE.format(version=VERSION))
+    no_gpu = "no CUDA driver on this machine" if cuda else "this conv was built without CUDA"
+    system.run(before + USE.format(version=VERSION, no_gpu=no_gpu))
 
 
 def test_files(release):
@@ -42,23 +54,25 @@ def test_files(release):
 
 
 def check_removal(system, *packages):
-    """Purges the packages; none of their files may stay, nor any file called conv."""
+    """Removes the packages; none of their files may stay, nor any file called conv, nor anything to be purged."""
     names = " ".join(packages)
     system.run(f"dpkg --verify {names}")
     installed = {name for name in system.run(f"dpkg -L {names}").split("\n") if os.path.isfile(system.path(name))}
     assert len(installed) > 2
-    system.run(f"apt-get purge -q -y {names}")
+    system.run(f"apt-get remove -q -y {names}")
     left = {name for name in system.files() if name in installed or re.search(r"/(lib)?conv(\W|$)", name)}
     assert not left
+    assert not system.run(f"dpkg-query -W {names} 2>/dev/null || true")
 
 
-def test_program(bare):
+def test_program(bare, release):
     bare.run("apt-get install -q -y --no-install-recommends /packages/conv_*.deb")
     # dpkg on a small system omits files as configured; those that are there must be right.
-    use(bare)
+    use(bare, has_cuda(release))
     assert os.path.exists(bare.path("/usr/share/bash-completion/completions/conv"))
     listed = bare.run("dpkg -L conv").split()
     assert "/usr/share/man/man1/conv.1.gz" in listed and "/usr/share/doc/conv/copyright" in listed
+    assert ("cudart_static" in bare.run("cat /usr/share/doc/conv/copyright")) == has_cuda(release)
     assert f"Version: {VERSION}-" in bare.run("dpkg -s conv")
     check_removal(bare, "conv")
 
@@ -90,12 +104,13 @@ def test_library(bare):
     check_removal(bare, *re.findall(r"libconv[\w-]*", bare.run("dpkg-query -W -f '${Package} ' 'libconv*'")))
 
 
-def test_static_program(bare):
-    """The program needs no other package: no library, no interpreter."""
+def test_static_program(bare, release):
+    """The program needs no other package: no library, no interpreter. Only with CUDA it is linked with the C library."""
     bare.run("tar -C /tmp -xzf /packages/conv-*-linux-*.tar.gz && mkdir -p /opt/conv && cp -r /tmp/conv-*/bin /tmp/conv-*/share /opt/conv/")
-    use(bare, "export PATH=/opt/conv/bin:$PATH\n")
+    use(bare, has_cuda(release), "export PATH=/opt/conv/bin:$PATH\n")
     licences = os.listdir(bare.path("/opt/conv/share/doc/conv/licences"))
-    for library in ("png", "zlib", "deflate", "jpeg", "stb", "libc6", "libgcc"):
+    last = ("cuda-toolkit", "libstdc++") if has_cuda(release) else ("libc6",)
+    for library in ("png", "zlib", "deflate", "jpeg", "stb", "libgcc", *last):
         assert any(library in name for name in licences), (library, licences)
 
 
@@ -107,3 +122,28 @@ def test_wheel(bare):
     assert bare.run(f"cd / && /tmp/venv/bin/python -c '{use_it}'").strip() == VERSION
     bare.run("/tmp/venv/bin/pip uninstall -q -y conv && ! /tmp/venv/bin/python -c 'import conv' 2>/dev/null")
     assert not bare.run("find /tmp/venv -path '*/site-packages/conv*'").strip()
+
+
+def installation_commands():
+    """The commands of docs/python.md that install the package from a checkout."""
+    with open(os.path.join(ROOT, "docs", "python.md"), encoding="utf-8") as file:
+        blocks = re.findall(r"(?:^    .*\n)+", file.read(), re.MULTILINE)
+    block = next(block for block in blocks if "pip install .\n" in block)
+    return "\n".join(line.strip().removeprefix("sudo ") for line in block.splitlines())
+
+
+def test_pip_install(system_name, tmp_path):
+    """The package as docs/python.md says, on a system that has nothing of what it needs; and its tests."""
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
+        needed = " ".join(tomllib.load(file)["project"]["optional-dependencies"]["test"])
+    system = unpack(system_name, str(tmp_path / "root"))
+    clone(system)
+    system.run("apt-get update -q && apt-get install -q -y --no-install-recommends ca-certificates")
+    commands = installation_commands().replace("apt-get install", "apt-get install -q -y --no-install-recommends")
+    system.run(f"cd /conv\n{commands}\n", timeout=3600)
+    tests = system.run(f"~/conv-env/bin/pip install -q {needed} && cd /tmp && "
+                       "~/conv-env/bin/python -m pytest -q -p no:cacheprovider -c /conv/pyproject.toml /conv/python/tests", timeout=3600)
+    assert re.search(r"\b[1-9]\d* passed", tests) and "failed" not in tests, tests
+    system.run("~/conv-env/bin/pip uninstall -q -y conv")
+    assert not system.run("find ~/conv-env -path '*/site-packages/conv*'").strip()
+    shutil.rmtree(system.folder)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calls about files that fail, do less than requested or are interrupted.
+// File functions that fail, do less than requested or are interrupted.
 #include "faults.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the files of the library share: faults.c (the plan, memory, threads), fault_locks.c (pauses)
-// and fault_files.c. The program under test does not see these names.
+// What the files of the preloaded library share: faults.c (the plan, memory, threads),
+// fault_locks.c (pauses) and fault_files.c. The program under test cannot link to these names.
 #ifndef CONV_TESTS_FAULTS_H
 #define CONV_TESTS_FAULTS_H
 
@@ -27,7 +27,7 @@ void faults_tell(void);
 // The function that the program would call without this library.
 void *faults_next(const char *name);
 
-// A pause at random, if there are any.
+// Pauses at random, if the plan has pauses.
 void faults_pause(void);
 
 #pragma GCC visibility pop

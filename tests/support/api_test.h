@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What tests of the C interface begin with.
+// Includes and helpers that all tests of the C interface need.
 #ifndef CONV_TESTS_API_TEST_H
 #define CONV_TESTS_API_TEST_H
 
@@ -15,7 +15,7 @@
 
 #include "conv.h"
 
-// A context of the CPU.
+// Opens a context of the CPU.
 static inline conv_context *api_open(int threads)
 {
     conv_context *context;
@@ -26,7 +26,7 @@ static inline conv_context *api_open(int threads)
     return context;
 }
 
-// The call fails with `code`, and `context` says why.
+// Checks that the call fails with `code`, and that `context` has a message.
 #define REFUSE(code, call)                                                                         \
     do {                                                                                           \
         assert_int_equal(call, code);                                                              \

@@ -16,11 +16,19 @@ struct own_memory {
     int refused; // the index that gets no memory; -1: none
     void *data[OWN_MEMORY_MOST];
     size_t size[OWN_MEMORY_MOST];
+    // Of own_memory_reserve.
+    const conv_bytes *files; // of the call
+    int reserved;            // calls that returned memory
+    int last;                // index of the last of them, if there was one
+    bool is_reserved[OWN_MEMORY_MOST];
 };
 
 // For conv_encode_options.allocate, with a struct own_memory as `user`.
 void own_memory_allocate(void *user, int count, const int32_t *indices, const size_t *sizes,
                          void **memory);
+
+// For conv_encode_options.reserve: memory for every index that 3 does not divide.
+void *own_memory_reserve(void *user, int32_t index, size_t most);
 
 // True if files[i] is in the memory that was given for it, and nothing was written past its end.
 bool own_memory_holds(const struct own_memory *own, const conv_bytes *files, int i);

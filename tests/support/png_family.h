@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Families of PNG files that are written to be expensive to decode.
+// Families of PNG files that are made to be expensive to decode.
 #ifndef CONV_TESTS_PNG_FAMILY_H
 #define CONV_TESTS_PNG_FAMILY_H
 
@@ -46,7 +46,7 @@ struct png_family {
 // Makes a file, to be freed by png_make_free. *random is the state of random.h.
 void png_family_make(struct png_file *file, const struct png_family *family, uint64_t *random);
 
-// The family in words.
+// Describes the family in words.
 void png_family_describe(char *text, size_t size, const struct png_family *family);
 
 #endif

@@ -41,7 +41,7 @@ void png_make_bytes(struct png_file *file, const void *data, size_t size);
 void png_make_chunk(struct png_file *file, const char *type, const void *data, size_t size);
 void png_make_head(struct png_file *file, int width, int height, int depth, int color_type);
 
-// A zlib stream of the bytes, as compress() makes it, or with zlib's parameters of deflateInit2().
+// Makes a zlib stream of the bytes, as compress() does, or with the parameters of deflateInit2().
 struct png_file png_make_zlib(const void *data, size_t size);
 struct png_file png_make_zlib_as(const void *data, size_t size, int level, int strategy,
                                  int memory);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which variants of a table a check runs: the options that say so, and what the machine offers.
+// Which variants of a table a check runs: the options that choose them, and what the machine
+// supports.
 #ifndef CONV_TESTS_VARIANTS_H
 #define CONV_TESTS_VARIANTS_H
 
@@ -25,7 +26,8 @@ struct variants_machine {
     const char *reason;
 };
 
-// Takes argument *i with its value, if it is one that all these checks have; else returns false.
+// Parses argument *i and its value if it is an option that all these checks have; else returns
+// false.
 static inline bool variants_parse(struct variants_choice *choice, int argc, char **argv, int *i)
 {
     bool value = *i + 1 < argc;
@@ -44,7 +46,8 @@ static inline bool variants_parse(struct variants_choice *choice, int argc, char
     return true;
 }
 
-// 0, or the exit code of a check that has nothing to run, or lacks a device that there must be.
+// Returns 0, or the exit code of the check if it has nothing to run, or a required device is
+// missing.
 static inline int variants_open(struct variants_machine *machine,
                                 const struct variants_choice *choice)
 {
@@ -65,7 +68,7 @@ static inline bool variants_want(const struct variants_choice *choice, enum conv
            (!choice->variant || strcmp(choice->variant, name) == 0);
 }
 
-// Why the machine cannot run a variant that needs this; NULL: it can.
+// Why the machine cannot run a variant with these needs; NULL if it can.
 static inline const char *variants_obstacle(const struct variants_machine *machine,
                                             enum conv_place place, unsigned needs)
 {

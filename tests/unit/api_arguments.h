@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The tests of test_api_arguments.c that are in other files.
+// Tests that test_api_arguments.c runs and other files define.
 #ifndef CONV_TESTS_API_ARGUMENTS_H
 #define CONV_TESTS_API_ARGUMENTS_H
 

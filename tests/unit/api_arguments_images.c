@@ -13,7 +13,7 @@ static int spoil(conv_image spoiled[MOST_SPOILED], const conv_image *good)
 {
     int count = 0;
 #define SPOIL(assignment) (spoiled[count] = *good, spoiled[count++].assignment)
-    SPOIL(data = NULL); // the first, since it has a meaning where results go
+    SPOIL(data = NULL); // must be first: for some results NULL is allowed
     SPOIL(width = 0);
     SPOIL(width = -5);
     SPOIL(height = INT32_MIN);
@@ -36,7 +36,7 @@ static int spoil(conv_image spoiled[MOST_SPOILED], const conv_image *good)
     return count;
 }
 
-// The same for mistakes that are allowed except in views that are written to.
+// The same for mistakes that matter only in views that are written to.
 static int overlap(conv_image spoiled[MOST_SPOILED], const conv_image *good)
 {
     int count = 0;
@@ -48,7 +48,7 @@ static int overlap(conv_image spoiled[MOST_SPOILED], const conv_image *good)
     return count;
 }
 
-// A source and a result of 16 bits, and a filter for them.
+// Opens a source and a result of 16 bits, and a filter for them.
 static conv_filter *open_views(struct api_image images[2], conv_context *context)
 {
     conv_filter *filter;
@@ -140,7 +140,7 @@ void results_of_another_shape_or_place_are_refused(void **state)
     conv_context_destroy(context);
 }
 
-// An image of 8 bits and its PNG file.
+// Makes an image of 8 bits, and returns its PNG file.
 static conv_bytes open_file(struct api_image *image, conv_context *context)
 {
     conv_bytes file;
@@ -234,7 +234,7 @@ void files_that_end_anywhere_are_refused(void **state)
     conv_bytes file = open_file(&image, context);
     conv_item item;
     for (size_t size = 0; size < file.size; size++) {
-        uint8_t *cut = malloc(size ? size : 1); // memory that ends there, too
+        uint8_t *cut = malloc(size ? size : 1); // a sanitizer detects reads after its end
         memcpy(cut, file.data, size);
         conv_bytes bytes = {cut, size};
         conv_png_info info;

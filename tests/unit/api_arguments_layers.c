@@ -18,7 +18,7 @@ static int spoil_options(conv_layer_options spoiled[MOST_SPOILED], const conv_la
     SPOIL(stride = -1);
     SPOIL(input = CONV_SAMPLE_U16);
     SPOIL(output = CONV_SAMPLE_U8);
-    SPOIL(input_divisor = 255); // of float32
+    SPOIL(input_divisor = 255); // not allowed with float32 input
     SPOIL(padding = "full");
     SPOIL(padding = "-1");
     SPOIL(border = "constant:x");
@@ -30,13 +30,13 @@ static int spoil_options(conv_layer_options spoiled[MOST_SPOILED], const conv_la
     return count;
 }
 
-// The same of a tensor whose kernel has 3x3 taps.
+// The same for a tensor, with a kernel of 3x3 taps.
 static int spoil_tensor(conv_tensor spoiled[MOST_SPOILED], const conv_tensor *good)
 {
     int count = 0;
     SPOIL(data = NULL);
     SPOIL(height = 0);
-    SPOIL(width = 2); // less than the kernel
+    SPOIL(width = 2); // smaller than the kernel
     SPOIL(images = -1);
     SPOIL(memory = (conv_memory)3);
     SPOIL(row_stride = 28);

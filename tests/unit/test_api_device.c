@@ -376,7 +376,8 @@ static void filters_give_what_the_cpu_gives(void **state)
                     1 + i % 3, NULL);
 }
 
-// RGBRGB... that is filtered where it is, with every border. check_kernels has narrower images.
+// Images stored as RGBRGB... that are filtered where they are, with every border. check_kernels
+// tests narrower ones.
 static void pixels_give_what_the_cpu_gives(void **state)
 {
     (void)state;
@@ -499,8 +500,8 @@ static void bytes_are_copied(void **state)
 }
 
 #if defined(CONV_EMULATED) && CONV_EMULATED
-// After the first call of a shape no memory is allocated, the device is not waited for, and only
-// tables of planes that are new are copied: those of images that are filtered where they are.
+// After the first call with a shape, a call allocates no memory, does not wait for the device, and
+// copies only tables of planes that are new: those of images that are filtered where they are.
 static void filters_are_queued_only(void **state)
 {
     (void)state;

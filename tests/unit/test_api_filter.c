@@ -27,7 +27,7 @@ static void stage(const struct conv_image *staged, const conv_image *source)
             }
 }
 
-// The bits of a sample of a result; of float32 those of alpha that no filter has changed, too.
+// The bits of a sample of a result. Also handles float32 alpha that no filter has changed.
 static uint32_t read_result(const struct conv_image *out, const conv_image *source, bool passes,
                             bool floats, int c, int x, int y)
 {

@@ -171,16 +171,17 @@ static void encoded_images_come_back(void **state)
 }
 
 // The same files in the caller's memory. There is none for one of them, and one image is not valid.
-static void files_are_made_in_the_callers_memory(void **state)
+// With `reserve`, some files get memory before they are encoded, by one thread only.
+static void check_own_memory(int threads, bool reserve)
 {
-    (void)state;
-    enum { COUNT = 40, WRONG = 7, REFUSED = 19 };
-    conv_context *context = api_open(3);
-    struct own_memory own = {.caller = pthread_self(), .most = COUNT, .refused = REFUSED};
+    enum { COUNT = 40, WRONG = 7, REFUSED = 18 };
+    conv_context *context = api_open(threads);
+    conv_bytes files[COUNT], expected[COUNT];
+    struct own_memory own = {
+        .caller = pthread_self(), .most = COUNT, .refused = REFUSED, .files = files};
     conv_encode_options options = CONV_ENCODE_OPTIONS_INIT;
     struct api_image images[COUNT];
     conv_image views[COUNT];
-    conv_bytes files[COUNT], expected[COUNT];
     conv_item items[COUNT];
     for (int i = 0; i < COUNT; i++) {
         api_image_make(&images[i], (enum api_layout)(i % API_LAYOUTS), 5 + 3 * i, 40, 1 + i % 4,
@@ -192,9 +193,11 @@ static void files_are_made_in_the_callers_memory(void **state)
     assert_int_equal(conv_encode_png(context, views, COUNT, NULL, expected, NULL, NULL),
                      CONV_ERR_USAGE);
     options.allocate = own_memory_allocate;
+    options.reserve = reserve ? own_memory_reserve : NULL;
     options.user = &own;
     assert_int_equal(conv_encode_png(context, views, COUNT, &options, files, items, NULL),
                      CONV_ERR_USAGE);
+    assert_int_equal(own.reserved, reserve && threads == 1 ? COUNT - (COUNT + 2) / 3 - 1 : 0);
     for (int i = 0; i < COUNT; i++) {
         enum conv_status wanted = i == WRONG     ? CONV_ERR_USAGE
                                   : i == REFUSED ? CONV_ERR_MEMORY
@@ -214,6 +217,15 @@ static void files_are_made_in_the_callers_memory(void **state)
     assert_int_equal(conv_encode_png(context, views, 0, &options, NULL, NULL, NULL), CONV_OK);
     own_memory_free(&own);
     conv_context_destroy(context);
+}
+
+static void files_are_made_in_the_callers_memory(void **state)
+{
+    (void)state;
+    check_own_memory(3, false);
+    check_own_memory(1, false);
+    check_own_memory(3, true);
+    check_own_memory(1, true);
 }
 
 // Damaged files among good ones: each gets its own status.

@@ -66,7 +66,7 @@ static void add_to_digest(struct work *work, const void *data, size_t size)
         work->digest = (work->digest ^ ((const uint8_t *)data)[k]) * 1099511628211u;
 }
 
-// The maps of an image's layer go to the digest.
+// Runs a layer on an image, and adds the maps to the digest.
 static conv_status run_layer(struct work *work, const conv_image *image)
 {
     void *maps;
@@ -160,7 +160,7 @@ static void contexts_in_threads_are_independent(void **state)
 
 // --- hostile files -------------------------------------------------------------------------------
 
-// An image's file, changed, in memory that ends where it does.
+// Returns image i's file with random changes, in a block of memory of exactly its size.
 static conv_bytes make_changed_file(conv_context *context, int i, uint64_t *noise)
 {
     enum { ROOM = 1 << 16 };
@@ -182,7 +182,7 @@ static conv_bytes make_changed_file(conv_context *context, int i, uint64_t *nois
     return (conv_bytes){data, size};
 }
 
-// The image is what libpng makes of the file; or it was refused, as libpng does, and says why.
+// Checks that the image is what libpng decodes; or that both refused the file, with a message.
 static void check_decoded(const conv_bytes *file, const conv_image *image, const conv_item *item)
 {
     struct reference_image expected = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The share of a machine that a job's process has, by what Slurm and MPI say.
+// The share of a machine that a process of a job gets, from the variables of Slurm and MPI.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -107,7 +107,7 @@ static void compare_pixels(const struct subject *subject, uint8_t **rows, const 
     image_free(&want);
 }
 
-// The time of decoding over libpng's, which has to be within the bound.
+// The ratio of the time of decoding to libpng's; checks that it is within the bound.
 static double find_ratio(struct cost *cost, struct subject *subject, const struct png_file *file,
                          uint8_t **rows, bool good, const char *text)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The fast encoder's streams: Huffman codes are compared with their definition, zlib reads what
-// they code, and buffers end at pages without access.
+// The fast encoder's streams: Huffman codes are compared with their definition, zlib decodes the
+// streams, and buffers end at pages without access.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -98,12 +98,28 @@ static void check_reads_back(const struct conv_buffer *file, const struct planes
     planes_free(&back);
 }
 
+// A file in memory of conv_encode_room bytes, which end at a guard page.
+struct roomy {
+    struct guarded memory;
+    struct conv_buffer file;
+};
+
+static void encode_roomy(struct roomy *roomy, struct conv_encoder *encoder,
+                         const struct conv_image *image)
+{
+    size_t room = conv_encode_room(encoder, image);
+    roomy->memory = guard_alloc(room);
+    roomy->file = (struct conv_buffer){.data = roomy->memory.data, .capacity = room};
+    assert_int_equal(conv_encode_image(encoder, &roomy->file, image, NULL), CONV_OK);
+    assert_ptr_equal(roomy->file.data, roomy->memory.data);
+    assert_int_equal(roomy->file.capacity, room);
+}
+
 static void check_level(int level, unsigned features, size_t max_chunk)
 {
     static const int sizes[][2] = {{1, 1},   {1, 40},    {40, 1},    {5, 3},    {33, 9},
                                    {67, 35}, {211, 163}, {1500, 11}, {40000, 2}};
     struct conv_encoder *encoder;
-    struct conv_buffer file = {0};
     assert_int_equal(conv_encode_open(&encoder, level, features, max_chunk, NULL), CONV_OK);
     for (int shape = 0; shape < 8; shape++) {
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
@@ -118,13 +134,14 @@ static void check_level(int level, unsigned features, size_t max_chunk)
                 if (CONV_SANITIZED && (shape + (int)s + kind) % PAINTS != 0)
                     continue;
                 planes_paint(&planes, kind);
-                assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL), CONV_OK);
-                check_reads_back(&file, &planes);
+                struct roomy roomy;
+                encode_roomy(&roomy, encoder, &planes.image);
+                check_reads_back(&roomy.file, &planes);
+                guard_free(&roomy.memory);
             }
             planes_free(&planes);
         }
     }
-    conv_buffer_free(&file);
     conv_encode_close(encoder);
 }
 
@@ -143,16 +160,17 @@ static void images_read_back(void **state)
 static void check_bands(struct conv_encoder *encoder, const struct planes *planes, size_t bytes)
 {
     struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};
-    struct conv_buffer alone = {0}, shared = {0};
+    struct conv_buffer shared = {0};
+    struct roomy alone;
     conv_encode_set_bands(encoder, 1, bytes);
     conv_encode_share(encoder, NULL);
-    assert_int_equal(conv_encode_image(encoder, &alone, &planes->image, NULL), CONV_OK);
+    encode_roomy(&alone, encoder, &planes->image);
     conv_encode_share(encoder, &parallel);
     assert_int_equal(conv_encode_image(encoder, &shared, &planes->image, NULL), CONV_OK);
-    check_reads_back(&alone, planes);
-    assert_int_equal(alone.size, shared.size);
-    assert_memory_equal(alone.data, shared.data, alone.size);
-    conv_buffer_free(&alone);
+    check_reads_back(&alone.file, planes);
+    assert_int_equal(alone.file.size, shared.size);
+    assert_memory_equal(alone.file.data, shared.data, shared.size);
+    guard_free(&alone.memory);
     conv_buffer_free(&shared);
 }
 

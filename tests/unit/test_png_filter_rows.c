@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The row filters of the fast encoder against the standard's words; buffers end at pages without
-// access.
+// The row filters of the fast encoder against the text of the standard; buffers end at pages
+// without access.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 static uint64_t seed;
 
-// As in the text of the standard.
+// Predicts a byte as the text of the standard says.
 static uint8_t predict_plainly(int filter, int a, int b, int c)
 {
     int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);

@@ -176,13 +176,14 @@ static void every_byte_damaged(void **state)
 
 // --- odd orders of chunks ------------------------------------------------------------------------
 
-// A gray or RGB image of one pixel from a list of chunks: D the zlib stream, 0 an IDAT of no bytes,
-// 1 one of a single byte, x a text, t tRNS, u a tRNS of a wrong length, p PLTE, q a PLTE of a wrong
-// length, a acTL.
+// A gray, RGB or palette image of one pixel from a list of chunks: D the zlib stream, 0 an IDAT of
+// no bytes, 1 one of a single byte, x a text, y one whose type has the reserved bit, t tRNS of 2 or
+// 6 bytes, u of 3, v of none, p PLTE of two colours, q of a wrong length, r of none, a acTL, E an
+// IEND of one byte.
 static struct png_file make_order(int color_type, const char *order)
 {
     static const uint8_t rows[] = {0, 1, 2, 3};
-    struct png_file file = {0}, stream = png_make_zlib(rows, color_type == 0 ? 2 : sizeof rows);
+    struct png_file file = {0}, stream = png_make_zlib(rows, color_type == 2 ? sizeof rows : 2);
     png_make_head(&file, 1, 1, 8, color_type);
     for (; *order; order++) {
         switch (*order) {
@@ -199,16 +200,28 @@ static struct png_file make_order(int color_type, const char *order)
             png_make_chunk(&file, "tEXt", "a\0b", 3);
             break;
         case 't':
-            png_make_chunk(&file, "tRNS", "\0\1\0\2\0\3", color_type == 0 ? 2 : 6);
+            png_make_chunk(&file, "tRNS", "\0\1\0\2\0\3", color_type == 2 ? 6 : 2);
             break;
         case 'u':
             png_make_chunk(&file, "tRNS", "\0\1\0", 3);
+            break;
+        case 'v':
+            png_make_chunk(&file, "tRNS", "", 0);
+            break;
+        case 'y':
+            png_make_chunk(&file, "tExt", "a\0b", 3);
+            break;
+        case 'E':
+            png_make_chunk(&file, "IEND", "x", 1);
             break;
         case 'p':
             png_make_chunk(&file, "PLTE", "123456", 6);
             break;
         case 'q':
             png_make_chunk(&file, "PLTE", "12345", 5);
+            break;
+        case 'r':
+            png_make_chunk(&file, "PLTE", "", 0);
             break;
         default:
             png_make_chunk(&file, "acTL", "\0\0\0\1\0\0\0\0", 8);
@@ -251,6 +264,16 @@ static void odd_orders_of_chunks(void **state)
         {2, "tppD", ORACLE_REFUSED, 0},
         {0, "tpD", ORACLE_LEFT, 2},
         {0, "xatD", ORACLE_FAST, 2},
+        {2, "qD", ORACLE_LEFT, 3},
+        {2, "rD", ORACLE_REFUSED, 0},
+        {2, "ppD", ORACLE_REFUSED, 0},
+        {0, "Dt", ORACLE_LEFT, 1},
+        {0, "yD", ORACLE_LEFT, 1},
+        {0, "DE", ORACLE_LEFT, 1},
+        {3, "pD", ORACLE_FAST, 3},
+        {3, "ptD", ORACLE_FAST, 4},
+        {3, "puD", ORACLE_LEFT, 3},
+        {3, "pvD", ORACLE_LEFT, 3},
     };
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         struct png_file file = make_order(orders[i].color_type, orders[i].chunks);

@@ -63,7 +63,7 @@ struct run {
     size_t pitch, y;
     bool good, ended_early;
     size_t ahead; // bytes that were decoded ahead
-    bool is_slow; // taking rows takes long, so that other threads get to run
+    bool is_slow; // each row is taken slowly, so that other threads get to run
 };
 
 static void wait_if_slow(const struct run *run)
@@ -219,8 +219,8 @@ static void threads_change_nothing(void **state)
     free_bench(&bench);
 }
 
-// The thread that follows the stream has to wait until rows are taken, and that takes long, so that
-// threads decode ahead on a busy machine as well.
+// Rows are taken slowly, and the thread that follows the stream waits until they are, so that other
+// threads get to decode ahead even on a busy machine.
 static void threads_help(void **state)
 {
     (void)state;
@@ -330,7 +330,7 @@ static size_t byte_of(const struct boundary *all, size_t count, size_t bit)
     return SIZE_MAX;
 }
 
-// True if the part begins at a block's beginning and has a window: its bytes are the data's.
+// Checks the bytes of a part. True if the part begins at a block's beginning and has a window.
 static bool check_part(struct conv_inflate_ahead *ahead, const uint8_t *data,
                        const struct boundary *all, size_t count)
 {
@@ -349,7 +349,7 @@ static bool check_part(struct conv_inflate_ahead *ahead, const uint8_t *data,
     return true;
 }
 
-// All beginnings of dynamic blocks are found.
+// Checks that all beginnings of dynamic blocks are found.
 static void check_beginnings(const struct png_file *zlib, const struct boundary *all, size_t count)
 {
     for (size_t b = 1; b < count; b++) {

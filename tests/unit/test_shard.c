@@ -25,7 +25,7 @@ struct case_image {
 // Icons, photographs and a few large screenshots: sizes over three orders of magnitude.
 static void make_images(struct case_image *images, int count)
 {
-    uint64_t state = 1; // of 12 seeds, 5 give 200 images that single moves can balance
+    uint64_t state = 1; // as 5 of 12 seeds, gives 200 images that single moves can balance
     for (int i = 0; i < count; i++) {
         uint64_t noise = random_below(&state, 1 << 24);
         snprintf(images[i].name, sizeof images[i].name, "sub%d/img-%06d.png", i % 7, i);

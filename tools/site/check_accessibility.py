@@ -24,6 +24,9 @@ def open_browser(scheme):
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"):
         options.add_argument(argument)
     browser = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    # On a busy machine the longest page takes minutes.
+    browser.set_script_timeout(600)
+    browser.command_executor.client_config.timeout = 660
     browser.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
     return browser

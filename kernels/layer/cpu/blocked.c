@@ -176,6 +176,21 @@ static bool is_streamed(const struct conv_layer_plan *plan,
            outputs * sizeof(float) >= LEAST_STREAMED;
 }
 
+// Floats of the padded input: with a stride one row of it, otherwise that of a block.
+static size_t padded_size(const struct conv_layer *layer, const struct conv_layer_blocked *blocked,
+                          int lanes)
+{
+    size_t columns =
+        (size_t)(blocked->columns - 1) * (size_t)layer->stride + (size_t)layer->kernel_width;
+    size_t rows = (size_t)(blocked->rows + layer->kernel_height - 1);
+    if (layer->stride > 1)
+        return columns;
+    bool is_copied = layer->input != CONV_ELEMENT_F32 || layer->pad_top || layer->pad_bottom ||
+                     layer->pad_left || layer->pad_right;
+    // A vector read may begin at the last element.
+    return is_copied ? rows * columns + (size_t)lanes : 0;
+}
+
 void conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, bool streams)
 {
     const struct conv_layer *layer = plan->layer;
@@ -189,9 +204,7 @@ void conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
     blocked->short_groups = blocked->groups * blocked->most_maps - layer->maps;
     streams = streams && is_streamed(plan, blocked);
     choose_copy(blocked, layer, lanes, streams ? STORED_TAPS : 0);
-    size_t line =
-        (size_t)(blocked->columns - 1) * (size_t)layer->stride + (size_t)layer->kernel_width;
-    plan->scratch = ((size_t)blocked->line + line) * sizeof(float);
+    plan->scratch = ((size_t)blocked->line + padded_size(layer, blocked, lanes)) * sizeof(float);
     if (streams && blocked->adjoining) {
         size_t vector = (size_t)lanes * sizeof(float);
         blocked->kept = (plan->scratch + vector - 1) / vector * vector;

@@ -22,7 +22,7 @@ struct conv_layer_blocked {
     int rows, columns; // of a block of outputs, at most
     int row_phases, copies, pitch;
     ptrdiff_t phase_size, copy_size, channel_size; // floats from one to the next
-    ptrdiff_t line;                                // scratch for one padded row, in floats
+    ptrdiff_t line;        // where scratch for padded input begins, in floats
     int groups, most_maps; // groups of maps that tiles compute; the maps of the largest
     int short_groups;      // the last ones, with a map less
     // The offset in scratch of a vector for each map, if outputs bypass the caches; otherwise 0.

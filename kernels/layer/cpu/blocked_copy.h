@@ -115,31 +115,119 @@ static void clear_after_rows(const struct conv_layer_blocked *blocked, int chann
     }
 }
 
+// Where the input of a block lies in its planes, in samples, and how many it needs.
+struct window {
+    int top, left, rows, columns;
+};
+
+static struct window window_of(const struct conv_layer *layer, const struct block *block)
+{
+    return (struct window){
+        .top = block->first_row * layer->stride - layer->pad_top,
+        .left = block->first_column * layer->stride - layer->pad_left,
+        .rows = (block->rows - 1) * layer->stride + layer->kernel_height,
+        .columns = (block->columns - 1) * layer->stride + layer->kernel_width,
+    };
+}
+
+// Makes the copies of a channel row by row: for strides.
+static void copy_rows(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                      const uint8_t *plane, const struct window *window, float *line, float *dst)
+{
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
+    int stride = plan->layer->stride;
+    for (int r = 0; r < window->rows; r++) {
+        if (r % stride >= blocked->row_phases)
+            continue;
+        const float *samples =
+            read_line(plan, batch, plane, window->top + r, window->left, window->columns, line);
+        copy_row(blocked, stride, samples, window->columns,
+                 dst + r % stride * blocked->phase_size + (ptrdiff_t)(r / stride) * blocked->pitch);
+    }
+}
+
+// Whether a window without stride can be copied from the planes as they are: float32, no sample in
+// the padding.
+static bool is_inside(const struct conv_layer_plan *plan, const struct window *window)
+{
+    return plan->layer->input == CONV_ELEMENT_F32 && window->top >= 0 && window->left >= 0 &&
+           window->rows <= plan->shape.height - window->top &&
+           window->columns <= plan->shape.width - window->left;
+}
+
+// One copy, without stride, of `rows` rows with `count` samples, in whole vectors. What a row's
+// last vector stores after the row is overwritten by the rows and copies after it, so these are
+// made in ascending order. What it reads there must lie before `src_end`: the last rows are read
+// under a mask.
+static void copy_whole_rows(float *dst, ptrdiff_t pitch, const float *src, ptrdiff_t src_row,
+                            const float *src_end, int rows, int count)
+{
+    int r = 0;
+    ptrdiff_t vectors = (count + LANES - 1) / LANES * LANES;
+    for (; r < rows && vectors <= src_end - src; r++, dst += pitch, src += src_row)
+        for (ptrdiff_t j = 0; j < vectors; j += LANES)
+            put(dst + j, load(src + j));
+    for (; r < rows; r++, dst += pitch, src += src_row) {
+        ptrdiff_t j = 0;
+        for (; j + LANES <= count; j += LANES)
+            put(dst + j, load(src + j));
+        if (j < count)
+            put(dst + j, GET_SOME(src + j, count - (int)j));
+    }
+}
+
+// Makes the copies of a channel, without stride, from a window at `src`.
+static void copy_window(const struct conv_layer_blocked *blocked, const struct window *window,
+                        const float *src, ptrdiff_t src_row, const float *src_end, float *dst)
+{
+    int count = blocked->adjoining ? blocked->width : window->columns;
+    for (int k = 0; k < blocked->copies; k++)
+        copy_whole_rows(dst + k * blocked->copy_size, blocked->pitch, src + k, src_row, src_end,
+                        window->rows, count);
+    for (int r = 0; r < window->rows && !blocked->adjoining; r++, dst += blocked->pitch)
+        clear_after(dst + count, dst + blocked->pitch);
+}
+
+// The same where samples lie in the padding or have 8 bits: the window is made in `padded` first.
+static void copy_padded(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                        const uint8_t *plane, const struct window *window, float *padded,
+                        float *dst)
+{
+    ptrdiff_t columns = window->columns;
+    float *line = padded;
+    for (int r = 0; r < window->rows; r++, line += columns) {
+        const float *samples =
+            read_line(plan, batch, plane, window->top + r, window->left, window->columns, line);
+        if (samples != line)
+            memcpy(line, samples, (size_t)columns * sizeof *line);
+    }
+    copy_window(conv_layer_blocked_of(plan), window, padded, columns, line + LANES, dst);
+}
+
 static void copy_block(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                        const struct block *block)
 {
     const struct conv_layer *layer = plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     float *scratch = batch->scratch, *line = scratch + blocked->line;
-    int stride = layer->stride;
-    int rows = (block->rows - 1) * stride + layer->kernel_height;
-    int n = (block->columns - 1) * stride + layer->kernel_width;
-    int top = block->first_row * stride - layer->pad_top;
-    int left = block->first_column * stride - layer->pad_left;
+    const struct window window = window_of(layer, block);
+    bool inside = is_inside(plan, &window);
+    ptrdiff_t src_row = batch->src_row / (ptrdiff_t)sizeof(float);
     for (int c = 0; c < layer->channels; c++) {
         const uint8_t *plane = block->image + c * batch->src_plane;
         float *channel = scratch + c * blocked->channel_size;
-        for (int r = 0; r < rows; r++) {
-            if (r % stride >= blocked->row_phases)
-                continue;
-            const float *samples = read_line(plan, batch, plane, top + r, left, n, line);
-            copy_row(blocked, stride, samples, n,
-                     channel + r % stride * blocked->phase_size +
-                         (ptrdiff_t)(r / stride) * blocked->pitch);
+        if (layer->stride > 1) {
+            copy_rows(plan, batch, plane, &window, line, channel);
+        } else if (!inside) {
+            copy_padded(plan, batch, plane, &window, line, channel);
+        } else {
+            const float *src = (const float *)(const void *)plane;
+            copy_window(blocked, &window, src + window.top * src_row + window.left, src_row,
+                        src + (plan->shape.height - 1) * src_row + plan->shape.width, channel);
         }
     }
     if (blocked->adjoining)
-        clear_after_rows(blocked, layer->channels, stride, rows, scratch);
+        clear_after_rows(blocked, layer->channels, layer->stride, window.rows, scratch);
 }
 
 #endif

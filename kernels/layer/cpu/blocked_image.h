@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The loops over an image's tiles, and the variant, for the instruction set of the including file:
-// see blocked_tile.h.
+// The loops over an image's tiles, and the variant's table entry, for the instruction set of the
+// including file: see blocked_tile.h.
 #ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_IMAGE_H
 #define CONV_KERNELS_LAYER_CPU_BLOCKED_IMAGE_H
 
 #include "base/features.h"
+#include "kernels/layer/cpu/blocked_ahead.h"
 #include "kernels/layer/cpu/blocked_copy.h"
 #include "kernels/layer/cpu/blocked_tile.h"
 
@@ -13,6 +14,7 @@ struct image_run {
     const struct conv_layer_plan *plan;
     uint8_t *dst;
     struct tile tile;
+    struct ahead ahead;
 };
 
 // Whether a group's outputs are the first, or the last, of all that are adjacent.
@@ -29,9 +31,10 @@ static enum tile_stores choose_stores(struct tile *tile, bool is_first, bool is_
 }
 
 // Computes `count` adjacent outputs of the maps of a group.
-static void compute_group(struct tile *tile, int maps, const float *samples, uint8_t *dst,
+static void compute_group(struct image_run *run, int maps, const float *samples, uint8_t *dst,
                           int count, struct ends ends)
 {
+    struct tile *tile = &run->tile;
     int left = (count + LANES - 1) / LANES; // vectors
     for (int n = (left + VECTORS_FOR(maps) - 1) / VECTORS_FOR(maps), done = 0; n > 0; n--) {
         int vectors = (left + n - 1) / n; // of tiles about equally large
@@ -39,6 +42,7 @@ static void compute_group(struct tile *tile, int maps, const float *samples, uin
         tile->dst = dst + (size_t)done * conv_element_size(tile->output);
         tile->count = count - done;
         tile->stores = choose_stores(tile, ends.is_first && done == 0, ends.is_last && n == 1);
+        fetch_ahead(&run->ahead);
         tiles[maps][vectors](tile);
         left -= vectors;
         done += vectors * LANES;
@@ -65,7 +69,7 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
             int maps = conv_layer_blocked_maps(blocked, g);
             tile->bias = packed;
             tile->weights = packed + maps;
-            compute_group(tile, maps, samples + done, dst, n, ends);
+            compute_group(run, maps, samples + done, dst, n, ends);
             if (tile->kept)
                 tile->kept += maps;
             packed += (size_t)maps * (taps + 1);
@@ -112,6 +116,14 @@ static void compute_image(struct image_run *run, const struct conv_layer_batch *
     }
 }
 
+// About the number of tiles for `rows` output rows.
+static ptrdiff_t tiles_of(const struct conv_layer_blocked *blocked, int rows)
+{
+    ptrdiff_t outputs = (ptrdiff_t)rows * blocked->width;
+    ptrdiff_t tile = VECTORS_FOR(blocked->most_maps) * LANES;
+    return (outputs + tile - 1) / tile * blocked->groups;
+}
+
 static enum conv_status run_blocked(const struct conv_layer_plan *plan,
                                     const struct conv_layer_batch *batch)
 {
@@ -130,8 +142,12 @@ static enum conv_status run_blocked(const struct conv_layer_plan *plan,
     };
     if (blocked->kept)
         run.tile.kept = (vec *)(void *)((uint8_t *)batch->scratch + blocked->kept);
+    run.ahead = plan_ahead(plan, batch, tiles_of(blocked, batch->rows));
     for (int64_t b = 0; b < batch->images; b++) {
-        compute_image(&run, batch, (const uint8_t *)batch->src + b * batch->src_image);
+        const uint8_t *image = (const uint8_t *)batch->src + b * batch->src_image;
+        begin_ahead(&run.ahead, b + 1 < batch->images ? image + batch->src_image : NULL,
+                    layer->channels);
+        compute_image(&run, batch, image);
         run.dst += (size_t)layer->maps * map_size;
     }
 #ifdef STREAM

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tiles of outputs in registers, for the instruction set of the including file (blocked_image.h is
-// the loops over them), which defines
+// Tiles of outputs in registers, for the instruction set of the including file; blocked_image.h has
+// the loops over them. The including file defines
 //   LANES               float32 in a vector
 //   FMA(a, b, c)        a * b + c of vectors, rounded once
 //   PUT_SOME(p, x, n)   stores the first n elements of x, all if n >= LANES

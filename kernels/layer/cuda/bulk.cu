@@ -15,12 +15,12 @@
 struct bulk_shape {
     int kernel_width, rows, columns, maps, vector, threads, blocks;
     bool padded;       // weights of a kernel row are padded to a multiple of four
-    int buffer;        // floats of a warp
-    int most_turns;    // of a warp
-    int most_channels; // for which it was measured, and
-    float suited;      // the least share of the multiply-adds that count for which it is fastest
+    int buffer;        // floats of a warp's buffer
+    int most_turns;    // most units that a thread may compute
+    int most_channels; // most channels for which it was measured
+    float suited;      // it is fastest if at least this share of its multiply-adds is needed
     int score;
-    float cost; // of a multiply-add, measured: 1 is the best
+    float cost; // of a multiply-add relative to the first instance, measured
     float load; // cycles of a multiprocessor per copied byte that are not hidden, measured
     void (*kernel)(bulk_launch);
 };
@@ -71,22 +71,22 @@ static bulk_shape rows(int most_turns, int most_channels, float suited, int scor
 
 #define ANY INT32_MAX
 
-// Milliseconds on an H100 of the second and later ones and of what was chosen before, 2026-11-25.
+// The figures compare the second and later instances with what was chosen before them: ms, H100,
+// 2026-11-25.
 static const struct bulk_shape shapes[] = {
-    // Kernel width, rows, columns, maps, vector, there and back, threads.
+    // Kernel width, rows, columns, maps, vector, BACK of bulk_step(), threads.
     tiles<5, 29, 3, 1, 384>(ANY, ANY, 0.8f, 89, 1, 0),
-    // 12→24, 33², 100 images: 0.042 instead of 0.056, since its tiles divide among all
+    // 12→24, 33², 100 images: 0.042 instead of 0.056, since smaller tiles occupy all
     // multiprocessors.
     rows<5, 1, 15, 3, 1, false, 384>(1, ANY, 0.85f, 87, 1.07f, 0),
-    // 12→32, 36², 1,000 images: 0.525 and 0.666; 16→32, 28²: 0.347 and 0.353.
+    // 12→32, 36², 1,000 images: 0.525 instead of 0.666; 16→32, 28²: 0.347 instead of 0.353.
     rows<5, 2, 12, 4, 4, false, 384>(ANY, ANY, 0.78f, 87, 1.07f, 0),
-    // 3→64, 224², 100 images: 1.744 and 1.909; 3→32, 64², 1,000 images: 0.679 and 0.864.
-    // In strips of 1, 2, 4 and 10 rows, tiles of 28 columns x 2 maps took 2.10, 1.96, 1.90 and 1.91
-    // ms on an H200: the overlap of neighbouring strips is copied once more for each.
+    // 3→64, 224², 100 images: 1.744 instead of 1.909; 3→32, 64², 1,000 images: 0.679 instead of
+    // 0.864. The copies count (`load`) because neighbouring strips overlap: on an H200, tiles of 28
+    // columns x 2 maps took 2.10, 1.96, 1.90 and 1.91 ms in strips of 1, 2, 4 and 10 rows.
     rows<7, 1, 20, 4, 4, true, 512>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
-    // 32→64, 30², 1,000 images: 0.734 and 0.796; 16→64, 34²: 0.650 and 0.937. But 48→48, 56², where
-    // 0.61 of the multiply-adds count: 0.501 and 0.448, and weights in uniform registers are
-    // faster.
+    // 32→64, 30², 1,000 images: 0.734 instead of 0.796; 16→64, 34²: 0.650 instead of 0.937. But
+    // 48→48, 56², where 0.61 of the multiply-adds are needed, 0.501 instead of 0.448.
     rows<3, 2, 14, 4, 2, false, 384>(ANY, ANY, 0.65f, 87, 1, 0),
 };
 
@@ -95,8 +95,8 @@ struct bulk_config {
     int shape, tiles, groups, strips, strip_rows, slots;
     int plane_floats, slot_floats, weight_floats, shared_bytes;
     float cost;   // cycles of a multiprocessor
-    float useful; // share of the multiply-adds that count
-    bool few;     // no warp computes more often than the instance is meant for
+    float useful; // share of the multiply-adds that are needed
+    bool few;     // no thread computes more than most_turns units
 };
 
 static int layer_taps(const struct conv_layer *layer)
@@ -111,24 +111,25 @@ static int weight_step(const struct bulk_shape *s)
     return s->padded ? bulk_pad(floats) : floats;
 }
 
-// Floats of a group's biases, and of all that it has.
+// Floats of the biases of a group of maps.
 static int group_biases(const struct bulk_shape *s)
 {
     return s->padded ? bulk_pad(s->maps) : s->maps;
 }
 
+// Floats of the biases and weights of a group of maps.
 static int group_floats(const struct conv_layer *layer, const struct bulk_shape *s)
 {
     return group_biases(s) + layer->channels * layer->kernel_height * weight_step(s);
 }
 
-// Units of an item and a group of maps.
+// Units of one item for one group of maps.
 static int group_units(const struct bulk_shape *s, const struct bulk_config *c)
 {
     return ceil_div(c->strip_rows, s->rows) * c->tiles;
 }
 
-// True if every image begins at a multiple of 16 bytes, where they follow each other.
+// True if every image begins at a multiple of 16 bytes when images follow each other without gaps.
 static bool always_aligned(const struct bulk_config *c, const struct conv_layer *layer)
 {
     return c->strips == 1 && (int64_t)layer->channels * c->plane_floats % 4 == 0;
@@ -143,9 +144,9 @@ static bool fill_config(const struct conv_layer *layer, const struct bulk_shape 
     int64_t weights = ceil_div64((int64_t)c->groups * group_floats(layer, s), 4) * 4;
     if (plane * layer->channels * 4 > room || weights * 4 > room)
         return false;
-    // Strips begin at any sample, and so do images unless their size is a multiple of four; whole
-    // images have their channels next to each other. A thread reads beyond the last row for outputs
-    // that are not stored.
+    // Channels of whole images follow each other without gaps. Copies begin up to 3 floats early,
+    // unless all images are aligned. A thread reads beyond the last row for outputs that it does
+    // not store.
     c->plane_floats = c->strips == 1 ? (int)plane : ceil_div((int)plane + 3, 4) * 4;
     int window = ceil_div(s->columns + layer->kernel_width - 1, s->vector) * s->vector;
     int beyond = (c->tiles - 1) * s->columns + window - shape->width;
@@ -244,8 +245,8 @@ static bool can_bulk(const struct conv_layer *layer, const struct conv_layer_sha
 
 static int score_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
-    // Where its threads are busy. With fewer items in memory than are computed at a time, `useful`
-    // is low as well.
+    // `useful` is also low where threads are idle, or fewer items fit in memory than are computed
+    // at a time.
     struct bulk_config c;
     if (!configure(layer, shape, &c))
         return CONV_LAYER_SCORE_UNSUITED;

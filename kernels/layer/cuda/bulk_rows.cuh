@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// As bulk_tiles.cuh, with tiles of R rows of outputs, so that a sample is read for several of them,
-// weights of a kernel row read at a time, and outputs that need fewer instructions to be stored.
+// As bulk_tiles.cuh, with three differences: a tile has R rows of outputs, which share samples; all
+// weights of a kernel row are read at once; and storing outputs takes fewer instructions.
 #ifndef CONV_KERNELS_LAYER_CUDA_BULK_ROWS_CUH
 #define CONV_KERNELS_LAYER_CUDA_BULK_ROWS_CUH
 
@@ -16,10 +16,10 @@ static constexpr __host__ __device__ int bulk_pad(int floats)
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Adds what an input row gives to the thread's output rows FROM to TO - 1. `weight`: those of the
-// kernel row that output row 0 multiplies with it. BACK: every other map takes its outputs from the
-// last one on, so that a new weight comes with the sample that was read last: fewer multiply-adds
-// read three registers, for which the register file takes longer.
+// Adds the products of an input row to the thread's output rows FROM to TO - 1. `weight`: weights
+// of the kernel row by which output row 0 multiplies it. BACK: every other map computes its outputs
+// from last to first, so that a new weight meets the sample that was read last. Then fewer
+// multiply-adds read three new registers, which takes the register file longer.
 template <int K, int R, int T, int MT, int VX, bool BACK, int FROM, int TO>
 __device__ inline void bulk_step(float (&sum)[R][MT][T], float (&x)[T + K - 1], const float *weight,
                                  const float *in)
@@ -119,8 +119,8 @@ template <int VS> __device__ inline void bulk_write(float *to, const float *from
     }
 }
 
-// Stores a warp's outputs by way of its buffer, so that whole sectors leave, VS at a time. `at`:
-// the thread's first output of the first map; `count`: how many it stores of a row.
+// Stores a warp's outputs through its buffer, VS per store, so that whole sectors are written.
+// `at`: the thread's first output of the first map; `count`: the outputs that it stores per row.
 template <int R, int T, int MT, int VS>
 __device__ inline void bulk_store_rows(const bulk_launch &p, float *buffer, int64_t at, int count,
                                        const float (&sum)[R][MT][T])
@@ -130,7 +130,7 @@ __device__ inline void bulk_store_rows(const bulk_launch &p, float *buffer, int6
     int lane = (int)threadIdx.x % 32;
     int64_t first = store_shuffle(at, 0);
     int place = (int)(at - first);
-    int offsets[T / VS]; // of what the thread copies, from the warp's first output on
+    int offsets[T / VS]; // from the warp's first output to those that the thread writes
 #pragma unroll
     for (int r = 0; r < R; r++)
 #pragma unroll
@@ -147,7 +147,7 @@ __device__ inline void bulk_store_rows(const bulk_launch &p, float *buffer, int6
                 }
             }
             __syncwarp();
-            if (r == 0 && m == 0) // when the first sums have left their registers
+            if (r == 0 && m == 0) // only now that the first sums have left their registers
 #pragma unroll
                 for (int i = 0; i < T / VS; i++) {
                     int k = (i * 32 + lane) * VS, unit = k / T, t = k - unit * T;
@@ -167,13 +167,13 @@ __device__ inline void bulk_store_rows(const bulk_launch &p, float *buffer, int6
                             layer_store((uint16_t *)p.to.dst + to + offsets[i] + k,
                                         buffer[(i * 32 + lane) * VS + k]);
             } else {
-                // All are read before the first is written: the compiler has to keep that order.
+                // All reads precede the first write, because the compiler does not reorder them.
                 float values[T];
 #pragma unroll
                 for (int i = 0; i < T / VS; i++)
                     bulk_read_some<VS>(values + i * VS, buffer + (i * 32 + lane) * VS);
                 float *dst = (float *)p.to.dst + to;
-                asm volatile("" : "+l"(dst)); // else four instructions make an address of it
+                asm volatile("" : "+l"(dst)); // without it an address takes four instructions
 #pragma unroll
                 for (int i = 0; i < T / VS; i++)
                     if (offsets[i] != BULK_NOTHING)

@@ -20,9 +20,9 @@
 struct bulk_launch {
     const void *src;
     struct store_target to;
-    // bulk_tiles: [group][1 + channel, kernel row, kernel column][MT], the bias first. bulk_rows:
-    // [group]: the biases, then [channel][kernel row]: K * MT weights, kernel column first; both
-    // are padded to multiples of four.
+    // bulk_tiles: [group][1 + channel, kernel row, kernel column][MT], the bias first.
+    // bulk_rows: for each group its biases, then [channel][kernel row][kernel column][MT]; the
+    // biases and each kernel row are padded to multiples of four floats.
     const float *weights;
     int64_t src_row, src_plane, src_image; // bytes
     struct layer_divider by_item_units, by_group_units, by_tiles, by_strips;
@@ -31,13 +31,13 @@ struct bulk_launch {
     int pitch; // samples of an input row
     int tiles, group_units, item_units;
     int plane_floats;  // from one channel to the next in a slot
-    int slot_floats;   // of one item
+    int slot_floats;   // of one slot, which holds an item
     int slots;         // items in shared memory
-    int copies;        // of an item: 1, one for each channel, or 0: a warp copies singly
-    int copy_bytes;    // of each
+    int copies;        // of an item: 1, one for each channel, or 0: a warp copies each sample
+    int copy_bytes;    // of each copy
     int plane_step;    // floats from one channel to the next in memory, modulo 4: see bulk_phase
-    int group_floats;  // of a group's weights
-    int weight_floats; // of all, a multiple of 4
+    int group_floats;  // biases and weights of a group
+    int weight_floats; // of all groups, rounded up to a multiple of 4
 };
 
 // Shared memory: slots, weights, one buffer for each warp, barriers, counters.
@@ -148,8 +148,8 @@ __device__ inline void bulk_release(const bulk_launch &p, const bulk_memory &mem
     }
 }
 
-// Divides shared memory, of which a warp's buffer has `room` floats, and starts to load. *count:
-// items of the block.
+// Divides shared memory, where a warp's buffer has `room` floats, and starts to load. *count: the
+// number of items that this block computes.
 template <int THREADS>
 __device__ inline void bulk_begin(const bulk_launch &p, int room, bulk_memory *memory, int *count)
 {

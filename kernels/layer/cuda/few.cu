@@ -300,7 +300,8 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
     p.by_image = layer_divider_of(across);
     p.by_tiles = layer_divider_of(s->form == FEW_FLAT ? p.out_width : p.tiles);
     int64_t blocks = ceil_div64(batch->images, p.group_images) * p.group_blocks;
-    // Few images leave multiprocessors idle, or with too few warps, unless blocks share the groups.
+    // With few images, multiprocessors are idle or have too few warps unless several blocks share
+    // the groups of maps of an image.
     int64_t shares = s->most_groups ? 1 : ceil_div64(ENOUGH_WARPS * 32, blocks * s->threads);
     p.block_groups = ceil_div(p.groups, (int)(shares < p.groups ? shares : p.groups));
     s->launch(layer, p, (unsigned)blocks, (cudaStream_t)batch->stream);

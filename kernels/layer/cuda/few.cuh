@@ -17,7 +17,7 @@ struct few_launch {
     int group_images, group_blocks; // images of a group, and blocks that compute them
     struct layer_divider by_group_blocks, by_image, by_tiles;
     int out_height, out_width, tiles, unit_rows, maps, groups;
-    int block_groups; // few_looped: that a block computes
+    int block_groups; // few_looped: groups that a block computes
     int image_units;  // of an image; FEW_ROWS: rounded up to whole warps
 };
 
@@ -111,7 +111,7 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
                 at = image * p.maps * p.to.plane + (int64_t)place * T;
             read<window>(p, src + (int64_t)i * p.src_row + j * 4, 0);
         }
-        asm volatile("" : "+l"(at)); // kept in registers, not derived again for each group
+        asm volatile("" : "+l"(at)); // keeps it in registers instead of deriving it per group
     }
 
     // N samples of each row of the window.
@@ -297,8 +297,8 @@ template <int MT> __device__ inline void few_weights(float (&to)[MT], const floa
     }
 }
 
-// Any number of groups, with their weights in shared memory. blockIdx.y: groups that a block
-// computes, where there are too few images for all multiprocessors.
+// Any number of groups, with their weights in shared memory. With too few images for all
+// multiprocessors, blocks share the groups: blockIdx.y is the number of the block's share.
 template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
 static __global__ __launch_bounds__(THREADS,
                                     BLOCKS) void few_looped(const __grid_constant__ few_launch p)
@@ -306,7 +306,7 @@ static __global__ __launch_bounds__(THREADS,
     const int taps = C * K * K, padded = few_padded(MT), floats = (1 + taps) * padded;
     extern __shared__ float4 few_memory[];
     int begin = (int)blockIdx.y * p.block_groups, end = min(begin + p.block_groups, p.groups);
-    // From a multiple of four floats on.
+    // Reads begin at a multiple of four floats.
     int skipped = begin * floats % 4, read = skipped + (end - begin) * floats;
     const float4 *from = (const float4 *)(const void *)(p.weights + (begin * floats - skipped));
     float *weights = (float *)(void *)few_memory + skipped;

@@ -30,6 +30,36 @@ static const Constants *layer_constants(const struct conv_layer_plan *plan)
     return (const Constants *)plan->constants;
 }
 
+// Sets the members of a launch that most kernels share: the input and the sizes.
+template <typename Launch>
+static inline void layer_set_sizes(Launch *p, const struct conv_layer_plan *plan,
+                                   const struct conv_layer_batch *batch)
+{
+    const struct conv_layer *layer = plan->layer;
+    p->src = batch->src;
+    p->src_row = batch->src_row;
+    p->src_plane = batch->src_plane;
+    p->src_image = batch->src_image;
+    p->height = plan->shape.height;
+    p->width = plan->shape.width;
+    p->out_height = conv_layer_out_height(layer, p->height);
+    p->out_width = conv_layer_out_width(layer, p->width);
+    p->channels = layer->channels;
+    p->maps = layer->maps;
+    p->kernel_height = layer->kernel_height;
+}
+
+// Sets the members that describe what is around the input, and its divisor.
+template <typename Launch>
+static inline void layer_set_border(Launch *p, const struct conv_layer *layer)
+{
+    p->pad_top = layer->pad_top;
+    p->pad_left = layer->pad_left;
+    p->border = (int)layer->border;
+    p->border_value = layer->border_value;
+    p->divisor = layer->input_divisor;
+}
+
 static inline int ceil_div(int a, int b)
 {
     return (a + b - 1) / b;

@@ -199,53 +199,45 @@ static void plan_mma(struct conv_layer_plan *plan, int products)
     }
 }
 
+static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                        const struct mma_config *c, struct mma_launch *p)
+{
+    const struct conv_layer *layer = plan->layer;
+    struct mma_parts parts = parts_of(layer, c);
+    const char *packed = (const char *)plan->d_packed;
+    layer_set_sizes(p, plan, batch);
+    layer_set_border(p, layer);
+    p->dst = batch->dst;
+    p->weights = (const uint16_t *)(const void *)packed;
+    p->bias = (const float *)(const void *)(packed + parts.weights);
+    p->exact = (const float *)(const void *)(packed + parts.weights + parts.bias);
+    p->offsets = (const int *)(const void *)(packed + parts.weights + parts.bias + parts.exact);
+    p->kernel_width = layer->kernel_width;
+    p->stride = layer->stride;
+    p->padded = layer->pad_top || layer->pad_bottom || layer->pad_left || layer->pad_right;
+    p->activation = (int)layer->activation;
+    p->half = layer->output == CONV_ELEMENT_F16;
+    p->bytes = layer->input == CONV_ELEMENT_U8;
+    p->strip_rows = c->strip_rows;
+    p->image_strips = c->image_strips;
+    p->in_rows = c->in_rows;
+    p->in_width = c->in_width;
+    p->planes = c->planes;
+    p->last_pixels = c->last_pixels;
+    p->steps = c->steps;
+    p->chunks = c->chunks;
+    p->plane_bytes = c->plane_bytes;
+}
+
 static enum conv_status run_mma(const struct conv_layer_plan *plan,
                                 const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
     const struct mma_config *c = layer_constants<struct mma_config>(plan);
     const struct mma_shape *s = &shapes[c->shape];
     if (batch->images <= 0)
         return CONV_OK;
-    struct mma_parts parts = parts_of(layer, c);
     struct mma_launch p;
-    const char *packed = (const char *)plan->d_packed;
-    p.src = batch->src;
-    p.dst = batch->dst;
-    p.weights = (const uint16_t *)(const void *)packed;
-    p.bias = (const float *)(const void *)(packed + parts.weights);
-    p.exact = (const float *)(const void *)(packed + parts.weights + parts.bias);
-    p.offsets = (const int *)(const void *)(packed + parts.weights + parts.bias + parts.exact);
-    p.src_row = batch->src_row;
-    p.src_plane = batch->src_plane;
-    p.src_image = batch->src_image;
-    p.height = plan->shape.height;
-    p.width = plan->shape.width;
-    p.out_height = conv_layer_out_height(layer, p.height);
-    p.out_width = conv_layer_out_width(layer, p.width);
-    p.channels = layer->channels;
-    p.maps = layer->maps;
-    p.kernel_height = layer->kernel_height;
-    p.kernel_width = layer->kernel_width;
-    p.stride = layer->stride;
-    p.pad_top = layer->pad_top;
-    p.pad_left = layer->pad_left;
-    p.padded = layer->pad_top || layer->pad_bottom || layer->pad_left || layer->pad_right;
-    p.border = (int)layer->border;
-    p.border_value = layer->border_value;
-    p.divisor = layer->input_divisor;
-    p.activation = (int)layer->activation;
-    p.half = layer->output == CONV_ELEMENT_F16;
-    p.bytes = layer->input == CONV_ELEMENT_U8;
-    p.strip_rows = c->strip_rows;
-    p.image_strips = c->image_strips;
-    p.in_rows = c->in_rows;
-    p.in_width = c->in_width;
-    p.planes = c->planes;
-    p.last_pixels = c->last_pixels;
-    p.steps = c->steps;
-    p.chunks = c->chunks;
-    p.plane_bytes = c->plane_bytes;
+    fill_launch(plan, batch, c, &p);
     if (layer_allow_shared_memory((const void *)s->kernel))
         return CONV_ERR_DEVICE;
     dim3 grid((unsigned)(batch->images * c->image_strips));

@@ -132,8 +132,8 @@ static int score_rows(const struct conv_layer *layer, const struct conv_layer_sh
         return 75;
     // 1→8, 128², 11×11 takes 2.380 ms, 0.726 from tiles of outputs; 1→32, 96², 9×9 1.194 and
     // 1.270.
-    // 3→32, 64², 7×7, where a block computes whole rows: 0.79 and 0.87; 3→64, 112², in panels of
-    // 28 columns: 0.84 and 0.59.
+    // 3→32, 64², 7×7, where a block computes whole rows: 0.79 instead of 0.87; 3→64, 112², 7×7, in
+    // panels of 28 columns: 0.84 instead of 0.59.
     struct rows_config c = {};
     bool whole = layer->kernel_width == 7 && configure(layer, shape, &c) && c.panels == 1;
     bool faster = (layer->channels == 1 && layer->kernel_width <= 9) || layer->kernel_width == 1 ||
@@ -192,52 +192,44 @@ static enum conv_status launch(const struct rows_config *c, struct rows_launch *
     return layer_launch_status();
 }
 
+static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                        const struct rows_config *c, struct rows_launch *p)
+{
+    const struct conv_layer *layer = plan->layer;
+    layer_set_sizes(p, plan, batch);
+    layer_set_border(p, layer);
+    p->weights = (const float *)plan->d_packed;
+    p->bias = p->weights + (size_t)c->chunks * (size_t)layer->channels * (size_t)c->weight_floats;
+    p->images = batch->images;
+    p->to = store_target_of(layer, batch->dst, p->out_height, p->out_width);
+    p->pad_bottom = layer->pad_bottom;
+    p->pad_right = layer->pad_right;
+    p->bytes = layer->input == CONV_ELEMENT_U8;
+    p->tiles = c->tiles;
+    p->image_rows = c->image_rows;
+    p->block_units = c->block_units;
+    p->groups = c->groups;
+    p->in_rows = c->in_rows;
+    p->columns = c->columns;
+    p->pitch = c->pitch;
+    p->plane_floats = c->plane_floats;
+    p->step = c->step;
+    p->weight_floats = c->weight_floats;
+    p->stage_floats = c->stage_floats;
+    p->by_tiles = layer_divider_of(p->tiles);
+    p->by_out_height = layer_divider_of(p->out_height);
+    p->by_image_rows = layer_divider_of(p->image_rows);
+    p->by_columns = layer_divider_of(p->columns);
+}
+
 static enum conv_status run_rows(const struct conv_layer_plan *plan,
                                  const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
     const struct rows_config *c = layer_constants<struct rows_config>(plan);
     if (batch->images <= 0)
         return CONV_OK;
     struct rows_launch p;
-    p.src = batch->src;
-    p.weights = (const float *)plan->d_packed;
-    p.bias = p.weights + (size_t)c->chunks * (size_t)layer->channels * (size_t)c->weight_floats;
-    p.src_row = batch->src_row;
-    p.src_plane = batch->src_plane;
-    p.src_image = batch->src_image;
-    p.images = batch->images;
-    p.height = plan->shape.height;
-    p.width = plan->shape.width;
-    p.out_height = conv_layer_out_height(layer, p.height);
-    p.out_width = conv_layer_out_width(layer, p.width);
-    p.to = store_target_of(layer, batch->dst, p.out_height, p.out_width);
-    p.channels = layer->channels;
-    p.maps = layer->maps;
-    p.kernel_height = layer->kernel_height;
-    p.pad_top = layer->pad_top;
-    p.pad_left = layer->pad_left;
-    p.pad_bottom = layer->pad_bottom;
-    p.pad_right = layer->pad_right;
-    p.border = (int)layer->border;
-    p.border_value = layer->border_value;
-    p.divisor = layer->input_divisor;
-    p.bytes = layer->input == CONV_ELEMENT_U8;
-    p.tiles = c->tiles;
-    p.image_rows = c->image_rows;
-    p.block_units = c->block_units;
-    p.groups = c->groups;
-    p.in_rows = c->in_rows;
-    p.columns = c->columns;
-    p.pitch = c->pitch;
-    p.plane_floats = c->plane_floats;
-    p.step = c->step;
-    p.weight_floats = c->weight_floats;
-    p.stage_floats = c->stage_floats;
-    p.by_tiles = layer_divider_of(p.tiles);
-    p.by_out_height = layer_divider_of(p.out_height);
-    p.by_image_rows = layer_divider_of(p.image_rows);
-    p.by_columns = layer_divider_of(p.columns);
+    fill_launch(plan, batch, c, &p);
     cudaStream_t stream = (cudaStream_t)batch->stream;
     if (layer_allow_shared_memory((const void *)shapes[c->shape].kernel))
         return CONV_ERR_DEVICE;
@@ -250,7 +242,7 @@ static enum conv_status run_rows(const struct conv_layer_plan *plan,
     for (int64_t b = 0; b < batch->images && !status; b++) {
         p.src = (const char *)batch->src + b * p.src_image;
         p.to.dst = (char *)batch->dst +
-                   b * p.maps * p.to.plane * (int64_t)conv_element_size(layer->output);
+                   b * p.maps * p.to.plane * (int64_t)conv_element_size(plan->layer->output);
         status = launch(c, &p, stream);
     }
     return status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cuda_layer_strips and cuda_layer_strips_half: the choice of an instance and a tile of
-// strips.cuh, the weights as it reads them, and its launch.
+// cuda_layer_strips and cuda_layer_strips_half: choose an instance of strips.cuh and a tile, pack
+// the weights, and launch it.
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "kernels/layer/cuda/strips.cuh"
 #include "tensor/half.h"
 
-// Without machine code for 9.0a, no device will do.
+// Without machine code for 9.0a, no device can run it.
 #define NEEDS (CONV_HAVE_WGMMA ? CONV_CUDA_ONLY + 90 : CONV_CUDA_ONLY)
 
 #define SHARED (227 << 10) // of a multiprocessor, for a block
@@ -36,7 +36,7 @@ static const struct strips_shape shapes[] = {
     SHAPE(1, 1, 4, 3), SHAPE(1, 1, 4, 5), SHAPE(1, 1, 4, 7),
 };
 
-// What is derived of a layer; a plan's constants.
+// Values derived from a layer; a plan's constants.
 struct strips_config {
     int shape, chunks, group, tile_rows, tile_columns, down, across, in_rows, pitch, wide;
     int planes, plane_bytes, last_pixels, row_atoms, row_sets, sets, all_sets, steps;
@@ -45,22 +45,23 @@ struct strips_config {
     float cost; // cycles, roughly
 };
 
-// Atoms of a kernel row in the last plane.
+// The atoms that a kernel row takes in the last plane, which has fewer than 8 channels.
 static int last_row_atoms(const struct conv_layer *layer, const struct strips_config *c)
 {
     return ceil_div(layer->kernel_width, c->last_pixels);
 }
 
-// Cycles of a wgmma of N columns whose rows are in registers, as measured.
+// Measured cycles of a wgmma of n columns with its first operand in registers.
 static int strips_cycles(int n)
 {
     int cycles = n / 2 + (n < 64 ? 4 : 0);
     return cycles < 13 ? 13 : cycles;
 }
 
-// Cycles of a task: of the tensor cores; of the path of shared memory and the first level cache,
-// 128 bytes or one of a few cache lines of a store at a time; or of reading samples, which is
-// measured. Tiles that are narrower than the image write short pieces of memory, which is slow.
+// Estimated cycles of a task, the largest of three: `multiply` for the tensor cores; `path` for
+// shared memory and the first level cache, which move 128 bytes or one cache line of a store per
+// cycle; `fill` for reading samples, as measured. Tiles that are narrower than the image write
+// short runs of memory, which is slow.
 static float task_cost(const struct strips_config *c, const struct strips_shape *s)
 {
     int parts = s->products == 3 ? 2 : 1, units = ceil_div(c->group * c->strips, 4);
@@ -79,12 +80,12 @@ static float task_cost(const struct strips_config *c, const struct strips_shape 
     float path = matrices * (steps * reads + stores) + atoms * (float)(16 + 4 * parts);
     float fill = atoms * 180 + 1000;
     float most = multiply > path ? multiply : path;
-    most = most > fill ? most : fill; // the others are not hidden entirely
+    most = most > fill ? most : fill; // a quarter of the other two is not hidden
     return most + 0.25f * (multiply + path + fill - most) + 500;
 }
 
-// The rest of a configuration whose shape, group, tile and strips are set; false if it needs too
-// much memory.
+// Completes a configuration whose shape, group, tile and `wide` are set; false if it needs too much
+// memory.
 static bool fill_config(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                         struct strips_config *c)
 {
@@ -199,8 +200,9 @@ static size_t packed_products(const struct conv_layer *layer, const struct conv_
     return parts.weights + parts.bias + parts.exact + parts.offsets;
 }
 
-// Atom `index` of row `u` of the kernel, in the order plane, column: its place in that row, and the
-// tap of each of its 8 numbers (-1: none).
+// Finds atom `index` of row `u` of the kernel; atoms are numbered by plane, then column. Returns
+// its offset in bytes from the atom at the row's first column, and the tap of each of its 8 numbers
+// (-1: none).
 static int find_atom(const struct conv_layer *layer, const struct strips_config *c, int index,
                      int u, int (&taps)[8])
 {
@@ -219,7 +221,7 @@ static int find_atom(const struct conv_layer *layer, const struct strips_config 
     return plane * c->plane_bytes + v * 16;
 }
 
-// The weights of an atom as half `half` of a step.
+// Packs the weights of an atom, which is half `half` of a step.
 static void pack_atom(const struct conv_layer *layer, const struct strips_config *c,
                       const int (&taps)[8], int step, int half, const float *unscale,
                       uint16_t *weights)
@@ -242,9 +244,10 @@ static void pack_atom(const struct conv_layer *layer, const struct strips_config
     }
 }
 
-// Set `set` of U rows of the kernel, whose first step is `step`: two atoms of each row, or the last
-// one of each. Whatever occurs once more has weights of 0: where there is no second atom, and rows
-// that an earlier set has. So none is read that does not exist, which might not be finite.
+// Packs the weights of set `set`, whose first step is `step`: two atoms of each of U kernel rows,
+// or the last atom of each. Returns its offsets. Atoms that occur twice have weights of 0 the
+// second time: if there is no second atom, and in rows that an earlier set contains. Memory outside
+// the samples is never read, since it might not be finite.
 static uint2 pack_set(const struct conv_layer *layer, const struct strips_config *c, int set,
                       int step, const float *unscale, uint16_t *weights)
 {
@@ -254,7 +257,8 @@ static uint2 pack_set(const struct conv_layer *layer, const struct strips_config
     int row = begin + rows > layer->kernel_height ? layer->kernel_height - rows : begin;
     int place = find_atom(layer, c, first, row, taps), second = place;
     for (int u = begin - row; u < rows; u++) {
-        // Steps of two rows are 0 and 1, 2 and 3, and so on; the last two of an odd number.
+        // Steps have rows 0 and 1, 2 and 3, and so on; with an odd number, the last step has the
+        // last two rows.
         bool last = single && rows % 2 && u == rows - 1;
         find_atom(layer, c, first, row + u, taps);
         pack_atom(layer, c, taps, single ? step + u / 2 : step + u, last || (single && u % 2),
@@ -279,7 +283,7 @@ static void plan_products(struct conv_layer_plan *plan, int products)
     uint16_t *weights = (uint16_t *)plan->packed;
     float *bias = (float *)(void *)((char *)plan->packed + parts.weights);
     float *exact = (float *)(void *)((char *)bias + parts.bias);
-    char *offsets = (char *)exact + parts.exact; // aligned to 4 bytes, uint2 needs 8
+    char *offsets = (char *)exact + parts.exact; // aligned to 4 bytes; a uint2 needs 8
     size_t all = layer_tap_count(layer);
     int padded = c->chunks * s->blocks * 8;
     memcpy(exact, layer->weights, parts.exact);
@@ -295,65 +299,6 @@ static void plan_products(struct conv_layer_plan *plan, int products)
     }
 }
 
-static void set_layer(strips_launch *p, const struct conv_layer *layer,
-                      const struct strips_config *c)
-{
-    p->channels = layer->channels;
-    p->maps = layer->maps;
-    p->kernel_height = layer->kernel_height;
-    p->kernel_width = layer->kernel_width;
-    p->activation = (int)layer->activation;
-    p->half = layer->output == CONV_ELEMENT_F16;
-    p->group = c->group;
-    p->tile_rows = c->tile_rows;
-    p->tile_columns = c->tile_columns;
-    p->down = c->down;
-    p->across = c->across;
-    p->in_rows = c->in_rows;
-    p->positions = c->group * c->in_rows * c->pitch;
-    p->positions_inverse = wgmma_inverse(p->positions);
-    p->pitch = c->pitch;
-    p->pitch_inverse = wgmma_inverse(c->pitch);
-    p->rows_inverse = wgmma_inverse(c->in_rows);
-    p->planes = c->planes;
-    p->plane_bytes = c->plane_bytes;
-    p->part_bytes = c->planes * c->plane_bytes;
-    p->buffer_bytes = c->buffer_bytes;
-    p->strips = c->strips;
-    p->strips_across = c->strips_across;
-    p->strip_rows = c->strip_rows;
-    p->strip_columns = c->strip_columns;
-    p->second_row = c->wide ? 0 : c->strip_rows / 2;
-    p->second_bytes = (c->wide ? 8 : p->second_row * c->pitch) * 16;
-    p->sets = c->sets;
-    p->single_sets = c->all_sets - c->sets;
-    p->steps = c->steps;
-}
-
-static void set_images(strips_launch *p, const struct conv_layer_plan *plan,
-                       const struct conv_layer_batch *batch, const struct strips_config *c)
-{
-    p->src = batch->src;
-    p->dst = batch->dst;
-    p->src_row = batch->src_row;
-    p->src_plane = batch->src_plane;
-    p->src_image = batch->src_image;
-    p->images = batch->images;
-    p->tasks = ceil_div64(batch->images, c->group) * c->down * c->across;
-    p->height = plan->shape.height;
-    p->width = plan->shape.width;
-    p->out_height = conv_layer_out_height(plan->layer, p->height);
-    p->out_width = conv_layer_out_width(plan->layer, p->width);
-    int channels = p->channels % 8;
-    for (int i = 0; i < 8; i++) {
-        int pixel = channels ? i / channels : 0, k = channels ? i % channels : 0;
-        bool exists = channels && pixel < c->last_pixels;
-        p->last_pixel[i] = exists ? pixel : INT32_MAX;
-        p->last_offset[i] = (p->channels / 8 * 8 + k) * batch->src_plane +
-                            (exists ? pixel : 0) * (int64_t)sizeof(float);
-    }
-}
-
 static enum conv_status run_strips(const struct conv_layer_plan *plan,
                                    const struct conv_layer_batch *batch)
 {
@@ -364,8 +309,16 @@ static enum conv_status run_strips(const struct conv_layer_plan *plan,
         return CONV_OK;
     struct strips_parts parts = parts_of(layer, c);
     strips_launch p = {};
-    set_layer(&p, layer, c);
-    set_images(&p, plan, batch, c);
+    wgmma_set_launch(&p, plan, batch, c);
+    p.strips = c->strips;
+    p.strips_across = c->strips_across;
+    p.strip_rows = c->strip_rows;
+    p.strip_columns = c->strip_columns;
+    p.second_row = c->wide ? 0 : c->strip_rows / 2;
+    p.second_bytes = (c->wide ? 8 : p.second_row * c->pitch) * 16;
+    p.sets = c->sets;
+    p.single_sets = c->all_sets - c->sets;
+    p.steps = c->steps;
     const char *packed = (const char *)plan->d_packed;
     p.weights = (const uint16_t *)(const void *)packed;
     p.bias = (const float *)(const void *)(packed + parts.weights);
@@ -401,8 +354,8 @@ template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
     plan_products(plan, PRODUCTS);
 }
 
-// Few products of a sample do not pay for making float16 parts of it. Even kernels, and large ones
-// of one channel, have no fast exact variant.
+// With few products per sample, making its float16 parts costs more than it saves. Kernels of even
+// size, and large ones of one channel, are worth it because no exact variant is fast for them.
 static bool is_worth_it(const struct conv_layer *layer)
 {
     size_t taps = layer_tap_count(layer);
@@ -411,14 +364,15 @@ static bool is_worth_it(const struct conv_layer *layer)
            (even && layer->maps >= 8);
 }
 
-// Wide images with few maps: not measured with tiles as wide as the image, slower with others.
+// Wide images with few maps: narrow tiles were slower than other variants, and tiles as wide as the
+// image were not measured.
 static bool is_unknown(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     return layer->maps < 64 && conv_layer_out_width(layer, shape->width) > 128;
 }
 
-// With more channels and three products, wgmma.cu's form is as fast or faster, and with three
-// channels and few maps.
+// With more than 8 channels, and with 3 channels and few maps, wgmma.cu's three-product variant is
+// as fast or faster.
 static int score_strips(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     if (!is_worth_it(layer) || is_unknown(layer, shape))
@@ -426,8 +380,8 @@ static int score_strips(const struct conv_layer *layer, const struct conv_layer_
     return layer->channels > 8 || (layer->channels == 3 && layer->maps < 64) ? 119 : 121;
 }
 
-// Weights for many maps and taps leave little memory for samples; with one channel three
-// products have the better tiles.
+// Weights of many maps and taps leave little memory for samples. With fewer than 3 channels, the
+// three-product variant has better tiles.
 static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     bool large = layer->channels >= 16 && layer->maps > 32 && layer->kernel_height >= 5;
@@ -436,8 +390,8 @@ static int score_half(const struct conv_layer *layer, const struct conv_layer_sh
     return large || layer->channels < 3 ? 114 : 131;
 }
 
-// 36 units of 2^-24 from the operands, 4 for each of at most 128 additions of tensor cores, which
-// truncate.
+// Error in units of 2^-24: 36 from the operands, and 4 for each of at most 128 additions of the
+// tensor cores, which truncate.
 const struct conv_layer_variant conv_cuda_layer_strips = {
     "cuda_layer_strips",
     "tensor cores of Hopper, three float16 products, samples in registers",

@@ -8,12 +8,12 @@
 #include "kernels/layer/cuda/strips_atoms.cuh"
 #include "kernels/layer/cuda/wgmma_rows.cuh"
 
-// What the warps of a block share beside weights and atoms.
+// What the warps of a block share besides weights and atoms.
 struct strips_shared {
-    uint64_t full[STRIPS_BUFFERS], empty[STRIPS_BUFFERS]; // buffers of atoms
-    uint64_t together;                                    // consumers
+    uint64_t full[STRIPS_BUFFERS], empty[STRIPS_BUFFERS]; // barriers of the buffers of atoms
+    uint64_t together;                                    // barrier of all consumers
     uint32_t unfit[STRIPS_BUFFERS]
-                  [STRIPS_PRODUCERS / 32]; // 1: samples that WGMMA_SCALE does not suit
+                  [STRIPS_PRODUCERS / 32]; // 1: WGMMA_SCALE does not suit the warp's samples
     uint32_t largest[STRIPS_CONSUMERS / 32], least[STRIPS_CONSUMERS / 32];
 };
 
@@ -28,7 +28,7 @@ __device__ inline void strips_meet(strips_shared *shared, uint32_t &parity)
     parity ^= 1;
 }
 
-// The range of a task's samples, with all consumers.
+// Finds the range of a task's samples. Called by all consumers.
 __device__ inline wgmma_range strips_find_range(const strips_launch &p, const strips_task &task,
                                                 strips_shared *shared, uint32_t &parity)
 {
@@ -41,7 +41,7 @@ __device__ inline wgmma_range strips_find_range(const strips_launch &p, const st
         for (int i = 0; i < 8; i++)
             wgmma_widen(range, v[i]);
     }
-    uint32_t largest = __float_as_uint(range.largest), least = range.least; // NaN is the largest
+    uint32_t largest = __float_as_uint(range.largest), least = range.least; // as integers: NaN wins
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes /= 2) {
         largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, lanes));
@@ -57,13 +57,13 @@ __device__ inline wgmma_range strips_find_range(const strips_launch &p, const st
         largest = max(largest, shared->largest[i]);
         least = min(least, shared->least[i]);
     }
-    strips_meet(shared, parity); // both may be overwritten
+    strips_meet(shared, parity); // all have read `largest` and `least`
     range.largest = __uint_as_float(largest);
     range.least = least;
     return range;
 }
 
-// The exact order for a task whose samples differ too much in magnitude, or are not finite.
+// Computes a task in the exact order: its samples differ too much in magnitude, or are not finite.
 __device__ inline void strips_exact(const strips_launch &p, const strips_task &task, int first_map,
                                     int maps)
 {
@@ -112,14 +112,16 @@ __device__ inline strips_strip strips_find_strip(const strips_launch &p, int num
     return strip;
 }
 
-// The descriptor of a step's weights, 8 maps x 8 numbers after the other: `low` has the address
-// and, from bit 16, the distance of the second atom, both / 16.
+// The descriptor of a step's weights: matrices of 8 maps x 8 numbers, one after the other. `low`:
+// the address and, from bit 16 on, the distance to the second atom's weights, both in units of 16
+// bytes.
 __device__ inline uint64_t strips_descriptor(uint32_t low)
 {
     return (uint64_t)8 << 32 | low;
 }
 
-// The sums of a strip: of hi hi (and hi lo), and of (hi lo +) lo hi.
+// The sums of a strip. With three products (sample x weight) `high` has hi x hi and `low` has
+// hi x lo + lo x hi; if `wide` is 2, hi x lo is the second half of `high` instead.
 template <int NB, int PRODUCTS, int T, int U> struct strips_sums {
     static const int wide = STRIPS_WIDE(NB, PRODUCTS, T, U) ? 2 : 1;
     float high[T][wide * NB * 4], low[PRODUCTS == 3 ? T : 1][NB * 4];
@@ -133,7 +135,7 @@ __device__ inline void strips_load_rows(uint32_t (&rows)[SIZE][4], uint32_t at, 
         wgmma_load_rows(rows[i], at);
 }
 
-// Multiplies a step's rows, from kernel row `u` on, by N columns of its weights.
+// Multiplies T rows of samples, for kernel row `u`, by N columns of a step's weights.
 template <int N, int T, int ROWS>
 __device__ inline void strips_multiply_rows(float (&sum)[T][N / 2], const uint32_t (&rows)[ROWS][4],
                                             uint32_t weights, int u)
@@ -143,8 +145,8 @@ __device__ inline void strips_multiply_rows(float (&sum)[T][N / 2], const uint32
         wgmma_rows<N>(sum[t], rows[t + u], strips_descriptor(weights));
 }
 
-// Adds the products of a set, with U / STEP steps (rounded up). The compiler would wait after each
-// wgmma if registers that one reads were written while others run.
+// Adds the products of a set of U / STEP steps (rounded up). All rows are loaded before the first
+// wgmma: the compiler would wait after each one if registers were written while others run.
 template <int NB, int PRODUCTS, int T, int U, int STEP>
 __device__ inline void strips_multiply_set(const strips_launch &p, uint32_t at, uint32_t weights,
                                            strips_sums<NB, PRODUCTS, T, U> &sums)
@@ -185,8 +187,8 @@ __device__ inline void strips_multiply_set(const strips_launch &p, uint32_t at, 
     }
 }
 
-// The sums of a strip for each warp of a warpgroup. `atoms`: the address of the strip's first atom;
-// `weights`: of all sets, / 16.
+// Computes the sums of one strip per warp of a warpgroup. `atoms`: the address of the strip's first
+// atom; `weights`: the address of all sets' weights, in units of 16 bytes.
 template <int NB, int PRODUCTS, int T, int U>
 __device__ inline void strips_multiply(const strips_launch &p, uint32_t atoms, uint32_t weights,
                                        strips_sums<NB, PRODUCTS, T, U> &sums)
@@ -205,7 +207,7 @@ __device__ inline void strips_multiply(const strips_launch &p, uint32_t atoms, u
     int lane = (int)threadIdx.x % 32;
     atoms += (uint32_t)(lane % 8 * 16 + lane / 8 % 2 * p.second_bytes);
     uint32_t is_second = lane / 16;
-    uint2 next = p.offsets[0]; // read ahead: its latency is that of a step
+    uint2 next = p.offsets[0]; // read one set ahead: reading takes as long as a step
     weights |= (uint32_t)(step / 2) << 16;
 #pragma unroll 1
     for (int set = 0; set < p.sets; set++) {
@@ -226,7 +228,8 @@ __device__ inline void strips_multiply(const strips_launch &p, uint32_t atoms, u
     }
 }
 
-// Makes outputs of sums, in place of `high`. `bias`: two maps' bias and inverse scale.
+// Converts sums to outputs, which replace the first half of `high`. `bias`: bias and inverse scale
+// of two maps.
 template <int NB, int PRODUCTS, int T, int U>
 __device__ inline void strips_finish(const strips_launch &p, const float4 *bias, float unscale,
                                      strips_sums<NB, PRODUCTS, T, U> &sums)
@@ -263,10 +266,11 @@ __device__ inline void strips_finish(const strips_launch &p, const float4 *bias,
         }
 }
 
-// Stores the outputs of a strip. Of 8 maps, a thread has maps 2 q and 2 q + 1 (q: lane % 4) at
-// column lane / 4 and at the strip's second 8 columns or row T. In a strip of 16 columns, threads
-// of even and odd q trade two of four values, so that a store is 16 columns of two maps, not 8 of
-// four: even ones send those of their second columns, odd ones those of their first.
+// Stores the outputs of a strip. Of 8 maps, a thread has maps 2 q and 2 q + 1 (q: lane % 4), at
+// column lane / 4 and at the same place 8 columns, or T rows, further on. In a strip of 16 columns,
+// neighbouring threads swap two of their four values, so that a store writes 16 columns of two maps
+// instead of 8 columns of four: even q send those of the second 8 columns, odd q those of the
+// first.
 template <typename Element, int NB, int PRODUCTS, int T, int U>
 __device__ inline void strips_store(const strips_launch &p, const strips_task &task,
                                     const strips_strip &strip, int first_map,
@@ -279,7 +283,7 @@ __device__ inline void strips_store(const strips_launch &p, const strips_task &t
     int columns = min(p.tile_columns, p.out_width - task.left);
     if (strip.image >= task.images || column >= columns)
         rows = 0;
-    // The values that stay and those that come have their own maps or rows.
+    // Where the values that the thread keeps, and those that it receives, are stored.
     int map = first_map + (wide ? q / 2 * 4 : q * 2), maps = p.maps - map;
     int kept_map = odd ? 2 : 0, other_map = wide && !odd ? 2 : 0, other_rows = rows - p.second_row;
     int64_t at = ((task.first_image + strip.image) * p.maps + map) * plane +
@@ -307,7 +311,7 @@ __device__ inline void strips_store(const strips_launch &p, const strips_task &t
     }
 }
 
-// Writes the atoms of one task after the other.
+// The producers' loop: writes the atoms of one task after the other.
 template <int PRODUCTS>
 __device__ inline void strips_produce(const strips_launch &p, char *atoms, strips_shared *shared)
 {
@@ -327,7 +331,7 @@ __device__ inline void strips_produce(const strips_launch &p, char *atoms, strip
     }
 }
 
-// Multiplies and stores.
+// The consumers' loop: multiplies and stores.
 template <int NB, int PRODUCTS, int T, int U>
 __device__ inline void strips_consume(const strips_launch &p, const char *weights,
                                       const float *bias, char *atoms, strips_shared *shared)
@@ -336,7 +340,7 @@ __device__ inline void strips_consume(const strips_launch &p, const char *weight
     uint32_t b = (uint32_t)__cvta_generic_to_shared(weights) >> 4;
     int first_map = (int)blockIdx.y * NB * 8, warp = (int)threadIdx.x / 32 % 4;
     uint32_t parity = 0, together = 1;
-    int next = 0; // warpgroup
+    int next = 0; // the warpgroup whose turn it is
     for (int64_t number = blockIdx.x; number < p.tasks; number += gridDim.x) {
         strips_task task = strips_find_task(p, number);
         char *in = atoms + buffer * p.buffer_bytes;
@@ -366,7 +370,7 @@ __device__ inline void strips_consume(const strips_launch &p, const char *weight
         if (unit >= units)
             barrier_arrive(&shared->empty[buffer]);
         for (; unit < units; unit += STRIPS_GROUPS) {
-            int index = unit * 4 + warp; // warps without a strip compute another one for nothing
+            int index = unit * 4 + warp; // warps without a strip repeat the last one and discard it
             strips_strip strip = strips_find_strip(p, min(index, strips - 1));
             uint32_t at =
                 (uint32_t)__cvta_generic_to_shared(in) +

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT
-// The samples of a layer as strips.cuh reads them: atoms of float16 numbers in shared memory, as
-// those of wgmma_atoms.cuh.
+// How strips.cuh stores samples in shared memory: as atoms of float16 numbers, like
+// wgmma_atoms.cuh.
 #ifndef CONV_KERNELS_LAYER_CUDA_STRIPS_ATOMS_CUH
 #define CONV_KERNELS_LAYER_CUDA_STRIPS_ATOMS_CUH
 
 #include "kernels/layer/cuda/wgmma_atoms.cuh"
 
-// A block has warpgroups that multiply and store, consumers, and two others that write the samples
-// of the next task meanwhile, producers.
+// A block consists of consumers, warpgroups that multiply and store, and two warpgroups of
+// producers, which meanwhile write the samples of the next task.
 #define STRIPS_GROUPS 2 // of consumers
 #define STRIPS_CONSUMERS (STRIPS_GROUPS * 128)
 #define STRIPS_PRODUCERS 256
 #define STRIPS_THREADS (STRIPS_CONSUMERS + STRIPS_PRODUCERS)
 #define STRIPS_BUFFERS 2
-// Registers of a thread: all start with equal shares, of 65536, then producers give some to
-// consumers. More than the block began with are waited for in vain.
+// Registers per thread. All threads start with equal shares of 65536; then producers release some
+// and consumers request them. A request for more than were released never returns.
 #define STRIPS_REGISTERS (65536 / STRIPS_THREADS / 8 * 8)
 #define STRIPS_CONSUMER_REGISTERS 208
 #define STRIPS_PRODUCER_REGISTERS 48
-#define STRIPS_ROOM 144 // of a consumer's registers, for sums and samples
-// Registers beside the sums of a strip: whether they hold high and low parts of a set's rows, or
-// one after the other; and whether a third sum is possible, so that high rows are multiplied by
-// both parts of the weights at once.
+#define STRIPS_ROOM 144 // a consumer's registers for sums and samples
+// What fits in these registers with three products. WIDE: a third sum, so that one wgmma multiplies
+// high rows by both parts of the weights. BOTH: the high and the low parts of a set's rows at the
+// same time; otherwise one is loaded after the other.
 #define STRIPS_WIDE(NB, PRODUCTS, T, U)                                                            \
     ((PRODUCTS) == 3 && (NB) <= 4 && 12 * (NB) * (T) + 4 * ((T) + (U)-1) <= STRIPS_ROOM)
 #define STRIPS_BOTH(NB, PRODUCTS, T, U)                                                            \
@@ -30,17 +30,17 @@
 
 #define STRIPS_MOST_STEPS 128
 // A task is a tile of one image's outputs, or several whole images. Shared memory holds its samples
-// as atoms: 16 bytes, the 8 float16 numbers that a row of a matrix takes. The atom at a position
-// (row * pitch + column) holds 8 channels, in the last plane of atoms the last C % 8 channels of as
-// many neighbouring positions as fit. 8 positions that follow each other, a segment, are a matrix
-// of ldmatrix, so a tap is an offset of the matrix's address. Nothing is copied for a tap.
+// as atoms of 16 bytes, the 8 float16 numbers of a row of a matrix. The atom at a position (row *
+// pitch + column) holds 8 channels of that position. If C % 8 channels are left, the last plane of
+// atoms holds these channels of several neighbouring positions, as many as fit. 8 consecutive atoms
+// are a matrix for ldmatrix, so a tap is an offset of the matrix's address, and nothing is copied
+// per tap.
 //
-// A warp computes a strip of a tile: T rows of 16 columns, or 2 T rows of 8 columns. The
-// warpgroup's matrix t of 64 positions has row t of each warp's strip, or rows t and T + t. So a
-// warp that has read row i for the tap in row u of the kernel has it for all matrices t and taps
-// with t + u = i. Taps are sets of U rows of the kernel: each row is a step of two atoms, any two.
-// Where a row has an odd number of atoms, the last sets have one atom of each row, and a step is
-// two rows.
+// A warp computes a strip of a tile: T rows of 16 columns, or 2 T rows of 8 columns. Matrix t of
+// the warpgroup has 64 positions: row t of each warp's strip, or rows t and T + t. A warp that has
+// read row i of the samples uses it for all matrices t and kernel rows u with t + u = i. A set
+// consists of U kernel rows with two atoms each, any two; each row is a step. If kernel rows have
+// an odd number of atoms, the last sets have one atom per row, and a step is two rows.
 struct strips_launch {
     const void *src;
     void *dst;
@@ -48,29 +48,28 @@ struct strips_launch {
     const float *bias;       // [maps padded], then the inverse scale of each map
     const float *exact;      // [map][channel][kernel row][kernel column]
     int64_t src_row, src_plane, src_image; // bytes
-    int64_t last_offset[8];                // of the numbers of an atom of the last plane
-    int last_pixel[8];                     // their columns; INT32_MAX: none
+    int64_t last_offset[8];                // bytes to each number of an atom of the last plane
+    int last_pixel[8];                     // the number's column in the atom; INT32_MAX: none
     int64_t images, tasks;
     int height, width, out_height, out_width, channels, maps;
     int kernel_height, kernel_width, activation, half;
     int group;                                               // images of a task
     int tile_rows, tile_columns, down, across;               // outputs of a tile, tiles of an image
     int in_rows, pitch;                                      // positions of a tile
-    uint32_t positions_inverse, pitch_inverse, rows_inverse; // wgmma_inverse()
-    int planes, plane_bytes, part_bytes; // part_bytes: of all planes, high or low parts
-    int buffer_bytes, positions;         // of a plane
+    uint32_t positions_inverse, pitch_inverse, rows_inverse; // from wgmma_inverse()
+    int planes, plane_bytes, part_bytes; // part_bytes: of all planes of high, or of low, parts
+    int buffer_bytes, positions;         // positions of a plane
     int strips, strips_across;           // of a tile; of a row of strips
     int strip_rows, strip_columns;       // of a strip
-    int second_bytes, second_row;        // of a strip's second 8 columns, or row T
-    int sets, single_sets, steps;        // sets of two atoms of a row
-    // Of a set: its first atom, and from there to its second, in bytes. The one after the last is
-    // read.
+    int second_bytes, second_row;        // where a strip's second 8 columns, or row T, begin
+    int sets, single_sets, steps;        // sets with two atoms per row, with one; all steps
+    // Per set: bytes to its first atom, and from there to its second. Reading ahead needs one more.
     uint2 offsets[STRIPS_MOST_STEPS + 1];
 };
 
 struct strips_task {
     const char *src;       // of the first sample
-    int64_t first_image;   // its group of images
+    int64_t first_image;   // of the group of images
     int images, top, left; // images of the group; first row and column
 };
 
@@ -89,8 +88,8 @@ __device__ inline strips_task strips_find_task(const strips_launch &p, int64_t n
     return task;
 }
 
-// Reads the samples of an atom. Beside the image they are 0; they meet weights of 0 only, or
-// outputs that are skipped.
+// Reads the samples of an atom. Outside the image they are 0, which affects no output that is
+// stored.
 __device__ inline void strips_read_atom(const strips_launch &p, const strips_task &task, int atom,
                                         float (&v)[8])
 {
@@ -98,7 +97,7 @@ __device__ inline void strips_read_atom(const strips_launch &p, const strips_tas
     int position = atom - plane * p.positions;
     int line = (int)__umulhi((uint32_t)position, p.pitch_inverse), x = position - line * p.pitch;
     int image = (int)__umulhi((uint32_t)line, p.rows_inverse), y = line - image * p.in_rows;
-    int columns = p.width - task.left - x; // left in the image
+    int columns = p.width - task.left - x; // from this position to the image's end
     if (image >= task.images || task.top + y >= p.height)
         columns = 0;
     const char *at = task.src + image * p.src_image + y * p.src_row + x * (int64_t)sizeof(float);
@@ -126,8 +125,8 @@ __device__ inline void strips_fill_atom(const strips_launch &p, const float (&v)
     wgmma_write_atom<PRODUCTS>(v, scale, to, p.part_bytes);
 }
 
-// Writes all atoms of a task, with THREADS threads of which `thread` is the number. Samples are
-// read an atom ahead.
+// Writes all atoms of a task. Called by THREADS threads, of which this is number `thread`. Samples
+// are read one atom ahead.
 template <int PRODUCTS, int THREADS>
 __device__ inline wgmma_range strips_fill(const strips_launch &p, const strips_task &task,
                                           float scale, char *atoms, int thread)

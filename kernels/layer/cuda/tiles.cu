@@ -233,61 +233,54 @@ static enum conv_status run_uniform(const struct conv_layer *layer, const struct
     return CONV_OK;
 }
 
+static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                        const struct tiles_config *c, struct tiles_launch *p)
+{
+    const struct conv_layer *layer = plan->layer;
+    const struct tiles_shape *s = &shapes[c->shape];
+    layer_set_sizes(p, plan, batch);
+    layer_set_border(p, layer);
+    p->dst = batch->dst;
+    p->weights = (const float *)plan->d_packed;
+    p->bias = p->weights + (size_t)c->chunks * (size_t)layer->channels * (size_t)c->weight_floats;
+    p->strips = batch->images * c->image_strips;
+    p->stride = layer->stride;
+    p->pad_bottom = layer->pad_bottom;
+    p->pad_right = layer->pad_right;
+    p->activation = (int)layer->activation;
+    p->half = layer->output == CONV_ELEMENT_F16;
+    p->bytes = layer->input == CONV_ELEMENT_U8;
+    p->strip_rows = c->strip_rows;
+    p->image_strips = c->image_strips;
+    p->tiles = c->tiles;
+    p->groups = c->groups;
+    p->strip_units = c->groups * c->strip_rows * c->tiles;
+    p->block_strips = c->block_strips;
+    p->in_rows = c->in_rows;
+    p->in_width = c->in_width;
+    p->pitch = c->pitch;
+    p->step = c->step;
+    p->strip_floats = c->strip_floats;
+    p->dense = c->dense && p->src_row == p->width * 4 && p->src_plane % (4 * s->vector) == 0 &&
+               p->src_image % (4 * s->vector) == 0;
+    p->weight_floats = c->weight_floats;
+    p->stage_floats = c->stage_floats;
+    p->chunk_maps = c->groups * s->maps;
+    p->first_chunk = 0;
+}
+
 static enum conv_status run_tiles(const struct conv_layer_plan *plan,
                                   const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
     const struct tiles_config *c = layer_constants<struct tiles_config>(plan);
     const struct tiles_shape *s = &shapes[c->shape];
     if (batch->images <= 0)
         return CONV_OK;
     struct tiles_launch p;
-    p.src = batch->src;
-    p.dst = batch->dst;
-    p.weights = (const float *)plan->d_packed;
-    p.bias = p.weights + (size_t)c->chunks * (size_t)layer->channels * (size_t)c->weight_floats;
-    p.src_row = batch->src_row;
-    p.src_plane = batch->src_plane;
-    p.src_image = batch->src_image;
-    p.strips = batch->images * c->image_strips;
-    p.height = plan->shape.height;
-    p.width = plan->shape.width;
-    p.out_height = conv_layer_out_height(layer, p.height);
-    p.out_width = conv_layer_out_width(layer, p.width);
-    p.channels = layer->channels;
-    p.maps = layer->maps;
-    p.kernel_height = layer->kernel_height;
-    p.stride = layer->stride;
-    p.pad_top = layer->pad_top;
-    p.pad_left = layer->pad_left;
-    p.pad_bottom = layer->pad_bottom;
-    p.pad_right = layer->pad_right;
-    p.border = (int)layer->border;
-    p.border_value = layer->border_value;
-    p.divisor = layer->input_divisor;
-    p.activation = (int)layer->activation;
-    p.half = layer->output == CONV_ELEMENT_F16;
-    p.bytes = layer->input == CONV_ELEMENT_U8;
-    p.strip_rows = c->strip_rows;
-    p.image_strips = c->image_strips;
-    p.tiles = c->tiles;
-    p.groups = c->groups;
-    p.strip_units = c->groups * c->strip_rows * c->tiles;
-    p.block_strips = c->block_strips;
-    p.in_rows = c->in_rows;
-    p.in_width = c->in_width;
-    p.pitch = c->pitch;
-    p.step = c->step;
-    p.strip_floats = c->strip_floats;
-    p.dense = c->dense && p.src_row == p.width * 4 && p.src_plane % (4 * s->vector) == 0 &&
-              p.src_image % (4 * s->vector) == 0;
-    p.weight_floats = c->weight_floats;
-    p.stage_floats = c->stage_floats;
-    p.chunk_maps = c->groups * s->maps;
-    p.first_chunk = 0;
+    fill_launch(plan, batch, c, &p);
     int64_t blocks = ceil_div64(p.strips * p.strip_units, s->threads);
     if (s->uniform)
-        return run_uniform(layer, c, &p, blocks, (cudaStream_t)batch->stream);
+        return run_uniform(plan->layer, c, &p, blocks, (cudaStream_t)batch->stream);
     if (layer_allow_shared_memory((const void *)s->kernel))
         return CONV_ERR_DEVICE;
     dim3 grid((unsigned)blocks, (unsigned)c->chunks);

@@ -14,7 +14,7 @@ struct uniform_shape {
                    cudaStream_t stream);
 };
 
-// Weights of a launch: [group][1 + taps][maps], the bias first.
+// Writes the weights of a launch: [group][1 + taps][maps], the bias first.
 static void fill_weights(const struct conv_layer *layer, int maps, int groups, float *to)
 {
     int taps = layer->channels * layer->kernel_height * layer->kernel_width;
@@ -49,7 +49,7 @@ static const struct uniform_shape shapes[] = {
     // reads weights into ordinary ones.
     instance<5, 4, 2, 4, 4, true, UNIFORM_FEW_FLOATS, 128, 6>(),
     instance<5, 4, 2, 4, 4, true, UNIFORM_FLOATS, 128, 6>(),
-    // For few images: many threads with little to do.
+    // For few images: many threads with few outputs each.
     instance<5, 4, 1, 2, 4, true, UNIFORM_FEW_FLOATS, 64, 16>(),
     instance<5, 4, 1, 12, 4, true, UNIFORM_FLOATS, 256, 3>(),
     instance<5, 4, 1, 10, 4, true, UNIFORM_FLOATS, 256, 3>(),
@@ -95,7 +95,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
         c.cost =
             (float)(c.image_units * s->columns * s->rows * c.groups * s->maps) *
             (1 + 1 / (float)(s->columns * s->rows) + 0.3f / (float)s->maps + (s->whole ? 0 : 0.1f));
-        // Fewer warps than schedulers leave some idle.
+        // With fewer warps than schedulers, some schedulers are idle.
         float warps = (float)shape->images * (float)c.image_units * (float)c.groups / 32;
         if (shape->images > 0 && warps < SCHEDULERS)
             c.cost *= SCHEDULERS / warps;
@@ -117,8 +117,8 @@ static bool can_uniform(const struct conv_layer *layer, const struct conv_layer_
            configure(layer, shape, false, &c);
 }
 
-// Best with up to 4 channels: 3 to 6 maps, 32 x 32, 5x5 take 0.97 ms with bulk copies and 0.74 with
-// cuDNN; and with 3x3 (24 to 24, 56 x 56, 1,000 images: 0.66 and 1.09 ms).
+// Best with up to 4 channels (3 to 6, 32 x 32, 5x5: bulk copies take 0.97 ms and cuDNN 0.74) and
+// with 3x3 (24 to 24, 56 x 56, 1,000 images: 0.66 ms, `rows` 1.09).
 static int score_uniform(const struct conv_layer *layer, const struct conv_layer_shape *)
 {
     return layer->channels <= 4 ? 89 : layer->channels <= 8 || layer->kernel_width == 3 ? 88 : 70;

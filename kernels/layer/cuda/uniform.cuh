@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The exact order for some input channels, where writing the maps is the limit: a thread computes T
-// outputs of R rows for MT maps. Samples come through the L1 cache. Weights lie in the kernel's
-// parameters, so that uniform registers hold them: a multiply-add whose weight comes from an
-// ordinary register often waits for the register file, 1.6 instead of 1.0 cycles.
+// The exact order for layers of few input channels, which are limited by writing the maps: a thread
+// computes T outputs of R rows for MT maps. Samples come through the L1 cache. Weights lie in the
+// kernel's parameters, so that uniform registers hold them: a multiply-add whose weight comes from
+// an ordinary register often waits for the register file, 1.6 instead of 1.0 cycles.
 #ifndef CONV_KERNELS_LAYER_CUDA_UNIFORM_CUH
 #define CONV_KERNELS_LAYER_CUDA_UNIFORM_CUH
 
 #include "kernels/layer/cuda/layer_device.cuh"
 #include "kernels/layer/cuda/store_run.cuh"
 
-// Weights and biases of a launch: as many as fit, and fewer for layers with few, since parameters
-// of 30 KB delay a launch by 2 us and 10 KB by 0.5 us.
+// Weights and biases of a launch: as many as fit in its parameters, or a smaller array for layers
+// that need less, since 30 KB of parameters delay a launch by 2 us and 10 KB by 0.5 us.
 #define UNIFORM_FLOATS LAYER_PARAMETER_FLOATS
 #define UNIFORM_FEW_FLOATS (UNIFORM_FLOATS < 2500 ? UNIFORM_FLOATS : 2500)
 
@@ -19,8 +19,8 @@ struct uniform_launch {
     void *dst;
     int64_t src_row, src_plane, src_image; // bytes
     int64_t images;
-    int group_images, group_blocks; // images of a group, and blocks that compute them
-    int tiles, image_units;         // units of a row; of an image
+    int group_images, group_blocks; // images of a group; blocks that compute them
+    int tiles, image_units;         // units of a row; units of an image
     int out_height, out_width, channels, maps, activation, half;
 };
 
@@ -106,7 +106,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS) void uniform(
     weight += MT / 2;
 
     const int N = T + K - 1;
-    // With few images, waiting for memory takes longer than anything else.
+    // With few images, waiting for memory takes most of the time, so all channels are prefetched.
     if (THREADS < 128) {
 #pragma unroll 1
         for (int c = 1; c < p.channels; c++)

@@ -273,60 +273,6 @@ static void plan_products(struct conv_layer_plan *plan, int products)
     }
 }
 
-static void set_layer(wgmma_launch *p, const struct conv_layer *layer, const struct wgmma_config *c)
-{
-    p->channels = layer->channels;
-    p->maps = layer->maps;
-    p->kernel_height = layer->kernel_height;
-    p->kernel_width = layer->kernel_width;
-    p->activation = (int)layer->activation;
-    p->half = layer->output == CONV_ELEMENT_F16;
-    p->group = c->group;
-    p->tile_rows = c->tile_rows;
-    p->tile_columns = c->tile_columns;
-    p->down = c->down;
-    p->across = c->across;
-    p->in_rows = c->in_rows;
-    p->positions = c->group * c->in_rows * c->pitch;
-    p->positions_inverse = wgmma_inverse(p->positions);
-    p->pitch = c->pitch;
-    p->pitch_inverse = wgmma_inverse(c->pitch);
-    p->rows_inverse = wgmma_inverse(c->in_rows);
-    p->planes = c->planes;
-    p->plane_bytes = c->plane_bytes;
-    p->part_bytes = c->planes * c->plane_bytes;
-    p->buffer_bytes = c->buffer_bytes;
-    p->m_tiles = c->m_tiles;
-    p->m_across = c->m_across;
-    p->m_row = c->m_row;
-    p->m_column = c->m_column;
-    p->steps = c->steps;
-}
-
-static void set_images(wgmma_launch *p, const struct conv_layer_plan *plan,
-                       const struct conv_layer_batch *batch, const struct wgmma_config *c)
-{
-    p->src = batch->src;
-    p->dst = batch->dst;
-    p->src_row = batch->src_row;
-    p->src_plane = batch->src_plane;
-    p->src_image = batch->src_image;
-    p->images = batch->images;
-    p->tasks = ceil_div64(batch->images, c->group) * c->down * c->across;
-    p->height = plan->shape.height;
-    p->width = plan->shape.width;
-    p->out_height = conv_layer_out_height(plan->layer, p->height);
-    p->out_width = conv_layer_out_width(plan->layer, p->width);
-    int channels = p->channels % 8;
-    for (int i = 0; i < 8; i++) {
-        int pixel = channels ? i / channels : 0, k = channels ? i % channels : 0;
-        bool exists = channels && pixel < c->last_pixels;
-        p->last_pixel[i] = exists ? pixel : INT32_MAX;
-        p->last_offset[i] = (p->channels / 8 * 8 + k) * batch->src_plane +
-                            (exists ? pixel : 0) * (int64_t)sizeof(float);
-    }
-}
-
 static enum conv_status run_wgmma(const struct conv_layer_plan *plan,
                                   const struct conv_layer_batch *batch)
 {
@@ -337,8 +283,12 @@ static enum conv_status run_wgmma(const struct conv_layer_plan *plan,
         return CONV_OK;
     struct wgmma_parts parts = parts_of(layer, c);
     wgmma_launch p = {};
-    set_layer(&p, layer, c);
-    set_images(&p, plan, batch, c);
+    wgmma_set_launch(&p, plan, batch, c);
+    p.m_tiles = c->m_tiles;
+    p.m_across = c->m_across;
+    p.m_row = c->m_row;
+    p.m_column = c->m_column;
+    p.steps = c->steps;
     const char *packed = (const char *)plan->d_packed;
     p.weights = (const uint16_t *)(const void *)packed;
     p.bias = (const float *)(const void *)(packed + parts.weights);
@@ -391,8 +341,8 @@ static int score_half(const struct conv_layer *layer, const struct conv_layer_sh
     return is_worth_it(layer) ? layer->channels >= 8 ? 130 : 115 : 25;
 }
 
-// 36 units of 2^-24 from the operands, 4 for each of at most 128 additions of tensor cores, which
-// truncate.
+// Error in units of 2^-24: 36 from the operands, and 4 for each of at most 128 additions of the
+// tensor cores, which truncate.
 const struct conv_layer_variant conv_cuda_layer_wgmma = {
     "cuda_layer_wgmma",
     "tensor cores of Hopper, three float16 products of high and low parts",

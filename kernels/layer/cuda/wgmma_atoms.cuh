@@ -13,15 +13,15 @@ static inline uint32_t wgmma_inverse(int divisor)
     return (uint32_t)(((uint64_t)1 << 32) / (uint64_t)divisor + 1);
 }
 
-// A block has warpgroups that multiply and store, consumers, and two others that write the samples
-// of the next task meanwhile, producers.
+// A block consists of consumers, warpgroups that multiply and store, and two warpgroups of
+// producers, which meanwhile write the samples of the next task.
 #define WGMMA_GROUPS 3 // of consumers
 #define WGMMA_CONSUMERS (WGMMA_GROUPS * 128)
 #define WGMMA_PRODUCERS 256
 #define WGMMA_THREADS (WGMMA_CONSUMERS + WGMMA_PRODUCERS)
 #define WGMMA_BUFFERS 2
-// Registers of a thread: all start with equal shares, of 65536, then producers give some to
-// consumers. A request for more than the block began with never returns.
+// Registers per thread. All threads start with equal shares of 65536; then producers release some
+// and consumers request them. A request for more than were released never returns.
 #define WGMMA_REGISTERS (65536 / WGMMA_THREADS / 8 * 8)
 #define WGMMA_CONSUMER_REGISTERS 112
 #define WGMMA_PRODUCER_REGISTERS 72
@@ -36,10 +36,11 @@ static inline uint32_t wgmma_inverse(int divisor)
 #define WGMMA_MOST 65000.0f
 
 // A task is a tile of one image's outputs, or several whole images. Shared memory holds its samples
-// as atoms: 16 bytes, the 8 float16 numbers that a row of a matrix takes. The atom at a position
-// (row * pitch + column) holds 8 channels, in the last plane of atoms the last C % 8 channels of as
-// many neighbouring positions as fit. 8 positions that follow each other, a segment, are a core
-// matrix of wgmma, so a tap is an offset of the matrix's address. Nothing is copied for a tap.
+// as atoms of 16 bytes, the 8 float16 numbers of a row of a matrix. The atom at a position (row *
+// pitch + column) holds 8 channels of that position. If C % 8 channels are left, the last plane of
+// atoms holds these channels of several neighbouring positions, as many as fit. 8 consecutive atoms
+// are a core matrix of wgmma, so a tap is an offset of the matrix's address, and nothing is copied
+// per tap.
 struct wgmma_launch {
     const void *src;
     void *dst;
@@ -47,21 +48,59 @@ struct wgmma_launch {
     const float *bias;                     // [maps padded], then the inverse scale of each map
     const float *exact;                    // [map][channel][kernel row][kernel column]
     int64_t src_row, src_plane, src_image; // bytes
-    int64_t last_offset[8];                // of the numbers of an atom of the last plane
-    int last_pixel[8];                     // their columns; INT32_MAX: none
+    int64_t last_offset[8];                // bytes to each number of an atom of the last plane
+    int last_pixel[8];                     // the number's column in the atom; INT32_MAX: none
     int64_t images, tasks;
     int height, width, out_height, out_width, channels, maps;
     int kernel_height, kernel_width, activation, half;
     int group;                                               // images of a task
     int tile_rows, tile_columns, down, across;               // outputs of a tile, tiles of an image
     int in_rows, pitch;                                      // positions of a tile
-    uint32_t positions_inverse, pitch_inverse, rows_inverse; // wgmma_inverse()
-    int planes, plane_bytes, part_bytes;    // part_bytes: of all planes, high or low parts
-    int buffer_bytes, positions;            // of a plane
-    int m_tiles, m_across, m_row, m_column; // of a tile's matrices: number, positions between
+    uint32_t positions_inverse, pitch_inverse, rows_inverse; // from wgmma_inverse()
+    int planes, plane_bytes, part_bytes;    // part_bytes: of all planes of high, or of low, parts
+    int buffer_bytes, positions;            // positions of a plane
+    int m_tiles, m_across, m_row, m_column; // a tile's matrices: number, positions between
     int steps;                              // of two atoms
     uint2 offsets[WGMMA_MOST_STEPS / 2];    // low words of descriptors, without the address
 };
+
+// Sets the members that the launches of wgmma.cu and strips.cu share.
+template <typename Launch, typename Config>
+static void wgmma_set_launch(Launch *p, const struct conv_layer_plan *plan,
+                             const struct conv_layer_batch *batch, const Config *c)
+{
+    const struct conv_layer *layer = plan->layer;
+    layer_set_sizes(p, plan, batch);
+    p->dst = batch->dst;
+    p->images = batch->images;
+    p->tasks = ceil_div64(batch->images, c->group) * c->down * c->across;
+    p->kernel_width = layer->kernel_width;
+    p->activation = (int)layer->activation;
+    p->half = layer->output == CONV_ELEMENT_F16;
+    p->group = c->group;
+    p->tile_rows = c->tile_rows;
+    p->tile_columns = c->tile_columns;
+    p->down = c->down;
+    p->across = c->across;
+    p->in_rows = c->in_rows;
+    p->positions = c->group * c->in_rows * c->pitch;
+    p->positions_inverse = wgmma_inverse(p->positions);
+    p->pitch = c->pitch;
+    p->pitch_inverse = wgmma_inverse(c->pitch);
+    p->rows_inverse = wgmma_inverse(c->in_rows);
+    p->planes = c->planes;
+    p->plane_bytes = c->plane_bytes;
+    p->part_bytes = c->planes * c->plane_bytes;
+    p->buffer_bytes = c->buffer_bytes;
+    int channels = p->channels % 8;
+    for (int i = 0; i < 8; i++) {
+        int pixel = channels ? i / channels : 0, k = channels ? i % channels : 0;
+        bool exists = channels && pixel < c->last_pixels;
+        p->last_pixel[i] = exists ? pixel : INT32_MAX;
+        p->last_offset[i] = (p->channels / 8 * 8 + k) * batch->src_plane +
+                            (exists ? pixel : 0) * (int64_t)sizeof(float);
+    }
+}
 
 // A descriptor of a matrix without swizzle: 8 rows of 16 bytes are 128 bytes. `low` has the address
 // and, from bit 16, the distance of the second 8 columns, both / 16; `rows`: that of the next 8

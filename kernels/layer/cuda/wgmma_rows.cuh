@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// wgmma of compute capability 9.0a as in wgmma.cuh, but with a (64 x 16) in registers.
-// tests/emulated/include has the same functions in C++.
+// wgmma of compute capability 9.0a as in wgmma.cuh, but with its first operand `a` (64 x 16) in
+// registers. tests/emulated/include has the same functions in C++.
 #ifndef CONV_KERNELS_LAYER_CUDA_WGMMA_ROWS_CUH
 #define CONV_KERNELS_LAYER_CUDA_WGMMA_ROWS_CUH
 
 #include "kernels/layer/cuda/wgmma.cuh"
 
-// The warp's 16 rows of a: four matrices of 8 rows of 16 bytes (8 numbers), row `lane % 8` of
-// matrix `lane / 8` at each lane's address: rows 0 to 7 and 8 to 15 of columns 0 to 7, then of 8
-// to 15.
+// Loads the warp's 16 rows of `a`, as four matrices of 8 rows of 8 numbers: rows 0 to 7 and 8 to 15
+// of columns 0 to 7, then of columns 8 to 15. Each lane gives the address of row lane % 8 of matrix
+// lane / 8.
 __device__ inline void wgmma_load_rows(uint32_t (&a)[4], uint32_t address)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

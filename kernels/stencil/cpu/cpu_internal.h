@@ -41,10 +41,11 @@ extern const struct conv_variant conv_cpu_neon, conv_cpu_neon_dot;
 #endif
 #define CONV_CPU_STREAM ((16 << 20) / CONV_CPU_STREAM_PART)
 
-// Bytes of a row's left and right edge (direct.h): one or two blocks each, with the halo on both
-// sides.
-#define CONV_CPU_EDGES 256
+// Bytes of a row's left and right edge (direct.h): one block, or up to two, each with the halo on
+// both sides. Of wide planes the row ends at CONV_CPU_ROW_END.
+#define CONV_CPU_EDGES 320
 #define CONV_CPU_RIGHT_EDGE 96
+#define CONV_CPU_ROW_END (CONV_CPU_RIGHT_EDGE + CONV_CPU_BLOCK)
 #define CONV_CPU_EDGE_LINES 8 // for a pair of output rows and the next pair: 5 + 1 + 2
 
 // --- plan.c --------------------------------------------------------------------------------------
@@ -106,6 +107,7 @@ enum conv_cpu_division {
     CONV_CPU_BY_1,
     CONV_CPU_BY_POWER_SIGNED, // as above
     CONV_CPU_BY_POWER,
+    CONV_CPU_BY_ODD_SIGNED, // as above, and one multiplication divides and rounds
     CONV_CPU_BY_ODD,
     CONV_CPU_BY_ANY,
 };

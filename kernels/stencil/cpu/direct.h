@@ -13,74 +13,39 @@
 #define CONV_KERNELS_STENCIL_CPU_DIRECT_H
 
 #include "kernels/stencil/cpu/cpu_internal.h"
-#include "kernels/stencil/cpu/round.h"
+#include "kernels/stencil/cpu/direct_sums.h"
 #include "kernels/stencil/cpu/vector.h"
 
-#define DIRECT_MOST_SIDE 5
-#define DIRECT_LINES (DIRECT_MOST_SIDE + 1) // source rows that two output rows need
-// Source rows are prefetched this many pairs of rows before they are needed.
-#define DIRECT_AHEAD 2
+// Source rows are prefetched as many pairs of rows before they are needed: at least two, and as
+// many as have this number of bytes.
+#define DIRECT_AHEAD_BYTES (8 << 10)
 // Planes of at least this many bytes are written past the caches, in whole rows: a cache line
 // written in both ways costs more than is saved (2880x1800: 1.2 times as fast, but half as fast
 // with two ordinary stores per row). Not with vectors of 16 bytes, which took three times as long.
 #define DIRECT_STREAM ((4 << 20) / CONV_CPU_STREAM_PART)
-_Static_assert(2 * VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_EDGES - CONV_CPU_RIGHT_EDGE &&
-                   VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_RIGHT_EDGE,
+_Static_assert(CONV_CPU_ROW_END + VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_EDGES &&
+                   VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_RIGHT_EDGE &&
+                   2 * VECTOR <= CONV_CPU_BLOCK,
                "edges fit");
-
-// By row of taps, by load, for the first and the second output sample of a lane.
-typedef vec_u32 direct_coefs[DIRECT_MOST_SIDE][(DIRECT_MOST_SIDE + 1) / 2][2];
-
-// The constants of a sum.
-struct direct_sums {
-    direct_coefs coefs;
-    struct conv_cpu_rounding rounding;
-};
 
 struct direct_job {
     struct direct_sums sums;
     const struct conv_stencil *stencil;
     const struct conv_stencil_plane *plane;
-    bool streams;   // output is written past the caches
-    size_t width;   // bytes of a row
-    size_t right;   // columns from here on, a whole number of vectors, are in the right edge
+    int ahead;    // pairs of rows from those that are computed to those that are prefetched
+    bool streams; // output is written past the caches
+    size_t width; // bytes of a row
+    size_t right; // columns from here on, a whole number of vectors, are in the right edge
+    bool wide;    // the columns of each edge are those of two whole vectors
+    int beyond[2][DIRECT_MOST_SIDE / 2]; // wide: the columns left and right of a row, or -1
+    size_t right_edge;                   // in a line of edges: where column right - width / 2 is
     uint8_t *edges; // height + 1 of them: columns -(width / 2) and on; columns from `right` on
     uint8_t *blank; // a row of the constant border's value
     uint8_t *spare; // replaces the row below the last one
     // For the current rows, by line:
-    const uint8_t *source[DIRECT_LINES], *left_edge[DIRECT_LINES], *right_edge[DIRECT_LINES];
+    const uint8_t *source[DIRECT_LINES], *left_lines[DIRECT_LINES], *right_lines[DIRECT_LINES];
     const uint8_t *next[2]; // source rows to prefetch
 };
-
-// A vector of two output rows, from samples whose first ones are at lines[k] + at.
-ALWAYS_INLINE void sum_direct(vec_u8 out[2], const struct direct_sums *sums,
-                              const uint8_t *const *lines, size_t at, int side,
-                              enum conv_cpu_division division)
-{
-    vec_u16 sum[2][2];
-    for (int r = 0; r < 2; r++)
-        sum[r][0] = sum[r][1] = (vec_u16)((vec_u32){0} + sums->rounding.start);
-#pragma GCC unroll 6
-    for (int k = 0; k <= side; k++) {
-#pragma GCC unroll 3
-        for (int i = 0; i <= side / 2; i++) {
-            vec_u8 samples = load_u8(lines[k] + at + 2 * i);
-#pragma GCC unroll 2
-            for (int r = 0; r < 2; r++) {
-                if (k < r || k - r >= side)
-                    continue;
-#pragma GCC unroll 2
-                for (int phase = 0; phase < 2; phase++) {
-                    sum[r][phase] = dot_pairs(sum[r][phase], samples, sums->coefs[k - r][i][phase]);
-                    SETTLE(sum[r][phase]);
-                }
-            }
-        }
-    }
-    for (int r = 0; r < 2; r++)
-        out[r] = join_u16(round_u16(sum[r][0], &sums->rounding, division),
-                          round_u16(sum[r][1], &sums->rounding, division));
-}
 
 ALWAYS_INLINE void store_direct(uint8_t *const rows[2], size_t x, const vec_u8 out[2], bool streams)
 {
@@ -107,9 +72,10 @@ ALWAYS_INLINE void store_direct_end(uint8_t *const rows[2], size_t x, const vec_
 // Filters the columns that need no border: from the second vector to the last one before the right
 // edge.
 ALWAYS_INLINE void filter_direct_inside(const struct direct_job *job, uint8_t *const rows[2],
-                                        int side, enum conv_cpu_division division, bool streams)
+                                        enum direct_method method, enum conv_cpu_division division,
+                                        bool streams)
 {
-    size_t x = VECTOR, halo = (size_t)side / 2, end = job->right;
+    size_t x = VECTOR, halo = method == DIRECT_5X5 ? 2 : 1, end = job->right;
     if (x >= end)
         return;
     // Copies cannot alias the rows that are written, so they can stay in registers.
@@ -119,13 +85,13 @@ ALWAYS_INLINE void filter_direct_inside(const struct direct_job *job, uint8_t *c
     const uint8_t *lines[DIRECT_LINES];
     memcpy(lines, job->source, sizeof lines);
     vec_u8 ready[2], out[2];
-    sum_direct(ready, &sums, lines, x - halo, side, division);
+    sum_direct(ready, &sums, lines, x - halo, method, division);
     for (x += VECTOR; x < end; x += VECTOR) {
         if (x % 64 == 0) {
             __builtin_prefetch(next[0] + x);
             __builtin_prefetch(next[1] + x);
         }
-        sum_direct(out, &sums, lines, x - halo, side, division);
+        sum_direct(out, &sums, lines, x - halo, method, division);
         store_direct(to, x - VECTOR, ready, streams);
         ready[0] = out[0], ready[1] = out[1];
     }
@@ -133,55 +99,84 @@ ALWAYS_INLINE void filter_direct_inside(const struct direct_job *job, uint8_t *c
 }
 
 ALWAYS_INLINE void filter_direct_rows(const struct direct_job *job, uint8_t *const rows[2],
-                                      int side, enum conv_cpu_division division)
+                                      enum direct_method method, enum conv_cpu_division division)
 {
     vec_u8 out[2];
-    sum_direct(out, &job->sums, job->left_edge, 0, side, division);
+    sum_direct(out, &job->sums, job->left_lines, 0, method, division);
     store_direct_end(rows, 0, out, job);
     if (job->streams)
-        filter_direct_inside(job, rows, side, division, true);
+        filter_direct_inside(job, rows, method, division, true);
     else
-        filter_direct_inside(job, rows, side, division, false);
+        filter_direct_inside(job, rows, method, division, false);
     for (size_t x = job->right; x < job->width; x += VECTOR) {
-        sum_direct(out, &job->sums, job->right_edge, x - job->right, side, division);
+        sum_direct(out, &job->sums, job->right_lines, x - job->right, method, division);
         store_direct_end(rows, x, out, job);
     }
 }
 
-#define DEFINE_DIRECT(name, side, division)                                                        \
-    static __attribute__((noinline)) void name(const struct direct_job *job,                       \
-                                               uint8_t *const rows[2])                             \
+// X(method, division, name): every division has a general method.
+#define DIRECT_SIGNED(X, method)                                                                   \
+    X(method, BY_1_SIGNED)                                                                         \
+    X(method, BY_POWER_SIGNED)                                                                     \
+    X(method, BY_ODD_SIGNED)
+#define DIRECT_ALL(X, method)                                                                      \
+    DIRECT_SIGNED(X, method)                                                                       \
+    X(method, BY_1)                                                                                \
+    X(method, BY_POWER)                                                                            \
+    X(method, BY_ODD)                                                                              \
+    X(method, BY_ANY)
+#define DIRECT_METHODS(X)                                                                          \
+    DIRECT_ALL(X, 3X3)                                                                             \
+    DIRECT_ALL(X, 5X5)                                                                             \
+    DIRECT_SIGNED(X, FALLING)                                                                      \
+    DIRECT_SIGNED(X, RISING)                                                                       \
+    DIRECT_SIGNED(X, EQUAL)                                                                        \
+    DIRECT_SIGNED(X, SMOOTH)
+
+#define DEFINE_DIRECT(method, division)                                                            \
+    static __attribute__((noinline)) void filter_##method##_##division(                            \
+        const struct direct_job *job, uint8_t *const rows[2])                                      \
     {                                                                                              \
-        filter_direct_rows(job, rows, side, division);                                             \
+        filter_direct_rows(job, rows, DIRECT_##method, CONV_CPU_##division);                       \
     }
-
-#define DEFINE_DIRECTS(size, side)                                                                 \
-    DEFINE_DIRECT(filter_##size##_by_1_signed, side, CONV_CPU_BY_1_SIGNED)                         \
-    DEFINE_DIRECT(filter_##size##_by_1, side, CONV_CPU_BY_1)                                       \
-    DEFINE_DIRECT(filter_##size##_by_power_signed, side, CONV_CPU_BY_POWER_SIGNED)                 \
-    DEFINE_DIRECT(filter_##size##_by_power, side, CONV_CPU_BY_POWER)                               \
-    DEFINE_DIRECT(filter_##size##_by_odd, side, CONV_CPU_BY_ODD)                                   \
-    DEFINE_DIRECT(filter_##size##_by_any, side, CONV_CPU_BY_ANY)
-
-DEFINE_DIRECTS(3x3, 3)
-DEFINE_DIRECTS(5x5, 5)
+DIRECT_METHODS(DEFINE_DIRECT)
 
 typedef void (*filter_direct_fn)(const struct direct_job *job, uint8_t *const rows[2]);
 
-static filter_direct_fn choose_direct(int side, enum conv_cpu_division division)
+static filter_direct_fn choose_direct(enum direct_method method, enum conv_cpu_division division)
 {
-    static const filter_direct_fn methods[2][CONV_CPU_BY_ANY + 1] = {
-        {filter_3x3_by_1_signed, filter_3x3_by_1, filter_3x3_by_power_signed, filter_3x3_by_power,
-         filter_3x3_by_odd, filter_3x3_by_any},
-        {filter_5x5_by_1_signed, filter_5x5_by_1, filter_5x5_by_power_signed, filter_5x5_by_power,
-         filter_5x5_by_odd, filter_5x5_by_any},
-    };
-    return methods[side == 5][division];
+#define DIRECT_ENTRY(method, division)                                                             \
+    [DIRECT_##method][CONV_CPU_##division] = filter_##method##_##division,
+    static const filter_direct_fn methods[][CONV_CPU_BY_ANY + 1] = {DIRECT_METHODS(DIRECT_ENTRY)};
+    return methods[method][division];
 }
 
 static uint8_t *edge_line(const struct direct_job *job, int k)
 {
     return job->edges + (size_t)(k % CONV_CPU_EDGE_LINES) * CONV_CPU_EDGES;
+}
+
+static uint8_t beyond_row(const struct direct_job *job, const uint8_t *row, int side, int i)
+{
+    int column = job->beyond[side][i];
+    return column < 0 ? (uint8_t)job->stencil->border_value : row[column];
+}
+
+// Copies of constant sizes: with those of conv_cpu_line, edges took a quarter of the time at 768
+// columns.
+static void fill_wide_edges(const struct direct_job *job, int k)
+{
+    const struct conv_stencil_plane *plane = job->plane;
+    uint8_t *line = edge_line(job, k), *end = line + CONV_CPU_ROW_END;
+    int halo = job->stencil->width / 2;
+    int sy = conv_border_index(job->stencil->border, k - halo, plane->height);
+    const uint8_t *row = sy < 0 ? job->blank : plane->src + sy * plane->src_stride;
+    memcpy(line + halo, row, VECTOR + DIRECT_MOST_SIDE / 2);
+    memcpy(end - 2 * VECTOR, row + job->width - 2 * VECTOR, 2 * VECTOR);
+    for (int i = 0; i < halo; i++) {
+        line[i] = beyond_row(job, row, 0, i);
+        end[i] = beyond_row(job, row, 1, i);
+    }
 }
 
 // Fills both edges of line k from source row k - height / 2.
@@ -205,11 +200,11 @@ static void place_lines(struct direct_job *job, int y)
     for (int k = 0; k <= height; k++) {
         int sy = conv_border_index(job->stencil->border, y + k - height / 2, plane->height);
         job->source[k] = sy < 0 ? job->blank : plane->src + sy * plane->src_stride;
-        job->left_edge[k] = edge_line(job, y + k);
-        job->right_edge[k] = job->left_edge[k] + CONV_CPU_RIGHT_EDGE;
+        job->left_lines[k] = edge_line(job, y + k);
+        job->right_lines[k] = job->left_lines[k] + job->right_edge;
     }
     for (int r = 0; r < 2; r++) {
-        int next = y + height - height / 2 + r + 2 * DIRECT_AHEAD - 1;
+        int next = y + height - height / 2 + r + 2 * job->ahead - 1;
         next = next < plane->height ? next : plane->height - 1;
         job->next[r] = plane->src + next * plane->src_stride;
     }
@@ -221,8 +216,12 @@ static void filter_direct_plane(struct direct_job *job, filter_direct_fn filter,
     int filled = from;
     for (int y = from; y < end; y += 2) {
         // One pair ahead: a load of bytes that were just stored stalls.
-        for (; filled <= y + 2 + job->stencil->height; filled++)
-            fill_edges(job, filled);
+        for (; filled <= y + 2 + job->stencil->height; filled++) {
+            if (job->wide)
+                fill_wide_edges(job, filled);
+            else
+                fill_edges(job, filled);
+        }
         place_lines(job, y);
         uint8_t *row = plane->dst + y * plane->dst_stride;
         uint8_t *rows[2] = {row, y + 1 < end ? row + plane->dst_stride : job->spare};
@@ -233,14 +232,37 @@ static void filter_direct_plane(struct direct_job *job, filter_direct_fn filter,
 // Derived once per plan.
 struct direct_constants {
     struct conv_cpu_rounding rounding;
+    enum direct_method method;
     uint32_t coefs[DIRECT_MOST_SIDE][(DIRECT_MOST_SIDE + 1) / 2][2]; // as direct_coefs, by lane
 };
 
-static void init_direct_constants(struct direct_constants *constants,
-                                  const struct conv_stencil *stencil)
+// Whether row k of a 3x3 stencil is its first row times `factor`.
+static bool is_multiple(const struct conv_stencil *stencil, int k, int factor)
+{
+    for (int i = 0; i < 3; i++)
+        if (stencil->icoef[3 * k + i] != factor * stencil->icoef[i])
+            return false;
+    return true;
+}
+
+// Sets the coefficients of four pairs if they cover all taps of a 3x3 stencil; `top` as in
+// sum_four.
+static bool set_four(struct direct_constants *constants, const struct conv_stencil *stencil,
+                     int top)
+{
+    const int32_t *first = stencil->icoef, *middle = first + 3, *last = middle + 3;
+    if (first[top ? 0 : 2] || last[top ? 2 : 0])
+        return false;
+    conv_cpu_tap_pack_pair(&constants->coefs[0][0][0], first[top], first[top + 1]);
+    conv_cpu_tap_pack_pair(&constants->coefs[1][0][0], middle[0], middle[1]);
+    conv_cpu_tap_pack_pair(&constants->coefs[1][1][0], 0, middle[2]);
+    conv_cpu_tap_pack_pair(&constants->coefs[2][0][0], last[1 - top], last[2 - top]);
+    return true;
+}
+
+static void set_rows(struct direct_constants *constants, const struct conv_stencil *stencil)
 {
     int side = stencil->width;
-    conv_cpu_rounding_narrow(&constants->rounding, stencil);
     for (int j = 0; j < side; j++) {
         for (int i = 0; i <= side; i++) {
             const int32_t *row = &stencil->icoef[j * side];
@@ -248,6 +270,26 @@ static void init_direct_constants(struct direct_constants *constants,
             conv_cpu_tap_pack_pair(&constants->coefs[j][i / 2][i % 2 == 0], i > 0 ? row[i - 1] : 0,
                                    i < side ? row[i] : 0);
         }
+    }
+}
+
+static void init_direct_constants(struct direct_constants *constants,
+                                  const struct conv_stencil *stencil)
+{
+    conv_cpu_rounding_narrow(&constants->rounding, stencil);
+    enum conv_cpu_division division = constants->rounding.division;
+    bool is_signed = stencil->width == 3 && choose_direct(DIRECT_FALLING, division);
+    if (is_signed && set_four(constants, stencil, 0)) {
+        constants->method = DIRECT_FALLING;
+    } else if (is_signed && set_four(constants, stencil, 1)) {
+        constants->method = DIRECT_RISING;
+    } else {
+        set_rows(constants, stencil);
+        constants->method = stencil->width == 5 ? DIRECT_5X5 : DIRECT_3X3;
+        if (is_signed && is_multiple(stencil, 2, 1))
+            constants->method = is_multiple(stencil, 1, 1)   ? DIRECT_EQUAL
+                                : is_multiple(stencil, 1, 2) ? DIRECT_SMOOTH
+                                                             : DIRECT_3X3;
     }
 }
 
@@ -259,9 +301,20 @@ static void set_direct_plane(struct direct_job *job, const struct conv_stencil_p
     size_t halo = (size_t)job->stencil->width / 2, width = (size_t)plane->width;
     job->plane = plane;
     job->width = width;
+    job->wide = width >= 2 * VECTOR;
     job->right = VECTOR;
+    job->right_edge = CONV_CPU_RIGHT_EDGE;
     if (width >= 2 * VECTOR + halo)
         job->right = (width - halo) / VECTOR * VECTOR;
+    if (job->wide)
+        job->right_edge = CONV_CPU_ROW_END - (width - job->right + halo);
+    for (int i = 0; i < (int)halo; i++) {
+        enum conv_border border = job->stencil->border;
+        job->beyond[0][i] = conv_border_index(border, i - (int)halo, plane->width);
+        job->beyond[1][i] = conv_border_index(border, plane->width + i, plane->width);
+    }
+    int ahead = DIRECT_AHEAD_BYTES / 2 / plane->width;
+    job->ahead = ahead > 2 ? ahead : 2;
     size_t row = (width + CONV_CPU_BLOCK) / CONV_CPU_BLOCK * CONV_CPU_BLOCK;
     job->edges = scratch;
     job->blank = scratch + (size_t)CONV_CPU_EDGE_LINES * CONV_CPU_EDGES;
@@ -283,7 +336,7 @@ static void filter_direct(const struct conv_stencil *stencil,
         for (int i = 0; i <= stencil->width / 2; i++)
             for (int phase = 0; phase < 2; phase++)
                 job.sums.coefs[j][i][phase] = (vec_u32){0} + constants->coefs[j][i][phase];
-    filter_direct_fn filter = choose_direct(stencil->width, job.sums.rounding.division);
+    filter_direct_fn filter = choose_direct(constants->method, job.sums.rounding.division);
     for (int p = 0; p < batch->count; p++) {
         set_direct_plane(&job, &batch->planes[p], batch->cpu.scratch);
         filter_direct_plane(&job, filter, batch->cpu.from, conv_cpu_end(batch, job.plane));

@@ -109,6 +109,9 @@ ALWAYS_INLINE void finish_block(uint8_t *const out[2], dot_sums sum,
     case CONV_CPU_BY_POWER:
         store_block(out, sum, job, CONV_CPU_BY_POWER, narrow, sums);
         break;
+    case CONV_CPU_BY_ODD_SIGNED:
+        store_block(out, sum, job, CONV_CPU_BY_ODD_SIGNED, narrow, sums);
+        break;
     case CONV_CPU_BY_ODD:
         store_block(out, sum, job, CONV_CPU_BY_ODD, narrow, sums);
         break;

@@ -49,6 +49,11 @@ ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
     return (vec_u16)vuzp2q_u16(low, high) >> shift;
 }
 
+ALWAYS_INLINE vec_u16 scale_i16(vec_u16 a, uint16_t factor)
+{
+    return (vec_u16)vqrdmulhq_n_s16((int16x8_t)a, (int16_t)factor);
+}
+
 ALWAYS_INLINE vec_u8 join_u16(vec_u16 even, vec_u16 odd)
 {
     uint8x8_t low = vqmovun_s16((int16x8_t)even), high = vqmovun_s16((int16x8_t)odd);

@@ -36,6 +36,13 @@ ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
     return a;
 }
 
+ALWAYS_INLINE vec_u16 scale_i16(vec_u16 a, uint16_t factor)
+{
+    for (int i = 0; i < VECTOR / 2; i++)
+        a[i] = (uint16_t)(((int16_t)a[i] * (int16_t)factor + (1 << 14)) >> 15);
+    return a;
+}
+
 ALWAYS_INLINE vec_u16 clamp_u8(vec_u16 a)
 {
     vec_u16 positive = a & ~(vec_u16)((vec_i16)a >> 15);

@@ -15,6 +15,8 @@ ALWAYS_INLINE vec_u16 round_u16(vec_u16 sum, const struct conv_cpu_rounding *r,
         return sum;
     if (division == CONV_CPU_BY_POWER_SIGNED)
         return (vec_u16)((vec_i16)(sum + (sum >> (uint16_t)r->log & 1)) >> (int16_t)r->log);
+    if (division == CONV_CPU_BY_ODD_SIGNED)
+        return scale_i16(sum, r->factor);
     vec_u16 up = sub_u16(sum, zero + (uint16_t)r->base);
     if (division == CONV_CPU_BY_1)
         return min_u16(up, zero + (uint16_t)r->limit);

@@ -36,6 +36,29 @@ static int ceil_log2(int64_t n)
     return log;
 }
 
+// With odd d and sums that fit 16 bits with their sign, one instruction divides and rounds:
+// floor(N * factor / 2^15 + 1/2), factor = 2^15 / d rounded. With e = |factor * d - 2^15|,
+// N * factor / 2^15 is N * e / (d * 2^15) away from N / d. N / d + 1/2 = (2N + d) / (2d) has an odd
+// numerator, so it is at least 1 / (2d) away from every integer, and its floor, N / d rounded, does
+// not change if N * e < 2^14. That is tested up to N = 255 d. The result grows with N, so it is at
+// most 0 for N < 0, and at least 255 beyond 255 d; joining samples clamps it.
+static bool round_odd_signed(struct conv_cpu_rounding *rounding, const struct conv_stencil *stencil,
+                             struct range range)
+{
+    int64_t d = stencil->divisor, factor = ((1 << 15) + d / 2) / d;
+    if (d % 2 == 0 || d == 1 || range.lo < INT16_MIN || range.hi > INT16_MAX ||
+        smaller(255 * d, range.hi) * llabs(factor * d - (1 << 15)) >= 1 << 14)
+        return false;
+    uint32_t start = (uint16_t)stencil->bias;
+    *rounding = (struct conv_cpu_rounding){
+        .division = CONV_CPU_BY_ODD_SIGNED,
+        .start = start | start << 16,
+        .divisor = (int32_t)d,
+        .factor = (uint16_t)factor,
+    };
+    return true;
+}
+
 // The kernel keeps N + base + more modulo 2^16. base = max(0, -lo) makes that non-negative, so it
 // is the number itself if hi + base + more < 2^16, even if intermediate sums wrapped. Subtracting
 // base, with 0 for negative results, yields up = max(N + more, 0). With half = floor(d / 2):
@@ -64,6 +87,8 @@ bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
     if (!stencil->exact || stencil->depth != 8 || d > 65535)
         return false;
     struct range range = sum_range(stencil);
+    if (round_odd_signed(rounding, stencil, range))
+        return true;
     bool is_signed = is_power(d) && range.lo >= INT16_MIN && range.hi + half <= INT16_MAX;
     int64_t base = range.lo < 0 && !is_signed ? -range.lo : 0;
     if (base + half > 65535 || range.hi + base + half > 65535)

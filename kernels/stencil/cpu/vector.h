@@ -8,6 +8,7 @@
 //   dot_words(sum, a, coefs)  sum + a.w0 * coefs.w0 + a.w1 * coefs.w1, signed, modulo 2^32 a lane
 //   min_u16(a, b), sub_u16(a, b): the difference, or 0 if that is negative
 //   divide_u16(a, factor, shift): a * factor >> 16 >> shift
+//   scale_i16(a, factor): signed a * factor / 2^15, rounded half up
 //   join_u16(even, odd): a vector whose bytes 2i and 2i + 1 are lane i of each, clamped to 0..255
 //   min_i32(a, b), max_i32(a, b)
 //   sqrt_f32(a): correctly rounded

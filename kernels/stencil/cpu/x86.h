@@ -48,6 +48,11 @@ ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
     return (vec_u16)OP(srl_epi16)(high, _mm_cvtsi32_si128(shift));
 }
 
+ALWAYS_INLINE vec_u16 scale_i16(vec_u16 a, uint16_t factor)
+{
+    return (vec_u16)OP(mulhrs_epi16)((vec_any)a, OP(set1_epi16)((int16_t)factor));
+}
+
 ALWAYS_INLINE vec_u8 join_u16(vec_u16 even, vec_u16 odd)
 {
     const __m128i order = _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);

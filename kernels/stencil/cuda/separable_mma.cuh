@@ -84,8 +84,9 @@ __device__ inline void multiply_pair(int32_t (&to)[4], const uint32_t (&a0)[2],
 }
 
 // For all blocks. EVEN: words 0 and 1 of B are in adjacent registers, and 2 and 3; else 1 and 2.
-// Rejected: a pair for 1 and 2 as well. It needs the last two words of A a second time, and moves
-// of registers take what it saves (8192 x 8192, gaussian:5, H100: 0.663 of a copy for 0.666).
+// Rejected: words 1 and 2 as a pair, too. It needs the last two words of A a second time, and the
+// moves between registers cost what it saves (8192 x 8192, gaussian:5, H100: 0.663 instead of 0.666
+// of a copy's speed).
 template <bool EVEN, typename Tap, int BLOCKS>
 __device__ inline void multiply(int32_t (&to)[4], const struct toeplitz<Tap, BLOCKS> &a,
                                 const uint32_t (&b)[BLOCKS], const int32_t (&start)[4])

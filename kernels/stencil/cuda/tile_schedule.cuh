@@ -269,7 +269,8 @@ __device__ inline void schedule_tiles(const struct tile_schedule &schedule, Queu
             queue(tile);
         }
     }
-    start_next_kernel(); // not earlier: its blocks would take the place of other streams' kernels
+    start_next_kernel(); // if called earlier, its waiting blocks would displace other streams'
+                         // kernels
     reset_work_counter(schedule);
     tile.rows = 0;
     queue(tile);

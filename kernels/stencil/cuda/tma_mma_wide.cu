@@ -24,10 +24,10 @@
 // There are no ties: N / d + 1/2 is at least 1 / (2d) away from an integer, more than 1/4 units.
 // So the product is on the right side of it; H is an integer, and so is the bound.
 //
-// d even: the multiplier is rounded up, and moves the product up by less than N / 2^32 < 1/2 units.
-// Any other quotient is at least 1 / d, more than 1/2 units, away from a tie; ties are rounded up,
-// and those that became odd are moved down again. d a power of two: 2^(31+l) / d = 2^31 is exact
-// (with l + 1 it would have 33 bits).
+// d even: the multiplier is rounded up, which moves the product up by less than N / 2^32 < 1/2
+// units. A quotient that is not a tie is at least 1 / d, more than 1/2 units, away from one. Ties
+// are rounded up first, and those whose result is odd are then moved down by 1. d a power of two:
+// 2^(31+l) / d = 2^31 is exact (with l + 1 it would have 33 bits).
 struct wide_division {
     uint32_t multiplier;
     uint32_t half; // 2^(l-2)

@@ -67,7 +67,7 @@ __device__ inline void run_scheduler(struct tma_pipeline *pipeline,
                                      const struct tile_schedule &schedule)
 {
     struct pipeline_state state = {0, 1}; // parity 1: all entries are free at first
-    wait_for_earlier_kernel();            // all other warps wait for the first work tile
+    wait_for_earlier_kernel();            // the other warps wait for this one's first work tile
     schedule_tiles<Traits>(schedule, [&](const struct work_tile &tile) {
         barrier_wait(&pipeline->dequeued[state.stage], state.parity);
         __syncwarp(); // lane 0 must not end a phase that another lane still waits for
@@ -335,9 +335,9 @@ static cudaError_t plan_pipeline(struct tile_schedule *schedule,
     return allow_shared_memory(plan, kernel);
 }
 
-// Launches a kernel whose blocks may start before the kernel before it in the stream has ended
-// (programmatic dependent launch): what lies between two kernels takes 2 us less, 4 % of one plane
-// of 8192 x 8192.
+// Launches a kernel whose blocks may start before the preceding kernel of the stream has ended
+// (programmatic dependent launch). The gap between two kernels becomes 2 us shorter, 4 % of the
+// time of one plane of 8192 x 8192.
 template <typename Filter>
 static void launch_early(void (*kernel)(Filter), uint32_t grid, uint32_t threads, size_t bytes,
                          cudaStream_t stream, const Filter &f)
@@ -347,7 +347,7 @@ static void launch_early(void (*kernel)(Filter), uint32_t grid, uint32_t threads
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {dim3(grid), dim3(threads), bytes, stream, &attribute, 1};
-    (void)cudaLaunchKernelEx(&config, kernel, f); // launch_status reads the failure
+    (void)cudaLaunchKernelEx(&config, kernel, f); // launch_status() returns the failure
 #else
     kernel<<<grid, threads, bytes, stream>>>(f);
 #endif

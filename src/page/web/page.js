@@ -77,7 +77,8 @@ class Chart {
     tools.className = "tools";
     this.box.tabIndex = 0;
     this.box.setAttribute("role", "group");
-    this.box.setAttribute("aria-label", "Timeline of " + this.rows.length + " rows. Plus and minus zoom, left and right "
+    const title = panel.querySelector("h3");
+    this.box.setAttribute("aria-label", (title ? title.textContent + ": " : "") + "timeline of " + this.rows.length + " rows. Plus and minus zoom, left and right "
       + "arrows move, Home shows everything. The same figures are in the table below.");
     const actions = [["+", "Zoom in", () => zoom(0.5)], ["−", "Zoom out", () => zoom(2)],
       ["←", "Earlier", () => move(-0.4)], ["→", "Later", () => move(0.4)], ["All", "Show all of the time", () => show(0, this.span)]];
@@ -192,7 +193,8 @@ class Chart {
   }
 
   drawAxis() {
-    const about = (view.to - view.from) / Math.max(2.5, this.axis.clientWidth / 110), power = 10 ** Math.floor(Math.log10(about));
+    // At least three steps, so that the axis of a narrow screen has a second mark.
+    const about = (view.to - view.from) / Math.max(3, this.axis.clientWidth / 110), power = 10 ** Math.floor(Math.log10(about));
     const step = [1, 2, 5, 10].map(n => n * power).find(n => n >= about);
     this.axis.replaceChildren();
     for (let at = Math.ceil(view.from / step) * step; at <= view.to - (view.to - view.from) / 16; at += step) {

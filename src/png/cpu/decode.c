@@ -154,7 +154,7 @@ static bool make_row(void *context, unsigned y, uint8_t *raw)
     return true;
 }
 
-// Finds the image data, on the threads of `parallel`, and what else makes pixels.
+// Finds the image data, on the threads of `parallel`, and the other chunks that affect pixels.
 static bool find_content(struct conv_decoder *decoder, struct conv_decode_content *content,
                          const struct conv_png_header *header, const uint8_t *data, size_t size,
                          struct conv_parallel *parallel)

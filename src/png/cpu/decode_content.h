@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The data of a PNG file's chunks, as the fast decoder takes them.
+// Finds the chunks of a PNG file that the fast decoder needs.
 #ifndef CONV_PNG_CPU_DECODE_CONTENT_H
 #define CONV_PNG_CPU_DECODE_CONTENT_H
 
@@ -14,8 +14,7 @@ struct conv_decode_span {
     size_t size;
 };
 
-// The data of the chunks, which are accepted in their regular order only. Starts with `joined`,
-// `most`, `gather` and `for_device`.
+// The data of the chunks. The caller sets `joined`, `most`, `gather` and `for_device`.
 struct conv_decode_content {
     struct conv_decode_span plte, trns, idat;
     struct conv_buffer *joined; // for several IDAT chunks
@@ -27,9 +26,9 @@ struct conv_decode_content {
     bool idat_over;             // another chunk came after the image data
 };
 
-// Finds the chunks and checks their CRCs. Keeps addresses in `data`. False for everything that
-// only libpng can decide about: damage, an order that is not the regular one, no image data, no
-// memory.
+// Finds the chunks and checks their CRCs. *content then refers to `data`. False for files that are
+// left to libpng: with damage, an unusual order of chunks or no image data; or if memory is
+// lacking.
 bool conv_decode_content_walk(struct conv_decode_content *content,
                               const struct conv_png_header *header, const uint8_t *data,
                               size_t size);

@@ -95,14 +95,30 @@ void conv_encode_trim(struct conv_encoder *encoder, size_t keep)
     conv_buffer_trim(&encoder->inflated, keep);
 }
 
+// False if the image is too large.
+static bool make_task(struct conv_encode_task *task, const struct conv_image *src)
+{
+    *task = (struct conv_encode_task){.src = src};
+    task->row_bytes = (size_t)src->width * (size_t)src->channels * (size_t)(src->depth / 8) + 1;
+    return !__builtin_mul_overflow(task->row_bytes, (size_t)src->height, &task->all_bytes) &&
+           task->all_bytes <= SIZE_MAX / 4;
+}
+
+size_t conv_encode_room(const struct conv_encoder *encoder, const struct conv_image *shape)
+{
+    struct conv_encode_task task;
+    if (!make_task(&task, shape))
+        return SIZE_MAX;
+    return encoder->level <= 1 ? conv_encode_stripes_room(encoder, &task)
+                               : conv_encode_whole_room(encoder, &task);
+}
+
 enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
                                    const struct conv_image *src, struct conv_err *err)
 {
-    struct conv_encode_task task = {.src = src};
-    task.row_bytes = (size_t)src->width * (size_t)src->channels * (size_t)(src->depth / 8) + 1;
+    struct conv_encode_task task;
     file->size = 0;
-    if (__builtin_mul_overflow(task.row_bytes, (size_t)src->height, &task.all_bytes) ||
-        task.all_bytes > SIZE_MAX / 4 ||
+    if (!make_task(&task, src) ||
         !conv_buffer_reserve(&encoder->scratch,
                              conv_encode_rows_scratch(src, encoder->source != NULL)))
         return conv_encode_out_of_memory(err);

@@ -46,6 +46,10 @@ void conv_encode_set_bands(struct conv_encoder *encoder, size_t from, size_t byt
 void conv_encode_close(struct conv_encoder *encoder);             // NULL is fine
 void conv_encode_trim(struct conv_encoder *encoder, size_t keep); // as conv_buffer_trim, each
 
+// The capacity of *file that conv_encode_image needs for an image of that shape; SIZE_MAX if it
+// does not fit. It does not grow a buffer that has it.
+size_t conv_encode_room(const struct conv_encoder *encoder, const struct conv_image *shape);
+
 // Replaces the content of *file by a PNG of IHDR, IDATs and IEND. CONV_ERR_MEMORY,
 // CONV_ERR_CANCELLED as above; *file then holds anything.
 enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,

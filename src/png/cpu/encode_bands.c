@@ -160,15 +160,22 @@ static uint32_t sum_all(const struct run *run)
     return adler;
 }
 
+size_t conv_encode_bands_room(const struct conv_encode_bands *bands)
+{
+    size_t all;
+    if (__builtin_mul_overflow(bands->room, (size_t)bands->count, &all) ||
+        __builtin_add_overflow(all, conv_encode_frames(1), &all))
+        return SIZE_MAX;
+    return all;
+}
+
 enum conv_status conv_encode_bands_run(struct conv_encoder *encoder,
                                        const struct conv_encode_bands *bands,
                                        struct conv_buffer *file, struct conv_err *err)
 {
-    size_t count = (size_t)bands->count, all;
     struct run run = {.bands = bands};
-    if (__builtin_mul_overflow(bands->room, count, &all) ||
-        __builtin_add_overflow(all, conv_encode_frames(1), &all) ||
-        !conv_buffer_reserve(file, all) || !(run.parts = calloc(count, sizeof *run.parts)))
+    if (!conv_buffer_reserve(file, conv_encode_bands_room(bands)) ||
+        !(run.parts = calloc((size_t)bands->count, sizeof *run.parts)))
         return conv_encode_out_of_memory(err);
     int errnum = conv_lock_init(&run.lock);
     if (errnum) { // never on Linux, where it takes no memory

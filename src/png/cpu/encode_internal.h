@@ -72,11 +72,17 @@ size_t conv_encode_frames(size_t stripes);
 
 // --- encode_stripes.c: levels 0 and 1 ------------------------------------------------------------
 
+// The capacity of *file that conv_encode_stripes needs; SIZE_MAX if it does not fit.
+size_t conv_encode_stripes_room(const struct conv_encoder *encoder,
+                                const struct conv_encode_task *task);
 enum conv_status conv_encode_stripes(struct conv_encoder *encoder, struct conv_buffer *file,
                                      const struct conv_encode_task *task, struct conv_err *err);
 
 // --- encode_whole.c: levels 2 to 12 --------------------------------------------------------------
 
+// As conv_encode_stripes_room.
+size_t conv_encode_whole_room(const struct conv_encoder *encoder,
+                              const struct conv_encode_task *task);
 enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buffer *file,
                                    const struct conv_encode_task *task, struct conv_err *err);
 
@@ -105,6 +111,9 @@ struct conv_encode_bands {
 // Sets rows and count, in multiples of `unit` rows, and the task.
 void conv_encode_bands_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
                             const struct conv_encode_task *task, int unit);
+
+// The capacity of *file that conv_encode_bands_run needs; SIZE_MAX if it does not fit.
+size_t conv_encode_bands_room(const struct conv_encode_bands *bands);
 
 // Encodes the image into *file on all available threads. encoder->source is asked for rows in their
 // order by the calling thread alone.

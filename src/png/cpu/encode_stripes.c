@@ -155,24 +155,48 @@ static size_t bound(struct stripe stripe, size_t stripes, size_t bytes)
     return conv_encode_frames(stripes) + conv_deflate_bound(bytes, block);
 }
 
+// Plans *bands, too; its context is to be the stripe.
+static struct stripe plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                          const struct conv_encode_task *task)
+{
+    struct stripe stripe = plan_stripes(task->row_bytes, task->src->height);
+    *bands = (struct conv_encode_bands){.put = put_band, .prepare = prepare_band};
+    conv_encode_bands_plan(bands, encoder, task, stripe.rows);
+    if (bands->count > 1)
+        bands->room = bound(stripe, (size_t)(bands->rows / stripe.rows) + 1,
+                            (size_t)bands->rows * task->row_bytes);
+    return stripe;
+}
+
+static size_t room_of(const struct conv_encode_bands *bands, struct stripe stripe)
+{
+    const struct conv_encode_task *task = bands->task;
+    if (bands->count > 1)
+        return conv_encode_bands_room(bands);
+    return bound(stripe, (size_t)task->src->height / (size_t)stripe.rows + 1, task->all_bytes);
+}
+
+size_t conv_encode_stripes_room(const struct conv_encoder *encoder,
+                                const struct conv_encode_task *task)
+{
+    struct conv_encode_bands bands;
+    struct stripe stripe = plan(&bands, encoder, task);
+    return room_of(&bands, stripe);
+}
+
 enum conv_status conv_encode_stripes(struct conv_encoder *encoder, struct conv_buffer *file,
                                      const struct conv_encode_task *task, struct conv_err *err)
 {
-    const struct conv_image *src = task->src;
-    struct stripe stripe = plan_stripes(task->row_bytes, src->height);
-    struct conv_encode_bands bands = {.put = put_band, .prepare = prepare_band, .context = &stripe};
-    conv_encode_bands_plan(&bands, encoder, task, stripe.rows);
-    if (bands.count > 1) {
-        bands.room = bound(stripe, (size_t)(bands.rows / stripe.rows) + 1,
-                           (size_t)bands.rows * task->row_bytes);
+    struct conv_encode_bands bands;
+    struct stripe stripe = plan(&bands, encoder, task);
+    bands.context = &stripe;
+    if (bands.count > 1)
         return conv_encode_bands_run(encoder, &bands, file, err);
-    }
-    size_t stripes = (size_t)src->height / (size_t)stripe.rows + 1;
     if (!conv_buffer_reserve(&encoder->filtered, (size_t)stripe.rows * stripe.row_bytes) ||
-        !conv_buffer_reserve(file, bound(stripe, stripes, task->all_bytes)))
+        !conv_buffer_reserve(file, room_of(&bands, stripe)))
         return conv_encode_out_of_memory(err);
-    uint8_t *at = conv_encode_put_head(file->data, src);
-    at = conv_encode_put_tail(put_image(encoder, stripe, src, at));
+    uint8_t *at = conv_encode_put_head(file->data, task->src);
+    at = conv_encode_put_tail(put_image(encoder, stripe, task->src, at));
     file->size = (size_t)(at - file->data);
     return CONV_OK;
 }

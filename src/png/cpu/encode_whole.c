@@ -201,27 +201,53 @@ static uint8_t *put_band(struct conv_encoder *encoder, const struct conv_encode_
     return conv_encode_split_chunks(at, (size_t)(out.at - at - 8), encoder->max_chunk);
 }
 
+// Plans *bands and the samples.
+static struct samples plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                           const struct conv_encode_task *task)
+{
+    struct samples samples = {0};
+    *bands = (struct conv_encode_bands){.put = put_band, .prepare = prepare_band};
+    if (encoder->search)
+        samples = plan_samples(task->src->height, task->all_bytes);
+    conv_encode_bands_plan(bands, encoder, task, 1);
+    size_t of_band = bound_of(encoder, (size_t)bands->rows * task->row_bytes);
+    bands->room = conv_encode_frames(of_band / encoder->max_chunk) + of_band;
+    return samples;
+}
+
+static size_t sample_bytes(struct samples samples)
+{
+    return SAMPLES * (size_t)samples.rows * samples.row_bytes;
+}
+
+// The samples are tried in the memory of the file.
+static size_t room_of(const struct conv_encoder *encoder, const struct conv_encode_bands *bands,
+                      struct samples samples)
+{
+    size_t all = bands->count > 1 ? conv_encode_bands_room(bands) : bands->room;
+    size_t tried = bound_of(encoder, sample_bytes(samples));
+    return all > tried ? all : tried;
+}
+
+size_t conv_encode_whole_room(const struct conv_encoder *encoder,
+                              const struct conv_encode_task *task)
+{
+    struct conv_encode_bands bands;
+    struct samples samples = plan(&bands, encoder, task);
+    return room_of(encoder, &bands, samples);
+}
+
 enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buffer *file,
                                    const struct conv_encode_task *task, struct conv_err *err)
 {
     size_t all_bytes = task->all_bytes;
-    struct samples samples = {0};
-    struct conv_encode_bands bands = {.put = put_band, .prepare = prepare_band};
-    if (encoder->search)
-        samples = plan_samples(task->src->height, all_bytes);
+    struct conv_encode_bands bands;
+    struct samples samples = plan(&bands, encoder, task);
     if (!conv_buffer_reserve(&encoder->filtered, all_bytes) ||
-        !conv_buffer_reserve(&encoder->tried, SAMPLES * (size_t)samples.rows * samples.row_bytes))
+        !conv_buffer_reserve(&encoder->tried, sample_bytes(samples)) ||
+        !conv_buffer_reserve(file, room_of(encoder, &bands, samples)))
         return conv_encode_out_of_memory(err);
-    conv_encode_bands_plan(&bands, encoder, task, 1);
     bands.context = encoder->filtered.data;
-    size_t bound = bound_of(encoder, all_bytes);
-    size_t of_band = bound_of(encoder, (size_t)bands.rows * task->row_bytes);
-    bands.room = conv_encode_frames(of_band / encoder->max_chunk) + of_band;
-    // The samples are tried in the memory of the file.
-    size_t room = bands.count > 1 ? bound_of(encoder, encoder->tried.capacity)
-                                  : conv_encode_frames(bound / encoder->max_chunk) + bound;
-    if (!conv_buffer_reserve(file, room))
-        return conv_encode_out_of_memory(err);
     filter_all(encoder, task, bands.rows, false);
     if (is_best_unfiltered(encoder, samples, task->src, file->data, all_bytes))
         filter_all(encoder, task, bands.rows, true);
@@ -230,7 +256,7 @@ enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buf
     if (bands.count > 1)
         return conv_encode_bands_run(encoder, &bands, file, err);
     uint8_t *at = conv_encode_put_head(file->data, task->src);
-    size_t size = compress_all(encoder, at + 8, all_bytes, bound);
+    size_t size = compress_all(encoder, at + 8, all_bytes, bound_of(encoder, all_bytes));
     at = conv_encode_put_tail(conv_encode_split_chunks(at, size, encoder->max_chunk));
     file->size = (size_t)(at - file->data);
     return CONV_OK;

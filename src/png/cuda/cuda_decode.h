@@ -31,10 +31,9 @@ struct conv_decode_image {
     uint8_t *d_rows;    // in the scratch memory: the filtered rows, each after its filter byte
     uint32_t rows_bytes;
     uint32_t turn;              // of entry i: the i-th image in order of falling stream length
-    uint32_t parts, part_bytes; // of the stream, if many blocks of threads inflate it; parts is 0
-                                // for streams that are too short for that
-    uint8_t *d_split;           // in the scratch memory: the decoded parts; its first
-                                // word is then 0 if the parts made the image
+    uint32_t parts, part_bytes; // of the stream, for many blocks of threads; 0 if it is too short
+    uint8_t *d_split;           // in the scratch memory: the decoded parts. After decoding in parts
+                                // the first word is 0 if that has succeeded.
 };
 
 // How streams that have parts are inflated: by one block of threads per part, or by one in total.

@@ -10,7 +10,7 @@
 
 #define SCRATCH_ALIGN 128
 
-// Nothing interrupts the kernel that reverses the filters; this many bytes take it some 10 ms, as
+// The kernel that reverses the filters cannot be interrupted. This many bytes take it some 10 ms:
 // an image of 8192x8192 alone is unfiltered at 26 GB/s.
 #define MOST_ROWS_BYTES ((uint64_t)256 << 20)
 // A stream that is larger than with stored blocks or the fixed code contains blocks without bytes.
@@ -20,16 +20,17 @@
 // first byte, and may exceed the last bit by a match that begins there: 48 bits, with its extra
 // bits.
 static_assert(8 * (3 + MOST_ROWS_BYTES * 5 / 4 + STREAM_SLACK) + 48 <= UINT32_MAX,
-              "the bits of every stream that is taken can be counted");
-// One warp reverses the filters of 32 rows at a time, which took it 25 us on an H200 even if they
-// hold one pixel each: 0.8 ms for 1,000 rows. More rows than these are the CPU's, unless they are
-// long enough to take longer to inflate.
+              "the bits of every accepted stream can be counted");
+// One warp reverses the filters of 32 rows at a time, which took 25 us on an H200 even for rows of
+// one pixel: 0.8 ms for 1,000 rows. Images with more rows than this are left to the CPU, unless the
+// rows are so long that inflating them takes longer.
 #define MOST_SHORT_ROWS 8192
 #define SHORT_ROW_BYTES 256
 
-// Streams of images whose rows are this large are cut into parts, one for this many bytes, unless
-// there would be too many. With 16 K symbols in a block, as in zlib's, a block of a photograph
-// takes about two parts, so that most blocks are decoded by a separate block of threads.
+// A stream is cut into parts if the image's rows have at least LEAST_SPLIT_ROWS bytes and there are
+// at least LEAST_PARTS parts. A part has LEAST_PART_BYTES, or more if there would be too many
+// parts. zlib's DEFLATE blocks have 16 K symbols, which for photographs is about two parts, so that
+// a block of threads decodes one DEFLATE block.
 #define LEAST_SPLIT_ROWS (256u << 10)
 #define LEAST_PARTS 3
 #define LEAST_PART_BYTES 8192

@@ -45,7 +45,7 @@ __device__ inline uint32_t inflate_window(struct block_memory<THREADS> &shared,
     count_window(shared, stream, progress, progress->out % 4, stop);
     struct agreement agreed = shared.agreed;
     if (agreed.parts - 1 >= THREADS) {
-        progress->part_bits = LEAST_PART_BITS; // none: too much for the window
+        progress->part_bits = LEAST_PART_BITS; // if not even one part fits the window
         return agreed.parts == 0 ? CONV_DECODE_DECODED : CONV_DECODE_STOPPED;
     }
     if (agreed.bytes > rows_bytes - progress->out)
@@ -99,7 +99,7 @@ __device__ inline uint32_t inflate_block(struct block_memory<THREADS> &shared,
     if (result == CONV_DECODE_DECODED && type == 0)
         return copy_stored(shared, stream, rows, rows_bytes, progress, adler);
     bool ended = false;
-    // A barrier follows the tables and each window's last read of the stage, which is then free.
+    // A barrier follows the making of the tables, and each window's last read of the stage.
     while (result == CONV_DECODE_DECODED && !ended)
         result = inflate_window(shared, stream, rows, rows_bytes, progress, adler, stop, &ended);
     return result;
@@ -113,7 +113,7 @@ __device__ inline bool check_adler(struct block_memory<THREADS> &shared,
                                    const struct stream &stream, struct adler adler,
                                    uint32_t rows_bytes)
 {
-    uint32_t bytes, weighted, expected = 0; // 512 parts below 2^16: no sum leaves 32 bits
+    uint32_t bytes, weighted, expected = 0; // 512 summands below 2^16: the sums fit in 32 bits
     sum_before(shared, adler.bytes, 0, &bytes);
     sum_before(shared, adler.weighted, 1, &weighted);
     adler.bytes = bytes % ADLER_MODULUS;
@@ -151,7 +151,7 @@ __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
                                                                 : CONV_DECODE_ADLER;
 }
 
-// Between barriers: all bytes are written.
+// True if all filter bytes are valid. Must be called after a barrier, when all rows are written.
 template <int THREADS> __device__ inline bool filters_exist(const struct conv_decode_image &image)
 {
     bool all = true;
@@ -160,7 +160,7 @@ template <int THREADS> __device__ inline bool filters_exist(const struct conv_de
     return !__syncthreads_or(!all);
 }
 
-// For the unfilter kernel: no band is taken.
+// Prepares the unfilter kernel's counters: no band has been taken.
 template <int THREADS> __device__ inline void clear_bands(const struct conv_decode_image &image)
 {
     uint32_t *bands = (uint32_t *)(image.d_rows + conv_decode_bands_at(image.rows_bytes));
@@ -215,8 +215,8 @@ template <int THREADS> static enum conv_status launch(const struct conv_decode_b
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
 
-// Chooses, of the block sizes for which the device has the shared memory, the largest with which
-// all images are in flight at once.
+// Chooses the largest block size with which all images are in flight at once, among those for which
+// the device has enough shared memory.
 static enum conv_status choose_threads(int count, int *threads)
 {
     int device, processors, block, processor;

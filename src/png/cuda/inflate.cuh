@@ -20,7 +20,7 @@
 #define STAGE_SLACK 4
 
 // States of an output byte:
-//   0 to 0x7fff     in tokens: a match begins here, from this distance less 1; later: the byte is
+//   0 to 0x7fff     as a token: a match begins here, whose distance is 1 more; later: the byte is
 //                   the same as the one at this place of the window
 //   0x8000 + byte   the byte
 //   INSIDE          nothing yet: within a match, or not in the window
@@ -34,7 +34,7 @@ struct agreement {
     uint32_t at, bytes, stop, parts, result;
 };
 
-// Per length of codewords: their number, and the place of the first in the sorted table.
+// Per length of codewords: their number, and the index of the first one in the sorted table.
 struct sorting {
     uint32_t count[MOST_LENGTH + 1], first[MOST_LENGTH + 1];
 };
@@ -51,16 +51,17 @@ struct making {
 // before it in its word; two words are read ahead.
 #define HEAD_WORDS 146
 
-#define SHARE_BITS 17 // of a bit of the stage
+#define SHARE_BITS 17 // for the position of a bit of the stage
 
 template <int THREADS> struct block_memory {
-    // Longer parts are corrected less often, but leave threads idle while they are counted, which
-    // other blocks on the SM make up for, if there are any.
+    // Shares per part: a part is counted by one thread, and written by one thread per share. Longer
+    // parts need fewer corrections, but leave threads idle while they are counted. Other blocks on
+    // the SM use that time; beside a block of 512 threads there are few or none.
     static constexpr int SHARES = THREADS < 512 ? 2 : 1;
-    // Of input for each share: what shared memory has room for, and the bits of `shares`.
+    // Bits of input per share, limited by shared memory and by SHARE_BITS.
     static constexpr uint32_t SHARE_MOST = THREADS < 512 ? 280 : 248;
     static_assert(32 + THREADS * SHARE_MOST + 64 < 1 << SHARE_BITS, "the bits fit");
-    uint2 window[THREADS * THREAD_ROOM / 4]; // four bytes of output each
+    uint2 window[THREADS * THREAD_ROOM / 4]; // four places each
     union {
         uint32_t stage[THREADS * SHARE_MOST / 32 + STAGE_SLACK]; // input
         struct {
@@ -69,8 +70,8 @@ template <int THREADS> struct block_memory {
         };
     };
     uint32_t entries[ENTRIES]; // literals and lengths, then distances
-    uint32_t ends[2][THREADS / LANES], sums[2][THREADS / LANES]; // of warps
-    uint32_t shares[THREADS + 1]; // of each thread: bytes before it << SHARE_BITS | first bit
+    uint32_t ends[2][THREADS / LANES], sums[2][THREADS / LANES]; // one per warp
+    uint32_t shares[THREADS + 1]; // per thread: bytes before its share << SHARE_BITS | first bit
     struct agreement agreed;
 };
 
@@ -119,10 +120,10 @@ __device__ inline void fill_stage(struct block_memory<THREADS> &shared, const st
 {
     uint32_t first = at / 32, last = (stream.lead + stream.bytes) / 4 - 1;
     if (4 * first >= stream.lead && 4 * (first + count) <= stream.lead + stream.bytes) {
-        for (uint32_t i = threadIdx.x; i < count; i += THREADS) // none waits for another
+        for (uint32_t i = threadIdx.x; i < count; i += THREADS) // these loads overlap
             __pipeline_memcpy_async(shared.stage + i, stream.words + first + i, sizeof(uint32_t));
         __pipeline_commit();
-        // What the next window may need comes closer.
+        // The next window may need the words after these: prefetch them.
         for (uint32_t i = threadIdx.x; LINE_WORDS * i < count; i += THREADS)
             prefetch_line(stream.words + min(first + count + LINE_WORDS * i, last));
         __pipeline_wait_prior(0);
@@ -132,7 +133,7 @@ __device__ inline void fill_stage(struct block_memory<THREADS> &shared, const st
         shared.stage[i] = stream_word(stream, first + i);
 }
 
-// Of a window whose first part begins at bit `at`.
+// Words of input for a window whose first part begins at bit `at` of the stage.
 template <int THREADS>
 __device__ __forceinline__ uint32_t stage_words(uint32_t at, uint32_t part_bits)
 {

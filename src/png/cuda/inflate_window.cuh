@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Shared by both methods to inflate (inflate.cu: one block of threads per image; split.cuh: many):
-// the streams' frame, the heads of DEFLATE blocks, and the number of bytes that each thread's part
-// of a window produces.
+// What both methods to inflate share (inflate.cu: one block of threads per image; split.cuh: many):
+// reading a stream's header and the heads of DEFLATE blocks, and counting the bytes that each
+// thread's part of a window produces.
 #ifndef CONV_PNG_CUDA_INFLATE_WINDOW_CUH
 #define CONV_PNG_CUDA_INFLATE_WINDOW_CUH
 
@@ -28,10 +28,10 @@
 // The position in stream and output; equal in all threads.
 struct progress {
     uint32_t at;        // bit of the stream
-    uint32_t out;       // bytes made
-    uint32_t part_bits; // of input for each part of the next window
-    uint32_t cost;      // of the heads of blocks so far
-    uint32_t windows;   // so far, of blocks that have codes
+    uint32_t out;       // bytes of output so far
+    uint32_t part_bits; // bits of input per part of the next window
+    uint32_t cost;      // cost of the heads of blocks so far
+    uint32_t windows;   // windows so far, in blocks that have codes
 };
 
 // True if the host has set d_stop: thread 0 reads it once per POLL_EACH windows. A read of host
@@ -45,7 +45,7 @@ __device__ __forceinline__ bool is_stopped(const struct progress &progress,
     return threadIdx.x == 0 && stop && progress.windows % POLL_EACH == FIRST_POLL && *stop;
 }
 
-// Stores where the shares of a part begin, for the threads that write them.
+// Stores where the shares of a part begin. Other threads write these shares.
 template <int THREADS>
 __device__ __forceinline__ void share_part(struct block_memory<THREADS> &shared,
                                            const struct part &part, uint32_t before)
@@ -80,7 +80,7 @@ __device__ inline void agree(struct block_memory<THREADS> &shared, const struct 
     if (warp < WARPS)
         share_part(shared, part, before);
     __syncthreads();
-    uint32_t parts = 0; // in a row, from the first on
+    uint32_t parts = 0; // that fit, without a gap from the first on
     for (uint32_t w = 0; w < WARPS && parts == w * LANES; w++)
         parts += shared.sums[1][w];
     if (threadIdx.x + 1 == parts) {
@@ -173,9 +173,9 @@ __device__ inline uint32_t read_head(struct block_memory<THREADS> &shared,
 
 // --- windows -------------------------------------------------------------------------------------
 
-// Counts the next window, of whose places the first `skip` are not used; shared.agreed says of how
-// many parts it is, and shared.shares what each thread is to write. A barrier follows the tables
-// and each window's last read of the stage, which is then free.
+// Counts the bytes of the next window, whose first `skip` places are not used. On return,
+// shared.agreed has the number of its parts, and shared.shares what each thread is to write. Before
+// the call a barrier must follow the making of the tables and the last read of the stage.
 template <int THREADS>
 __device__ inline void count_window(struct block_memory<THREADS> &shared,
                                     const struct stream &stream, struct progress *progress,
@@ -192,7 +192,7 @@ __device__ inline void count_window(struct block_memory<THREADS> &shared,
     agree(shared, part, right, stopped, skip);
 }
 
-// Stores the symbols of this thread's share of a window of some parts.
+// Stores the symbols of this thread's share of a window that has `parts` parts.
 template <int THREADS>
 __device__ __forceinline__ void put_share(struct block_memory<THREADS> &shared, uint32_t parts,
                                           uint32_t skip)

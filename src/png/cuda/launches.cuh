@@ -17,14 +17,15 @@ ANYWHERE size_t conv_decode_result_at(uint32_t rows_bytes)
     return ((size_t)rows_bytes + CONV_DECODE_SLACK + 3) / 4 * 4;
 }
 
-// Where warps that share an image take bands of rows, after the result: the number of those taken,
-// and from 8 bytes on the last rows of bands, with a number for each word.
+// After the result comes what warps that unfilter bands of the same image share: a counter of the
+// bands taken and, 8 bytes further, the last row of a band, each word with a band's number.
 ANYWHERE size_t conv_decode_bands_at(uint32_t rows_bytes)
 {
     return (conv_decode_result_at(rows_bytes) + sizeof(uint32_t) + 7) / 8 * 8;
 }
 
-// Words from there on: steps of all channels, of up to 16 words.
+// Words from there on: the counter, and a row with its numbers, rounded up to a step of up to 16
+// words.
 ANYWHERE uint32_t conv_decode_bands_words(uint32_t row_bytes)
 {
     return 2 + 2 * (row_bytes / 4 + 16);
@@ -34,16 +35,16 @@ extern "C" {
 // Each enqueues one launch and sets *name to its name. This one inflates, checks the Adler-32 and
 // the filter bytes, and writes d_status.
 enum conv_status conv_cuda_inflate(const struct conv_decode_batch *batch, const char **name);
-// These four inflate the images that have parts, with many blocks of threads each.
+// These four inflate images that have parts, with many blocks of threads per image.
 // conv_cuda_inflate, which runs after them, decodes the images that they cannot.
 enum conv_status conv_cuda_split_find(const struct conv_decode_batch *batch, const char **name);
 enum conv_status conv_cuda_split_count(const struct conv_decode_batch *batch, const char **name);
 enum conv_status conv_cuda_split_put(const struct conv_decode_batch *batch, const char **name);
 enum conv_status conv_cuda_split_resolve(const struct conv_decode_batch *batch, const char **name);
-// The most parts, and bytes of rows, of the batch's images that have parts.
+// The largest number of parts, and of bytes of rows, among the batch's images that have parts.
 uint32_t conv_cuda_split_most_parts(const struct conv_decode_batch *batch);
 uint32_t conv_cuda_split_most_bytes(const struct conv_decode_batch *batch);
-// Whether those four are used.
+// Sets *used to whether those four are used for the batch.
 enum conv_status conv_cuda_split_is_used(const struct conv_decode_batch *batch, bool *used);
 // Reverses the filters of the images that were inflated.
 enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const char **name);

@@ -11,11 +11,11 @@
 
 #include "png/cuda/inflate.cuh"
 
-// Segments of a part. A corrected thread stops at the first segment boundary that it reaches at the
-// same bit as before, since everything after it is then unchanged.
+// Segments of a part. A thread that counts its part again stops at the first segment boundary that
+// it reaches at the same bit as before, since everything after it is then unchanged.
 #define SEGMENTS 4
-// Rounds of correction. Parts that are wrong after them are left to the next window: with codes
-// that do not synchronise a block is as slow as one thread, but makes progress.
+// Rounds of correction. Parts that are still wrong after them are left to the next window. With
+// codes that do not synchronise, a block is as slow as one thread, but makes progress.
 #define MOST_ROUNDS 24
 
 // A thread's position: a bit of the stage, and in the top bits the reason why it stopped there.
@@ -41,7 +41,7 @@ __device__ __forceinline__ void set_segments(uint32_t *of, int first, int last, 
         of[p] = p >= first && p <= last ? value : of[p];
 }
 
-// Counts from `start` on. The part lies between the bits `first` and `last`.
+// Counts the bytes of a part, the bits from `first` to `last`, beginning at bit `start`.
 __device__ __forceinline__ void count_part(struct part *part, const uint32_t *entries,
                                            const uint32_t *stage, uint32_t start, uint32_t first,
                                            uint32_t last)
@@ -67,11 +67,12 @@ __device__ __forceinline__ void count_part(struct part *part, const uint32_t *en
     }
 }
 
-// Counts the parts of the block's first threads, `bits` bits each from bit `at` of the stage, up to
-// `end`. True if this thread's start is the end of the part before it, and the block's end is not
-// before it. One barrier per round: it tells whether a part's end has changed, and the next part is
-// to be counted again. What comes after the end of the block is not corrected; where that end is
-// may be a round old for other warps, which is late only if one of those before has changed.
+// The block's first threads count one part each: `bits` bits from bit `at` of the stage on, up to
+// `end`. True if this thread's part begins where the one before it ends, and not after the end of
+// the DEFLATE block. Each round has one barrier, which also tells all threads whether the end of
+// any part has changed; the part after it is then counted again. Parts after the end of the DEFLATE
+// block are not corrected. A warp learns one round late whether that end is in an earlier warp's
+// parts; if this has changed, so has an earlier part, and another round follows.
 template <int THREADS>
 __device__ inline bool count_parts(struct block_memory<THREADS> &shared, struct part *part,
                                    uint32_t at, uint32_t bits, uint32_t end)
@@ -80,7 +81,8 @@ __device__ inline bool count_parts(struct block_memory<THREADS> &shared, struct 
     uint32_t lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, below = (1u << lane) - 1;
     uint32_t first = min(at + threadIdx.x * bits, end), last = min(first + bits, end);
     uint32_t start = first;
-    bool counts = warp < WARPS, wrong = counts, ended = false; // ended: in an earlier warp
+    bool counts = warp < WARPS, wrong = counts;
+    bool ended = false; // the DEFLATE block ends in an earlier warp's parts
     set_segments(part->places, 0, SEGMENTS - 1, UINT32_MAX);
 #pragma unroll 1
     for (int round = 0;; round++) {

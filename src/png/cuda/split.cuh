@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Inflates one image with many blocks of threads, which is used when few images are in flight. Its
-// stream is cut into parts of equal size. In each part except the first a search finds where a
-// DEFLATE block begins (split_find.cu), and all parts are decoded at once from there on: first only
-// to count (split_count.cu), which shows which of these begins are real and where the output of
-// each part is; then to write (split_put.cu). Bytes that a part copies from before its own output
-// are written as markers, and resolved when all parts have been written (split_resolve.cu). After
+// Inflates one image with many blocks of threads, when few images are in flight. The stream is cut
+// into parts of equal size. In each part except the first, split_find.cu searches for the begin of
+// a DEFLATE block. All parts are then decoded at once, each from its begin on: first only to count
+// (split_count.cu), which shows which begins are real and where the output of each part is; then to
+// write (split_put.cu). Bytes that a part copies from before its own output are written as markers,
+// which are resolved when all parts have been written (split_resolve.cu). After
 // Knespel and Brunst, "Rapidgzip" (2023), and Kerbiriou and Chikhi, "Parallel decompression of
 // gzip-compressed files" (2019).
 //
@@ -31,17 +31,17 @@ struct split_part {
     uint32_t next;   // the part that begins where this one ends, `parts` at the end of the stream;
                      // SPLIT_NONE if it could not be counted
     uint32_t bytes;  // of output
-    uint32_t window; // its first; SPLIT_NONE
-    uint32_t out;    // bytes of output before it; SPLIT_NONE if it is not part of the stream
+    uint32_t window; // its first window; SPLIT_NONE
+    uint32_t out;    // bytes of output before it; SPLIT_NONE if it does not belong to the stream
 };
 
 // A counted window, or stored bytes.
 struct split_window {
-    uint32_t next;  // of the same part; SPLIT_NONE
-    uint32_t codes; // where the lengths of its block's codewords are; SPLIT_NONE: stored bytes
-    uint32_t at;    // bit of the stream; stored: byte
-    uint32_t bits;  // of each part
-    uint32_t parts, bytes;
+    uint32_t next;         // the next window of the same split_part; SPLIT_NONE
+    uint32_t codes;        // index of its block's split_codes; SPLIT_NONE: stored bytes
+    uint32_t at;           // bit of the stream; for stored bytes, the byte
+    uint32_t bits;         // bits of input per thread's part (part_bits of struct progress)
+    uint32_t parts, bytes; // number of threads' parts; bytes of output
     uint32_t shares[SPLIT_THREADS + 1]; // as in struct block_memory
 };
 
@@ -52,7 +52,7 @@ struct split_codes {
 struct split_state {
     uint32_t failed;
     uint32_t windows, codes;              // used so far
-    uint32_t live;                        // parts of the stream
+    uint32_t live;                        // number of parts that belong to the stream
     uint32_t done;                        // blocks that have resolved their share
     uint32_t bytes, weighted;             // sums of shares of the Adler-32
     uint32_t outs[CONV_SPLIT_MOST_PARTS]; // of live parts: the output before each

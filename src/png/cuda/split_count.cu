@@ -8,13 +8,13 @@
 #include "png/cuda/launches.cuh"
 #include "png/cuda/split.cuh"
 
-// Counting fails after this many times the size of a part: a wrong begin rarely leads to a right
-// one, and blocks this large are decoded as fast by one block of threads.
+// Counting fails after this many times the size of a part: decoding from a wrong begin rarely
+// reaches a right one, and one block of threads decodes DEFLATE blocks this large as fast.
 #define MOST_PART_SIZES 16
-// With fewer begins per part the stream's blocks are large.
+// Counting fails if fewer than one part in this many has a begin: the DEFLATE blocks are too large.
 #define PARTS_PER_BEGIN 5
 
-// Unused places of a window before its bytes, whose alignment is not known yet.
+// Places of a window reserved before its bytes, because their alignment is not known yet.
 #define MOST_SKIP 3
 
 // The tables of a part that is being counted, the same in all threads.
@@ -22,11 +22,12 @@ struct counting {
     struct split split;
     struct progress progress;
     uint32_t *link;  // receives the number of the next window
-    uint32_t window; // the number of the next window, SPLIT_NONE if there is none left
-    uint32_t codes;  // likewise, of this block's codes
+    uint32_t window; // reserved number of the next window; SPLIT_NONE if none is reserved
+    uint32_t codes;  // number of this block's codes
 };
 
-// Reserves a number; the same for all threads. Contains barriers.
+// Reserves the next number below `most`, which all threads get; SPLIT_NONE if there is none left.
+// Contains barriers.
 template <int THREADS>
 __device__ inline uint32_t reserve(struct block_memory<THREADS> &shared, uint32_t *used,
                                    uint32_t most)
@@ -39,7 +40,7 @@ __device__ inline uint32_t reserve(struct block_memory<THREADS> &shared, uint32_
     return number < most ? number : SPLIT_NONE;
 }
 
-// Describes a window; the threads add their part of it.
+// Describes the reserved window, except for `shares`, and appends it to the part's list.
 __device__ inline void note_window(struct counting *counting, uint32_t codes, uint32_t at,
                                    uint32_t bits, uint32_t parts, uint32_t bytes)
 {
@@ -67,7 +68,7 @@ __device__ inline bool reserve_window(struct block_memory<THREADS> &shared,
     return counting->window != SPLIT_NONE;
 }
 
-// False if the part cannot be counted.
+// Counts a block that has codes. False if the part cannot be counted.
 template <int THREADS>
 __device__ inline bool count_symbols_of(struct block_memory<THREADS> &shared,
                                         const struct stream &stream, struct counting *counting,
@@ -116,8 +117,8 @@ __device__ inline bool count_stored(struct block_memory<THREADS> &shared,
     return true;
 }
 
-// Counts block after block. Returns the part that begins where they end, `parts` at the end of the
-// stream, or SPLIT_NONE.
+// Counts one DEFLATE block after the other until a later part begins at the end of one. Returns the
+// number of that part, `parts` at the end of the stream, or SPLIT_NONE if it fails.
 template <int THREADS>
 __device__ inline uint32_t count_part_of(struct block_memory<THREADS> &shared,
                                          const struct conv_decode_image &image,
@@ -178,7 +179,7 @@ static __global__ void __launch_bounds__(SPLIT_THREADS, 1024 / SPLIT_THREADS)
 }
 static_assert(CONV_SPLIT_MOST_PARTS <= SPLIT_THREADS, "a thread per part");
 
-// One block per image.
+// Follows the parts of each image from the first on. One block per image.
 static __global__ void __launch_bounds__(CONV_SPLIT_MOST_PARTS)
     split_chain(const struct conv_decode_image *images)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Finds the first DEFLATE block with its own codes in each part of a stream. It tests at each bit
-// whether the first 13 bits can be those of such a head, then whether the precode is complete,
-// then, for the few bits that remain, whether the codes are. About one of 10^9 random bits passes;
-// false blocks are noticed later.
+// Finds the first DEFLATE block with codes of its own in each part of a stream. It tests for each
+// bit whether the 13 bits from there on can begin the head of such a block; then, if they can,
+// whether the precode is complete; and for the few bits that remain, whether the codes are
+// complete. Of 10^9 random bits about one passes all tests; split_count.cu detects such false
+// begins.
 #include <cuda_runtime_api.h>
 
 #include "png/cuda/inflate_window.cuh"
@@ -12,7 +13,7 @@
 #define FIND_THREADS 128
 #define FIND_WARPS (FIND_THREADS / LANES)
 #define FIND_WORDS 1024    // of the stream, searched at a time
-#define MOST_SURVIVORS 512 // of a warp's 32 words: the test of 3 bits passes at every other bit
+#define MOST_SURVIVORS 512 // of a warp's 32 words: the bits 0, 0, 1 begin at most at every third
 #define MOST_FOUND 256
 #define VERIFIERS 64 // threads that read codes
 #define FIXED_HEAD 17
@@ -32,8 +33,8 @@ __device__ __forceinline__ uint32_t bits_at(const uint32_t *words, uint32_t at)
     return __funnelshift_r(words[at / 32], words[at / 32 + 1], at);
 }
 
-// The bits at which a head that is not the last block's may begin: 0, 0, 1, then fewer than 30 in
-// two fields of five bits.
+// The bits of a word at which the head of a block that is not the last one may begin: the bits 0,
+// 0, 1, then two fields of five bits whose values are below 30.
 __device__ __forceinline__ uint32_t may_begin(const uint32_t *words)
 {
     uint32_t low = words[0], high = words[1], first = low;
@@ -47,7 +48,7 @@ __device__ __forceinline__ uint32_t may_begin(const uint32_t *words)
 __device__ __forceinline__ bool has_precode(const struct find_memory &memory, uint32_t at)
 {
     uint32_t count = 4 + (bits_at(memory.words, at) >> 13 & 15), sum = 0;
-    // 27 bits of lengths, and the other 30.
+    // The first 9 lengths take 27 bits, the others up to 30.
     uint32_t low = bits_at(memory.words, at + FIXED_HEAD) & 0x7ffffff;
     uint32_t high = bits_at(memory.words, at + FIXED_HEAD + 27) & 0x3fffffff;
     low &= count < 9 ? (1u << 3 * count) - 1 : UINT32_MAX;
@@ -61,7 +62,7 @@ __device__ __forceinline__ bool has_precode(const struct find_memory &memory, ui
     return sum == 1 << PRECODE_BITS;
 }
 
-// The place in the head of a precode symbol's length.
+// The position of a precode symbol's length in the head.
 __device__ __forceinline__ uint32_t precode_place(uint32_t symbol)
 {
     return symbol > 15   ? symbol - 16

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Writes the output of each part of a split stream (split.cuh), window by window as counted: a
-// byte, or a marker for a byte from before the part.
+// Writes the output of each part of a split stream (split.cuh), in the windows that were counted:
+// bytes, and markers for bytes that come from before the part.
 #include <cuda_runtime_api.h>
 
 #include "png/cuda/inflate_window.cuh"
@@ -12,7 +12,7 @@ struct split_image {
     static constexpr uint32_t FINAL = STATE_FINAL;
     static __device__ inline uint32_t literal(uint32_t token)
     {
-        return token == INSIDE ? INSIDE : STATE_BYTE | (token & 255); // after the window: empty
+        return token == INSIDE ? INSIDE : STATE_BYTE | (token & 255); // INSIDE: after the window
     }
     static __device__ inline uint32_t earlier(const struct window &window, uint32_t at)
     {
@@ -39,7 +39,7 @@ __device__ inline void write_states(struct block_memory<THREADS> &shared,
     }
 }
 
-// False if a match refers to before the first byte.
+// False if a match refers to bytes before the first one.
 template <int THREADS>
 __device__ inline bool put_window(struct block_memory<THREADS> &shared, const struct stream &stream,
                                   const struct split_window &counted, const struct window &window)
@@ -103,8 +103,10 @@ static __global__ void __launch_bounds__(SPLIT_THREADS, 1024 / SPLIT_THREADS)
         return;
     struct split split = find_split(image);
     const struct split_part part = split.state->parts[blockIdx.x];
-    // Written by another block: decoding a part of a failed image is wasted work, not an error.
-    if (part.out == SPLIT_NONE || *(volatile uint32_t *)&split.state->failed)
+    // Another block may set `failed` meanwhile: one thread reads it for all, so that all take part
+    // in the barriers of put_part() or none. Decoding more of a failed image is harmless.
+    bool failed = threadIdx.x == 0 && *(volatile uint32_t *)&split.state->failed;
+    if (__syncthreads_or(failed) || part.out == SPLIT_NONE)
         return;
     if (!put_part(shared, open_stream(image), split, part) && threadIdx.x == 0)
         *(volatile uint32_t *)&split.state->failed = 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Turns the states of split images (split.cuh) into bytes: follows each marker to the byte before
-// its part, which may be a marker of an earlier part. Checks the Adler-32 and the filter bytes.
+// Turns the states of split images (split.cuh) into bytes: replaces each marker by the byte that it
+// refers to, which may be a marker of an earlier part itself. Checks the Adler-32 and the filter
+// bytes.
 #include <cuda_runtime_api.h>
 
 #include "png/cuda/adler.cuh"
@@ -18,12 +19,12 @@ struct resolve_memory {
     uint32_t bytes, weighted, wrong;
 };
 
-// A state, and the live part to which it belongs.
+// A state, and the part to which it belongs.
 struct trail {
     uint32_t state, part;
 };
 
-// Moves on to the state that a marker stands for; true if that is a marker too.
+// Replaces a marker by the state that it refers to; true if that is a marker, too.
 __device__ __forceinline__ bool follow_marker(const struct resolve_memory &memory,
                                               const uint16_t *states, struct trail *trail)
 {
@@ -37,9 +38,10 @@ __device__ __forceinline__ bool follow_marker(const struct resolve_memory &memor
     return trail->state >= STATE_MARKER;
 }
 
-// The bytes of a word of states at byte `at` of the output, zeros from `end` on; `part` is that of
-// its first byte. They replace the states, so that later markers end here: a trail may lead from
-// part to part up to the first. Other threads read either, and come to the same byte.
+// Returns the bytes of the four states at byte `at` of the output, zeros from `end` on. `part`: the
+// part of the first of them. The bytes replace the states, so that trails of later markers end here
+// instead of leading through all earlier parts. Other threads may read the marker or the byte: both
+// lead to the same byte.
 __device__ __forceinline__ uint32_t resolve_word(const struct resolve_memory &memory,
                                                  const struct split &split, uint32_t at,
                                                  uint32_t end, uint32_t part, uint32_t live)
@@ -57,7 +59,7 @@ __device__ __forceinline__ uint32_t resolve_word(const struct resolve_memory &me
         left |= trails[b].state >= STATE_MARKER;
     }
     bool marked = left;
-    while (left) { // the loads of the four overlap
+    while (left) { // the loads of the four trails overlap
         left = false;
 #pragma unroll
         for (uint32_t b = 0; b < 4; b++)
@@ -73,7 +75,7 @@ __device__ __forceinline__ uint32_t resolve_word(const struct resolve_memory &me
     return word;
 }
 
-// Resolves this block's share, and adds it to the image's sums.
+// Resolves this block's share and checks its filter bytes. Leaves its sums in `memory`.
 __device__ inline void resolve_share(struct resolve_memory &memory,
                                      const struct conv_decode_image &image,
                                      const struct split &split, uint32_t first)
@@ -116,7 +118,7 @@ __device__ inline void resolve_share(struct resolve_memory &memory,
 
 static_assert(STATE_BYTE == 0x4000, "its upper byte is byte 1 of a word");
 
-// By one thread, when all shares are done.
+// Called by one thread when all shares are done.
 __device__ inline void finish_image(const struct conv_decode_image &image,
                                     struct split_state *state, uint32_t *status)
 {
@@ -147,7 +149,7 @@ static __global__ void __launch_bounds__(RESOLVE_THREADS)
         return;
     struct split split = find_split(image);
     struct split_state *state = split.state;
-    // The same for all threads: only a wrong filter sets it here.
+    // Thread 0 reads `failed`, which other blocks may set meanwhile, so that all threads agree.
     if (threadIdx.x == 0) {
         memory.bytes = memory.weighted = 0;
         memory.wrong = atomicAdd(&state->failed, 0u);
@@ -174,8 +176,8 @@ static_assert(CONV_SPLIT_MOST_PARTS <= RESOLVE_THREADS, "a thread loads each");
 
 enum conv_status conv_cuda_split_resolve(const struct conv_decode_batch *batch, const char **name)
 {
-    // All images' first shares, then all images' second ones: most of what markers stand for is
-    // resolved before.
+    // The first shares of all images come first, then the second ones, and so on: most states that
+    // a marker refers to are then resolved before it.
     uint32_t shares = (conv_cuda_split_most_bytes(batch) + SHARE - 1) / SHARE,
              count = (uint32_t)batch->count;
     split_resolve<<<shares * count, RESOLVE_THREADS, 0, (cudaStream_t)batch->stream>>>(

@@ -15,15 +15,15 @@ __device__ inline bool sort_code(struct code *code, uint16_t *sorted, struct sor
     if (lane <= MOST_LENGTH)
         sorting->count[lane] = 0;
     __syncwarp();
-    for (uint32_t s = lane; s < symbols;
-         s += LANES) { // full warps: all numbers of symbols are multiples of 32
+    // All lanes take part in each round, because `symbols` is a multiple of 32.
+    for (uint32_t s = lane; s < symbols; s += LANES) {
         uint32_t length = lengths[s], same = __match_any_sync(ALL_LANES, length);
         if (!(same & below))
             sorting->count[length] += (uint32_t)__popc(same);
         __syncwarp();
     }
     bool right = lane != 0 || fill_code(code, sorting->first, sorting->count, sparse);
-    __syncwarp(); // the other lanes see lane 0's writes
+    __syncwarp(); // makes lane 0's writes visible to the others
     if (!__all_sync(ALL_LANES, right))
         return false;
     for (uint32_t s = lane; s < symbols; s += LANES) {
@@ -39,7 +39,7 @@ __device__ inline bool sort_code(struct code *code, uint16_t *sorted, struct sor
     return true;
 }
 
-// Finds places for the second tables of long codewords, for one warp: one prefix per lane.
+// Assigns places to the second tables of long codewords. Called by one warp; a lane takes a prefix.
 __device__ inline void link_prefixes(uint32_t *entries, const struct table &table)
 {
     uint32_t lane = threadIdx.x % LANES, free = table.second;
@@ -58,7 +58,7 @@ __device__ inline void link_prefixes(uint32_t *entries, const struct table &tabl
     }
 }
 
-// Makes these tables, for all threads: one prefix per warp.
+// Makes these second tables. Called by all threads; a warp takes a prefix.
 template <int THREADS>
 __device__ inline void fill_prefixes(uint32_t *entries, const struct table &table)
 {
@@ -67,8 +67,8 @@ __device__ inline void fill_prefixes(uint32_t *entries, const struct table &tabl
         fill_prefix(entries, &table, prefix, threadIdx.x % LANES, LANES);
 }
 
-// Reads the lengths of the precode's codewords, one per lane, and makes its table in the place of
-// the block's entries, which are made later. For the first warp.
+// Reads the lengths of the precode's codewords, one per lane, and makes its table where the block's
+// entries will be. Called by the first warp.
 template <int THREADS>
 __device__ inline bool read_precode(struct block_memory<THREADS> &shared, struct bits *bits,
                                     uint32_t precodes)
@@ -94,27 +94,27 @@ __device__ inline bool read_precode(struct block_memory<THREADS> &shared, struct
     return true;
 }
 
-// Bits of the list of lengths that a lane takes. Codewords of the precode are short, so a lane that
-// begins at a wrong bit soon reaches a right one.
+// Bits of the list of lengths per lane. Codewords of the precode are short, so a lane that begins
+// at a wrong bit soon synchronises.
 #define LENGTHS_LANE_BITS 32
 
-// Reads the lengths of all codewords, each lane some of the items, by guessing as speculate.cuh
-// does. Bits from `at` on; `limit` is the end of the head's memory. False, for all lanes, if zlib
-// refuses the head.
+// Reads the lengths of all codewords, beginning at bit `at`; `limit` is the end of the head's
+// memory. Each lane reads some of the items and guesses where they begin, as in speculate.cuh.
+// False, for all lanes, if zlib refuses the head.
 __device__ inline bool guess_lengths(const uint32_t *head, uint32_t *at, uint8_t *lengths,
                                      const uint32_t *precode, const struct length_counts *counts,
                                      uint32_t limit)
 {
     uint32_t lane = threadIdx.x % LANES, below = (1u << lane) - 1;
     uint32_t total = counts->litlens + counts->distances;
-    struct lengths_part before = {0, NO_LENGTH}; // the lanes
+    struct lengths_part before = {0, NO_LENGTH}; // what the rounds before this one have read
     while (before.done < total) {
         uint32_t first = min(*at + LENGTHS_LANE_BITS * lane, limit);
         uint32_t last = min(first + LENGTHS_LANE_BITS, limit), start = first;
         struct lengths_part own = {0, NO_LENGTH};
         struct bits bits = read_bits(head, start);
         bool wrong = true;
-        do { // each time, at least one more lane is right
+        do { // each round, at least one more lane begins at the right bit
             if (wrong) {
                 own.done = 0;
                 own.former = NO_LENGTH;
@@ -151,9 +151,9 @@ __device__ inline bool guess_lengths(const uint32_t *head, uint32_t *at, uint8_t
     return lengths[END_OF_BLOCK] != 0;
 }
 
-// Reads the lengths of all codewords to shared.making.lengths, which is all zeros; for the first
-// warp. *at is the bit of the stage after the block's type and, on return, after its head. False
-// where zlib refuses.
+// Reads the lengths of all codewords to shared.making.lengths, which is all zeros. Called by the
+// first warp. *at is the bit of the stage after the block's type and, on return, after its head.
+// False if zlib refuses the head.
 template <int THREADS>
 __device__ inline bool read_dynamic(struct block_memory<THREADS> &shared, uint32_t *at)
 {
@@ -214,7 +214,7 @@ template <int THREADS> __device__ inline uint32_t make_tables(struct block_memor
     for (uint32_t i = threadIdx.x; i < 1 << DISTANCE_BITS; i += THREADS)
         shared.entries[DISTANCES_BEGIN + i] = make_entry(&distance, i, 0, DISTANCE_BITS);
     __syncthreads();
-    // All are joined before one is changed, since joining reads other entries.
+    // Joining reads other entries, so none is replaced before all are joined.
     uint32_t joined[(1 << LITLEN_BITS) / THREADS];
 #pragma unroll
     for (uint32_t i = 0; i < (1 << LITLEN_BITS) / THREADS; i++) {

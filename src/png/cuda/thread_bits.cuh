@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// How many bits of input the threads of a block take. C as well as CUDA: a unit test compiles it.
+// How many bits of input the threads of a block take. Valid C as well as CUDA: a unit test compiles
+// it.
 #ifndef CONV_PNG_CUDA_THREAD_BITS_CUH
 #define CONV_PNG_CUDA_THREAD_BITS_CUH
 
 #include "png/cuda/symbols.cuh"
 
-// A part of the input is counted by one thread and written in some shares by as many threads.
-#define THREAD_ROOM 62     // bytes of shared memory for each share of the output
-#define EXPECTED_ROOM 58   // bytes of output to aim at, so that they rarely exceed the room
+// One thread counts a part of the input; one or two threads write its shares.
+#define THREAD_ROOM 62     // bytes of output per share that fit the window
+#define EXPECTED_ROOM 58   // bytes of output per share to aim at, so that they rarely do not fit
 #define LEAST_PART_BITS 56 // at most 28 matches begin there: 7,224 bytes fit 128 threads' room
 #define FIRST_THREAD_BITS 224
 

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
-// Reverses the row filters and splits rows into planes. With many images a warp has an image, and a
-// lane that has finished its row takes the next free one. With few images warps take bands of 32
-// rows.
+// Reverses the row filters and splits rows into planes. With many images each warp unfilters one
+// image, and a lane that has finished a row continues with the row 32 further down. With few images
+// several warps share an image, in bands of 32 rows.
 #include <cuda_runtime_api.h>
 
 #include "png/cuda/unfilter_bands.cuh"
 #include "png/cuda/unfilter_wave.cuh"
 
-// Up to this many images per SM are unfiltered in bands: 528 photographs on 132 SMs take 1.42 ms
-// then, and 1.78 with a warp each; 1,008 take 2.54 and 2.32.
+// Up to this many images per SM are unfiltered in bands. On 132 SMs, 528 photographs take 1.42 ms
+// in bands and 1.78 with a warp each; 1,008 take 2.54 and 2.32.
 #define BANDS_PER_SM 4
 #define MOST_BAND_WARPS 16 // per SM, of one launch
 
-// What a lane loads next. Words are those of the image's rows, all of them.
+// What a lane loads next.
 struct loading {
-    uint32_t y, chunk, word; // of the row
-    uint32_t slot, held;     // the next slot; chunks that are not used up
+    uint32_t y, chunk, word; // row, chunk of the row, and word of the image's rows
+    uint32_t slot, held;     // the next slot of the ring; slots that are occupied
 };
 
-// Loads a chunk for each lane that has a free slot; called by all lanes. The words after the row's
-// end are the next row's, or the slack.
+// Loads a chunk for each lane that has a free slot; called by all lanes. After the row's end this
+// reads words of the next row, or of the slack after the last one.
 template <int COUNT>
 __device__ __forceinline__ void load_chunks(uint32_t *rings, struct loading *loading,
                                             const struct conv_decode_image &image, uint32_t chunks)
@@ -48,7 +48,7 @@ __device__ __forceinline__ void load_chunks(uint32_t *rings, struct loading *loa
     }
 }
 
-// Gives the slot free after its last step.
+// Moves to the next step, and frees the slot after its last one.
 template <int COUNT>
 __device__ __forceinline__ void leave_step(struct place *place, struct loading *loading,
                                            uint32_t steps)
@@ -61,7 +61,7 @@ __device__ __forceinline__ void leave_step(struct place *place, struct loading *
     }
 }
 
-// The step above that of lane 0: written by lane 31 a round ago.
+// Reads what is above lane 0's step from the plane; lane 31 has written it a round ago.
 template <int CHANNELS, int WORDS>
 __device__ __forceinline__ void read_above(struct strip<CHANNELS, WORDS> *above,
                                            const struct conv_decode_image &image, uint32_t y,
@@ -77,11 +77,12 @@ template <int CHANNELS, int SAMPLE, int WORDS>
 __device__ inline void unfilter_image(const struct conv_decode_image &image, uint32_t *rings)
 {
     const int COUNT = CHANNELS * WORDS;
-    const uint32_t RUN = runs<CHANNELS, WORDS>::STEPS; // steps
+    const uint32_t RUN = runs<CHANNELS, WORDS>::STEPS;
     const uint32_t lane = threadIdx.x, height = (uint32_t)image.height;
     const uint32_t steps = ((uint32_t)image.width * SAMPLE + 4 * WORDS - 1) / (4 * WORDS);
     const uint32_t chunks = (steps + ring<COUNT>::STEPS - 1) / ring<COUNT>::STEPS;
-    // Whole runs, and the step above that of lane 0 is written when that lane loads it.
+    // Steps from one round of rows to the next: whole runs, and at least as many as lane 31 needs
+    // to write a row before lane 0 reads it.
     const uint32_t period = (max(steps, (uint32_t)WARP + RUN) + RUN - 1) / RUN * RUN;
     const uint32_t total = (height + WARP - 1) / WARP * period + WARP - 1;
     uint32_t *own = rings + lane * ring<COUNT>::STRIDE;
@@ -91,7 +92,7 @@ __device__ inline void unfilter_image(const struct conv_decode_image &image, uin
     };
     struct loading loading = {lane, 0, first_word(image, lane), 0, 0};
     struct place place = {};
-    uint32_t turn = 0, top_turn = 0, top_y = 0; // of the period; of lane 0
+    uint32_t turn = 0, top_turn = 0, top_y = 0; // step of the period; the same of lane 0, its row
     place.y = lane;
     for (int slot = 0; slot < 2; slot++)
         load_chunks<COUNT>(rings, &loading, image, chunks);

@@ -6,11 +6,11 @@
 
 #include "png/cuda/symbols.cuh"
 
-// All five filters are Paeth's choice among some of its three neighbours, but for the average: with
-// `triple` 0, the choice is the greater of left and above.
+// Every filter except the average is computed like Paeth's, with neighbours that it does not use
+// masked out. With `triple` 0, the predicted value is the greater of left and above.
 struct row_filter {
-    uint32_t left, above; // masks: all ones where the filter uses that neighbour
-    int32_t triple;       // 3 for Paeth: times above_left
+    uint32_t left, above; // masks: all ones if the filter uses that neighbour
+    int32_t triple;       // the factor of above_left: 3 for Paeth, else 0
     bool average;
 };
 

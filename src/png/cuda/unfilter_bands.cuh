@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Few images: warps take bands of 32 rows of an image, and the last row of a band goes to the next
-// band through memory.
+// For few images: warps take bands of 32 rows of an image, and pass the last row of a band to the
+// warp of the next band through memory.
 #ifndef CONV_PNG_CUDA_UNFILTER_BANDS_CUH
 #define CONV_PNG_CUDA_UNFILTER_BANDS_CUH
 
 #include "png/cuda/unfilter_wave.cuh"
 
-#define MOST_PENDING 3 // steps for which a chunk may be on its way
+#define MOST_PENDING 3 // steps that a load may take
 
-// A word of the last row of a band, with the number of the band after it in the upper half: a
-// store and a load of both at once need no order with others. What was there before is another
-// number.
+// Passes on a word of the last row of a band, with the number of the next band in the upper half.
+// Since one store writes both, no fence is needed: the reader waits until the number is that of its
+// own band.
 __device__ __forceinline__ void give_word(uint64_t *to, uint32_t word, uint32_t band)
 {
     uint64_t value = (uint64_t)band << 32 | word;
@@ -27,7 +27,7 @@ __device__ __forceinline__ uint64_t look_at_word(const uint64_t *from)
     return value;
 }
 
-// Looks at the step above that of lane 0.
+// Reads what is above lane 0's step, which may not be there yet.
 template <int COUNT>
 __device__ __forceinline__ void look_above(uint64_t *seen, const uint64_t *handed, uint32_t step)
 {
@@ -36,8 +36,8 @@ __device__ __forceinline__ void look_above(uint64_t *seen, const uint64_t *hande
         seen[i] = look_at_word(handed + step * COUNT + i);
 }
 
-// Waits for what look_above() has looked at: the band before has been begun by a running warp,
-// which waits for earlier ones only.
+// Waits until what look_above() read is there. This ends: a running warp has begun the previous
+// band, and waits for earlier bands only.
 template <int CHANNELS, int WORDS>
 __device__ __forceinline__ void wait_above(struct strip<CHANNELS, WORDS> *above, uint64_t *seen,
                                            const uint64_t *handed, uint32_t band, uint32_t step)
@@ -56,7 +56,7 @@ __device__ __forceinline__ void wait_above(struct strip<CHANNELS, WORDS> *above,
     }
 }
 
-// Loads chunk number `chunk` of the row of lane `from`. Called by all lanes.
+// Loads chunk `chunk` of the row of lane `from`. Called by all lanes.
 template <int COUNT>
 __device__ __forceinline__ void load_chunk(uint32_t *rings, const struct conv_decode_image &image,
                                            uint32_t y, uint32_t from, uint32_t chunk)
@@ -74,7 +74,7 @@ __device__ inline void unfilter_band(const struct conv_decode_image &image, uint
                                      uint64_t *handed, uint32_t band)
 {
     const int COUNT = CHANNELS * WORDS;
-    const uint32_t STEPS = ring<COUNT>::STEPS, RUN = runs<CHANNELS, WORDS>::STEPS; // in steps
+    const uint32_t STEPS = ring<COUNT>::STEPS, RUN = runs<CHANNELS, WORDS>::STEPS;
     const int PENDING = STEPS <= MOST_PENDING ? STEPS - 1 : MOST_PENDING;
     const uint32_t lane = threadIdx.x, y = band * WARP,
                    rows = min((uint32_t)image.height - y, (uint32_t)WARP);
@@ -88,7 +88,7 @@ __device__ inline void unfilter_band(const struct conv_decode_image &image, uint
     struct place place = {};
     uint64_t seen[COUNT];
     place.y = y + lane;
-    __syncwarp(); // the rings are free
+    __syncwarp(); // no lane reads the rings any more
     for (uint32_t from = 0; from < rows; from++)
         for (uint32_t chunk = 0; chunk < min(chunks, 2u); chunk++)
             load_chunk<COUNT>(rings, image, y, from, chunk);
@@ -99,7 +99,7 @@ __device__ inline void unfilter_band(const struct conv_decode_image &image, uint
     for (uint32_t now = 0; now < whole + WARP - 1; now++) {
         __pipeline_wait_prior(PENDING);
         __syncwarp();
-        // The lanes that begin a chunk have used up the one before.
+        // Lanes that begin a chunk have used up the previous one: its slot is free.
         for (uint32_t from = now % STEPS; from < rows && from < now; from += STEPS)
             if ((now - from) / STEPS + 1 < chunks)
                 load_chunk<COUNT>(rings, image, y, from, (now - from) / STEPS + 1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A warp's wave through an image's rows: a lane has a row, one step behind the lane of the row
-// above, whose last bytes it takes from that lane's registers. Rows come to shared memory ahead of
-// their use, 128 bytes of one row in an instruction, and leave it in runs of whole sectors, since
-// lanes that access their rows alone would take parts of 32 lines each time.
+// A warp unfilters 32 rows as a wave: each lane has a row and is one step behind the lane of the
+// row above, from whose registers it takes the bytes above its own. The warp loads rows to shared
+// memory ahead of their use, 128 bytes of one row per instruction, and writes them in runs of whole
+// sectors. If each lane accessed its own row, every access would touch 32 cache lines.
 #ifndef CONV_PNG_CUDA_UNFILTER_WAVE_CUH
 #define CONV_PNG_CUDA_UNFILTER_WAVE_CUH
 
@@ -13,32 +13,33 @@
 
 #define WARP 32
 #define ALL_LANES 0xffffffffu
-// Bytes of each plane in a step, as words: what one store writes. An image takes about as many
-// steps as it has rows and each row has steps, so narrow ones end sooner; wide ones store half
-// sectors and take fewer instructions per byte, so that many images are done sooner.
+// Words of each plane per step. The time of one image is about the number of its rows plus the
+// steps of a row, in steps, so narrow steps finish one image sooner. Wide steps take fewer
+// instructions per byte and finish many images sooner.
 #define WIDE 4
 #define NARROW 1
 
-// A lane's ring in shared memory: two chunks of its row, each of as many steps as one instruction
-// loads the words of, with a word before them that the first step shares with the chunk before, and
-// one more before that, which may contain the filter. Strides keep lanes that are a step apart in
-// different banks.
-template <int COUNT> struct ring { // words of a step
+// A lane's ring in shared memory has slots for two chunks of its row. A chunk is what one
+// instruction of the warp loads: two words, and the words of STEPS steps. The second of the two
+// words belongs to the previous step as well, and the first one may contain the row's filter byte.
+// The strides keep lanes that are a step apart in different banks. COUNT: words of a step.
+template <int COUNT> struct ring {
     static constexpr uint32_t BEFORE = 2, STEPS = (WARP - BEFORE) / COUNT;
     static constexpr uint32_t WORDS = STEPS * COUNT + BEFORE, SLOT = (WORDS + 3) / 4 * 4;
     static constexpr uint32_t STRIDE = 2 * SLOT + (COUNT % 4 ? COUNT + 1 : 1);
 };
 
-// Its bytes of each plane that are not written yet, and a gap for the same reason. After all rings.
+// A lane's run: the bytes of each plane that are not written yet, and a gap that keeps lanes in
+// different banks. Runs come after all rings.
 template <int CHANNELS, int WORDS> struct runs {
-    static constexpr uint32_t BYTES = WORDS == WIDE ? 64 : 32; // of a plane's row
+    static constexpr uint32_t BYTES = WORDS == WIDE ? 64 : 32; // per plane
     static constexpr uint32_t STEPS = BYTES / 4 / WORDS, STRIDE = CHANNELS * BYTES / 4 + 4;
 };
 template <int CHANNELS, int WORDS>
 static constexpr uint32_t LANE_WORDS =
     ring<CHANNELS * WORDS>::STRIDE + runs<CHANNELS, WORDS>::STRIDE;
 
-// The words of a step of one plane.
+// One plane's words of a step.
 template <int WORDS> struct alignas(4 * WORDS) step_words {
     uint32_t words[WORDS];
 };
@@ -50,22 +51,21 @@ template <int CHANNELS, int WORDS> struct strip {
 
 // The position of a lane.
 struct place {
-    uint32_t y, step, inner; // inner: within the chunk
+    uint32_t y, step, inner; // row; step of the row; step of the chunk
     uint32_t slot;
     struct row_filter filter;
-    uint32_t shift; // bits of a word before the row's byte
+    uint32_t shift; // the bit of a word at which the row's bytes begin
 };
 
 // --- loading -------------------------------------------------------------------------------------
 
-// The byte of the rows at which a row begins, after its filter.
+// The offset of a row's first byte, after its filter byte.
 __device__ __forceinline__ uint32_t row_begin(const struct conv_decode_image &image, uint32_t y)
 {
     return y * (image.row_bytes + 1) + 1;
 }
 
-// The word before the row's first one. That of the first row lies before the memory, wraps, and is
-// not loaded.
+// The word before the row's first one. For the first row this wraps around, and is not loaded.
 __device__ __forceinline__ uint32_t first_word(const struct conv_decode_image &image, uint32_t y)
 {
     return row_begin(image, y) / 4 - 1;
@@ -78,8 +78,8 @@ __device__ __forceinline__ uint32_t byte_of(const uint32_t *words, int i)
     return words[i / 4] >> 8 * (i % 4) & 255;
 }
 
-// Unfilters a step of a row. left[] and above_left[] belong to the pixel before it, and to its last
-// pixel afterwards.
+// Unfilters a step of a row. left[] and above_left[] are those of the pixel before the step; on
+// return, of its last pixel.
 template <int CHANNELS, int SAMPLE, int WORDS>
 __device__ __forceinline__ void
 unfilter_step(struct strip<CHANNELS, WORDS> *out, const struct strip<CHANNELS, WORDS> &above,
@@ -105,18 +105,18 @@ unfilter_step(struct strip<CHANNELS, WORDS> *out, const struct strip<CHANNELS, W
     }
 }
 
-// Begins a row, with its first chunk in the ring.
+// Begins a row whose first chunk is in the ring.
 template <int COUNT>
 __device__ __forceinline__ void enter_row(struct place *place, const uint32_t *own,
                                           const struct conv_decode_image &image)
 {
     uint32_t begin = row_begin(image, place->y);
     const uint8_t *bytes = (const uint8_t *)(own + place->slot * ring<COUNT>::SLOT);
-    place->filter = choose_filter(bytes[begin % 4 + 3]); // the byte before that of the row
+    place->filter = choose_filter(bytes[begin % 4 + 3]); // the byte before the row's first
     place->shift = 8 * (begin % 4);
 }
 
-// One step of a lane: reads its words from the ring and leaves its bytes in its runs.
+// One step of a lane: reads its words from the ring and stores the bytes in its run.
 template <int CHANNELS, int SAMPLE, int WORDS>
 __device__ __forceinline__ void
 do_step(struct place *place, const uint32_t *own, struct strip<CHANNELS, WORDS> *last,
@@ -147,9 +147,9 @@ do_step(struct place *place, const uint32_t *own, struct strip<CHANNELS, WORDS> 
             last->planes[c];
 }
 
-// Writes the runs of the lanes that have completed one with this step. The step of lane 0 is `now`
-// of rows from `y` on; lanes that are behind its row's begin are `period` steps on in the former
-// rows.
+// Writes the runs that lanes have completed with this step. Lane 0 is at step `now` of row `y`;
+// lanes that have not begun their rows of this round are in those of the previous one, which began
+// `period` steps earlier.
 template <int CHANNELS, int SAMPLE, int WORDS>
 __device__ __forceinline__ void write_runs(const uint32_t *all_runs,
                                            const struct conv_decode_image &image, uint32_t y,
@@ -163,7 +163,7 @@ __device__ __forceinline__ void write_runs(const uint32_t *all_runs,
         step += period;
         y -= WARP;
     }
-    uint32_t at = (step + 1 - STEPS) * (4 * WORDS) + 16 * piece; // a byte of the row
+    uint32_t at = (step + 1 - STEPS) * (4 * WORDS) + 16 * piece; // offset in the row
     __syncwarp();
     if (from >= WARP || y >= (uint32_t)image.height || at >= (uint32_t)image.width * SAMPLE)
         return;
@@ -175,7 +175,7 @@ __device__ __forceinline__ void write_runs(const uint32_t *all_runs,
             *(const uint4 *)(run + c * runs<CHANNELS, WORDS>::BYTES / 4);
 }
 
-// The bytes above a lane's: `last` of the lane before, and `first` for lane 0.
+// The bytes above a lane's step: `last` of the lane before it; `first` for lane 0.
 template <int CHANNELS, int WORDS>
 __device__ __forceinline__ struct strip<CHANNELS, WORDS>
 take_above(const struct strip<CHANNELS, WORDS> &last, const struct strip<CHANNELS, WORDS> &first) {

@@ -56,7 +56,7 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
     uint16_t *places = (uint16_t *)shared.window;
     struct bits bits = read_bits(shared.stage, start);
     uint32_t from = BETWEEN_SYMBOLS, length = 0; // length: of the match whose distance follows
-    bool in_match;                               // after a length
+    bool in_match;                               // a length has been read, and not its distance
     if (bits.at >= limit)
         return;
     do {
@@ -72,7 +72,7 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
             places[place] = (uint16_t)(bytes ? LITERAL | (value & 255) : value);
         if (entry & 2 * ENTRY_BYTE)
             places[place + 1] = (uint16_t)(LITERAL | value >> 8);
-        if (length > 0 && stretch > place) // the match reaches it
+        if (length > 0 && stretch > place) // the match extends into that stretch
             places[stretch] = (uint16_t)value;
         place = end + bytes / ENTRY_BYTE;
         length = in_match ? value : 0;
@@ -81,24 +81,25 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
     } while (in_match || bits.at < limit);
 }
 
-// The distance from a place to its source: that of the match, or the multiple of it that leads to
-// before the match, for a place `inside` places after its begin. Flat images consist of such runs,
-// and following their references would take most of the time.
+// The distance from a place, `inside` places after the match's begin, to its source: the match's
+// distance, or the multiple of it that leads to before the match. Flat images consist of matches
+// that overlap themselves, and following one reference after the other would take most of the time.
 __device__ __forceinline__ uint32_t source_distance(uint32_t distance, uint32_t inside)
 {
     return inside < distance ? distance : distance + inside / distance * distance;
 }
 
 // Makes each place within a match a reference to a place before the match, or to one where the
-// match was stored again. A lane takes four places; the match that contains one begins at the last
-// begin before it. A begin is kept as its token and, above it, its place within the stretch. Must
-// be called after a barrier. True if a match refers to before the first byte.
+// match was stored again. A lane takes four places; a place belongs to the match that begins last
+// before it. A match's begin is held as its token in the lower half of a word and its place within
+// the stretch in the upper half. Must be called after a barrier. True if a match refers to bytes
+// before the first one.
 template <typename STATE, int THREADS>
 __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct window &window)
 {
-    const uint32_t offset = window.start - window.skip; // of place 0
+    const uint32_t offset = window.start - window.skip; // from places to bytes of the output
     const uint32_t lane = threadIdx.x % LANES, below = (1u << lane) - 1;
-    int32_t lowest = 0; // byte of the output that a match refers to
+    int32_t lowest = 0; // first byte of the output that a match refers to, if it is negative
     for (uint32_t first = threadIdx.x / LANES * STRETCH; first < window.end;
          first += THREADS / LANES * STRETCH) {
         uint32_t former = 0;
@@ -111,7 +112,7 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++)
                 last = tokens[i] != INSIDE ? (at + i) << 16 | tokens[i] : last;
-            // From the nearest lane before this one where anything begins, and from the last lane.
+            // The last begin in the lanes before this one, and the last one in all lanes.
             uint32_t begins = __ballot_sync(ALL_LANES, last != INSIDE), before = begins & below;
             uint32_t nearest = __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)before));
             uint32_t latest = __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)begins));
@@ -131,7 +132,7 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
                 lowest = min(lowest, matched[i] ? sources[i] : 0);
                 earlier[i] = matched[i] && sources[i] < (int32_t)window.start;
             }
-            // All loads are issued before one is waited for.
+            // All four loads are issued before the first result is used.
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++)
                 states[i] = earlier[i] ? STATE::earlier(window, (uint32_t)max(sources[i], 0)) : 0;

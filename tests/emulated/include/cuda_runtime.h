@@ -208,7 +208,9 @@ static inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t shi
 
 static inline uint32_t atomicAdd(uint32_t *p, uint32_t value)
 {
-    return __atomic_fetch_add(p, value, __ATOMIC_ACQ_REL);
+    uint32_t old = __atomic_fetch_add(p, value, __ATOMIC_ACQ_REL);
+    emulated::yield_at_times(p);
+    return old;
 }
 
 static inline float atomicAdd(float *p, float value)
@@ -224,6 +226,7 @@ static inline float atomicAdd(float *p, float value)
 // The additions above are sequentially consistent; the thread sanitizer does not support fences.
 static inline void __threadfence(void)
 {
+    emulated::yield_at_times(nullptr);
 }
 
 static inline void __threadfence_block(void)

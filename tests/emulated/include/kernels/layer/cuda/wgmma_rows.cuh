@@ -6,7 +6,7 @@
 #include "kernels/layer/cuda/wgmma.cuh"
 #include "ptx.h"
 
-// The 8 numbers of column `column` of b, at rows 8 * half and on.
+// The 8 numbers of column `column` of b from row 8 * half on.
 static inline const uint16_t *wgmma_column(uint64_t descriptor, int column, int half)
 {
     uint32_t address = (uint32_t)(descriptor & 0x3fff), rows = descriptor >> 16 & 0x3fff;

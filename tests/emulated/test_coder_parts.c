@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// Which groups the CUDA backend has decoded in parts: those of few images, unless that would load
+// kernels for less work than loading them takes. The decoder is replaced by a function that notes
+// what it was asked for (-Wl,--wrap).
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda_internal.h"
+#include "backend/group.h"
+#include "png/cuda/cuda_decode.h"
+
+#define MIB ((size_t)1 << 20)
+#define MOST_IMAGES 8
+
+static enum conv_decode_split asked;
+
+enum conv_status __wrap_conv_cuda_decode(const struct conv_decode_batch *batch);
+
+enum conv_status __wrap_conv_cuda_decode(const struct conv_decode_batch *batch)
+{
+    asked = batch->split;
+    return CONV_OK;
+}
+
+// Has a group decoded whose longest stream has `longest` bytes; true if in parts.
+static bool is_in_parts(struct conv_backend *backend, int images, size_t longest)
+{
+    struct conv_group_image table[MOST_IMAGES] = {{.plane = 0}};
+    uint8_t memory[1024] = {0};
+    for (int i = 0; i < images; i++)
+        table[i].stream_bytes = i == images / 2 ? longest : longest / 2;
+    struct conv_group group = {.images = table, .image_count = images, .h_in = memory};
+    struct conv_stream stream = {.backend = backend};
+    stream.coder.answers.h_data = memory;
+    assert_int_equal(conv_cuda_coder_decode(&stream, &group, memory, NULL), CONV_OK);
+    return asked == CONV_DECODE_SPLIT_AUTO;
+}
+
+static void test_the_first_group_decides_what_is_loaded(void **state)
+{
+    (void)state;
+    struct conv_backend *backend = calloc(1, sizeof *backend);
+    assert_non_null(backend);
+    assert_true(is_in_parts(backend, 4, 1));
+    assert_false(is_in_parts(backend, 5, 100 * MIB));
+    assert_true(is_in_parts(backend, 1, 1)); // its kernels are loaded
+    free(backend);
+}
+
+// The last group of a run, which has few images, loads nothing.
+static void test_few_bytes_load_nothing(void **state)
+{
+    (void)state;
+    struct conv_backend *backend = calloc(1, sizeof *backend);
+    assert_non_null(backend);
+    assert_false(is_in_parts(backend, 8, 100 * MIB));
+    assert_false(is_in_parts(backend, 4, 4 * MIB - 1));
+    assert_true(is_in_parts(backend, 4, 1)); // 4 MiB by now
+    assert_true(is_in_parts(backend, 1, 1));
+    assert_false(is_in_parts(backend, 5, 100 * MIB));
+    free(backend);
+}
+
+static void test_a_long_stream_is_worth_it(void **state)
+{
+    (void)state;
+    for (int images = 1; images <= 4; images++) {
+        struct conv_backend *backend = calloc(1, sizeof *backend);
+        assert_non_null(backend);
+        assert_false(is_in_parts(backend, 5, 1));
+        assert_false(is_in_parts(backend, 5, 100 * MIB)); // does not count: it has many images
+        assert_false(is_in_parts(backend, images, MIB));
+        assert_true(is_in_parts(backend, images, 3 * MIB));
+        free(backend);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_first_group_decides_what_is_loaded),
+        cmocka_unit_test(test_few_bytes_load_nothing),
+        cmocka_unit_test(test_a_long_stream_is_worth_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
