@@ -50,6 +50,11 @@ if(cuda_wanted)
             set(choose_architectures ON)
         endif()
         enable_language(CUDA)
+        # CMake 3.25 marks this library as deprecated without looking whether there is one, and fails with CUDA 13,
+        # which has none.
+        if(NOT TARGET CUDA::nvToolsExt)
+            add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+        endif()
         find_package(CUDAToolkit REQUIRED)
         if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL ${oldest_toolkit})
             set(CONV_HAVE_CUDA ON)
