@@ -35,10 +35,19 @@ __device__ inline struct pixel_distance find_pixel_distance(const struct conv_en
     return pixel;
 }
 
-__device__ inline void load_counts(struct space *space, const struct encode_block *block)
+// From counts of tokens to counts of symbols.
+__device__ inline void count_symbols(struct space *space, const struct encode_block *block)
 {
-    for (uint32_t s = threadIdx.x % WARP; s < MOST_SYMBOLS; s += WARP)
-        space->count[s] = s == TOKEN_END ? 1 : s < DEFLATE_LITLENS ? block->count[s] : 0;
+    uint32_t lane = threadIdx.x % WARP;
+    for (uint32_t s = lane; s < MOST_SYMBOLS; s += WARP)
+        space->count[s] = s < COUNT_RUN ? block->count[s] : s == DEFLATE_END;
+    __syncwarp();
+    for (uint32_t i = lane; i < RUN_LENGTHS; i += WARP) {
+        uint32_t count = block->count[COUNT_RUN + i], extra_bits, extra;
+        if (count)
+            atomicAdd(&space->count[deflate_length_symbol(RUN_LEAST + i, &extra_bits, &extra)],
+                      count);
+    }
     __syncwarp();
 }
 
@@ -192,13 +201,18 @@ __device__ inline void store_entries(const struct space *space, struct encode_bl
                                      const struct pixel_distance &pixel, bool fixed)
 {
     uint32_t lane = threadIdx.x % WARP, distance_bits = fixed ? FIXED_DISTANCE_BITS : 1;
-    for (uint32_t token = lane; token < DEFLATE_LITLENS; token += WARP)
+    for (uint32_t token = lane; token <= TOKEN_END; token += WARP)
         block->entry[token] = space->code[token] | space->length[token] << ENTRY_SHIFT;
-    if (lane == 0) {
-        uint32_t code = fixed ? deflate_reverse(pixel.symbol, FIXED_DISTANCE_BITS) : 1;
-        block->entry[TOKEN_NEAR] = distance_bits << ENTRY_SHIFT;
-        block->entry[TOKEN_PIXEL] =
-            code | pixel.extra << distance_bits | (distance_bits + pixel.extra_bits) << ENTRY_SHIFT;
+    uint32_t code = fixed ? deflate_reverse(pixel.symbol, FIXED_DISTANCE_BITS) : 1;
+    uint32_t of_pixel = code | pixel.extra << distance_bits;
+    for (uint32_t i = lane; i < RUN_LENGTHS; i += WARP) {
+        uint32_t extra_bits, extra;
+        uint32_t symbol = deflate_length_symbol(RUN_LEAST + i, &extra_bits, &extra);
+        uint32_t bits = space->length[symbol], value = space->code[symbol] | extra << bits;
+        bits += extra_bits;
+        block->entry[TOKEN_NEAR + i] = value | (bits + distance_bits) << ENTRY_SHIFT;
+        block->entry[TOKEN_PIXEL + i] =
+            value | of_pixel << bits | (bits + distance_bits + pixel.extra_bits) << ENTRY_SHIFT;
     }
 }
 
@@ -217,7 +231,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, 6)
     struct encode_block *block = &scratch.blocks[index];
 
     struct pixel_distance pixel = find_pixel_distance(images[at]);
-    load_counts(space, block);
+    count_symbols(space, block);
     make_lengths<16>(&space->huffman, space->length, space->count, MOST_SYMBOLS, DEFLATE_LIMIT);
     uint32_t header_bits = make_header(space, pixel.symbol, last), own, fixed;
     measure(space, &own, &fixed);

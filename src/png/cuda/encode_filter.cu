@@ -160,8 +160,12 @@ __device__ inline void fill_stage_of(const struct stage &stage, const uint32_t *
 // --- counting ------------------------------------------------------------------------------------
 
 // Adler-32 of a block of n bytes d_i, without its constant: the sums of d_i and of (n - i) d_i. A
-// thread adds up at most 24 windows' 8 bytes: 24 * 8 * 255 * 49152 stays below 2^32.
-static_assert((uint64_t)BLOCK_MOST / (WARPS * WINDOW) * LANE_BYTES * 255 * BLOCK_MOST < 1ull << 32,
+// thread adds up 8 bytes of each of at most THREAD_WINDOWS windows, the last of which has a factor
+// of at most WARPS * WINDOW, the one before twice that, and so on.
+#define THREAD_WINDOWS ((BLOCK_MOST + WARPS * WINDOW - 1) / (WARPS * WINDOW))
+static_assert((uint64_t)THREAD_WINDOWS * (THREAD_WINDOWS + 1) / 2 * WARPS * WINDOW * LANE_BYTES *
+                      255 <
+                  1ull << 32,
               "sums of a thread fit");
 
 __device__ inline void add_adler(uint32_t adler[2], const uint2 &words, uint32_t bytes_on)
@@ -174,8 +178,7 @@ __device__ inline void add_adler(uint32_t adler[2], const uint2 &words, uint32_t
 
 __device__ inline void count_run(uint32_t *count, uint32_t length)
 {
-    uint32_t extra_bits, extra;
-    atomicAdd(&count[deflate_length_symbol(length, &extra_bits, &extra)], 1u);
+    atomicAdd(&count[COUNT_RUN + length - RUN_LEAST], 1u);
 }
 
 template <bool ALL>
@@ -194,7 +197,7 @@ __device__ inline void count_word(uint32_t *count, uint32_t word, uint32_t sends
 __device__ inline void count_many_runs(uint32_t *count, const struct lane_bytes &bytes,
                                        uint32_t pixel)
 {
-    struct lane_all_runs runs = find_all_runs(bytes, pixel);
+    struct lane_runs runs = find_runs(bytes, pixel);
     uint32_t literals = literal_bits(runs, bytes.valid);
 #pragma unroll
     for (uint32_t i = 0; i < LANE_BYTES; i++) {
@@ -258,16 +261,16 @@ __device__ inline void join_adler(uint32_t *sums, const uint32_t adler[2])
 
 // A block of 8 warps makes a deflate block's scanlines, a stage at a time: shared memory is
 // cleared, all warps fill it with rounds of rows, then all count and write windows of it, with a
-// barrier between these. Shared: a stage, 286 counts, 2 sums.
+// barrier between these. Shared: a stage, 509 counts, 2 sums.
 static __global__ void __launch_bounds__(WARPS *WARP, FILTER_BLOCKS)
     filter(const struct encode_scratch scratch)
 {
     __shared__ uint4 stage_memory[STAGE / sizeof(uint4)];
-    __shared__ uint32_t count[DEFLATE_LITLENS];
+    __shared__ uint32_t count[COUNTS];
     __shared__ uint32_t sums[2];
     struct work work = find_work(scratch);
     uint8_t *stream = scratch.streams + work.image.stream_at;
-    for (uint32_t i = threadIdx.x; i < DEFLATE_LITLENS; i += WARPS * WARP)
+    for (uint32_t i = threadIdx.x; i < COUNTS; i += WARPS * WARP)
         count[i] = 0;
     if (threadIdx.x < 2)
         sums[threadIdx.x] = 0;
@@ -287,7 +290,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, FILTER_BLOCKS)
     join_adler(sums, adler);
     __syncthreads();
     struct encode_block *block = &scratch.blocks[work.index];
-    for (uint32_t i = threadIdx.x; i < DEFLATE_LITLENS; i += WARPS * WARP)
+    for (uint32_t i = threadIdx.x; i < COUNTS; i += WARPS * WARP)
         block->count[i] = count[i];
     if (threadIdx.x < 2)
         block->adler[threadIdx.x] = sums[threadIdx.x] % ADLER_MODULUS;

@@ -14,9 +14,10 @@
 #define ALL_LANES 0xffffffffu
 
 // Scanlines are cut into deflate blocks of at most this many bytes, each with its own codes and its
-// own thread block. Photographs: 0.5823 of raw with 16 KiB, 0.5808 with 48, 0.5812 with
-// 128. It also keeps sums (Adler-32, encode_filter.cu) within 32 bits.
-#define BLOCK_MOST 49152
+// own thread block. An icon of 128 x 128 pixels of four bytes is one block. Photographs: 0.5823 of
+// raw with 16 KiB, 0.5808 with 48, 0.5812 with 128. It also keeps sums (Adler-32, encode_filter.cu)
+// within 32 bits.
+#define BLOCK_MOST 66560
 // Bytes of each plane's row per warp; longer rows are shared by several warps.
 #define SPAN_BYTES 32768
 // A warp takes a window at a time, eight bytes per lane. Runs do not continue in the next window.
@@ -28,13 +29,17 @@
 
 // --- tokens --------------------------------------------------------------------------------------
 
-// Tokens are literals, the end of the block, and runs: matches of 4 to 256 bytes that repeat the
-// byte before them, or the pixel before them. The table of codes has an entry for each literal, for
-// the end, for each symbol of a length, and for both distances with their extra bits.
+// Tokens are literals, the end of the block, and runs: matches of RUN_LEAST to WINDOW bytes that
+// repeat the byte before them, or the pixel before them. The table of codes has an entry for each.
+#define RUN_LEAST 4
+#define RUN_LENGTHS (WINDOW - RUN_LEAST + 1)
 #define TOKEN_END DEFLATE_END
-#define TOKEN_NEAR DEFLATE_LITLENS
-#define TOKEN_PIXEL (TOKEN_NEAR + 1)
-#define TOKENS (TOKEN_PIXEL + 1)
+#define TOKEN_NEAR (TOKEN_END + 1) // plus the length minus RUN_LEAST
+#define TOKEN_PIXEL (TOKEN_NEAR + RUN_LENGTHS)
+#define TOKENS (TOKEN_PIXEL + RUN_LENGTHS)
+// Runs are counted by length, whatever their distance.
+#define COUNT_RUN 256
+#define COUNTS (COUNT_RUN + RUN_LENGTHS)
 
 // An entry: the bits to send, and above these their number. A run takes at most DEFLATE_LIMIT + 5
 // for its length and 6 for its distance.
@@ -51,9 +56,9 @@
 // --- scratch memory ------------------------------------------------------------------------------
 
 struct encode_block {
-    uint32_t count[DEFLATE_LITLENS]; // filter: uses; [TOKEN_END] stays 0
-    uint32_t entry[TOKENS];          // codes
-    uint32_t header[HEADER_WORDS];   // codes
+    uint32_t count[COUNTS];        // filter: literals and runs
+    uint32_t entry[TOKENS];        // codes
+    uint32_t header[HEADER_WORDS]; // codes
     uint32_t header_bits;
     uint32_t adler[2];           // filter: of the block alone, beginning with 0
     uint32_t chunk_bits[CHUNKS]; // pack

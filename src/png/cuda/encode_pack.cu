@@ -73,15 +73,15 @@ __device__ inline void put_bits(uint32_t *ring, uint32_t at, uint64_t low, uint6
     }
 }
 
-// The codes of the first `valid` bytes of a word, and their number of bits. ALL: of all four.
-template <bool ALL>
-__device__ inline uint32_t find_codes(uint64_t *value, const uint32_t *entries, uint32_t word,
-                                      uint32_t valid)
+// Byte k of a word, in one instruction.
+__device__ inline uint32_t byte_at(uint32_t word, uint32_t k)
 {
-    uint32_t entry[4];
-#pragma unroll
-    for (uint32_t k = 0; k < 4; k++)
-        entry[k] = ALL || k < valid ? entries[word >> 8 * k & 0xff] : 0;
+    return __byte_perm(word, 0, 0x4440 + k);
+}
+
+// The codes of four bytes, and their number of bits.
+__device__ inline uint32_t join_codes(uint64_t *value, const uint32_t (&entry)[4])
+{
     uint32_t bits0 = entry[0] >> ENTRY_SHIFT, bits2 = entry[2] >> ENTRY_SHIFT;
     uint32_t low = (entry[0] & ENTRY_MASK) | (entry[1] & ENTRY_MASK) << bits0;
     uint32_t high = (entry[2] & ENTRY_MASK) | (entry[3] & ENTRY_MASK) << bits2;
@@ -90,15 +90,16 @@ __device__ inline uint32_t find_codes(uint64_t *value, const uint32_t *entries, 
     return bits0 + bits2 + (entry[3] >> ENTRY_SHIFT);
 }
 
-// The entry of a run: its length's code and extra bits, then its distance's.
-__device__ inline uint32_t run_entry(const uint32_t *entries, uint32_t length, uint32_t distance)
+// The codes of the first `valid` bytes of a word, and their number of bits. ALL: of all four.
+template <bool ALL>
+__device__ inline uint32_t find_codes(uint64_t *value, const uint32_t *entries, uint32_t word,
+                                      uint32_t valid)
 {
-    uint32_t extra_bits, extra, symbol = deflate_length_symbol(length, &extra_bits, &extra);
-    uint32_t code = entries[symbol], of_distance = entries[distance];
-    uint32_t bits = code >> ENTRY_SHIFT, value = (code & ENTRY_MASK) | extra << bits;
-    bits += extra_bits;
-    value |= (of_distance & ENTRY_MASK) << bits;
-    return value | (bits + (of_distance >> ENTRY_SHIFT)) << ENTRY_SHIFT;
+    uint32_t entry[4];
+#pragma unroll
+    for (uint32_t k = 0; k < 4; k++)
+        entry[k] = ALL || k < valid ? entries[byte_at(word, k)] : 0;
+    return join_codes(value, entry);
 }
 
 template <bool ALL>
@@ -107,32 +108,31 @@ __device__ inline uint32_t find_bits(uint64_t *value, const uint32_t *entries, u
 {
     uint32_t bits = find_codes<ALL>(value, entries, word, valid);
     if (sends != SENDS_LITERALS) {
-        uint32_t entry = sends == SENDS_NOTHING ? 0 : run_entry(entries, 4 * sends, TOKEN_NEAR);
+        uint32_t entry = sends == SENDS_NOTHING ? 0 : entries[TOKEN_NEAR + 4 * sends - RUN_LEAST];
         *value = entry & ENTRY_MASK;
         bits = entry >> ENTRY_SHIFT;
     }
     return bits;
 }
 
-// The same in a window with many runs. `literals`: of the word's bytes.
+// The same in a window with many runs: that of the run that ends in the word, then those of its
+// bytes that are literals, of which bit k of `literals` is set for byte k. A distance takes two
+// bits at most, or six with fixed codes, whose other codes have less than ten.
 static_assert((RUN_LEAST - 1) * DEFLATE_LIMIT + DEFLATE_LIMIT + 5 + 2 <= 64, "a word's bits fit");
 
 __device__ inline uint32_t find_bits_of_runs(uint64_t *value, const uint32_t *entries,
                                              uint32_t word, uint32_t literals,
                                              const struct ended_run &run)
 {
-    uint32_t of_run = run.length ? run_entry(entries, run.length, run.distance) : 0;
-    uint64_t all = 0;
-    uint32_t bits = 0;
+    uint32_t of_run = run.length ? entries[run.tokens + run.length - RUN_LEAST] : 0;
+    uint32_t entry[4], run_bits = of_run >> ENTRY_SHIFT;
 #pragma unroll
-    for (uint32_t k = 0; k < 4; k++) {
-        uint32_t entry = literals >> k & 1 ? entries[word >> 8 * k & 0xff] : 0;
-        entry = run.length && k == run.at ? of_run : entry;
-        all |= (uint64_t)(entry & ENTRY_MASK) << bits;
-        bits += entry >> ENTRY_SHIFT;
-    }
-    *value = all;
-    return bits;
+    for (uint32_t k = 0; k < 4; k++)
+        entry[k] = literals >> k & 1 ? entries[byte_at(word, k)] : 0;
+    uint64_t codes;
+    uint32_t bits = join_codes(&codes, entry);
+    *value = (of_run & ENTRY_MASK) | codes << run_bits;
+    return run_bits + bits;
 }
 
 // The bits of a lane's two words.
@@ -144,7 +144,7 @@ struct lane_bits {
 __device__ inline struct lane_bits
 find_lane_bits_of_runs(const uint32_t *entries, const struct lane_bytes &bytes, uint32_t pixel)
 {
-    struct lane_all_runs runs = find_all_runs(bytes, pixel);
+    struct lane_runs runs = find_runs(bytes, pixel);
     uint32_t literals = literal_bits(runs, bytes.valid);
     struct lane_bits lane;
     lane.bits[0] = find_bits_of_runs(&lane.value[0], entries, bytes.words.x, literals,
