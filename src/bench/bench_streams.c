@@ -216,8 +216,7 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
     page->copies = table->copied ? &table->copies : NULL;
     conv_page_job_fact(job, "images", "%s", table->folder);
     conv_page_job_fact(job, "outputs", "%s",
-                       table->device_only ? "dropped on the device's side"
-                                          : "encoded, not written");
+                       table->device_only ? "discarded, not encoded" : "encoded, not written");
     conv_page_job_describe(job, &(struct conv_page_setting){
                                     .filters = options->filters,
                                     .filter_count = options->filter_count,

@@ -37,7 +37,7 @@ void conv_streams_table_print_head(const struct conv_streams_table *table)
 {
     conv_report_print_path(stdout, table->filter);
     printf(" on %s, %s\n", table->device,
-           table->device_only ? "images in memory, results dropped" : "nothing written");
+           table->device_only ? "images in memory, results discarded" : "nothing written");
     if (table->async)
         puts("copy_in, kernel, copy_out: % of the run with a stream at it; the rest: % of the "
              "workers' time");

@@ -246,11 +246,15 @@ static void describe_run(struct run *run, const struct conv_totals *totals)
     conv_run_page_describe(page, options, &run->device, run->filters, run->filter_count);
     conv_page_job_fact(page, "workers", "%d", options->jobs);
     bool decodes = run->device.decode_on != CONV_CODER_CPU;
-    if (run->device.ops->async)
-        conv_page_job_fact(page, "streams", "%d%s, groups of %zu MiB",
-                           conv_options_streams(options, decodes),
-                           run->device.count > 1 ? " a device" : "",
+    if (run->device.ops->async) {
+        int streams = conv_options_streams(options, decodes);
+        char more[40] = "";
+        if (run->config.streams > streams)
+            snprintf(more, sizeof more, " at first, then up to %d", run->config.streams);
+        conv_page_job_fact(page, "streams", "%d%s%s, groups of %zu MiB", streams, more,
+                           run->device.count > 1 ? " per device" : "",
                            conv_options_group_bytes(options, decodes) >> 20);
+    }
     describe_shares(run, totals);
 }
 
@@ -295,6 +299,7 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
         conv_stall_end(conv_signals_stall());
     }
     conv_run_shard_report(&run->options, run->inputs.plan, run->inputs.selection.walk, run->report);
+    run->config.streams = conv_report_most_streams(run->report); // for the page
     enum conv_status status = conv_report_close(run->report, *code, &totals, err);
     enum conv_status traced = conv_trace_finish(run->trace, status ? &later : err);
     status = status ? status : traced;

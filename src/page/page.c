@@ -16,6 +16,15 @@ static void write_text(FILE *file, const void *what)
     fputs(what, file);
 }
 
+// "copy out" for the record's "copy_out"; other words, such as "listing", as they are.
+static const char *label_of(const char *limit)
+{
+    for (int s = 0; limit && s < CONV_STAGE_COUNT; s++)
+        if (strcmp(limit, conv_record_stage_name((enum conv_stage)s)) == 0)
+            return conv_page_stage_label((enum conv_stage)s);
+    return limit ? limit : "";
+}
+
 static void bind_run(struct conv_template *filled, const struct conv_page *page)
 {
     struct conv_page_state *state = filled->context;
@@ -27,8 +36,9 @@ static void bind_run(struct conv_template *filled, const struct conv_page *page)
     conv_template_number(filled, "done", (double)totals->done, 0);
     conv_template_number(filled, "failed", (double)totals->failed, 0);
     conv_template_number(filled, "skipped", (double)totals->skipped, 0);
-    conv_template_text(filled, "limit", state->figures.limit ? state->figures.limit : "");
-    conv_template_text(filled, "next_limit", state->figures.limit ? state->figures.next_limit : "");
+    conv_template_text(filled, "limit", label_of(state->figures.limit));
+    conv_template_text(filled, "next_limit",
+                       label_of(state->figures.limit ? state->figures.next_limit : NULL));
     snprintf(state->workers, sizeof state->workers, "%d %s", config->jobs,
              config->jobs == 1 ? "worker" : "workers");
     conv_template_text(filled, "workers", state->workers);

@@ -43,14 +43,17 @@ struct row {
     const struct conv_slices *slices;
 };
 
-// The i-th row of a timeline; tracks without a slice are not counted.
+// The i-th row of a timeline: streams first, also those that were opened later than the workers.
+// Tracks without a slice are not counted.
 static bool find_row(const struct conv_page_state *state, int timeline, int i, struct row *row)
 {
     const struct conv_trace *trace = state->page->timelines[timeline].trace;
-    for (int track = 0; conv_trace_timeline(trace, track, &row->name, &row->bins, &row->slices);
-         track++)
-        if ((row->slices->count > 0 || row->slices->overflowed) && i-- == 0)
-            return true;
+    for (int of_streams = 1; of_streams >= 0; of_streams--)
+        for (int track = 0; conv_trace_timeline(trace, track, &row->name, &row->bins, &row->slices);
+             track++)
+            if ((strncmp(row->name, "stream ", 7) == 0) == of_streams &&
+                (row->slices->count > 0 || row->slices->overflowed) && i-- == 0)
+                return true;
     return false;
 }
 

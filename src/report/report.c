@@ -290,6 +290,11 @@ void conv_report_streams(struct conv_report *report, int streams)
         report->config.streams = streams;
 }
 
+int conv_report_most_streams(const struct conv_report *report)
+{
+    return report->config.streams;
+}
+
 void conv_report_listing(struct conv_report *report, const struct conv_record_listing *listing)
 {
     report->totals.listing = *listing;

@@ -32,6 +32,8 @@ void conv_report_group(struct conv_report *report, const struct conv_report_work
 
 // A device has more streams now than the configuration says.
 void conv_report_streams(struct conv_report *report, int streams);
+// The most that one device has had, or the configuration's number.
+int conv_report_most_streams(const struct conv_report *report);
 
 // False: conv_report_tick does nothing. Any thread, at any time.
 bool conv_report_has_progress(const struct conv_report *report);

@@ -190,7 +190,7 @@ def test_the_example_pages_can_be_made(tmp_path):
     subprocess.run([os.path.join(ROOT, "tools", "make-report-examples"), tmp_path / "photos", tmp_path / "diagrams", tmp_path, BINARY],
                    env={**os.environ, "DEVICE": "cpu", "COPIES": "2", "SIZE": "64x48"}, check=True, stdout=subprocess.DEVNULL)
     pages = {name: (tmp_path / f"{name}.html").read_text(encoding="utf-8") for name in ("run", "streams", "ladder")}
-    assert "2 failed" in pages["run"] and "Throughput over workers" in pages["streams"] and "Compared with base.json" in pages["ladder"]
+    assert "2 failed" in pages["run"] and "Throughput by number of workers" in pages["streams"] and "Compared with base.json" in pages["ladder"]
 
 
 def test_the_version_to_cite_is_that_of_the_program():

@@ -10,7 +10,7 @@ for (const frame of document.querySelectorAll(".frame")) {
   slider.min = 0;
   slider.max = 1000;
   slider.value = 500;
-  slider.setAttribute("aria-label", "How much of the original is shown");
+  slider.setAttribute("aria-label", "Original shown of " + frame.querySelector("img").alt.replace(/, before$/, ""));
   const show = () => {
     frame.style.setProperty("--cut", slider.value / 10 + "%");
     slider.setAttribute("aria-valuetext", Math.round(slider.value / 10) + " % of the original");
