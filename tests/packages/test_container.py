@@ -36,6 +36,8 @@ def test_container(system_name, tmp_path):
     for stage, word, rest in instructions():
         if word == "FROM":
             stages[stage] = unpack(system_name, str(tmp_path / (stage or "last")))
+            if stage == "build":
+                stages[stage].keep_objects()
         elif word == "WORKDIR":
             folder = rest
             os.makedirs(stages[stage].path(folder), exist_ok=True)

@@ -137,6 +137,7 @@ def test_pip_install(system_name, tmp_path):
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
         needed = " ".join(tomllib.load(file)["project"]["optional-dependencies"]["test"])
     system = unpack(system_name, str(tmp_path / "root"))
+    system.keep_objects()
     clone(system)
     system.run("apt-get update -q && apt-get install -q -y --no-install-recommends ca-certificates")
     commands = installation_commands().replace("apt-get install", "apt-get install -q -y --no-install-recommends")
