@@ -22,6 +22,7 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ROOTS = os.environ.get("CONV_ROOTS", os.path.join(ROOT, ".local", "roots"))
 TOOLKIT = os.environ.get("CONV_CUDA_TOOLKIT")
+GPUS = os.environ.get("CONV_CUDA_FOR", "check")
 CCACHE = os.environ.get("CONV_CCACHE")
 UBUNTU = os.environ.get("CONV_UBUNTU_MIRROR", "archive.ubuntu.com/ubuntu")
 # Debian 12 has no package with Ubuntu's keys: the mirror is trusted because of its certificate, until the root
@@ -137,9 +138,8 @@ def build(name, kinds, folder):
     system.keep_objects()
     clone(system)
     options = "" if TOOLKIT else "--cpu"
-    gpus = os.environ.get("CONV_CUDA_FOR", "check")
     system.run("apt-get update -q && apt-get install -q -y --no-install-recommends git ca-certificates python3-venv "
-               f"python3-dev && cd /conv && tools/setup package && CONV_CUDA_FOR={gpus} tools/release {options} --only {kinds} /dist",
+               f"python3-dev && cd /conv && tools/setup package && CONV_CUDA_FOR={GPUS} tools/release {options} --only {kinds} /dist",
                timeout=3 * 3600, toolkit=TOOLKIT)
     shutil.move(system.path("/dist"), folder)
     shutil.rmtree(system.folder)
