@@ -138,8 +138,8 @@ def build(name, kinds, folder):
     system.keep_objects()
     clone(system)
     options = "" if TOOLKIT else "--cpu"
-    system.run("apt-get update -q && apt-get install -q -y --no-install-recommends git ca-certificates python3-venv "
-               f"python3-dev && cd /conv && tools/setup package && CONV_CUDA_FOR={GPUS} tools/release {options} --only {kinds} /dist",
+    system.run("apt-get update -q && apt-get install -q -y --no-install-recommends git ca-certificates && cd /conv && "
+               f"CONV_CUDA_FOR={GPUS} tools/release {options} --only {kinds} /dist",
                timeout=3 * 3600, toolkit=TOOLKIT)
     shutil.move(system.path("/dist"), folder)
     shutil.rmtree(system.folder)
