@@ -93,3 +93,13 @@ def photo(box):
     image = images.make("rgb8", np.random.default_rng(5), 24, 16)
     (box / "a.png").write_bytes(image.data)
     return image
+
+
+@pytest.fixture
+def four_images(box):
+    """The folder `in` with images of four kinds."""
+    (box / "in").mkdir()
+    rng = np.random.default_rng(7)
+    for name, kind in (("a", "rgb8"), ("b", "gray8"), ("c", "rgba8"), ("d", "rgb16")):
+        (box / "in" / f"{name}.png").write_bytes(images.make(kind, rng, 40, 30).data)
+    return "in"

@@ -9,8 +9,11 @@ Needs root, mmdebstrap and the distributions' mirrors. Environment:
                       (default here: check, which compiles in a fraction of the time)
   CONV_PACKAGES       a folder with a folder of packages per system (`debian12`, `ubuntu24.04`), which are tested
                       instead of new ones; systems that it lacks are skipped
+  CONV_CCACHE         a folder for ccache, which then is installed in the roots that build: a second run, or one with
+                      CUDA after one without, compiles only what changed
 """
 import os
+import shlex
 import shutil
 import subprocess
 
@@ -19,6 +22,8 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ROOTS = os.environ.get("CONV_ROOTS", os.path.join(ROOT, ".local", "roots"))
 TOOLKIT = os.environ.get("CONV_CUDA_TOOLKIT")
+GPUS = os.environ.get("CONV_CUDA_FOR", "check")
+CCACHE = os.environ.get("CONV_CCACHE")
 UBUNTU = os.environ.get("CONV_UBUNTU_MIRROR", "archive.ubuntu.com/ubuntu")
 # Debian 12 has no package with Ubuntu's keys: the mirror is trusted because of its certificate, until the root
 # has the keys.
@@ -34,10 +39,11 @@ class System:
 
     def __init__(self, name, folder):
         self.name, self.folder = name, folder
+        self.mounts, self.environment = "", {}
 
     def run(self, script, timeout=1500, toolkit=None):
         """The script's output; it must succeed. A toolkit is visible as /usr/local/cuda, and cannot be written to."""
-        enter = 'exec chroot "$0" bash -euo pipefail -c "$1"'
+        enter = self.mounts + 'exec chroot "$0" bash -euo pipefail -c "$1"'
         if toolkit:
             os.makedirs(self.path("/usr/local/cuda"), exist_ok=True)
             enter = f'mount --bind -o ro "$2" "$0/usr/local/cuda" && {enter}'
@@ -46,9 +52,23 @@ class System:
         environment = {key: value for key, value in os.environ.items() if key.lower().endswith(("proxy", "index_url", "_cert"))}
         environment |= {"PIP_CERT": "/host.crt", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
                         "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+        environment |= self.environment
         result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
         assert result.returncode == 0, f"{self.name}: {script}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
         return result.stdout
+
+    def keep_objects(self):
+        """With CONV_CCACHE: compiled objects are kept from run to run. Releases are built in a folder of /tmp."""
+        if not CCACHE:
+            return
+        kept = os.path.join(os.path.realpath(CCACHE), self.name)
+        os.makedirs(kept, exist_ok=True)
+        os.makedirs(self.path("/ccache"))
+        self.run("apt-get update -q && apt-get install -q -y --no-install-recommends ccache")
+        self.mounts = f'mount --bind {shlex.quote(kept)} "$0/ccache" && '
+        self.environment = {f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX", "CUDA")}
+        self.environment |= {"CCACHE_DIR": "/ccache", "CCACHE_BASEDIR": "/tmp", "CCACHE_NOHASHDIR": "1",
+                             "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime,time_macros"}
 
     def path(self, name):
         return self.folder + name
@@ -115,11 +135,11 @@ def clone(system):
 def build(name, kinds, folder):
     """Runs tools/release in a fresh root and moves the files to `folder`."""
     system = unpack(name, folder + ".root")
+    system.keep_objects()
     clone(system)
     options = "" if TOOLKIT else "--cpu"
-    gpus = os.environ.get("CONV_CUDA_FOR", "check")
-    system.run("apt-get update -q && apt-get install -q -y --no-install-recommends git ca-certificates python3-venv "
-               f"python3-dev && cd /conv && tools/setup package && CONV_CUDA_FOR={gpus} tools/release {options} --only {kinds} /dist",
+    system.run("apt-get update -q && apt-get install -q -y --no-install-recommends git ca-certificates && cd /conv && "
+               f"CONV_CUDA_FOR={GPUS} tools/release {options} --only {kinds} /dist",
                timeout=3 * 3600, toolkit=TOOLKIT)
     shutil.move(system.path("/dist"), folder)
     shutil.rmtree(system.folder)

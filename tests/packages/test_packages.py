@@ -73,8 +73,35 @@ def test_program(bare, release):
     listed = bare.run("dpkg -L conv").split()
     assert "/usr/share/man/man1/conv.1.gz" in listed and "/usr/share/doc/conv/copyright" in listed
     assert ("cudart_static" in bare.run("cat /usr/share/doc/conv/copyright")) == has_cuda(release)
-    assert f"Version: {VERSION}-" in bare.run("dpkg -s conv")
+    about = bare.run("dpkg -s conv")
+    assert f"Version: {VERSION}-" in about and ("no code for GPUs" in about) != has_cuda(release)
     check_removal(bare, "conv")
+
+
+# Packages of an older version, with a file that the new ones lack.
+OLDER = """
+mkdir /tmp/old && cd /tmp/old
+for package in /packages/*.deb; do
+    name=$(dpkg-deb -f $package Package) version=$(dpkg-deb -f $package Version)
+    dpkg-deb -R $package $name
+    sed -i "s/$version/0.9.0-1/" $name/DEBIAN/control
+    touch $name/usr/share/doc/$name/conv.old
+    dpkg-deb -Znone --build $name >/dev/null
+done
+apt-get install -q -y --no-install-recommends ./*.deb
+cd / && rm -r /tmp/old
+"""
+
+
+def test_upgrade(bare, release):
+    bare.run(OLDER)
+    packages = bare.run("dpkg-query -W -f '${Package} ' conv 'libconv*'").split()
+    assert len(packages) == 3 and all(os.path.exists(bare.path(f"/usr/share/doc/{name}/conv.old")) for name in packages)
+    bare.run("apt-get install -q -y --no-install-recommends /packages/*.deb")
+    assert {line.split("-")[0] for line in bare.run("dpkg-query -W -f '${Version}\n' " + " ".join(packages)).splitlines()} == {VERSION}
+    assert not any(os.path.exists(bare.path(f"/usr/share/doc/{name}/conv.old")) for name in packages)
+    use(bare, has_cuda(release))
+    check_removal(bare, *packages)
 
 
 def test_lintian(release):
@@ -108,18 +135,24 @@ def test_static_program(bare, release):
     """The program needs no other package: no library, no interpreter. Only with CUDA it is linked with the C library."""
     bare.run("tar -C /tmp -xzf /packages/conv-*-linux-*.tar.gz && mkdir -p /opt/conv && cp -r /tmp/conv-*/bin /tmp/conv-*/share /opt/conv/")
     use(bare, has_cuda(release), "export PATH=/opt/conv/bin:$PATH\n")
+    needs = r"needs glibc 2\.\d+ or later" if has_cuda(release) else "needs no libraries"
+    assert re.search(needs, bare.run("cat /tmp/conv-*/README.txt"))
     licences = os.listdir(bare.path("/opt/conv/share/doc/conv/licences"))
     last = ("cuda-toolkit", "libstdc++") if has_cuda(release) else ("libc6",)
     for library in ("png", "zlib", "deflate", "jpeg", "stb", "libgcc", *last):
         assert any(library in name for name in licences), (library, licences)
 
 
-def test_wheel(bare):
+def test_wheel(bare, release):
     bare.run("apt-get install -q -y --no-install-recommends python3-venv ca-certificates")
     bare.run("python3 -m venv /tmp/venv && /tmp/venv/bin/pip install -q /packages/conv-*.whl")
     use_it = ("import conv, numpy; a = numpy.arange(300, dtype=numpy.uint8).reshape(10, 10, 3); "
               "assert (conv.decode_png(conv.encode_png(a)) == a).all(); print(conv.__version__)")
     assert bare.run(f"cd / && /tmp/venv/bin/python -c '{use_it}'").strip() == VERSION
+    licences = bare.run("ls /tmp/venv/lib/python3*/site-packages/conv-*.dist-info/licenses")
+    for part in ("LICENSE", "png", "deflate", "jpeg", "stb"):
+        assert part in licences, part
+    assert ("cuda-toolkit" in licences) == has_cuda(release)
     bare.run("/tmp/venv/bin/pip uninstall -q -y conv && ! /tmp/venv/bin/python -c 'import conv' 2>/dev/null")
     assert not bare.run("find /tmp/venv -path '*/site-packages/conv*'").strip()
 
@@ -129,7 +162,7 @@ def installation_commands():
     with open(os.path.join(ROOT, "docs", "python.md"), encoding="utf-8") as file:
         blocks = re.findall(r"(?:^    .*\n)+", file.read(), re.MULTILINE)
     block = next(block for block in blocks if "pip install .\n" in block)
-    return "\n".join(line.strip().removeprefix("sudo ") for line in block.splitlines())
+    return "\n".join(line.strip() for line in block.splitlines())
 
 
 def test_pip_install(system_name, tmp_path):
@@ -137,10 +170,10 @@ def test_pip_install(system_name, tmp_path):
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
         needed = " ".join(tomllib.load(file)["project"]["optional-dependencies"]["test"])
     system = unpack(system_name, str(tmp_path / "root"))
+    system.keep_objects()
     clone(system)
     system.run("apt-get update -q && apt-get install -q -y --no-install-recommends ca-certificates")
-    commands = installation_commands().replace("apt-get install", "apt-get install -q -y --no-install-recommends")
-    system.run(f"cd /conv\n{commands}\n", timeout=3600)
+    system.run(f"cd /conv\n{installation_commands()}\n", timeout=3600)
     tests = system.run(f"~/conv-env/bin/pip install -q {needed} && cd /tmp && "
                        "~/conv-env/bin/python -m pytest -q -p no:cacheprovider -c /conv/pyproject.toml /conv/python/tests", timeout=3600)
     assert re.search(r"\b[1-9]\d* passed", tests) and "failed" not in tests, tests
