@@ -145,6 +145,7 @@ static bool check_case_variants(struct check_case *c, struct scope scope,
     bool ok = true;
     for (int r = 0; r < count; r++)
         if ((scope.extras || entries[r].in_table) &&
+            (!c->only || strncmp(entries[r].variant->name, c->only, strlen(c->only)) == 0) &&
             variants_want(choice, entries[r].variant->place, entries[r].variant->name) &&
             !variants_obstacle(machine, entries[r].variant->place, entries[r].variant->needs))
             ok = check_variant(&entries[r], c, &tallies[r]) && ok;

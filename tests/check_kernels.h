@@ -38,6 +38,7 @@ struct check_case {
     enum conv_border border;
     int border_value; // 8-bit units
     const char *kind;
+    const char *only; // variants whose names begin so; NULL: all
     int count;
     struct conv_stencil_plane planes[CHECK_MAX_PLANES]; // src and dst in these memories
     struct check_memory src[CHECK_MAX_PLANES], dst[CHECK_MAX_PLANES];
@@ -63,6 +64,11 @@ void check_case_init_height(struct check_case *c, int height);
 // A filter of side x side on planes laid out as the program lays them out.
 void check_case_init_layout(struct check_case *c, int side, bool separable,
                             enum conv_border border);
+// A column times a row of `side` taps on a plane so high that a block filters tiles below one
+// another: one or two columns of them. 26 times as high as for the emulated device, which has few
+// processors. For the variants that keep sums from tile to tile, and those they are compared with.
+void check_case_init_column(struct check_case *c, int side, int depth, bool two,
+                            enum conv_border border);
 void check_case_free(struct check_case *c);
 // Fills `expected` with the reference's result and, if `define`, compares it with a second
 // definition. Prints and returns false on a difference.
@@ -85,7 +91,7 @@ bool check_selftest(void);
 // Runs the requested variants on a case and compares them with the reference, and if `define` the
 // reference with its definition; false on a difference.
 typedef bool (*check_run_fn)(struct check_case *c, bool define, void *context);
-// Divisors, ties, layouts, heights and large planes. Prints the result of each.
+// Divisors, ties, layouts, heights, columns of tiles and large planes. Prints the result of each.
 bool check_special_cases(uint64_t seed, check_run_fn run, void *context);
 
 #if CONV_HAVE_CUDA

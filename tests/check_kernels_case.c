@@ -288,6 +288,31 @@ void check_case_init_layout(struct check_case *c, int side, bool separable, enum
     }
 }
 
+void check_case_init_column(struct check_case *c, int side, int depth, bool two,
+                            enum conv_border border)
+{
+    *c = (struct check_case){
+        .kind = "column", .only = "cuda_tma_mma_wide", .border = border, .border_value = 200};
+    struct check_random random = {1};
+    int taps[CONV_FILTER_MAX_SIDE], sum = 0, slope = side > 7 ? 1 : 3;
+    for (int i = 0; i < side; i++)
+        sum += taps[i] = 1 + (i <= side / 2 ? i : side - 1 - i) * slope;
+    c->filter = (struct conv_filter){.width = side, .height = side, .scale = sum * sum};
+    for (int i = 0; i < side * side; i++)
+        c->filter.coef[i] = taps[i / side] * taps[i % side];
+    conv_stencil_init(&c->stencil, &c->filter, depth, border, c->border_value);
+#ifdef CONV_EMULATED
+    int times = 1;
+#else
+    int times = 26;
+#endif
+    // The last tile has fewer rows than the filter reads below them.
+    struct shape shape = {.width = two ? 702 : 380, .height = (two ? 192 : 384) * times + 5};
+    shape.src_pad = shape.dst_pad = two ? 2 : 4;
+    add_plane(c, &random, &shape);
+    fill_plane(&random, &c->src[0], depth);
+}
+
 // --- expected results ----------------------------------------------------------------------------
 
 static int get_sample(const uint8_t *row, int depth, int x)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Cases that random ones hardly meet: divisors and their ties, tiny coefficients, large planes,
-// layouts and heights.
+// layouts, heights and columns of tiles.
 #include <stdio.h>
 
 #include "check_kernels.h"
@@ -118,6 +118,26 @@ static bool check_heights(check_run_fn run, void *context)
     return ok;
 }
 
+// Tiles of which a block filters those below one another, keeping sums from one to the next.
+static bool check_columns(check_run_fn run, void *context)
+{
+    static const struct {
+        int side, depth;
+        enum conv_border border;
+    } cases[] = {{7, 8, CONV_BORDER_REPLICATE},  {7, 8, CONV_BORDER_REFLECT},
+                 {7, 8, CONV_BORDER_REFLECT101}, {7, 8, CONV_BORDER_WRAP},
+                 {7, 8, CONV_BORDER_CONSTANT},   {19, 8, CONV_BORDER_REFLECT},
+                 {7, 16, CONV_BORDER_REPLICATE}, {19, 16, CONV_BORDER_CONSTANT}};
+    bool ok = true;
+    for (int i = 0; i < (int)(sizeof cases / sizeof cases[0]) && ok; i++) {
+        struct check_case c;
+        check_case_init_column(&c, cases[i].side, cases[i].depth, i % 2, cases[i].border);
+        ok = run(&c, false, context); // the definition takes too long
+        check_case_free(&c);
+    }
+    return ok;
+}
+
 bool check_special_cases(uint64_t seed, check_run_fn run, void *context)
 {
     bool ok = check_divisions(seed, run, context);
@@ -128,6 +148,7 @@ bool check_special_cases(uint64_t seed, check_run_fn run, void *context)
     } others[] = {{"ties", check_ties},
                   {"layouts", check_layouts},
                   {"heights", check_heights},
+                  {"columns", check_columns},
                   {"large planes", check_large}};
     for (size_t i = 0; i < sizeof others / sizeof others[0] - !CHECK_LARGE && ok; i++) {
         ok = others[i].check(run, context);

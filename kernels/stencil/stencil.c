@@ -14,7 +14,9 @@
 static const struct conv_variant *const variants[] = {
 #if CONV_HAVE_CUDA
     &conv_cuda_tma_mma_separable,
+    &conv_cuda_tma_mma_wide_columns,
     &conv_cuda_tma_mma_wide,
+    &conv_cuda_tma_mma_wide16,
     &conv_cuda_tma_mma,
     &conv_cuda_tma_mma_large,
     &conv_cuda_mma,

@@ -307,8 +307,10 @@ def test_gpus_use_separable_kernels():
     chosen = {r["name"]: r["variants"]["cuda"]["8"] for r in map(json.loads, emulated(
         "show", "--json", "gaussian:5,gaussian:2,unsharp:2,0.8,unsharp:2,0.8,5,gaussian-fast:5,gaussian-fast:2,blur:15").splitlines())}
     wide, narrow = "cuda_tma_mma_wide", "cuda_tma_mma_separable"
-    assert chosen == {"gaussian:5": wide, "gaussian:2": wide, "unsharp:2,0.8": wide, "unsharp:2,0.8,5": wide,
+    assert chosen == {"gaussian:5": "cuda_tma_mma_wide_columns", "gaussian:2": wide, "unsharp:2,0.8": wide, "unsharp:2,0.8,5": wide,
                       "gaussian-fast:5": narrow, "gaussian-fast:2": narrow, "blur:15": narrow}
+    deep = [r["variants"]["cuda"]["16"] for r in map(json.loads, emulated("show", "--json", "gaussian:8,blur:15,blur:4").splitlines())]
+    assert deep == 5 * ["cuda_tma_mma_wide16"], deep  # the three passes of gaussian:8 as well
 
 
 def test_passes_are_the_same_on_a_device(box):

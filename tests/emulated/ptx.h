@@ -294,9 +294,20 @@ static inline void ld_relaxed_gpu_global_u64(uint64_t &to, uint64_t from)
     to = __atomic_load_n((const uint64_t *)from, __ATOMIC_RELAXED);
 }
 
+static inline void st_global_v4_u32(uint64_t to, uint32_t x, uint32_t y, uint32_t z, uint32_t w)
+{
+    store_global<uint64_t>(to, (uint64_t)y << 32 | x);
+    store_global<uint64_t>(to + 8, (uint64_t)w << 32 | z);
+}
+
 static inline void st_global_u8(uint64_t to, uint32_t value)
 {
     store_global<uint8_t>(to, (uint8_t)value);
+}
+
+static inline void st_global_u16(uint64_t to, uint32_t value)
+{
+    store_global<uint16_t>(to, (uint16_t)value);
 }
 
 static inline void mbarrier_init_shared_cta_b64(uint32_t barrier, uint32_t arrivals)

@@ -178,6 +178,22 @@ static void test_length_symbols(void **state)
     }
 }
 
+// The distances of pixels (RFC 1951, 3.2.5).
+static void test_distance_symbols(void **state)
+{
+    (void)state;
+    static const uint32_t base[] = {1, 2, 3, 4, 5, 7, 9, 13, 17, 25};
+    static const uint32_t bits[] = {0, 0, 0, 0, 1, 1, 2, 2, 3, 3};
+    for (uint32_t distance = 2; distance <= 32; distance++) {
+        uint32_t extra_bits, extra;
+        uint32_t symbol = deflate_distance_symbol(distance, &extra_bits, &extra);
+        assert_in_range(symbol, 1, 9);
+        assert_int_equal(extra_bits, bits[symbol]);
+        assert_int_equal(base[symbol] + extra, distance);
+        assert_true(extra < 1u << extra_bits);
+    }
+}
+
 static void test_fixed_codes(void **state)
 {
     (void)state;
@@ -257,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_crc_of_bits),
         cmocka_unit_test(test_powers),
         cmocka_unit_test(test_length_symbols),
+        cmocka_unit_test(test_distance_symbols),
         cmocka_unit_test(test_fixed_codes),
         cmocka_unit_test(test_header_items),
         cmocka_unit_test(test_repair),

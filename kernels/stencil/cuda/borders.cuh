@@ -26,7 +26,7 @@ template <typename Traits>
 __device__ inline int source_row(const struct work_tile &tile, const struct tile_schedule &schedule,
                                  int row)
 {
-    return conv_border_index((enum conv_border)schedule.border, tile.y - Traits::TAP_ROWS / 2 + row,
+    return conv_border_index((enum conv_border)schedule.border, stage_top<Traits>(tile) + row,
                              tile.plane_height);
 }
 
@@ -52,7 +52,7 @@ __device__ inline void load_unaligned(uint8_t *samples, const struct work_tile &
     int from = first_column<Traits>(tile),
         bytes = (end_column<Traits>(tile) - from) * sample_bytes<Traits>;
     uint8_t *to = samples + Traits::HALO + (from - tile.x) * sample_bytes<Traits>;
-    for (int row = 0; row < tile.rows + Traits::TAP_ROWS - 1; row++) {
+    for (int row = 0; row < stage_rows<Traits>(tile); row++) {
         int y = source_row<Traits>(tile, schedule, row);
         if (y < 0)
             continue;
@@ -77,7 +77,7 @@ __device__ inline void fill_rows(uint8_t *samples, const struct work_tile &tile,
     int lane = (int)threadIdx.x % WARP;
     uint32_t word =
         (uint32_t)schedule.border_value * (sample_bytes<Traits> == 1 ? 0x01010101u : 0x00010001u);
-    for (int row = 0; row < tile.rows + Traits::TAP_ROWS - 1; row++)
+    for (int row = 0; row < stage_rows<Traits>(tile); row++)
         if (source_row<Traits>(tile, schedule, row) < 0)
             for (int i = lane * 4; i < tile.pitch; i += WARP * 4)
                 *(uint32_t *)(samples + row * tile.pitch + i) = word;
@@ -93,7 +93,7 @@ __device__ inline void patch_columns(uint8_t *samples, const struct work_tile &t
     int lane = (int)threadIdx.x % WARP;
     int left = max(schedule.radius - tile.x, 0);
     int right = max(tile.x + tile.columns + schedule.radius - tile.plane_width, 0);
-    int rows = tile.rows + Traits::TAP_ROWS - 1;
+    int rows = stage_rows<Traits>(tile);
     int from = first_column<Traits>(tile), end = end_column<Traits>(tile);
     int step = WARP * tile.pitch / sample_bytes<Traits>; // samples from a lane's row to its next
     Sample *first = (Sample *)(samples + lane * tile.pitch + Traits::HALO) - tile.x;
@@ -122,7 +122,7 @@ __device__ inline void patch_words(uint8_t *samples, const struct work_tile &til
                                    const struct tile_schedule &schedule, int first, int end)
 {
     int lane = (int)threadIdx.x % WARP;
-    int rows = tile.rows + Traits::TAP_ROWS - 1;
+    int rows = stage_rows<Traits>(tile);
     int from = first_column<Traits>(tile), stop = end_column<Traits>(tile);
     uint8_t *line = samples + Traits::HALO - tile.x;
     for (int x = first; x < end; x += 4) {
@@ -158,7 +158,7 @@ __device__ inline void patch_replicated(uint8_t *samples, const struct work_tile
 {
     typedef typename Traits::Sample Sample;
     int lane = (int)threadIdx.x % WARP;
-    int rows = tile.rows + Traits::TAP_ROWS - 1, border = schedule.radius * sample_bytes<Traits>;
+    int rows = stage_rows<Traits>(tile), border = schedule.radius * sample_bytes<Traits>;
     int end = tile.plane_width * sample_bytes<Traits>,
         inside = end % 4; // image bytes of the word at the edge
     uint32_t edge = (1u << 8 * inside) - 1,

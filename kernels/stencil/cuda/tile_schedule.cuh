@@ -33,9 +33,14 @@ struct tile_traits {
     static constexpr int TILE_HEIGHT = 16;
     static constexpr int HALO = 16; // bytes left and right of a row: bulk copies are aligned to 16
     static constexpr int MICROTILE_ROWS = 8;
-    // Rows of a stage are an odd multiple of 16 bytes apart: 8 of them lie in different banks.
+    // Rows of a stage are an odd multiple of 16 bytes apart, of 32 where samples have 16 bits and
+    // lanes load 8 bytes each: rows that are loaded together lie in different banks.
     static constexpr bool ODD_PITCH = false;
     static constexpr int STAGES_FOR_LARGE_PLANES = MAX_STAGES;
+    // Tiles of a column that are numbered one after the other, where a warp that filters the same
+    // columns of all of them keeps what it needs of the rows above, so that a stage does not hold
+    // those. 0: each work tile is filtered on its own.
+    static constexpr int COLUMN_TILES = 0;
 };
 
 template <typename Traits> constexpr int sample_bytes = (int)sizeof(typename Traits::Sample);
@@ -78,13 +83,32 @@ struct work_tile {
     bool bulk;                    // rows are aligned as bulk copies require
     bool whole;                   // rows are so close that one bulk copy takes them all
     bool aligned;                 // rows of dst are aligned to STORE
+    bool by_columns;              // COLUMN_TILES: a warp takes all microtiles of a column, or none
+    bool follows;                 // COLUMN_TILES: the block's previous work tile is the one above
 };
+
+// Of the rows that the filter reads, those at the top that are not in the stage.
+template <typename Traits> __device__ inline int skipped_rows(const struct work_tile &tile)
+{
+    return Traits::COLUMN_TILES && tile.follows ? Traits::TAP_ROWS - 1 : 0;
+}
+
+// The row of the plane that the stage begins with, and the rows in the stage.
+template <typename Traits> __device__ inline int stage_top(const struct work_tile &tile)
+{
+    return tile.y - Traits::TAP_ROWS / 2 + skipped_rows<Traits>(tile);
+}
+
+template <typename Traits> __device__ inline int stage_rows(const struct work_tile &tile)
+{
+    return tile.rows + Traits::TAP_ROWS - 1 - skipped_rows<Traits>(tile);
+}
 
 // Bytes from a row of `bytes` in a stage to the next.
 template <typename Traits> __host__ __device__ inline int32_t pitch_of(int32_t bytes)
 {
     int32_t pitch = (bytes + 15) / 16 * 16 + 2 * Traits::HALO;
-    return Traits::ODD_PITCH ? pitch | 16 : pitch;
+    return Traits::ODD_PITCH ? pitch | 16 * sample_bytes<Traits> : pitch;
 }
 
 // The band of a microtile: microtile / segments. Exact, because microtiles times segments stays
@@ -169,10 +193,11 @@ __device__ inline bool is_aligned(const void *data, int64_t stride, int bytes)
 
 // Sets *tile to the work tile that begins with tile `number` and ends before tile `end`; returns
 // how many tiles it takes. In planes of one column of tiles these are as many as a stage holds.
+// `first`: the block's previous work tile is not the one above.
 template <typename Traits>
 __device__ inline uint32_t next_tile(struct work_tile *tile, const struct cursor &cursor,
                                      const struct tile_schedule &schedule, uint32_t number,
-                                     uint32_t end)
+                                     uint32_t end, bool first)
 {
     const struct conv_stencil_plane &plane = cursor.plane;
     uint32_t index = number - plane.cuda.first_tile;
@@ -180,11 +205,12 @@ __device__ inline uint32_t next_tile(struct work_tile *tile, const struct cursor
     // Columns of about equal width, in multiples of 64 samples; not for wide planes, where the gain
     // is small.
     int width = across < 8 ? ((plane.width - 1) / across + 64) / 64 * 64 : Traits::TILE_WIDTH;
-    // Tiles are numbered down a column for merged_tiles rows, then in the next column.
-    uint32_t block = schedule.merged_tiles * (uint32_t)across,
-             above = index / block * schedule.merged_tiles;
+    // Tiles are numbered down a column for merged_tiles or COLUMN_TILES rows, then in the next
+    // column.
+    uint32_t numbered = Traits::COLUMN_TILES ? Traits::COLUMN_TILES : schedule.merged_tiles;
+    uint32_t block = numbered * (uint32_t)across, above = index / block * numbered;
     uint32_t down = ((uint32_t)plane.height - 1) / Traits::TILE_HEIGHT + 1;
-    uint32_t high = min(schedule.merged_tiles, down - above), rest = index % block;
+    uint32_t high = min(numbered, down - above), rest = index % block;
     int column = (int)(rest / high), row = (int)(above + rest % high);
     tile->x = column * width;
     tile->y = row * Traits::TILE_HEIGHT;
@@ -208,11 +234,22 @@ __device__ inline uint32_t next_tile(struct work_tile *tile, const struct cursor
     if (tile->whole)
         tile->pitch = (int32_t)plane.src_stride;
     uint32_t tiles = min(high - rest % high, end - number);
+    if (Traits::COLUMN_TILES)
+        tiles = min(tiles, schedule.merged_tiles);
     if (across == 1) {
         uint32_t most = ((schedule.stage_bytes - 2 * Traits::HALO) / (uint32_t)tile->pitch -
                          (Traits::TAP_ROWS - 1)) /
                         Traits::TILE_HEIGHT;
+        if (Traits::COLUMN_TILES)
+            most -= most % schedule.merged_tiles;
         tiles = min(most, min(end, cursor.end) - number);
+    }
+    if constexpr (Traits::COLUMN_TILES > 0) {
+        // Not where more than a tenth of the warps would have no column.
+        int columns = (plane.width * sample_bytes<Traits> - 1) / Traits::SEGMENT + 1;
+        tile->by_columns = 10 * columns >= 9 * across * Traits::CONSUMERS;
+        bool below = across == 1 ? index > 0 : rest % high > 0;
+        tile->follows = tile->by_columns && below && !first;
     }
     tile->rows = min((int)tiles * Traits::TILE_HEIGHT, plane.height - tile->y);
     tile->microtiles = ((tile->rows - 1) / Traits::MICROTILE_ROWS + 1) * tile->segments;
@@ -262,10 +299,10 @@ __device__ inline void schedule_tiles(const struct tile_schedule &schedule, Queu
         uint32_t end = min(number + (group < schedule.full_groups ? schedule.group_tiles
                                                                   : schedule.last_group_tiles),
                            schedule.tiles);
-        while (number < end) {
+        for (bool first = true; number < end; first = false) {
             if (number >= cursor.end)
                 seek(&cursor, schedule, number);
-            number += next_tile<Traits>(&tile, cursor, schedule, number, end);
+            number += next_tile<Traits>(&tile, cursor, schedule, number, end, first);
             queue(tile);
         }
     }

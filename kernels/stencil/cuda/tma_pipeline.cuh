@@ -94,8 +94,10 @@ __device__ inline void copy_tile(struct tma_pipeline *pipeline, uint8_t *samples
     int from = first_column<Traits>(tile);
     uint32_t bytes =
         (uint32_t)(((end_column<Traits>(tile) - from) * sample_bytes<Traits> + 15) / 16 * 16);
-    int rows = tile.rows + Traits::TAP_ROWS - 1, top = tile.y - Traits::TAP_ROWS / 2;
+    int rows = stage_rows<Traits>(tile), top = stage_top<Traits>(tile);
     int first = max(-top, 0), end = min(rows, tile.plane_height - top); // rows of the image
+    if (Traits::COLUMN_TILES)
+        end = max(end, 0); // a last tile so low that all its rows are beyond the edge
     int outside = schedule.border != CONV_BORDER_CONSTANT ? rows - (end - first) : 0;
     int copies = tile.bulk ? end - first + outside : 0;
     if (lane == 0) {
@@ -281,16 +283,41 @@ __device__ inline void tma_pipeline_main(const struct tile_schedule &schedule, P
 // same time, because some are farther from memory (8192 x 8192, 3 x 3: 0.84 of the speed of a copy
 // instead of 0.86), so the work counter decides; smaller groups at the end shorten the wait for the
 // last block.
-static void plan_groups(struct tile_schedule *schedule, uint32_t blocks)
+// `unit`: tiles of a band of microtiles; a group that ends within one leaves consumers half a job.
+static void plan_groups(struct tile_schedule *schedule, uint32_t blocks, uint32_t unit)
 {
     uint32_t tiles_per_plane = schedule->tiles / (uint32_t)schedule->count;
     bool small = tiles_per_plane <= SMALL_PLANE_TILES;
     uint32_t tiles = small ? min(schedule->tiles / (blocks * 20), tiles_per_plane)
                            : min(schedule->tiles / (blocks * 40), (uint32_t)MAX_GROUP_TILES);
+    if (!small)
+        tiles = max(tiles - tiles % unit, unit);
     schedule->group_tiles = max(tiles, 1u);
     uint32_t rounds = schedule->tiles / (blocks * schedule->group_tiles);
     schedule->full_groups = rounds > 1 ? (rounds - 1) * blocks : 0;
     schedule->last_group_tiles = small ? schedule->group_tiles : schedule->merged_tiles;
+}
+
+// The same for traits with COLUMN_TILES. A group is best a whole column, because sums are not kept
+// from one group to the next; its first work tile takes half as long again. The last quarter of the
+// tiles is distributed in smaller groups, so that blocks end at the same time.
+#define LARGE_SHARE 128 // tiles of a block from which groups are whole columns
+#define SMALL_GROUP 4   // tiles of a group at the end; twice as many of a large share
+static void plan_columns(struct tile_schedule *schedule, uint32_t blocks, uint32_t column)
+{
+    uint32_t share = (schedule->tiles - 1) / blocks + 1, merged = schedule->merged_tiles;
+    uint32_t most = share - share / 4, rounds = 0;
+    schedule->group_tiles = schedule->last_group_tiles = share;
+    if (share >= LARGE_SHARE) {
+        rounds = most / column;
+        schedule->group_tiles = column;
+        schedule->last_group_tiles = 2 * SMALL_GROUP;
+    } else if (share > column) {
+        rounds = (most - 1) / column + 1;
+        schedule->group_tiles = most / rounds / merged * merged;
+        schedule->last_group_tiles = SMALL_GROUP;
+    }
+    schedule->full_groups = rounds * blocks;
 }
 
 // Fills *schedule for a launch, sets the grid and the shared memory of a block, of which `extra`
@@ -330,7 +357,10 @@ static cudaError_t plan_pipeline(struct tile_schedule *schedule,
     schedule->stages = min(most / (int)schedule->stage_bytes,
                            large ? Traits::STAGES_FOR_LARGE_PLANES : MAX_STAGES);
     *grid = min((uint32_t)plan->cuda.processors, schedule->tiles);
-    plan_groups(schedule, *grid);
+    if (Traits::COLUMN_TILES && large)
+        plan_columns(schedule, *grid, Traits::COLUMN_TILES);
+    else
+        plan_groups(schedule, *grid, max(1, Traits::MICROTILE_ROWS / Traits::TILE_HEIGHT));
     *bytes = PIPELINE_BYTES + (size_t)schedule->stages * schedule->stage_bytes + extra;
     return allow_shared_memory(plan, kernel);
 }

@@ -9,22 +9,40 @@
 
 #define DEFLATE_LITLENS 286
 #define DEFLATE_END 256
-#define DEFLATE_LIMIT 15
+#define DEFLATE_LIMIT 14       // bits of a code; one less than allowed, so that a word fits 64 bits
 #define DEFLATE_LENGTH_LIMIT 7 // of the code for code lengths
 #define DEFLATE_LENGTH_SYMBOLS 19
 #define ADLER_MODULUS 65521u
+
+CONV_HOST_DEVICE static inline uint32_t deflate_log2(uint32_t value)
+{
+#ifdef __CUDA_ARCH__
+    return 31 - (uint32_t)__clz((int)value);
+#else
+    return 31 - (uint32_t)__builtin_clz(value);
+#endif
+}
 
 // The symbol of a match length from 3 to 257, and how many extra bits, of which value, follow it.
 CONV_HOST_DEVICE static inline uint32_t deflate_length_symbol(uint32_t length, uint32_t *extra_bits,
                                                               uint32_t *extra)
 {
-    uint32_t v = length - 3, bits = 0;
-    while (v >> bits >= 8)
-        bits++;
+    uint32_t v = length - 3, bits = deflate_log2(v | 7) - 2;
     *extra_bits = bits;
     *extra = v & ((1u << bits) - 1);
     // Four symbols per power of two, and the first eight without extra bits.
     return 257 + 4 * bits + (v >> bits);
+}
+
+// The symbol of a distance from 2 on, and how many extra bits, of which value, follow it.
+CONV_HOST_DEVICE static inline uint32_t
+deflate_distance_symbol(uint32_t distance, uint32_t *extra_bits, uint32_t *extra)
+{
+    uint32_t v = distance - 1, log = deflate_log2(v), bits = log > 0 ? log - 1 : 0;
+    *extra_bits = bits;
+    *extra = v & ((1u << bits) - 1);
+    // Two symbols per power of two.
+    return 2 * bits + (v >> bits);
 }
 
 // The length of a literal's or a length's code in a block with fixed codes (3.2.6).

@@ -23,9 +23,9 @@ static void cut_stream(uint64_t bytes, uint32_t *block_bytes, uint32_t *blocks)
 
 // A block is not much longer than its bytes, since a Huffman code costs no more than any other for
 // the same tokens: 254 literals of 8 bits, two of 9, and 13 for each of the other 30 symbols, of
-// which a run takes one, 5 extra bits and a distance for at least 4 bytes. That is 1/1024 at most,
-// to which the limit of 15 bits adds less than such an uneven code saves. Four times that is
-// reserved, plus the header.
+// which a run takes one, 5 extra bits and a distance of at most 6 for at least 4 bytes. That is
+// 1/1024 at most, to which the limit of 14 bits adds less than such an uneven code saves. Four
+// times that is reserved, plus the header.
 static uint64_t bound_bytes(uint64_t bytes, uint64_t blocks)
 {
     return FRAME_BYTES + bytes + bytes / 256 + blocks * (HEADER_MOST / 8 + 4) + 1;

@@ -5,9 +5,7 @@
 #include "png/cuda/huffman.cuh"
 
 #define WARPS 4
-#define DISTANCES                                                                                  \
-    2 // codes of one bit: 1, which is used, and 2, without which the code would be incomplete
-#define LENGTHS MOST_SYMBOLS // of literals and lengths, followed by distances
+#define LENGTHS (DEFLATE_LITLENS + DISTANCES_MOST) // of literals and lengths, then of distances
 #define LENGTH_WORDS ((LENGTHS + WARP - 1) / WARP)
 #define FIXED_DISTANCE_BITS 5
 
@@ -23,9 +21,18 @@ struct space {
     uint32_t header[HEADER_WORDS];
 };
 
-__device__ inline uint32_t run_symbol(uint32_t run, uint32_t *extra_bits, uint32_t *extra)
+// Two distances have codes, of one bit each: 1, and the one of a pixel. Without the second one the
+// code would be incomplete, so images of one byte per pixel have a code for 2, which is never sent.
+struct pixel_distance {
+    uint32_t symbol, extra_bits, extra;
+};
+
+__device__ inline struct pixel_distance find_pixel_distance(const struct conv_encode_image &image)
 {
-    return deflate_length_symbol(4 * (run + 1), extra_bits, extra);
+    struct pixel_distance pixel;
+    pixel.symbol =
+        deflate_distance_symbol(max(pixel_bytes(image), 2u), &pixel.extra_bits, &pixel.extra);
+    return pixel;
 }
 
 // From counts of tokens to counts of symbols.
@@ -33,12 +40,13 @@ __device__ inline void count_symbols(struct space *space, const struct encode_bl
 {
     uint32_t lane = threadIdx.x % WARP;
     for (uint32_t s = lane; s < MOST_SYMBOLS; s += WARP)
-        space->count[s] = s < 256 ? block->count[s] : s == DEFLATE_END;
+        space->count[s] = s < COUNT_RUN ? block->count[s] : s == DEFLATE_END;
     __syncwarp();
-    for (uint32_t run = lane; run < RUNS; run += WARP) {
-        uint32_t extra_bits, extra, symbol = run_symbol(run, &extra_bits, &extra);
-        if (block->count[TOKEN_RUN + run])
-            atomicAdd(&space->count[symbol], block->count[TOKEN_RUN + run]);
+    for (uint32_t i = lane; i < RUN_LENGTHS; i += WARP) {
+        uint32_t count = block->count[COUNT_RUN + i], extra_bits, extra;
+        if (count)
+            atomicAdd(&space->count[deflate_length_symbol(RUN_LEAST + i, &extra_bits, &extra)],
+                      count);
     }
     __syncwarp();
 }
@@ -109,9 +117,9 @@ __device__ inline uint32_t item_order(uint32_t i)
 }
 
 // Writes the header of a block with codes of its own to space->header; returns its bits.
-__device__ inline uint32_t make_header(struct space *space, bool last)
+__device__ inline uint32_t make_header(struct space *space, uint32_t pixel_symbol, bool last)
 {
-    uint32_t lane = threadIdx.x % WARP;
+    uint32_t lane = threadIdx.x % WARP, distances = pixel_symbol + 1;
     // The number of literals and lengths to send: up to the last one in use, at least 256.
     uint32_t used = DEFLATE_END + 1;
     for (uint32_t s = used + lane; s < DEFLATE_LITLENS; s += WARP)
@@ -119,10 +127,10 @@ __device__ inline uint32_t make_header(struct space *space, bool last)
             used = s + 1;
     for (int step = WARP / 2; step > 0; step /= 2)
         used = max(used, __shfl_xor_sync(ALL_LANES, used, step));
-    uint32_t count = used + DISTANCES;
-    __syncwarp(); // all lanes have read
-    if (lane < DISTANCES)
-        space->length[used + lane] = 1; // of symbols that are unused, or after the last one
+    uint32_t count = used + distances;
+    __syncwarp();         // all lanes have read
+    if (lane < distances) // in the place of symbols that are unused, or after the last one
+        space->length[used + lane] = lane == 0 || lane == pixel_symbol;
     if (lane < DEFLATE_LENGTH_SYMBOLS)
         space->item_count[lane] = 0;
     for (uint32_t i = lane; i < HEADER_WORDS; i += WARP)
@@ -146,7 +154,7 @@ __device__ inline uint32_t make_header(struct space *space, bool last)
     uint32_t items = max(WARP - (uint32_t)__clz((int)__ballot_sync(ALL_LANES, length > 0)), 4u);
     if (lane == 0)
         put_bits(space->header, 0,
-                 (last ? 1u : 0u) | 2u << 1 | (used - 257) << 3 | (DISTANCES - 1) << 8 |
+                 (last ? 1u : 0u) | 2u << 1 | (used - 257) << 3 | pixel_symbol << 8 |
                      (items - 4) << 13,
                  17);
     if (lane < items)
@@ -166,7 +174,7 @@ __device__ inline uint32_t make_header(struct space *space, bool last)
         at += __shfl_sync(ALL_LANES, until, WARP - 1);
     }
     __syncwarp(); // all lanes have read
-    if (lane < DISTANCES)
+    if (lane < distances)
         space->length[used + lane] = 0;
     __syncwarp();
     return at;
@@ -174,7 +182,8 @@ __device__ inline uint32_t make_header(struct space *space, bool last)
 
 // --- the choice ----------------------------------------------------------------------------------
 
-// Bits of all symbols, the header's excluded, with its own codes and with the fixed ones.
+// Bits of all symbols, the header's and extra bits excluded, with its own codes and with the fixed
+// ones.
 __device__ inline void measure(const struct space *space, uint32_t *own, uint32_t *fixed)
 {
     uint32_t of_own = 0, of_fixed = 0;
@@ -187,19 +196,23 @@ __device__ inline void measure(const struct space *space, uint32_t *own, uint32_
     *fixed = sum_lanes(of_fixed);
 }
 
-// Stores the table of the codes with which the block is sent.
+// Stores the table of the codes with which the block is sent. Distance 1 has zeros only.
 __device__ inline void store_entries(const struct space *space, struct encode_block *block,
-                                     uint32_t distance_bits)
+                                     const struct pixel_distance &pixel, bool fixed)
 {
-    for (uint32_t token = threadIdx.x % WARP; token < TOKENS; token += WARP) {
-        uint32_t symbol = token == TOKEN_END ? DEFLATE_END : token, extra_bits = 0, extra = 0;
-        bool is_run = token >= TOKEN_RUN && token < TOKEN_END;
-        if (is_run)
-            symbol = run_symbol(token - TOKEN_RUN, &extra_bits, &extra);
-        uint32_t bits = space->length[symbol];
-        uint32_t value = space->code[symbol] | extra << bits; // the distance's bits are all 0
-        bits += is_run ? extra_bits + distance_bits : 0;
-        block->entry[token] = value | bits << ENTRY_SHIFT;
+    uint32_t lane = threadIdx.x % WARP, distance_bits = fixed ? FIXED_DISTANCE_BITS : 1;
+    for (uint32_t token = lane; token <= TOKEN_END; token += WARP)
+        block->entry[token] = space->code[token] | space->length[token] << ENTRY_SHIFT;
+    uint32_t code = fixed ? deflate_reverse(pixel.symbol, FIXED_DISTANCE_BITS) : 1;
+    uint32_t of_pixel = code | pixel.extra << distance_bits;
+    for (uint32_t i = lane; i < RUN_LENGTHS; i += WARP) {
+        uint32_t extra_bits, extra;
+        uint32_t symbol = deflate_length_symbol(RUN_LEAST + i, &extra_bits, &extra);
+        uint32_t bits = space->length[symbol], value = space->code[symbol] | extra << bits;
+        bits += extra_bits;
+        block->entry[TOKEN_NEAR + i] = value | (bits + distance_bits) << ENTRY_SHIFT;
+        block->entry[TOKEN_PIXEL + i] =
+            value | of_pixel << bits | (bits + distance_bits + pixel.extra_bits) << ENTRY_SHIFT;
     }
 }
 
@@ -217,24 +230,24 @@ static __global__ void __launch_bounds__(WARPS *WARP, 6)
     bool last = index + 1 - images[at].first_block == images[at].blocks;
     struct encode_block *block = &scratch.blocks[index];
 
+    struct pixel_distance pixel = find_pixel_distance(images[at]);
     count_symbols(space, block);
     make_lengths<16>(&space->huffman, space->length, space->count, MOST_SYMBOLS, DEFLATE_LIMIT);
-    uint32_t header_bits = make_header(space, last), own, fixed;
+    uint32_t header_bits = make_header(space, pixel.symbol, last), own, fixed;
     measure(space, &own, &fixed);
-    uint32_t distance_bits = 1;
-    if (fixed + 3 < own + header_bits) {
+    bool is_fixed = fixed + 3 < own + header_bits;
+    if (is_fixed) {
         __syncwarp();                                        // all lanes have measured
         for (uint32_t s = lane; s < MOST_SYMBOLS; s += WARP) // with the two that are never sent
             space->length[s] = deflate_fixed_bits(s);
         if (lane == 0)
             space->header[0] = (last ? 1u : 0u) | 1u << 1;
         header_bits = 3;
-        distance_bits = FIXED_DISTANCE_BITS;
         __syncwarp();
     }
     make_codes(&space->huffman, space->code, space->length, MOST_SYMBOLS);
     __syncwarp();
-    store_entries(space, block, distance_bits);
+    store_entries(space, block, pixel, is_fixed);
     for (uint32_t i = lane; i < (header_bits + 31) / 32; i += WARP)
         block->header[i] = space->header[i];
     if (lane == 0)

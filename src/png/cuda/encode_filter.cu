@@ -160,8 +160,12 @@ __device__ inline void fill_stage_of(const struct stage &stage, const uint32_t *
 // --- counting ------------------------------------------------------------------------------------
 
 // Adler-32 of a block of n bytes d_i, without its constant: the sums of d_i and of (n - i) d_i. A
-// thread adds up at most 24 windows' 8 bytes: 24 * 8 * 255 * 49152 stays below 2^32.
-static_assert((uint64_t)BLOCK_MOST / (WARPS * WINDOW) * LANE_BYTES * 255 * BLOCK_MOST < 1ull << 32,
+// thread adds up 8 bytes of each of at most THREAD_WINDOWS windows, the last of which has a factor
+// of at most WARPS * WINDOW, the one before twice that, and so on.
+#define THREAD_WINDOWS ((BLOCK_MOST + WARPS * WINDOW - 1) / (WARPS * WINDOW))
+static_assert((uint64_t)THREAD_WINDOWS * (THREAD_WINDOWS + 1) / 2 * WARPS * WINDOW * LANE_BYTES *
+                      255 <
+                  1ull << 32,
               "sums of a thread fit");
 
 __device__ inline void add_adler(uint32_t adler[2], const uint2 &words, uint32_t bytes_on)
@@ -170,6 +174,11 @@ __device__ inline void add_adler(uint32_t adler[2], const uint2 &words, uint32_t
     uint32_t weighted = __dp4a(words.x, 0x03020100u, __dp4a(words.y, 0x07060504u, 0u));
     adler[0] += sum;
     adler[1] += bytes_on * sum - weighted;
+}
+
+__device__ inline void count_run(uint32_t *count, uint32_t length)
+{
+    atomicAdd(&count[COUNT_RUN + length - RUN_LEAST], 1u);
 }
 
 template <bool ALL>
@@ -181,32 +190,60 @@ __device__ inline void count_word(uint32_t *count, uint32_t word, uint32_t sends
             if (ALL || k < valid)
                 atomicAdd(&count[word >> 8 * k & 0xff], 1u);
     } else if (sends != SENDS_NOTHING) {
-        atomicAdd(&count[TOKEN_RUN + sends - 1], 1u);
+        count_run(count, 4 * sends);
     }
+}
+
+__device__ inline void count_many_runs(uint32_t *count, const struct lane_bytes &bytes,
+                                       uint32_t pixel)
+{
+    struct lane_runs runs = find_runs(bytes, pixel);
+    uint32_t literals = literal_bits(runs, bytes.valid);
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_BYTES; i++) {
+        uint32_t word = i < 4 ? bytes.words.x : bytes.words.y;
+        if (literals >> i & 1)
+            atomicAdd(&count[word >> 8 * (i % 4) & 0xff], 1u);
+    }
+#pragma unroll
+    for (uint32_t word = 0; word < 2; word++) {
+        struct ended_run run = find_ended_run(runs, word);
+        if (run.length)
+            count_run(count, run.length);
+    }
+}
+
+template <bool ALL>
+__device__ inline void count_window(uint32_t *count, const struct lane_bytes &bytes, uint32_t pixel)
+{
+    struct lane_tokens tokens = find_tokens(bytes);
+    if (tokens.many_runs)
+        return count_many_runs(count, bytes, pixel);
+    uint32_t valid = bytes.valid;
+    count_word<ALL>(count, bytes.words.x, tokens.sends[0], valid);
+    count_word<ALL>(count, bytes.words.y, tokens.sends[1], valid > 4 ? valid - 4 : 0);
 }
 
 // Each warp takes a window at a time: adds up its bytes and writes it to memory.
 __device__ inline void count_stage(const struct stage &stage, const struct work &work,
                                    uint8_t *stream, uint32_t *count, uint32_t adler[2],
-                                   uint32_t last_byte)
+                                   const uint2 &last_words)
 {
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    uint32_t pixel = pixel_bytes(work.image);
     for (uint32_t at = warp * WINDOW; at < stage.end - stage.begin; at += WARPS * WINDOW) {
         uint32_t position = stage.begin + at + lane * LANE_BYTES;
         uint32_t rest = position < work.end ? work.end - position : 0, valid = min(rest, 8u);
         uint2 words = *(const uint2 *)(stage.words + at / 4 + lane * 2);
         *(uint2 *)(stream + position) = words; // zeros from the last byte to the window's end
         add_adler(adler, words, rest);
-        uint32_t before = at > 0 ? stage.words[at / 4 - 1] >> 24 : last_byte;
-        struct lane_tokens tokens =
-            find_tokens(words, valid, before, stage.begin + at > work.begin);
-        if (stage.begin + at + WINDOW <= work.end) {
-            count_word<true>(count, words.x, tokens.sends[0], 4);
-            count_word<true>(count, words.y, tokens.sends[1], 4);
-        } else {
-            count_word<false>(count, words.x, tokens.sends[0], valid);
-            count_word<false>(count, words.y, tokens.sends[1], valid > 4 ? valid - 4 : 0);
-        }
+        uint2 last = at > 0 ? *(const uint2 *)(stage.words + at / 4 - 2) : last_words;
+        struct lane_bytes bytes =
+            find_lane_bytes(words, last, valid, stage.begin + at > work.begin);
+        if (stage.begin + at + WINDOW <= work.end)
+            count_window<true>(count, bytes, pixel);
+        else
+            count_window<false>(count, bytes, pixel);
     }
 }
 
@@ -224,20 +261,21 @@ __device__ inline void join_adler(uint32_t *sums, const uint32_t adler[2])
 
 // A block of 8 warps makes a deflate block's scanlines, a stage at a time: shared memory is
 // cleared, all warps fill it with rounds of rows, then all count and write windows of it, with a
-// barrier between these. Shared: a stage, 320 counts, 2 sums, the last byte of a stage.
+// barrier between these. Shared: a stage, 509 counts, 2 sums.
 static __global__ void __launch_bounds__(WARPS *WARP, FILTER_BLOCKS)
     filter(const struct encode_scratch scratch)
 {
     __shared__ uint4 stage_memory[STAGE / sizeof(uint4)];
-    __shared__ uint32_t count[TOKENS];
+    __shared__ uint32_t count[COUNTS];
     __shared__ uint32_t sums[2];
     struct work work = find_work(scratch);
     uint8_t *stream = scratch.streams + work.image.stream_at;
-    for (uint32_t i = threadIdx.x; i < TOKENS; i += WARPS * WARP)
+    for (uint32_t i = threadIdx.x; i < COUNTS; i += WARPS * WARP)
         count[i] = 0;
     if (threadIdx.x < 2)
         sums[threadIdx.x] = 0;
-    uint32_t adler[2] = {0, 0}, last_byte = 0;
+    uint32_t adler[2] = {0, 0};
+    uint2 last_words = {0, 0}; // of the stage before
     for (uint32_t begin = work.begin; begin < work.end; begin += STAGE) {
         struct stage stage = {(uint32_t *)stage_memory, begin, min(begin + STAGE, work.end)};
         for (uint32_t i = threadIdx.x; i < STAGE / sizeof(uint4); i += WARPS * WARP)
@@ -245,14 +283,14 @@ static __global__ void __launch_bounds__(WARPS *WARP, FILTER_BLOCKS)
         __syncthreads(); // the stage and the counts are clear
         fill_stage_of(stage, scratch.costs, work.image);
         __syncthreads(); // the stage is full
-        count_stage(stage, work, stream, count, adler, last_byte);
-        last_byte = stage.words[STAGE / 4 - 1] >> 24;
+        count_stage(stage, work, stream, count, adler, last_words);
+        last_words = *(const uint2 *)(stage.words + STAGE / 4 - 2);
         __syncthreads(); // all threads have read the stage
     }
     join_adler(sums, adler);
     __syncthreads();
     struct encode_block *block = &scratch.blocks[work.index];
-    for (uint32_t i = threadIdx.x; i < TOKEN_END; i += WARPS * WARP)
+    for (uint32_t i = threadIdx.x; i < COUNTS; i += WARPS * WARP)
         block->count[i] = count[i];
     if (threadIdx.x < 2)
         block->adler[threadIdx.x] = sums[threadIdx.x] % ADLER_MODULUS;

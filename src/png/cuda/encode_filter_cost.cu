@@ -24,19 +24,27 @@ __device__ inline void add_costs(uint32_t cost[PNG_FILTERS], const uint4 &x, uin
     }
 }
 
-// 8 warps per block, each with a span of a row; lanes take its groups plane after plane. Sums of
-// rows longer than 16 MiB may wrap, which can only choose another filter.
-static __global__ void __launch_bounds__(WARPS *WARP)
-    filter_cost(const struct encode_scratch scratch, uint32_t spans)
+__device__ inline uint32_t sum_lanes(uint32_t value)
 {
-    uint32_t index = blockIdx.x * WARPS + threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    if (index >= spans)
-        return;
-    const struct conv_encode_image *images = scratch.images;
-    int at = find_last(scratch.count, index, [&](int i) { return images[i].first_span; });
-    const struct conv_encode_image &image = images[at];
-    uint32_t y = (index - image.first_span) / image.spans;
-    uint32_t begin = (index - image.first_span) % image.spans * SPAN_BYTES;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(ALL_LANES, value);
+#else
+    for (int step = WARP / 2; step > 0; step /= 2)
+        value += __shfl_xor_sync(ALL_LANES, value, step);
+    return value;
+#endif
+}
+
+// One span of an image, by a warp: lanes take its groups plane after plane. Sums of rows longer
+// than 16 MiB may wrap, which can only choose another filter.
+__device__ inline void add_span(uint32_t *costs, const struct conv_encode_image &image,
+                                uint32_t span)
+{
+    uint32_t lane = threadIdx.x % WARP, y = span, begin = 0;
+    if (image.spans > 1) {
+        y = span / image.spans;
+        begin = span % image.spans * SPAN_BYTES;
+    }
     uint32_t bytes = (uint32_t)image.width * (uint32_t)(image.depth / 8);
     uint32_t groups = (min(bytes - begin, (uint32_t)SPAN_BYTES) + GROUP - 1) / GROUP;
     uint32_t left = (uint32_t)image.depth;
@@ -44,8 +52,8 @@ static __global__ void __launch_bounds__(WARPS *WARP)
 
     uint32_t cost[PNG_FILTERS] = {0};
     for (uint32_t i = lane; i < groups * (uint32_t)image.channels; i += WARP) {
-        uint32_t offset = begin + i % groups * GROUP;
-        const uint8_t *p = image.plane[i / groups] + row + offset;
+        uint32_t plane = i / groups, offset = begin + (i - plane * groups) * GROUP;
+        const uint8_t *p = image.plane[plane] + row + offset;
         const uint8_t *above = p - image.stride;
         uint4 x = *(const uint4 *)p, b = {0, 0, 0, 0};
         uint32_t x_before = 0, b_before = 0;
@@ -63,15 +71,41 @@ static __global__ void __launch_bounds__(WARPS *WARP)
     }
 #pragma unroll
     for (int f = 0; f < PNG_FILTERS; f++) {
-        for (int step = WARP / 2; step > 0; step /= 2)
-            cost[f] += __shfl_xor_sync(ALL_LANES, cost[f], step);
+        cost[f] = sum_lanes(cost[f]);
         if (lane == (uint32_t)f)
-            atomicAdd(&scratch.costs[((uint64_t)image.first_row + y) * PNG_FILTERS + f], cost[f]);
+            atomicAdd(&costs[((uint64_t)image.first_row + y) * PNG_FILTERS + f], cost[f]);
     }
 }
+
+// 8 warps per block, each with `each` spans one after another.
+static __global__ void __launch_bounds__(WARPS *WARP)
+    filter_cost(const struct encode_scratch scratch, uint32_t spans, uint32_t each)
+{
+    uint32_t first = (blockIdx.x * WARPS + threadIdx.x / WARP) * each;
+    if (first >= spans)
+        return;
+    const struct conv_encode_image *images = scratch.images;
+    int at = find_last(scratch.count, first, [&](int i) { return images[i].first_span; });
+    uint32_t begin = images[at].first_span;
+    uint32_t end = begin + images[at].spans * (uint32_t)images[at].height;
+    for (uint32_t span = first; span < min(first + each, spans); span++) {
+        if (span == end) {
+            at++;
+            begin = end;
+            end += images[at].spans * (uint32_t)images[at].height;
+        }
+        add_span(scratch.costs, images[at], span - begin);
+    }
+}
+
+// Several spans per warp share the search for their image, if there are enough for all processors.
+#define MANY_SPANS 65536
+#define SPANS_EACH 4
 
 void conv_encode_filter_cost(const struct encode_scratch &scratch, uint32_t spans,
                              cudaStream_t stream)
 {
-    filter_cost<<<(spans + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch, spans);
+    uint32_t each = spans >= MANY_SPANS ? SPANS_EACH : 1, of_block = WARPS * each;
+    filter_cost<<<(spans + of_block - 1) / of_block, WARPS * WARP, 0, stream>>>(scratch, spans,
+                                                                                each);
 }

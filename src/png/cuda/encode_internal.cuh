@@ -14,12 +14,14 @@
 #define ALL_LANES 0xffffffffu
 
 // Scanlines are cut into deflate blocks of at most this many bytes, each with its own codes and its
-// own thread block. Photographs: 0.5823 of raw with 16 KiB, 0.5808 with 48, 0.5812 with
-// 128. It also keeps sums (Adler-32, encode_filter.cu) within 32 bits.
-#define BLOCK_MOST 49152
+// own thread block. An icon of 128 x 128 pixels of four bytes is one block. Photographs: 0.5823 of
+// raw with 16 KiB, 0.5808 with 48, 0.5812 with 128. It also keeps sums (Adler-32, encode_filter.cu)
+// within 32 bits.
+#define BLOCK_MOST 66560
 // Bytes of each plane's row per warp; longer rows are shared by several warps.
 #define SPAN_BYTES 32768
 // A warp takes a window at a time, eight bytes per lane. Runs do not continue in the next window.
+// tokens.cuh says what is a run.
 #define WINDOW 256
 #define LANE_BYTES (WINDOW / WARP)
 // Chunks per deflate block, each written by a separate warp.
@@ -27,26 +29,34 @@
 
 // --- tokens --------------------------------------------------------------------------------------
 
-// The tokens that are counted and have an entry in the table of codes: 256 literals, runs of 4, 8,
-// ... 256 bytes that repeat the byte before them (matches at distance 1), and the end of the block.
-#define RUNS (WINDOW / 4)
-#define TOKEN_RUN 256
-#define TOKEN_END (TOKEN_RUN + RUNS)
-#define TOKENS (TOKEN_END + 1)
+// Tokens are literals, the end of the block, and runs: matches of RUN_LEAST to WINDOW bytes that
+// repeat the byte before them, or the pixel before them. The table of codes has an entry for each.
+#define RUN_LEAST 4
+#define RUN_LENGTHS (WINDOW - RUN_LEAST + 1)
+#define TOKEN_END DEFLATE_END
+#define TOKEN_NEAR (TOKEN_END + 1) // plus the length minus RUN_LEAST
+#define TOKEN_PIXEL (TOKEN_NEAR + RUN_LENGTHS)
+#define TOKENS (TOKEN_PIXEL + RUN_LENGTHS)
+// Runs are counted by length, whatever their distance.
+#define COUNT_RUN 256
+#define COUNTS (COUNT_RUN + RUN_LENGTHS)
 
-// An entry: the bits to send, at most 15 + 5 + 5 of them, and above these their number.
+// An entry: the bits to send, and above these their number. A run takes at most DEFLATE_LIMIT + 5
+// for its length and 6 for its distance.
 #define ENTRY_SHIFT 27
 #define ENTRY_MASK ((1u << ENTRY_SHIFT) - 1)
 
-// Upper bound of the bits of a block's header: 17, the lengths of 19 codes, and 288 lengths of 7
+// Distances up to the one of a pixel of eight bytes.
+#define DISTANCES_MOST 6
+// Upper bound of the bits of a block's header: 17, the lengths of 19 codes, and all lengths of 7
 // bits each. An item that stands for several lengths takes fewer bits than they would.
-#define HEADER_MOST (17 + 3 * 19 + 7 * 288)
+#define HEADER_MOST (17 + 3 * 19 + 7 * (DEFLATE_LITLENS + DISTANCES_MOST))
 #define HEADER_WORDS ((HEADER_MOST + 31) / 32)
 
 // --- scratch memory ------------------------------------------------------------------------------
 
 struct encode_block {
-    uint32_t count[TOKENS];        // filter: uses; [TOKEN_END] stays unset
+    uint32_t count[COUNTS];        // filter: literals and runs
     uint32_t entry[TOKENS];        // codes
     uint32_t header[HEADER_WORDS]; // codes
     uint32_t header_bits;
@@ -80,8 +90,8 @@ struct encode_scratch {
 // Bytes around a stream: the preamble before it, and Adler-32 and CRC-32 after it.
 #define FRAME_BYTES (PREAMBLE_BITS / 8 + 8)
 
-// Bytes reserved for each chunk of a block: 15 bits per byte, the first one's header, the last
-// one's end, in whole lines of 32 words.
+// Bytes reserved for each chunk of a block: DEFLATE_LIMIT bits per byte, the first one's header,
+// the last one's end, in whole lines of 32 words.
 CONV_HOST_DEVICE static inline uint32_t chunk_bytes(uint32_t block_bytes)
 {
     return (block_bytes + CHUNKS * WINDOW - 1) / (CHUNKS * WINDOW) * WINDOW;
@@ -93,9 +103,14 @@ CONV_HOST_DEVICE static inline uint32_t chunk_room(uint32_t block_bytes)
     return (bits + 1023) / 1024 * 128;
 }
 
+CONV_HOST_DEVICE static inline uint32_t pixel_bytes(const struct conv_encode_image &image)
+{
+    return (uint32_t)(image.channels * (image.depth / 8));
+}
+
 CONV_HOST_DEVICE static inline uint32_t row_bytes(const struct conv_encode_image &image)
 {
-    return (uint32_t)image.width * (uint32_t)(image.channels * (image.depth / 8));
+    return (uint32_t)image.width * pixel_bytes(image);
 }
 
 // Bytes of the image's scanlines, with the filters' numbers.

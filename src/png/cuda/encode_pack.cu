@@ -13,6 +13,8 @@
 // more.
 #define RING 256
 #define LINE 32 // words
+// Blocks per processor, as many as registers allow without spilling.
+#define PACK_BLOCKS 6
 static_assert(LINE + WINDOW * DEFLATE_LIMIT / 32 + 2 <= RING, "a window fits");
 static_assert(LINE + HEADER_WORDS + 1 <= RING, "a header fits");
 
@@ -50,7 +52,7 @@ __device__ inline void write_lines(struct writer *writer, const uint32_t *crc_ta
     __syncwarp(); // the places are cleared
 }
 
-// Adds at most 120 bits to the ring: `low`, followed by `high`. Eight bytes of a photograph mostly
+// Adds at most 128 bits to the ring: `low`, followed by `high`. Eight bytes of a photograph mostly
 // fit two words, so the third and the following ones are tested separately.
 __device__ inline void put_bits(uint32_t *ring, uint32_t at, uint64_t low, uint64_t high,
                                 uint32_t count)
@@ -71,15 +73,15 @@ __device__ inline void put_bits(uint32_t *ring, uint32_t at, uint64_t low, uint6
     }
 }
 
-// The codes of the first `valid` bytes of a word, and their number of bits. ALL: of all four.
-template <bool ALL>
-__device__ inline uint32_t find_codes(uint64_t *value, const uint32_t *entries, uint32_t word,
-                                      uint32_t valid)
+// Byte k of a word, in one instruction.
+__device__ inline uint32_t byte_at(uint32_t word, uint32_t k)
 {
-    uint32_t entry[4];
-#pragma unroll
-    for (uint32_t k = 0; k < 4; k++)
-        entry[k] = ALL || k < valid ? entries[word >> 8 * k & 0xff] : 0;
+    return __byte_perm(word, 0, 0x4440 + k);
+}
+
+// The codes of four bytes, and their number of bits.
+__device__ inline uint32_t join_codes(uint64_t *value, const uint32_t (&entry)[4])
+{
     uint32_t bits0 = entry[0] >> ENTRY_SHIFT, bits2 = entry[2] >> ENTRY_SHIFT;
     uint32_t low = (entry[0] & ENTRY_MASK) | (entry[1] & ENTRY_MASK) << bits0;
     uint32_t high = (entry[2] & ENTRY_MASK) | (entry[3] & ENTRY_MASK) << bits2;
@@ -88,40 +90,102 @@ __device__ inline uint32_t find_codes(uint64_t *value, const uint32_t *entries, 
     return bits0 + bits2 + (entry[3] >> ENTRY_SHIFT);
 }
 
+// The codes of the first `valid` bytes of a word, and their number of bits. ALL: of all four.
+template <bool ALL>
+__device__ inline uint32_t find_codes(uint64_t *value, const uint32_t *entries, uint32_t word,
+                                      uint32_t valid)
+{
+    uint32_t entry[4];
+#pragma unroll
+    for (uint32_t k = 0; k < 4; k++)
+        entry[k] = ALL || k < valid ? entries[byte_at(word, k)] : 0;
+    return join_codes(value, entry);
+}
+
 template <bool ALL>
 __device__ inline uint32_t find_bits(uint64_t *value, const uint32_t *entries, uint32_t word,
                                      uint32_t valid, uint32_t sends)
 {
     uint32_t bits = find_codes<ALL>(value, entries, word, valid);
     if (sends != SENDS_LITERALS) {
-        uint32_t entry = sends == SENDS_NOTHING ? 0 : entries[TOKEN_RUN + sends - 1];
+        uint32_t entry = sends == SENDS_NOTHING ? 0 : entries[TOKEN_NEAR + 4 * sends - RUN_LEAST];
         *value = entry & ENTRY_MASK;
         bits = entry >> ENTRY_SHIFT;
     }
     return bits;
 }
 
+// The same in a window with many runs: that of the run that ends in the word, then those of its
+// bytes that are literals, of which bit k of `literals` is set for byte k. A distance takes two
+// bits at most, or six with fixed codes, whose other codes have less than ten.
+static_assert((RUN_LEAST - 1) * DEFLATE_LIMIT + DEFLATE_LIMIT + 5 + 2 <= 64, "a word's bits fit");
+
+__device__ inline uint32_t find_bits_of_runs(uint64_t *value, const uint32_t *entries,
+                                             uint32_t word, uint32_t literals,
+                                             const struct ended_run &run)
+{
+    uint32_t of_run = run.length ? entries[run.tokens + run.length - RUN_LEAST] : 0;
+    uint32_t entry[4], run_bits = of_run >> ENTRY_SHIFT;
+#pragma unroll
+    for (uint32_t k = 0; k < 4; k++)
+        entry[k] = literals >> k & 1 ? entries[byte_at(word, k)] : 0;
+    uint64_t codes;
+    uint32_t bits = join_codes(&codes, entry);
+    *value = (of_run & ENTRY_MASK) | codes << run_bits;
+    return run_bits + bits;
+}
+
+// The bits of a lane's two words.
+struct lane_bits {
+    uint64_t value[2];
+    uint32_t bits[2];
+};
+
+__device__ inline struct lane_bits
+find_lane_bits_of_runs(const uint32_t *entries, const struct lane_bytes &bytes, uint32_t pixel)
+{
+    struct lane_runs runs = find_runs(bytes, pixel);
+    uint32_t literals = literal_bits(runs, bytes.valid);
+    struct lane_bits lane;
+    lane.bits[0] = find_bits_of_runs(&lane.value[0], entries, bytes.words.x, literals,
+                                     find_ended_run(runs, 0));
+    lane.bits[1] = find_bits_of_runs(&lane.value[1], entries, bytes.words.y, literals >> 4,
+                                     find_ended_run(runs, 1));
+    return lane;
+}
+
+template <bool ALL>
+__device__ inline struct lane_bits find_lane_bits(const uint32_t *entries,
+                                                  const struct lane_bytes &bytes, uint32_t pixel)
+{
+    struct lane_tokens tokens = find_tokens(bytes);
+    if (tokens.many_runs)
+        return find_lane_bits_of_runs(entries, bytes, pixel);
+    uint32_t valid = bytes.valid;
+    struct lane_bits lane;
+    lane.bits[0] = find_bits<ALL>(&lane.value[0], entries, bytes.words.x, valid, tokens.sends[0]);
+    lane.bits[1] = find_bits<ALL>(&lane.value[1], entries, bytes.words.y, valid > 4 ? valid - 4 : 0,
+                                  tokens.sends[1]);
+    return lane;
+}
+
 // One window. ALL: all of its 256 bytes belong to the block.
 template <bool ALL>
 __device__ inline void put_window(struct writer *writer, const uint32_t *entries,
-                                  const uint2 &words, uint32_t valid, uint32_t before,
-                                  bool has_before)
+                                  const struct lane_bytes &bytes, uint32_t pixel)
 {
-    uint32_t lane = threadIdx.x % WARP;
-    struct lane_tokens tokens = find_tokens(words, ALL ? 8 : valid, before, has_before);
-    uint64_t value0, value1;
-    uint32_t bits0 = find_bits<ALL>(&value0, entries, words.x, valid, tokens.sends[0]);
-    uint32_t bits1 =
-        find_bits<ALL>(&value1, entries, words.y, valid > 4 ? valid - 4 : 0, tokens.sends[1]);
-    uint32_t until = bits0 + bits1;
+    struct lane_bits bits = find_lane_bits<ALL>(entries, bytes, pixel);
+    uint32_t lane = threadIdx.x % WARP, bits0 = bits.bits[0], count = bits0 + bits.bits[1];
+    uint32_t until = count;
 #pragma unroll
     for (int step = 1; step < WARP; step *= 2) {
         uint32_t below = __shfl_up_sync(ALL_LANES, until, step);
         until += lane >= (uint32_t)step ? below : 0;
     }
     // Concatenates them. The second shift is by 64 if the first is by 0.
-    uint64_t low = value0 | value1 << bits0, high = value1 >> 1 >> (63 - bits0);
-    put_bits(writer->ring, writer->bits + until - bits0 - bits1, low, high, bits0 + bits1);
+    uint64_t low = bits.value[0] | bits.value[1] << bits0;
+    uint64_t high = bits.value[1] >> 1 >> (63 - bits0);
+    put_bits(writer->ring, writer->bits + until - count, low, high, count);
     writer->bits += __shfl_sync(ALL_LANES, until, WARP - 1);
 }
 
@@ -162,7 +226,8 @@ __device__ inline void join_chunks(struct encode_block *block, const uint32_t *c
 
 // A block of 8 warps for a deflate block, one chunk per warp. Shared: a ring per warp, the block's
 // codes, and the table that multiplies CRCs by x^1024.
-static __global__ void __launch_bounds__(CHUNKS *WARP) pack(const struct encode_scratch scratch)
+static __global__ void __launch_bounds__(CHUNKS *WARP, PACK_BLOCKS)
+    pack(const struct encode_scratch scratch)
 {
     __shared__ uint32_t rings[CHUNKS * RING];
     __shared__ uint32_t entries[TOKENS];
@@ -191,17 +256,21 @@ static __global__ void __launch_bounds__(CHUNKS *WARP) pack(const struct encode_
         put_header(&writer, block);
         write_lines(&writer, crc_tables);
     }
-    uint32_t before = chunk > 0 && begin < end ? stream[begin - 1] : 0;
+    uint32_t pixel = pixel_bytes(work.image);
+    uint2 last = {0, 0}; // the words of the window before
+    if (chunk > 0 && begin < end && lane == WARP - 1)
+        last = *(const uint2 *)(stream + begin - LANE_BYTES);
     for (uint32_t at = begin; at < end; at += WINDOW) {
         uint2 words = *(const uint2 *)(stream + at + lane * LANE_BYTES);
         bool has_before = at > work.begin;
         if (end - at >= WINDOW) {
-            put_window<true>(&writer, entries, words, 8, before, has_before);
+            put_window<true>(&writer, entries, find_lane_bytes(words, last, 8, has_before), pixel);
         } else {
             uint32_t from = at + lane * LANE_BYTES, valid = from < end ? min(end - from, 8u) : 0;
-            put_window<false>(&writer, entries, words, valid, before, has_before);
+            put_window<false>(&writer, entries, find_lane_bytes(words, last, valid, has_before),
+                              pixel);
         }
-        before = __shfl_sync(ALL_LANES, words.y >> 24, WARP - 1);
+        last = words;
         write_lines(&writer, crc_tables);
     }
     if (end == work.end && begin < end) { // the chunk that has the block's last byte

@@ -302,6 +302,17 @@ static inline bool __all_sync(uint32_t mask, bool predicate, const char *file = 
     return __ballot_sync(mask, predicate, file, line) == mask;
 }
 
+static inline uint32_t __reduce_add_sync(uint32_t mask, uint32_t value,
+                                         const char *file = __builtin_FILE(),
+                                         int line = __builtin_LINE())
+{
+    auto all = emulated::exchange<uint32_t>({file, line}, mask, value);
+    uint32_t sum = 0;
+    for (int i = 0; i < 32; i++)
+        sum += mask >> i & 1 ? all[i] : 0;
+    return sum;
+}
+
 static inline uint32_t __shfl_sync(uint32_t mask, uint32_t value, int lane,
                                    const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// Shared by the kernels of two passes (separable_mma.cuh) whose sums have more than 16 bits after
+// the first pass, or more than 24 after the second. Sums of the first pass have up to 24 bits:
+// their three bytes are factors of a product each (of two with a column of taps of two bytes), and
+// the products of equal weight share an accumulator. Sums of the second pass have up to 31 bits,
+// and are divided by a multiplication.
+#ifndef CONV_KERNELS_STENCIL_CUDA_WIDE_SUMS_CUH
+#define CONV_KERNELS_STENCIL_CUDA_WIDE_SUMS_CUH
+
+#include "kernels/stencil/cuda/separable_mma.cuh"
+
+#define SUM_BYTES 3 // of a sum of the first pass
+
+// The quotient of a sum N by d, N + d / 2 < 2^31, with l = ceil(log2 d): N' = N + d / 2, rounded
+// down, comes from the products themselves, which start with d / 2. The quotient is N' / d, rounded
+// down, which is N / d, rounded to the nearest integer, ties up. With multiplier = 2^(31+l) / d,
+// rounded up, it is what follows from bit 31 + l on of N' * multiplier: the multiplier is too large
+// by less than 1, so that the product is by less than 2^31, and N' / d, multiplied by 2^(31+l), is
+// at least 2^(31+l) / d >= 2^31 below the next integer (Granlund and Montgomery, "Division by
+// invariant integers using multiplication", 1994). The high word has the quotient from bit l - 1
+// on.
+//
+// d even: the quotient of a tie has gone up, and goes down again if it became odd. Of a tie, N' is
+// a multiple of d, so that the bits of the high word below the quotient are 0: the product's excess
+// is less than one unit of it. Subtracting 1 then leads to the quotient below. N' is even, because
+// d is. If N' is even and no multiple of d, it is at least 2 above one, which is at least one
+// unit, so that subtracting 1 changes no quotient. So an odd quotient's high word is decremented
+// wherever N' is even.
+struct sum_division {
+    uint32_t multiplier;
+    int32_t start;     // d / 2
+    int32_t first_bit; // l - 1
+    uint32_t even;     // 1 if d is
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// The sums of a group of 16 rows as words of B: for each 8 columns, bytes of equal weight.
+struct wide_sums {
+    uint32_t bytes[SUM_BYTES][4];
+};
+
+// From the sums of a group as multiply_samples leaves them.
+__device__ inline void split_sums(struct wide_sums *to, const int32_t (&sums)[2][2][4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int half = i / 2, k = i % 2 * 2;
+        uint32_t a = (uint32_t)sums[half][0][k], b = (uint32_t)sums[half][0][k + 1];
+        uint32_t c = (uint32_t)sums[half][1][k], d = (uint32_t)sums[half][1][k + 1];
+        uint32_t upper = __byte_perm(a, b, 0x5140), lower = __byte_perm(c, d, 0x5140);
+        to->bytes[0][i] = __byte_perm(upper, lower, 0x5410);
+        to->bytes[1][i] = __byte_perm(upper, lower, 0x7632);
+        upper = __byte_perm(a, b, 0x7632);
+        lower = __byte_perm(c, d, 0x7632);
+        to->bytes[2][i] = __byte_perm(upper, lower, 0x6420);
+    }
+}
+
+// The sums of the second pass for 8 columns and 16 rows, from the groups at `from` on. Products of
+// equal weight, that is of the bytes `byte` and part of a sum and a tap with the same byte + part,
+// are added up to `start`.
+template <bool EVEN, int BLOCKS, int COLUMN_BYTES>
+__device__ inline void multiply_sums(uint32_t (&to)[4], const struct wide_sums *from, int i,
+                                     const struct toeplitz<uint8_t, BLOCKS> (&column)[COLUMN_BYTES],
+                                     const int32_t (&start)[4])
+{
+    constexpr int WEIGHTS = SUM_BYTES + COLUMN_BYTES - 1;
+    int32_t made[WEIGHTS][4] = {};
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        made[0][k] = start[k];
+#pragma unroll
+    for (int byte = 0; byte < SUM_BYTES; byte++) {
+        uint32_t words[BLOCKS];
+#pragma unroll
+        for (int k = 0; k < BLOCKS; k++)
+            words[k] = from[k].bytes[byte][i];
+#pragma unroll
+        for (int part = 0; part < COLUMN_BYTES; part++)
+            multiply<EVEN>(made[byte + part], column[part], words, made[byte + part]);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        to[k] = (uint32_t)made[WEIGHTS - 1][k];
+#pragma unroll
+        for (int weight = WEIGHTS - 2; weight >= 0; weight--)
+            to[k] = 256 * to[k] + (uint32_t)made[weight][k];
+    }
+}
+
+// If the compiler knew that the four values are equal, or uniform, it would move them into place
+// for every product. It cannot see that the bytes before a row's taps are zeros.
+__device__ inline void load_start(int32_t (&to)[4], const struct sum_division &by,
+                                  const uint8_t *row)
+{
+    int t = (int)threadIdx.x % 4;
+    for (int k = 0; k < 4; k++)
+        to[k] = by.start ^ row[t + k];
+}
+
+// The quotient of a sum that started with d / 2, from bit first_bit on. TIES: the divisor may
+// be even.
+template <bool TIES>
+__device__ inline uint32_t divide_sum(uint32_t sum, const struct sum_division &by)
+{
+    uint32_t high = __umulhi(sum, by.multiplier);
+    if (TIES)
+        high -= high >> by.first_bit & ~sum & by.even;
+    return high;
+}
+
+#endif
+
+// --- host ----------------------------------------------------------------------------------------
+
+static inline int ceil_log2(int64_t value)
+{
+    int bits = 0;
+    while ((int64_t)1 << bits < value)
+        bits++;
+    return bits;
+}
+
+// divisor: at least 2.
+static inline void find_sum_division(struct sum_division *by, int64_t divisor)
+{
+    int bits = ceil_log2(divisor);
+    uint64_t d = (uint64_t)divisor;
+    by->multiplier = (uint32_t)((((uint64_t)1 << (31 + bits)) + d - 1) / d);
+    by->start = (int32_t)(divisor / 2);
+    by->first_bit = bits - 1;
+    by->even = divisor % 2 == 0;
+}
+
+#endif
