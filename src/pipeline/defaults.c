@@ -33,6 +33,13 @@ size_t conv_defaults_group_bytes(bool decodes)
     return decodes ? CODED_GROUP : GROUP;
 }
 
+// Photographs decode to twice the bytes of their files, so they fill the staging memory first.
+size_t conv_defaults_device_bytes(const struct conv_pipeline_config *config)
+{
+    bool coded = config->decode_on != CONV_CODER_CPU && config->encode_on != CONV_CODER_CPU;
+    return coded ? config->group_bytes / 2 * 5 : config->group_bytes;
+}
+
 // On the CPU an image takes its staging memory and half as much again for the coders, so staging
 // gets two thirds of the memory that is left. With a device up to 2.6 times the limit is used
 // (docs/memory.md), so staging gets three eighths.

@@ -12,6 +12,10 @@ int conv_defaults_streams(bool decodes);
 int conv_defaults_most_streams(bool decodes);
 size_t conv_defaults_group_bytes(bool decodes);
 
+// Bytes of a group's planes in device memory, with which a stream begins, and which make a group
+// full.
+size_t conv_defaults_device_bytes(const struct conv_pipeline_config *config);
+
 // Bytes of staging memory in total: half of the machine's memory, or less under a limit. `async`:
 // a device filters.
 size_t conv_defaults_mem_limit(const struct conv_limits *limits, bool async);

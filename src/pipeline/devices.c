@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "device/staging.h"
+#include "pipeline/defaults.h"
 #include "pipeline/groups.h"
 
 // A stream with less device memory than this is not worth opening: the next image would not fit.
@@ -24,21 +25,14 @@ static struct conv_stream_thread *thread_of(const struct conv_scheduler *s, int 
 
 // --- opening and closing -------------------------------------------------------------------------
 
-// Bytes of a usual group on the device: photographs decode to twice the bytes of their files. If a
-// group needs more, the stream's buffers are replaced. Freeing device memory then waits until all
-// streams are idle, which stalled each of them for up to 27 ms.
-static size_t usual_bytes(const struct conv_pipeline_config *config)
-{
-    bool coded = config->decode_on != CONV_CODER_CPU && config->encode_on != CONV_CODER_CPU;
-    return coded ? config->group_bytes / 2 * 5 : config->group_bytes;
-}
-
+// If a group needs more memory than streams begin with, the stream's buffers are replaced. Freeing
+// device memory then waits until all streams are idle, which stalled each of them for up to 27 ms.
 static enum conv_status open_stream(const struct conv_scheduler *s,
                                     struct conv_stream_thread *owner, struct conv_err *err)
 {
     const struct conv_pipeline_config *config = s->config;
     struct conv_backend *backend = s->devices[owner->device].backend;
-    size_t bytes = usual_bytes(config);
+    size_t bytes = conv_defaults_device_bytes(config);
     enum conv_status status = config->ops->stream_open(backend, &owner->stream, bytes, err);
     if (status == CONV_ERR_MEMORY && bytes > config->group_bytes) {
         bytes = config->group_bytes;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "pipeline/blend.h"
+#include "pipeline/defaults.h"
 #include "pipeline/jobs.h"
 #include "pipeline/output.h"
 
@@ -86,11 +87,41 @@ static uint64_t count_left(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
     return known > expected ? known : expected;
 }
 
+// What the time to decode a stream on a device depends on, as bytes of a file: all but flat images
+// have fewer samples than this many per byte.
+#define SAMPLES_PER_BYTE 8
+static size_t length_of(const struct conv_job *job)
+{
+    size_t samples = conv_image_bytes(&job->header.shape) / SAMPLES_PER_BYTE;
+    return samples > job->file->size ? samples : job->file->size;
+}
+
+// Images of this kind for which a group has room.
+static size_t count_in_group(const struct conv_scheduler *s, const struct conv_job *job)
+    CONV_NEEDS(s->lock)
+{
+    size_t streams = s->config->group_bytes / (job->file->size + 1);
+    size_t planes =
+        conv_defaults_device_bytes(s->config) / (conv_image_bytes(&job->header.shape) + 1);
+    size_t count = streams < planes ? streams : planes;
+    return count > 0 ? count : 1;
+}
+
 // True if a device is to decode a stream of `bytes`.
 static bool is_worthwhile(const struct conv_scheduler *s, size_t bytes) CONV_NEEDS(s->lock)
 {
     return s->config->decode_on == CONV_CODER_GPU ||
            conv_decode_policy_is_worthwhile(&s->policy, bytes, count_left(s), conv_clock_ns());
+}
+
+static bool is_for_device(const struct conv_scheduler *s, const struct conv_job *job)
+    CONV_NEEDS(s->lock)
+{
+    size_t length = length_of(job);
+    bool slow =
+        s->config->decode_on != CONV_CODER_GPU &&
+        conv_decode_policy_is_slow(&s->policy, length, count_in_group(s, job), conv_clock_ns());
+    return !slow && is_worthwhile(s, length);
 }
 
 static bool may_begin_decoding(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
@@ -153,6 +184,10 @@ static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job
     const struct conv_group *group = &slot->group;
     size_t used = plan->need.device_coded ? group->streams : group->front + group->back;
     bool full = used > 0 && used + plan->need.room.in > s->config->group_bytes;
+    // Flat images decode to many times the bytes of their files.
+    full |=
+        plan->need.device_coded && used > 0 &&
+        group->front + group->back + plan->need.room.planes > conv_defaults_device_bytes(s->config);
     if (!full && conv_pool_has_room_for_metadata(&s->pool, metadata) &&
         place(s, slot, job, &plan->coding)) {
         conv_pool_add_metadata(&s->pool, slot, metadata);
@@ -181,15 +216,19 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
     return slot;
 }
 
-bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
+// `device_only`: false unless a device decodes.
+static bool place_job(struct conv_scheduler *s, struct conv_job *job, bool device_only,
+                      enum conv_status *status) CONV_NEEDS(s->lock)
 {
-    bool able = may_decode(s, job), decode = able && is_worthwhile(s, job->file->size);
+    bool able = may_decode(s, job), decode = able && is_for_device(s, job);
     struct plan plan = make_plan(s, job, decode);
+    if (device_only && !(plan.form & CONV_FORM_DECODED))
+        return false;
     if (able && !decode && !is_worthwhile(s, 0))
         seal(s, CONV_FORM_DECODED); // no more images will be added
     struct conv_slot *slot = place_in_open(s, job, &plan);
     if (!slot && decode && !may_begin_decoding(s)) {
-        if (!conv_decode_policy_may_decode_on_cpu(&s->policy))
+        if (device_only || !conv_decode_policy_may_decode_on_cpu(&s->policy))
             return false;
         plan = make_plan(s, job, false);
         slot = place_in_open(s, job, &plan);
@@ -198,14 +237,25 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv
         slot = place_in_new(s, job, &plan, status);
     if (!slot)
         return false;
-    if (slot->longest < plan.coding.stream_bytes)
-        slot->longest = plan.coding.stream_bytes;
+    if (slot->group.decoded && slot->longest < length_of(job))
+        slot->longest = length_of(job);
     conv_job_move(job, CONV_JOB_DECODING);
     job->slot = slot;
     slot->touched_at = conv_clock_ns();
     slot->decoding++;
     slot->unfinished++;
     return true;
+}
+
+bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
+{
+    return place_job(s, job, false, status);
+}
+
+bool conv_groups_place_for_device(struct conv_scheduler *s, struct conv_job *job,
+                                  enum conv_status *status)
+{
+    return place_job(s, job, true, status);
 }
 
 struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s)

@@ -17,6 +17,10 @@ void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, bool
 bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
     CONV_NEEDS(s->lock);
 
+// As conv_groups_place, but false if a worker is to decode the image.
+bool conv_groups_place_for_device(struct conv_scheduler *s, struct conv_job *job,
+                                  enum conv_status *status) CONV_NEEDS(s->lock);
+
 // An open group that no worker decodes into. NULL if there is none.
 struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s) CONV_NEEDS(s->lock);
 

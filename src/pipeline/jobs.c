@@ -217,8 +217,8 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
         pthread_cond_signal(&s->wake.workers);
 }
 
-static void report_job(struct conv_scheduler *s, const struct conv_job *job) CONV_TAKES(s->lock)
-    CONV_TAKES(s->report_lock)
+static void report_job(struct conv_scheduler *s, const struct conv_job *job)
+    CONV_NEEDS(s->report_lock)
 {
     const struct conv_sink *sink = s->config->sink;
     struct conv_record record = {
@@ -241,9 +241,7 @@ static void report_job(struct conv_scheduler *s, const struct conv_job *job) CON
         .encoded_on_device = job->encoded_on_device,
     };
     memcpy(record.ns, job->ns, sizeof record.ns);
-    conv_lock_acquire(&s->report_lock);
     conv_report_file(s->report, &record);
-    conv_lock_release(&s->report_lock);
 }
 
 // Copies the bytes of a member that could not be filtered to its place in the output. False if that
@@ -283,9 +281,26 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
     conv_lock_release(&s->lock);
     if (!job->is_written && !(job->outcome == CONV_OUTCOME_FAILED && copy_failed(s, job)))
         conv_sink_drop(s->config->sink, &job->item);
+    conv_lock_acquire(&s->report_lock);
     report_job(s, job);
+    conv_lock_release(&s->report_lock);
     conv_lock_acquire(&s->lock);
     conv_jobs_drop(s, job);
+}
+
+void conv_jobs_finish_done(struct conv_scheduler *s, struct conv_job *const jobs[], int count)
+{
+    conv_lock_release(&s->lock);
+    for (int i = 0; i < count; i++)
+        if (!jobs[i]->is_written)
+            conv_sink_drop(s->config->sink, &jobs[i]->item);
+    conv_lock_acquire(&s->report_lock);
+    for (int i = 0; i < count; i++)
+        report_job(s, jobs[i]);
+    conv_lock_release(&s->report_lock);
+    conv_lock_acquire(&s->lock);
+    for (int i = 0; i < count; i++)
+        conv_jobs_drop(s, jobs[i]);
 }
 
 void conv_jobs_free(struct conv_jobs *jobs)

@@ -41,6 +41,10 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s
 void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
     CONV_NEEDS(s->lock) CONV_TAKES(s->report_lock);
 
+// The same for jobs that have not failed, all at once.
+void conv_jobs_finish_done(struct conv_scheduler *s, struct conv_job *const jobs[], int count)
+    CONV_NEEDS(s->lock) CONV_TAKES(s->report_lock);
+
 // Bytes of metadata that the image carries from its input to its output, as the pool counts them: 0
 // if they are too few to matter.
 size_t conv_jobs_metadata_bytes(const struct conv_job *job);

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/rates.h"
 
-// Nanoseconds for an image, a byte of its decoded samples and a byte of its file. A linear model:
-// inflating and choosing matches follow the bytes of the file, all else the samples.
+// Nanoseconds for an image, a byte of its decoded samples, a byte of its file, and the square of
+// its samples. Inflating and choosing matches follow the bytes of the file, all else the samples.
 struct rates {
-    double image, sample, byte;
+    double image, sample, byte, square;
 };
 
-// 16 cores of a Xeon at work and an H200, `tools/bench-runs --parts kinds`, 2026-11-23, nothing
-// saved: 40,000 icons (128 x 128 RGBA, 5.6 KB) take the cores 0.47 s, 2,000 photographs (768 x 512,
-// 640 KB) 0.63 s; the GPU took 0.57 s and 0.47 s.
-static const struct rates on_cores = {25e3, 2.15, 3.85}; // of a core
-static const struct rates on_device = {2e3, 0.03, 0};    // of the device
-#define DEVICE_COST 0.40e9 // to start it, to finish its first groups, and to close it
+// 16 cores of a Xeon and an H100, `tools/bench-auto`, 2026-11-26, nothing saved: the time of all
+// cores for an icon (128 x 128 RGBA, 5.6 KB), a photograph (768 x 512, 640 KB) and a screenshot (29
+// MB of samples, 300 KB on average) is 0.19, 4.9 and 30 ms, which are three equations.
+static const struct rates on_cores = {93e3, 0.96, 5.7, 0};
+
+// An image is inflated serially, 2.5 ns per byte, while the groups of all streams have room for 480
+// MB of samples: so a device is slow with large images. The quotient is the square's rate.
+static const struct rates on_device = {1e3, 0, 0, 5e-9};
+#define DEVICE_COST 0.322e9 // to start it, to finish its first groups, and to close it
 
 // The work that remains on a core: reading, writing and the copy to staging memory; or decoding as
 // well.
-static const struct rates beside_device = {20e3, 0.05, 0.5};
-static const struct rates beside_encoder = {22e3, 1.25, 3.0};
+static const struct rates beside_device = {35e3, 0.05, 0.5, 0};
+static const struct rates beside_encoder = {30e3, 0.85, 4.1, 0};
 
 // A name of a folder on a memory file system: 40,000 take 12 ms.
 #define NAME 300
@@ -36,7 +39,11 @@ struct conv_workload_choice conv_rates_choice(int cores, bool decodes, bool enco
     struct conv_workload_choice choice = {.cost = DEVICE_COST, .name = NAME};
     if (encodes) {
         choice.others = gain_of(&beside_encoder, cores);
-        choice.plain = decodes ? gain_of(&beside_device, cores) : choice.others;
+        choice.plain = choice.others;
+    }
+    if (encodes && decodes) {
+        choice.plain = gain_of(&beside_device, cores);
+        choice.plain.square = -on_device.square;
     }
     return choice;
 }

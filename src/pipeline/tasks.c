@@ -135,21 +135,25 @@ void conv_tasks_announce(struct conv_scheduler *s, struct conv_worker *worker, s
     conv_jobs_insert(&s->jobs.announced, job);
 }
 
-bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+enum conv_status conv_tasks_read_file(struct conv_scheduler *s, struct conv_worker *worker,
+                                      struct conv_job *job)
 {
     conv_job_move(job, CONV_JOB_READING);
+    job->track = worker->track;
+    if (!job->file)
+        return conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for the file");
+    if (!s->config->fallback_ops && conv_devices_are_lost(s, &job->err))
+        return job->err.status;
+    return conv_stages_read(s->config, job);
+}
+
+bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+{
     int begun = s->jobs.live - s->jobs.announced.count, to_encode = s->jobs.to_encode.count;
-    bool has_file = conv_jobs_take_file(s, job);
+    (void)conv_jobs_take_file(s, job);
     conv_lock_release(&s->lock);
     conv_trace_queues(worker->track, begun, to_encode);
-    job->track = worker->track;
-    enum conv_status status = CONV_OK;
-    if (!has_file)
-        status = conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for the file");
-    else if (!s->config->fallback_ops && conv_devices_are_lost(s, &job->err))
-        status = job->err.status;
-    if (!status)
-        status = conv_stages_read(s->config, job);
+    enum conv_status status = conv_tasks_read_file(s, worker, job);
     conv_lock_acquire(&s->lock);
     if (status)
         conv_jobs_finish(s, job, status);
@@ -170,10 +174,8 @@ void conv_tasks_copy(struct conv_scheduler *s, struct conv_worker *worker, struc
 
 // --- decode and encode for a group ---------------------------------------------------------------
 
-// The job leaves the decoders of its group: for the stream with the group, for a worker to decode
-// it after all (on_cpu), or because it failed.
-static void end_decode(struct conv_scheduler *s, struct conv_job *job, enum conv_status status,
-                       bool on_cpu) CONV_NEEDS(s->lock)
+void conv_tasks_end_decode(struct conv_scheduler *s, struct conv_job *job, enum conv_status status,
+                           bool on_cpu)
 {
     struct conv_slot *slot = job->slot;
     if (!status && !slot->group.decoded)
@@ -210,7 +212,7 @@ void conv_tasks_decode(struct conv_scheduler *s, struct conv_worker *worker, str
         status = conv_stages_decode(s->config, worker->codecs, job,
                                     s->config->alpha == CONV_ALPHA_PREMULTIPLY);
     conv_lock_acquire(&s->lock);
-    end_decode(s, job, status, on_cpu);
+    conv_tasks_end_decode(s, job, status, on_cpu);
 }
 
 void conv_tasks_encode(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)

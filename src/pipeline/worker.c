@@ -9,6 +9,7 @@
 #include "pipeline/helpers.h"
 #include "pipeline/jobs.h"
 #include "pipeline/phase.h"
+#include "pipeline/small_files.h"
 #include "pipeline/tasks.h"
 
 // An open group is sealed when no image has come for this long.
@@ -107,7 +108,11 @@ static bool may_begin(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 // True if enough files are being fetched that the first is to be read.
 static bool is_ripe(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
-    return s->jobs.announced.first && (s->jobs.announced.count > AHEAD || !may_begin(s));
+    const struct conv_job *first = s->jobs.announced.first;
+    if (!first)
+        return false;
+    int more = conv_small_files_fits(s, first) ? CONV_SMALL_FILES - 1 : 0;
+    return s->jobs.announced.count > AHEAD + more || !may_begin(s);
 }
 
 // A walk that may wait for the next name does so only when all images found so far are read, and
@@ -124,6 +129,8 @@ static bool may_fetch(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 
 static bool encode_next(struct conv_scheduler *s, struct conv_worker *worker) CONV_NEEDS(s->lock)
 {
+    if (conv_small_files_write(s, worker))
+        return true;
     struct conv_job *job = conv_jobs_pop(&s->jobs.to_encode);
     if (!job)
         return false;
@@ -197,6 +204,8 @@ static void begin(struct conv_scheduler *s, struct conv_worker *worker, struct c
 static bool read_next(struct conv_scheduler *s, struct conv_worker *worker) CONV_NEEDS(s->lock)
 {
     struct conv_job *job = s->jobs.announced.first;
+    if (is_ripe(s) && conv_small_files_read(s, worker))
+        return true;
     // Its output may have to wait until others are written, its buffer until others are released.
     if (!is_ripe(s) || !conv_sink_may_begin(s->config->sink, &job->item) ||
         !conv_budget_try(&s->files, &job->share, job->want))

@@ -53,6 +53,12 @@ static ssize_t read_head(uint8_t head[CONV_FORMATS_HEAD], const struct conv_item
     return got;
 }
 
+static double evaluate(const struct conv_workload_gain *gain, double samples, double bytes)
+{
+    return gain->image + gain->sample * samples + gain->byte * bytes +
+           gain->square * samples * samples;
+}
+
 static double gain_of(const struct conv_workload_choice *choice, const struct conv_item *item,
                       uint64_t size)
 {
@@ -62,13 +68,14 @@ static double gain_of(const struct conv_workload_choice *choice, const struct co
         return 0;
     const struct conv_format_device *device = conv_formats_find(head, (size_t)got)->device;
     bool known = device && (size_t)got >= device->head_bytes;
-    const struct conv_workload_gain *gain =
-        known && device->looks_decodable(head) ? &choice->plain : &choice->others;
     double samples = known ? (double)device->head_samples(head) : 0;
     // A header may state any size; compression does not gain more than this.
     double most = MOST_EXPANSION * (double)size;
     samples = samples < most ? samples : most;
-    return gain->image + gain->sample * samples + gain->byte * (double)size;
+    if (!known || !device->looks_decodable(head))
+        return evaluate(&choice->others, samples, (double)size);
+    double gain = evaluate(&choice->plain, samples, (double)size);
+    return gain > 0 ? gain : 0; // the CPU decodes it
 }
 
 static void add_sample(struct sample *sample, const struct conv_workload_choice *choice,

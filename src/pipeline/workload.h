@@ -14,14 +14,17 @@ struct conv_workload {
     double saved;    // nanoseconds of the run, estimated
 };
 
-// Nanoseconds that a device saves a run for each image, byte of decoded samples and byte of files.
+// Nanoseconds that a device saves a run for each image, byte of decoded samples and byte of files,
+// and for the square of an image's samples.
 struct conv_workload_gain {
-    double image, sample, byte;
+    double image, sample, byte, square;
 };
 
 // Decides from which workload on a device saves more than it costs.
 struct conv_workload_choice {
-    struct conv_workload_gain plain;  // images that a device could decode, by their first bytes
+    // Images that a device could decode, by their first bytes. If that saves nothing, the CPU
+    // decodes them, and the device saves nothing.
+    struct conv_workload_gain plain;
     struct conv_workload_gain others; // those that it could not
     double cost;                      // of using a device at all
     double name; // of counting an image: not done if an image saves less than a multiple of it

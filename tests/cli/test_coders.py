@@ -261,6 +261,19 @@ def test_who_encodes_does_not_depend_on_who_decodes(binary, tmp_path, limit):
 
 
 @policy
+def test_groups_of_flat_images_fit_a_streams_memory(binary, tmp_path):
+    """Screenshots of 300 KB decode to 30 MB each: groups filled by file bytes alone took gigabytes of a GPU's memory."""
+    (tmp_path / "in").mkdir()
+    data = png.encode(64, 64, [[7] * 3 * 64] * 64, png.RGB)
+    for number in range(60):
+        (tmp_path / "in" / f"{number}.png").write_bytes(data)
+    run(binary, tmp_path, "emboss", "-b", "--device=cuda", *MODES[2], "--streams=1", "--group=64K", "--trace=t.json", "in", "out")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    groups = [event["args"]["images"] for event in events if event.get("ph") == "X" and event["name"] == "kernel"]
+    assert sum(groups) == 60 and max(groups) <= 64 * 1024 * 5 // 2 // (64 * 64 * 3), groups
+
+
+@policy
 def test_auto_does_not_wait_for_ever(folder, tmp_path):
     """A device that does not open is waited for once per run, not once per group."""
     if not EMULATED:

@@ -168,7 +168,7 @@ static void test_what_a_device_cannot_decode_is_another_matter(void **state)
 static void test_pixels_and_files_count(void **state)
 {
     (void)state;
-    struct conv_workload_choice choice = {.plain = {10e3, 0.1, -0.2}, .cost = 1};
+    struct conv_workload_choice choice = {.plain = {10e3, 0.1, -0.2, 0}, .cost = 1};
     make_plain(0, 100, 20000);
     double each = 10e3 + 0.1 * 600 * 300 * 3 - 0.2 * 20000;
     assert_float_equal(measure_gain(&choice, NULL).saved, 100 * each, 1);
@@ -177,15 +177,29 @@ static void test_pixels_and_files_count(void **state)
     choice.cost = 100 * each - 1;
     assert_int_equal(measure_gain(&choice, NULL).kind, CONV_WORKLOAD_LARGE);
     make(0, 50, 8, 2, 0); // more pixels than 50 bytes hold
-    choice.plain = (struct conv_workload_gain){0, 1, 0};
+    choice.plain = (struct conv_workload_gain){0, 1, 0, 0};
     assert_true(measure_gain(&choice, list_of(1)).saved <= 1032 * 50);
+}
+
+// A device is slow with large images: those, the CPU decodes.
+static void test_large_images_save_nothing(void **state)
+{
+    (void)state;
+    const double samples = 600 * 300 * 3;
+    struct conv_workload_choice choice = {.plain = {10e3, 0, 0, -20e3 / samples / samples},
+                                          .cost = 1};
+    make_plain(0, 50, 20000);
+    assert_float_equal(measure_gain(&choice, NULL).saved, 0, 1);
+    choice.plain.square = -1e3 / samples / samples;
+    assert_float_equal(measure_gain(&choice, NULL).saved, 50 * 9e3, 1);
 }
 
 // How many images of a kind make a device worth its cost, by the measured rates.
 static int count_enough(const struct conv_workload_gain *gain, double cost, double samples,
                         double bytes)
 {
-    double each = gain->image + gain->sample * samples + gain->byte * bytes;
+    double each = gain->image + gain->sample * samples + gain->byte * bytes +
+                  gain->square * samples * samples;
     return each > 0 ? (int)(cost / each) : INT32_MAX;
 }
 
@@ -194,12 +208,14 @@ static void test_rates_agree_with_measurements(void **state)
 {
     (void)state;
     struct conv_workload_choice choice = conv_rates_choice(16, true, true);
-    double photo = 768 * 512 * 3, icon = 128 * 128 * 4;
-    assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 1100, 1700);
+    double photo = 768 * 512 * 3, icon = 128 * 128 * 4, screen = 28.6e6;
+    assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 1100, 1300);
     assert_in_range(count_enough(&choice.others, choice.cost, photo, 640e3), 3000, 7000);
-    assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 50000, 80000);
+    assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 35000, 45000);
+    assert_int_equal(count_enough(&choice.plain, choice.cost, screen, 300e3), INT32_MAX);
     choice = conv_rates_choice(2, true, true);
-    assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 100, 300);
+    assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 100, 200);
+    assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 3500, 5000);
     choice = conv_rates_choice(16, false, false);
     assert_int_equal(count_enough(&choice.plain, choice.cost, photo, 640e3), INT32_MAX);
     choice = conv_rates_choice(16, false, true);
@@ -250,6 +266,7 @@ int main(void)
         TEST(test_small_ones_are_not_worth_a_walk),
         TEST(test_what_a_device_cannot_decode_is_another_matter),
         TEST(test_pixels_and_files_count),
+        TEST(test_large_images_save_nothing),
         TEST(test_rates_agree_with_measurements),
         TEST(test_what_saves_nothing_is_not_counted),
         TEST(test_what_is_no_png_is_not_plain),
