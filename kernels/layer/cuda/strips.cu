@@ -24,7 +24,7 @@ struct strips_shape {
         blocks, products, rows, kernel_rows, strips_layer<blocks, products, rows, kernel_rows>     \
     }
 static const struct strips_shape shapes[] = {
-    SHAPE(8, 3, 2, 1), SHAPE(8, 3, 2, 3), SHAPE(8, 3, 2, 5), SHAPE(8, 3, 2, 7), SHAPE(6, 3, 2, 1),
+    SHAPE(8, 3, 2, 1), SHAPE(8, 3, 2, 3), SHAPE(8, 3, 2, 5), SHAPE(8, 3, 1, 7), SHAPE(6, 3, 2, 1),
     SHAPE(6, 3, 2, 3), SHAPE(6, 3, 2, 5), SHAPE(6, 3, 2, 7), SHAPE(4, 3, 3, 1), SHAPE(4, 3, 3, 3),
     SHAPE(4, 3, 3, 5), SHAPE(4, 3, 2, 7), SHAPE(3, 3, 3, 1), SHAPE(3, 3, 3, 3), SHAPE(3, 3, 3, 5),
     SHAPE(3, 3, 3, 7), SHAPE(2, 3, 4, 1), SHAPE(2, 3, 4, 3), SHAPE(2, 3, 4, 5), SHAPE(2, 3, 4, 7),
@@ -78,7 +78,8 @@ static float task_cost(const struct strips_config *c, const struct strips_shape 
     float multiply = matrices * steps * (float)products +
                      (float)units * (float)(c->all_sets * 60 + s->blocks * s->rows * 60);
     float path = matrices * (steps * reads + stores) + atoms * (float)(16 + 4 * parts);
-    float fill = atoms * 180 + 1000;
+    int producers = STRIPS_PRODUCERS(s->blocks, s->products, s->kernel_rows);
+    float fill = atoms * (float)(180 * STRIPS_MOST_PRODUCERS / producers) + 1000;
     float most = multiply > path ? multiply : path;
     most = most > fill ? most : fill; // a quarter of the other two is not hidden
     return most + 0.25f * (multiply + path + fill - most) + 500;
@@ -101,7 +102,8 @@ static bool fill_config(const struct conv_layer *layer, const struct conv_layer_
     c->sets = (odd ? c->row_atoms / 2 : ceil_div(c->row_atoms, 2)) * c->row_sets;
     c->all_sets = c->sets + odd * c->row_sets;
     c->steps = c->sets * s->kernel_rows + odd * c->row_sets * ceil_div(s->kernel_rows, 2);
-    if (c->steps > STRIPS_MOST_STEPS)
+    bool ahead = STRIPS_AHEAD(s->blocks, s->products, s->kernel_rows);
+    if (c->steps > STRIPS_MOST_STEPS || (ahead && c->sets == 0))
         return false;
     c->in_rows = c->tile_rows + layer->kernel_height - 1;
     c->pitch = c->tile_columns + layer->kernel_width - 1;
@@ -304,7 +306,8 @@ static enum conv_status run_strips(const struct conv_layer_plan *plan,
 {
     const struct conv_layer *layer = plan->layer;
     const struct strips_config *c = layer_constants<struct strips_config>(plan);
-    void (*kernel)(strips_launch) = shapes[c->shape].kernel;
+    const struct strips_shape *s = &shapes[c->shape];
+    void (*kernel)(strips_launch) = s->kernel;
     if (batch->images <= 0)
         return CONV_OK;
     struct strips_parts parts = parts_of(layer, c);
@@ -333,7 +336,8 @@ static enum conv_status run_strips(const struct conv_layer_plan *plan,
     int64_t most = processors / c->chunks;
     most = most < 1 ? 1 : most;
     dim3 grid((unsigned)(p.tasks < most ? p.tasks : most), (unsigned)c->chunks);
-    kernel<<<grid, STRIPS_THREADS, (size_t)c->shared_bytes, (cudaStream_t)batch->stream>>>(p);
+    int threads = STRIPS_THREADS(s->blocks, s->products, s->kernel_rows);
+    kernel<<<grid, threads, (size_t)c->shared_bytes, (cudaStream_t)batch->stream>>>(p);
     return layer_launch_status();
 }
 
@@ -365,10 +369,11 @@ static bool is_worth_it(const struct conv_layer *layer)
 }
 
 // Wide images with few maps: narrow tiles were slower than other variants, and tiles as wide as the
-// image were not measured.
+// image were measured only for large kernels of one channel, which gain from them.
 static bool is_unknown(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
-    return layer->maps < 64 && conv_layer_out_width(layer, shape->width) > 128;
+    bool large = layer->channels == 1 && layer_tap_count(layer) >= 81;
+    return !large && layer->maps < 64 && conv_layer_out_width(layer, shape->width) > 128;
 }
 
 // With more than 8 channels, and with 3 channels and few maps, wgmma.cu's three-product variant is

@@ -13,7 +13,7 @@ struct strips_shared {
     uint64_t full[STRIPS_BUFFERS], empty[STRIPS_BUFFERS]; // barriers of the buffers of atoms
     uint64_t together;                                    // barrier of all consumers
     uint32_t unfit[STRIPS_BUFFERS]
-                  [STRIPS_PRODUCERS / 32]; // 1: WGMMA_SCALE does not suit the warp's samples
+                  [STRIPS_MOST_PRODUCERS / 32]; // 1: WGMMA_SCALE does not suit the warp's samples
     uint32_t largest[STRIPS_CONSUMERS / 32], least[STRIPS_CONSUMERS / 32];
 };
 
@@ -187,6 +187,60 @@ __device__ inline void strips_multiply_set(const strips_launch &p, uint32_t at, 
     }
 }
 
+// The samples of a set's rows, high and low parts.
+template <int T, int U> struct strips_rows {
+    uint32_t high[T + U - 1][4], low[T + U - 1][4];
+};
+
+// Starts the products of a set of U steps whose rows are loaded.
+template <int NB, int T, int U>
+__device__ inline void strips_start_set(const strips_rows<T, U> &rows, uint32_t weights,
+                                        strips_sums<NB, 3, T, U> &sums)
+{
+    const int maps = NB * 8, wide = sums.wide;
+    weights = uniform(weights);
+    wgmma_fence();
+#pragma unroll
+    for (int u = 0; u < U; u++, weights += 4 * maps) {
+        strips_multiply_rows<maps * wide>(sums.high, rows.high, weights, u);
+        if constexpr (wide == 1)
+            strips_multiply_rows<maps>(sums.low, rows.high, weights + maps, u);
+        strips_multiply_rows<maps>(sums.low, rows.low, weights, u);
+    }
+    wgmma_commit();
+}
+
+// Adds the products of all sets with two atoms per row. The rows of a set are loaded while the set
+// before is multiplied. `next`: the offsets of the first set, then those after the last one.
+template <int NB, int T, int U>
+__device__ inline void strips_multiply_ahead(const strips_launch &p, uint32_t atoms,
+                                             uint32_t is_second, uint32_t weights, uint2 &next,
+                                             strips_sums<NB, 3, T, U> &sums)
+{
+    const uint32_t step = U * 4 * NB * 8;
+    int row_bytes = p.pitch * 16;
+    strips_rows<T, U> even, odd;
+    auto load = [&](strips_rows<T, U> &rows, int set) {
+        uint32_t at = atoms + next.x + is_second * next.y;
+        next = p.offsets[set + 1];
+        strips_load_rows<T + U - 1>(rows.high, at, row_bytes);
+        strips_load_rows<T + U - 1>(rows.low, at + (uint32_t)p.part_bytes, row_bytes);
+    };
+    load(even, 0); // there is one: a branch costs registers that are then spilled
+#pragma unroll 1
+    for (int set = 0; set < p.sets; set += 2) {
+        strips_start_set(even, weights + (uint32_t)set * step, sums);
+        if (set + 1 < p.sets) {
+            load(odd, set + 1);
+            strips_start_set(odd, weights + (uint32_t)(set + 1) * step, sums);
+            wgmma_wait_but_one();
+            if (set + 2 < p.sets)
+                load(even, set + 2);
+        }
+    }
+    wgmma_wait();
+}
+
 // Computes the sums of one strip per warp of a warpgroup. `atoms`: the address of the strip's first
 // atom; `weights`: the address of all sets' weights, in units of 16 bytes.
 template <int NB, int PRODUCTS, int T, int U>
@@ -209,12 +263,16 @@ __device__ inline void strips_multiply(const strips_launch &p, uint32_t atoms, u
     uint32_t is_second = lane / 16;
     uint2 next = p.offsets[0]; // read one set ahead: reading takes as long as a step
     weights |= (uint32_t)(step / 2) << 16;
+    if constexpr (STRIPS_AHEAD(NB, PRODUCTS, U)) {
+        strips_multiply_ahead(p, atoms, is_second, weights, next, sums);
+    } else {
 #pragma unroll 1
-    for (int set = 0; set < p.sets; set++) {
-        uint32_t at = atoms + next.x + is_second * next.y;
-        next = p.offsets[set + 1];
-        strips_multiply_set<NB, PRODUCTS, T, U, 1>(p, at, weights + (uint32_t)(set * U * step),
-                                                   sums);
+        for (int set = 0; set < p.sets; set++) {
+            uint32_t at = atoms + next.x + is_second * next.y;
+            next = p.offsets[set + 1];
+            strips_multiply_set<NB, PRODUCTS, T, U, 1>(p, at, weights + (uint32_t)(set * U * step),
+                                                       sums);
+        }
     }
     if (U == 1)
         return;
@@ -312,7 +370,7 @@ __device__ inline void strips_store(const strips_launch &p, const strips_task &t
 }
 
 // The producers' loop: writes the atoms of one task after the other.
-template <int PRODUCTS>
+template <int PRODUCTS, int PRODUCERS>
 __device__ inline void strips_produce(const strips_launch &p, char *atoms, strips_shared *shared)
 {
     int buffer = 0, thread = (int)threadIdx.x - STRIPS_CONSUMERS;
@@ -320,7 +378,7 @@ __device__ inline void strips_produce(const strips_launch &p, char *atoms, strip
     for (int64_t number = blockIdx.x; number < p.tasks; number += gridDim.x) {
         strips_task task = strips_find_task(p, number);
         barrier_wait(&shared->empty[buffer], parity);
-        wgmma_range range = strips_fill<PRODUCTS, STRIPS_PRODUCERS>(
+        wgmma_range range = strips_fill<PRODUCTS, PRODUCERS>(
             p, task, WGMMA_SCALE, atoms + buffer * p.buffer_bytes, thread);
         bool unfit = !__all_sync(0xffffffffu, wgmma_is_within<PRODUCTS>(range, WGMMA_SCALE));
         if (thread % 32 == 0)
@@ -349,7 +407,7 @@ __device__ inline void strips_consume(const strips_launch &p, const char *weight
         barrier_wait(&shared->full[buffer], parity);
         uint32_t unfit = 0;
 #pragma unroll
-        for (int i = 0; i < STRIPS_PRODUCERS / 32; i++)
+        for (int i = 0; i < STRIPS_PRODUCERS(NB, PRODUCTS, U) / 32; i++)
             unfit |= shared->unfit[buffer][i];
         if (unfit) {
             wgmma_range range = strips_find_range(p, task, shared, together);
@@ -398,13 +456,16 @@ __device__ inline void strips_consume(const strips_launch &p, const char *weight
 // Blocks take tasks in turn and keep the weights of a chunk of NB * 8 maps (blockIdx.y). Shared
 // memory: weights, bias and inverse scales, strips_shared, two buffers of atoms.
 template <int NB, int PRODUCTS, int T, int U>
-static __global__ __launch_bounds__(STRIPS_THREADS,
+static __global__ __launch_bounds__(STRIPS_THREADS(NB, PRODUCTS, U),
                                     1) void strips_layer(const __grid_constant__ strips_launch p)
 {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    static_assert(STRIPS_CONSUMERS * STRIPS_CONSUMER_REGISTERS +
-                          STRIPS_PRODUCERS * STRIPS_PRODUCER_REGISTERS <=
-                      STRIPS_THREADS * STRIPS_REGISTERS,
+    const int threads = STRIPS_THREADS(NB, PRODUCTS, U),
+              producers = STRIPS_PRODUCERS(NB, PRODUCTS, U),
+              consumer_registers = STRIPS_CONSUMER_REGISTERS(NB, PRODUCTS, U),
+              producer_registers = STRIPS_PRODUCER_REGISTERS(NB, PRODUCTS, U);
+    static_assert(STRIPS_CONSUMERS * consumer_registers + producers * producer_registers <=
+                      threads * STRIPS_REGISTERS(NB, PRODUCTS, U),
                   "registers of a block");
     extern __shared__ __align__(128) char strips_memory[];
     const int maps = NB * 8;
@@ -415,14 +476,14 @@ static __global__ __launch_bounds__(STRIPS_THREADS,
     char *atoms = (char *)shared + STRIPS_SHARED_BYTES;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STRIPS_BUFFERS; i++) {
-            barrier_init(&shared->full[i], STRIPS_PRODUCERS);
+            barrier_init(&shared->full[i], producers);
             barrier_init(&shared->empty[i], STRIPS_CONSUMERS);
         }
         barrier_init(&shared->together, STRIPS_CONSUMERS);
     }
     __syncthreads();
     if (threadIdx.x < STRIPS_CONSUMERS) {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(STRIPS_CONSUMER_REGISTERS));
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(consumer_registers));
         const uint4 *from = (const uint4 *)(const void *)p.weights + chunk * (weight_bytes / 16);
         for (int i = (int)threadIdx.x; i < weight_bytes / 16; i += STRIPS_CONSUMERS)
             ((uint4 *)(void *)weights)[i] = __ldg(from + i);
@@ -435,8 +496,8 @@ static __global__ __launch_bounds__(STRIPS_THREADS,
         strips_meet(shared, parity);
         strips_consume<NB, PRODUCTS, T, U>(p, weights, bias, atoms, shared);
     } else {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(STRIPS_PRODUCER_REGISTERS));
-        strips_produce<PRODUCTS>(p, atoms, shared);
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(producer_registers));
+        strips_produce<PRODUCTS, producers>(p, atoms, shared);
     }
 #endif
 }

@@ -6,18 +6,23 @@
 
 #include "kernels/layer/cuda/wgmma_atoms.cuh"
 
-// A block consists of consumers, warpgroups that multiply and store, and two warpgroups of
+// A block consists of consumers, warpgroups that multiply and store, and one or two warpgroups of
 // producers, which meanwhile write the samples of the next task.
 #define STRIPS_GROUPS 2 // of consumers
 #define STRIPS_CONSUMERS (STRIPS_GROUPS * 128)
-#define STRIPS_PRODUCERS 256
-#define STRIPS_THREADS (STRIPS_CONSUMERS + STRIPS_PRODUCERS)
+#define STRIPS_MOST_PRODUCERS 256
 #define STRIPS_BUFFERS 2
+// Instances that load the rows of the next set while a set is multiplied. Their consumers need the
+// registers of the second warpgroup of producers.
+#define STRIPS_AHEAD(NB, PRODUCTS, U) ((PRODUCTS) == 3 && (NB) == 8 && (U) == 7)
+#define STRIPS_PRODUCERS(NB, PRODUCTS, U)                                                          \
+    (STRIPS_AHEAD(NB, PRODUCTS, U) ? 128 : STRIPS_MOST_PRODUCERS)
+#define STRIPS_THREADS(NB, PRODUCTS, U) (STRIPS_CONSUMERS + STRIPS_PRODUCERS(NB, PRODUCTS, U))
 // Registers per thread. All threads start with equal shares of 65536; then producers release some
 // and consumers request them. A request for more than were released never returns.
-#define STRIPS_REGISTERS (65536 / STRIPS_THREADS / 8 * 8)
-#define STRIPS_CONSUMER_REGISTERS 208
-#define STRIPS_PRODUCER_REGISTERS 48
+#define STRIPS_REGISTERS(NB, PRODUCTS, U) (65536 / STRIPS_THREADS(NB, PRODUCTS, U) / 8 * 8)
+#define STRIPS_CONSUMER_REGISTERS(NB, PRODUCTS, U) (STRIPS_AHEAD(NB, PRODUCTS, U) ? 232 : 208)
+#define STRIPS_PRODUCER_REGISTERS(NB, PRODUCTS, U) (STRIPS_AHEAD(NB, PRODUCTS, U) ? 40 : 48)
 #define STRIPS_ROOM 144 // a consumer's registers for sums and samples
 // What fits in these registers with three products. WIDE: a third sum, so that one wgmma multiplies
 // high rows by both parts of the weights. BOTH: the high and the low parts of a set's rows at the

@@ -26,6 +26,12 @@ __device__ inline void wgmma_wait(void)
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
+// Waits until all committed groups but the last are complete.
+__device__ inline void wgmma_wait_but_one(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
 // Orders wgmma after earlier ordinary writes to shared memory, in each thread that wrote.
 __device__ inline void wgmma_fence_shared(void)
 {

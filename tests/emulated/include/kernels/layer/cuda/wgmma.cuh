@@ -22,6 +22,10 @@ static inline void wgmma_wait(void)
 {
 }
 
+static inline void wgmma_wait_but_one(void)
+{
+}
+
 static inline void wgmma_fence_shared(void)
 {
 }
