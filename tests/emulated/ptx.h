@@ -300,6 +300,17 @@ static inline void st_global_v4_u32(uint64_t to, uint32_t x, uint32_t y, uint32_
     store_global<uint64_t>(to + 8, (uint64_t)w << 32 | z);
 }
 
+static inline void st_relaxed_gpu_global_u32(uint64_t to, uint32_t value)
+{
+    __atomic_store_n((uint32_t *)to, value, __ATOMIC_RELAXED);
+}
+
+static inline void ld_relaxed_gpu_global_u32(uint32_t &to, uint64_t from)
+{
+    emulated::look();
+    to = __atomic_load_n((const uint32_t *)from, __ATOMIC_RELAXED);
+}
+
 static inline void st_global_u8(uint64_t to, uint32_t value)
 {
     store_global<uint8_t>(to, (uint8_t)value);

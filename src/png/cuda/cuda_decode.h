@@ -76,7 +76,9 @@ struct conv_decode_batch {
     const uint32_t *d_stop;
     uint32_t *d_status; // `count` words: device memory, or pinned host memory that is mapped
     void *stream;       // the cudaStream_t, one of the calling thread's current device
-    void (*mark)(void *context, const char *kernel); // called after each launch; may be NULL
+    void (*mark)(void *context, const char *kernel); // called after each launch
+                                                     // (two that overlap count as one); may
+                                                     // be NULL
     void *context;
 };
 

@@ -147,12 +147,20 @@ enum conv_status conv_cuda_split_is_used(const struct conv_decode_batch *batch, 
     return CONV_OK;
 }
 
+// Both launches run at the same time, so an event between them would keep them apart.
+static enum conv_status inflate_and_unfilter(const struct conv_decode_batch *batch,
+                                             const char **name)
+{
+    enum conv_status status = conv_cuda_inflate(batch, name);
+    return status ? status : conv_cuda_unfilter(batch);
+}
+
 enum conv_status conv_cuda_decode(const struct conv_decode_batch *batch)
 {
     typedef enum conv_status (*launch_fn)(const struct conv_decode_batch *, const char **);
     static const launch_fn launches[] = {conv_cuda_split_find, conv_cuda_split_count,
-                                         conv_cuda_split_put,  conv_cuda_split_resolve,
-                                         conv_cuda_inflate,    conv_cuda_unfilter};
+                                         conv_cuda_split_put, conv_cuda_split_resolve,
+                                         inflate_and_unfilter};
     bool split;
     enum conv_status status = conv_cuda_split_is_used(batch, &split);
     for (size_t i = split ? 0 : SPLIT_LAUNCHES; i < sizeof launches / sizeof launches[0]; i++) {

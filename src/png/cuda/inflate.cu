@@ -12,6 +12,7 @@
 #include "png/cuda/inflate.cuh"
 #include "png/cuda/inflate_window.cuh"
 #include "png/cuda/launches.cuh"
+#include "png/cuda/ready.cuh"
 #include "png/cuda/window.cuh"
 
 #define SYSTEM_SHARED 1024    // bytes of each block's shared memory that the system reserves
@@ -35,24 +36,26 @@ __device__ inline bool finish_window(struct block_memory<THREADS> &shared,
 
 // One window of a block that has codes. *ended is set at the block's end.
 template <int THREADS>
-__device__ inline uint32_t inflate_window(struct block_memory<THREADS> &shared,
-                                          const struct stream &stream, uint8_t *rows,
-                                          uint32_t rows_bytes, struct progress *progress,
-                                          struct adler *adler, const uint32_t *stop, bool *ended)
+__device__ inline uint32_t
+inflate_window(struct block_memory<THREADS> &shared, const struct stream &stream,
+               const struct conv_decode_image &image, struct progress *progress,
+               struct adler *adler, const uint32_t *stop, bool *ended)
 {
     if (progress->at >= stream.end)
         return CONV_DECODE_TRUNCATED;
     count_window(shared, stream, progress, progress->out % 4, stop);
+    if (threadIdx.x == THREADS - 1) // of a warp that has the least to do
+        report_ready(image, progress->out);
     struct agreement agreed = shared.agreed;
     if (agreed.parts - 1 >= THREADS) {
         progress->part_bits = LEAST_PART_BITS; // if not even one part fits the window
         return agreed.parts == 0 ? CONV_DECODE_DECODED : CONV_DECODE_STOPPED;
     }
-    if (agreed.bytes > rows_bytes - progress->out)
+    if (agreed.bytes > image.rows_bytes - progress->out)
         return CONV_DECODE_SIZE;
     if (agreed.stop & PLACE_INVALID)
         return CONV_DECODE_SYMBOL;
-    struct window window = open_window(rows, progress->out, agreed.bytes);
+    struct window window = open_window(image.d_rows, progress->out, agreed.bytes);
     put_share(shared, agreed.parts, window.skip);
     if (!finish_window(shared, window, adler))
         return CONV_DECODE_DISTANCE;
@@ -90,18 +93,18 @@ copy_stored(struct block_memory<THREADS> &shared, const struct stream &stream, u
 }
 
 template <int THREADS>
-__device__ inline uint32_t inflate_block(struct block_memory<THREADS> &shared,
-                                         const struct stream &stream, uint8_t *rows,
-                                         uint32_t rows_bytes, struct progress *progress,
-                                         struct adler *adler, const uint32_t *stop, bool *final)
+__device__ inline uint32_t
+inflate_block(struct block_memory<THREADS> &shared, const struct stream &stream,
+              const struct conv_decode_image &image, struct progress *progress, struct adler *adler,
+              const uint32_t *stop, bool *final)
 {
     uint32_t type, result = read_head(shared, stream, progress, final, &type);
     if (result == CONV_DECODE_DECODED && type == 0)
-        return copy_stored(shared, stream, rows, rows_bytes, progress, adler);
+        return copy_stored(shared, stream, image.d_rows, image.rows_bytes, progress, adler);
     bool ended = false;
     // A barrier follows the making of the tables, and each window's last read of the stage.
     while (result == CONV_DECODE_DECODED && !ended)
-        result = inflate_window(shared, stream, rows, rows_bytes, progress, adler, stop, &ended);
+        result = inflate_window(shared, stream, image, progress, adler, stop, &ended);
     return result;
 }
 
@@ -140,8 +143,7 @@ __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
     for (bool final = false; !final;) {
         if (is_costly(progress, free_cost))
             return CONV_DECODE_COSTLY;
-        result = inflate_block(shared, stream, image.d_rows, image.rows_bytes, &progress, &adler,
-                               stop, &final);
+        result = inflate_block(shared, stream, image, &progress, &adler, stop, &final);
         if (result)
             return result;
     }
@@ -160,12 +162,19 @@ template <int THREADS> __device__ inline bool filters_exist(const struct conv_de
     return !__syncthreads_or(!all);
 }
 
-// Prepares the unfilter kernel's counters: no band has been taken.
-template <int THREADS> __device__ inline void clear_bands(const struct conv_decode_image &image)
+// Prepares what the unfilter kernel reads: no band has been taken, no row is ready, and the slack
+// is zeros. That kernel starts once this has been done for all images.
+template <int THREADS>
+__device__ inline void prepare_unfilter(const struct conv_decode_image &image)
 {
     uint32_t *bands = (uint32_t *)(image.d_rows + conv_decode_bands_at(image.rows_bytes));
     for (uint32_t i = threadIdx.x; i < conv_decode_bands_words(image.row_bytes); i += THREADS)
         bands[i] = 0;
+    if (threadIdx.x < CONV_DECODE_SLACK)
+        image.d_rows[image.rows_bytes + threadIdx.x] = 0;
+    __threadfence();
+    __syncthreads();
+    start_unfilter();
 }
 
 // One block per image, the longest streams first.
@@ -178,21 +187,24 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     struct block_memory<THREADS> &shared = *(struct block_memory<THREADS> *)memory;
     uint32_t turn = images[blockIdx.x].turn;
     struct conv_decode_image image = images[turn];
-    clear_bands<THREADS>(image);
-    // The barrier keeps thread 0 from writing a result before the others have read it.
-    if (split && image.parts && __syncthreads_or(*result_of(image) == CONV_DECODE_DECODED))
+    prepare_unfilter<THREADS>(image);
+    if (split && image.parts && *result_of(image) == CONV_DECODE_DECODED) {
+        if (threadIdx.x == 0)
+            report_ready(image, image.rows_bytes);
         return;
+    }
     uint32_t result = inflate_stream(shared, image, free_cost, stop);
     if (result == CONV_DECODE_DECODED) {
         __syncthreads();
         if (!filters_exist<THREADS>(image))
             result = CONV_DECODE_FILTER;
     }
-    if (threadIdx.x < CONV_DECODE_SLACK)
-        image.d_rows[image.rows_bytes + threadIdx.x] = 0;
-    if (threadIdx.x == 0) {
-        *result_of(image) = result;
+    if (threadIdx.x == THREADS - 1) { // the one that has reported rows
         status[turn] = result;
+        if (result == CONV_DECODE_DECODED)
+            report_ready(image, image.rows_bytes);
+        else
+            atomicOr(ready_of(image), READY_FAILED);
     }
 }
 
@@ -247,13 +259,13 @@ enum conv_status conv_cuda_inflate(const struct conv_decode_batch *batch, const 
         return CONV_ERR_DEVICE;
     switch (threads) {
     case 512:
-        *name = "inflate_512";
+        *name = "inflate_512+unfilter";
         return launch<512>(batch);
     case 256:
-        *name = "inflate_256";
+        *name = "inflate_256+unfilter";
         return launch<256>(batch);
     default:
-        *name = "inflate_128";
+        *name = "inflate_128+unfilter";
         return launch<128>(batch);
     }
 }

@@ -75,7 +75,7 @@ template <int THREADS> struct block_memory {
     struct agreement agreed;
 };
 
-// The address from which the unfilter kernel reads whether the image's rows are decoded.
+// The address from which the inflate kernel reads whether an image has been decoded in parts.
 __device__ __forceinline__ uint32_t *result_of(const struct conv_decode_image &image)
 {
     return (uint32_t *)(image.d_rows + conv_decode_result_at(image.rows_bytes));

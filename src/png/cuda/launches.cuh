@@ -6,8 +6,8 @@
 #include "png/cuda/cuda_decode.h"
 #include "png/cuda/symbols.cuh"
 
-// After the filtered rows come zeros, which the unfilter kernel may read, and a copy of the image's
-// result for that kernel.
+// After the filtered rows come zeros, which the unfilter kernel may read, and the result of
+// decoding the image in parts.
 #define CONV_DECODE_SLACK 80
 
 #define CONV_SPLIT_MOST_PARTS 256
@@ -18,14 +18,15 @@ ANYWHERE size_t conv_decode_result_at(uint32_t rows_bytes)
 }
 
 // After the result comes what warps that unfilter bands of the same image share: a counter of the
-// bands taken and, 8 bytes further, the last row of a band, each word with a band's number.
+// bands taken, the bytes of the rows that are ready (ready.cuh) and the last row of a band, each
+// word with a band's number.
 ANYWHERE size_t conv_decode_bands_at(uint32_t rows_bytes)
 {
     return (conv_decode_result_at(rows_bytes) + sizeof(uint32_t) + 7) / 8 * 8;
 }
 
-// Words from there on: the counter, and a row with its numbers, rounded up to a step of up to 16
-// words.
+// Words from there on: the two counters, and a row with its numbers, rounded up to a step of up to
+// 16 words.
 ANYWHERE uint32_t conv_decode_bands_words(uint32_t row_bytes)
 {
     return 2 + 2 * (row_bytes / 4 + 16);
@@ -33,7 +34,7 @@ ANYWHERE uint32_t conv_decode_bands_words(uint32_t row_bytes)
 
 extern "C" {
 // Each enqueues one launch and sets *name to its name. This one inflates, checks the Adler-32 and
-// the filter bytes, and writes d_status.
+// the filter bytes, and writes d_status. Its name is that of the next two launches.
 enum conv_status conv_cuda_inflate(const struct conv_decode_batch *batch, const char **name);
 // These four inflate images that have parts, with many blocks of threads per image.
 // conv_cuda_inflate, which runs after them, decodes the images that they cannot.
@@ -46,8 +47,9 @@ uint32_t conv_cuda_split_most_parts(const struct conv_decode_batch *batch);
 uint32_t conv_cuda_split_most_bytes(const struct conv_decode_batch *batch);
 // Sets *used to whether those four are used for the batch.
 enum conv_status conv_cuda_split_is_used(const struct conv_decode_batch *batch, bool *used);
-// Reverses the filters of the images that were inflated.
-enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const char **name);
+// Reverses the filters of the images that are inflated, if it can while they are. Must be the next
+// launch of the stream after conv_cuda_inflate.
+enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch);
 }
 
 #endif
