@@ -16,12 +16,6 @@
 // Weight in the averages of a group that was faster than they are.
 #define NEWEST 0.25
 
-// A device that takes this many times the workers' time is of no help: its groups take staging
-// memory in which workers could decode. The latency includes the wait for a stream, so the device
-// itself is then some four times as slow as the workers. 1,000 screenshots of 29 MB took 5.9 s
-// instead of 1.9 on the cores alone.
-#define SLOWER 8
-
 void conv_decode_policy_init(struct conv_decode_policy *policy, int workers, uint64_t start)
 {
     *policy = (struct conv_decode_policy){
@@ -122,40 +116,21 @@ void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns
     policy->idle_ns = policy->idle_ns + ns < most ? policy->idle_ns + ns : most;
 }
 
-// The time per image of all workers together.
-static double worker_time(const struct conv_decode_policy *policy)
-{
-    return (double)policy->worker_ns / (double)policy->worker_count / (double)policy->workers;
-}
-
-// The expected latency of a group with a stream of `bytes`. A stream is decoded serially: one that
-// is longer makes its whole group take longer.
-static double latency_of(const struct conv_decode_policy *policy, size_t bytes, uint64_t now)
-{
-    double longer = (double)bytes / policy->longest;
-    double latency_ns = policy->latency_ns;
-    if (latency_ns > FIRST_LATENCY_NS && policy->in_flight == 0 &&
-        (double)(now - policy->measured_at) > TRUSTED * latency_ns)
-        latency_ns = FIRST_LATENCY_NS;
-    return latency_ns * (longer > 1 ? longer : 1);
-}
-
-bool conv_decode_policy_is_slow(const struct conv_decode_policy *policy, size_t bytes,
-                                size_t images, uint64_t now)
-{
-    if (policy->worker_count == 0 || policy->streams == 0)
-        return false;
-    double at_once = (double)images * policy->streams;
-    return latency_of(policy, bytes, now) / at_once > SLOWER * worker_time(policy);
-}
-
 bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *policy, size_t bytes,
                                       uint64_t left, uint64_t now)
 {
     if (policy->worker_count == 0)
         return false; // no measurement to compare with
-    double worker_ns = worker_time(policy);
-    double latency_ns = latency_of(policy, bytes, now);
+    // The time per image of all workers together.
+    double worker_ns =
+        (double)policy->worker_ns / (double)policy->worker_count / (double)policy->workers;
+    // A stream is decoded serially: one that is longer makes its whole group take longer.
+    double longer = (double)bytes / policy->longest;
+    double latency_ns = policy->latency_ns;
+    if (latency_ns > FIRST_LATENCY_NS && policy->in_flight == 0 &&
+        (double)(now - policy->measured_at) > TRUSTED * latency_ns)
+        latency_ns = FIRST_LATENCY_NS;
+    latency_ns *= longer > 1 ? longer : 1;
     double saved = (double)policy->device_count * worker_ns;
     double unnoticed = saved + (double)(now - policy->start) / LATE;
     double workers_need = (double)left * worker_ns;

@@ -65,11 +65,6 @@ void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns
 // After a wait of this length, the idle time pays for an image; UINT64_MAX if it does not matter.
 uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *policy);
 
-// True if a device decodes far fewer images with streams of `bytes` in the same time than all
-// workers, if its groups have room for so many `images`: then the workers are to decode them.
-bool conv_decode_policy_is_slow(const struct conv_decode_policy *policy, size_t bytes,
-                                size_t images, uint64_t now);
-
 // True if a device is to decode an image with a stream of `bytes` at the time `now`; `left` is an
 // estimate of the images to be decoded yet, this one included. A measured latency is used for a
 // limited time only; otherwise a single delayed group would keep the device from ever being

@@ -96,32 +96,11 @@ static size_t length_of(const struct conv_job *job)
     return samples > job->file->size ? samples : job->file->size;
 }
 
-// Images of this kind for which a group has room.
-static size_t count_in_group(const struct conv_scheduler *s, const struct conv_job *job)
-    CONV_NEEDS(s->lock)
-{
-    size_t streams = s->config->group_bytes / (job->file->size + 1);
-    size_t planes =
-        conv_defaults_device_bytes(s->config) / (conv_image_bytes(&job->header.shape) + 1);
-    size_t count = streams < planes ? streams : planes;
-    return count > 0 ? count : 1;
-}
-
 // True if a device is to decode a stream of `bytes`.
 static bool is_worthwhile(const struct conv_scheduler *s, size_t bytes) CONV_NEEDS(s->lock)
 {
     return s->config->decode_on == CONV_CODER_GPU ||
            conv_decode_policy_is_worthwhile(&s->policy, bytes, count_left(s), conv_clock_ns());
-}
-
-static bool is_for_device(const struct conv_scheduler *s, const struct conv_job *job)
-    CONV_NEEDS(s->lock)
-{
-    size_t length = length_of(job);
-    bool slow =
-        s->config->decode_on != CONV_CODER_GPU &&
-        conv_decode_policy_is_slow(&s->policy, length, count_in_group(s, job), conv_clock_ns());
-    return !slow && is_worthwhile(s, length);
 }
 
 static bool may_begin_decoding(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
@@ -220,7 +199,7 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
 static bool place_job(struct conv_scheduler *s, struct conv_job *job, bool device_only,
                       enum conv_status *status) CONV_NEEDS(s->lock)
 {
-    bool able = may_decode(s, job), decode = able && is_for_device(s, job);
+    bool able = may_decode(s, job), decode = able && is_worthwhile(s, length_of(job));
     struct plan plan = make_plan(s, job, decode);
     if (device_only && !(plan.form & CONV_FORM_DECODED))
         return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// 40,000 icons on an H100 and 16 cores, coded by the GPU: 0.62 s and 3.7 s of processors with one
-// file at a time, 0.51 s and 1.2 s with 16. `tools/bench-auto`, 2026-11-26.
+// 40,000 icons on an H100 and 16 cores, coded by the GPU: 3.7 s of processors with one file at a
+// time, 1.2 s with 16, in 0.62 and 0.51 s, on another machine in 0.57 and 0.58. 2026-11-26.
 #include "pipeline/small_files.h"
 
 #include "pipeline/groups.h"

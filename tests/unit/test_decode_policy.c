@@ -63,23 +63,6 @@ static void test_a_long_stream_is_late(void **state)
     assert_true(conv_decode_policy_is_worthwhile(&policy, 2 * PHOTO, 820, now));
 }
 
-// Workers decode a photograph in 4 ms each, so one in 0.25 ms together.
-static void test_a_slow_device_keeps_no_memory_from_workers(void **state)
-{
-    (void)state;
-    struct conv_decode_policy policy = measured();
-    uint64_t now = NOW;
-    conv_decode_policy_note_streams(&policy, 6, true, now);
-    for (int i = 0; i < 50; i++)
-        note_device(&policy, 1, 100 * MS);
-    assert_false(conv_decode_policy_is_slow(&policy, PHOTO, 50, now)); // 0.33 ms each
-    assert_false(conv_decode_policy_is_slow(&policy, PHOTO, 9, now));  // 1.85 ms
-    assert_true(conv_decode_policy_is_slow(&policy, PHOTO, 8, now));   // 2.08 ms
-    assert_true(conv_decode_policy_is_slow(&policy, 5 * PHOTO, 30, now));
-    policy.worker_count = 0; // nothing to compare with
-    assert_false(conv_decode_policy_is_slow(&policy, PHOTO, 1, now));
-}
-
 static void test_what_is_left_is_unknown(void **state)
 {
     (void)state;
@@ -220,7 +203,6 @@ int main(void)
         cmocka_unit_test(test_nothing_measured_nothing_handed_over),
         cmocka_unit_test(test_the_last_images_are_the_workers),
         cmocka_unit_test(test_a_long_stream_is_late),
-        cmocka_unit_test(test_a_slow_device_keeps_no_memory_from_workers),
         cmocka_unit_test(test_what_is_left_is_unknown),
         cmocka_unit_test(test_a_slow_device_is_believed_at_once),
         cmocka_unit_test(test_what_was_slow_once_is_tried_again),
