@@ -209,13 +209,16 @@ static bool check_case_variants(struct check_case *c, const struct options *opti
     return ok;
 }
 
-// Layers for which special variants exist, at their full size.
+// Layers for which special instances exist, at their full size, and one with more weights than fit
+// in a block.
 static bool check_networks(const struct options *options, const struct variants_machine *machine,
                            struct tally *tallies)
 {
     static const struct check_network_layer layers[] = {
-        {1, 12, 5, 64, 64}, {1, 12, 5, 70, 70}, {1, 50, 5, 28, 28}, {1, 6, 5, 28, 28},
-        {6, 16, 5, 12, 12}, {12, 24, 5, 33, 9}, {3, 64, 3, 4, 224}, {3, 64, 7, 8, 60},
+        {1, 12, 5, 64, 64},  {1, 12, 5, 70, 70},  {1, 50, 5, 28, 28},  {1, 6, 5, 28, 28},
+        {6, 16, 5, 12, 12},  {12, 24, 5, 33, 9},  {3, 64, 3, 4, 224},  {3, 64, 7, 8, 60},
+        {16, 32, 4, 16, 16}, {3, 32, 6, 9, 64},   {4, 16, 8, 11, 64},  {4, 24, 9, 13, 28},
+        {64, 128, 3, 4, 14}, {40, 300, 1, 3, 35}, {90, 200, 1, 4, 33},
     };
     bool ok = true;
     for (int i = 0; i < COUNT(layers) && ok; i++) {

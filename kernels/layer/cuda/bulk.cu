@@ -18,6 +18,7 @@ struct bulk_shape {
     int buffer;        // floats of a warp's buffer
     int most_turns;    // most units that a thread may compute
     int most_channels; // most channels for which it was measured
+    int least_taps;    // of an output, from which on it is fastest
     float suited;      // it is fastest if at least this share of its multiply-adds is needed
     int score;
     float cost; // of a multiply-add relative to the first instance, measured
@@ -40,6 +41,7 @@ static bulk_shape tiles(int most_turns, int most_channels, float suited, int sco
             STORE_ROOM(T),
             most_turns,
             most_channels,
+            K % 2 ? 64 : 32, // `uniform` has no even kernels
             suited,
             score,
             cost,
@@ -62,6 +64,7 @@ static bulk_shape rows(int most_turns, int most_channels, float suited, int scor
             BULK_BUFFER(T),
             most_turns,
             most_channels,
+            K % 2 ? 64 : 32, // `uniform` has no even kernels
             suited,
             score,
             cost,
@@ -88,6 +91,10 @@ static const struct bulk_shape shapes[] = {
     // 32→64, 30², 1,000 images: 0.734 instead of 0.796; 16→64, 34²: 0.650 instead of 0.937. But
     // 48→48, 56², where 0.61 of the multiply-adds are needed, 0.501 instead of 0.448.
     rows<3, 2, 14, 4, 2, false, 384>(ANY, ANY, 0.65f, 87, 1, 0),
+    rows<4, 2, 14, 4, 2, false, 384>(ANY, ANY, 0.7f, 87, 1, 0),
+    rows<6, 1, 20, 4, 4, true, 512>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
+    rows<8, 1, 20, 4, 4, true, 384>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
+    rows<9, 1, 20, 4, 4, true, 384>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
 };
 
 // Values derived from a layer; a plan's constants.
@@ -251,9 +258,17 @@ static int score_bulk(const struct conv_layer *layer, const struct conv_layer_sh
     if (!configure(layer, shape, &c))
         return CONV_LAYER_SCORE_UNSUITED;
     const struct bulk_shape *s = &shapes[c.shape];
-    bool suits =
-        c.useful >= s->suited && layer->channels <= s->most_channels && layer_taps(layer) >= 64;
-    return suits ? s->score : 74;
+    int out_height = conv_layer_out_height(layer, shape->height);
+    int out_width = conv_layer_out_width(layer, shape->width);
+    // Units of 8 columns x 8 maps, one for each thread of `rows`. If they occupy half of the
+    // multiprocessors, blocks with an image each are faster: 32→64, 14², 3×3, 100 images: 0.035
+    // instead of 0.053 (H100).
+    int64_t units = shape->images * out_height * ceil_div(out_width, 8) * ceil_div(layer->maps, 8);
+    bool small = shape->images > 0 && units < PROCESSORS * 160;
+    bool suits = c.useful >= (small ? 0.3f : s->suited) && layer->channels <= s->most_channels &&
+                 layer_taps(layer) >= s->least_taps;
+    // 3→12, 33²: 0.059 instead of 0.071 from `uniform`, which is slower with rows of other lengths.
+    return suits ? s->score + (s->columns == 29 && out_width % 4 != 0) : 74;
 }
 
 static size_t packed_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)

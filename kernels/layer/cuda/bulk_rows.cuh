@@ -217,8 +217,9 @@ static __global__ __launch_bounds__(THREADS,
 #pragma unroll
         for (int r = 0; r < R; r++)
             activate_outputs<T, MT>(p.to.activation, sum[r]);
-        bulk_store_rows<R, T, MT, VX == 4 ? 2 : 1>(p, memory.buffers + warp * BULK_BUFFER(T), at,
-                                                   outputs, sum);
+        // Rows of outputs are of even length if those of samples are and K is odd.
+        bulk_store_rows<R, T, MT, VX == 4 && K % 2 ? 2 : 1>(
+            p, memory.buffers + warp * BULK_BUFFER(T), at, outputs, sum);
     }
     bulk_release<warps>(p, memory, ring, count, count); // of a warp without units
 #endif

@@ -17,6 +17,9 @@ static const struct rows_shape shapes[] = {
     rows_instance<9, 1, 8, 8, 4, 256, 2>(),  rows_instance<11, 1, 8, 8, 4, 256, 2>(),
     rows_instance<3, 2, 8, 8, 4, 256, 2>(),  rows_instance<5, 2, 8, 8, 4, 256, 2>(),
     rows_instance<7, 2, 8, 8, 4, 256, 2>(),  rows_instance<1, 2, 8, 8, 4, 256, 2>(),
+    rows_instance<3, 1, 12, 8, 4, 128, 3>(), rows_instance<2, 1, 8, 8, 4, 256, 2>(),
+    rows_instance<4, 1, 8, 8, 4, 256, 2>(),  rows_instance<6, 1, 8, 8, 4, 256, 2>(),
+    rows_instance<8, 1, 8, 8, 4, 256, 2>(),  rows_instance<0, 1, 8, 8, 4, 256, 2>(),
 };
 
 // How an instance does a layer.
@@ -35,7 +38,7 @@ static bool fill_config(const struct conv_layer *layer, const struct rows_shape 
 {
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
-    int stride = s->stride, taps = layer->kernel_height * s->kernel_width;
+    int stride = s->stride, taps = layer->kernel_height * layer->kernel_width;
     c->block_units = s->threads / c->groups;
     c->image_rows = (out_height - 1) * stride + layer->kernel_height;
     int rows = (c->block_units + c->tiles - 2) / c->tiles + 1; // of outputs, at most
@@ -44,7 +47,7 @@ static bool fill_config(const struct conv_layer *layer, const struct rows_shape 
     c->block_images = crossings + 1;
     int64_t in_rows =
         (int64_t)(rows - 1) * stride + layer->kernel_height + (int64_t)crossings * more;
-    int window = (s->columns - 1) * stride + s->kernel_width;
+    int window = (s->columns - 1) * stride + layer->kernel_width;
     int columns = (c->tiles - 1) * s->columns * stride + window;
     int read = (c->tiles - 1) * s->columns * stride + ceil_div(window, s->vector) * s->vector;
     int padded = shape->width + layer->pad_left + layer->pad_right;
@@ -57,20 +60,28 @@ static bool fill_config(const struct conv_layer *layer, const struct rows_shape 
     c->in_rows = (int)in_rows;
     c->plane_floats = c->in_rows * c->pitch;
     c->weight_floats = taps * c->groups * s->maps;
-    int64_t stage = (int64_t)c->step * (c->plane_floats + c->weight_floats);
+    // If all channels are loaded at once, there is one stage. Weights are copied 16 bytes at a
+    // time.
+    int stages = layer->channels > c->step ? 2 : 1;
+    int64_t stage = ((int64_t)c->step * (c->plane_floats + c->weight_floats) + 7) / 8 * 8;
     int samples = c->in_rows * c->columns;
-    int64_t bytes = 2 * stage * 4 + (layer->input == CONV_ELEMENT_U8 ? 1024 : 0) +
+    if ((stages > 1 && c->step * c->weight_floats % 4) ||
+        (c->chunks > 1 && layer->channels * c->weight_floats % 4))
+        return false; // the weights of a stage or a chunk would begin between 16 bytes
+    int64_t bytes = stages * stage * 4 + (layer->input == CONV_ELEMENT_U8 ? 1024 : 0) +
                     (int64_t)samples * (int64_t)sizeof(struct rows_sample);
     int64_t epilogue =
         (int64_t)(s->threads / 32 * rows_batch(s->columns, s->maps) * STORE_ROOM(s->columns)) * 4;
     bytes = (bytes > epilogue ? bytes : epilogue) + s->threads * 12;
     if (bytes > MOST_SHARED)
         return false;
-    c->stage_floats = (int)stage;
+    c->stage_floats = (int)stage * stages / 2;
     c->shared_bytes = (int)bytes;
     float work = (float)(taps * s->columns * s->maps); // of a thread and channel
+    int parts = s->kernel_width > 0 ? 1 : ceil_div(layer->kernel_width, 4); // that a row is read in
     float reads = (float)layer->kernel_height *
-                  ((float)ceil_div(window, s->vector) + (float)(s->kernel_width * s->maps) / 4 + 6);
+                  ((float)ceil_div((parts - 1) * (s->columns - 1) + window, s->vector) +
+                   (float)(layer->kernel_width * s->maps) / 4 + 6 * (float)parts);
     float own = (float)samples / (float)s->threads; // samples to load
     float loads = own * (layer->input == CONV_ELEMENT_U8 ? 9.0f : 6.0f) +
                   (float)c->weight_floats / (float)s->threads + 20 + 100 / (float)c->step;
@@ -89,7 +100,8 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     struct rows_config c = {};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct rows_shape *s = &shapes[i];
-        if (s->kernel_width != layer->kernel_width || s->stride != layer->stride)
+        if ((s->kernel_width > 0 && s->kernel_width != layer->kernel_width) ||
+            s->stride != layer->stride)
             continue;
         c.shape = (int)i;
         int tiles = ceil_div(out_width, s->columns), groups = ceil_div(layer->maps, s->maps);
@@ -204,6 +216,7 @@ static void fill_launch(const struct conv_layer_plan *plan, const struct conv_la
     p->to = store_target_of(layer, batch->dst, p->out_height, p->out_width);
     p->pad_bottom = layer->pad_bottom;
     p->pad_right = layer->pad_right;
+    p->kernel_width = layer->kernel_width;
     p->bytes = layer->input == CONV_ELEMENT_U8;
     p->tiles = c->tiles;
     p->image_rows = c->image_rows;

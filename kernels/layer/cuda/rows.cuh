@@ -22,7 +22,8 @@ struct rows_launch {
     int64_t images;
     struct layer_divider by_tiles, by_out_height, by_image_rows, by_columns;
     int height, width, out_height, out_width;
-    int channels, maps, kernel_height, pad_top, pad_left, pad_bottom, pad_right, border;
+    int channels, maps, kernel_height, kernel_width, pad_top, pad_left, pad_bottom, pad_right,
+        border;
     float border_value, divisor;
     int bytes;                   // 8-bit input
     int tiles;                   // of a panel's row: wide images are cut into panels, blockIdx.z
@@ -32,7 +33,7 @@ struct rows_launch {
     int plane_floats;            // in_rows * pitch
     int step;                    // channels loaded at a time
     int weight_floats;           // of a channel of this chunk
-    int stage_floats;            // of one of the two stages
+    int stage_floats;            // half of all stages: the second one, if any, begins there
 };
 
 // The source of a sample, in samples from the block's first image, and its place in a plane of
@@ -42,8 +43,8 @@ struct rows_sample {
     int to;
 };
 
-// Shared memory after 12 bytes of each thread: two stages of [channel][in_rows][pitch] samples and
-// [channel][kernel row][group][kernel column][MT] weights, values of 8-bit samples, and
+// Shared memory after 12 bytes of each thread: one or two stages of [channel][in_rows][pitch]
+// samples and [channel][kernel row][group][kernel column][MT] weights, values of 8-bit samples, and
 // samples [in_rows][columns]. The epilogue reuses all of it.
 struct rows_memory {
     struct rows_sample *samples;
@@ -57,7 +58,7 @@ struct rows_block {
     int tile, i;        // of that row; the row in its image
 };
 
-// Lists the samples of a channel and fills in the padding of both stages.
+// Lists the samples of a channel and fills in the padding of all stages.
 template <int S>
 __device__ inline void rows_prepare(const rows_launch &p, const rows_memory &memory,
                                     const rows_block &block, int panel_columns)
@@ -85,7 +86,8 @@ __device__ inline void rows_prepare(const rows_launch &p, const rows_memory &mem
 #pragma unroll 1
         for (int c = 0; c < p.step; c++) {
             memory.stages[c * p.plane_floats + sample.to] = p.border_value;
-            memory.stages[p.stage_floats + c * p.plane_floats + sample.to] = p.border_value;
+            if (p.channels > p.step)
+                memory.stages[p.stage_floats + c * p.plane_floats + sample.to] = p.border_value;
         }
     }
     if (p.bytes)
@@ -129,29 +131,58 @@ __device__ inline void rows_load(const rows_launch &p, const rows_memory &memory
     __pipeline_commit();
 }
 
-// Adds one channel. Columns in the inner loop: neighbouring multiply-adds share the weight, so that
-// two operands come from the register file and one from the cache in front of it.
+// Adds N taps of a kernel row. Columns in the inner loop: neighbouring multiply-adds share the
+// weight, so that two operands come from the register file and one from the cache in front of it.
+template <int N, int S, int T, int MT, int VX>
+__device__ inline void rows_taps(float (&sum)[MT][T], const float *in, const float *weight)
+{
+    float x[(T - 1) * S + N];
+    layer_read<(T - 1) * S + N, VX>(x, in);
+#pragma unroll
+    for (int v = 0; v < N; v++) {
+        float w[MT];
+        layer_read<MT, MT % 4 ? 2 : 4>(w, weight + v * MT);
+#pragma unroll
+        for (int m = 0; m < MT; m++) {
+#pragma unroll
+            for (int t = 0; t < T; t++)
+                sum[m][t] = fmaf(w[m], x[t * S + v], sum[m][t]);
+        }
+    }
+}
+
+// Adds one channel.
 template <int KW, int S, int T, int MT, int VX>
 __device__ inline void rows_add(float (&sum)[MT][T], const float *in, const float *weight,
                                 int kernel_height, int pitch, int row_weights)
 {
 #pragma unroll 1
     for (int u = 0; u < kernel_height; u++) {
-        float x[(T - 1) * S + KW];
-        layer_read<(T - 1) * S + KW, VX>(x, in);
-#pragma unroll
-        for (int v = 0; v < KW; v++) {
-            float w[MT];
-            layer_read<MT, MT % 4 ? 2 : 4>(w, weight + v * MT);
-#pragma unroll
-            for (int m = 0; m < MT; m++) {
-#pragma unroll
-                for (int t = 0; t < T; t++)
-                    sum[m][t] = fmaf(w[m], x[t * S + v], sum[m][t]);
-            }
-        }
+        rows_taps<KW, S, T, MT, VX>(sum, in, weight);
         in += pitch;
         weight += row_weights;
+    }
+}
+
+// The same for kernels of any width, four taps at a time.
+template <int T, int MT, int VX>
+__device__ inline void rows_add_any(float (&sum)[MT][T], const float *in, const float *weight,
+                                    const rows_launch &p)
+{
+#pragma unroll 1
+    for (int u = 0; u < p.kernel_height; u++) {
+        int v = 0;
+#pragma unroll 1
+        for (; v + 4 <= p.kernel_width; v += 4)
+            rows_taps<4, 1, T, MT, VX>(sum, in + v, weight + v * MT);
+        if (p.kernel_width - v == 1)
+            rows_taps<1, 1, T, MT, VX>(sum, in + v, weight + v * MT);
+        else if (p.kernel_width - v == 2)
+            rows_taps<2, 1, T, MT, VX>(sum, in + v, weight + v * MT);
+        else if (p.kernel_width - v == 3)
+            rows_taps<3, 1, T, MT, VX>(sum, in + v, weight + v * MT);
+        in += p.pitch;
+        weight += p.groups * p.kernel_width * MT;
     }
 }
 
@@ -205,7 +236,7 @@ static __global__ __launch_bounds__(THREADS,
             sum[m][t] = b;
     }
     int in = (local * p.image_rows + (i - block.i) * S) * p.pitch + tile * T * S;
-    int weight = p.step * p.plane_floats + group * KW * MT;
+    int weight = p.step * p.plane_floats + group * (KW > 0 ? KW : p.kernel_width) * MT;
     const float *weights = p.weights + (int64_t)chunk * p.channels * p.weight_floats;
     __syncthreads(); // the list is complete
 
@@ -221,9 +252,13 @@ static __global__ __launch_bounds__(THREADS,
         const float *from = memory.stages + stage * p.stage_floats;
 #pragma unroll 1
         for (int k = 0; k < min(p.step, p.channels - c); k++)
-            rows_add<KW, S, T, MT, VX>(sum, from + in + k * p.plane_floats,
-                                       from + weight + k * p.weight_floats, p.kernel_height,
-                                       p.pitch, p.groups * KW * MT);
+            if (KW > 0)
+                rows_add<(KW > 0 ? KW : 1), S, T, MT, VX>(
+                    sum, from + in + k * p.plane_floats, from + weight + k * p.weight_floats,
+                    p.kernel_height, p.pitch, p.groups * KW * MT);
+            else
+                rows_add_any<T, MT, VX>(sum, from + in + k * p.plane_floats,
+                                        from + weight + k * p.weight_floats, p);
     }
     __syncthreads(); // the stages become buffers
 
@@ -236,7 +271,8 @@ static __global__ __launch_bounds__(THREADS,
 
 // Describes an instance to the host.
 struct rows_shape {
-    int kernel_width, stride, columns, maps, vector, threads, blocks;
+    int kernel_width; // 0: any
+    int stride, columns, maps, vector, threads, blocks;
     void (*kernel)(rows_launch);
 };
 
