@@ -158,7 +158,7 @@ template <int N, int VX> __device__ inline void tiles_read(float (&to)[N], const
             float4 v = *(const float4 *)(const void *)(from + i);
             to[i] = v.x, to[i + 1] = v.y, to[i + 2] = v.z, to[i + 3] = v.w;
         }
-        if (N % 4 >= 2) {
+        if constexpr (N % 4 >= 2) {
             float2 v = *(const float2 *)(const void *)(from + N / 4 * 4);
             to[N / 4 * 4] = v.x, to[N / 4 * 4 + 1] = v.y;
         }
