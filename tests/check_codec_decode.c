@@ -57,7 +57,9 @@ static bool check(struct batch *batch)
     static const int threads[] = {CHECK_THREADS};
     struct check_decode_run how = {
         .threads = threads[check_decode_random(sizeof threads / sizeof *threads)],
-        .at_once = !batch->few && check_decode_random(2) ? 1 << 20 : 0,
+        .at_once = check_decode_random(2)                  ? 1
+                   : !batch->few && check_decode_random(2) ? 1 << 20
+                                                           : 0,
         .parts = !batch->limited && check_decode_random(2) ? 2 + (int)check_decode_random(255) : 0,
         .at_any_cost = !batch->limited,
         .stopped = batch->stopped,

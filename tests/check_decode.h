@@ -65,7 +65,7 @@ void check_free_planes(struct conv_image *planes);
 // How a batch is decoded.
 struct check_decode_run {
     int threads;      // that decode an image together; 0: the decoder's choice
-    int at_once;      // images that the device decodes at the same time; 0: those of the batch
+    int at_once;      // images that the device decodes at the same time; 0: unknown; 1: the batch's
     int parts;        // at most, that a stream is cut into; 0: the decoder's choice
     bool at_any_cost; // otherwise a valid stream may be refused as CONV_DECODE_COSTLY
     bool stopped;     // by the host, before the start

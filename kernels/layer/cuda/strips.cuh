@@ -197,7 +197,7 @@ template <int NB, int T, int U>
 __device__ inline void strips_start_set(const strips_rows<T, U> &rows, uint32_t weights,
                                         strips_sums<NB, 3, T, U> &sums)
 {
-    const int maps = NB * 8, wide = sums.wide;
+    constexpr int maps = NB * 8, wide = strips_sums<NB, 3, T, U>::wide;
     weights = uniform(weights);
     wgmma_fence();
 #pragma unroll

@@ -68,7 +68,7 @@ struct conv_decode_batch {
     int count;                                // at least 1
     int threads; // per image in inflate: 128, 256, 512; 0: chosen by `at_once`
     int at_once; // images that the device decodes at the same time, in this batch and on other
-                 // streams; 0: `count`
+                 // streams; 0: unknown, at least `count`
     enum conv_decode_split split;
     bool at_any_cost; // for tests: no CONV_DECODE_COSTLY
     // A word, usually in mapped host memory. Any thread may set it while the kernels run; within

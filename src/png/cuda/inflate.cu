@@ -39,12 +39,12 @@ template <int THREADS>
 __device__ inline uint32_t
 inflate_window(struct block_memory<THREADS> &shared, const struct stream &stream,
                const struct conv_decode_image &image, struct progress *progress,
-               struct adler *adler, const uint32_t *stop, bool *ended)
+               struct adler *adler, const uint32_t *stop, bool reports, bool *ended)
 {
     if (progress->at >= stream.end)
         return CONV_DECODE_TRUNCATED;
     count_window(shared, stream, progress, progress->out % 4, stop);
-    if (threadIdx.x == THREADS - 1) // of a warp that has the least to do
+    if (reports && threadIdx.x == THREADS - 1) // of a warp that has the least to do
         report_ready(image, progress->out);
     struct agreement agreed = shared.agreed;
     if (agreed.parts - 1 >= THREADS) {
@@ -96,7 +96,7 @@ template <int THREADS>
 __device__ inline uint32_t
 inflate_block(struct block_memory<THREADS> &shared, const struct stream &stream,
               const struct conv_decode_image &image, struct progress *progress, struct adler *adler,
-              const uint32_t *stop, bool *final)
+              const uint32_t *stop, bool reports, bool *final)
 {
     uint32_t type, result = read_head(shared, stream, progress, final, &type);
     if (result == CONV_DECODE_DECODED && type == 0)
@@ -104,7 +104,7 @@ inflate_block(struct block_memory<THREADS> &shared, const struct stream &stream,
     bool ended = false;
     // A barrier follows the making of the tables, and each window's last read of the stage.
     while (result == CONV_DECODE_DECODED && !ended)
-        result = inflate_window(shared, stream, image, progress, adler, stop, &ended);
+        result = inflate_window(shared, stream, image, progress, adler, stop, reports, &ended);
     return result;
 }
 
@@ -129,7 +129,7 @@ __device__ inline bool check_adler(struct block_memory<THREADS> &shared,
 template <int THREADS>
 __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
                                           const struct conv_decode_image &image, uint32_t free_cost,
-                                          const uint32_t *stop)
+                                          const uint32_t *stop, bool reports)
 {
     const struct stream stream = open_stream(image);
     uint32_t result = check_header(stream, image.rows_bytes);
@@ -143,7 +143,7 @@ __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
     for (bool final = false; !final;) {
         if (is_costly(progress, free_cost))
             return CONV_DECODE_COSTLY;
-        result = inflate_block(shared, stream, image, &progress, &adler, stop, &final);
+        result = inflate_block(shared, stream, image, &progress, &adler, stop, reports, &final);
         if (result)
             return result;
     }
@@ -177,11 +177,12 @@ __device__ inline void prepare_unfilter(const struct conv_decode_image &image)
     start_unfilter();
 }
 
-// One block per image, the longest streams first.
+// One block per image, the longest streams first. `reports`: after each window the rows that are
+// ready, and not only after the last one.
 template <int THREADS>
 static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     inflate(const struct conv_decode_image *images, uint32_t *status, uint32_t free_cost,
-            const uint32_t *stop, bool split)
+            const uint32_t *stop, bool split, bool reports)
 {
     extern __shared__ uint4 memory[];
     struct block_memory<THREADS> &shared = *(struct block_memory<THREADS> *)memory;
@@ -193,7 +194,7 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
             report_ready(image, image.rows_bytes);
         return;
     }
-    uint32_t result = inflate_stream(shared, image, free_cost, stop);
+    uint32_t result = inflate_stream(shared, image, free_cost, stop, reports);
     if (result == CONV_DECODE_DECODED) {
         __syncthreads();
         if (!filters_exist<THREADS>(image))
@@ -223,7 +224,7 @@ template <int THREADS> static enum conv_status launch(const struct conv_decode_b
     inflate<THREADS>
         <<<(unsigned)batch->count, THREADS, (size_t)bytes, (cudaStream_t)batch->stream>>>(
             batch->d_images, batch->d_status, batch->at_any_cost ? UINT32_MAX : FREE_COST,
-            batch->d_stop, split);
+            batch->d_stop, split, conv_decode_is_alone(batch));
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
 

@@ -13,7 +13,7 @@
 #define BANDS_PER_SM 4
 #define MOST_BAND_WARPS 16 // per SM, of one launch
 // From this compute capability on, filters are reversed while images are inflated. In bands only if
-// an image has this many bytes: 132 icons of 64 KiB take 0.39 instead of 0.37 ms so (H100).
+// an image has this many bytes: icons of 64 KiB take longer so.
 #define LEAST_MAJOR_BESIDE 9
 #define LEAST_BYTES_BESIDE (256u << 10)
 
@@ -250,9 +250,8 @@ enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch)
         conv_cuda_split_is_used(batch, &split))
         return CONV_ERR_DEVICE;
     int at_once = batch->at_once ? batch->at_once : batch->count;
-    // After a split inflate all rows are ready at once. Warps that wait for rows take shared memory
-    // from the inflating blocks of other streams; what that costs has not been measured.
-    bool beside = major >= LEAST_MAJOR_BESIDE && !split && at_once <= batch->count;
+    // After a split inflate all rows are ready at once.
+    bool beside = major >= LEAST_MAJOR_BESIDE && !split && conv_decode_is_alone(batch);
     if (at_once > BANDS_PER_SM * processors)
         return launch<WIDE>(batch, 1, beside);
     beside &= most_bytes(batch) >= LEAST_BYTES_BESIDE;
