@@ -213,7 +213,7 @@ static __global__
     __pipeline_commit();
     for (int other = floats; number < p.tasks; number += gridDim.x, other = -other) {
         __pipeline_wait_prior(0);
-        __syncthreads(); // the tile is complete, and nobody reads the other one any longer
+        __syncthreads(); // the tile is complete, and the other one is no longer read
         if (number + gridDim.x < p.tasks)
             points_load<VECTOR>(p, number + gridDim.x, tile + other);
         __pipeline_commit();

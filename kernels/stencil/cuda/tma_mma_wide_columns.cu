@@ -68,11 +68,7 @@ static __global__ void __launch_bounds__(block_threads<wide_column_traits<HEIGHT
     auto prepare = [&](struct tma_pipeline *pipeline) {
         row = (uint8_t *)pipeline->scratch;
         column = row + FACTOR_BYTES;
-        for (uint32_t i = threadIdx.x; i < FACTOR_BYTES; i += block_threads<Traits>) {
-            row[i] = f.factors.row[i];
-            for (int part = 0; part < COLUMN_BYTES; part++)
-                column[part * FACTOR_BYTES + i] = f.factors.column[part][i];
-        }
+        copy_factors<COLUMN_BYTES>(row, f.factors, block_threads<Traits>);
     };
     tma_pipeline_main<Traits>(f.schedule, prepare, [&](struct tma_pipeline *pipeline) {
         struct wide_column_passes<WIDTH, HEIGHT, COLUMN_BYTES, TIES> passes;

@@ -30,6 +30,22 @@ static_assert(sizeof(((struct wide_factors *)0)->row) +
                   PIPELINE_SCRATCH,
               "consumer warps load them from there");
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Copies the row, and after it the parts of the column, to shared memory, by `threads` threads.
+template <int COLUMN_BYTES>
+__device__ inline void copy_factors(uint8_t *to, const struct wide_factors &factors,
+                                    uint32_t threads)
+{
+    for (uint32_t i = threadIdx.x; i < FACTOR_BYTES; i += threads) {
+        to[i] = factors.row[i];
+        for (int part = 0; part < COLUMN_BYTES; part++)
+            to[(1 + part) * FACTOR_BYTES + i] = factors.column[part][i];
+    }
+}
+
+#endif
+
 // --- host ----------------------------------------------------------------------------------------
 
 // The properties by which a kernel is chosen.
