@@ -83,15 +83,16 @@ static bool take(void *context, const uint8_t *raw, size_t count)
     return true;
 }
 
-static bool take_row(void *context, unsigned y, uint8_t *raw)
+static bool take_row(void *context, unsigned y, uint8_t *raw, bool both)
 {
     struct run *run = context;
-    if (y % 500 == 0)
+    size_t bytes = run->pitch << both;
+    if (y % 500 < 1 + (unsigned)both)
         wait_if_slow(run);
-    memcpy(run->rows + y * run->pitch, raw, run->pitch);
-    if (raw[0] >= FILTERS)
+    memcpy(run->rows + y * run->pitch, raw, bytes);
+    if (raw[0] >= FILTERS || (both && raw[0] != raw[run->pitch]))
         return false;
-    memset(raw, 0xee, run->pitch); // it is ours
+    memset(raw, 0xee, bytes); // they are ours
     return true;
 }
 

@@ -77,6 +77,35 @@ static void check_filters(const struct conv_unfilter *variant, int bpp, size_t w
     }
 }
 
+// Two rows, which follow each other in memory as in a file.
+static void check_pairs(const struct conv_unfilter *variant, int bpp, size_t width)
+{
+    uint8_t want[2][MOST + CONV_UNFILTER_SLACK];
+    size_t size = width * (size_t)bpp, room = size + CONV_UNFILTER_SLACK;
+    uint8_t *src = end_of(&fences[0], size + 1 + room), *up = end_of(&fences[1], room);
+    uint8_t *dst[2] = {end_of(&fences[2], room), end_of(&fences[3], room)};
+    int index = conv_unfilter_index(bpp);
+    for (int f = 0; f < CONV_UNFILTER_COUNT; f++) {
+        if (!variant->pair[index][f])
+            continue;
+        fill(src, size);
+        fill(src + size, 1 + room);
+        fill(up, room);
+        for (int i = 0; i < 2; i++)
+            memset(dst[i] - 16, 0x5a, room + 16);
+        conv_unfilter_plain.reverse[index][f](want[0], src, up, size);
+        conv_unfilter_plain.reverse[index][f](want[1], src + size + 1, want[0], size);
+        variant->pair[index][f](dst, (const uint8_t *[]){src, src + size + 1}, up, size);
+        for (int i = 0; i < 2; i++) {
+            if (memcmp(dst[i], want[i], size) != 0)
+                fail_msg("%s, filter %d, %d bytes a pixel, %zu pixels: wrong bytes in row %d of 2",
+                         variant->name, f, bpp, width, i);
+            for (int k = 1; k <= 16; k++)
+                assert_int_equal(dst[i][-k], 0x5a);
+        }
+    }
+}
+
 static void filters_are_plain_codes(void **state)
 {
     (void)state;
@@ -94,6 +123,9 @@ static void filters_are_plain_codes(void **state)
                 check_filters(variants[v], sizes[s], width);
             for (int i = 0; i < 60; i++)
                 check_filters(variants[v], sizes[s], 1 + random_bits(&seed) % (MOST / 8));
+            for (int i = 0; i < 100; i++)
+                check_pairs(variants[v], sizes[s],
+                            CONV_UNFILTER_PAIR_LEAST + random_bits(&seed) % (MOST / 16));
         }
     }
 }
@@ -183,45 +215,68 @@ static void splits_are_right(void **state)
 
 struct wave_run {
     struct conv_unfilter_wave wave;
+    const struct conv_unfilter *variant;
+    int pixel;
     uint8_t *raw, *got;
     size_t size;
     unsigned rows;
-    atomic_uint next;
+    atomic_uint next, pairs;
     atomic_bool failed;
 };
+
+static void end_row(struct wave_run *run, unsigned y, const uint8_t *row)
+{
+    memcpy(run->got + y * run->size, row, run->size);
+    conv_unfilter_wave_end(&run->wave, y);
+}
 
 static void take_rows(void *context)
 {
     struct wave_run *run = context;
-    for (unsigned y; (y = atomic_fetch_add(&run->next, 1)) < run->rows;) {
-        const uint8_t *row =
-            conv_unfilter_wave_row(&run->wave, y, run->raw + y * (run->size + 1 + 64));
-        if (!row) {
+    unsigned y = atomic_load(&run->next);
+    while (y < run->rows) {
+        uint8_t *raw = run->raw + y * (run->size + 1);
+        conv_unfilter_pair_fn pair = NULL;
+        if (y + 1 < run->rows)
+            pair = conv_unfilter_find_pair(run->variant, run->pixel, raw, raw + run->size + 1,
+                                           run->size);
+        if (!atomic_compare_exchange_strong(&run->next, &y, y + (pair ? 2 : 1)))
+            continue;
+        const uint8_t *rows[2] = {NULL, NULL};
+        if (!pair)
+            rows[0] = conv_unfilter_wave_row(&run->wave, y, raw);
+        else if (conv_unfilter_wave_pair(&run->wave, y, raw, pair, rows))
+            atomic_fetch_add(&run->pairs, 1);
+        if (!rows[0]) {
             conv_unfilter_wave_fail(&run->wave);
             atomic_store(&run->failed, true);
             return;
         }
-        memcpy(run->got + y * run->size, row, run->size);
-        conv_unfilter_wave_end(&run->wave, y);
+        end_row(run, y, rows[0]);
+        if (rows[1])
+            end_row(run, y + 1, rows[1]);
+        y = atomic_load(&run->next);
     }
 }
 
-static void check_wave(const struct conv_unfilter *variant, int pixel, size_t width, unsigned rows,
-                       bool bad)
+// Returns how many rows were taken in pairs.
+static unsigned check_wave(const struct conv_unfilter *variant, int pixel, size_t width,
+                           unsigned rows, bool bad)
 {
     struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};
-    struct wave_run run = {.size = width * (size_t)pixel, .rows = rows};
-    size_t size = run.size, pitch = size + 1 + 64;
+    struct wave_run run = {
+        .variant = variant, .pixel = pixel, .size = width * (size_t)pixel, .rows = rows};
+    size_t size = run.size, pitch = size + 1;
     uint8_t *memory = aligned_alloc(64, (conv_unfilter_wave_bytes(size) + 63) / 64 * 64);
     uint8_t *want = malloc((rows + 1) * (size + 64));
-    run.raw = malloc(rows * pitch);
+    run.raw = malloc(rows * pitch + CONV_UNFILTER_SLACK);
     run.got = malloc(rows * size);
     assert_true(memory && want && run.raw && run.got);
     memset(want, 0, size + 64);
     for (unsigned y = 0; y < rows; y++) {
         uint8_t *raw = run.raw + y * pitch;
-        fill(raw, pitch);
-        raw[0] = (uint8_t)(random_bits(&seed) % 16); // mostly Paeth, which waits most
+        fill(raw, size + 1);
+        raw[0] = (uint8_t)(random_bits(&seed) % 16); // mostly Paeth, in pairs too
         raw[0] = raw[0] < CONV_UNFILTER_COUNT ? raw[0] : CONV_UNFILTER_PAETH;
         conv_unfilter_plain.reverse[conv_unfilter_index(pixel)][raw[0]](
             want + (y + 1) * (size + 64), raw + 1, want + y * (size + 64), size);
@@ -239,6 +294,7 @@ static void check_wave(const struct conv_unfilter *variant, int pixel, size_t wi
     free(want);
     free(run.raw);
     free(run.got);
+    return 2 * atomic_load(&run.pairs);
 }
 
 static void rows_of_several_threads(void **state)
@@ -251,10 +307,15 @@ static void rows_of_several_threads(void **state)
     for (int v = 0; v < count; v++) {
         if (variants[v]->needs & ~conv_cpu_features())
             continue;
-        for (int s = 0; s < CONV_UNFILTER_SIZES; s++)
+        for (int s = 0; s < CONV_UNFILTER_SIZES; s++) {
+            unsigned paired = 0;
             for (int i = 0; i < 4; i++)
-                check_wave(variants[v], sizes[s], 1 + random_bits(&seed) % (i < 1 ? 40 : 5000),
-                           2 * CONV_UNFILTER_WAVE_ROWS + 3, i == 3);
+                paired +=
+                    check_wave(variants[v], sizes[s], 1 + random_bits(&seed) % (i < 1 ? 40 : 5000),
+                               2 * CONV_UNFILTER_WAVE_ROWS + 3, i == 3);
+            if (variants[v]->pair[s][CONV_UNFILTER_PAETH])
+                assert_true(paired > CONV_UNFILTER_WAVE_ROWS);
+        }
     }
 }
 

@@ -17,7 +17,7 @@
 #include "png/cpu/interleave.h"
 #include "png/cpu/unfilter_wave.h"
 
-#define KEPT_ROWS 2                       // plain rows in memory: the last two
+#define KEPT_ROWS 3                       // plain rows in memory: one, and two below it
 #define MOST_WAVE_ROW ((size_t)128 << 10) // bytes of rows of which several are in memory
 
 struct layout {
@@ -84,7 +84,7 @@ struct making {
     const struct conv_expand *expand; // NULL: rows are as planes need them
     const struct conv_png_header *header;
     const struct conv_image *dst;
-    uint8_t *row[2]; // the current one and the one before
+    uint8_t *row[KEPT_ROWS]; // row y is in row[y % KEPT_ROWS]
     const uint8_t *above;
     uint8_t *expanded;
     int y; // the next one
@@ -94,34 +94,60 @@ static void start_rows(struct making *making)
 {
     uint8_t *rows = making->decoder->rows.data;
     size_t pitch = conv_image_align(making->layout->row + CONV_UNFILTER_SLACK, 16);
-    making->row[0] = rows;
-    making->row[1] = rows + pitch;
-    making->above = memset(making->row[1], 0, pitch); // above the first row, until the second one
+    for (int i = 0; i < KEPT_ROWS; i++)
+        making->row[i] = rows + (size_t)i * pitch;
+    making->above = memset(making->row[KEPT_ROWS - 1], 0, pitch); // above the first row
     making->expanded = rows + KEPT_ROWS * pitch;
 }
 
-// Unfilters row by row and splits each while it is in the first-level cache.
+// Unfilters one or two of the next rows. Returns how many; 0: the first has a filter that does not
+// exist.
+static size_t unfilter_next(struct making *making, const uint8_t *raw, size_t count)
+{
+    const struct conv_unfilter *unfilter = making->decoder->unfilter;
+    size_t size = making->layout->row, y = (size_t)making->y;
+    int pixel = making->layout->pixel;
+    uint8_t *const dst[2] = {making->row[y % KEPT_ROWS], making->row[(y + 1) % KEPT_ROWS]};
+    const uint8_t *const src[2] = {raw + 1, raw + size + 2};
+    conv_unfilter_pair_fn pair = NULL;
+    if (count > 1)
+        pair = conv_unfilter_find_pair(unfilter, pixel, raw, raw + size + 1, size);
+    if (pair)
+        pair(dst, src, making->above, size);
+    else if (raw[0] < CONV_UNFILTER_COUNT)
+        unfilter->reverse[conv_unfilter_index(pixel)][raw[0]](dst[0], src[0], making->above, size);
+    else
+        return 0;
+    return pair ? 2 : 1;
+}
+
+// Unfilters rows and splits each while it is in the first-level cache.
 static bool make_rows(void *context, const uint8_t *raw, size_t count)
 {
     struct making *making = context;
     struct conv_decoder *decoder = making->decoder;
     const struct conv_unfilter *unfilter = decoder->unfilter;
-    size_t size = making->layout->row;
-    const conv_unfilter_fn *reverse = unfilter->reverse[conv_unfilter_index(making->layout->pixel)];
-    for (; count > 0; count--, raw += size + 1) {
-        int y = making->y++;
-        uint8_t *plain = making->row[y & 1];
-        decoder->bad_filter = raw[0] >= CONV_UNFILTER_COUNT;
-        if (decoder->bad_filter || conv_cancel_is_asked(decoder->stop))
+    while (count > 0) {
+        if (conv_cancel_is_asked(decoder->stop))
             return false;
-        reverse[raw[0]](plain, raw + 1, making->above, size);
-        if (decoder->put_rows)
-            put_row(decoder, making->expand, making->header, making->expanded, y, plain);
-        else if (making->expand)
-            conv_expand_row(making->expand, making->header, making->dst, y, plain, unfilter->split);
-        else
-            unfilter->split(making->dst, y, plain);
-        making->above = plain;
+        size_t done = unfilter_next(making, raw, count);
+        decoder->bad_filter = done == 0;
+        if (done == 0)
+            return false;
+        count -= done;
+        raw += done * (making->layout->row + 1);
+        for (; done > 0; done--) {
+            int y = making->y++;
+            uint8_t *plain = making->row[y % KEPT_ROWS];
+            if (decoder->put_rows)
+                put_row(decoder, making->expand, making->header, making->expanded, y, plain);
+            else if (making->expand)
+                conv_expand_row(making->expand, making->header, making->dst, y, plain,
+                                unfilter->split);
+            else
+                unfilter->split(making->dst, y, plain);
+            making->above = plain;
+        }
     }
     return true;
 }
@@ -131,26 +157,51 @@ struct waving {
     const struct making *making;
 };
 
-// One row; several threads.
-static bool make_row(void *context, unsigned y, uint8_t *raw)
+// Splits row y, which is unfiltered.
+static void make_row(struct waving *waving, unsigned y, const uint8_t *plain)
 {
-    struct waving *waving = context;
     const struct making *making = waving->making;
-    const struct conv_decoder *decoder = making->decoder;
-    const struct conv_unfilter *unfilter = decoder->unfilter;
-    const uint8_t *plain = NULL;
-    if (!conv_cancel_is_asked(decoder->stop))
-        plain = conv_unfilter_wave_row(&waving->wave, y, raw);
-    if (!plain) {
-        conv_unfilter_wave_fail(&waving->wave);
-        return false;
-    }
+    const struct conv_unfilter *unfilter = making->decoder->unfilter;
     if (making->expand)
         conv_expand_row(making->expand, making->header, making->dst, (int)y, plain,
                         unfilter->split);
     else
         unfilter->split(making->dst, (int)y, plain);
     conv_unfilter_wave_end(&waving->wave, y);
+}
+
+static bool make_one(struct waving *waving, unsigned y, uint8_t *raw)
+{
+    const uint8_t *plain = NULL;
+    if (!conv_cancel_is_asked(waving->making->decoder->stop))
+        plain = conv_unfilter_wave_row(&waving->wave, y, raw);
+    if (plain)
+        make_row(waving, y, plain);
+    else
+        conv_unfilter_wave_fail(&waving->wave);
+    return plain;
+}
+
+// One or two rows; several threads.
+static bool take_row(void *context, unsigned y, uint8_t *raw, bool both)
+{
+    struct waving *waving = context;
+    const struct making *making = waving->making;
+    uint8_t *next = raw + making->layout->row + 1;
+    conv_unfilter_pair_fn pair = NULL;
+    if (both)
+        pair = conv_unfilter_find_pair(making->decoder->unfilter, making->layout->pixel, raw, next,
+                                       making->layout->row);
+    if (!pair)
+        return make_one(waving, y, raw) && (!both || make_one(waving, y + 1, next));
+    const uint8_t *plain[2];
+    if (conv_cancel_is_asked(making->decoder->stop) ||
+        !conv_unfilter_wave_pair(&waving->wave, y, raw, pair, plain)) {
+        conv_unfilter_wave_fail(&waving->wave);
+        return false;
+    }
+    make_row(waving, y, plain[0]);
+    make_row(waving, y + 1, plain[1]);
     return true;
 }
 
@@ -213,7 +264,7 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
                                               .pitch = layout.row + 1,
                                               .rows = (size_t)header->height,
                                               .take = make_rows,
-                                              .take_row = waves ? make_row : NULL,
+                                              .take_row = waves ? take_row : NULL,
                                               .row_threads = conv_unfilter_wave_threads(layout.row),
                                               .context = waves ? (void *)&waving : &making};
     return conv_decode_stream_run(&stream, parallel);

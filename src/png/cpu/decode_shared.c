@@ -26,7 +26,7 @@ static void finish_chunk(struct conv_shared_flow *flow, struct conv_shared_chunk
         chunk->adler = libdeflate_adler32(1, chunk->data, chunk->size);
     conv_lock_acquire(&flow->lock);
     chunk->state = CHUNK_FINISHED;
-    pthread_cond_broadcast(&flow->changed);
+    pthread_cond_signal(&flow->tasks);
 }
 
 // Does the most urgent task. False: there is none.
@@ -44,28 +44,32 @@ static bool do_task(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
     return conv_decode_parts_run(flow);
 }
 
-static void do_task_or_wait(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
-{
-    if (!do_task(flow))
-        conv_lock_wait(&flow->lock, &flow->changed, WAIT_NS);
-}
-
 static void help(struct conv_shared_flow *flow)
 {
     conv_lock_acquire(&flow->lock);
     while (!flow->over && !flow->failed)
-        do_task_or_wait(flow);
+        if (!do_task(flow))
+            conv_lock_wait(&flow->lock, &flow->tasks, WAIT_NS);
     conv_lock_release(&flow->lock);
 }
 
 // --- the thread that follows the stream ----------------------------------------------------------
+
+// Does a task, or waits until another thread has done one.
+static void do_task_or_wait(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
+{
+    if (do_task(flow))
+        pthread_cond_signal(&flow->tasks); // this thread may not do the next one of the kind
+    else
+        conv_lock_wait(&flow->lock, &flow->followed, WAIT_NS);
+}
 
 static void post(struct conv_shared_flow *flow, struct conv_shared_chunk chunk)
     CONV_NEEDS(flow->lock)
 {
     flow->chunks[flow->posted++ % MOST_CHUNKS] = chunk;
     flow->produced += chunk.size;
-    pthread_cond_broadcast(&flow->changed);
+    pthread_cond_signal(&flow->tasks);
 }
 
 // Posts the bytes up to `at`, which is in the current buffer.
@@ -215,7 +219,7 @@ static void follow(struct conv_shared_flow *flow)
     flow->over = true;
     for (int i = 0; i < flow->part_count; i++)
         atomic_store_explicit(&flow->parts[i].stop, true, memory_order_relaxed);
-    pthread_cond_broadcast(&flow->changed);
+    pthread_cond_broadcast(&flow->tasks);
     conv_lock_release(&flow->lock);
 }
 
@@ -252,13 +256,15 @@ bool conv_decode_shared_run(const struct conv_decode_stream *stream, struct conv
     flow.window = stream->memory->data + BUFFERS * buffer_bytes();
     conv_decode_rows_start(&flow, flow.window + CONV_INFLATE_WINDOW);
     flow.from = flow.buffer[0];
-    if (conv_lock_init(&flow.lock) || conv_lock_init_condition(&flow.changed))
+    if (conv_lock_init(&flow.lock) || conv_lock_init_condition(&flow.tasks) ||
+        conv_lock_init_condition(&flow.followed))
         return false; // never on Linux: neither takes memory
     if (stream->size > 6)
         conv_decode_parts_start(&flow, conv_parallel_most(parallel));
     conv_parallel_run(parallel, work_on, &flow);
     conv_decode_parts_free(&flow);
     conv_lock_destroy(&flow.lock);
-    pthread_cond_destroy(&flow.changed);
+    pthread_cond_destroy(&flow.tasks);
+    pthread_cond_destroy(&flow.followed);
     return flow.good;
 }

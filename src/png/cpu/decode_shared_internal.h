@@ -34,7 +34,7 @@ struct conv_shared_chunk {
     uint32_t adler;
     struct conv_shared_part *part; // NULL: bytes of the first thread
     enum chunk_state state;
-    int rows_out; // rows in take_row()
+    int rows_out; // calls of take_row() with its rows
 };
 
 // Rows that lie in two chunks are joined here. With take() all members belong to the thread that is
@@ -68,7 +68,8 @@ struct conv_shared_flow {
     struct conv_shared_rows rows; // its declaration says which thread uses it
     atomic_flag follows;          // a thread does
     struct conv_lock lock;        // guards all below
-    pthread_cond_t changed;
+    pthread_cond_t tasks;         // a task is available, or the run is over
+    pthread_cond_t followed;      // something for which the thread that follows the stream may wait
     struct conv_shared_chunk chunks[MOST_CHUNKS]; // by number modulo MOST_CHUNKS
     unsigned posted, taken;
     bool taking; // a thread is in take()

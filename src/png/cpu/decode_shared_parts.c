@@ -36,7 +36,7 @@ static bool find_begin(struct conv_shared_flow *flow, struct conv_shared_part *p
         part->found = part->ahead.first >= flow->front;
         from = flow->front;
         if (part->found && flow->searching-- == MOST_SEARCHING && !flow->proven)
-            pthread_cond_broadcast(&flow->changed); // others may search
+            pthread_cond_broadcast(&flow->tasks); // others may search
         conv_lock_release(&flow->lock);
     }
     return part->found;
@@ -52,7 +52,7 @@ static bool decode_part(struct conv_shared_flow *flow, struct conv_shared_part *
         conv_lock_acquire(&flow->lock);
         part->found = false;
         flow->searching++;
-        pthread_cond_broadcast(&flow->changed); // the first thread may wait for it
+        pthread_cond_signal(&flow->followed);
         conv_lock_release(&flow->lock);
     }
     return false;
@@ -82,7 +82,7 @@ static void run_part(struct conv_shared_flow *flow, struct conv_shared_part *par
     part->state = good ? PART_READY : PART_FREE;
     if (!good)
         count_miss(flow);
-    pthread_cond_broadcast(&flow->changed);
+    pthread_cond_signal(&flow->followed);
 }
 
 static struct conv_shared_part *find_free(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)

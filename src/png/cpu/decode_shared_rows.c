@@ -44,7 +44,8 @@ static void end_chunk(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
     struct conv_shared_part *part = flow->chunks[flow->taken++ % MOST_CHUNKS].part;
     if (part)
         part->state = PART_FREE;
-    pthread_cond_broadcast(&flow->changed);
+    pthread_cond_signal(&flow->tasks);
+    pthread_cond_signal(&flow->followed);
 }
 
 // --- take() --------------------------------------------------------------------------------------
@@ -94,6 +95,8 @@ static bool take_next_chunk(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock
     conv_lock_acquire(&flow->lock);
     flow->taking = false;
     flow->failed |= !good;
+    if (!good)
+        pthread_cond_broadcast(&flow->tasks);
     end_chunk(flow);
     return true;
 }
@@ -152,6 +155,15 @@ static bool has_row(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
     return true;
 }
 
+// True if two rows of the chunk that has been opened are to be taken at once: they begin alike and,
+// as filtered rows, with a filter that is slow.
+static bool are_two(const struct conv_shared_flow *flow)
+{
+    const struct conv_shared_rows *rows = &flow->rows;
+    return rows->left > 1 && rows->at[0] >= CONV_UNFILTER_AVERAGE &&
+           rows->at[0] == rows->at[flow->stream->pitch];
+}
+
 static bool take_next_row(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
 {
     const struct conv_decode_stream *stream = flow->stream;
@@ -161,19 +173,23 @@ static bool take_next_row(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
     struct conv_shared_chunk *chunk = &flow->chunks[(rows->opened - 1) % MOST_CHUNKS];
     uint8_t *raw = rows->ready;
     int joined = (rows->current + JOINED_ROWS - 1) % JOINED_ROWS; // if it is that one
+    bool both = !raw && are_two(flow);
     if (raw) {
         rows->ready = NULL;
     } else {
         raw = rows->at;
-        rows->at += stream->pitch;
-        rows->left--;
+        rows->at += stream->pitch << both;
+        rows->left -= 1 + both;
         chunk->rows_out++;
         joined = -1;
     }
-    unsigned y = rows->y++;
+    unsigned y = rows->y;
+    rows->y += 1 + both;
     rows->out++;
+    if (rows->out < stream->row_threads && rows->left > 0)
+        pthread_cond_signal(&flow->tasks); // another thread may take the next row
     conv_lock_release(&flow->lock);
-    bool good = stream->take_row(stream->context, y, raw);
+    bool good = stream->take_row(stream->context, y, raw, both);
     conv_lock_acquire(&flow->lock);
     rows->out--;
     flow->failed |= !good;
@@ -182,10 +198,10 @@ static bool take_next_row(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
     else
         chunk->rows_out--;
     end_chunks(flow);
-    if (!good || joined >= 0)
-        pthread_cond_broadcast(&flow->changed);
-    else if (rows->left > 0 && rows->out + 1 == stream->row_threads)
-        pthread_cond_signal(&flow->changed); // this thread may have more urgent things to do
+    if (!good)
+        pthread_cond_broadcast(&flow->tasks);
+    if (!good || rows->out == 0)
+        pthread_cond_signal(&flow->followed);
     return true;
 }
 

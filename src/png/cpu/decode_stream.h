@@ -19,11 +19,12 @@ struct conv_decode_stream {
     // Takes the next `count` rows. One call at a time, in the order of the rows, but on any thread.
     // False ends decompression.
     bool (*take)(void *context, const uint8_t *raw, size_t count);
-    // Takes row y, which may be overwritten; the rows before it are taken or being taken by other
-    // threads, at most row_threads in total. NULL: there is only take(). In one run either all rows
-    // go to take() or all to take_row(). After a call has returned false, or if rows are missing,
-    // no further ones come.
-    bool (*take_row)(void *context, unsigned y, uint8_t *raw);
+    // Takes row y, or rows y and y + 1 if `both`, which begin with the same byte. They may be
+    // overwritten; the rows before them are taken or being taken by other threads, at most
+    // row_threads in total. NULL: there is only take(). In one run either all rows go to take() or
+    // all to take_row(). After a call has returned false, or if rows are missing, no further ones
+    // come.
+    bool (*take_row)(void *context, unsigned y, uint8_t *raw, bool both);
     int row_threads;
     void *context;
     // For tests, about the parts that threads decode ahead: the compressed bits of each, 0: chosen

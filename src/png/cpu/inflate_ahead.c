@@ -7,24 +7,21 @@
 #include <libdeflate.h>
 #include <string.h>
 
+#include "base/features.h"
 #include "png/cpu/adler.h"
 #include "png/cpu/inflate_block.h"
 #include "png/cpu/inflate_find.h"
+#include "png/cpu/inflate_wide.h"
 
 #define WINDOW CONV_INFLATE_WINDOW
 #define SLACK CONV_INFLATE_SLACK
-#define DROP CONV_INFLATE_DROP
-#define KIND CONV_INFLATE_KIND
-#define LITERALS CONV_INFLATE_LITERALS
 
 enum {
     MARKER = 256,            // + a place in the window
     BETWEEN_STOPS = 8 << 10, // bytes that are searched between two reads of *stop
     STRETCH = 16 << 10,      // symbols between two checks whether bytes can be written
     JOINED_AFTER = 16 << 10, // as in inflate.c
-    INSIDE = 32, // bytes of input for an iteration of decode_wide, as in inflate_symbols.c
-    LITLEN_BITS = CONV_INFLATE_LITLEN_BITS,
-    DISTANCE_BITS = CONV_INFLATE_DISTANCE_BITS,
+    GROUP = 32,              // symbols that are resolved together
 };
 
 static uint16_t *first_symbol(const struct conv_inflate_ahead *ahead)
@@ -67,111 +64,14 @@ bool conv_inflate_ahead_find(struct conv_inflate_ahead *ahead, size_t from)
     return false;
 }
 
-// --- symbols of 16 bits --------------------------------------------------------------------------
-
-CONV_INFLATE_INLINE void copy_wide(uint16_t *out, size_t distance, size_t length)
-{
-    const uint16_t *from = out - distance;
-    if (distance < 8) {
-        for (size_t i = 0; i < length; i++)
-            out[i] = from[i];
-        return;
-    }
-    uint16_t *end = out + length;
-    do {
-        memcpy(out, from, 8 * sizeof *out);
-        out += 8;
-        from += 8;
-    } while (out < end);
-}
-
-CONV_INFLATE_INLINE void put_wide(uint16_t *out, uint64_t entry)
-{
-    uint32_t bytes = (uint32_t)(entry >> 32);
-    out[0] = bytes & 255;
-    out[1] = bytes >> 8 & 255;
-}
-
-// As decode_symbols of inflate_symbols.c, with symbols of 16 bits and one step at a time. Matches
-// cannot reach too far: the markers are as long as the largest distance.
-CONV_INFLATE_INLINE enum conv_inflate_state decode_wide(const struct conv_inflate_tables *tables,
-                                                        struct conv_inflate_reader *reader_io,
-                                                        uint16_t **at, const uint16_t *stop,
-                                                        bool inside)
-{
-    struct conv_inflate_reader reader = *reader_io;
-    uint16_t *out = *at;
-    enum conv_inflate_state state = CONV_INFLATE_WORKING;
-    const uint64_t *litlen = tables->litlen, litlen_mask = (1 << LITLEN_BITS) - 1;
-    const uint64_t distance_mask = (1 << DISTANCE_BITS) - 1;
-    while (out <= stop &&
-           (inside ? reader.end - reader.at >= INSIDE : reader.beyond * 8 <= reader.count)) {
-        inside ? conv_inflate_refill_inside(&reader) : conv_inflate_refill(&reader);
-        uint64_t entry = litlen[reader.bits & litlen_mask];
-        for (int i = 0; i < 3 && LITERALS(entry); i++) {
-            put_wide(out, entry);
-            out += LITERALS(entry);
-            conv_inflate_drop(&reader, DROP(entry));
-            entry = litlen[reader.bits & litlen_mask];
-        }
-        inside ? conv_inflate_refill_inside(&reader) : conv_inflate_refill(&reader);
-        if (KIND(entry) == CONV_INFLATE_LONG)
-            entry = conv_inflate_code_find_litlen(litlen, entry, reader.bits);
-        if (LITERALS(entry)) {
-            put_wide(out, entry);
-            out += LITERALS(entry);
-            conv_inflate_drop(&reader, DROP(entry));
-            continue;
-        }
-        if (KIND(entry) > CONV_INFLATE_LENGTH) {
-            conv_inflate_drop(&reader, DROP(entry));
-            state = KIND(entry) == CONV_INFLATE_END ? CONV_INFLATE_DONE : CONV_INFLATE_FAILED;
-            break;
-        }
-        uint64_t both = reader.bits & (((uint64_t)1 << DROP(entry)) - 1);
-        size_t length = KIND(entry), value = (entry >> 48) + (both >> (entry >> 16 & 63));
-        conv_inflate_drop(&reader, DROP(entry));
-        if (length == CONV_INFLATE_LENGTH) {
-            length = value;
-            inside ? conv_inflate_refill_inside(&reader) : conv_inflate_refill(&reader);
-            uint32_t far = tables->distance[reader.bits & distance_mask];
-            if ((far >> 8 & 255) == CONV_INFLATE_LONG)
-                far = conv_inflate_code_find_distance(tables->distance, far, reader.bits);
-            if ((far >> 8 & 255) > CONV_INFLATE_NEAR) {
-                state = CONV_INFLATE_FAILED;
-                break;
-            }
-            both = reader.bits & (((uint64_t)1 << DROP(far)) - 1);
-            value = (far >> 16) + (both >> (far >> 8 & 63));
-            conv_inflate_drop(&reader, DROP(far));
-        }
-        copy_wide(out, value, length);
-        out += length;
-    }
-    *reader_io = reader;
-    *at = out;
-    return state;
-}
-
-static enum conv_inflate_state decode_symbols(const struct conv_inflate_tables *tables,
-                                              struct conv_inflate_reader *reader, uint16_t **at,
-                                              const uint16_t *stop)
-{
-    enum conv_inflate_state state = CONV_INFLATE_WORKING;
-    if (reader->end - reader->at >= INSIDE)
-        state = decode_wide(tables, reader, at, stop, true);
-    if (state == CONV_INFLATE_WORKING && *at <= stop)
-        state = decode_wide(tables, reader, at, stop, false);
-    return state;
-}
-
 // --- blocks --------------------------------------------------------------------------------------
 
 struct work {
     struct conv_inflate_ahead *ahead;
     struct conv_inflate_reader reader;
-    uint16_t *at; // the next symbol
-    bool narrow;  // bytes are written
+    uint16_t *at;      // the next symbol
+    unsigned features; // of the CPU
+    bool narrow;       // bytes are written
     struct conv_inflate_output output;
 };
 
@@ -242,8 +142,9 @@ static bool decode_block(struct work *work, const struct conv_inflate_tables *ta
     for (;;) {
         if (!has_room(work, STRETCH) || atomic_load_explicit(ahead->stop, memory_order_relaxed))
             return false;
-        const uint16_t *stop = work->at + STRETCH;
-        enum conv_inflate_state state = decode_symbols(tables, &work->reader, &work->at, stop);
+        uint16_t *stop = work->at + STRETCH;
+        enum conv_inflate_state state = conv_inflate_wide(
+            tables, &work->reader, &work->at, first_symbol(ahead) - WINDOW, stop, work->features);
         if (state != CONV_INFLATE_WORKING)
             return state == CONV_INFLATE_DONE;
         if (work->at <= stop)
@@ -292,8 +193,10 @@ static bool read_block(struct work *work, unsigned number, bool *last)
 
 bool conv_inflate_ahead_decode(struct conv_inflate_ahead *ahead)
 {
-    struct work work = {
-        .ahead = ahead, .reader = {.end = ahead->data + ahead->size}, .at = first_symbol(ahead)};
+    struct work work = {.ahead = ahead,
+                        .reader = {.end = ahead->data + ahead->size},
+                        .at = first_symbol(ahead),
+                        .features = conv_cpu_features()};
     uint16_t *markers = first_symbol(ahead) - WINDOW;
     for (unsigned i = 0; i < WINDOW; i++)
         markers[i] = (uint16_t)(MARKER + i);
@@ -338,35 +241,37 @@ void conv_inflate_ahead_window(const struct conv_inflate_ahead *ahead, uint8_t *
         window[i] = resolve(from[i], before);
 }
 
+// Converts GROUP symbols. A table without branches serves those that are markers: whether a symbol
+// is one cannot be predicted.
+static void resolve_group(const uint16_t *symbols, const uint8_t *table, uint8_t *out)
+{
+    uint16_t group[GROUP];
+    memcpy(group, symbols, sizeof group);
+    unsigned any = 0;
+    for (int i = 0; i < GROUP; i++)
+        any |= group[i];
+    if (any < MARKER)
+        for (int i = 0; i < GROUP; i++)
+            out[i] = (uint8_t)group[i];
+    else
+        for (int i = 0; i < GROUP; i++)
+            out[i] = table[group[i]];
+}
+
 uint8_t *conv_inflate_ahead_finish(struct conv_inflate_ahead *ahead, const uint8_t *before,
                                    uint32_t *adler)
 {
+    uint8_t table[MARKER + WINDOW];
+    for (unsigned i = 0; i < MARKER; i++)
+        table[i] = (uint8_t)i;
+    memcpy(table + MARKER, before, WINDOW);
     const uint16_t *symbols = first_symbol(ahead);
     uint8_t *out = first_byte(ahead, ahead->symbols) - ahead->symbols;
     size_t left = ahead->symbols;
-    while (left >= 4) {
-        uint64_t four;
-        memcpy(&four, symbols + left - 4, sizeof four);
-        if (four & 0xff00ff00ff00ff00) {
-            left--;
-            out[left] = resolve(symbols[left], before);
-            continue;
-        }
-        left -= 4;
-        four = (four | four >> 8) & 0x0000ffff0000ffff;
-        uint32_t bytes = (uint32_t)(four | four >> 16);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        for (int i = 0; i < 4; i++)
-            out[left + i] = (uint8_t)symbols[left + i];
-        (void)bytes;
-#else
-        memcpy(out + left, &bytes, sizeof bytes);
-#endif
-    }
-    while (left > 0) {
-        left--;
-        out[left] = resolve(symbols[left], before);
-    }
+    for (; left >= GROUP; left -= GROUP)
+        resolve_group(symbols + left - GROUP, table, out + left - GROUP);
+    for (; left > 0; left--)
+        out[left - 1] = table[symbols[left - 1]];
     uint32_t sum = libdeflate_adler32(1, out, ahead->symbols);
     *adler = conv_adler_join(sum, ahead->bytes_sum, ahead->bytes);
     return out;

@@ -5,32 +5,8 @@
 
 #include "base/features.h"
 
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
-
-#define DROP CONV_INFLATE_DROP
-#define KIND CONV_INFLATE_KIND
-#define LITERALS CONV_INFLATE_LITERALS
-
-enum {
-    LITLEN_BITS = CONV_INFLATE_LITLEN_BITS,
-    DISTANCE_BITS = CONV_INFLATE_DISTANCE_BITS,
-    // Bytes of input for an iteration of decode_symbols: a match, three literals and a match take
-    // 13, the reader holds 8, and 8 are read at once.
-    INSIDE = 32,
-};
-
-void conv_inflate_refill_bytes(struct conv_inflate_reader *reader)
-{
-    reader->bits &= ((uint64_t)1 << reader->count) - 1;
-    while (reader->count < 56) {
-        if (reader->at < reader->end)
-            reader->bits |= (uint64_t)*reader->at++ << reader->count;
-        else
-            reader->beyond++;
-        reader->count += 8;
-    }
-}
+#define ELEMENT uint8_t
+#define put_literals conv_inflate_put_literals
 
 static inline void copy8(uint8_t *dst, const uint8_t *src)
 {
@@ -51,7 +27,7 @@ CONV_INFLATE_INLINE void copy_match(uint8_t *out, size_t distance, size_t length
 {
     const uint8_t *from = out - distance;
     uint8_t *end = out + length;
-    if (LIKELY(distance >= 16)) {
+    if (__builtin_expect(distance >= 16, 1)) {
         do {
             copy16(out, from);
             out += 16;
@@ -94,148 +70,18 @@ CONV_INFLATE_INLINE void copy_match(uint8_t *out, size_t distance, size_t length
     } while (out < end);
 }
 
-// The base in an entry plus its extra bits, which follow the codewords in `bits`.
-CONV_INFLATE_INLINE unsigned read_litlen(uint64_t bits, uint64_t entry)
-{
-    uint64_t both = bits & (((uint64_t)1 << DROP(entry)) - 1);
-    return (unsigned)(entry >> 48) + (unsigned)(both >> (entry >> 16 & 63));
-}
+#include "png/cpu/inflate_symbols_body.h"
 
-CONV_INFLATE_INLINE unsigned read_distance(uint64_t bits, uint32_t entry)
+void conv_inflate_refill_bytes(struct conv_inflate_reader *reader)
 {
-    uint64_t both = bits & (((uint64_t)1 << DROP(entry)) - 1);
-    return (entry >> 16) + (unsigned)(both >> (entry >> 8 & 63));
-}
-
-// The address from which a step of decode_mixed copies; NULL if it cannot handle the entry.
-CONV_INFLATE_INLINE const uint8_t *find_source(uint64_t bits, uint64_t entry, const uint8_t *out,
-                                               const uint8_t *begin)
-{
-    unsigned length = KIND(entry), distance = read_litlen(bits, entry);
-    if (UNLIKELY(length > CONV_INFLATE_NEAR) || UNLIKELY(length > distance) ||
-        UNLIKELY(distance > (size_t)(out - begin)))
-        return NULL;
-    return out - distance;
-}
-
-// Decodes symbols until the block ends, output->stop is passed or, if `inside`, the end of the
-// input is too near for reading 8 bytes at once. An iteration writes at most two steps of 2 + 16
-// bytes, or 3 x 2 literals, and a match: CONV_INFLATE_SLACK covers that.
-//
-// An entry is looked up before the bits are refilled, so the dependency from one to the next is a
-// shift, a mask and a load. The 11 bits of an index are always available: of 56 bits, three entries
-// of literals take 33, a whole match 11 + 13, a length 15 + 5 and a distance from the table 9 + 13;
-// a longer distance refills. Two whole matches take 48 of the 64 bits that there are `inside`.
-//
-// If `mixed`, there is no branch on literal or match, since a misprediction costs as much as two
-// entries: each step writes two literals, copies 16 bytes after them and advances by the true
-// length.
-//
-// Rejected: interleaving two images (1.15 times as fast in a prototype); an
-// index of 12 bits (0.8 times as fast on photographs), or of 10 for streams below 400 KB (0.97
-// times on icons, 1.00 on screenshots); two literals and a match in one entry (only 7 % fewer
-// entries).
-CONV_INFLATE_INLINE enum conv_inflate_state decode_symbols(const struct conv_inflate_tables *tables,
-                                                           struct conv_inflate_reader *reader_io,
-                                                           struct conv_inflate_output *output,
-                                                           bool inside, bool mixed)
-{
-    struct conv_inflate_reader reader = *reader_io;
-    uint8_t *out = output->at, *const begin = output->begin, *const stop = output->stop;
-    const uint64_t *litlen = tables->litlen;
-    const uint64_t litlen_mask = (1 << LITLEN_BITS) - 1;
-    const uint64_t distance_mask = (1 << DISTANCE_BITS) - 1;
-#define REFILL() (inside ? conv_inflate_refill_inside(&reader) : conv_inflate_refill(&reader))
-#define NEXT()                                                                                     \
-    do {                                                                                           \
-        conv_inflate_drop(&reader, DROP(entry));                                                   \
-        entry = litlen[reader.bits & litlen_mask];                                                 \
-    } while (0)
-#define STEP()                                                                                     \
-    {                                                                                              \
-        uint8_t *to = out + LITERALS(entry);                                                       \
-        const uint8_t *from = find_source(reader.bits, entry, to, begin);                          \
-        if (UNLIKELY(!from))                                                                       \
-            goto one;                                                                              \
-        conv_inflate_put_literals(out, entry);                                                     \
-        out = to + KIND(entry);                                                                    \
-        NEXT();                                                                                    \
-        copy16(to, from);                                                                          \
+    reader->bits &= ((uint64_t)1 << reader->count) - 1;
+    while (reader->count < 56) {
+        if (reader->at < reader->end)
+            reader->bits |= (uint64_t)*reader->at++ << reader->count;
+        else
+            reader->beyond++;
+        reader->count += 8;
     }
-    REFILL();
-    uint64_t entry = litlen[reader.bits & litlen_mask];
-    while (out <= stop &&
-           (inside ? reader.end - reader.at >= INSIDE : reader.beyond * 8 <= reader.count)) {
-        REFILL();
-        if (mixed) {
-            STEP()
-            STEP()
-            continue;
-        one:
-            REFILL();
-        }
-        if (LITERALS(entry)) {
-            conv_inflate_put_literals(out, entry);
-            out += LITERALS(entry);
-            NEXT();
-            if (LITERALS(entry)) {
-                conv_inflate_put_literals(out, entry);
-                out += LITERALS(entry);
-                NEXT();
-                if (LITERALS(entry)) {
-                    conv_inflate_put_literals(out, entry);
-                    out += LITERALS(entry);
-                    NEXT();
-                    continue;
-                }
-            }
-            REFILL();
-        }
-        if (UNLIKELY(KIND(entry) > CONV_INFLATE_LENGTH)) {
-            if (KIND(entry) == CONV_INFLATE_LONG)
-                entry = conv_inflate_code_find_litlen(litlen, entry, reader.bits);
-            if (LITERALS(entry)) {
-                conv_inflate_put_literals(out, entry);
-                out += LITERALS(entry);
-                NEXT();
-                continue;
-            }
-            if (KIND(entry) > CONV_INFLATE_LENGTH) {
-                conv_inflate_drop(&reader, DROP(entry));
-                *reader_io = reader;
-                output->at = out;
-                return KIND(entry) == CONV_INFLATE_END ? CONV_INFLATE_DONE : CONV_INFLATE_FAILED;
-            }
-        }
-        unsigned length = KIND(entry), distance = read_litlen(reader.bits, entry);
-        if (UNLIKELY(length == CONV_INFLATE_LENGTH)) {
-            length = distance; // that was its own base
-            conv_inflate_drop(&reader, DROP(entry));
-            uint32_t far = tables->distance[reader.bits & distance_mask];
-            if (UNLIKELY((far >> 8 & 255) > CONV_INFLATE_NEAR)) {
-                REFILL();
-                if ((far >> 8 & 255) == CONV_INFLATE_LONG)
-                    far = conv_inflate_code_find_distance(tables->distance, far, reader.bits);
-                if ((far >> 8 & 255) > CONV_INFLATE_NEAR)
-                    return CONV_INFLATE_FAILED;
-            }
-            distance = read_distance(reader.bits, far);
-            conv_inflate_drop(&reader, DROP(far));
-            entry = litlen[reader.bits & litlen_mask];
-        } else {
-            NEXT();
-        }
-        if (UNLIKELY(distance > (size_t)(out - begin)))
-            return CONV_INFLATE_FAILED;
-        copy_match(out, distance, length);
-        out += length;
-    }
-#undef STEP
-#undef NEXT
-#undef REFILL
-    *reader_io = reader;
-    output->at = out;
-    return CONV_INFLATE_WORKING;
 }
 
 typedef enum conv_inflate_state (*decode_fn)(const struct conv_inflate_tables *tables,
@@ -247,7 +93,10 @@ typedef enum conv_inflate_state (*decode_fn)(const struct conv_inflate_tables *t
                                                struct conv_inflate_reader *reader,                 \
                                                struct conv_inflate_output *output)                 \
     {                                                                                              \
-        return decode_symbols(tables, reader, output, inside, mixed);                              \
+        struct decode_range range = {output->begin, output->at, output->stop};                     \
+        enum conv_inflate_state state = decode_symbols(tables, reader, &range, inside, mixed);     \
+        output->at = range.at;                                                                     \
+        return state;                                                                              \
     }
 
 DECODER(decode_literals, , true, false)

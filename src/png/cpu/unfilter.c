@@ -3,6 +3,8 @@
 // implementations.
 #include "png/cpu/unfilter.h"
 
+#include <stdbool.h>
+
 #include "base/features.h"
 #include "png/cpu/unfilter_table.h"
 
@@ -70,6 +72,31 @@ const struct conv_unfilter *const *conv_unfilter_variants(int *count)
     };
     *count = sizeof variants / sizeof variants[0];
     return variants;
+}
+
+// True if there are zeros at one of some places: reverse() copies pixels there.
+static bool is_flat(const uint8_t *row, size_t size)
+{
+    enum { PLACES = 8 };
+    bool flat = false;
+    for (size_t i = 0; i < PLACES; i++) {
+        uint64_t word;
+        memcpy(&word, row + i * (size / PLACES), sizeof word);
+        flat |= word == 0;
+    }
+    return flat;
+}
+
+conv_unfilter_pair_fn conv_unfilter_find_pair(const struct conv_unfilter *unfilter, int pixel,
+                                              const uint8_t *first, const uint8_t *second,
+                                              size_t size)
+{
+    if (first[0] != second[0] || first[0] >= CONV_UNFILTER_COUNT || size < CONV_UNFILTER_PAIR_LEAST)
+        return NULL;
+    conv_unfilter_pair_fn pair = unfilter->pair[conv_unfilter_index(pixel)][first[0]];
+    bool copies = pair && first[0] == CONV_UNFILTER_PAETH &&
+                  (is_flat(first + 1, size) || is_flat(second + 1, size));
+    return copies ? NULL : pair;
 }
 
 const struct conv_unfilter *conv_unfilter_choose(unsigned features)

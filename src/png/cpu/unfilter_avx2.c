@@ -18,6 +18,7 @@ const struct conv_unfilter conv_unfilter_avx2 = {
     .name = "avx2",
     .needs = CONV_CPU_AVX2,
     .reverse = CONV_UNFILTER_ALL,
+    .pair = PAIRS,
     .split = split,
 };
 #endif

@@ -15,6 +15,7 @@ const struct conv_unfilter conv_unfilter_sse41 = {
     .name = "sse41",
     .needs = CONV_CPU_SSE41,
     .reverse = CONV_UNFILTER_ALL,
+    .pair = PAIRS,
     .split = split,
 };
 #endif

@@ -4,6 +4,7 @@
 // there.
 #include "png/cpu/unfilter_wave.h"
 
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -12,8 +13,10 @@ enum {
     // Bytes before the end of a stretch that are not released yet, and bytes after it that a row
     // waits for: the functions read and write this far beyond it, and one pixel is written twice.
     MARGIN = CONV_UNFILTER_SLACK + 16,
-    SPINS = 400,      // looks, some microseconds: longer than that only if the other is interrupted
-    SLEEP_NS = 50000, // between two looks from then on
+    SPINS = 400,  // looks, some microseconds: longer than that only if the other is interrupted
+    YIELDS = 200, // looks after which another thread may run
+    SLEEP_NS =
+        50000, // between two looks from then on; the whole wave behind waits with this thread
     ROWS = CONV_UNFILTER_WAVE_ROWS,
     THREADS = ROWS / 2,
 };
@@ -67,8 +70,10 @@ static bool await(struct conv_unfilter_wave *wave, unsigned y, size_t bytes)
          atomic_load_explicit(&wave->progress[y % ROWS].value, memory_order_acquire) < want; i++) {
         if (atomic_load_explicit(&wave->failed, memory_order_relaxed))
             return false;
-        if (i > SPINS)
+        if (i > SPINS + YIELDS)
             nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+        else if (i > SPINS)
+            sched_yield();
 #ifdef __x86_64__
         else
             __builtin_ia32_pause();
@@ -88,6 +93,19 @@ static void plant(uint8_t *src, const uint8_t *dst, const uint8_t *above, size_t
     }
 }
 
+// Waits until row y may overwrite an earlier one, which the row below that one may still need.
+static bool await_memory(struct conv_unfilter_wave *wave, unsigned y)
+{
+    return await(wave, y - ROWS, wave->size + 1) && await(wave, y - ROWS + 1, wave->size);
+}
+
+// Sets *to to the end of the stretch. Returns the bytes of the row above that it needs.
+static size_t end_stretch(const struct conv_unfilter_wave *wave, size_t from, size_t *to)
+{
+    *to = wave->size - from < 2 * wave->stretch ? wave->size : from + wave->stretch;
+    return *to + MARGIN < wave->size ? *to + MARGIN : wave->size;
+}
+
 const uint8_t *conv_unfilter_wave_row(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw)
 {
     int filter = raw[0];
@@ -95,14 +113,11 @@ const uint8_t *conv_unfilter_wave_row(struct conv_unfilter_wave *wave, unsigned 
     const uint8_t *above = y > 0 ? row_of(wave, y - 1) : wave->rows;
     if (filter >= CONV_UNFILTER_COUNT)
         return NULL;
-    // This memory held an earlier row, which the row below that one may still need.
-    if (y >= ROWS &&
-        (!await(wave, y - ROWS, wave->size + 1) || !await(wave, y - ROWS + 1, wave->size)))
+    if (y >= ROWS && !await_memory(wave, y))
         return NULL;
     bool above_counts = y > 0 && filter != CONV_UNFILTER_NONE && filter != CONV_UNFILTER_SUB;
     for (size_t from = 0, to; from < wave->size; from = to) {
-        to = wave->size - from < 2 * wave->stretch ? wave->size : from + wave->stretch;
-        size_t needed = to + MARGIN < wave->size ? to + MARGIN : wave->size;
+        size_t needed = end_stretch(wave, from, &to);
         if (above_counts && !await(wave, y - 1, needed))
             return NULL;
         size_t begin = from;
@@ -114,6 +129,37 @@ const uint8_t *conv_unfilter_wave_row(struct conv_unfilter_wave *wave, unsigned 
         publish(wave, y, to < wave->size ? to - MARGIN : to);
     }
     return dst;
+}
+
+bool conv_unfilter_wave_pair(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw,
+                             conv_unfilter_pair_fn pair, const uint8_t *rows[2])
+{
+    int filter = raw[0];
+    uint8_t *src[2] = {raw + 1, raw + wave->size + 2},
+            *dst[2] = {row_of(wave, y), row_of(wave, y + 1)};
+    const uint8_t *above = y > 0 ? row_of(wave, y - 1) : wave->rows;
+    size_t pixel = wave->pixel;
+    for (unsigned i = y; i < y + 2; i++)
+        if (i >= ROWS && !await_memory(wave, i))
+            return false;
+    for (size_t from = 0, to; from < wave->size; from = to) {
+        size_t needed = end_stretch(wave, from, &to);
+        if (y > 0 && !await(wave, y - 1, needed))
+            return false;
+        size_t begin = from;
+        if (from > 0) {
+            begin -= pixel;
+            plant(src[0] + begin, dst[0] + begin, above + begin, pixel, filter);
+            plant(src[1] + begin, dst[1] + begin, dst[0] + begin, pixel, filter);
+        }
+        pair((uint8_t *const[2]){dst[0] + begin, dst[1] + begin},
+             (const uint8_t *const[2]){src[0] + begin, src[1] + begin}, above + begin, to - begin);
+        publish(wave, y, to < wave->size ? to - MARGIN : to);
+        publish(wave, y + 1, to < wave->size ? to - MARGIN : to);
+    }
+    rows[0] = dst[0];
+    rows[1] = dst[1];
+    return true;
 }
 
 void conv_unfilter_wave_end(struct conv_unfilter_wave *wave, unsigned y)

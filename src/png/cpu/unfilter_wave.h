@@ -44,7 +44,12 @@ int conv_unfilter_wave_threads(size_t size);
 // conv_unfilter_wave_fail was called.
 const uint8_t *conv_unfilter_wave_row(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw);
 
-// Row `y`, which conv_unfilter_wave_row returned, is no longer read. Any thread.
+// The same for rows y and y + 1, which have the same filter: from `raw` on, one after the other.
+// `pair` is the function for them. rows[0] and rows[1] are the results; each is to be ended.
+bool conv_unfilter_wave_pair(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw,
+                             conv_unfilter_pair_fn pair, const uint8_t *rows[2]);
+
+// Row `y`, which one of these functions returned, is no longer read. Any thread.
 void conv_unfilter_wave_end(struct conv_unfilter_wave *wave, unsigned y);
 
 // Lets all calls that wait return NULL. Any thread.

@@ -111,8 +111,21 @@ CONV_UNFILTER_INLINE bool equals(__m128i a, __m128i b, size_t bpp)
     return (_mm_movemask_epi8(_mm_cmpeq_epi16(a, b)) & all) == all;
 }
 
-// predict() of unfilter.c in 16-bit lanes, whose upper bytes stay 0. The filtered pixel is added to
-// all three candidates while they are compared, which leaves four dependent operations per pixel.
+// predict() of unfilter.c in 16-bit lanes, whose upper bytes stay 0, and the filtered pixel x. It
+// is added to all three candidates while they are compared, which leaves four dependent operations
+// per pixel.
+CONV_UNFILTER_INLINE __m128i paeth_step(__m128i a, __m128i b, __m128i c, __m128i x)
+{
+    __m128i early = _mm_sub_epi16(_mm_add_epi16(_mm_add_epi16(c, c), c), b);
+    // Without this GCC adds a and b first: three dependent operations instead of one.
+    __asm__("" : "+x"(early));
+    __m128i t = _mm_sub_epi16(early, a);
+    __m128i low = _mm_min_epi16(a, b), high = _mm_max_epi16(a, b);
+    __m128i below_high = _mm_cmpgt_epi16(high, t), above_low = _mm_cmpgt_epi16(t, low);
+    a = _mm_blendv_epi8(_mm_add_epi8(low, x), _mm_add_epi8(c, x), below_high);
+    return _mm_blendv_epi8(_mm_add_epi8(high, x), a, above_low);
+}
+
 // If the left pixel equals the one above it, the prediction is the pixel above; so where 8 filtered
 // pixels are 0, as in most of an icon or a screenshot, they are copied.
 CONV_UNFILTER_INLINE void paeth(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t size,
@@ -131,14 +144,7 @@ CONV_UNFILTER_INLINE void paeth(uint8_t *dst, const uint8_t *src, const uint8_t 
         for (; i < end; i += bpp) {
             __m128i b = _mm_cvtepu8_epi16(load_pixel(up + i, bpp));
             __m128i x = _mm_cvtepu8_epi16(load_pixel(src + i, bpp));
-            __m128i early = _mm_sub_epi16(_mm_add_epi16(_mm_add_epi16(c, c), c), b);
-            // Without this GCC adds a and b first: three dependent operations instead of one.
-            __asm__("" : "+x"(early));
-            __m128i t = _mm_sub_epi16(early, a);
-            __m128i low = _mm_min_epi16(a, b), high = _mm_max_epi16(a, b);
-            __m128i below_high = _mm_cmpgt_epi16(high, t), above_low = _mm_cmpgt_epi16(t, low);
-            a = _mm_blendv_epi8(_mm_add_epi8(low, x), _mm_add_epi8(c, x), below_high);
-            a = _mm_blendv_epi8(_mm_add_epi8(high, x), a, above_low);
+            a = paeth_step(a, b, c, x);
             c = b;
             store_pixel(dst + i, _mm_packus_epi16(a, a), bpp);
         }
@@ -146,6 +152,98 @@ CONV_UNFILTER_INLINE void paeth(uint8_t *dst, const uint8_t *src, const uint8_t 
 }
 
 CONV_UNFILTER_FUNCTIONS
+
+// --- two rows ------------------------------------------------------------------------------------
+
+// A pixel depends on the one to its left, so a row alone is limited by the latency of a few
+// operations per pixel. Of two rows, the same instructions compute pixel i of the first and pixel
+// i - LAG of the second. The pixel above the latter is the first row's result of LAG steps before,
+// in a register.
+#define LAG 2
+
+// Four bytes of each row.
+CONV_UNFILTER_INLINE __m128i load_both(const uint8_t *first, const uint8_t *second)
+{
+    int value;
+    memcpy(&value, second, sizeof value);
+    return _mm_insert_epi32(load_pixel(first, 4), value, 1);
+}
+
+CONV_UNFILTER_INLINE void store_both(uint8_t *first, uint8_t *second, __m128i pixels)
+{
+    uint64_t value = (uint64_t)_mm_cvtsi128_si64(pixels);
+    uint32_t low = (uint32_t)value, high = (uint32_t)(value >> 32);
+    memcpy(first, &low, sizeof low);
+    memcpy(second, &high, sizeof high);
+}
+
+// Bytes that are not part of a pixel, or follow a row, are computed as well and mean nothing.
+CONV_UNFILTER_INLINE void average_pair(uint8_t *const dst[2], const uint8_t *const src[2],
+                                       const uint8_t *up, size_t size, size_t bpp)
+{
+    const size_t lag = LAG * bpp;
+    const uint8_t *x0 = src[0], *x1 = src[1];
+    uint8_t *out0 = dst[0], *out1 = dst[1];
+    const __m128i ones = _mm_set1_epi8(-1);
+    average(out0, x0, up, lag, bpp);
+    __m128i older = _mm_xor_si128(load_pixel(out0, 4), ones);
+    __m128i na = _mm_xor_si128(load_pixel(out0 + bpp, 4), ones);
+    for (size_t i = 0; i < size; i += bpp) {
+        __m128i nb = _mm_xor_si128(load_pixel(up + lag + i, 4), ones);
+        __m128i x = load_both(x0 + lag + i, x1 + i);
+        nb = _mm_unpacklo_epi32(nb, older);
+        older = na;
+        na = _mm_sub_epi8(_mm_avg_epu8(na, nb), x);
+        store_both(out0 + lag + i, out1 + i, _mm_xor_si128(na, ones));
+    }
+}
+
+CONV_UNFILTER_INLINE void paeth_pair(uint8_t *const dst[2], const uint8_t *const src[2],
+                                     const uint8_t *up, size_t size, size_t bpp)
+{
+    const size_t lag = LAG * bpp;
+    const uint8_t *x0 = src[0], *x1 = src[1];
+    uint8_t *out0 = dst[0], *out1 = dst[1];
+    paeth(out0, x0, up, lag, bpp);
+    __m128i older = _mm_cvtepu8_epi16(load_pixel(out0, 4));
+    __m128i a = _mm_cvtepu8_epi16(load_pixel(out0 + bpp, 4));
+    __m128i c = _mm_cvtepu8_epi16(load_pixel(up + bpp, 4));
+    for (size_t i = 0; i < size; i += bpp) {
+        __m128i b = _mm_cvtepu8_epi16(load_pixel(up + lag + i, 4));
+        __m128i x = _mm_cvtepu8_epi16(load_both(x0 + lag + i, x1 + i));
+        b = _mm_unpacklo_epi64(b, older);
+        older = a;
+        a = paeth_step(a, b, c, x);
+        c = b;
+        store_both(out0 + lag + i, out1 + i, _mm_packus_epi16(a, a));
+    }
+}
+
+#define PAIR(bpp)                                                                                  \
+    static void average_pair_##bpp(uint8_t *const dst[2], const uint8_t *const src[2],             \
+                                   const uint8_t *above, size_t size)                              \
+    {                                                                                              \
+        average_pair(dst, src, above, size, bpp);                                                  \
+    }                                                                                              \
+    static void paeth_pair_##bpp(uint8_t *const dst[2], const uint8_t *const src[2],               \
+                                 const uint8_t *above, size_t size)                                \
+    {                                                                                              \
+        paeth_pair(dst, src, above, size, bpp);                                                    \
+    }
+PAIR(1)
+PAIR(2)
+PAIR(3)
+PAIR(4)
+
+#define PAIR_OF(bpp)                                                                               \
+    {                                                                                              \
+        NULL, NULL, NULL, average_pair_##bpp, paeth_pair_##bpp                                     \
+    }
+// The initialiser of conv_unfilter.pair. Pixels of 6 and 8 bytes have none.
+#define PAIRS                                                                                      \
+    {                                                                                              \
+        PAIR_OF(1), PAIR_OF(2), PAIR_OF(3), PAIR_OF(4)                                             \
+    }
 
 // --- splitting -----------------------------------------------------------------------------------
 
