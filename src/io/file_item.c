@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/descriptors.h"
 #include "base/standard.h"
 #include "io/archive_body.h"
@@ -16,6 +17,7 @@
 // Bytes fetched ahead of each file: together a bounded part of the page cache.
 #define AHEAD_BYTES ((size_t)4 << 20)
 #define RETRY_MS 20
+#define PIECE_BYTES ((size_t)1 << 20) // that a thread reads at a time
 
 void conv_item_release(struct conv_item *item)
 {
@@ -161,6 +163,57 @@ static ssize_t read_file(struct conv_input *input, void *data, size_t size, stru
     return -1;
 }
 
+// --- one file by several threads -----------------------------------------------------------------
+
+struct shared_read {
+    int fd;
+    uint8_t *data;
+    size_t size;
+    off_t offset; // of `data` in the file
+    atomic_int *stop;
+    atomic_size_t next; // the first byte that no thread has taken
+    atomic_bool failed;
+};
+
+static bool read_piece(struct shared_read *shared, size_t from, size_t to)
+{
+    while (from < to) {
+        ssize_t got =
+            pread(shared->fd, shared->data + from, to - from, shared->offset + (off_t)from);
+        if (got <= 0 && !(got < 0 && errno == EINTR))
+            return false;
+        if (conv_cancel_is_asked(shared->stop))
+            return false;
+        from += got > 0 ? (size_t)got : 0;
+    }
+    return true;
+}
+
+static void read_pieces(void *context)
+{
+    struct shared_read *shared = context;
+    while (!atomic_load(&shared->failed)) {
+        size_t from = atomic_fetch_add(&shared->next, PIECE_BYTES), to = from + PIECE_BYTES;
+        if (from >= shared->size)
+            return;
+        if (!read_piece(shared, from, to < shared->size ? to : shared->size))
+            atomic_store(&shared->failed, true);
+    }
+}
+
+// Copying from the page cache takes one core as long as 16 cores take to filter what was read.
+static bool read_file_shared(struct conv_input *input, void *data, size_t size,
+                             struct conv_parallel *parallel, atomic_int *stop)
+{
+    off_t offset = lseek(input->fd, 0, SEEK_CUR);
+    if (offset < 0)
+        return false;
+    struct shared_read shared = {
+        .fd = input->fd, .data = data, .size = size, .offset = offset, .stop = stop};
+    conv_parallel_run(parallel, read_pieces, &shared);
+    return !atomic_load(&shared.failed) && lseek(input->fd, offset + (off_t)size, SEEK_SET) >= 0;
+}
+
 static enum conv_status check_unchanged(const struct conv_input *input, struct conv_err *err)
 {
     struct stat now;
@@ -196,6 +249,7 @@ const struct conv_item_ops conv_item_file = {
     .announce = announce_file,
     .open = open_file,
     .read = read_file,
+    .read_shared = read_file_shared,
     .unchanged = check_unchanged,
     .close = close_file,
 };
@@ -206,6 +260,7 @@ const struct conv_item_ops conv_item_watched = {
     .announce = announce_file,
     .open = open_file,
     .read = read_file,
+    .read_shared = read_file_shared,
     .unchanged = check_unchanged,
     .is_replaced = is_replaced,
     .close = close_file,

@@ -8,6 +8,7 @@
 #include "io/formats.h"
 
 #define READ_CHUNK ((size_t)1 << 16)
+#define SHARED_LEAST ((size_t)8 << 20)
 #define READ_MOST ((size_t)16 << 20) // at once: a signal is noticed between two reads
 
 // One byte more than the size lets a single read see the end of the file.
@@ -60,6 +61,20 @@ static enum conv_status check_head(const struct conv_file *file, const struct co
     return conv_formats_check(format, file->data, file->size, err);
 }
 
+// Reads what is left of a large file, except for its end, by several threads.
+static void read_by_many(const struct conv_file_read *how, const struct conv_item *item,
+                         struct conv_input *input, struct conv_file *file)
+{
+    size_t all = (size_t)input->info.st_size;
+    if (!item->ops->read_shared || !conv_input_is_file(input) || all > file->capacity ||
+        file->size > all || all - file->size < SHARED_LEAST ||
+        conv_parallel_most(how->parallel) < 2)
+        return;
+    if (item->ops->read_shared(input, file->data + file->size, all - file->size, how->parallel,
+                               how->stop))
+        file->size = all;
+}
+
 static enum conv_status read_open(const struct conv_file_read *how, const struct conv_item *item,
                                   struct conv_input *input, struct conv_file *file,
                                   const struct conv_format **format, struct conv_err *err)
@@ -88,6 +103,8 @@ static enum conv_status read_open(const struct conv_file_read *how, const struct
         file->size += (size_t)got;
         if (first)
             status = check_head(file, format, err);
+        if (!status && first && *format)
+            read_by_many(how, item, input, file);
         if (!status && file->size > how->limit)
             return refuse_size(err);
         if (!status && file->size == file->capacity)

@@ -16,8 +16,9 @@ struct conv_file {
 };
 
 struct conv_file_read {
-    size_t limit;     // bytes; larger files are refused
-    atomic_int *stop; // non-zero: reading is cancelled; may be NULL
+    size_t limit;                   // bytes; larger files are refused
+    atomic_int *stop;               // non-zero: reading is cancelled; may be NULL
+    struct conv_parallel *parallel; // threads that may help with a large file; may be NULL
     // Each may be NULL. `grow` is called before the buffer takes `capacity` bytes and may wait;
     // `pause` and `resume` are called around waits for a pipe.
     void (*grow)(void *context, size_t capacity);

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/parallel.h"
 
 // How the input's descriptor counts against the limit: see base/descriptors.h.
 enum conv_input_count {
@@ -82,6 +83,12 @@ struct conv_item_ops {
 
     // At most `size` bytes; 0 at the end, CONV_INPUT_LATER, or -1 with *err.
     ssize_t (*read)(struct conv_input *input, void *data, size_t size, struct conv_err *err);
+
+    // Optional: reads exactly `size` bytes, those after the ones that were read, by several
+    // threads. False: nothing counts as read, and `read` will say why. *stop, which may be NULL,
+    // ends it.
+    bool (*read_shared)(struct conv_input *input, void *data, size_t size,
+                        struct conv_parallel *parallel, atomic_int *stop);
 
     // CONV_ERR_IO if the item has changed since it was opened: what was read may be half old, half
     // new.

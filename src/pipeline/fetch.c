@@ -2,6 +2,7 @@
 // Buffers grow with the file; their memory comes from the budget for files.
 #include "pipeline/fetch.h"
 
+#include "pipeline/phase.h"
 #include "pipeline/stages.h"
 
 void conv_fetch_announce(const struct conv_pipeline_config *config, struct conv_job *job)
@@ -41,13 +42,24 @@ static void resume_slice(void *context)
     *((struct fetch *)context)->start = conv_trace_begin(CONV_STAGE_READ);
 }
 
+// The worker computes while others help it: helpers.h.
+static void run_in_phase(struct conv_parallel *parallel, void (*work)(void *context), void *context)
+{
+    struct conv_job *job = parallel->owner;
+    conv_phase_begin(job->phase);
+    conv_parallel_run(job->parallel, work, context);
+    conv_phase_end(job->phase);
+}
+
 enum conv_status conv_fetch_read(const struct conv_pipeline_config *config, struct conv_job *job,
                                  uint64_t *start)
 {
     struct fetch fetch = {.job = job, .start = start};
+    struct conv_parallel parallel = {conv_parallel_most(job->parallel), run_in_phase, job};
     struct conv_file_read how = {
         .limit = config->mem_limit,
         .stop = config->stop,
+        .parallel = &parallel,
         .grow = grow,
         .pause = pause_slice,
         .resume = resume_slice,

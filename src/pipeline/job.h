@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 #include "backend/group.h"
+#include "base/parallel.h"
 #include "io/file_read.h"
 #include "io/sink.h"
 #include "pipeline/budget.h"
@@ -66,6 +67,7 @@ struct conv_job {
     uint64_t ns[CONV_STAGE_COUNT];
     struct conv_trace_track *track; // of the worker that has it; may be NULL
     atomic_int *phase;              // of the same worker: phase.h
+    struct conv_parallel *parallel; // threads that may help to read it, meanwhile; else NULL
     struct conv_job *next;          // in the one list it is in
 };
 

@@ -151,9 +151,12 @@ bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struc
 {
     int begun = s->jobs.live - s->jobs.announced.count, to_encode = s->jobs.to_encode.count;
     (void)conv_jobs_take_file(s, job);
+    conv_worker_take(worker, job, false);
+    job->parallel = &worker->parallel;
     conv_lock_release(&s->lock);
     conv_trace_queues(worker->track, begun, to_encode);
     enum conv_status status = conv_tasks_read_file(s, worker, job);
+    job->parallel = NULL;
     conv_lock_acquire(&s->lock);
     if (status)
         conv_jobs_finish(s, job, status);
