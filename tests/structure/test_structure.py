@@ -48,7 +48,7 @@ TEMPLATES = {
                             "vector.h", "vector_variant.h", "x86.h", "passes.h"},
     "kernels/layer/cpu": {"blocked_ahead.h", "blocked_copy.h", "blocked_image.h", "blocked_tile.h", "blocked_vector.h"},
     "kernels/bank": {"separable_body.h"},
-    "src/png/cpu": {"unfilter_x86.h"},
+    "src/png/cpu": {"inflate_symbols_body.h", "unfilter_x86.h"},
     "src/bench": {"bench_cudnn.h", "bench_layers_graph.h"},  # need cuDNN's header, which few machines have
 }
 
