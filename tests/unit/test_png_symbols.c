@@ -21,6 +21,7 @@
 #define MOST 60000 // bytes of data
 
 static uint64_t seed;
+static unsigned joined_matches, joined_literals; // entries for two codewords that were used
 
 // --- what a block of threads does, one after the other -------------------------------------------
 
@@ -71,11 +72,10 @@ static bool make_codes(struct codes *codes, const uint8_t *lengths)
     struct table litlen = litlen_table(&codes->litlen, codes->litlens);
     struct table distance = distance_table(&codes->distance, codes->distances);
     make_table(codes->entries, &litlen);
+    make_table(codes->entries, &distance);
     // Downwards: what is joined to an entry has an index below it.
     for (uint32_t i = 1 << LITLEN_BITS; i-- > 0;)
-        codes->entries[i] =
-            join_literals(codes->entries[i], codes->entries[i >> (codes->entries[i] & 31)]);
-    make_table(codes->entries, &distance);
+        codes->entries[i] = join_entries(codes->entries, i);
     return true;
 }
 
@@ -108,16 +108,17 @@ static bool read_head(struct codes *codes, struct bits *bits, uint32_t type)
 // Appends the symbols of a block after out[size], byte by byte. 0 unless it ends as it should.
 static uint32_t put_block(uint8_t *out, uint32_t size, const struct codes *codes, struct bits *bits)
 {
-    bool in_match = false;
-    uint32_t length = 0;
+    uint32_t length = 0, place = BETWEEN_SYMBOLS;
     for (;;) {
         uint32_t next = peek_bits(bits), entry;
-        entry = look_up(codes->entries, place_of(in_match), next);
+        entry = look_up(codes->entries, place, next);
         entry = look_further(codes->entries, entry, next);
         uint32_t kind = entry & ENTRY_KIND, value = entry_value(entry, next);
         drop_bits(bits, entry & 31);
-        if (entry & ENTRY_RARE)
+        if ((entry & 31) == 0) {
+            drop_bits(bits, entry >> ENTRY_CODE & 15);
             return kind == ENTRY_END ? size : 0;
+        }
         if (size + 258 > MOST)
             return 0;
         if (kind == ENTRY_LITERAL)
@@ -125,9 +126,13 @@ static uint32_t put_block(uint8_t *out, uint32_t size, const struct codes *codes
                 out[size++] = (uint8_t)(value >> 8 * n);
         if (kind == ENTRY_LENGTH)
             length = value;
+        else if (kind == ENTRY_DISTANCE)
+            length += (entry & ENTRY_BYTES) / ENTRY_BYTE; // the length is in one of them
+        joined_matches += kind == ENTRY_DISTANCE && (entry & ENTRY_BYTES);
+        joined_literals += kind == ENTRY_LITERAL && (entry & ENTRY_BYTES) == 2 * ENTRY_BYTE;
         for (; kind == ENTRY_DISTANCE && length > 0; length--, size++)
             out[size] = out[size - value - 1];
-        in_match = kind == ENTRY_LENGTH;
+        place = next_place(entry);
     }
 }
 
@@ -194,7 +199,8 @@ static void test_streams(void **test)
             struct bits counted = bits;
             uint32_t before = made, bytes = 0;
             made = put_block(decoded, made, &codes, &bits);
-            assert_int_equal(count_symbols(codes.entries, &counted, UINT32_MAX, &bytes), ENTRY_END);
+            assert_int_equal(count_symbols(codes.entries, &counted, UINT32_MAX, &bytes),
+                             SYMBOLS_END);
             assert_int_equal(bytes, made - before);
             assert_int_equal(counted.at, bits.at);
         }
@@ -202,6 +208,7 @@ static void test_streams(void **test)
         assert_memory_equal(decoded, data, size);
     }
     assert_true(blocks > 120);
+    assert_true(joined_matches > 1000 && joined_literals > 1000);
 }
 
 // Counting stops at the first symbol that begins at the limit or after it, never within one.
@@ -217,7 +224,7 @@ static void test_limits(void **test)
     assert_true(read_head(&codes, &head, 2));
     struct bits whole = head;
     uint32_t all = 0, limit = head.at, bytes = 0;
-    assert_int_equal(count_symbols(codes.entries, &whole, UINT32_MAX, &all), ENTRY_END);
+    assert_int_equal(count_symbols(codes.entries, &whole, UINT32_MAX, &all), SYMBOLS_END);
     struct bits bits = head;
     for (uint32_t stop = 0; !stop; limit += 1 + random_below(&seed, 90)) {
         uint32_t before = bits.at;
@@ -310,6 +317,19 @@ static void test_codes(void **test)
     assert_true(taken > 300 && refused > 300);
 }
 
+// Every codeword leads to its symbol. Codewords of distances with more than 13 bits, and with them
+// the largest second tables, are rare in streams.
+static void look_up_codewords(const uint32_t *entries, const struct table *table)
+{
+    for (int i = 0; i < 100; i++) {
+        uint32_t bits = random_below(&seed, 1u << MOST_LENGTH), place = BETWEEN_SYMBOLS;
+        if (table->far)
+            place = WITHIN_MATCH;
+        uint32_t entry = look_further(entries, look_up(entries, place, bits), bits);
+        assert_int_equal(entry, make_entry(table, bits, 0, MOST_LENGTH));
+    }
+}
+
 // Codes that make the largest tables: no room is left, none is missing.
 static void test_largest_tables(void **test)
 {
@@ -330,6 +350,8 @@ static void test_largest_tables(void **test)
             uint32_t end = make_table(codes.entries, &tables[t]);
             most[t] = end > most[t] ? end : most[t];
         }
+        for (int t = 0; t < 2; t++)
+            look_up_codewords(codes.entries, &tables[t]);
     }
     assert_true(most[0] > SECOND_LITLENS);
     assert_true(most[1] > SECOND_DISTANCES);

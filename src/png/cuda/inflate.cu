@@ -43,7 +43,7 @@ inflate_window(struct block_memory<THREADS> &shared, const struct stream &stream
 {
     if (progress->at >= stream.end)
         return CONV_DECODE_TRUNCATED;
-    count_window(shared, stream, progress, progress->out % 4, stop);
+    count_window(shared, stream, progress, progress->out % WINDOW_ALIGN, stop);
     if (reports && threadIdx.x == THREADS - 1) // of a warp that has the least to do
         report_ready(image, progress->out);
     struct agreement agreed = shared.agreed;
@@ -78,7 +78,7 @@ copy_stored(struct block_memory<THREADS> &shared, const struct stream &stream, u
     uint16_t *places = (uint16_t *)shared.window;
     progress->at = 8 * (stream.lead + first + size);
     while (size > 0) {
-        uint32_t part = min(size, (uint32_t)(THREADS * THREAD_ROOM - 4));
+        uint32_t part = min(size, (uint32_t)(THREADS * THREAD_ROOM - WINDOW_ALIGN));
         struct window window = open_window(rows, progress->out, part);
         __syncthreads(); // the window is empty
         for (uint32_t i = threadIdx.x; i < part; i += THREADS)

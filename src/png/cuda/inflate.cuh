@@ -28,6 +28,9 @@
 #define INSIDE 0xffffu
 #define INSIDE_TWICE 0xffffffffu
 
+// Bytes of the output that are written at once, and places of the window for them.
+#define WINDOW_ALIGN 8
+
 // Results of one thread for all threads, written before a barrier and read after it.
 #define PARTS_STOPPED UINT32_MAX // in place of a number of parts: the host has set d_stop
 struct agreement {
@@ -60,8 +63,9 @@ template <int THREADS> struct block_memory {
     static constexpr int SHARES = THREADS < 512 ? 2 : 1;
     // Bits of input per share, limited by shared memory and by SHARE_BITS.
     static constexpr uint32_t SHARE_MOST = THREADS < 512 ? 280 : 248;
+    static_assert(THREADS * THREAD_ROOM % (4 * LANES) == 0, "refer() stays within the window");
     static_assert(32 + THREADS * SHARE_MOST + 64 < 1 << SHARE_BITS, "the bits fit");
-    uint2 window[THREADS * THREAD_ROOM / 4]; // four places each
+    alignas(16) uint2 window[THREADS * THREAD_ROOM / 4]; // four places each
     union {
         uint32_t stage[THREADS * SHARE_MOST / 32 + STAGE_SLACK]; // input
         struct {

@@ -54,7 +54,7 @@ __device__ __forceinline__ void count_part(struct part *part, const uint32_t *en
         uint32_t bytes = 0, limit = p == SEGMENTS - 1 ? last : first + (uint32_t)(p + 1) * step;
         uint32_t stop = count_symbols(entries, &bits, limit, &bytes);
         uint32_t place =
-            bits.at | (stop ? PLACE_STOPPED : 0) | (stop == ENTRY_INVALID ? PLACE_INVALID : 0);
+            bits.at | (stop ? PLACE_STOPPED : 0) | (stop == SYMBOLS_INVALID ? PLACE_INVALID : 0);
         bool known = place == segment_of(part->places, p);
         set_segments(part->bytes, p, p, bytes);
         if (known)

@@ -20,7 +20,6 @@
 
 // States of an output byte of a split image, 16 bits each: in a window, references to its places
 // are below 0x4000. Then bytes, then markers: the byte at this distance less 1 before the part.
-#define STATE_FINAL 0xc000u
 #define STATE_BYTE 0x4000u
 #define STATE_MARKER 0x4100u
 static_assert(SPLIT_THREADS * THREAD_ROOM <= STATE_BYTE, "a place of the window fits");

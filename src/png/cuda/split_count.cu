@@ -15,7 +15,7 @@
 #define PARTS_PER_BEGIN 5
 
 // Places of a window reserved before its bytes, because their alignment is not known yet.
-#define MOST_SKIP 3
+#define MOST_SKIP (WINDOW_ALIGN - 1)
 
 // The tables of a part that is being counted, the same in all threads.
 struct counting {

@@ -9,7 +9,7 @@
 #include "png/cuda/window.cuh"
 
 struct split_image {
-    static constexpr uint32_t FINAL = STATE_FINAL;
+    static constexpr uint32_t FINAL = STATE_BYTE;
     static __device__ inline uint32_t literal(uint32_t token)
     {
         return token == INSIDE ? INSIDE : STATE_BYTE | (token & 255); // INSIDE: after the window
@@ -26,16 +26,20 @@ __device__ inline void write_states(struct block_memory<THREADS> &shared,
                                     const struct window &window)
 {
     uint16_t *out = window.states + (window.start - window.skip);
-    for (uint32_t i = threadIdx.x; 4 * i < window.end; i += THREADS) {
-        uint2 places = shared.window[i];
-        shared.window[i] = make_uint2(INSIDE_TWICE, INSIDE_TWICE);
-        if (4 * i >= window.skip && 4 * i + 4 <= window.end) {
-            ((uint2 *)out)[i] = places;
+    uint4 *groups = (uint4 *)shared.window;
+    const uint4 empty = make_uint4(INSIDE_TWICE, INSIDE_TWICE, INSIDE_TWICE, INSIDE_TWICE);
+    for (uint32_t i = threadIdx.x; 8 * i < referred_end(window); i += THREADS) {
+        uint4 places = groups[i];
+        groups[i] = empty;
+        if (8 * i >= window.skip && 8 * i + 8 <= window.end) {
+            ((uint4 *)out)[i] = places;
             continue;
         }
-        for (uint32_t b = 0; b < 4; b++)
-            if (4 * i + b >= window.skip && 4 * i + b < window.end)
-                out[4 * i + b] = (uint16_t)((b < 2 ? places.x : places.y) >> 16 * (b % 2));
+        const uint32_t pairs[] = {places.x, places.y, places.z, places.w};
+#pragma unroll
+        for (uint32_t b = 0; b < 8; b++)
+            if (8 * i + b >= window.skip && 8 * i + b < window.end)
+                out[8 * i + b] = (uint16_t)(pairs[b / 2] >> 16 * (b % 2));
     }
 }
 

@@ -126,34 +126,40 @@ ANYWHERE uint32_t find_symbol(const struct code *code, const uint16_t *sorted, u
 // --- entries -------------------------------------------------------------------------------------
 // The meaning of the next bits. All kinds have the same fields, so that lanes of a warp with
 // different kinds run the same code:
-//   bits 0-4   bits to drop: codeword and extra bits
-//   bits 5-6   of ENTRY_LITERAL, the number of bytes: 1, or 2 if the index holds two codewords
-//   bits 8-12  bits of the codeword; of ENTRY_LONG, the bits that the second table is indexed by
-//   bits 13-15 the kind, as below
-//   bits 16-31 what the extra bits are added to: bytes, a length, a distance less 1; of ENTRY_LONG,
-//              where the second table begins
+//   bits 0-4   bits to drop: codewords and extra bits; 0 if decoding stops here
+//   bits 5-7   bytes: of a literal 1, or 2 if the index holds two codewords; of a distance the
+//              length of the match if the index holds its codeword as well, else 0
+//   bit 8      a length
+//   bits 9-12  bits of the codewords
+//   bit 13     the rest of the codeword is in a second table; bits 5-11 are the mask of its index
+//   bit 14     a literal
+//   bit 15     the end of the block
+//   bits 16-31 what the extra bits are added to: bytes, a length, a distance less 1; where the
+//              second table begins
+// No kind: a distance or, if no bits are dropped, an invalid codeword.
 #define ENTRY_BYTE (1u << 5)
-#define ENTRY_BYTES (3u << 5)
-#define ENTRY_DISTANCE (0u << 13)
-#define ENTRY_LENGTH (2u << 13)
-#define ENTRY_LITERAL (4u << 13)
-#define ENTRY_RARE (1u << 13) // this bit is set in the next three; decoding stops at the last two
-#define ENTRY_LONG (1u << 13) // the rest of the codeword is in a second table
-#define ENTRY_INVALID (3u << 13)
-#define ENTRY_END (5u << 13)
-#define ENTRY_KIND (7u << 13)
+#define ENTRY_BYTES (7u << 5)
+#define ENTRY_CODE 9
+#define ENTRY_DISTANCE 0u
+#define ENTRY_INVALID 0u
+#define ENTRY_LENGTH (1u << 8)
+#define ENTRY_LONG (1u << 13)
+#define ENTRY_LITERAL (1u << 14)
+#define ENTRY_END (1u << 15)
+#define ENTRY_KIND (ENTRY_LENGTH | ENTRY_LONG | ENTRY_LITERAL | ENTRY_END)
 
 // `length`: bits of the codeword in the table that the entry is for.
 ANYWHERE uint32_t litlen_entry(uint32_t symbol, uint32_t length)
 {
     if (symbol < END_OF_BLOCK)
-        return symbol << 16 | ENTRY_LITERAL | length << 8 | ENTRY_BYTE | length;
+        return symbol << 16 | ENTRY_LITERAL | length << ENTRY_CODE | ENTRY_BYTE | length;
     if (symbol == END_OF_BLOCK)
-        return ENTRY_END | length << 8 | length;
+        return ENTRY_END | length << ENTRY_CODE;
     // 3 to 10 without extra bits, then four lengths with each number of them; 258 is alone.
     uint32_t i = symbol - 257, extra = i < 8 || i == 28 ? 0 : i / 4 - 1;
     uint32_t base = i < 8 ? 3 + i : i == 28 ? 258 : 3 + ((4 + i % 4) << extra);
-    return i > 28 ? ENTRY_INVALID : base << 16 | ENTRY_LENGTH | length << 8 | (length + extra);
+    return i > 28 ? ENTRY_INVALID
+                  : base << 16 | ENTRY_LENGTH | length << ENTRY_CODE | (length + extra);
 }
 
 ANYWHERE uint32_t distance_entry(uint32_t symbol, uint32_t length)
@@ -162,7 +168,7 @@ ANYWHERE uint32_t distance_entry(uint32_t symbol, uint32_t length)
     uint32_t extra = symbol < 4 ? 0 : symbol / 2 - 1;
     uint32_t base = symbol < 4 ? symbol : (2 + symbol % 2) << extra;
     return symbol > 29 ? ENTRY_INVALID
-                       : base << 16 | ENTRY_DISTANCE | length << 8 | (length + extra);
+                       : base << 16 | ENTRY_DISTANCE | length << ENTRY_CODE | (length + extra);
 }
 
 // The lowest `count` % 32 bits.
@@ -180,7 +186,7 @@ ANYWHERE uint32_t low_bits(uint32_t bits, uint32_t count)
 ANYWHERE uint32_t entry_value(uint32_t entry, uint32_t bits)
 {
     uint32_t both = low_bits(bits, entry);
-    return (entry >> 16) + (both >> (entry >> 8 & 31));
+    return (entry >> 16) + (both >> (entry >> ENTRY_CODE & 31));
 }
 
 // --- tables --------------------------------------------------------------------------------------
@@ -250,16 +256,28 @@ ANYWHERE uint32_t prefix_bits(const struct table *table, uint32_t prefix)
     return 0;
 }
 
-// Joins the entries of two literals if the index holds both codewords; else returns the first.
-// (What follows an index are zeros, not bits of the stream.) 17 % fewer steps on photographs.
-ANYWHERE uint32_t join_literals(uint32_t first, uint32_t second)
+// Joins the entry of index `index` with the one for what follows, if the index holds the codewords
+// of both: two literals, or the length of a match, without extra bits, and its distance. Else
+// returns the first one. (What follows an index are zeros, not bits of the stream.)
+ANYWHERE uint32_t join_entries(const uint32_t *entries, uint32_t index)
 {
-    bool fits = (first & ENTRY_KIND) == ENTRY_LITERAL && (second & ENTRY_KIND) == ENTRY_LITERAL &&
-                (first & 31) + (second & 31) <= LITLEN_BITS;
-    uint32_t length = (first & 31) + (second & 31);
-    uint32_t both = (second >> 16 << 24) | (first & 0xff0000) | ENTRY_LITERAL | length << 8 |
-                    2 * ENTRY_BYTE | length;
-    return fits ? both : first;
+    uint32_t first = entries[index], kind = first & ENTRY_KIND, drop = first & 31;
+    uint32_t rest = index >> drop, length = first >> 16;
+    bool literal = kind == ENTRY_LITERAL;
+    bool match = kind == ENTRY_LENGTH && drop == (first >> ENTRY_CODE & 15) &&
+                 length <= ENTRY_BYTES / ENTRY_BYTE;
+    if (!literal && !match)
+        return first;
+    uint32_t place = literal ? rest : DISTANCES_BEGIN + (rest & ((1u << DISTANCE_BITS) - 1));
+    uint32_t second = entries[place], both = (second >> ENTRY_CODE & 15) + drop;
+    if ((second & ENTRY_KIND) != (literal ? ENTRY_LITERAL : ENTRY_DISTANCE) || (second & 31) == 0 ||
+        both > LITLEN_BITS)
+        return first;
+    if (literal)
+        return (second >> 16 << 24) | (first & 0xff0000) | ENTRY_LITERAL | both << ENTRY_CODE |
+               2 * ENTRY_BYTE | both;
+    return (second & 0xffff0000u) | ENTRY_DISTANCE | both << ENTRY_CODE | length * ENTRY_BYTE |
+           ((second & 31) + drop);
 }
 
 // Makes the entry of a prefix, which refers to the second table at entry `at`.
@@ -267,7 +285,7 @@ ANYWHERE void link_prefix(uint32_t *entries, const struct table *table, uint32_t
                           uint32_t more, uint32_t at)
 {
     uint32_t bits = reverse_bits(prefix) >> (32 - table->bits);
-    entries[table->begin + bits] = at << 16 | ENTRY_LONG | more << 8 | table->bits;
+    entries[table->begin + bits] = at << 16 | ENTRY_LONG | ((1u << more) - 1) << 5 | table->bits;
 }
 
 // Makes every `step`-th entry, from `first` on, of a prefix's second table, if there is one.
@@ -275,10 +293,11 @@ ANYWHERE void fill_prefix(uint32_t *entries, const struct table *table, uint32_t
                           uint32_t first, uint32_t step)
 {
     uint32_t bits = reverse_bits(prefix) >> (32 - table->bits);
-    uint32_t entry = entries[table->begin + bits], more = entry >> 8 & 31, at = entry >> 16;
-    if ((entry & ENTRY_KIND) != ENTRY_LONG)
+    uint32_t entry = entries[table->begin + bits], last = entry >> 5 & 127, at = entry >> 16;
+    uint32_t more = prefix_bits(table, prefix);
+    if (!(entry & ENTRY_LONG))
         return;
-    for (uint32_t i = first; i < 1u << more; i += step)
+    for (uint32_t i = first; i <= last; i += step)
         entries[at + i] =
             make_entry(table, bits | i << table->bits, table->bits, table->bits + more);
 }
@@ -298,19 +317,26 @@ ANYWHERE uint32_t look_up(const uint32_t *entries, uint32_t place, uint32_t bits
 // The entry that follows ENTRY_LONG; others are returned as they are.
 ANYWHERE uint32_t look_further(const uint32_t *entries, uint32_t entry, uint32_t bits)
 {
-    if ((entry & ENTRY_KIND) != ENTRY_LONG)
+    if (!(entry & ENTRY_LONG))
         return entry;
-    return entries[(entry >> 16) + low_bits(bits >> (entry & 31), entry >> 8)];
+    return entries[(entry >> 16) + (bits >> (entry & 31) & (entry >> 5 & 127))];
 }
 
-ANYWHERE uint32_t place_of(bool in_match)
+// The place of the look-up after an entry.
+#if BETWEEN_SYMBOLS + ENTRY_LENGTH != WITHIN_MATCH
+#error "the bit of a length leads from one table to the other"
+#endif
+ANYWHERE uint32_t next_place(uint32_t entry)
 {
-    return in_match ? WITHIN_MATCH : BETWEEN_SYMBOLS;
+    return BETWEEN_SYMBOLS + (entry & ENTRY_LENGTH);
 }
 
 // Moves to the first position between symbols that is at `limit` or after it, and adds the bytes of
-// the symbols to *count. Returns 0, or the reason why it stopped earlier: ENTRY_END, whose codeword
-// has been dropped, or ENTRY_INVALID.
+// the symbols to *count. Returns 0, or the reason why it stopped earlier: SYMBOLS_END, and the
+// codeword has been dropped, or SYMBOLS_INVALID.
+#define SYMBOLS_END 1
+#define SYMBOLS_INVALID 2
+
 ANYWHERE uint32_t count_symbols(const uint32_t *entries, struct bits *bits, uint32_t limit,
                                 uint32_t *count)
 {
@@ -319,17 +345,19 @@ ANYWHERE uint32_t count_symbols(const uint32_t *entries, struct bits *bits, uint
     if (bits->at >= limit)
         return 0;
     do {
-        uint32_t next = peek_bits(bits), entry = look_up(entries, place, next);
-        if (entry & ENTRY_RARE)
-            entry = look_further(entries, entry, next);
-        drop_bits(bits, entry & 31);
-        if (entry & ENTRY_RARE)
-            return entry & ENTRY_KIND;
+        uint32_t next = peek_bits(bits);
+        uint32_t entry = look_further(entries, look_up(entries, place, next), next);
+        uint32_t drop = entry & 31;
+        if (drop == 0) {
+            drop_bits(bits, entry >> ENTRY_CODE & 15);
+            return entry & ENTRY_END ? SYMBOLS_END : SYMBOLS_INVALID;
+        }
+        drop_bits(bits, drop);
         in_match = entry & ENTRY_LENGTH;
         *count += (entry & ENTRY_BYTES) / ENTRY_BYTE;
         if (in_match)
             *count += entry_value(entry, next);
-        place = place_of(in_match);
+        place = next_place(entry);
     } while (in_match || bits->at < limit);
     return 0;
 }

@@ -218,8 +218,7 @@ template <int THREADS> __device__ inline uint32_t make_tables(struct block_memor
     uint32_t joined[(1 << LITLEN_BITS) / THREADS];
 #pragma unroll
     for (uint32_t i = 0; i < (1 << LITLEN_BITS) / THREADS; i++) {
-        uint32_t index = i * THREADS + threadIdx.x, first = shared.entries[index];
-        joined[i] = join_literals(first, shared.entries[index >> (first & 31)]);
+        joined[i] = join_entries(shared.entries, i * THREADS + threadIdx.x);
     }
     __syncthreads();
 #pragma unroll

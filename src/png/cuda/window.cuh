@@ -12,10 +12,11 @@
 // Places that a warp processes at a time. A match that begins before them is stored again at their
 // first place. The longest match is shorter, so that this happens once at most.
 #define STRETCH 512
-#define MOST_HOPS 4 // along references between two checks for remaining ones
-#define PAIRS_AT_ONCE 8
+#define NO_SOURCE INT32_MAX
+#define MOST_HOPS 8 // along references before others see how far they lead
+#define GROUPS_AT_ONCE 2
 
-// The window. Place 0 is the first byte of the aligned word in which the output continues; the
+// The window. Place 0 is the first byte of the aligned eight in which the output continues; the
 // first `skip` places are earlier output.
 struct window {
     uint8_t *rows;    // all of the output
@@ -28,7 +29,7 @@ struct window {
 // The contents of a place once its match is resolved, for an image that one block of threads
 // inflates: references to before the window are bytes, since all earlier output is known.
 struct whole_image {
-    static constexpr uint32_t FINAL = LITERAL; // a bit that everything except references has
+    static constexpr uint32_t FINAL = LITERAL; // the least value that is no reference
     static __device__ inline uint32_t literal(uint32_t token)
     {
         return token;
@@ -42,7 +43,7 @@ struct whole_image {
 
 __device__ __forceinline__ struct window open_window(uint8_t *rows, uint32_t start, uint32_t bytes)
 {
-    uint32_t skip = start % 4; // rows are aligned
+    uint32_t skip = start % WINDOW_ALIGN; // rows are aligned
     struct window window = {rows, nullptr, 0, start, skip, skip + bytes};
     return window;
 }
@@ -60,33 +61,42 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
     if (bits.at >= limit)
         return;
     do {
-        uint32_t next = peek_bits(&bits), entry = look_up(shared.entries, from, next);
-        if (entry & ENTRY_RARE)
-            entry = look_further(shared.entries, entry, next);
-        if (entry & ENTRY_RARE)
+        uint32_t next = peek_bits(&bits);
+        uint32_t entry = look_further(shared.entries, look_up(shared.entries, from, next), next);
+        if ((entry & 31) == 0)
             break;
-        uint32_t value = entry_value(entry, next), end = place + length;
-        uint32_t bytes = entry & ENTRY_BYTES, stretch = (end - 1) / STRETCH * STRETCH;
+        uint32_t value = entry_value(entry, next), bytes = (entry & ENTRY_BYTES) / ENTRY_BYTE;
+        uint32_t end = place + length + bytes, stretch = (end - 1) / STRETCH * STRETCH;
+        bool literal = entry & ENTRY_LITERAL;
         in_match = entry & ENTRY_LENGTH;
         if (!in_match)
-            places[place] = (uint16_t)(bytes ? LITERAL | (value & 255) : value);
-        if (entry & 2 * ENTRY_BYTE)
+            places[place] = (uint16_t)(literal ? LITERAL | (value & 255) : value);
+        if (literal && bytes == 2)
             places[place + 1] = (uint16_t)(LITERAL | value >> 8);
-        if (length > 0 && stretch > place) // the match extends into that stretch
+        if (!in_match && !literal && stretch > place) // the match extends into that stretch
             places[stretch] = (uint16_t)value;
-        place = end + bytes / ENTRY_BYTE;
+        place = end;
         length = in_match ? value : 0;
-        from = place_of(in_match);
+        from = next_place(entry);
         drop_bits(&bits, entry & 31);
     } while (in_match || bits.at < limit);
 }
 
-// The distance from a place, `inside` places after the match's begin, to its source: the match's
-// distance, or the multiple of it that leads to before the match. Flat images consist of matches
-// that overlap themselves, and following one reference after the other would take most of the time.
-__device__ __forceinline__ uint32_t source_distance(uint32_t distance, uint32_t inside)
+// The multiple of the distance of a match that leads from `inside` places after its begin to the
+// places before its first `distance` ones: 0 for these. Flat images consist of matches that overlap
+// themselves, and following one reference after the other would take most of the time.
+__device__ __forceinline__ uint32_t whole_distances(uint32_t inside, uint32_t distance)
 {
-    return inside < distance ? distance : distance + inside / distance * distance;
+    // At least 1/516 from any integer, because both are below 258 if this is used: the error of a
+    // fast division is far smaller.
+    uint32_t times = (uint32_t)__fdividef((float)inside + 0.5f, (float)distance);
+    return inside < distance ? 0 : times * distance;
+}
+
+// The place up to which refer() writes: the last match seems to go on after the window.
+__device__ __forceinline__ uint32_t referred_end(const struct window &window)
+{
+    return (window.end + 4 * LANES - 1) / (4 * LANES) * (4 * LANES);
 }
 
 // Makes each place within a match a reference to a place before the match, or to one where the
@@ -102,7 +112,7 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
     int32_t lowest = 0; // first byte of the output that a match refers to, if it is negative
     for (uint32_t first = threadIdx.x / LANES * STRETCH; first < window.end;
          first += THREADS / LANES * STRETCH) {
-        uint32_t former = 0;
+        uint32_t former = LITERAL; // no match
         for (uint32_t at = 4 * lane; at < STRETCH && first + at - 4 * lane < window.end;
              at += 4 * LANES) {
             uint2 places = shared.window[(first + at) / 4];
@@ -118,72 +128,92 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
             uint32_t latest = __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)begins));
             uint32_t begin = before ? nearest : former;
             former = begins ? latest : former;
-            int32_t sources[4]; // bytes of the output
-            uint32_t states[4];
-            bool matched[4], earlier[4];
+            int32_t sources[4]; // bytes of the output; NO_SOURCE outside of matches
+            uint32_t states[4], distances[4], inside[4];
+            bool overlaps = false;
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
-                uint32_t place = first + at + i;
                 begin = tokens[i] != INSIDE ? (at + i) << 16 | tokens[i] : begin;
-                matched[i] = !(begin & LITERAL) && place - window.skip < window.end - window.skip;
+                bool matched = !(begin & LITERAL);
+                distances[i] = (begin & 0xffff) + 1;
+                inside[i] = at + i - (begin >> 16);
+                overlaps |= inside[i] >= distances[i];
                 sources[i] =
-                    (int32_t)(place + offset -
-                              source_distance((begin & 0xffff) + 1, at + i - (begin >> 16)));
-                lowest = min(lowest, matched[i] ? sources[i] : 0);
-                earlier[i] = matched[i] && sources[i] < (int32_t)window.start;
+                    matched ? (int32_t)(first + at + i + offset - distances[i]) : NO_SOURCE;
+                states[i] = matched ? (uint32_t)sources[i] - offset : STATE::literal(tokens[i]);
             }
-            // All four loads are issued before the first result is used.
+            if (__ballot_sync(ALL_LANES, overlaps))
+                for (uint32_t i = 0; i < 4; i++) {
+                    uint32_t more = whole_distances(inside[i], distances[i]);
+                    more = sources[i] == NO_SOURCE ? 0 : more;
+                    sources[i] -= (int32_t)more;
+                    states[i] -= more;
+                }
+            uint32_t loaded[4];
+            // Without a branch, so that all loads are issued before the first result is used.
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++) {
+                bool earlier = (uint32_t)sources[i] < window.start;
+                lowest = min(lowest, sources[i]);
+                loaded[i] = STATE::earlier(window, earlier ? (uint32_t)sources[i] : 0);
+            }
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++)
-                states[i] = earlier[i] ? STATE::earlier(window, (uint32_t)max(sources[i], 0)) : 0;
-#pragma unroll
-            for (uint32_t i = 0; i < 4; i++)
-                states[i] = earlier[i]   ? states[i]
-                            : matched[i] ? ((uint32_t)sources[i] - offset) & 0xffff
-                                         : STATE::literal(tokens[i]);
-            shared.window[(first + at) / 4] =
-                make_uint2(states[1] << 16 | states[0], states[3] << 16 | states[2]);
+                states[i] = (uint32_t)sources[i] < window.start ? loaded[i] : states[i];
+            shared.window[(first + at) / 4] = make_uint2(__byte_perm(states[0], states[1], 0x5410),
+                                                         __byte_perm(states[2], states[3], 0x5410));
         }
     }
     return lowest < 0;
 }
 
-// The target of a reference after up to MOST_HOPS hops: a byte, or another reference.
-template <uint32_t FINAL>
-__device__ __forceinline__ uint32_t follow(const uint16_t *places, uint32_t place)
-{
-    for (int hops = 0; hops < MOST_HOPS && !(place & FINAL); hops++)
-        place = places[place];
-    return place;
-}
-
-// Follows the references of every THREADS-th pair of places, PAIRS_AT_ONCE of them from `first` on.
-// True if they do not all lead to bytes yet. Contains two barriers, so that no place is read while
-// it is written.
+// Follows the references, the values below FINAL, of every THREADS-th group of eight places,
+// GROUPS_AT_ONCE of them from group `first` on. True if they do not all lead to bytes yet. Contains
+// two barriers, so that no place is read while it is written.
 template <uint32_t FINAL, int THREADS>
-__device__ __forceinline__ bool follow_pairs(uint32_t *pairs, uint32_t first, uint32_t count)
+__device__ __forceinline__ bool follow_groups(uint4 *groups, uint32_t first, uint32_t count)
 {
-    const uint16_t *places = (const uint16_t *)pairs;
-    uint32_t both[PAIRS_AT_ONCE], followed = 0; // a bit for each of them
-    bool left = false;
+    const int PAIRS = 4 * GROUPS_AT_ONCE;
+    const uint16_t *places = (const uint16_t *)groups;
+    uint32_t low[PAIRS], high[PAIRS];
+    bool left;
 #pragma unroll
-    for (uint32_t i = 0; i < PAIRS_AT_ONCE; i++) {
-        uint32_t at = first + i * THREADS;
-        both[i] = at < count ? pairs[at] : INSIDE_TWICE;
-        uint32_t low = both[i] & 0xffff, high = both[i] >> 16;
-        if ((low & FINAL) && (high & FINAL))
-            continue;
-        low = follow<FINAL>(places, low);
-        high = follow<FINAL>(places, high);
-        both[i] = high << 16 | low;
-        followed |= 1u << i;
-        left |= !(low & FINAL) || !(high & FINAL);
+    for (uint32_t i = 0; i < GROUPS_AT_ONCE; i++) {
+        uint4 group = make_uint4(INSIDE_TWICE, INSIDE_TWICE, INSIDE_TWICE, INSIDE_TWICE);
+        if (first + i * THREADS < count)
+            group = groups[first + i * THREADS];
+        const uint32_t pairs[] = {group.x, group.y, group.z, group.w};
+#pragma unroll
+        for (uint32_t p = 0; p < 4; p++) {
+            low[4 * i + p] = pairs[p] & 0xffff;
+            high[4 * i + p] = pairs[p] >> 16;
+        }
+    }
+#pragma unroll 1
+    for (int hops = 0;; hops++) {
+        uint32_t least = INSIDE;
+#pragma unroll
+        for (uint32_t i = 0; i < PAIRS; i++)
+            least = min(min(low[i], high[i]), least);
+        left = least < FINAL;
+        if (hops == MOST_HOPS || !__ballot_sync(ALL_LANES, left))
+            break;
+#pragma unroll
+        for (uint32_t i = 0; i < PAIRS; i++) {
+            low[i] = low[i] < FINAL ? places[low[i]] : low[i];
+            high[i] = high[i] < FINAL ? places[high[i]] : high[i];
+        }
     }
     __syncthreads();
 #pragma unroll
-    for (uint32_t i = 0; i < PAIRS_AT_ONCE; i++)
-        if (followed >> i & 1)
-            pairs[first + i * THREADS] = both[i];
+    for (uint32_t i = 0; i < GROUPS_AT_ONCE; i++) {
+        uint32_t pairs[4];
+#pragma unroll
+        for (uint32_t p = 0; p < 4; p++)
+            pairs[p] = __byte_perm(low[4 * i + p], high[4 * i + p], 0x5410);
+        if (first + i * THREADS < count)
+            groups[first + i * THREADS] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    }
     __syncthreads();
     return left;
 }
@@ -195,12 +225,13 @@ template <uint32_t FINAL, int THREADS>
 __device__ inline void follow_references(struct block_memory<THREADS> &shared,
                                          const struct window &window)
 {
-    uint32_t *pairs = (uint32_t *)shared.window, count = (window.end + 1) / 2;
+    uint4 *groups = (uint4 *)shared.window;
+    uint32_t count = (window.end + 7) / 8;
     bool left;
     do {
         left = false;
-        for (uint32_t first = 0; first < count; first += PAIRS_AT_ONCE * THREADS)
-            left |= follow_pairs<FINAL, THREADS>(pairs, first + threadIdx.x, count);
+        for (uint32_t first = 0; first < count; first += GROUPS_AT_ONCE * THREADS)
+            left |= follow_groups<FINAL, THREADS>(groups, first + threadIdx.x, count);
     } while (__syncthreads_or(left));
 }
 
@@ -210,27 +241,32 @@ __device__ inline void write_window(struct block_memory<THREADS> &shared,
                                     const struct window &window, struct adler *adler)
 {
     uint8_t *out = window.rows + (window.start - window.skip);
+    uint4 *groups = (uint4 *)shared.window;
+    const uint4 empty = make_uint4(INSIDE_TWICE, INSIDE_TWICE, INSIDE_TWICE, INSIDE_TWICE);
     uint32_t bytes = 0, weighted = 0;
-    for (uint32_t i = threadIdx.x; 4 * i < window.end; i += THREADS) {
-        uint2 places = shared.window[i];
-        shared.window[i] = make_uint2(INSIDE_TWICE, INSIDE_TWICE);
-        uint32_t word = __byte_perm(places.x, places.y, 0x6420);
-        if (4 * i >= window.skip && 4 * i + 4 <= window.end) {
-            ((uint32_t *)out)[i] = word;
+    for (uint32_t i = threadIdx.x; 8 * i < referred_end(window); i += THREADS) {
+        uint4 places = groups[i];
+        groups[i] = empty;
+        uint2 words = make_uint2(__byte_perm(places.x, places.y, 0x6420),
+                                 __byte_perm(places.z, places.w, 0x6420));
+        if (8 * i >= window.skip && 8 * i + 8 <= window.end) {
+            ((uint2 *)out)[i] = words;
         } else {
-            uint32_t kept = 0;
-            for (uint32_t b = 0; b < 4; b++) {
-                uint32_t place = 4 * i + b, byte = word >> 8 * b & 255;
+            uint2 kept = make_uint2(0, 0);
+            for (uint32_t b = 0; b < 8; b++) {
+                uint32_t place = 8 * i + b, byte = (b < 4 ? words.x : words.y) >> 8 * (b % 4) & 255;
                 if (place < window.skip || place >= window.end)
                     continue;
                 out[place] = (uint8_t)byte;
-                kept |= byte << 8 * b;
+                kept.x |= b < 4 ? byte << 8 * b : 0;
+                kept.y |= b < 4 ? 0 : byte << 8 * (b - 4);
             }
-            word = kept;
+            words = kept;
         }
-        uint32_t sum = __dp4a(word, 0x01010101u, 0u);
+        uint32_t sum = __dp4a(words.y, 0x01010101u, __dp4a(words.x, 0x01010101u, 0u));
         bytes += sum;
-        weighted += 4 * i * sum + __dp4a(word, 0x03020100u, 0u);
+        weighted += 8 * i * sum;
+        weighted = __dp4a(words.y, 0x07060504u, __dp4a(words.x, 0x03020100u, weighted));
     }
     add_adler(adler, window.start - window.skip, bytes, weighted);
 }

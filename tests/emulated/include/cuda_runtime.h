@@ -173,6 +173,11 @@ static inline uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t sum)
     return sum;
 }
 
+static inline float __fdividef(float a, float b)
+{
+    return a / b;
+}
+
 static inline uint32_t __vminu2(uint32_t a, uint32_t b)
 {
     return min(a & 0xffff0000u, b & 0xffff0000u) | min(a & 0xffffu, b & 0xffffu);
