@@ -61,8 +61,9 @@ struct conv_backend_ops {
     bool freed_at_exit;
 
     // Sets environment variables for the driver, unless the user has set them, in a process that
-    // runs the pipeline. Called before anything else, while there is one thread. May be NULL.
-    void (*set_up_process)(void);
+    // runs the pipeline. `first_only`: it will use device 0 alone, so that the driver need not set
+    // up others. Called before anything else, while there is one thread. May be NULL.
+    void (*set_up_process)(bool first_only);
     // False if there is no driver, so that opening a device fails at once. Takes microseconds and
     // initialises nothing.
     bool (*has_driver)(void);

@@ -112,6 +112,18 @@ void conv_device_spread(struct conv_device_list *list)
         list->ordinals[0] = rank % count;
 }
 
+void conv_device_set_up_process(const struct conv_options *options)
+{
+    struct conv_device_list list;
+    bool first_only = parse_devices(options, &list, NULL) == CONV_OK &&
+                      (list.choice == CONV_DEVICE_AUTO || list.choice == CONV_DEVICE_GPU) &&
+                      list.count == 1 && list.ordinals[0] == 0 &&
+                      (list.is_numbered || conv_launcher_local_rank() == 0);
+    for (int i = 0; i < CONV_BACKENDS; i++)
+        if (options->backends[i]->set_up_process)
+            options->backends[i]->set_up_process(first_only);
+}
+
 enum conv_status conv_device_parse_one(const struct conv_options *options,
                                        struct conv_device_list *list, struct conv_err *err)
 {

@@ -42,6 +42,10 @@ struct conv_device_list {
 // (CUDA_VISIBLE_DEVICES). Counts the devices, except in the first process.
 void conv_device_spread(struct conv_device_list *list);
 
+// Prepares the process for the devices of --device. Called before anything else, while there is one
+// thread.
+void conv_device_set_up_process(const struct conv_options *options);
+
 // Parses --device for commands that use one device. CONV_ERR_USAGE for `all`, lists and unknown
 // devices.
 enum conv_status conv_device_parse_one(const struct conv_options *options,

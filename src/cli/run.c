@@ -333,9 +333,7 @@ int conv_run_main(const struct conv_options *options)
         return conv_commands_fail(&err);
     }
     run->start_ns = start_ns;
-    for (int i = 0; i < CONV_BACKENDS; i++)
-        if (options->backends[i]->set_up_process)
-            options->backends[i]->set_up_process();
+    conv_device_set_up_process(options);
     // Before the handlers are installed: reading a filter from a pipe without a writer then ends at
     // the first signal.
     enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "png/cpu/decode_content.h"
 
-#include <libdeflate.h>
 #include <string.h>
 #ifdef __SSE2__
 #include <emmintrin.h> // in each x86-64
 #endif
 
 #include "png/chunk.h"
+#include "png/cpu/crc.h"
 
 #define MAX_OTHER 8000000 // libpng has a limit for chunks that are not image data
 
@@ -47,11 +47,11 @@ static uint32_t take_crc(struct conv_decode_content *content, uint32_t type,
     struct conv_buffer *joined = content->joined;
     bool fits = joined->size <= joined->capacity && chunk.size <= joined->capacity - joined->size;
     if (type != CONV_CHUNK_IDAT || !content->for_device || !fits)
-        return libdeflate_crc32(0, chunk.data - 4, chunk.size + 4);
-    uint32_t crc = libdeflate_crc32(0, chunk.data - 4, 4);
+        return conv_png_crc(0, chunk.data - 4, chunk.size + 4);
+    uint32_t crc = conv_png_crc(0, chunk.data - 4, 4);
     for (size_t at = 0; at < chunk.size; at += BLOCK) {
         size_t bytes = chunk.size - at < BLOCK ? chunk.size - at : BLOCK;
-        crc = libdeflate_crc32(crc, chunk.data + at, bytes);
+        crc = conv_png_crc(crc, chunk.data + at, bytes);
         stream_copy(joined->data + joined->size + at, chunk.data + at, bytes);
     }
     return crc;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The chunks of encoded files.
-#include <libdeflate.h>
 #include <string.h>
 
+#include "png/cpu/crc.h"
 #include "png/cpu/encode_internal.h"
 
 // Writes length and CRC of the chunk whose type is at `type` and whose data ends at `end`; returns
@@ -10,7 +10,7 @@
 static uint8_t *close_chunk(uint8_t *type, uint8_t *end)
 {
     conv_chunk_write_u32(type - 4, (uint32_t)(end - type - 4));
-    conv_chunk_write_u32(end, libdeflate_crc32(0, type, (size_t)(end - type)));
+    conv_chunk_write_u32(end, conv_png_crc(0, type, (size_t)(end - type)));
     return end + 4;
 }
 
@@ -45,7 +45,7 @@ uint8_t *conv_encode_idat_open(struct conv_encode_idat *idat, uint8_t *at)
 
 void conv_encode_idat_sum(struct conv_encode_idat *idat, uint8_t *end)
 {
-    idat->crc = libdeflate_crc32(idat->crc, idat->summed, (size_t)(end - idat->summed));
+    idat->crc = conv_png_crc(idat->crc, idat->summed, (size_t)(end - idat->summed));
     idat->summed = end;
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "png/cpu/gather.h"
 
-#include <libdeflate.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "png/chunk.h"
+#include "png/cpu/crc.h"
 
 #define LEAST_FILE ((size_t)4 << 20)    // bytes: smaller files are checked within 1 ms
 #define GROUP_BYTES ((size_t)512 << 10) // of the file, at least
@@ -49,7 +49,7 @@ void conv_gather_add(struct conv_gather *gather, const uint8_t *data, size_t siz
 // `at` is the data of a chunk.
 static bool is_right(const uint8_t *at, size_t size)
 {
-    return libdeflate_crc32(0, at - 4, size + 4) == conv_chunk_read_u32(at + size);
+    return conv_png_crc(0, at - 4, size + 4) == conv_chunk_read_u32(at + size);
 }
 
 static bool do_group(const struct work *work, const struct conv_gather_group *group)
