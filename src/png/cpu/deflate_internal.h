@@ -112,6 +112,12 @@ static inline unsigned conv_deflate_distance_symbol(unsigned distance, unsigned 
     return 2 * *extra_bits + (v >> *extra_bits);
 }
 
+// deflate_tokens_avx512.c: writes the first tokens, a multiple of 16; returns their number.
+// `written`: for each symbol its codeword in bits 0-15, its length in bits 16-23, and the length
+// with extra bits in bits 24-31. Needs AVX-512.
+size_t conv_deflate_put_avx512(struct conv_bits *out, const uint32_t *written,
+                               const uint32_t *token, size_t count);
+
 // Once, before the first block. `features`: CONV_CPU_* bits that may be used.
 void conv_deflate_init_tokens(struct conv_deflate_tokens *tokens, unsigned features);
 
