@@ -74,7 +74,8 @@ static bool read_lengths(struct conv_inflate *inflate, struct conv_inflate_reade
     return true;
 }
 
-bool conv_inflate_read_dynamic(struct conv_inflate *inflate, struct conv_inflate_reader *reader)
+bool conv_inflate_read_dynamic(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
+                               bool join)
 {
     unsigned litlens = 257 + conv_inflate_take(reader, 5),
              distances = 1 + conv_inflate_take(reader, 5);
@@ -82,7 +83,7 @@ bool conv_inflate_read_dynamic(struct conv_inflate *inflate, struct conv_inflate
     return litlens <= LITLEN_COUNT && distances <= DISTANCE_COUNT &&
            read_lengths(inflate, reader, litlens, distances, precodes) &&
            conv_inflate_code_tables(&inflate->tables, inflate->lengths, litlens,
-                                    inflate->lengths + litlens, distances);
+                                    inflate->lengths + litlens, distances, join);
 }
 
 void conv_inflate_count(struct conv_inflate_output *output)
@@ -207,12 +208,11 @@ static bool decode_fixed(struct conv_inflate *inflate, struct conv_inflate_reade
 static bool decode_dynamic(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
                            struct conv_inflate_output *output)
 {
-    if (!conv_inflate_read_dynamic(inflate, reader))
+    bool join = inflate->credit >= JOINED_AFTER;
+    if (!conv_inflate_read_dynamic(inflate, reader, join))
         return false;
-    if (inflate->credit >= JOINED_AFTER) {
+    if (join)
         inflate->credit -= JOINED_AFTER;
-        conv_inflate_code_join(&inflate->tables);
-    }
     return conv_inflate_rest_of_block(inflate, &inflate->tables, reader, output);
 }
 

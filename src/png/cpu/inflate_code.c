@@ -247,17 +247,21 @@ static bool expect_matches(const uint8_t *lengths, unsigned litlens)
 }
 
 static bool make_tables(struct conv_inflate_tables *tables, const uint8_t *litlen_lengths,
-                        unsigned litlens, const uint8_t *distance_lengths, unsigned distances)
+                        unsigned litlens, const uint8_t *distance_lengths, unsigned distances,
+                        bool join)
 {
     struct conv_inflate_code *code = &tables->litlen_code, *distance_code = &tables->distance_code;
     if (litlen_lengths[END_OF_BLOCK] == 0 || !sort_code(code, litlen_lengths, litlens, true) ||
         !sort_code(distance_code, distance_lengths, distances, true))
         return false;
-    FILL_TABLE(tables->litlen, LITLEN_BITS, code, litlen_entry, litlen_link, NO_STAGE);
     FILL_TABLE(tables->distance, DISTANCE_BITS, distance_code, distance_entry, distance_link,
                NO_STAGE);
     tables->mixed = expect_matches(litlen_lengths, litlens);
     tables->joined = false;
+    if (join)
+        conv_inflate_code_join(tables);
+    else
+        FILL_TABLE(tables->litlen, LITLEN_BITS, code, litlen_entry, litlen_link, NO_STAGE);
     return true;
 }
 
@@ -284,8 +288,7 @@ static void make_constants(void)
     memset(lengths + 256, 7, 280 - 256);
     memset(lengths + 280, 8, 288 - 280);
     memset(distance_lengths, 5, sizeof distance_lengths);
-    make_tables(&fixed_tables, lengths, ALL_LITLENS, distance_lengths, ALL_DISTANCES);
-    conv_inflate_code_join(&fixed_tables);
+    make_tables(&fixed_tables, lengths, ALL_LITLENS, distance_lengths, ALL_DISTANCES, true);
 }
 
 const struct conv_inflate_tables *conv_inflate_code_fixed(void)
@@ -295,8 +298,9 @@ const struct conv_inflate_tables *conv_inflate_code_fixed(void)
 }
 
 bool conv_inflate_code_tables(struct conv_inflate_tables *tables, const uint8_t *litlen_lengths,
-                              unsigned litlens, const uint8_t *distance_lengths, unsigned distances)
+                              unsigned litlens, const uint8_t *distance_lengths, unsigned distances,
+                              bool join)
 {
     pthread_once(&once, make_constants);
-    return make_tables(tables, litlen_lengths, litlens, distance_lengths, distances);
+    return make_tables(tables, litlen_lengths, litlens, distance_lengths, distances, join);
 }

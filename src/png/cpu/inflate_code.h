@@ -67,11 +67,11 @@ struct conv_inflate_tables {
 // codewords. False if zlib refuses such a code. An entry is its symbol << 16 | bits to drop.
 bool conv_inflate_code_precode(uint32_t *table, const uint8_t lengths[19]);
 
-// The same for the tables of a block. Until they are joined an entry holds one literal, or a length
-// alone.
+// The same for the tables of a block, joined at once if `join`. Until they are joined an entry
+// holds one literal, or a length alone.
 bool conv_inflate_code_tables(struct conv_inflate_tables *tables, const uint8_t *litlen_lengths,
-                              unsigned litlens, const uint8_t *distance_lengths,
-                              unsigned distances);
+                              unsigned litlens, const uint8_t *distance_lengths, unsigned distances,
+                              bool join);
 
 // Makes one entry of two literals, or of a length and its distance, wherever an index holds both.
 // This takes longer than conv_inflate_code_tables and pays off after some thousand bytes.
