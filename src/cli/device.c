@@ -263,7 +263,7 @@ bool conv_device_needs_workload(const struct conv_options *options)
 struct conv_workload_choice conv_device_choice_of(const struct conv_options *options)
 {
     return conv_rates_choice(options->limits->cores, decodes_by_choice(options),
-                             encodes_by_choice(options));
+                             encodes_by_choice(options), !options->no_save);
 }
 
 static bool is_small(const struct conv_filter *filters, int count)

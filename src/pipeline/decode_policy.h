@@ -8,6 +8,9 @@
 // left is unknown, the device may finish later by the time that it has saved so far plus a
 // twentieth of the run's time.
 //
+// A device's memory limits the bytes of decoded images that it has at once, so it decodes few large
+// images at once: workers decode those.
+//
 // The scheduler's lock guards it. All times are conv_clock_ns.
 #ifndef CONV_PIPELINE_DECODE_POLICY_H
 #define CONV_PIPELINE_DECODE_POLICY_H
@@ -21,6 +24,8 @@ struct conv_decode_policy {
     uint64_t start;           // of the run
     uint64_t worker_ns;       // in which workers have decoded
     uint64_t worker_count;    // images that they have decoded
+    double worker_work;       // of these images, conv_decode_policy_work
+    size_t stream_bytes;      // of decoded images that a stream of a device has room for
     uint64_t device_count;    // images that devices have decoded
     bool measured;            // a device has decoded a group; until then what follows is a guess
     uint64_t measured_at;     // when it last did
@@ -38,8 +43,12 @@ struct conv_decode_policy {
 // `workers`: threads that decode; `start`: of the run.
 void conv_decode_policy_init(struct conv_decode_policy *policy, int workers, uint64_t start);
 
-// A worker has decoded an image in `ns`.
-void conv_decode_policy_note_worker(struct conv_decode_policy *policy, uint64_t ns);
+// What the time of a worker for an image depends on, about: bytes of decoded samples, and of its
+// file.
+double conv_decode_policy_work(size_t samples, size_t bytes);
+
+// A worker has decoded an image of that much work in `ns`.
+void conv_decode_policy_note_worker(struct conv_decode_policy *policy, double work, uint64_t ns);
 
 // The streams that all devices have or will have, and whether one of the devices is open.
 void conv_decode_policy_note_streams(struct conv_decode_policy *policy, int streams, bool open,
@@ -64,6 +73,11 @@ bool conv_decode_policy_may_decode_on_cpu(struct conv_decode_policy *policy);
 void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns);
 // After a wait of this length, the idle time pays for an image; UINT64_MAX if it does not matter.
 uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *policy);
+
+// True if all devices together decode many images like this one, of so many bytes of samples, in
+// less time than all workers.
+bool conv_decode_policy_is_device_faster(const struct conv_decode_policy *policy, size_t samples,
+                                         double work);
 
 // True if a device is to decode an image with a stream of `bytes` at the time `now`; `left` is an
 // estimate of the images to be decoded yet, this one included. A measured latency is used for a

@@ -96,11 +96,25 @@ static size_t length_of(const struct conv_job *job)
     return samples > job->file->size ? samples : job->file->size;
 }
 
+static double work_of(const struct conv_job *job)
+{
+    return conv_decode_policy_work(conv_image_bytes(&job->header.shape), job->file->size);
+}
+
 // True if a device is to decode a stream of `bytes`.
 static bool is_worthwhile(const struct conv_scheduler *s, size_t bytes) CONV_NEEDS(s->lock)
 {
     return s->config->decode_on == CONV_CODER_GPU ||
            conv_decode_policy_is_worthwhile(&s->policy, bytes, count_left(s), conv_clock_ns());
+}
+
+static bool is_for_device(const struct conv_scheduler *s, const struct conv_job *job)
+    CONV_NEEDS(s->lock)
+{
+    return s->config->decode_on == CONV_CODER_GPU ||
+           (conv_decode_policy_is_device_faster(&s->policy, conv_image_bytes(&job->header.shape),
+                                                work_of(job)) &&
+            is_worthwhile(s, length_of(job)));
 }
 
 static bool may_begin_decoding(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
@@ -110,7 +124,7 @@ static bool may_begin_decoding(const struct conv_scheduler *s) CONV_NEEDS(s->loc
 
 void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *job)
 {
-    conv_decode_policy_note_worker(&s->policy, job->ns[CONV_STAGE_DECODE]);
+    conv_decode_policy_note_worker(&s->policy, work_of(job), job->ns[CONV_STAGE_DECODE]);
 }
 
 void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, bool decoded)
@@ -199,7 +213,7 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
 static bool place_job(struct conv_scheduler *s, struct conv_job *job, bool device_only,
                       enum conv_status *status) CONV_NEEDS(s->lock)
 {
-    bool able = may_decode(s, job), decode = able && is_worthwhile(s, length_of(job));
+    bool able = may_decode(s, job), decode = able && is_for_device(s, job);
     struct plan plan = make_plan(s, job, decode);
     if (device_only && !(plan.form & CONV_FORM_DECODED))
         return false;

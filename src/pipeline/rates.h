@@ -7,8 +7,9 @@
 
 #include "pipeline/workload.h"
 
-// The time that a device saves on a machine with `cores` cores if it decodes and encodes as stated.
-// A device that does neither saves nothing: the copies cost more than small filters cost the CPU.
-struct conv_workload_choice conv_rates_choice(int cores, bool decodes, bool encodes);
+// The time that a device saves on a machine with `cores` cores if it decodes and encodes as stated,
+// and if results are saved. A device that does neither saves nothing: the copies cost more than
+// small filters cost the CPU.
+struct conv_workload_choice conv_rates_choice(int cores, bool decodes, bool encodes, bool saves);
 
 #endif

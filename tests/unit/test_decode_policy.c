@@ -11,6 +11,8 @@
 
 #define MS ((uint64_t)1000000)
 #define PHOTO 700000 // bytes of a stream
+#define PHOTO_SAMPLES ((size_t)768 * 512 * 3)
+#define PHOTO_WORK conv_decode_policy_work(PHOTO_SAMPLES, PHOTO)
 #define START (10000 * MS)
 #define NOW (START + 100 * MS)
 
@@ -20,8 +22,9 @@ static struct conv_decode_policy measured(void)
     struct conv_decode_policy policy;
     conv_decode_policy_init(&policy, 16, START);
     policy.streams = 4;
+    policy.stream_bytes = (size_t)80 << 20;
     for (int i = 0; i < 10; i++)
-        conv_decode_policy_note_worker(&policy, 4 * MS);
+        conv_decode_policy_note_worker(&policy, PHOTO_WORK, 4 * MS);
     return policy;
 }
 
@@ -197,6 +200,24 @@ static void test_who_fails_gets_less_till_it_does_not(void **state)
     assert_int_equal(count_groups(policy), 12);
 }
 
+// 1,000 screenshots took 5.9 s with --device cuda and 1.9 s on 16 cores: a GPU decodes a dozen
+// of them at once, which hold back the images that only have to be encoded.
+static void test_workers_decode_large_flat_images(void **state)
+{
+    (void)state;
+    struct conv_decode_policy policy = measured();
+    const size_t screen = (size_t)29 << 20, file = 300000;
+    double work = conv_decode_policy_work(screen, file);
+    assert_false(conv_decode_policy_is_device_faster(&policy, screen, work));
+    assert_true(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, PHOTO_WORK));
+    policy.workers = 1; // the time of one is 16 times as long
+    assert_true(conv_decode_policy_is_device_faster(&policy, screen, work));
+    policy.streams = 0; // no device is left
+    assert_false(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, PHOTO_WORK));
+    policy = (struct conv_decode_policy){.workers = 1, .streams = 4, .stream_bytes = screen};
+    assert_false(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, PHOTO_WORK));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_waking_up_is_not_the_groups_time),
         cmocka_unit_test(test_workers_help_in_time_that_they_have),
         cmocka_unit_test(test_every_stream_has_a_group_waiting),
+        cmocka_unit_test(test_workers_decode_large_flat_images),
         cmocka_unit_test(test_who_fails_gets_less_till_it_does_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,6 +89,43 @@ static void check_joins(const struct conv_filter_rows *rows, size_t n)
     }
 }
 
+// `left`: the planes begin after a column.
+static void check_filtered_joins(const struct conv_filter_rows *rows, size_t n, int planes,
+                                 size_t left)
+{
+    struct guarded row[4], above[4], residual[4], dst = guard_alloc(n * (size_t)planes);
+    uint8_t *expected = malloc(n * (size_t)planes);
+    const uint8_t *of_row[4], *of_above[4], *of_residual[4];
+    assert_non_null(expected);
+    for (int p = 0; p < planes; p++) {
+        row[p] = guard_alloc(n + left);
+        above[p] = guard_alloc(n + left);
+        residual[p] = guard_alloc(n + left);
+        fill(row[p].data, n + left, p % 3);
+        fill(above[p].data, n + left, p % 3);
+        of_row[p] = row[p].data + left;
+        of_above[p] = above[p].data + left;
+        of_residual[p] = residual[p].data + left;
+    }
+    for (int f = 0; f < CONV_ROW_FILTERS; f++) {
+        for (int p = 0; p < planes; p++)
+            conv_filter_rows_plain.filter(residual[p].data, (enum conv_row_filter)f, row[p].data,
+                                          above[p].data, n + left);
+        conv_filter_rows_plain.join(expected, of_residual, planes, n);
+        memset(dst.data, 0xa5, n * (size_t)planes);
+        rows->filter_join(dst.data, (enum conv_row_filter)f, of_row, of_above, planes, n, left);
+        if (memcmp(dst.data, expected, n * (size_t)planes) != 0)
+            fail_msg("%s, filter %d, %zu bytes of %d planes", rows->name, f, n, planes);
+    }
+    for (int p = 0; p < planes; p++) {
+        guard_free(&row[p]);
+        guard_free(&above[p]);
+        guard_free(&residual[p]);
+    }
+    guard_free(&dst);
+    free(expected);
+}
+
 static void check_halves(const struct conv_filter_rows *rows, size_t n)
 {
     struct guarded samples = guard_alloc(2 * n), high = guard_alloc(n), low = guard_alloc(n);
@@ -116,6 +153,8 @@ static void rows_as_the_standard_has_them(void **state)
                 check_filters(variants[v], n, kind);
             check_joins(variants[v], n);
             check_halves(variants[v], n);
+            for (int i = 0; i < 4 && n >= CONV_ROW_JOIN_LEAST && variants[v]->filter_join; i++)
+                check_filtered_joins(variants[v], n, 3 + i / 2, i % 2);
         }
         check_filters(variants[v], 5000, 2);
     }

@@ -116,10 +116,13 @@ static inline __attribute__((always_inline)) struct group two_tokens(const uint3
     return (struct group){a.bits | b.bits << a.count, a.count + b.count};
 }
 
-static inline __attribute__((always_inline)) void
-put_all(struct conv_bits *out, const uint32_t *written, const struct conv_deflate_tokens *tokens)
+// All tokens from number `done` on, and the end of the block.
+static inline __attribute__((always_inline)) void put_all(struct conv_bits *out,
+                                                          const uint32_t *written,
+                                                          const struct conv_deflate_tokens *tokens,
+                                                          size_t done)
 {
-    const uint32_t *token = tokens->token, *end = token + tokens->count;
+    const uint32_t *token = tokens->token + done, *end = tokens->token + tokens->count;
     struct conv_bits o = *out; // by value: see deflate_literals.c
     for (; end - token >= 4; token += 4) {
         struct group a = two_tokens(written, token), b = two_tokens(written, token + 2);
@@ -142,16 +145,17 @@ put_all(struct conv_bits *out, const uint32_t *written, const struct conv_deflat
 static void put_all_plain(struct conv_bits *out, const uint32_t *written,
                           const struct conv_deflate_tokens *tokens)
 {
-    put_all(out, written, tokens);
+    put_all(out, written, tokens, 0);
 }
 
 #if defined(__x86_64__)
 // The same, compiled with variable shifts.
 __attribute__((target("bmi2"))) static void put_all_bmi2(struct conv_bits *out,
                                                          const uint32_t *written,
-                                                         const struct conv_deflate_tokens *tokens)
+                                                         const struct conv_deflate_tokens *tokens,
+                                                         size_t done)
 {
-    put_all(out, written, tokens);
+    put_all(out, written, tokens, done);
 }
 #endif
 
@@ -171,9 +175,12 @@ bool conv_deflate_put_tokens(struct conv_bits *out, struct conv_deflate_codes *c
         return false;
     conv_deflate_put_header(out, codes, last);
 #if defined(__x86_64__)
-    if (tokens->features & CONV_CPU_AVX2) // has BMI2 as well
-        put_all_bmi2(out, written, tokens);
-    else
+    if (tokens->features & CONV_CPU_AVX2) { // has BMI2 as well
+        size_t done = 0;
+        if (tokens->features & CONV_CPU_AVX512)
+            done = conv_deflate_put_avx512(out, written, tokens->token, tokens->count);
+        put_all_bmi2(out, written, tokens, done);
+    } else
 #endif
         put_all_plain(out, written, tokens);
     return true;

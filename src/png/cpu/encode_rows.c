@@ -116,7 +116,15 @@ static void put_columns(const struct conv_encode_rows *rows, uint8_t *dst,
 {
     int planes = rows->planes;
     size_t left = x > 0; // a column to the left, whose own residual is not used
-    const uint8_t *residual[CONV_ROW_MAX_PLANES];
+    const uint8_t *residual[CONV_ROW_MAX_PLANES], *above[CONV_ROW_MAX_PLANES];
+    if (rows->functions->filter_join && (planes == 3 || planes == 4) && n >= CONV_ROW_JOIN_LEAST) {
+        for (int p = 0; p < planes; p++) {
+            residual[p] = rows->row[p] + x;
+            above[p] = rows->above[p] + x;
+        }
+        rows->functions->filter_join(dst, filter, residual, above, planes, n, left);
+        return;
+    }
     for (int p = 0; p < planes; p++) {
         residual[p] = rows->row[p] + x;
         if (filter == CONV_ROW_NONE)

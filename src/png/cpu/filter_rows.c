@@ -141,7 +141,8 @@ static void halve(uint8_t *restrict high, uint8_t *restrict low, const uint16_t 
     }
 }
 
-const struct conv_filter_rows conv_filter_rows_plain = {"plain", 0, filter, add_costs, join, halve};
+const struct conv_filter_rows conv_filter_rows_plain = {"plain", 0,    filter, add_costs,
+                                                        join,    NULL, halve};
 
 const struct conv_filter_rows *conv_filter_rows_choose(unsigned features)
 {

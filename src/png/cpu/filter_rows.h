@@ -18,6 +18,7 @@ enum conv_row_filter { // the numbers of the standard
 };
 
 #define CONV_ROW_MAX_PLANES 8 // of bytes: four channels of 16 bits
+#define CONV_ROW_JOIN_LEAST 32
 
 // The functions for one instruction set. None reads or writes beyond n elements of an array; arrays
 // do not overlap; n > 0.
@@ -33,6 +34,10 @@ struct conv_filter_rows {
                       size_t n);
     // row[x * planes + p] = plane[p][x], for 1 to CONV_ROW_MAX_PLANES planes.
     void (*join)(uint8_t *row, const uint8_t *const *plane, int planes, size_t n);
+    // Filters 3 or 4 planes of at least CONV_ROW_JOIN_LEAST bytes and joins the residuals. `left`:
+    // 1 if the planes have a column before these, else 0. NULL: filter() and join() have to do it.
+    void (*filter_join)(uint8_t *dst, enum conv_row_filter filter, const uint8_t *const *row,
+                        const uint8_t *const *above, int planes, size_t n, size_t left);
     // The high and the low bytes of 16-bit samples.
     void (*halve)(uint8_t *high, uint8_t *low, const uint16_t *samples, size_t n);
 };

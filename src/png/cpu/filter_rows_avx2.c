@@ -6,6 +6,7 @@
 #if defined(__x86_64__) || defined(__i386__)
 
 #include <immintrin.h>
+#include <stdbool.h>
 
 #include "base/features.h"
 
@@ -245,6 +246,71 @@ AVX2 static void join(uint8_t *row, const uint8_t *const *plane, int planes, siz
     }
 }
 
+// --- filtering and joining at once ---------------------------------------------------------------
+
+AVX2_INLINE __m256i make_residuals(enum conv_row_filter type, const uint8_t *row,
+                                   const uint8_t *above, bool has_left)
+{
+    __m256i a = has_left ? load(row - 1) : load_left_of_start(row);
+    __m256i c = has_left ? load(above - 1) : load_left_of_start(above);
+    return _mm256_sub_epi8(load(row), predict(type, a, load(above), c));
+}
+
+AVX2_INLINE void put_joined(uint8_t *dst, enum conv_row_filter type, const uint8_t *const *row,
+                            const uint8_t *const *above, int planes, size_t x, bool has_left)
+{
+    __m256i v[4];
+    for (int p = 0; p < planes; p++)
+        v[p] = make_residuals(type, row[p] + x, above[p] + x, has_left);
+    dst += (size_t)planes * x;
+    if (planes == 4) {
+        join4(dst, v[0], v[1], v[2], v[3]);
+        return;
+    }
+    join3(dst, _mm256_castsi256_si128(v[0]), _mm256_castsi256_si128(v[1]),
+          _mm256_castsi256_si128(v[2]));
+    join3(dst + 48, _mm256_extracti128_si256(v[0], 1), _mm256_extracti128_si256(v[1], 1),
+          _mm256_extracti128_si256(v[2], 1));
+}
+
+AVX2_INLINE void filter_join_as(uint8_t *dst, enum conv_row_filter type, const uint8_t *const *row,
+                                const uint8_t *const *above, int planes, size_t n, size_t left)
+{
+    if (left)
+        put_joined(dst, type, row, above, planes, 0, true);
+    else
+        put_joined(dst, type, row, above, planes, 0, false);
+    for (size_t x = WIDTH; x < n; x += WIDTH) {
+        if (x > n - WIDTH)
+            x = n - WIDTH;
+        put_joined(dst, type, row, above, planes, x, true);
+    }
+}
+
+#define FOR_PLANES(type)                                                                           \
+    if (planes == 4)                                                                               \
+        filter_join_as(dst, type, row, above, 4, n, left);                                         \
+    else                                                                                           \
+        filter_join_as(dst, type, row, above, 3, n, left);                                         \
+    break
+
+AVX2 static void filter_join(uint8_t *dst, enum conv_row_filter type, const uint8_t *const *row,
+                             const uint8_t *const *above, int planes, size_t n, size_t left)
+{
+    switch (type) {
+    case CONV_ROW_SUB:
+        FOR_PLANES(CONV_ROW_SUB);
+    case CONV_ROW_UP:
+        FOR_PLANES(CONV_ROW_UP);
+    case CONV_ROW_AVERAGE:
+        FOR_PLANES(CONV_ROW_AVERAGE);
+    case CONV_ROW_PAETH:
+        FOR_PLANES(CONV_ROW_PAETH);
+    default:
+        FOR_PLANES(CONV_ROW_NONE);
+    }
+}
+
 AVX2 static void halve(uint8_t *high, uint8_t *low, const uint16_t *samples, size_t n)
 {
     const __m256i low_bytes = _mm256_set1_epi16(0xff);
@@ -262,7 +328,7 @@ AVX2 static void halve(uint8_t *high, uint8_t *low, const uint16_t *samples, siz
         conv_filter_rows_plain.halve(high + x, low + x, samples + x, n - x);
 }
 
-const struct conv_filter_rows conv_filter_rows_avx2 = {"avx2",    CONV_CPU_AVX2, filter,
-                                                       add_costs, join,          halve};
+const struct conv_filter_rows conv_filter_rows_avx2 = {"avx2", CONV_CPU_AVX2, filter, add_costs,
+                                                       join,   filter_join,   halve};
 
 #endif

@@ -9,7 +9,7 @@
 
 #define SYMBOL_BITS 9 // CONV_HUFFMAN_MAX_SYMBOLS <= 512
 #define SYMBOL_MASK ((1u << SYMBOL_BITS) - 1)
-#define RADIX_BITS 6
+#define RADIX_BITS 7
 #define RADIX (1 << RADIX_BITS)
 
 // The count in the upper bits, the symbol in the lowest SYMBOL_BITS.
@@ -30,7 +30,7 @@ static void sort_pass(leaf *dst, const leaf *src, size_t n, int shift)
 }
 
 // Sorts the symbols in use by count, then by symbol; returns their number. Passes go in pairs, so
-// that the result is in the first array; small blocks need one pair.
+// that the result is in the first array; most blocks need one pair.
 static size_t sorted_leaves(leaf *leaves, const uint32_t *counts, size_t symbols)
 {
     leaf other[CONV_HUFFMAN_MAX_SYMBOLS];

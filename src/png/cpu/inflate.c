@@ -20,7 +20,8 @@ enum {
     LITLEN_BITS = CONV_INFLATE_LITLEN_BITS,
     PRECODE_BITS = CONV_INFLATE_PRECODE_BITS,
     // Bytes of output, as worth() counts them, after which joined tables pay off: joining takes up
-    // to 17 us, and libpng at least 1 ns per byte, so the time stays within a factor of libpng's.
+    // to 3 us, and libpng at least 1 ns per byte, so the time stays within a factor of libpng's.
+    // With a quarter of it, icons and photographs took as long.
     JOINED_AFTER = 16 << 10,
     MOST_CREDIT = 4 * JOINED_AFTER,
     FEW = 4,                 // literals: 3 + 4 x 9 + 7 bits are available after a refill
@@ -73,7 +74,8 @@ static bool read_lengths(struct conv_inflate *inflate, struct conv_inflate_reade
     return true;
 }
 
-bool conv_inflate_read_dynamic(struct conv_inflate *inflate, struct conv_inflate_reader *reader)
+bool conv_inflate_read_dynamic(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
+                               bool join)
 {
     unsigned litlens = 257 + conv_inflate_take(reader, 5),
              distances = 1 + conv_inflate_take(reader, 5);
@@ -81,7 +83,7 @@ bool conv_inflate_read_dynamic(struct conv_inflate *inflate, struct conv_inflate
     return litlens <= LITLEN_COUNT && distances <= DISTANCE_COUNT &&
            read_lengths(inflate, reader, litlens, distances, precodes) &&
            conv_inflate_code_tables(&inflate->tables, inflate->lengths, litlens,
-                                    inflate->lengths + litlens, distances);
+                                    inflate->lengths + litlens, distances, join);
 }
 
 void conv_inflate_count(struct conv_inflate_output *output)
@@ -206,12 +208,11 @@ static bool decode_fixed(struct conv_inflate *inflate, struct conv_inflate_reade
 static bool decode_dynamic(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
                            struct conv_inflate_output *output)
 {
-    if (!conv_inflate_read_dynamic(inflate, reader))
+    bool join = inflate->credit >= JOINED_AFTER;
+    if (!conv_inflate_read_dynamic(inflate, reader, join))
         return false;
-    if (inflate->credit >= JOINED_AFTER) {
+    if (join)
         inflate->credit -= JOINED_AFTER;
-        conv_inflate_code_join(&inflate->tables);
-    }
     return conv_inflate_rest_of_block(inflate, &inflate->tables, reader, output);
 }
 

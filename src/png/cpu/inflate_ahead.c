@@ -42,7 +42,7 @@ static bool has_header(struct conv_inflate_ahead *ahead, size_t bit)
     struct conv_inflate_reader reader = {.end = ahead->data + ahead->size};
     conv_inflate_move(&reader, ahead->data, bit);
     conv_inflate_drop(&reader, 3);
-    return conv_inflate_read_dynamic(&ahead->inflate, &reader) &&
+    return conv_inflate_read_dynamic(&ahead->inflate, &reader, false) &&
            conv_inflate_used_bits(&reader, ahead->data) <= 8 * ahead->size;
 }
 
@@ -170,7 +170,7 @@ static bool read_wide(struct work *work, bool *last)
     case 1:
         return decode_block(work, conv_inflate_code_fixed());
     case 2:
-        return conv_inflate_read_dynamic(inflate, &work->reader) &&
+        return conv_inflate_read_dynamic(inflate, &work->reader, false) &&
                decode_block(work, &inflate->tables);
     default:
         return false;

@@ -43,8 +43,10 @@ void conv_inflate_start(struct conv_inflate *inflate, struct conv_inflate_output
 bool conv_inflate_next_block(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
                              struct conv_inflate_output *output, unsigned number, bool *last);
 
-// Reads the codes of a dynamic block, after its first three bits, to inflate->tables.
-bool conv_inflate_read_dynamic(struct conv_inflate *inflate, struct conv_inflate_reader *reader);
+// Reads the codes of a dynamic block, after its first three bits, to inflate->tables, which are
+// joined at once if `join`.
+bool conv_inflate_read_dynamic(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
+                               bool join);
 
 // Decodes what is left of a block whose first symbols were decoded elsewhere. `tables`: of the
 // fixed code, or inflate->tables.

@@ -5,11 +5,14 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "png/cpu/inflate_join.h"
+
 enum {
     MAX_LENGTH = 15, // bits of a codeword
     END_OF_BLOCK = 256,
     FIRST_LENGTH = 257,
-    LITLEN_COUNT = 286, // symbols that may be used
+    FIRST_FAR_LENGTH = 268, // of the lengths above CONV_INFLATE_NEAR
+    LITLEN_COUNT = 286,     // symbols that may be used
     DISTANCE_COUNT = 30,
     PRECODE_COUNT = 19,
     ALL_LITLENS = 288, // with those that only the fixed code has
@@ -153,8 +156,9 @@ static inline unsigned extra_bits(const struct conv_inflate_code *code, unsigned
 // Fills a table of 1 << bits entries. The table of the codewords so far is doubled whenever they
 // get longer, so each is written once; indices without a codeword stay invalid. After it come the
 // second tables, one for each group of long codewords that begin with the same bits, sized for the
-// longest. `codeword` has n bits, its first bit highest; the stream has the reverse order.
-#define FILL_TABLE(table, bits, code, entry, link)                                                 \
+// longest. stage() may enter more whenever the table has been doubled. `codeword` has n bits, its
+// first bit highest; the stream has the reverse order.
+#define FILL_TABLE(table, bits, code, entry, link, stage)                                          \
     do {                                                                                           \
         const uint16_t *symbol = (code)->sorted;                                                   \
         unsigned codeword = 0, size = 1;                                                           \
@@ -163,6 +167,7 @@ static inline unsigned extra_bits(const struct conv_inflate_code *code, unsigned
             memcpy((table) + size, table, size * sizeof *(table));                                 \
             size *= 2;                                                                             \
             codeword <<= 1;                                                                        \
+            stage(table, code, symbol, codeword, n);                                               \
             for (unsigned i = (code)->count[n]; i > 0; i--)                                        \
                 (table)[reverse_bits(codeword++ << (16 - n))] = entry(*symbol++, n);               \
         }                                                                                          \
@@ -184,92 +189,90 @@ static inline unsigned extra_bits(const struct conv_inflate_code *code, unsigned
         }                                                                                          \
     } while (0)
 
-// The symbol after a literal has its entry at a smaller index, hence downwards.
-static void join_literals(uint64_t *litlen)
-{
-    const uint64_t counts = (uint64_t)0xff << 24 | 0xff << 16 | 0xff; // literals and bits
-    for (unsigned i = 1u << LITLEN_BITS; i-- > 0;) {
-        uint64_t first = litlen[i], next = litlen[i >> CONV_INFLATE_DROP(first)];
-        uint64_t both = first + (next & counts) + ((next >> 32 & 0xff) << 40);
-        // Above the index there are zeros, not the stream's bits. No branch: it would be
-        // unpredictable.
-        bool fits = CONV_INFLATE_LITERALS(first) & CONV_INFLATE_LITERALS(next) &
-                    (CONV_INFLATE_DROP(both) <= LITLEN_BITS);
-        litlen[i] = fits ? both : first;
-    }
-}
-
-// Joins the entries of a length, whose extra bits are in the index, and of the distance after it.
-static inline uint64_t join_distance(uint64_t first, uint32_t distance, unsigned index)
-{
-    unsigned drop = CONV_INFLATE_DROP(first), codeword = distance >> 8 & 0xff;
-    unsigned extra = (index & ((1u << drop) - 1)) >> (first >> 16 & 63);
-    unsigned length = (unsigned)(first >> 48) + extra;
-    unsigned drops = drop + CONV_INFLATE_DROP(distance);
-    uint64_t both =
-        (uint64_t)(distance >> 16) << 48 | (uint64_t)(drop + codeword) << 16 | length << 8 | drops;
-    bool fits =
-        (codeword <= MAX_LENGTH) & (drop + codeword <= LITLEN_BITS) & (length <= CONV_INFLATE_NEAR);
-    return fits ? both : first;
-}
-
-static void join_matches(uint64_t *litlen, const uint32_t *distance,
-                         const struct conv_inflate_code *code)
+// Lists the distances for joins.
+static void add_distances(struct conv_inflate_join *join, const struct conv_inflate_code *code)
 {
     const uint16_t *symbol = code->sorted;
-    unsigned codeword = 0;
-    for (unsigned n = 1; n <= LITLEN_BITS; n++) {
+    unsigned codeword = 0, added = 0;
+    for (unsigned n = 1; n < LITLEN_BITS; n++) {
         codeword <<= 1;
-        for (unsigned i = code->count[n]; i > 0; i--, codeword++, symbol++) {
-            if (*symbol < FIRST_LENGTH || *symbol >= LITLEN_COUNT)
-                continue;
-            for (unsigned at = reverse_bits(codeword << (16 - n)); at < 1u << LITLEN_BITS;
-                 at += 1u << n) {
-                unsigned rest = at >> CONV_INFLATE_DROP(litlen[at]);
-                litlen[at] =
-                    join_distance(litlen[at], distance[rest & ((1 << DISTANCE_BITS) - 1)], at);
-            }
+        join->first_distance[n] = join->first_distance[n + 1] = (uint16_t)added;
+        for (unsigned i = code->count[n]; i > 0; i--, symbol++) {
+            unsigned index = reverse_bits(codeword++ << (16 - n));
+            if (*symbol < DISTANCE_COUNT)
+                conv_inflate_join_add_distance(join, n, index, distance_entry(*symbol, n));
         }
+        added = join->first_distance[n + 1];
     }
 }
+
+// Enters the pairs of n bits and lists the symbols of n bits.
+static inline void join_stage(struct conv_inflate_join *join, uint64_t *table,
+                              const struct conv_inflate_code *code, const uint16_t *symbol,
+                              unsigned codeword, unsigned n)
+{
+    conv_inflate_join_pairs(join, table, n);
+    join->first_literal[n + 1] = join->first_literal[n];
+    for (unsigned i = code->count[n]; i > 0; i--, symbol++) {
+        unsigned index = reverse_bits(codeword++ << (16 - n));
+        uint64_t entry = litlen_entry(*symbol, n);
+        if (CONV_INFLATE_LITERALS(entry))
+            conv_inflate_join_add_literal(join, n, index, entry);
+        else if (CONV_INFLATE_KIND(entry) == CONV_INFLATE_LENGTH)
+            conv_inflate_join_add_length(join, n, index, entry);
+    }
+}
+
+#define NO_STAGE(table, code, symbol, codeword, n)
+#define JOIN_STAGE(table, code, symbol, codeword, n)                                               \
+    join_stage(&join, table, code, symbol, codeword, n)
 
 bool conv_inflate_code_precode(uint32_t *table, const uint8_t lengths[19])
 {
     struct conv_inflate_code code;
     if (!sort_code(&code, lengths, PRECODE_COUNT, false))
         return false;
-    FILL_TABLE(table, CONV_INFLATE_PRECODE_BITS, &code, precode_entry, distance_link);
+    FILL_TABLE(table, CONV_INFLATE_PRECODE_BITS, &code, precode_entry, distance_link, NO_STAGE);
     return true;
 }
 
-// A symbol with a codeword of n bits has a frequency near 2^-n: the sum for all lengths estimates
-// the share of matches.
+// A symbol with a codeword of n bits has a frequency near 2^-n: the sum for lengths up to
+// CONV_INFLATE_NEAR estimates the share of matches that branchless decoding can handle.
 static bool expect_matches(const uint8_t *lengths, unsigned litlens)
 {
-    unsigned share = 0;
-    for (unsigned s = FIRST_LENGTH; s < litlens; s++)
+    unsigned share = 0, end = litlens < FIRST_FAR_LENGTH ? litlens : FIRST_FAR_LENGTH;
+    for (unsigned s = FIRST_LENGTH; s < end; s++)
         share += (1u << 15 >> lengths[s]) & 0x7fff; // 0 where there is no codeword
     return share > MIXED_SHARE;
 }
 
 static bool make_tables(struct conv_inflate_tables *tables, const uint8_t *litlen_lengths,
-                        unsigned litlens, const uint8_t *distance_lengths, unsigned distances)
+                        unsigned litlens, const uint8_t *distance_lengths, unsigned distances,
+                        bool join)
 {
-    struct conv_inflate_code *code = &tables->litlen_code, distance_code;
+    struct conv_inflate_code *code = &tables->litlen_code, *distance_code = &tables->distance_code;
     if (litlen_lengths[END_OF_BLOCK] == 0 || !sort_code(code, litlen_lengths, litlens, true) ||
-        !sort_code(&distance_code, distance_lengths, distances, true))
+        !sort_code(distance_code, distance_lengths, distances, true))
         return false;
-    FILL_TABLE(tables->litlen, LITLEN_BITS, code, litlen_entry, litlen_link);
-    FILL_TABLE(tables->distance, DISTANCE_BITS, &distance_code, distance_entry, distance_link);
+    FILL_TABLE(tables->distance, DISTANCE_BITS, distance_code, distance_entry, distance_link,
+               NO_STAGE);
     tables->mixed = expect_matches(litlen_lengths, litlens);
     tables->joined = false;
+    if (join)
+        conv_inflate_code_join(tables);
+    else
+        FILL_TABLE(tables->litlen, LITLEN_BITS, code, litlen_entry, litlen_link, NO_STAGE);
     return true;
 }
 
 void conv_inflate_code_join(struct conv_inflate_tables *tables)
 {
-    join_literals(tables->litlen);
-    join_matches(tables->litlen, tables->distance, &tables->litlen_code);
+    struct conv_inflate_join join;
+    memset(join.length_count, 0, sizeof join.length_count);
+    join.first_literal[1] = 0;
+    add_distances(&join, &tables->distance_code);
+    FILL_TABLE(tables->litlen, LITLEN_BITS, &tables->litlen_code, litlen_entry, litlen_link,
+               JOIN_STAGE);
     tables->joined = true;
 }
 
@@ -285,8 +288,7 @@ static void make_constants(void)
     memset(lengths + 256, 7, 280 - 256);
     memset(lengths + 280, 8, 288 - 280);
     memset(distance_lengths, 5, sizeof distance_lengths);
-    make_tables(&fixed_tables, lengths, ALL_LITLENS, distance_lengths, ALL_DISTANCES);
-    conv_inflate_code_join(&fixed_tables);
+    make_tables(&fixed_tables, lengths, ALL_LITLENS, distance_lengths, ALL_DISTANCES, true);
 }
 
 const struct conv_inflate_tables *conv_inflate_code_fixed(void)
@@ -296,8 +298,9 @@ const struct conv_inflate_tables *conv_inflate_code_fixed(void)
 }
 
 bool conv_inflate_code_tables(struct conv_inflate_tables *tables, const uint8_t *litlen_lengths,
-                              unsigned litlens, const uint8_t *distance_lengths, unsigned distances)
+                              unsigned litlens, const uint8_t *distance_lengths, unsigned distances,
+                              bool join)
 {
     pthread_once(&once, make_constants);
-    return make_tables(tables, litlen_lengths, litlens, distance_lengths, distances);
+    return make_tables(tables, litlen_lengths, litlens, distance_lengths, distances, join);
 }

@@ -54,11 +54,11 @@ struct conv_inflate_code {
     uint16_t sorted[288]; // symbols in the order of their codewords
 };
 
-// The tables of one block: about 22 KB, which need not be initialised.
+// The tables of one block: about 23 KB, which need not be initialised.
 struct conv_inflate_tables {
     uint64_t litlen[(1 << CONV_INFLATE_LITLEN_BITS) + CONV_INFLATE_LITLEN_LONG];
     uint32_t distance[(1 << CONV_INFLATE_DISTANCE_BITS) + CONV_INFLATE_DISTANCE_LONG];
-    struct conv_inflate_code litlen_code;
+    struct conv_inflate_code litlen_code, distance_code;
     bool mixed;  // matches are so frequent that a branch on literal or match is mispredicted
     bool joined; // conv_inflate_code_join has been called
 };
@@ -67,15 +67,14 @@ struct conv_inflate_tables {
 // codewords. False if zlib refuses such a code. An entry is its symbol << 16 | bits to drop.
 bool conv_inflate_code_precode(uint32_t *table, const uint8_t lengths[19]);
 
-// The same for the tables of a block. Until they are joined an entry holds one literal, or a length
-// alone.
+// The same for the tables of a block, joined at once if `join`. Until they are joined an entry
+// holds one literal, or a length alone.
 bool conv_inflate_code_tables(struct conv_inflate_tables *tables, const uint8_t *litlen_lengths,
-                              unsigned litlens, const uint8_t *distance_lengths,
-                              unsigned distances);
+                              unsigned litlens, const uint8_t *distance_lengths, unsigned distances,
+                              bool join);
 
 // Makes one entry of two literals, or of a length and its distance, wherever an index holds both.
-// This takes several times as long as conv_inflate_code_tables and pays off after some thousand
-// bytes.
+// This takes longer than conv_inflate_code_tables and pays off after some thousand bytes.
 void conv_inflate_code_join(struct conv_inflate_tables *tables);
 
 // The joined tables of the fixed code, made at the first call. Any thread.

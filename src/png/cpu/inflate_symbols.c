@@ -22,17 +22,20 @@ static inline void copy16(uint8_t *dst, const uint8_t *src)
     memcpy(dst, value, sizeof value);
 }
 
-// Overwrites up to 24 bytes after the match.
+// Overwrites up to 63 bytes after the match. 64 bytes at a time, since most matches in flat images
+// are longer than 16 bytes, and a loop of a few iterations ends with a misprediction: icons took
+// 1.06 times as long.
 CONV_INFLATE_INLINE void copy_match(uint8_t *out, size_t distance, size_t length)
 {
     const uint8_t *from = out - distance;
     uint8_t *end = out + length;
     if (__builtin_expect(distance >= 16, 1)) {
         do {
-            copy16(out, from);
-            out += 16;
-            from += 16;
-        } while (out < end);
+            for (int i = 0; i < 4; i++)
+                copy16(out + 16 * i, from + 16 * i);
+            out += 64;
+            from += 64;
+        } while (UNLIKELY(out < end));
         return;
     }
     if (distance >= 8) {
@@ -58,10 +61,10 @@ CONV_INFLATE_INLINE void copy_match(uint8_t *out, size_t distance, size_t length
 #endif
     if (step == 8) { // distances 1, 2 and 4: most runs in filtered rows
         do {
-            memcpy(out, &value, sizeof value);
-            memcpy(out + 8, &value, sizeof value);
-            out += 16;
-        } while (out < end);
+            for (int i = 0; i < 8; i++)
+                memcpy(out + 8 * i, &value, sizeof value);
+            out += 64;
+        } while (UNLIKELY(out < end));
         return;
     }
     do {
