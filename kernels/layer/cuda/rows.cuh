@@ -273,13 +273,14 @@ static __global__ __launch_bounds__(THREADS,
 struct rows_shape {
     int kernel_width; // 0: any
     int stride, columns, maps, vector, threads, blocks;
+    float cost; // relative to what counting instructions predicts, measured
     void (*kernel)(rows_launch);
 };
 
 template <int KW, int S, int T, int MT, int VX, int THREADS, int BLOCKS>
-static rows_shape rows_instance()
+static rows_shape rows_instance(float cost = 1)
 {
-    return {KW, S, T, MT, VX, THREADS, BLOCKS, rows<KW, S, T, MT, VX, THREADS, BLOCKS>};
+    return {KW, S, T, MT, VX, THREADS, BLOCKS, cost, rows<KW, S, T, MT, VX, THREADS, BLOCKS>};
 }
 
 #endif

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+// cuda_layer_large: the choice of an instance of large.cuh for a layer, and its launch.
+#include <string.h>
+
+#include "kernels/layer/cuda/large.cuh"
+
+#define MOST_SHARED (64 << 10)  // of a block: the limit of compute capability 7.5
+#define FULL_SHARED (224 << 10) // of a multiprocessor of Hopper, for all of its blocks
+#define MOST_STAGE (9 << 10)    // bytes of weights that arrive at a time, if a kernel row has less
+#define PROCESSORS 132          // assumed for the choice
+#define MOST_Y 65536            // of a grid, in y and z
+#define MOST_BLOCKS INT32_MAX   // of a launch, in x
+
+#define INSTANCES(last)                                                                            \
+    large_instance<last, 20, 4, 128, 4>(1.14f), large_instance<last, 28, 4, 128, 3>(1.16f),        \
+        large_instance<last, 12, 4, 128, 5>(1.2f), large_instance<last, 28, 2, 128, 4>(1.3f)
+
+static const struct large_shape shapes[] = {
+    INSTANCES(4), INSTANCES(5), INSTANCES(6),  INSTANCES(7),
+    INSTANCES(8), INSTANCES(9), INSTANCES(10), INSTANCES(11),
+};
+
+// How an instance does a layer.
+struct large_config {
+    int shape; // of shapes
+    int panels, tiles, chunks, groups, block_units, blocks;
+    int in_rows, columns, pitch, planes, plane_floats, stage_rows, row_floats, shared_bytes;
+    float cost;   // instructions per multiply-add that counts
+    float useful; // share of the multiply-adds that count
+};
+
+// Computes shared memory and cost for the settings in `c` so far; false if it does not fit.
+static bool fill_config(const struct conv_layer *layer, const struct large_shape *s,
+                        const struct conv_layer_shape *shape, struct large_config *c)
+{
+    int out_height = conv_layer_out_height(layer, shape->height);
+    int out_width = conv_layer_out_width(layer, shape->width);
+    int units = out_height * c->tiles; // of an image's panel
+    c->block_units = s->threads / c->groups < units ? s->threads / c->groups : units;
+    c->blocks = ceil_div(units, c->block_units);
+    int rows = (c->block_units + c->tiles - 2) / c->tiles + 1; // of outputs, at most
+    rows = rows < out_height ? rows : out_height;
+    c->in_rows = rows + layer->kernel_height - 1;
+    // A thread reads whole vectors, also for outputs that it does not store.
+    int padded = shape->width + layer->pad_left + layer->pad_right;
+    int read = c->tiles * s->columns + ceil_div(layer->kernel_width - 1, 4) * 4;
+    c->columns = read < padded ? read : padded;
+    // Neighbouring threads are as far apart in the next row as in the same one, so that their reads
+    // touch different banks.
+    c->pitch = read;
+    while (c->pitch % 32 != c->tiles * s->columns % 32)
+        c->pitch += 4;
+    if ((int64_t)c->in_rows * c->pitch > MOST_SHARED / 4)
+        return false;
+    c->plane_floats = c->in_rows * c->pitch;
+    c->row_floats = ceil_div(c->groups * layer->kernel_width * s->maps, 4) * 4;
+    int most = MOST_STAGE / 4 / c->row_floats;
+    int stages = ceil_div(layer->kernel_height, most > 1 ? most : 1);
+    c->stage_rows = ceil_div(layer->kernel_height, stages);
+    int64_t fixed = 2 * c->stage_rows * c->row_floats * 4 +
+                    (layer->input == CONV_ELEMENT_U8 ? 256 * (int64_t)sizeof(float) : 0);
+    c->planes = layer->channels > 1 ? 2 : 1;
+    // Without a second plane, other blocks compute while a channel arrives.
+    if (fixed + (int64_t)c->planes * c->plane_floats * 4 > FULL_SHARED / s->blocks - 1024)
+        c->planes = 1;
+    int64_t bytes = fixed + (int64_t)c->planes * c->plane_floats * 4;
+    int64_t epilogue = (int64_t)(s->threads / 32 * LARGE_BATCH * STORE_ROOM(s->columns)) * 4;
+    bytes = bytes > epilogue ? bytes : epilogue;
+    if (bytes > MOST_SHARED)
+        return false;
+    c->shared_bytes = (int)bytes;
+    int resident = FULL_SHARED / ((int)bytes + 1024);
+    resident = resident < s->blocks ? resident : s->blocks;
+    float work = (float)(layer->kernel_width * s->columns * s->maps); // of a kernel row
+    int parts = (layer->kernel_width - LARGE_LEAST) / LARGE_PART + 1;
+    float row = work * s->cost + (float)(parts * (ceil_div(s->columns - 1, 4) + 6)) +
+                (float)(layer->kernel_width * ceil_div(s->maps, 4)) + 8;
+    float loads = (float)(c->in_rows * c->columns) / (float)s->threads * 14;
+    // Outputs of a panel are not adjacent in memory from one row to the next.
+    int runs = c->panels > 1 ? 31 / c->tiles + 1 : 1; // of a warp
+    float once = (float)(s->columns * s->maps) * 6 + 500 + (float)(runs * s->maps) * 60;
+    c->useful = (float)out_width / (float)(c->tiles * c->panels * s->columns) * (float)layer->maps /
+                (float)(c->chunks * c->groups * s->maps) * (float)units /
+                (float)(c->blocks * c->block_units) * (float)(c->block_units * c->groups) /
+                (float)s->threads;
+    // Fewer warps than 12 per multiprocessor do not keep it busy, and the last blocks have some to
+    // themselves.
+    int64_t images = shape->images > 0 ? shape->images : 1000;
+    int64_t blocks = images * c->blocks * c->chunks * c->panels;
+    int64_t most_blocks = ceil_div64(blocks, PROCESSORS); // of a multiprocessor
+    int warps = (int)(most_blocks < resident ? most_blocks : resident) * s->threads / 32;
+    float idle = (float)(most_blocks * PROCESSORS) / (float)blocks;
+    idle *= warps >= 12 ? 1 : 1 + 0.05f * (float)(12 - warps);
+    c->cost = (row * (float)layer->kernel_height + loads + once / (float)layer->channels) * idle /
+              (work * (float)layer->kernel_height * c->useful);
+    return true;
+}
+
+// Tries all panels and chunks for an instance.
+static bool configure_shape(const struct conv_layer *layer, const struct large_shape *s,
+                            const struct conv_layer_shape *shape, struct large_config *c,
+                            struct large_config *best)
+{
+    int all_tiles = ceil_div(conv_layer_out_width(layer, shape->width), s->columns);
+    int all_groups = ceil_div(layer->maps, s->maps), tiles = 0;
+    bool found = false;
+    for (int panels = 1; panels <= all_tiles; panels++) {
+        c->tiles = ceil_div(all_tiles, panels);
+        c->panels = ceil_div(all_tiles, c->tiles);
+        if (c->tiles == tiles || c->tiles > s->threads || c->panels >= MOST_Y)
+            continue;
+        tiles = c->tiles;
+        int groups = 0;
+        for (int chunks = 1; chunks <= all_groups; chunks++) {
+            c->groups = ceil_div(all_groups, chunks);
+            c->chunks = ceil_div(all_groups, c->groups);
+            if (c->groups == groups || c->groups > s->threads / 4 || c->chunks >= MOST_Y)
+                continue;
+            groups = c->groups;
+            if (fill_config(layer, s, shape, c) && (best->cost == 0 || c->cost < best->cost)) {
+                *best = *c;
+                found = true;
+            }
+        }
+    }
+    return found;
+}
+
+static bool configure(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                      struct large_config *best)
+{
+    int out_height = conv_layer_out_height(layer, shape->height);
+    int out_width = conv_layer_out_width(layer, shape->width);
+    *best = {};
+    if (layer->kernel_width < LARGE_LEAST || layer->stride != 1 || out_height <= 0 ||
+        out_width <= 0 || (int64_t)out_height * out_width > INT32_MAX / 2)
+        return false;
+    bool found = false;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct large_config c = {};
+        c.shape = (int)i;
+        if ((layer->kernel_width - shapes[i].last) % LARGE_PART == 0)
+            found |= configure_shape(layer, &shapes[i], shape, &c, best);
+    }
+    return found;
+}
+
+static bool can_large(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    struct large_config c = {};
+    return configure(layer, shape, &c);
+}
+
+static int score_large(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    struct large_config c = {};
+    if (!configure(layer, shape, &c))
+        return CONV_LAYER_SCORE_UNSUITED;
+    // `tiles` and `rows` have instances for 11×11: 1→8, 128², 1,000 images: 0.663 ms, `tiles`
+    // 0.727; but 3→8, 32²: 0.112, `tiles` 0.086. 9×9: 8→16, 64²: 1.506, `rows` 1.390. Others: 1→8,
+    // 64², 17×17: 0.225, `rows` 0.609.
+    float least = layer->kernel_width == 11 ? 0.8f : 0.4f;
+    return layer->kernel_width >= 10 && c.useful >= least ? 87 : 74;
+}
+
+static size_t weight_floats(const struct conv_layer *layer, const struct large_config *c)
+{
+    return (size_t)c->chunks * (size_t)layer->channels * (size_t)layer->kernel_height *
+           (size_t)c->row_floats;
+}
+
+static size_t packed_large(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    struct large_config c = {};
+    if (!configure(layer, shape, &c))
+        return 0;
+    size_t biases = (size_t)c.chunks * (size_t)(c.groups * shapes[c.shape].maps);
+    return (weight_floats(layer, &c) + biases) * sizeof(float);
+}
+
+static void plan_large(struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = plan->layer;
+    struct large_config *c = layer_constants<struct large_config>(plan);
+    configure(layer, &plan->shape, c);
+    int maps = shapes[c->shape].maps, width = layer->kernel_width;
+    size_t rows = (size_t)layer->channels * (size_t)layer->kernel_height; // of kernels
+    float *packed = (float *)plan->packed, *bias = packed + weight_floats(layer, c);
+    memset(packed, 0, plan->packed_bytes);
+    for (int g = 0; g < ceil_div(layer->maps, maps); g++)
+        for (int m = 0; m < maps && m < layer->maps; m++) {
+            // The last group ends with the maps and may overlap the one before.
+            int last = layer->maps > maps ? layer->maps - maps : 0;
+            int map = (g * maps < last ? g * maps : last) + m;
+            bias[g * maps + m] = layer->bias ? layer->bias[map] : 0;
+            const float *from = layer->weights + (size_t)map * rows * (size_t)width;
+            float *to = packed + (size_t)(g / c->groups) * rows * (size_t)c->row_floats +
+                        (size_t)(g % c->groups * width * maps + m);
+            for (size_t row = 0; row < rows; row++, to += c->row_floats)
+                for (int v = 0; v < width; v++)
+                    to[v * maps] = *from++;
+        }
+}
+
+static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                        const struct large_config *c, struct large_launch *p)
+{
+    const struct conv_layer *layer = plan->layer;
+    layer_set_sizes(p, plan, batch);
+    layer_set_border(p, layer);
+    p->weights = (const float *)plan->d_packed;
+    p->bias = p->weights + weight_floats(layer, c);
+    p->to = store_target_of(layer, batch->dst, p->out_height, p->out_width);
+    p->padded_width = p->width + layer->pad_left + layer->pad_right;
+    p->bytes = layer->input == CONV_ELEMENT_U8;
+    p->parts = (layer->kernel_width - shapes[c->shape].last) / LARGE_PART;
+    p->tiles = c->tiles;
+    p->blocks = c->blocks;
+    p->block_units = c->block_units;
+    p->groups = c->groups;
+    p->in_rows = c->in_rows;
+    p->columns = c->columns;
+    p->pitch = c->pitch;
+    p->planes = c->planes;
+    p->plane_floats = c->plane_floats;
+    p->row_floats = c->row_floats;
+    p->stage_rows = c->stage_rows;
+    p->by_tiles = layer_divider_of(p->tiles);
+    p->by_blocks = layer_divider_of(p->blocks);
+}
+
+static enum conv_status run_large(const struct conv_layer_plan *plan,
+                                  const struct conv_layer_batch *batch)
+{
+    const struct large_config *c = layer_constants<struct large_config>(plan);
+    const struct large_shape *s = &shapes[c->shape];
+    if (batch->images <= 0)
+        return CONV_OK;
+    struct large_launch p;
+    fill_launch(plan, batch, c, &p);
+    if (layer_allow_shared_memory((const void *)s->kernel))
+        return CONV_ERR_DEVICE;
+    void (*kernel)(large_launch) = s->kernel;
+    int64_t most = MOST_BLOCKS / p.blocks; // images of a launch
+    for (p.first_image = 0; p.first_image < batch->images; p.first_image += most) {
+        int64_t images = batch->images - p.first_image;
+        images = images < most ? images : most;
+        dim3 grid((unsigned)(images * p.blocks), (unsigned)c->chunks, (unsigned)c->panels);
+        kernel<<<grid, s->threads, (size_t)c->shared_bytes, (cudaStream_t)batch->stream>>>(p);
+        enum conv_status status = layer_launch_status();
+        if (status != CONV_OK)
+            return status;
+    }
+    return CONV_OK;
+}
+
+const struct conv_layer_variant conv_cuda_layer_large = {
+    "cuda_layer_large",
+    "register tiles of columns and maps, samples stay while kernel rows of weights arrive",
+    CONV_ON_CUDA,
+    75,
+    CONV_PRECISION_EXACT,
+    0,
+    true,
+    can_large,
+    score_large,
+    packed_large,
+    plan_large,
+    run_large,
+};
