@@ -35,7 +35,7 @@ CONV_INFLATE_INLINE void copy_match(uint8_t *out, size_t distance, size_t length
                 copy16(out + 16 * i, from + 16 * i);
             out += 64;
             from += 64;
-        } while (UNLIKELY(out < end));
+        } while (__builtin_expect(out < end, 0));
         return;
     }
     if (distance >= 8) {
@@ -64,7 +64,7 @@ CONV_INFLATE_INLINE void copy_match(uint8_t *out, size_t distance, size_t length
             for (int i = 0; i < 8; i++)
                 memcpy(out + 8 * i, &value, sizeof value);
             out += 64;
-        } while (UNLIKELY(out < end));
+        } while (__builtin_expect(out < end, 0));
         return;
     }
     do {
