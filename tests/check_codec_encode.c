@@ -347,8 +347,8 @@ static bool check_large(uint64_t seed)
     return ok;
 }
 
-// So many rows that a warp of filter_cost takes several, of more than one image; without the first
-// image, as check_again encodes them, they are few enough for a warp each.
+// With this number of rows, a warp of filter_cost takes several, of more than one image. Without
+// the first image, as check_again encodes them, each row gets a warp.
 static bool check_many_rows(uint64_t seed)
 {
     enum { COUNT = 9, HEIGHT = 65536 / (COUNT - 1) - 1 };

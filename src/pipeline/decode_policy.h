@@ -74,8 +74,8 @@ void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns
 // After a wait of this length, the idle time pays for an image; UINT64_MAX if it does not matter.
 uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *policy);
 
-// True if all devices together decode many images like this one, of so many bytes of samples, in
-// less time than all workers.
+// True if all devices together decode many images like this one in less time than all workers.
+// `samples`: its bytes; `work`: conv_decode_policy_work.
 bool conv_decode_policy_is_device_faster(const struct conv_decode_policy *policy, size_t samples,
                                          double work);
 

@@ -110,7 +110,7 @@ static void huffman_is_optimal_without_the_limit(void **state)
 
 // --- deflate ------------------------------------------------------------------------------------
 
-enum { NOISE, ZEROS, STEEP, MIXED, TEXT, FLAT, CONTENTS };
+enum { NOISE, ZEROS, STEEP, RARE, MIXED, TEXT, FLAT, CONTENTS };
 
 #define FLAT_PIXEL 4
 
@@ -145,6 +145,12 @@ static void fill_content(uint8_t *bytes, size_t n, int content)
             break;
         case STEEP: // each value half as frequent as the one before: codes up to the limit
             bytes[i] = (uint8_t)(bits ? __builtin_ctz(bits) * 7 : 255);
+            break;
+        case RARE: // the same, and 64 values twice in a row, in two orders: long codes in
+                   // succession
+            bytes[i] = (uint8_t)(bits ? __builtin_ctz(bits) : 31);
+            if (i % 40000 >= 20000 && i % 40000 < 20064 && i < 80000)
+                bytes[i] = (uint8_t)(128 + i % 40000 * (i < 40000 ? 1 : 27) % 64);
             break;
         case MIXED: // long runs between noise
             bytes[i] = (uint8_t)(i / 3000 % 2 ? bits : i / 700);

@@ -89,7 +89,7 @@ static void check_joins(const struct conv_filter_rows *rows, size_t n)
     }
 }
 
-// `left`: the planes begin after a column.
+// `left`: the byte before the planes is a column. If not, it is noise all the same.
 static void check_filtered_joins(const struct conv_filter_rows *rows, size_t n, int planes,
                                  size_t left)
 {
@@ -98,19 +98,19 @@ static void check_filtered_joins(const struct conv_filter_rows *rows, size_t n, 
     const uint8_t *of_row[4], *of_above[4], *of_residual[4];
     assert_non_null(expected);
     for (int p = 0; p < planes; p++) {
-        row[p] = guard_alloc(n + left);
-        above[p] = guard_alloc(n + left);
-        residual[p] = guard_alloc(n + left);
-        fill(row[p].data, n + left, p % 3);
-        fill(above[p].data, n + left, p % 3);
-        of_row[p] = row[p].data + left;
-        of_above[p] = above[p].data + left;
-        of_residual[p] = residual[p].data + left;
+        row[p] = guard_alloc(n + 1);
+        above[p] = guard_alloc(n + 1);
+        residual[p] = guard_alloc(n + 1);
+        fill(row[p].data, n + 1, p % 3);
+        fill(above[p].data, n + 1, p % 3);
+        of_row[p] = row[p].data + 1;
+        of_above[p] = above[p].data + 1;
+        of_residual[p] = residual[p].data + 1;
     }
     for (int f = 0; f < CONV_ROW_FILTERS; f++) {
         for (int p = 0; p < planes; p++)
-            conv_filter_rows_plain.filter(residual[p].data, (enum conv_row_filter)f, row[p].data,
-                                          above[p].data, n + left);
+            conv_filter_rows_plain.filter(residual[p].data + 1 - left, (enum conv_row_filter)f,
+                                          of_row[p] - left, of_above[p] - left, n + left);
         conv_filter_rows_plain.join(expected, of_residual, planes, n);
         memset(dst.data, 0xa5, n * (size_t)planes);
         rows->filter_join(dst.data, (enum conv_row_filter)f, of_row, of_above, planes, n, left);

@@ -212,7 +212,7 @@ static __global__ __launch_bounds__(THREADS,
         if (p.planes > 1) {
             plane ^= 1;
         } else if (c + 1 < p.channels) {
-            __syncthreads(); // nobody needs the samples any more
+            __syncthreads(); // all threads have used the samples
             large_load_samples<THREADS>(p, block, values, planes, c + 1);
             __pipeline_commit();
         }

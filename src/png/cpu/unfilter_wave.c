@@ -13,10 +13,9 @@ enum {
     // Bytes before the end of a stretch that are not released yet, and bytes after it that a row
     // waits for: the functions read and write this far beyond it, and one pixel is written twice.
     MARGIN = CONV_UNFILTER_SLACK + 16,
-    SPINS = 400,  // looks, some microseconds: longer than that only if the other is interrupted
-    YIELDS = 200, // looks after which another thread may run
-    SLEEP_NS =
-        50000, // between two looks from then on; the whole wave behind waits with this thread
+    SPINS = 400,      // looks, some microseconds: longer than that only if the other is interrupted
+    YIELDS = 200,     // looks after which another thread may run
+    SLEEP_NS = 50000, // between two looks from then on: a sleep delays all rows below
     ROWS = CONV_UNFILTER_WAVE_ROWS,
     THREADS = ROWS / 2,
 };
