@@ -237,6 +237,11 @@ size_t conv_encode_whole_room(const struct conv_encoder *encoder,
     return room_of(encoder, &bands, samples);
 }
 
+size_t conv_encode_whole_bytes(const struct conv_encode_task *task)
+{
+    return task->all_bytes + sample_bytes(plan_samples(task->src->height, task->all_bytes));
+}
+
 enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buffer *file,
                                    const struct conv_encode_task *task, struct conv_err *err)
 {
