@@ -235,7 +235,8 @@ static enum conv_status open_files(struct conv_sink **out, const struct conv_sin
         sink ? calloc((size_t)config->workers, sizeof *temporaries) : NULL;
     if (!temporaries) {
         free(sink);
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->workers);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the worker threads (%d)",
+                            config->workers);
     }
     sink->sink.ops = &ops;
     sink->config = *config;
