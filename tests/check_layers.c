@@ -210,7 +210,8 @@ static bool check_case_variants(struct check_case *c, const struct options *opti
 }
 
 // Layers for which special instances exist, at their full size, and one with more weights than fit
-// in a block. With plans for 10,000 images, outputs are larger than any cache.
+// in a block. Plans for 10,000 images: outputs are larger than any cache. Plans for fewer: those
+// whose blocks have several images and await their channels in two parts.
 static bool check_networks(const struct options *options, const struct variants_machine *machine,
                            struct tally *tallies)
 {
@@ -220,6 +221,7 @@ static bool check_networks(const struct options *options, const struct variants_
         {3, 64, 3, 4, 224, 1, 10000},  {3, 64, 7, 8, 60, 1, 10000},   {16, 32, 4, 16, 16, 1, 10000},
         {3, 32, 6, 9, 64, 1, 10000},   {4, 16, 8, 11, 64, 1, 10000},  {4, 24, 9, 13, 28, 1, 10000},
         {64, 128, 3, 4, 14, 1, 10000}, {40, 300, 1, 3, 35, 1, 10000}, {90, 200, 1, 4, 33, 1, 10000},
+        {20, 50, 5, 7, 12, 2, 500},    {40, 33, 3, 5, 9, 3, 1000},    {32, 64, 3, 6, 14, 1, 500},
     };
     bool ok = true;
     for (int i = 0; i < COUNT(layers) && ok; i++) {
