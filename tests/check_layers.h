@@ -41,18 +41,19 @@ struct check_case {
 
 // The random case of a seed, with at most about `taps` multiplications.
 void check_case_init(struct check_case *c, uint64_t seed, int64_t taps);
-// A layer of a known network, on `images` images.
+// A layer of a known network. The plan is for a batch of `planned` images.
 struct check_network_layer {
-    int channels, maps, kernel, height, width;
+    int channels, maps, kernel, height, width, images, planned;
 };
-void check_case_init_network(struct check_case *c, const struct check_network_layer *network,
-                             int64_t images);
+void check_case_init_network(struct check_case *c, const struct check_network_layer *network);
 void check_case_free(struct check_case *c);
 // Fills in `expected`, `exact`, `margin` and `useful`. Prints and returns false if the reference
 // differs from a second definition, or if the case proves nothing.
 bool check_case_expect(struct check_case *c);
 // Prints the parameters, and how to repeat the case.
 void check_case_print(const struct check_case *c, const char *variant);
+// What orders the threads of an emulated device and sets its capability.
+uint64_t check_case_order(const struct check_case *c);
 // True if the case is within what the variant's precision promises.
 bool check_case_suits(const struct check_case *c, const struct conv_layer_variant *variant);
 // Compares dst within the precision that the variant promises, and looks for writes around dst;
