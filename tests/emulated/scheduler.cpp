@@ -376,6 +376,7 @@ static void begin_block(int place, dim3 index)
         thread->priority = draw();
         thread->groups = 0;
         thread->copies.clear();
+        thread->stores.clear();
     }
     for (int i = 0; i < now.count; i++)
         make_ready(&threads[i]);

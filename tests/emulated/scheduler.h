@@ -40,6 +40,7 @@ struct thread {
     uint64_t priority;
     unsigned groups; // of copies, so far
     std::vector<pending_copy> copies;
+    std::vector<pending_copy> stores; // from shared memory (bulk.h); group: 1 if committed
 };
 
 thread *self();
