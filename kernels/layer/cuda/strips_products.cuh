@@ -127,6 +127,7 @@ __device__ inline void strips_multiply_ahead(const strips_launch &p, uint32_t at
 #pragma unroll 1
     for (int set = 0; set < p.sets; set += 2) {
         strips_start_set(even, weights + (uint32_t)set * step, sums);
+        wgmma_wait_but_one(); // the products that read `odd` are complete
         if (set + 1 < p.sets) {
             load(odd, set + 1);
             strips_start_set(odd, weights + (uint32_t)(set + 1) * step, sums);
