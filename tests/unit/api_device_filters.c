@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Filters and copies of the C interface on a CUDA device against the same calls on the CPU, in all
-// layouts.
+// Filters and copies of the C interface on a CUDA device against the same calls on the CPU, in
+// every layout.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

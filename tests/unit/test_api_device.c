@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The C interface on a CUDA device against the same calls on the CPU: PNG files to device memory
-// and back, in all layouts, some of them damaged; the tests of api_device_filters.c. Runs on a GPU,
-// and as test_api_emulated on the emulated device.
+// and back, in every layout, some of them damaged; the tests of api_device_filters.c. Runs on a
+// GPU, and as test_api_emulated on the emulated device.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

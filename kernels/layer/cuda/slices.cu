@@ -31,8 +31,7 @@ static void try_share(const struct conv_layer *layer, const struct conv_layer_sh
     }
 }
 
-// The difference to the next number of parts to try. Up to 4096 things are divided in all ways,
-// more in some.
+// The difference to the next number of parts to try: every number up to 127, then about one in 64.
 static int next_step(int parts)
 {
     return parts < 64 ? 1 : parts / 64;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Filters with AVX-512, 64 bytes at a time. What is after the end of a row or before its start is
 // masked, and reads as 0.
-#include "png/cpu/filter_rows.h"
+#include "png/cpu/filter_rows_dispatch.h"
 
 #if defined(__x86_64__)
 
@@ -86,23 +86,7 @@ AVX512_INLINE void filter_as(uint8_t *dst, enum conv_row_filter type, const uint
 AVX512 static void filter(uint8_t *dst, enum conv_row_filter type, const uint8_t *row,
                           const uint8_t *above, size_t n)
 {
-    switch (type) { // a constant type per call: the loops have no branch on it
-    case CONV_ROW_SUB:
-        filter_as(dst, CONV_ROW_SUB, row, above, n);
-        break;
-    case CONV_ROW_UP:
-        filter_as(dst, CONV_ROW_UP, row, above, n);
-        break;
-    case CONV_ROW_AVERAGE:
-        filter_as(dst, CONV_ROW_AVERAGE, row, above, n);
-        break;
-    case CONV_ROW_PAETH:
-        filter_as(dst, CONV_ROW_PAETH, row, above, n);
-        break;
-    default:
-        filter_as(dst, CONV_ROW_NONE, row, above, n);
-        break;
-    }
+    CONV_ROW_DISPATCH(type, CONV_ROW_FILTER_AS);
 }
 
 // In each 128-bit lane the sums of pairs of 64 bits of a, and of b.
@@ -229,13 +213,6 @@ AVX512_INLINE void filter_join_as(uint8_t *dst, enum conv_row_filter type,
     }
 }
 
-#define FOR_PLANES(type)                                                                           \
-    if (planes == 4)                                                                               \
-        filter_join_as(dst, type, row, above, 4, n, left);                                         \
-    else                                                                                           \
-        filter_join_as(dst, type, row, above, 3, n, left);                                         \
-    break
-
 AVX512 static void filter_join(uint8_t *dst, enum conv_row_filter type, const uint8_t *const *row,
                                const uint8_t *const *above, int planes, size_t n, size_t left)
 {
@@ -243,18 +220,7 @@ AVX512 static void filter_join(uint8_t *dst, enum conv_row_filter type, const ui
         conv_filter_rows_avx2.filter_join(dst, type, row, above, planes, n, left);
         return;
     }
-    switch (type) {
-    case CONV_ROW_SUB:
-        FOR_PLANES(CONV_ROW_SUB);
-    case CONV_ROW_UP:
-        FOR_PLANES(CONV_ROW_UP);
-    case CONV_ROW_AVERAGE:
-        FOR_PLANES(CONV_ROW_AVERAGE);
-    case CONV_ROW_PAETH:
-        FOR_PLANES(CONV_ROW_PAETH);
-    default:
-        FOR_PLANES(CONV_ROW_NONE);
-    }
+    CONV_ROW_DISPATCH(type, CONV_ROW_FILTER_JOIN_AS);
 }
 
 // --- used less often -----------------------------------------------------------------------------
