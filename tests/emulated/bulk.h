@@ -17,6 +17,7 @@ void arrive_at(uint32_t barrier, uint32_t bytes);
 void arrive_with_copies(uint32_t barrier);
 // Until the phase of this parity is over.
 void wait_for(uint32_t barrier, uint32_t parity);
+bool has_ended(uint32_t barrier, uint32_t parity);
 void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
 
 // Bulk copies from shared memory: done as late as possible, when the thread waits for them.

@@ -343,6 +343,12 @@ static inline void mbarrier_try_wait_parity_shared_cta_b64(bool &done, uint32_t 
     done = true;
 }
 
+static inline void mbarrier_test_wait_parity_shared_cta_b64(bool &done, uint32_t barrier,
+                                                            uint32_t parity)
+{
+    done = emulated::has_ended(barrier, parity);
+}
+
 static inline void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(uint32_t to,
                                                                                   uint64_t from,
                                                                                   uint32_t bytes,

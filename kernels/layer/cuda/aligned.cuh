@@ -15,6 +15,7 @@
 #define ALIGNED_MOST_RUNS 3   // of the outputs of a warp, for one map
 #define ALIGNED_LEAST_ROWS 16 // of outputs: then there are no more runs
 #define ALIGNED_MOST_IDLE 3   // columns of a tile beyond the image
+#define ALIGNED_ROWS 11       // copied at a time
 // Floats: an output row of each thread, and a gap between runs.
 #define ALIGNED_BUFFER(columns) (32 * (columns) + 8 * (ALIGNED_MOST_RUNS + 1))
 
@@ -28,7 +29,7 @@ struct aligned_launch {
     // aligned_place, kernel rows padded to multiples of four floats.
     const float *weights;
     int64_t src_row, src_plane, src_image; // bytes
-    struct layer_divider by_item_units, by_out_height, by_slots;
+    struct layer_divider by_item_units, by_out_height, by_stages, by_slots;
     int images, height, width, maps;
     int out_height, out_width;
     int item_units; // of an image
@@ -114,13 +115,15 @@ __device__ inline void aligned_arrive(uint64_t *barrier)
                  : "memory");
 }
 
-// Starts to load a stage, by all threads of a warp.
-template <int PITCH>
+// Starts to load a stage, by all threads of a warp. WIDTH: of rows that follow each other, else 0.
+// If it is known, copies differ by constants only, and need one instruction each.
+template <int PITCH, int WIDTH>
 __device__ inline void aligned_load(const aligned_launch &p, const aligned_memory &memory,
                                     const aligned_share &share, int stage, int slot)
 {
-    int lane = (int)threadIdx.x % 32, image = stage / p.stages;
+    int lane = (int)threadIdx.x % 32, image = layer_divide(stage, p.by_stages);
     int64_t channel = (stage - image * p.stages) * p.stage_channels;
+    int64_t step = WIDTH ? WIDTH * 4 : p.src_row;
     const char *from =
         (const char *)p.src + (share.image + image) * p.src_image + channel * p.src_plane;
     uint32_t to = shared_address(memory.slots + slot * p.stage_channels * p.height * PITCH);
@@ -129,15 +132,26 @@ __device__ inline void aligned_load(const aligned_launch &p, const aligned_memor
         // A row at a time, then what is beyond column 32.
         if (lane < p.width) {
             const char *row = from + lane * 4;
-#pragma unroll 8
-            for (int r = 0; r < p.height; r++, row += p.src_row)
-                aligned_copy(to + (uint32_t)(r * PITCH + lane) * 4, row);
-        }
+            uint32_t place = to + (uint32_t)lane * 4;
+            int left = p.height;
 #pragma unroll 1
-        for (int x = 32; x < p.width; x++)
+            for (; left >= ALIGNED_ROWS; left -= ALIGNED_ROWS) {
+#pragma unroll
+                for (int r = 0; r < ALIGNED_ROWS; r++)
+                    aligned_copy(place + (uint32_t)(r * PITCH) * 4, row + r * step);
+                row += ALIGNED_ROWS * step;
+                place += ALIGNED_ROWS * PITCH * 4;
+            }
+#pragma unroll
+            for (int r = 0; r < ALIGNED_ROWS - 1; r++)
+                if (r < left)
+                    aligned_copy(place + (uint32_t)(r * PITCH) * 4, row + r * step);
+        }
+        if (p.width > 32) {
 #pragma unroll 1
             for (int r = lane; r < p.height; r += 32)
-                aligned_copy(to + (uint32_t)(r * PITCH + x) * 4, from + r * p.src_row + x * 4);
+                aligned_copy(to + (uint32_t)(r * PITCH + 32) * 4, from + r * step + 32 * 4);
+        }
     }
     aligned_arrive(memory.full + slot);
 }
@@ -149,17 +163,23 @@ struct aligned_ring {
     uint32_t parity;
 };
 
-// Called when the warp no longer needs the stages before `end`. The last warp to do so loads a
-// later stage into the slot. The counter only tells which warp that is; the barrier `empty`, at
-// which every thread arrives for itself, orders the reads of all warps before the copy.
-template <int PITCH, int WARPS>
+// Releases stages before `end`, which the warp no longer needs, as far as they have arrived: a
+// stage that it skips may still be missing, and waiting for it would keep warps close together.
+// Those before `must` it waits for. The last warp to release a stage loads a later one into the
+// slot. The counter only tells which warp that is; the barrier `empty`, at which every thread
+// arrives for itself, orders the reads of all warps before the copy.
+template <int PITCH, int WIDTH, int WARPS>
 __device__ inline void aligned_release(const aligned_launch &p, const aligned_memory &memory,
-                                       const aligned_share &share, aligned_ring &ring, int end)
+                                       const aligned_share &share, aligned_ring &ring, int must,
+                                       int end)
 {
 #pragma unroll 1
     for (; ring.next < end; ring.next++) {
-        // Also for a stage that this warp did not need: otherwise it could count twice for one.
-        barrier_wait(memory.full + ring.slot, ring.parity);
+        // A stage that has not arrived may still be in its slot's earlier phase.
+        if (ring.next < must)
+            barrier_wait(memory.full + ring.slot, ring.parity);
+        else if (!__all_sync(0xffffffffu, barrier_ended(memory.full + ring.slot, ring.parity)))
+            return;
         barrier_arrive(memory.empty + ring.slot);
         uint32_t before = 0;
         if (threadIdx.x % 32 == 0)
@@ -170,7 +190,7 @@ __device__ inline void aligned_release(const aligned_launch &p, const aligned_me
             if (threadIdx.x % 32 == 0)
                 memory.done[ring.slot] = 0;
             __syncwarp();
-            aligned_load<PITCH>(p, memory, share, ring.next + p.slots, ring.slot);
+            aligned_load<PITCH, WIDTH>(p, memory, share, ring.next + p.slots, ring.slot);
         }
         if (++ring.slot == p.slots) {
             ring.slot = 0;
@@ -180,7 +200,7 @@ __device__ inline void aligned_release(const aligned_launch &p, const aligned_me
 }
 
 // Divides shared memory and starts to load.
-template <int PITCH, int THREADS>
+template <int PITCH, int WIDTH, int THREADS>
 __device__ inline void aligned_begin(const aligned_launch &p, int room, aligned_memory *memory,
                                      aligned_share *share)
 {
@@ -206,7 +226,7 @@ __device__ inline void aligned_begin(const aligned_launch &p, int room, aligned_
     __syncthreads(); // barriers are ready
 #pragma unroll 1
     for (int i = warp; i < min(p.slots, share->stages); i += THREADS / 32)
-        aligned_load<PITCH>(p, *memory, *share, i, i);
+        aligned_load<PITCH, WIDTH>(p, *memory, *share, i, i);
     const float4 *from = (const float4 *)(const void *)p.weights;
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < p.weight_floats / 4; i += THREADS)
@@ -336,7 +356,7 @@ __device__ inline void aligned_add_stage(const aligned_launch &p, const float *i
 
 // Computes a unit, stage by stage as they arrive, and releases the warp's stages. `first`: the
 // image of the warp's first unit; `last`: the warp has no further units in it.
-template <int K, int T, int MT, int WARPS>
+template <int K, int T, int MT, int WIDTH, int WARPS>
 __device__ inline void
 aligned_add(const aligned_launch &p, const aligned_memory &memory, const aligned_share &share,
             aligned_ring &ring, const aligned_unit &unit, int first, bool last, float (&sum)[MT][T])
@@ -345,16 +365,19 @@ aligned_add(const aligned_launch &p, const aligned_memory &memory, const aligned
     const float *weight = memory.weights + unit.group * p.group_floats;
     aligned_begin_sums<T, MT>(sum, weight);
     weight += aligned_biases(MT);
-    int stage = unit.image * p.stages;
+    int stage = unit.image * p.stages,
+        final = (int)__shfl_sync(0xffffffffu, (uint32_t)unit.image, 31);
 #pragma unroll 1
     for (int s = 0; s < p.stages; s++, stage++) {
+        // The stages of the last thread are loaded into the slots of these.
+        aligned_release<pitch, WIDTH, WARPS>(p, memory, share, ring,
+                                             final * p.stages + s + 1 - p.slots,
+                                             first * p.stages + (last ? s : 0));
         int turn = layer_divide(stage, p.by_slots), slot = stage - turn * p.slots;
         barrier_wait(memory.full + slot, (uint32_t)turn & 1);
         __syncwarp();
         const float *in = memory.slots + (slot * p.stage_channels * p.height + unit.row) * pitch;
         aligned_add_stage<K, T, MT>(p, in, weight, sum);
-        if (last && s + 1 < p.stages)
-            aligned_release<pitch, WARPS>(p, memory, share, ring, first * p.stages + s + 1);
     }
 }
 
@@ -471,7 +494,7 @@ __device__ inline void aligned_store(const aligned_launch &p, const aligned_shar
 }
 #endif
 
-template <int K, int T, int MT, int THREADS>
+template <int K, int T, int MT, int WIDTH, int THREADS>
 static __global__ __launch_bounds__(THREADS,
                                     1) void aligned(const __grid_constant__ aligned_launch p)
 {
@@ -480,25 +503,26 @@ static __global__ __launch_bounds__(THREADS,
     int warp = (int)threadIdx.x / 32;
     aligned_memory memory;
     aligned_share share;
-    aligned_begin<pitch, THREADS>(p, ALIGNED_BUFFER(T), &memory, &share);
+    aligned_begin<pitch, WIDTH, THREADS>(p, ALIGNED_BUFFER(T), &memory, &share);
     aligned_ring ring = {0, 0, 0};
 #pragma unroll 1
     for (int first = share.begin + warp * 32; first < share.end; first += THREADS) {
         int image = layer_divide(first, p.by_item_units), next = share.stages / p.stages;
-        aligned_release<pitch, warps>(p, memory, share, ring, image * p.stages);
         if (first + THREADS < share.end)
             next = layer_divide(first + THREADS, p.by_item_units);
         float sum[MT][T];
         int number = min(first + (int)threadIdx.x % 32, share.end - 1);
-        aligned_add<K, T, MT, warps>(p, memory, share, ring, aligned_find_unit(p, number), image,
-                                     next > image, sum);
-        aligned_release<pitch, warps>(p, memory, share, ring, next * p.stages);
+        aligned_add<K, T, MT, WIDTH, warps>(p, memory, share, ring, aligned_find_unit(p, number),
+                                            image, next > image, sum);
+        aligned_release<pitch, WIDTH, warps>(p, memory, share, ring, 0, next * p.stages);
         asm volatile("" : "+r"(first)); // what follows is not kept in registers until here
         activate_outputs<T, MT>(p.to.activation, sum);
         aligned_store<T, MT>(p, share, memory.buffers + warp * ALIGNED_BUFFER(T), first, sum);
     }
     aligned_wait_stored();
-    aligned_release<pitch, warps>(p, memory, share, ring, share.stages); // of a warp without units
+    // Later stages are loaded only once this warp has released these too.
+    int loaded = share.stages - p.slots;
+    aligned_release<pitch, WIDTH, warps>(p, memory, share, ring, loaded, loaded);
 #endif
 }
 
