@@ -46,8 +46,9 @@ static void test_adler(void **test)
     }
     // The largest sums that add_adler promises to accept.
     struct adler most = {ADLER_MODULUS - 1, ADLER_MODULUS - 1};
-    add_adler(&most, ADLER_MODULUS - 1, 16399, (1u << 31) - 1);
-    uint64_t exact = (uint64_t)(ADLER_MODULUS - 1) * 16399 + (1u << 31) - 1 + ADLER_MODULUS - 1;
+    add_adler(&most, ADLER_MODULUS - 1, ADLER_BYTES, (1u << 31) - 1);
+    uint64_t exact =
+        (uint64_t)(ADLER_MODULUS - 1) * ADLER_BYTES + (1u << 31) - 1 + ADLER_MODULUS - 1;
     assert_int_equal(most.weighted, exact % ADLER_MODULUS);
 }
 
