@@ -250,10 +250,15 @@ template <int THREADS> static enum conv_status launch(const struct conv_decode_b
         cudaFuncSetAttribute((const void *)inflate<THREADS>,
                              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
         return CONV_ERR_DEVICE;
-    inflate<THREADS>
-        <<<(unsigned)batch->count, THREADS, (size_t)bytes, (cudaStream_t)batch->stream>>>(
-            batch->d_images, batch->d_status, batch->at_any_cost ? UINT32_MAX : FREE_COST,
-            batch->d_stop, split, conv_decode_is_alone(batch));
+    // The lowest priority, so that what other streams have inflated already is finished first.
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributePriority;
+    attribute.val.priority = 0;
+    cudaLaunchConfig_t config = {dim3((unsigned)batch->count), dim3(THREADS), (size_t)bytes,
+                                 (cudaStream_t)batch->stream,  &attribute,    1};
+    uint32_t free_cost = batch->at_any_cost ? UINT32_MAX : FREE_COST;
+    (void)cudaLaunchKernelEx(&config, inflate<THREADS>, batch->d_images, batch->d_status, free_cost,
+                             batch->d_stop, split, conv_decode_is_alone(batch));
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
 
