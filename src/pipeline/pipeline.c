@@ -45,6 +45,14 @@ static int slot_count(const struct conv_scheduler *s, int streams)
                               : config->jobs;
 }
 
+// Groups that run together have a slot each.
+static int extra_slots(const struct conv_scheduler *s, bool device_coded)
+{
+    const struct conv_backend_ops *ops = s->config->ops;
+    bool together = ops->async && ops->together && device_coded && s->config->device_count == 1;
+    return together ? (CONV_BACKEND_MOST_TOGETHER - 1) * s->most_streams : 0;
+}
+
 // If a device both decodes and encodes, its output may be larger than its input: embossed or
 // sharpened photographs take 1.4 to 1.5 times the bytes of their files. A buffer serves in both
 // directions, so all buffers have room for that.
@@ -64,7 +72,7 @@ static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err
     struct conv_pool_config pool = {
         .ops = config->ops,
         .count = slot_count(s, config->streams),
-        .most = slot_count(s, s->most_streams),
+        .most = slot_count(s, s->most_streams) + extra_slots(s, decodes && encodes),
         .limit = config->mem_limit,
         .usual_bytes = usual,
         .keep = limited ? conv_pipeline_keep(config->memory, config->jobs) : SIZE_MAX,

@@ -92,7 +92,7 @@ __device__ inline void unfilter_image(const struct conv_decode_image &image, uin
     const uint32_t total = (height + WARP - 1) / WARP * period + WARP - 1;
     uint32_t *own = rings + lane * ring<COUNT>::STRIDE;
     uint32_t *all_runs = rings + WARP * ring<COUNT>::STRIDE;
-    uint32_t left[CHANNELS * SAMPLE], above_left[CHANNELS * SAMPLE];
+    uint32_t left[pixel<CHANNELS, SAMPLE>::PAIRS], above_left[pixel<CHANNELS, SAMPLE>::PAIRS];
     struct strip<CHANNELS, WORDS> last = {}, first = {
     };
     struct loading loading = {lane, 0, first_word(image, lane), 0, 0};
