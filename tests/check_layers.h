@@ -24,8 +24,9 @@ struct check_memory {
 };
 
 struct check_case {
-    uint64_t seed; // 0: none
-    int64_t taps;  // the limit that the case was made with
+    uint64_t seed;   // 0: none
+    uint64_t device; // seed of the emulated device
+    int64_t taps;    // the limit that the case was made with
     struct conv_layer layer;
     struct conv_layer_shape shape;
     enum check_numbers numbers;
@@ -41,12 +42,11 @@ struct check_case {
 
 // The random case of a seed, with at most about `taps` multiplications.
 void check_case_init(struct check_case *c, uint64_t seed, int64_t taps);
-// A layer of a known network, on `images` images.
+// A layer of a known network, and on how many images.
 struct check_network_layer {
-    int channels, maps, kernel, height, width;
+    int channels, maps, kernel, height, width, images;
 };
-void check_case_init_network(struct check_case *c, const struct check_network_layer *network,
-                             int64_t images);
+void check_case_init_network(struct check_case *c, const struct check_network_layer *network);
 void check_case_free(struct check_case *c);
 // Fills in `expected`, `exact`, `margin` and `useful`. Prints and returns false if the reference
 // differs from a second definition, or if the case proves nothing.
