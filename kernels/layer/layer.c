@@ -23,6 +23,7 @@ static const struct conv_layer_variant *const variants[] = {
     &conv_cuda_layer_tiles,
     &conv_cuda_layer_rows,
     &conv_cuda_layer_large,
+    &conv_cuda_layer_points_bulk,
     &conv_cuda_layer_points,
     &conv_cuda_layer_direct,
     // The ladder, its last step first.
