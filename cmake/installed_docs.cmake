@@ -3,7 +3,7 @@
 function(conv_install_docs)
     file(GLOB docs RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
         README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md SUPPORT.md LICENSE CITATION.cff kernels/README.md
-        kernels/layer/README.md docs/*.md docs/*.png docs/*.jpg docs/*.svg docs/course/*.md docs/course/*.svg
+        kernels/layer/*.md docs/*.md docs/*.png docs/*.jpg docs/*.svg docs/course/*.md docs/course/*.svg
         docs/gallery/*.jpg docs/reference/*.json samples/*.png)
     foreach(doc IN LISTS docs)
         get_filename_component(folder ${doc} DIRECTORY)

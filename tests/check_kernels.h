@@ -7,6 +7,8 @@
 #include "support/guard.h"
 
 #define CHECK_MAX_PLANES 6
+#define CHECK_GUARD 0xa5
+#define CHECK_GUARD_BYTES 64 // before the first and after the last row of dst
 
 // A reproducible stream of numbers (splitmix64).
 struct check_random {
@@ -73,6 +75,8 @@ void check_case_free(struct check_case *c);
 // Fills `expected` with the reference's result and, if `define`, compares it with a second
 // definition. Prints and returns false on a difference.
 bool check_case_expect(struct check_case *c, bool define);
+// Bytes of a result.
+size_t check_case_result_bytes(const struct check_case *c);
 // True if the planes are the three of one image.
 bool check_case_is_image(const struct check_case *c);
 // Prints the filter and how to repeat the case.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Cases for check_kernels: filters of every class of arithmetic on images of awkward sizes between
-// unmapped pages, and a definition of the result that shares no code with kernels/.
+// unmapped pages.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,8 +13,6 @@
 #ifndef CHECK_TAPS
 #define CHECK_TAPS 2000000 // of a random case, in total
 #endif
-#define GUARD 0xa5
-#define GUARD_BYTES 64 // before the first and after the last row of dst
 
 // --- memory --------------------------------------------------------------------------------------
 
@@ -36,8 +34,7 @@ static void random_pads(struct check_random *random, struct shape *shape)
     shape->dst_pad = PICK(random, 0, 1, 5, 16, 31, 64);
 }
 
-// Bytes of a result.
-static size_t result_bytes(const struct check_case *c)
+size_t check_case_result_bytes(const struct check_case *c)
 {
     return c->stencil.floats ? sizeof(float) : (size_t)c->stencil.depth / 8;
 }
@@ -47,11 +44,11 @@ static void add_plane(struct check_case *c, struct check_random *random, const s
     int width = shape->width, height = shape->height, p = c->count++;
     size_t sample = (size_t)c->stencil.depth / 8, row = (size_t)width * sample;
     size_t src_stride = row + (size_t)shape->src_pad * sample;
-    size_t result = (size_t)width * result_bytes(c);
-    size_t dst_stride = result + (size_t)shape->dst_pad * result_bytes(c);
+    size_t result = (size_t)width * check_case_result_bytes(c);
+    size_t dst_stride = result + (size_t)shape->dst_pad * check_case_result_bytes(c);
     // The last row of src has no padding, so that a read past it meets the unmapped page.
     allocate(&c->src[p], src_stride * (size_t)(height - 1) + row, check_random_below(random, 2));
-    allocate(&c->dst[p], dst_stride * (size_t)height + 2 * GUARD_BYTES, true);
+    allocate(&c->dst[p], dst_stride * (size_t)height + 2 * CHECK_GUARD_BYTES, true);
     c->expected[p] = malloc(c->dst[p].size);
     if (!c->expected[p]) {
         perror("check_kernels: malloc");
@@ -59,7 +56,7 @@ static void add_plane(struct check_case *c, struct check_random *random, const s
     }
     c->planes[p] = (struct conv_stencil_plane){
         .src = c->src[p].data,
-        .dst = c->dst[p].data + GUARD_BYTES,
+        .dst = c->dst[p].data + CHECK_GUARD_BYTES,
         .src_stride = (int64_t)src_stride,
         .dst_stride = (int64_t)dst_stride,
         .width = width,
@@ -81,7 +78,7 @@ void check_case_free(struct check_case *c)
 void check_case_clear(struct check_case *c)
 {
     for (int p = 0; p < c->count; p++)
-        memset(c->dst[p].data, GUARD, c->dst[p].size);
+        memset(c->dst[p].data, CHECK_GUARD, c->dst[p].size);
 }
 
 // --- sources -------------------------------------------------------------------------------------
@@ -311,305 +308,4 @@ void check_case_init_column(struct check_case *c, int side, int depth, bool two,
     shape.src_pad = shape.dst_pad = two ? 2 : 4;
     add_plane(c, &random, &shape);
     fill_plane(&random, &c->src[0], depth);
-}
-
-// --- expected results ----------------------------------------------------------------------------
-
-static int get_sample(const uint8_t *row, int depth, int x)
-{
-    return depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
-}
-
-// The coordinate that the border maps x to, by steps instead of by remainders; -1: the constant.
-static int walk_border(enum conv_border border, int x, int n)
-{
-    if (border == CONV_BORDER_REFLECT101 && n == 1)
-        return 0;
-    while (x < 0 || x >= n) {
-        switch (border) {
-        case CONV_BORDER_REPLICATE:
-            x += x < 0 ? 1 : -1;
-            break;
-        case CONV_BORDER_REFLECT:
-            x = x < 0 ? -1 - x : n - 1 - (x - n);
-            break;
-        case CONV_BORDER_REFLECT101:
-            x = x < 0 ? -x : n - 1 - (x - (n - 1));
-            break;
-        case CONV_BORDER_WRAP:
-            x += x < 0 ? n : -n;
-            break;
-        case CONV_BORDER_CONSTANT:
-            return -1;
-        }
-    }
-    return x;
-}
-
-// The same for samples of a row of interleaved pixels.
-static int walk_row(const struct check_case *c, int x, int n)
-{
-    int channels = c->stencil.channels, channel = x;
-    while (channel < 0)
-        channel += channels;
-    channel %= channels;
-    int pixel = walk_border(c->border, (x - channel) / channels, n / channels);
-    return pixel < 0 ? -1 : pixel * channels + channel;
-}
-
-static int sample_at(const struct check_case *c, int p, int x, int y)
-{
-    const struct conv_stencil_plane *plane = &c->planes[p];
-    x = walk_row(c, x, plane->width);
-    y = walk_border(c->border, y, plane->height);
-    if (x < 0 || y < 0)
-        return c->stencil.depth == 16 ? c->border_value * 257 : c->border_value;
-    return get_sample(plane->src + y * plane->src_stride, c->stencil.depth, x);
-}
-
-// The column of tap k of the filter for the result at column x.
-static int tap_column(const struct check_case *c, int x, int k)
-{
-    return x + (k % c->filter.width - c->filter.width / 2) * c->stencil.channels;
-}
-
-static int tap_row(const struct check_case *c, int y, int k)
-{
-    return y + k / c->filter.width - c->filter.height / 2;
-}
-
-// From the filter as the user wrote it: the exact rational number, doubled so that halves are
-// integers. *quotient: the number itself, rounded twice.
-static int define_exact(const struct check_case *c, int p, int x, int y, float *quotient)
-{
-    const struct conv_filter *f = &c->filter;
-    int unit = c->stencil.depth == 16 ? 257 : 1;
-    __int128 scale = (__int128)f->scale, sum = (__int128)f->offset * unit * scale;
-    for (int k = 0; k < f->width * f->height; k++)
-        sum += (__int128)f->coef[k] * sample_at(c, p, tap_column(c, x, k), tap_row(c, y, k));
-    if (scale < 0) {
-        scale = -scale;
-        sum = -sum;
-    }
-    __int128 kept = (sample_at(c, p, x, y) + (__int128)f->offset * unit) * scale, off = sum - kept;
-    if (f->threshold > 0 && (double)(off < 0 ? -off : off) < f->threshold * unit * (double)scale)
-        sum = kept;
-    *quotient = (float)((double)sum / (double)scale);
-    __int128 max = 255 * unit;
-    if (sum < 0)
-        return 0;
-    if (sum > max * scale)
-        return (int)max;
-    __int128 value = (2 * sum + scale) / (2 * scale); // half up
-    if (2 * sum + scale == 2 * scale * value && value % 2 != 0)
-        value--;
-    return (int)value;
-}
-
-// A sample as a float, at any depth.
-static float float_at(const struct check_case *c, int p, int x, int y)
-{
-    const struct conv_stencil_plane *plane = &c->planes[p];
-    int column = walk_row(c, x, plane->width);
-    int row = walk_border(c->border, y, plane->height);
-    if (c->stencil.depth != 32 || column < 0 || row < 0)
-        return (float)sample_at(c, p, x, y);
-    return ((const float *)(const void *)(plane->src + row * plane->src_stride))[column];
-}
-
-static float define_real(const struct check_case *c, int p, int x, int y)
-{
-    const struct conv_filter *f = &c->filter;
-    int unit = c->stencil.depth == 16 ? 257 : 1;
-    float sum = (float)(f->offset * unit);
-    for (int k = 0; k < f->width * f->height; k++) {
-        float coef = (float)(f->coef[k] / f->scale);
-        float sample = float_at(c, p, tap_column(c, x, k), tap_row(c, y, k));
-        if (coef != 0)
-            sum = fmaf(coef, sample, sum);
-    }
-    float kept = (float)(f->offset * unit) + float_at(c, p, x, y);
-    return f->threshold > 0 && fabsf(sum - kept) < (float)(f->threshold * unit) ? kept : sum;
-}
-
-static bool is_integer(const struct conv_filter *f)
-{
-    bool integer = floor(f->scale) == f->scale && floor(f->offset) == f->offset;
-    for (int k = 0; k < f->width * f->height; k++)
-        integer = integer && floor(f->coef[k]) == f->coef[k];
-    return integer;
-}
-
-static float define_magnitude(const struct check_case *c, int p, int x, int y)
-{
-    const struct conv_filter *f = &c->filter;
-    int side = f->width, unit = c->stencil.depth == 16 ? 257 : 1;
-    float g[2] = {0}; // sums of small integers, exact, but at 32 bits
-    for (int k = 0; k < side * side; k++) {
-        float sample = float_at(c, p, x + k % side - side / 2, y + k / side - side / 2);
-        float coefs[2] = {(float)f->coef[k], (float)f->coef[k % side * side + k / side]};
-        for (int i = 0; i < 2; i++)
-            if (coefs[i] != 0)
-                g[i] = fmaf(coefs[i], sample, g[i]);
-    }
-    float across = g[0] * g[0], down = g[1] * g[1], length = sqrtf(across + down);
-    return length / (float)f->scale + (float)(f->offset * unit);
-}
-
-// The bits of a float, or a sample.
-static unsigned define(const struct check_case *c, int p, int x, int y)
-{
-    float value;
-    unsigned bits;
-    if (is_integer(&c->filter) && !c->filter.magnitude && c->stencil.depth != 32) {
-        int sample = define_exact(c, p, x, y, &value);
-        if (!c->stencil.floats)
-            return (unsigned)sample;
-    } else {
-        value = c->filter.magnitude ? define_magnitude(c, p, x, y) : define_real(c, p, x, y);
-        if (!c->stencil.floats)
-            return (unsigned)nearbyintf(fminf(fmaxf(value, 0), (float)c->stencil.max));
-    }
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static unsigned get_result(const struct check_case *c, const uint8_t *row, int x)
-{
-    unsigned bits;
-    if (!c->stencil.floats)
-        return (unsigned)get_sample(row, c->stencil.depth, x);
-    memcpy(&bits, row + 4 * (size_t)x, sizeof bits);
-    return bits;
-}
-
-void check_case_print(const struct check_case *c)
-{
-    const struct conv_filter *f = &c->filter;
-    printf(
-        "  %s filter %dx%d, scale %.17g, offset %.17g, border %d (value %d), %d bits%s, %d channels"
-        "\n  coef",
-        c->kind, f->width, f->height, f->scale, f->offset, (int)c->border, c->border_value,
-        c->stencil.depth, c->stencil.floats ? " to float32" : "", c->stencil.channels);
-    for (int k = 0; k < f->width * f->height; k++)
-        printf(" %.17g", f->coef[k]);
-    printf(", threshold %.17g\n", f->threshold);
-    if (c->seed)
-        printf("  again: check_kernels --seed %" PRIu64 " --rounds 1\n", c->seed);
-}
-
-static bool is_nan(unsigned bits)
-{
-    return (bits & 0x7fffffff) > 0x7f800000;
-}
-
-// True if the results are equal; all NaNs count as equal.
-static bool is_same(const struct check_case *c, unsigned a, unsigned b)
-{
-    return a == b || (c->stencil.floats && is_nan(a) && is_nan(b));
-}
-
-static void print_difference(const struct check_case *c, const char *variant, int p, int x, int y,
-                             unsigned got, unsigned expected)
-{
-    const struct conv_stencil_plane *plane = &c->planes[p];
-    printf("FAILED %s: plane %d of %d, %dx%d, strides %d -> %d, at (%d,%d): %#x, expected %#x\n",
-           variant, p, c->count, plane->width, plane->height, (int)plane->src_stride,
-           (int)plane->dst_stride, x, y, got, expected);
-    check_case_print(c);
-}
-
-static bool check_definition(const struct check_case *c, int p)
-{
-    const struct conv_stencil_plane *plane = &c->planes[p];
-    for (int y = 0; y < plane->height; y++) {
-        for (int x = 0; x < plane->width; x++) {
-            unsigned expected = define(c, p, x, y);
-            unsigned got = get_result(c, plane->dst + y * plane->dst_stride, x);
-            if (!is_same(c, got, expected)) {
-                print_difference(c, "cpu_reference, compared with the definition", p, x, y, got,
-                                 expected);
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-static int64_t count_saturated(const struct check_case *c, int p)
-{
-    const struct conv_stencil_plane *plane = &c->planes[p];
-    int max = c->stencil.depth == 16 ? 65535 : 255;
-    int64_t saturated = 0;
-    for (int y = 0; y < plane->height && !c->stencil.floats; y++) {
-        for (int x = 0; x < plane->width; x++) {
-            int sample = get_sample(plane->dst + y * plane->dst_stride, c->stencil.depth, x);
-            saturated += sample == 0 || sample == max;
-        }
-    }
-    return saturated;
-}
-
-bool check_case_expect(struct check_case *c, bool define)
-{
-    static struct conv_stencil_plan plan;
-    struct conv_stencil_batch batch = {.planes = c->planes, .count = c->count};
-    int64_t saturated = 0, samples = 0;
-    check_case_clear(c);
-    conv_stencil_plan_init(&plan, &conv_cpu_reference, &c->stencil);
-    conv_cpu_reference.run(&plan, &batch);
-    for (int p = 0; p < c->count; p++) {
-        memcpy(c->expected[p], c->dst[p].data, c->dst[p].size);
-        samples += (int64_t)c->planes[p].width * c->planes[p].height;
-        if (define && !check_definition(c, p))
-            return false;
-        saturated += count_saturated(c, p);
-    }
-    c->saturated = (double)saturated / (double)samples;
-    return check_case_compare(c, "cpu_reference", false);
-}
-
-// True if every byte of dst that may not be written still holds the guard pattern.
-static bool check_guards(const struct check_case *c, int p, const char *variant, bool quiet)
-{
-    const struct conv_stencil_plane *plane = &c->planes[p];
-    ptrdiff_t row = plane->width * (ptrdiff_t)result_bytes(c) + plane->dst_spare;
-    for (ptrdiff_t i = 0; i < (ptrdiff_t)c->dst[p].size; i++) {
-        ptrdiff_t at = i - GUARD_BYTES;
-        bool inside = at >= 0 && at < plane->height * plane->dst_stride;
-        if ((inside && at % plane->dst_stride < row) || c->dst[p].data[i] == GUARD)
-            continue;
-        if (!quiet) {
-            printf("FAILED %s: plane %d of %d, %dx%d, stride %d: wrote to byte %td of dst\n",
-                   variant, p, c->count, plane->width, plane->height, (int)plane->dst_stride, at);
-            check_case_print(c);
-        }
-        return false;
-    }
-    return true;
-}
-
-bool check_case_compare(const struct check_case *c, const char *variant, bool quiet)
-{
-    for (int p = 0; p < c->count; p++) {
-        const struct conv_stencil_plane *plane = &c->planes[p];
-        if (!check_guards(c, p, variant, quiet))
-            return false;
-        size_t row = (size_t)plane->width * result_bytes(c);
-        for (int y = 0; y < plane->height; y++) {
-            const uint8_t *got = plane->dst + y * plane->dst_stride;
-            const uint8_t *expected = c->expected[p] + GUARD_BYTES + y * plane->dst_stride;
-            if (memcmp(got, expected, row) == 0)
-                continue;
-            for (int x = 0; x < plane->width; x++) {
-                unsigned g = get_result(c, got, x), e = get_result(c, expected, x);
-                if (is_same(c, g, e))
-                    continue;
-                if (!quiet)
-                    print_difference(c, variant, p, x, y, g, e);
-                return false;
-            }
-        }
-    }
-    return true;
 }

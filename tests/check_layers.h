@@ -24,9 +24,8 @@ struct check_memory {
 };
 
 struct check_case {
-    uint64_t seed;   // 0: none
-    uint64_t device; // seed of the emulated device
-    int64_t taps;    // the limit that the case was made with
+    uint64_t seed; // 0: none
+    int64_t taps;  // the limit that the case was made with
     struct conv_layer layer;
     struct conv_layer_shape shape;
     enum check_numbers numbers;
@@ -42,9 +41,9 @@ struct check_case {
 
 // The random case of a seed, with at most about `taps` multiplications.
 void check_case_init(struct check_case *c, uint64_t seed, int64_t taps);
-// A layer of a known network, and on how many images.
+// A layer of a known network. The plan is for a batch of `planned` images.
 struct check_network_layer {
-    int channels, maps, kernel, height, width, images;
+    int channels, maps, kernel, height, width, images, planned;
 };
 void check_case_init_network(struct check_case *c, const struct check_network_layer *network);
 void check_case_free(struct check_case *c);
@@ -53,6 +52,8 @@ void check_case_free(struct check_case *c);
 bool check_case_expect(struct check_case *c);
 // Prints the parameters, and how to repeat the case.
 void check_case_print(const struct check_case *c, const char *variant);
+// What orders the threads of an emulated device and sets its capability.
+uint64_t check_case_order(const struct check_case *c);
 // True if the case is within what the variant's precision promises.
 bool check_case_suits(const struct check_case *c, const struct conv_layer_variant *variant);
 // Compares dst within the precision that the variant promises, and looks for writes around dst;

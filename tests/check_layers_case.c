@@ -270,7 +270,7 @@ static void fill_case(struct check_case *c, uint64_t *random)
 
 void check_case_init(struct check_case *c, uint64_t seed, int64_t taps)
 {
-    *c = (struct check_case){.seed = seed, .device = seed, .taps = taps};
+    *c = (struct check_case){.seed = seed, .taps = taps};
     uint64_t random = seed;
     random_bits(&random);
     c->numbers = (enum check_numbers)PICK(&random, CHECK_MODERATE, CHECK_MODERATE, CHECK_MODERATE,
@@ -290,10 +290,7 @@ void check_case_init(struct check_case *c, uint64_t seed, int64_t taps)
 
 void check_case_init_network(struct check_case *c, const struct check_network_layer *network)
 {
-    // Those with 1x1 kernels have a device of capability 9.0; others would take long.
-    *c = (struct check_case){.device = network->kernel == 1 ? 3 : 0,
-                             .numbers = CHECK_MODERATE,
-                             .images = network->images};
+    *c = (struct check_case){.numbers = CHECK_MODERATE, .images = network->images};
     uint64_t random = (uint64_t)(network->maps + network->height);
     c->layer = (struct conv_layer){
         .channels = network->channels,
@@ -305,8 +302,7 @@ void check_case_init_network(struct check_case *c, const struct check_network_la
         .input_divisor = 1,
         .output = CONV_ELEMENT_F32,
     };
-    // Planned for a batch whose outputs are larger than any cache.
-    c->shape = (struct conv_layer_shape){10000, network->height, network->width};
+    c->shape = (struct conv_layer_shape){network->planned, network->height, network->width};
     c->src_row = network->width * (int64_t)sizeof(float);
     c->src_plane = c->src_row * network->height;
     c->src_image = c->src_plane * network->channels;
@@ -315,6 +311,11 @@ void check_case_init_network(struct check_case *c, const struct check_network_la
     // Numbers for which variants on tensor cores compute a part of the outputs in another way.
     for (size_t i = 0; network->kernel == 1 && i < c->src.size / sizeof(float); i += 997)
         ((float *)(void *)c->src.data)[i] = 0x1p-70f;
+}
+
+uint64_t check_case_order(const struct check_case *c)
+{
+    return c->seed ? c->seed : 3; // 3: a device of compute capability 9.0
 }
 
 void check_case_free(struct check_case *c)

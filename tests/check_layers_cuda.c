@@ -128,7 +128,7 @@ bool check_cuda_run(const struct conv_layer_variant *variant, struct check_case 
 {
     struct device_case device;
 #ifdef CONV_EMULATED
-    emulated_seed(c->device); // the order of threads is repeated with the case
+    emulated_seed(check_case_order(c)); // the order of threads is repeated with the case
 #endif
     bool ok = prepare(&device, variant, c);
     if (ok && variant->run(&device.plan, &device.batch) != CONV_OK) {

@@ -318,8 +318,9 @@ void conv_run_inputs_count_rest(const struct conv_options *options,
     (void)conv_walk_targets(selection->walk, &archives);
     rest->advice = archives > 1    ? "complete archives stay; --skip-existing continues"
                    : archives == 1 ? "an archive that is not complete is not kept"
-                   : rest->known && rest->images == 0      ? NULL
-                   : resumes                               ? "the same command continues"
-                   : options->in_place || options->no_save ? NULL
-                                                           : "--skip-existing continues";
+                   : rest->known && rest->images == 0        ? NULL
+                   : rest->known && rest->images + over == 1 ? NULL // one image: begun anew
+                   : resumes                                 ? "the same command continues"
+                   : options->in_place || options->no_save   ? NULL
+                                                             : "--skip-existing continues";
 }

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "kernels/common/cuda_code.h"
+
 enum conv_status conv_cuda_device_report(struct conv_err *err, cudaError_t code, const char *doing)
 {
     (void)cudaGetLastError();
@@ -61,7 +63,7 @@ enum conv_status conv_cuda_device_capability(int device, int *capability, struct
     cudaError_t code = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
     if (!code)
         code = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    *capability = major * 10 + minor;
+    *capability = conv_cuda_code_capability(major * 10 + minor);
     return code ? conv_cuda_device_report(err, code, "read the compute capability") : CONV_OK;
 }
 

@@ -27,7 +27,8 @@ enum conv_status conv_cuda_device_check(int device, struct conv_err *err);
 enum conv_status conv_cuda_device_list(struct conv_device_info *info, int room, int *count,
                                        struct conv_err *err);
 
-// The compute capability: 90 = 9.0.
+// The compute capability (90 = 9.0) by which kernels are chosen: of the device, or of the newest
+// kernels for it in this program (kernels/common/cuda_code.h).
 enum conv_status conv_cuda_device_capability(int device, int *capability, struct conv_err *err);
 
 // Makes the device the current one of the calling thread.

@@ -47,7 +47,7 @@ struct conv_file_write {
     const struct stat *input;
     const char *path;
     const struct conv_encoded *encoded;
-    int folder; // of `path`; AT_FDCWD where descriptors are few
+    int folder; // of `path`; AT_FDCWD where descriptors are few, or the file is expected to be new
     enum conv_sink_result result;
 };
 
@@ -55,8 +55,8 @@ struct conv_file_write {
 int conv_file_open_folder(const struct conv_file_sink *sink, const char *path,
                           struct conv_err *err);
 
-// Writes a file that does not exist yet. *linked: false if that is not possible here, or the file
-// exists; nothing is left of it then.
+// Writes a file that does not exist yet. *linked: false if that is not possible here, the file
+// exists or its folder does not; nothing is left of it then.
 enum conv_status conv_file_write_new(const struct conv_file_write *write, bool *linked,
                                      struct conv_err *err);
 

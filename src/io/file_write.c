@@ -152,6 +152,14 @@ static enum conv_status fill_file(const struct conv_file_write *write, int fd, s
 
 // --- a new file ----------------------------------------------------------------------------------
 
+// After a failure: the folder, which is given by its path, was moved or is not made yet.
+static bool is_folder_lost(const struct conv_file_write *write)
+{
+    char folder[PATH_MAX];
+    return errno == ENOENT && write->folder == AT_FDCWD &&
+           access(name_folder(folder, write->path), F_OK) != 0;
+}
+
 // Gives the file, which has no name yet, its name. False if that fails.
 static bool link_file(const struct conv_file_write *write, int fd)
 {
@@ -163,14 +171,14 @@ static bool link_file(const struct conv_file_write *write, int fd)
     if (!atomic_load(&sink->links_by_path)) {
         if (linkat(fd, "", write->folder, name, AT_EMPTY_PATH) == 0)
             return true;
-        if (errno == EEXIST)
+        if (errno == EEXIST || is_folder_lost(write))
             return false;
         atomic_store(&sink->links_by_path, true);
     }
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     if (linkat(AT_FDCWD, link, write->folder, name, AT_SYMLINK_FOLLOW) == 0)
         return true;
-    if (errno != EEXIST)
+    if (errno != EEXIST && !is_folder_lost(write))
         atomic_store(&sink->lacks_nameless, true);
     return false;
 }
@@ -190,7 +198,8 @@ enum conv_status conv_file_write_new(const struct conv_file_write *write, bool *
     if (fd < 0 && (errno == EMFILE || errno == ENFILE))
         return conv_err_errno(err, errno, "cannot create %s", write->path);
     if (fd < 0) {
-        atomic_store(&write->sink->lacks_nameless, true);
+        if (!is_folder_lost(write))
+            atomic_store(&write->sink->lacks_nameless, true);
         return CONV_OK;
     }
     enum conv_status status = fill_file(write, fd, err);

@@ -386,8 +386,10 @@ void conv_devices_note_coder_oom(struct conv_scheduler *s, int device, const str
 
 bool conv_devices_are_lost(struct conv_scheduler *s, struct conv_err *err)
 {
+    if (!s->config->ops->async)
+        return false;
+    bool lost = true;
     conv_lock_acquire(&s->lock);
-    bool lost = s->config->ops->async;
     for (int d = 0; d < s->config->device_count && lost; d++) {
         lost = s->devices[d].phase == CONV_DEVICE_LOST;
         if (lost)

@@ -12,9 +12,9 @@ struct conv_need {
     size_t peak; // bytes at the worst moment, with that buffer as long as it exists
 };
 
-// `staging` is the image's part of either staging buffer. Upper bounds, except for some KiB; an
-// image that compresses well takes less while it is encoded. SIZE_MAX if a number does not fit. Any
-// thread.
+// `staging` is the image's part of either staging buffer. Upper bounds, except for some KiB and a
+// few rows of the filter; an image that compresses well takes less while it is encoded. SIZE_MAX if
+// a number does not fit. Any thread.
 void conv_need_estimate(struct conv_need *need, const struct conv_pipeline_config *config,
                         const struct conv_job *job, size_t staging);
 

@@ -227,7 +227,8 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     if (!status)
         s.stream_threads = calloc((size_t)stream_count(&s) + 1, sizeof *s.stream_threads);
     if (!workers || !s.devices || (!status && !s.stream_threads))
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->jobs);
+        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for the worker threads (%d)",
+                              config->jobs);
     if (!status)
         status = run_threads(&s, workers, err);
     // Threads that were left behind use their slots and their workers' memory.

@@ -7,6 +7,8 @@
 #include "pipeline/stages.h"
 #include "pipeline/tasks.h"
 
+#define SMALL_BYTES ((size_t)64 << 10)
+
 // The part of the run's memory that an image holds.
 struct hold {
     struct conv_slot *slot;
@@ -77,9 +79,12 @@ static void release_hold(struct conv_scheduler *s, const struct hold *hold) CONV
         pthread_cond_signal(&s->wake.workers);
 }
 
-// The file is decoded: its buffer may serve other jobs.
+// The file is decoded: its buffer may serve other jobs. Where memory is not limited, a small one
+// stays with the job for the short time until that ends, which takes the lock anyway.
 static void give_file_back(struct conv_scheduler *s, struct conv_job *job) CONV_TAKES(s->lock)
 {
+    if (s->files.total == SIZE_MAX && job->share.bytes <= SMALL_BYTES)
+        return;
     conv_lock_acquire(&s->lock);
     conv_jobs_drop_file(s, job);
     conv_lock_release(&s->lock);

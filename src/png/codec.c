@@ -111,14 +111,13 @@ size_t conv_png_decode_bytes(const struct conv_png_header *header, size_t size)
 size_t conv_png_encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape)
 {
     int level = config->level == -1 ? levels[config->encoder].standard : config->level;
-    size_t copies = 1, bytes; // of the rows: the file, if they are incompressible
-    if (config->encoder == CONV_PNG_FAST && level > 1)
-        copies = 2; // plus the filtered rows
+    if (config->encoder == CONV_PNG_FAST)
+        return conv_encode_bytes(level, shape);
+    // The file, if the rows are incompressible, and five rows: libpng has four of its own.
+    size_t rows = (size_t)shape->height + 5, bytes;
     if (config->encoder == CONV_PNG_STB)
-        copies = 4; // plus samples, filtered rows and a file that grows by doubling
-    if (__builtin_mul_overflow(conv_interleave_bytes(shape) + 1, (size_t)shape->height, &bytes) ||
-        __builtin_mul_overflow(bytes, copies, &bytes) ||
-        __builtin_add_overflow(bytes, copies == 2 ? bytes / 16 : 0, &bytes)) // rows that are tried
+        rows = 4 * (size_t)shape->height; // plus samples, filtered rows and a file that doubles
+    if (__builtin_mul_overflow(conv_interleave_bytes(shape) + 1, rows, &bytes))
         return SIZE_MAX;
     return bytes;
 }

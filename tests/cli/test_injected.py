@@ -4,11 +4,13 @@ import errno
 import os
 import signal
 import subprocess
+import zlib
 
 import numpy as np
 import pytest
 
 import images
+import png_writer as png
 import program
 from folders import fill, tree
 from program import start, until
@@ -179,6 +181,42 @@ def test_an_input_that_vanishes_while_it_is_read_is_done(box, batch):
     code, _, err, faults = run_with("read=vanish", "emboss,gaussian5", "-j1", "in", "out")
     assert code == 0 and faults == 1 and len(tree("in")) == len(batch) - 1
     check_outcome(box, batch, code, err, "vanish")
+
+
+@pytest.fixture
+def large(box):
+    """A file that several threads read, and the output it must have."""
+    (box / "in").mkdir()
+    rows = np.random.default_rng(12).integers(0, 256, (3000, 3201), dtype=np.uint8)
+    rows[:, 0] = 0  # no filter
+    head = b"".join(n.to_bytes(4, "big") for n in (3200, 3000)) + bytes((8, png.GRAY, 0, 0, 0))
+    data = zlib.compress(rows.tobytes(), 0)
+    (box / "in" / "large.png").write_bytes(png.SIGNATURE + png.chunk(b"IHDR", head) + png.chunk(b"IDAT", data) +
+                                           png.chunk(b"IEND"))
+    assert len(data) > 8 << 20
+    return want_of(box, "-j1")
+
+
+def test_several_threads_read_a_large_file(box, large):
+    """Only a test of the reader noticed if the workers passed it no threads to help."""
+    code, _, err, faults = run_with("pread=two", "emboss,gaussian5", "-j2", "in", "out")
+    assert code == 0 and faults == 1, err
+    check_outcome(box, large, code, err, "two")
+    assert run_with(f"pread={errno.EIO}", "emboss", "-j1", "in", "out")[3] == 0, "a single worker reads alone"
+
+
+@pytest.mark.parametrize("faults", ("short", "eintr", "short eintr", f"pread={errno.EIO}", "pread=vanish"))
+def test_several_threads_that_read_meet_faults(box, large, faults):
+    code, _, err, number = run_with(faults, "emboss,gaussian5", "-j3", "in", "out")
+    assert code == 0 and number > 0, err
+    check_outcome(box, large, code, err, faults)
+
+
+@pytest.mark.parametrize("action", ("grow", "shrink"))
+def test_a_file_that_changes_while_several_threads_read_it(box, large, action):
+    code, _, err, faults = run_with(f"pread={action}", "emboss", "-j3", "in", "out")
+    assert code == 1 and faults == 1 and "in/large.png: changed while it was read" in err, err
+    assert tree("out") == []
 
 
 def test_in_place_leaves_a_file_alone_that_somebody_changes_meanwhile(box):

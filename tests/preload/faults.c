@@ -13,6 +13,9 @@
 //                  nameless=path: only linkat() with the path of the descriptor works
 //   touch=PATH     that file gets a byte more at the first write to a regular file
 //   read=ACTION    grow, shrink, vanish: what happens to the file at its first read
+//   pread=ACTION   the same, at the first read by several threads; pread=ERRNO: all of those fail
+//   pread=two      the first of those waits until a second thread reads: without one, for a minute,
+//                  and there is no fault
 //   delay=US       threads pause at random for up to this time when they take and release locks
 //                  and before they rename, so that they interleave differently; and waits of more
 //                  than half a second do not time out, which would hide a lost wake-up
@@ -72,6 +75,11 @@ static void read_plan(void)
         plan.linger = strtol(word + 7, NULL, 10);
     if ((word = strstr(text, "touch=")))
         plan.touch = word + 6;
+    if ((word = strstr(text, "pread="))) {
+        plan.at_pread = true;
+        plan.pread_errno = (int)strtol(word + 6, NULL, 10);
+        plan.two_readers = strstr(word, "pread=two");
+    }
     plan.action = strstr(text, "read=grow")     ? GROW
                   : strstr(text, "read=shrink") ? SHRINK
                   : strstr(text, "read=vanish") ? VANISH

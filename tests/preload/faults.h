@@ -11,9 +11,10 @@
 enum fault_action { NOTHING, GROW, SHRINK, VANISH };
 
 struct fault_plan {
-    bool ready, short_io, interrupt, no_file, all_threads, no_nameless, no_link, link_by_path;
+    bool ready, short_io, interrupt, no_file, all_threads, no_nameless, no_link, link_by_path,
+        at_pread, two_readers;
     long alloc, thread, delay, seed, linger;
-    int write_errno, fsync_errno, flock_errno;
+    int write_errno, fsync_errno, flock_errno, pread_errno;
     enum fault_action action;
     const char *touch;
     int seen; // file descriptor

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The time to decode a file, whatever it contains: at most twice libpng's; and memory. Each family
-// is a kind of file that is written to be expensive. CONV_ROUNDS=1000 searches random ones besides;
-// the seed is printed.
+// The time to decode a file, whatever it contains: at most twice libpng's. Each family is a kind of
+// file that is written to be expensive. CONV_ROUNDS=1000 searches random ones besides; the seed is
+// printed.
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,10 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -344,69 +341,6 @@ static void many_chunks(void **state)
     conv_png_codec_close(codec);
 }
 
-// The rows of the fast decoder were still there when libpng allocated its own: twice libpng's
-// memory.
-#define LONG_ROW (16 << 20)
-#define MOST_ROWS 4 // libpng has two besides the one that conv splits
-
-static void make_damaged_row(struct png_file *file)
-{
-    uint8_t *row = calloc(1, LONG_ROW + 1);
-    assert_non_null(row);
-    struct png_file stream = png_make_zlib(row, LONG_ROW + 1);
-    free(row);
-    stream.data[stream.size - 1] ^= 1; // the sum, which is read last
-    *file = (struct png_file){0};
-    png_make_head(file, LONG_ROW, 1, 8, 0);
-    png_make_chunk(file, "IDAT", stream.data, stream.size);
-    png_make_chunk(file, "IEND", "", 0);
-    png_make_free(&stream);
-}
-
-// Decodes with room for MOST_ROWS more; returns the exit status of a process.
-static int decode_in_little_memory(struct subject *subject, const struct png_file *file,
-                                   const struct conv_png_header *header)
-{
-    struct conv_err err = {0};
-    struct rlimit limit;
-    long pages = 0;
-    FILE *sizes = fopen("/proc/self/statm", "r");
-    if (!sizes || fscanf(sizes, "%ld", &pages) != 1 || getrlimit(RLIMIT_AS, &limit))
-        return 2;
-    fclose(sizes);
-    limit.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (rlim_t)MOST_ROWS * LONG_ROW;
-    if (setrlimit(RLIMIT_AS, &limit))
-        return 2;
-    enum conv_status status =
-        conv_png_decode(subject->codec, file->data, file->size, header, &subject->planes, &err);
-    return status == CONV_ERR_FORMAT ? 0 : 1;
-}
-
-static void memory_for_a_damaged_row(void **state)
-{
-    (void)state;
-#if CONV_SANITIZED
-    skip(); // address space is reserved
-#endif
-    struct subject subject = {.codec = open_codec()};
-    struct conv_png_header header;
-    struct png_file file;
-    make_damaged_row(&file);
-    assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
-    subject.planes = header.shape;
-    image_alloc(&subject.planes, 0);
-    pid_t child = fork();
-    if (child == 0)
-        _exit(decode_in_little_memory(&subject, &file, &header));
-    int status = -1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-    image_free(&subject.planes);
-    conv_png_codec_close(subject.codec);
-    png_make_free(&file);
-}
-
 static void random_files(void **state)
 {
     (void)state;
@@ -454,10 +388,10 @@ int main(void)
     seed = given ? strtoull(given, NULL, 0) : 1;
     printf("CONV_SEED=%" PRIu64 "\n", seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_without_symbols),   cmocka_unit_test(every_kind_of_block),
-        cmocka_unit_test(flaws_at_the_end),         cmocka_unit_test(blocks_after_the_rows),
-        cmocka_unit_test(every_shape_of_image),     cmocka_unit_test(many_chunks),
-        cmocka_unit_test(memory_for_a_damaged_row), cmocka_unit_test(random_files),
+        cmocka_unit_test(blocks_without_symbols), cmocka_unit_test(every_kind_of_block),
+        cmocka_unit_test(flaws_at_the_end),       cmocka_unit_test(blocks_after_the_rows),
+        cmocka_unit_test(every_shape_of_image),   cmocka_unit_test(many_chunks),
+        cmocka_unit_test(random_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,7 +110,7 @@ static void huffman_is_optimal_without_the_limit(void **state)
 
 // --- deflate ------------------------------------------------------------------------------------
 
-enum { NOISE, ZEROS, STEEP, RARE, MIXED, TEXT, FLAT, CONTENTS };
+enum { NOISE, ZEROS, STEEP, RARE, MIXED, TEXT, FLAT, WORDS, CONTENTS };
 
 #define FLAT_PIXEL 4
 
@@ -130,11 +130,28 @@ static void fill_flat(uint8_t *bytes, size_t n)
     }
 }
 
+// Runs, each followed by one of four words: the least that is looked for far before.
+static void fill_words(uint8_t *bytes, size_t n)
+{
+    static const uint8_t words[4][9] = {"conv1234", "Laplace!", "Gaussian", "(Sobel) "};
+    for (size_t i = 0; i < n;) {
+        size_t run = 6 + random_bits(&seed) % 60, word = random_bits(&seed) % 4;
+        for (size_t k = 0; k < run && i < n; k++)
+            bytes[i++] = (uint8_t)(run % 3);
+        for (size_t k = 0; k < 8 && i < n; k++)
+            bytes[i++] = words[word][k];
+        if (i < n)
+            bytes[i++] = (uint8_t)random_bits(&seed);
+    }
+}
+
 static void fill_content(uint8_t *bytes, size_t n, int content)
 {
     if (content == FLAT)
         fill_flat(bytes, n);
-    for (size_t i = 0; i < n && content != FLAT; i++) {
+    if (content == WORDS)
+        fill_words(bytes, n);
+    for (size_t i = 0; i < n && content < FLAT; i++) {
         unsigned bits = random_bits(&seed);
         switch (content) {
         case NOISE:
@@ -206,10 +223,10 @@ static void blocks_inflate_again(void **state)
                     memcpy(thrice + k * size, data.data, size);
                 struct conv_bits out = {.at = dst.data};
                 conv_deflate_block(deflate, &out, data.data, size,
-                                   content == FLAT ? FLAT_PIXEL : 1 + i % 8, false);
+                                   content >= FLAT ? FLAT_PIXEL : 1 + i % 8, false);
                 conv_deflate_store(&out, data.data, size, false);
                 conv_deflate_block(deflate, &out, data.data, size,
-                                   content == FLAT ? FLAT_PIXEL : 1 + i % 8, true);
+                                   content >= FLAT ? FLAT_PIXEL : 1 + i % 8, true);
                 conv_bits_align(&out);
                 check_inflates(dst.data, (size_t)(out.at - dst.data), thrice, 3 * size);
                 uLong sum = crc32(0, dst.data, (uInt)(out.at - dst.data));

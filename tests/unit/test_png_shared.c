@@ -14,47 +14,20 @@
 
 #include "png/cpu/decode_shared.h"
 #include "png/cpu/inflate_ahead.h"
-#include "png/cpu/inflate_find.h"
+#include "png/cpu/unfilter.h"
 #include "png/png.h"
 #include "support/deflate_random.h"
 #include "support/parallel.h"
 #include "support/png_make.h"
 #include "support/random.h"
+#include "support/rows.h"
 #include "support/test_image.h"
 
-#define MOST ((size_t)400000) // bytes of rows
-#define LONG (20 * MOST)      // more than the buffers of the thread that follows the stream
-#define FILTERS 5
+#define MOST ((size_t)400000)         // bytes of rows
+#define LONG (20 * MOST)              // more than the buffers of the thread that follows the stream
 #define STEP (CONV_SANITIZED ? 4 : 1) // of the kinds of data: sanitizers take long
-#ifdef __SANITIZE_THREAD__
-#define SEES_THREADS_ONLY 1
-#else
-#define SEES_THREADS_ONLY 0
-#endif
-#define PARTS ((size_t)2 << 20) // bytes of memory of a part
 
 static uint64_t seed;
-
-// --- data and streams ----------------------------------------------------------------------------
-
-enum { NOISE, DELTAS, RUNS, TILES, KINDS };
-
-static void fill(uint8_t *data, size_t size, size_t pitch, int kind)
-{
-    for (size_t i = 0; i < size; i++) {
-        unsigned bits = random_below(&seed, 1u << 16);
-        if (kind == NOISE)
-            data[i] = (uint8_t)bits;
-        else if (kind == DELTAS) // as filtered photographs
-            data[i] = (uint8_t)((bits & 3) + (bits >> 2 & 3) + (bits >> 4 & 7) - 6);
-        else if (kind == RUNS)
-            data[i] = i > 20 && bits % 16 ? data[i - 1 - bits % 3 * 4] : (uint8_t)(bits >> 8);
-        else // matches that reach far, and so from one part into another
-            data[i] = i >= 30000 && bits % 4000 ? data[i - 30000] : (uint8_t)(bits >> 8);
-    }
-    for (size_t at = 0; at < size; at += pitch)
-        data[at] = (uint8_t)random_below(&seed, FILTERS);
-}
 
 // --- one run -------------------------------------------------------------------------------------
 
@@ -78,7 +51,7 @@ static bool take(void *context, const uint8_t *raw, size_t count)
     wait_if_slow(run);
     memcpy(run->rows + run->y * run->pitch, raw, count * run->pitch);
     for (; count > 0; count--, run->y++)
-        if (run->rows[run->y * run->pitch] >= FILTERS)
+        if (run->rows[run->y * run->pitch] >= CONV_UNFILTER_COUNT)
             return false;
     return true;
 }
@@ -90,7 +63,7 @@ static bool take_row(void *context, unsigned y, uint8_t *raw, bool both)
     if (y % 500 < 1 + (unsigned)both)
         wait_if_slow(run);
     memcpy(run->rows + y * run->pitch, raw, bytes);
-    if (raw[0] >= FILTERS || (both && raw[0] != raw[run->pitch]))
+    if (raw[0] >= CONV_UNFILTER_COUNT || (both && raw[0] != raw[run->pitch]))
         return false;
     memset(raw, 0xee, bytes); // they are ours
     return true;
@@ -203,9 +176,9 @@ static void threads_change_nothing(void **state)
     struct bench bench = make_bench(MOST);
     seed = 1;
     for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
-        for (int kind = (int)w % STEP; kind < KINDS; kind += STEP) {
+        for (int kind = (int)w % STEP; kind < ROWS_KINDS; kind += STEP) {
             size_t pitch = pitches[(w + (size_t)kind) % 4], rows = MOST / pitch - 1;
-            fill(bench.data, pitch * rows, pitch, kind);
+            rows_fill(&seed, bench.data, pitch * rows, pitch, kind);
             struct png_file zlib = png_make_zlib_as(bench.data, pitch * rows, ways[w].level,
                                                     ways[w].strategy, ways[w].memory);
             for (int i = 0; i < 2; i++)
@@ -228,7 +201,7 @@ static void threads_help(void **state)
     const size_t pitch = 1000, rows = LONG / pitch;
     struct bench bench = make_bench(LONG);
     seed = 6;
-    fill(bench.data, LONG, pitch, DELTAS);
+    rows_fill(&seed, bench.data, LONG, pitch, ROWS_DELTAS);
     struct png_file zlib = png_make_zlib_as(bench.data, LONG, 1, Z_DEFAULT_STRATEGY, 8);
     for (int way = BY_CHUNK; way < WAYS; way++)
         bench.runs[way].is_slow = true;
@@ -249,7 +222,7 @@ static void random_blocks(void **state)
     for (int i = 0; i < 12; i++) {
         struct deflate_make make = {.grows = true};
         size_t pitch = 997, rows = 200;
-        fill(bench.data, pitch * rows, pitch, i % KINDS);
+        rows_fill(&seed, bench.data, pitch * rows, pitch, i % ROWS_KINDS);
         deflate_random_stream(&make, &seed, bench.data, pitch * rows);
         struct png_file zlib = {make.data, make.size};
         check(&bench, &zlib, pitch, rows, 8 * 600);
@@ -266,14 +239,14 @@ static void false_begins_change_nothing(void **state)
     struct bench bench = make_bench(MOST);
     size_t pitch = 1000, rows = MOST / pitch, at = 0, found = 0;
     seed = 3;
-    fill(bench.data, MOST, pitch, DELTAS);
+    rows_fill(&seed, bench.data, MOST, pitch, ROWS_DELTAS);
     struct png_file inner = png_make_zlib_as(bench.data, MOST, 6, Z_DEFAULT_STRATEGY, 1);
     struct deflate_make make = {.grows = true};
     assert_true(inner.size > 50000);
     for (at = 0; at < MOST; at += 50000) // its blocks begin after zlib's header
         memcpy(bench.data + at, inner.data + 2, 50000);
     for (size_t y = 0; y < rows; y++)
-        bench.data[y * pitch] %= FILTERS;
+        bench.data[y * pitch] %= CONV_UNFILTER_COUNT;
     deflate_make_start(&make, 15);
     for (at = 0; at < MOST; at += 50000)
         deflate_make_stored(&make, bench.data + at, 50000, at + 50000 == MOST);
@@ -299,108 +272,6 @@ static void false_begins_change_nothing(void **state)
     free_bench(&bench);
 }
 
-// --- one part ------------------------------------------------------------------------------------
-
-struct boundary {
-    size_t bit, byte; // where a block begins, and of the output
-};
-
-// All begins of blocks, by zlib.
-static size_t find_boundaries(struct boundary *out, size_t most, const struct png_file *zlib)
-{
-    uint8_t *plain = malloc(MOST);
-    z_stream z = {.next_in = zlib->data, .avail_in = (uInt)zlib->size};
-    size_t count = 0;
-    assert_non_null(plain);
-    z.next_out = plain;
-    z.avail_out = MOST;
-    assert_int_equal(inflateInit(&z), Z_OK);
-    while (inflate(&z, Z_BLOCK) == Z_OK)
-        if (z.data_type & 128 && !(z.data_type & 64) && count < most)
-            out[count++] = (struct boundary){8 * z.total_in - (z.data_type & 7), z.total_out};
-    inflateEnd(&z);
-    free(plain);
-    return count;
-}
-
-static size_t byte_of(const struct boundary *all, size_t count, size_t bit)
-{
-    for (size_t i = 0; i < count; i++)
-        if (all[i].bit == bit)
-            return all[i].byte;
-    return SIZE_MAX;
-}
-
-// Checks the bytes of a part. True if the part begins at a block's beginning and has a window.
-static bool check_part(struct conv_inflate_ahead *ahead, const uint8_t *data,
-                       const struct boundary *all, size_t count)
-{
-    size_t begin = byte_of(all, count, ahead->first), end = byte_of(all, count, ahead->end);
-    size_t size = ahead->symbols + ahead->bytes;
-    uint8_t window[CONV_INFLATE_WINDOW];
-    uint32_t sum;
-    if (begin == SIZE_MAX || begin < CONV_INFLATE_WINDOW)
-        return false;
-    const uint8_t *before = data + begin - CONV_INFLATE_WINDOW;
-    assert_true(ahead->last || end == begin + size);
-    conv_inflate_ahead_window(ahead, window, before);
-    assert_memory_equal(window, before + size, CONV_INFLATE_WINDOW);
-    assert_memory_equal(conv_inflate_ahead_finish(ahead, before, &sum), data + begin, size);
-    assert_int_equal(sum, adler32(1, data + begin, (uInt)size));
-    return true;
-}
-
-// Checks that all beginnings of dynamic blocks are found.
-static void check_beginnings(const struct png_file *zlib, const struct boundary *all, size_t count)
-{
-    for (size_t b = 1; b < count; b++) {
-        unsigned head = zlib->data[all[b].bit / 8] | zlib->data[all[b].bit / 8 + 1] << 8;
-        if ((head >> all[b].bit % 8 & 7) == 4 && all[b].bit / 8 + 32 < zlib->size)
-            assert_int_equal(
-                conv_inflate_find(zlib->data, zlib->size - 4, all[b].bit, all[b].bit + 1),
-                all[b].bit);
-    }
-}
-
-static void parts_are_right(void **state)
-{
-    (void)state;
-    if (SEES_THREADS_ONLY) // there is one
-        skip();
-    struct boundary all[1000];
-    uint8_t *data = malloc(MOST);
-    atomic_bool stop = false;
-    struct conv_inflate_ahead *ahead = calloc(1, sizeof *ahead);
-    assert_true(data && ahead && (ahead->memory = malloc(PARTS)));
-    int parts = 0, markers = 0;
-    seed = 4;
-    for (int i = 0; i < 40; i++) {
-        int kind = i % KINDS;
-        fill(data, MOST, 1000, kind);
-        struct png_file zlib =
-            png_make_zlib_as(data, MOST, 1 + i % 9, i % 3 ? Z_DEFAULT_STRATEGY : Z_FILTERED, 2);
-        size_t count = find_boundaries(all, 1000, &zlib);
-        *ahead = (struct conv_inflate_ahead){.data = zlib.data,
-                                             .size = zlib.size - 4,
-                                             .memory = ahead->memory,
-                                             .room = i % 5 ? PARTS : CONV_INFLATE_AHEAD_LEAST,
-                                             .stop = &stop};
-        size_t from = random_below(&seed, (unsigned)(8 * zlib.size / 2));
-        ahead->until = ahead->to = from + 8 * 10000 + random_below(&seed, 8 * 60000);
-        if (conv_inflate_ahead_find(ahead, from) && conv_inflate_ahead_decode(ahead) &&
-            check_part(ahead, data, all, count)) {
-            parts++;
-            markers += ahead->bytes == 0;
-        }
-        check_beginnings(&zlib, all, count);
-        png_make_free(&zlib);
-    }
-    assert_true(parts > 15 && markers > 5 && markers < parts);
-    free(ahead->memory);
-    free(ahead);
-    free(data);
-}
-
 // --- whole files ---------------------------------------------------------------------------------
 
 // A file of more than 4 MiB (SHARED_FROM) with small IDAT chunks, whose CRCs several threads check.
@@ -414,7 +285,7 @@ static void files_are_the_same(void **state)
     struct png_file file = {0};
     assert_non_null(rows);
     seed = 5;
-    fill(rows, size, pitch, NOISE);
+    rows_fill(&seed, rows, size, pitch, ROWS_NOISE);
     struct png_file zlib = png_make_zlib_as(rows, size, 1, Z_DEFAULT_STRATEGY, 8);
     png_make_head(&file, WIDTH, HEIGHT, 8, 2);
     for (size_t at = 0; at < zlib.size; at += 200000)
@@ -457,11 +328,8 @@ static void files_are_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_right),
-        cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(threads_help),
-        cmocka_unit_test(random_blocks),
-        cmocka_unit_test(false_begins_change_nothing),
+        cmocka_unit_test(threads_change_nothing), cmocka_unit_test(threads_help),
+        cmocka_unit_test(random_blocks),          cmocka_unit_test(false_begins_change_nothing),
         cmocka_unit_test(files_are_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The parts of the device's PNG decoder that need no device: codes, tables, symbols, Adler-32 and
-// filters, on the CPU against zlib and the definitions of the standards.
+// The parts of the device's PNG decoder that need no device: codes, tables and symbols, on the
+// CPU against zlib and the definitions of the standard.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,11 +11,9 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include "png/cuda/adler.cuh"
 #include "png/cuda/lengths.cuh"
 #include "png/cuda/symbols.cuh"
 #include "png/cuda/thread_bits.cuh"
-#include "png/cuda/unfilter.cuh"
 #include "support/random.h"
 
 #define MOST 60000 // bytes of data
@@ -391,70 +389,6 @@ static void test_meanings(void **test)
         assert_int_equal(precode_symbol(i), order[i]);
 }
 
-// --- Adler-32 ------------------------------------------------------------------------------------
-
-// Parts of the bytes, in any order, as threads have them.
-static void test_adler(void **test)
-{
-    (void)test;
-    for (int i = 0; i < 60; i++) {
-        seed = (uint64_t)i;
-        uint32_t size = 1 + random_below(&seed, i % 4 ? 500 : MOST - 1);
-        for (uint32_t b = 0; b < size; b++)
-            data[b] = i % 3 ? (uint8_t)random_below(&seed, 256) : 255;
-        struct adler parts[3] = {{0, 0}}, sum = {0, 0};
-        for (uint32_t at = 0; at < size;) {
-            uint32_t n = 1 + random_below(&seed, 64), bytes = 0, weighted = 0;
-            for (uint32_t b = 0; b < n && at + b < size; b++) {
-                bytes += data[at + b];
-                weighted += b * data[at + b];
-            }
-            add_adler(&parts[random_below(&seed, 3)], at, bytes, weighted);
-            at += n;
-        }
-        for (int p = 0; p < 3; p++) {
-            sum.bytes = (sum.bytes + parts[p].bytes) % ADLER_MODULUS;
-            sum.weighted = (sum.weighted + parts[p].weighted) % ADLER_MODULUS;
-        }
-        assert_int_equal(finish_adler(&sum, size), adler32(1, data, size));
-    }
-    // The largest sums that add_adler promises to accept.
-    struct adler most = {ADLER_MODULUS - 1, ADLER_MODULUS - 1};
-    add_adler(&most, ADLER_MODULUS - 1, 16399, (1u << 31) - 1);
-    uint64_t exact = (uint64_t)(ADLER_MODULUS - 1) * 16399 + (1u << 31) - 1 + ADLER_MODULUS - 1;
-    assert_int_equal(most.weighted, exact % ADLER_MODULUS);
-}
-
-// --- filters -------------------------------------------------------------------------------------
-
-// As in section 9.4 of the standard.
-static int paeth(int a, int b, int c)
-{
-    int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
-    return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
-}
-
-static void test_filters(void **test)
-{
-    (void)test;
-    struct row_filter filters[5];
-    for (uint32_t f = 0; f < 5; f++)
-        filters[f] = choose_filter(f);
-    for (int a = 0; a < 256; a++)
-        for (int b = 0; b < 256; b += 3)
-            for (int c = 0; c < 256; c += 5) {
-                const int predicted[] = {0, a, b, (a + b) / 2, paeth(a, b, c)};
-                for (int f = 0; f < 5; f++) {
-                    uint32_t byte = (uint32_t)(a * 7 + c) & 255;
-                    uint32_t got = unfilter_byte(&filters[f], byte, (uint32_t)a & filters[f].left,
-                                                 (uint32_t)b & filters[f].above, (uint32_t)c) &
-                                   255;
-                    if (got != ((byte + (uint32_t)predicted[f]) & 255))
-                        fail_msg("filter %d of %d, %d, %d gives %u", f, a, b, c, got);
-                }
-            }
-}
-
 // --- how much input a thread takes ---------------------------------------------------------------
 
 // Where a window gave more than 7 bytes per bit, as flat images do, the next one took the most bits
@@ -487,8 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_streams),        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_codes),          cmocka_unit_test(test_meanings),
-        cmocka_unit_test(test_largest_tables), cmocka_unit_test(test_adler),
-        cmocka_unit_test(test_filters),        cmocka_unit_test(test_thread_bits),
+        cmocka_unit_test(test_largest_tables), cmocka_unit_test(test_thread_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

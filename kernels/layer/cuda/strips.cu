@@ -38,9 +38,9 @@ static const struct strips_shape shapes[] = {
 
 // Values derived from a layer; a plan's constants.
 struct strips_config {
-    int shape, chunks, group, tile_rows, tile_columns, down, across, in_rows, pitch, wide;
+    int shape, chunks, group, tile_rows, tile_columns, down, across, in_rows, pitch, wide, split;
     int planes, plane_bytes, last_pixels, row_atoms, row_sets, sets, all_sets, steps;
-    int strip_rows, strip_columns, strips_across, strips;
+    int strip_rows, strip_columns, strips_down, strips;
     int buffer_bytes, shared_bytes;
     float cost; // cycles, roughly
 };
@@ -58,13 +58,22 @@ static int strips_cycles(int n)
     return cycles < 13 ? 13 : cycles;
 }
 
-// Estimated cycles of a task, the largest of three: `multiply` for the tensor cores; `path` for
-// shared memory and the first level cache, which move 128 bytes or one cache line of a store per
-// cycle; `fill` for reading samples, as measured. Tiles that are narrower than the image write
-// short runs of memory, which is slow.
-static float task_cost(const struct strips_config *c, const struct strips_shape *s)
+// The share of a tile's strips that contain the last column of one image and the first of another.
+static float crossing_share(const struct strips_config *c)
 {
-    int parts = s->products == 3 ? 2 : 1, units = ceil_div(c->group * c->strips, 4);
+    float share = (float)(c->group - 1) * (float)c->strips_down / (float)c->strips;
+    return c->tile_columns % c->strip_columns == 0 ? 0 : share > 1 ? 1 : share;
+}
+
+// Estimated cycles of a block that computes `tasks` tasks. A task takes the largest of three:
+// `multiply` for the tensor cores; `path` for shared memory and the first level cache, which move
+// 128 bytes per cycle or a store; `fill` for reading samples, slower where shared memory leaves
+// little to the first level cache. The first fill and the last multiplication are not hidden.
+// Tiles that are narrower than the image, and strips of two images, write short runs of memory,
+// which is slow. The constants are fitted to measurements (README.md, "strips").
+static float block_cost(const struct strips_config *c, const struct strips_shape *s, int64_t tasks)
+{
+    int parts = s->products == 3 ? 2 : 1, units = ceil_div(c->strips, 4) << c->split;
     int maps = s->blocks * 8, loaded = s->rows + s->kernel_rows - 1;
     bool wide = STRIPS_WIDE(s->blocks, s->products, s->rows, s->kernel_rows);
     int products = s->products == 1 ? strips_cycles(maps)
@@ -73,16 +82,49 @@ static float task_cost(const struct strips_config *c, const struct strips_shape 
     float matrices = (float)(units * s->rows), steps = (float)c->steps;
     float reads = (float)(2 * s->blocks * s->products) +
                   (float)(parts * 16 * loaded) / (float)(s->rows * s->kernel_rows);
-    float stores = (float)(s->blocks * 16) * ((c->wide ? 3.5f : 5) + (c->across > 1 ? 10 : 0));
+    float stores = (float)(s->blocks * 16) * ((c->wide ? 5.9f : 13.4f) + 8.2f * crossing_share(c) +
+                                              (c->across > 1 ? 17.8f : 0));
     float atoms = (float)(c->group * c->in_rows * c->pitch * c->planes) / 32;
     float multiply = matrices * steps * (float)products +
-                     (float)units * (float)(c->all_sets * 60 + s->blocks * s->rows * 60);
+                     (float)units * (float)(c->all_sets * 174 + s->blocks * s->rows * 157);
     float path = matrices * (steps * reads + stores) + atoms * (float)(16 + 4 * parts);
     int producers = STRIPS_PRODUCERS(s->blocks, s->products, s->kernel_rows);
-    float fill = atoms * (float)(180 * STRIPS_MOST_PRODUCERS / producers) + 1000;
+    int lost_cache = c->shared_bytes > 168 << 10 ? c->shared_bytes - (168 << 10) : 0;
+    float fill =
+        atoms * ((float)(156 * STRIPS_MOST_PRODUCERS / producers) + (float)lost_cache / 1020) +
+        1140;
     float most = multiply > path ? multiply : path;
-    most = most > fill ? most : fill; // a quarter of the other two is not hidden
-    return most + 0.25f * (multiply + path + fill - most) + 500;
+    most = most > fill ? most : fill; // a tenth of the other two is not hidden
+    return (float)tasks * (most + 0.1f * (multiply + path + fill - most) + 1040) +
+           1.45f * (fill + multiply);
+}
+
+// Layers of that many images, or more, that are known to have a faster tile than the estimated one:
+// `conv bench layers` measured it (README.md, "strips").
+static const struct strips_known {
+    int products, channels, maps, kernel, side, images;
+    int blocks, rows, kernel_rows, group, tile_rows, wide; // of the tile, which has full width
+} known[] = {
+    {3, 3, 64, 7, 224, 100, 8, 1, 7, 1, 6, 1},
+    {1, 16, 32, 5, 28, 1000, 4, 4, 5, 4, 24, 0},
+    {1, 3, 64, 7, 224, 100, 8, 2, 7, 1, 16, 1},
+};
+
+static bool is_known(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                     const struct strips_config *c)
+{
+    const struct strips_shape *s = &shapes[c->shape];
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const struct strips_known *k = &known[i];
+        if (k->products == s->products && k->channels == layer->channels &&
+            k->maps == layer->maps && k->kernel == layer->kernel_height &&
+            k->kernel == layer->kernel_width && k->side == shape->height &&
+            k->side == shape->width && k->images <= shape->images && k->blocks == s->blocks &&
+            k->rows == s->rows && k->kernel_rows == s->kernel_rows && k->group == c->group &&
+            k->tile_rows == c->tile_rows && k->wide == c->wide && !c->split && c->across == 1)
+            return true;
+    }
+    return false;
 }
 
 // Completes a configuration whose shape, group, tile and `wide` are set; false if it needs too much
@@ -92,18 +134,18 @@ static bool fill_config(const struct conv_layer *layer, const struct conv_layer_
 {
     const struct strips_shape *s = &shapes[c->shape];
     int parts = s->products == 3 ? 2 : 1;
-    c->chunks = ceil_div(layer->maps, s->blocks * 8);
+    c->chunks = ceil_div(layer->maps, s->blocks * 8 << c->split) << c->split;
     c->strip_rows = c->wide ? s->rows : s->rows * 2;
     c->strip_columns = c->wide ? 16 : 8;
-    c->strips_across = ceil_div(c->tile_columns, c->strip_columns);
-    c->strips = ceil_div(c->tile_rows, c->strip_rows) * c->strips_across;
+    c->strips_down = ceil_div(c->tile_rows, c->strip_rows);
+    c->strips = c->strips_down * ceil_div(c->group * c->tile_columns, c->strip_columns);
     c->row_sets = ceil_div(layer->kernel_height, s->kernel_rows);
-    bool odd = c->row_atoms % 2 && s->kernel_rows > 1;
+    // The first set sets the sums, so it must have two atoms per row; one may have weights of 0.
+    bool odd = c->row_atoms % 2 && c->row_atoms > 1 && s->kernel_rows > 1;
     c->sets = (odd ? c->row_atoms / 2 : ceil_div(c->row_atoms, 2)) * c->row_sets;
     c->all_sets = c->sets + odd * c->row_sets;
     c->steps = c->sets * s->kernel_rows + odd * c->row_sets * ceil_div(s->kernel_rows, 2);
-    bool ahead = STRIPS_AHEAD(s->blocks, s->products, s->kernel_rows);
-    if (c->steps > STRIPS_MOST_STEPS || (ahead && c->sets == 0))
+    if (c->steps > STRIPS_MOST_STEPS)
         return false;
     c->in_rows = c->tile_rows + layer->kernel_height - 1;
     c->pitch = c->tile_columns + layer->kernel_width - 1;
@@ -116,19 +158,20 @@ static bool fill_config(const struct conv_layer *layer, const struct conv_layer_
         return false;
     c->plane_bytes = (int)positions * 16;
     // The last strip may end after the last position.
-    int last = ((c->group - 1) * c->in_rows + (c->strips / c->strips_across) * c->strip_rows - 1 +
+    int last = ((c->group - 1) * c->in_rows + c->strips_down * c->strip_rows - 1 +
                 layer->kernel_height - 1) *
                    c->pitch +
-               c->strips_across * c->strip_columns + layer->kernel_width - 1;
+               c->tile_columns + layer->kernel_width - 1;
     int after = last - (int)positions;
     c->buffer_bytes = parts * c->planes * c->plane_bytes;
-    c->shared_bytes = c->steps * parts * s->blocks * 256 + s->blocks * 64 + STRIPS_SHARED_BYTES +
-                      STRIPS_BUFFERS * c->buffer_bytes + (after > 0 ? after : 0) * 16;
+    c->shared_bytes = ((c->steps * parts * s->blocks * 256 + s->blocks * 64) << c->split) +
+                      STRIPS_SHARED_BYTES + STRIPS_BUFFERS * c->buffer_bytes +
+                      (after > 0 ? after : 0) * 16;
     if (c->shared_bytes > SHARED)
         return false;
     int64_t images = shape->images > 0 ? shape->images : 1000;
-    int64_t tasks = ceil_div64(images, c->group) * c->down * c->across * c->chunks;
-    c->cost = (float)ceil_div64(tasks, PROCESSORS) * task_cost(c, s);
+    int64_t tasks = ceil_div64(images, c->group) * c->down * c->across * (c->chunks >> c->split);
+    c->cost = is_known(layer, shape, c) ? 0 : block_cost(c, s, ceil_div64(tasks, PROCESSORS));
     return true;
 }
 
@@ -151,8 +194,11 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
         c.shape = (int)i;
         for (int across = 1; across <= 8 && (across == 1 || out_width / across >= 16); across++)
             for (int down = 1; down <= out_height && down <= 64; down++)
-                for (int group = 1; group <= (across * down == 1 ? 8 : 1); group *= 2)
-                    for (c.wide = 0; c.wide < 2; c.wide++) {
+                for (int group = 1; group <= (across * down == 1 ? 16 : 1); group *= 2)
+                    for (int form = 0; form < (layer->maps > shapes[i].blocks * 8 ? 4 : 2);
+                         form++) {
+                        c.wide = form % 2;
+                        c.split = form / 2;
                         c.group = group;
                         c.tile_rows = ceil_div(out_height, down);
                         c.tile_columns = ceil_div(out_width, across);
@@ -313,12 +359,12 @@ static enum conv_status run_strips(const struct conv_layer_plan *plan,
     struct strips_parts parts = parts_of(layer, c);
     strips_launch p = {};
     wgmma_set_launch(&p, plan, batch, c);
-    p.strips = c->strips;
-    p.strips_across = c->strips_across;
+    p.strips_down = c->strips_down;
+    p.split = c->split;
+    p.columns_divider = layer_divider_of(c->tile_columns);
     p.strip_rows = c->strip_rows;
     p.strip_columns = c->strip_columns;
     p.second_row = c->wide ? 0 : c->strip_rows / 2;
-    p.second_bytes = (c->wide ? 8 : p.second_row * c->pitch) * 16;
     p.sets = c->sets;
     p.single_sets = c->all_sets - c->sets;
     p.steps = c->steps;
@@ -333,9 +379,10 @@ static enum conv_status run_strips(const struct conv_layer_plan *plan,
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) ||
         layer_allow_shared_memory((const void *)kernel))
         return CONV_ERR_DEVICE;
-    int64_t most = processors / c->chunks;
+    int chunks = c->chunks >> c->split;
+    int64_t most = processors / chunks;
     most = most < 1 ? 1 : most;
-    dim3 grid((unsigned)(p.tasks < most ? p.tasks : most), (unsigned)c->chunks);
+    dim3 grid((unsigned)(p.tasks < most ? p.tasks : most), (unsigned)chunks);
     int threads = STRIPS_THREADS(s->blocks, s->products, s->kernel_rows);
     kernel<<<grid, threads, (size_t)c->shared_bytes, (cudaStream_t)batch->stream>>>(p);
     return layer_launch_status();

@@ -95,27 +95,78 @@ __device__ inline void strips_exact(const strips_launch &p, const strips_task &t
     }
 }
 
-// A strip of a task: its image in the group, first row and column of the tile.
+// A strip of a task: its first row and column. Columns are numbered through all images of the task.
 struct strips_strip {
-    int image, row, column;
+    int row, column;
 };
 
-__device__ inline strips_strip strips_find_strip(const strips_launch &p, int number)
+__device__ inline strips_strip strips_find_strip(const strips_launch &p, int number, int across)
 {
     strips_strip strip;
-    strip.image = number / p.strips;
-    int rest = number - strip.image * p.strips;
-    strip.row = rest / p.strips_across;
-    strip.column = (rest - strip.row * p.strips_across) * p.strip_columns;
+    strip.row = number / across;
+    strip.column = (number - strip.row * across) * p.strip_columns;
     strip.row *= p.strip_rows;
     return strip;
 }
 
-// Converts sums to outputs, which replace the first half of `high`. `bias`: bias and inverse scale
-// of two maps.
+// Bytes from a task's first atom to the first atom that this lane loads for a strip. Columns after
+// the last repeat it.
+__device__ inline uint32_t strips_lane_offset(const strips_launch &p, const strips_strip &strip)
+{
+    int lane = (int)threadIdx.x % 32, second = lane / 8 % 2;
+    bool wide = p.second_row == 0;
+    int column = strip.column + lane % 8 + (wide ? second * 8 : 0);
+    column = min(column, p.group * p.tile_columns - 1);
+    int image = layer_divide(column, p.columns_divider);
+    int row = strip.row + image * p.in_rows + (wide ? 0 : second * p.second_row);
+    return (uint32_t)((row * p.pitch + column - image * p.tile_columns) * 16);
+}
+
+// The outputs of a strip that a thread stores: those of `rows` rows.
+template <int NB, int T> struct strips_outputs {
+    float y[T][NB * 4];
+    int64_t at; // element of the first map
+    int rows;
+};
+
+// Of 8 maps, a thread has maps 2 q and 2 q + 1 (q: lane % 4), at column lane / 4 and at the same
+// place 8 columns, or T rows, further on. In a strip of 16 columns, neighbouring threads swap two
+// of their four values, so that a store writes 16 columns of two maps instead of 8 columns of four:
+// even q send those of the second 8 columns, odd q those of the first.
+__device__ inline bool strips_is_odd(const strips_launch &p)
+{
+    return p.second_row == 0 && threadIdx.x % 2;
+}
+
+// The first map that a thread stores, of those of a warpgroup.
+__device__ inline int strips_map(const strips_launch &p)
+{
+    int q = (int)threadIdx.x % 4;
+    return p.second_row == 0 ? q / 2 * 4 : q * 2;
+}
+
+// Finds where a strip's outputs are stored.
+template <int NB, int T>
+__device__ inline void strips_find_outputs(const strips_launch &p, const strips_task &task,
+                                           const strips_strip &strip, int first_map,
+                                           strips_outputs<NB, T> &outputs)
+{
+    int lane = (int)threadIdx.x % 32, plane = p.out_height * p.out_width;
+    int column = strip.column + lane / 4 + (strips_is_odd(p) ? 8 : 0);
+    int image = layer_divide(column, p.columns_divider);
+    column -= image * p.tile_columns;
+    outputs.rows = min(p.tile_rows, p.out_height - task.top) - strip.row;
+    if (image >= task.images || task.left + column >= p.out_width)
+        outputs.rows = 0;
+    outputs.at = ((task.first_image + image) * p.maps + first_map + strips_map(p)) * plane +
+                 (task.top + strip.row) * p.out_width + task.left + column;
+}
+
+// Converts sums to outputs. `bias`: bias and inverse scale of two maps.
 template <int NB, int PRODUCTS, int T, int U>
 __device__ inline void strips_finish(const strips_launch &p, const float4 *bias, float unscale,
-                                     strips_sums<NB, PRODUCTS, T, U> &sums)
+                                     const strips_sums<NB, PRODUCTS, T, U> &sums,
+                                     float (&y)[T][NB * 4])
 {
 #pragma unroll
     for (int n = 0; n < NB; n++) {
@@ -124,14 +175,14 @@ __device__ inline void strips_finish(const strips_launch &p, const float4 *bias,
         for (int t = 0; t < T; t++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                float &value = sums.high[t][n * 4 + i];
+                float value = sums.high[t][n * 4 + i];
                 if (PRODUCTS == 3) {
                     float low = sums.low[t][n * 4 + i];
                     if (sums.wide == 2)
                         low += sums.high[t][(sums.wide - 1) * NB * 4 + n * 4 + i];
                     value = fmaf(low, 1 / WGMMA_LO, value);
                 }
-                value = fmaf(value * unscale, i % 2 ? b.w : b.y, i % 2 ? b.z : b.x);
+                y[t][n * 4 + i] = fmaf(value * unscale, i % 2 ? b.w : b.y, i % 2 ? b.z : b.x);
             }
     }
     if (p.activation == CONV_ACTIVATION_NONE)
@@ -141,38 +192,25 @@ __device__ inline void strips_finish(const strips_launch &p, const float4 *bias,
         if (p.activation == CONV_ACTIVATION_RELU) {
 #pragma unroll
             for (int i = 0; i < NB * 4; i++)
-                sums.high[t][i] = sums.high[t][i] < 0 ? 0 : sums.high[t][i];
+                y[t][i] = y[t][i] < 0 ? 0 : y[t][i];
         } else {
 #pragma unroll
             for (int i = 0; i < NB * 4; i++)
-                sums.high[t][i] = layer_activate(p.activation, sums.high[t][i]);
+                y[t][i] = layer_activate(p.activation, y[t][i]);
         }
 }
 
-// Stores the outputs of a strip. Of 8 maps, a thread has maps 2 q and 2 q + 1 (q: lane % 4), at
-// column lane / 4 and at the same place 8 columns, or T rows, further on. In a strip of 16 columns,
-// neighbouring threads swap two of their four values, so that a store writes 16 columns of two maps
-// instead of 8 columns of four: even q send those of the second 8 columns, odd q those of the
-// first.
-template <typename Element, int NB, int PRODUCTS, int T, int U>
-__device__ inline void strips_store(const strips_launch &p, const strips_task &task,
-                                    const strips_strip &strip, int first_map,
-                                    const strips_sums<NB, PRODUCTS, T, U> &sums)
+// Stores a strip's outputs, as strips_is_odd describes.
+template <typename Element, int NB, int T>
+__device__ inline void strips_store(const strips_launch &p, int first_map,
+                                    const strips_outputs<NB, T> &outputs)
 {
-    int lane = (int)threadIdx.x % 32, q = lane % 4, plane = p.out_height * p.out_width;
-    bool wide = p.second_row == 0, odd = wide && q % 2;
-    int rows = min(p.tile_rows, p.out_height - task.top) - strip.row;
-    int column = strip.column + lane / 4 + (odd ? 8 : 0);
-    int columns = min(p.tile_columns, p.out_width - task.left);
-    if (strip.image >= task.images || column >= columns)
-        rows = 0;
-    // Where the values that the thread keeps, and those that it receives, are stored.
-    int map = first_map + (wide ? q / 2 * 4 : q * 2), maps = p.maps - map;
+    int plane = p.out_height * p.out_width, rows = outputs.rows;
+    bool wide = p.second_row == 0, odd = strips_is_odd(p);
+    int maps = p.maps - first_map - strips_map(p);
     int kept_map = odd ? 2 : 0, other_map = wide && !odd ? 2 : 0, other_rows = rows - p.second_row;
-    int64_t at = ((task.first_image + strip.image) * p.maps + map) * plane +
-                 (task.top + strip.row) * p.out_width + task.left + column;
-    Element *kept = (Element *)p.dst + at + kept_map * plane;
-    Element *other = (Element *)p.dst + at + other_map * plane + p.second_row * p.out_width;
+    Element *kept = (Element *)p.dst + outputs.at + kept_map * plane;
+    Element *other = (Element *)p.dst + outputs.at + other_map * plane + p.second_row * p.out_width;
 #pragma unroll
     for (int n = 0; n < NB; n++) {
 #pragma unroll
@@ -181,7 +219,7 @@ __device__ inline void strips_store(const strips_launch &p, const strips_task &t
             Element *to = kept, *to_other = other;
 #pragma unroll
             for (int t = 0; t < T; t++, to += p.out_width, to_other += p.out_width) {
-                float first = sums.high[t][n * 4 + i], second = sums.high[t][n * 4 + 2 + i];
+                float first = outputs.y[t][n * 4 + i], second = outputs.y[t][n * 4 + 2 + i];
                 float come = __shfl_xor_sync(0xffffffffu, odd ? first : second, wide ? 1 : 0);
                 if (t < rows && has_kept)
                     layer_store(to, odd ? second : first);
@@ -220,8 +258,12 @@ __device__ inline void strips_consume(const strips_launch &p, const char *weight
                                       const float *bias, char *atoms, strips_shared *shared)
 {
     int group = (int)__shfl_sync(0xffffffffu, threadIdx.x / 128, 0), buffer = 0;
+    int block_maps = NB * 8 << p.split, block_map = (int)blockIdx.y * block_maps;
+    int mine = p.split ? group : 0; // the warpgroup's chunk of maps in the block
     uint32_t b = (uint32_t)__cvta_generic_to_shared(weights) >> 4;
-    int first_map = (int)blockIdx.y * NB * 8, warp = (int)threadIdx.x / 32 % 4;
+    b += (uint32_t)(mine * p.steps * (PRODUCTS == 3 ? 2 : 1) * NB * 16);
+    bias += mine * NB * 16;
+    int first_map = block_map + mine * NB * 8, warp = (int)threadIdx.x / 32 % 4;
     uint32_t parity = 0, together = 1;
     int next = 0; // the warpgroup whose turn it is
     for (int64_t number = blockIdx.x; number < p.tasks; number += gridDim.x) {
@@ -242,33 +284,35 @@ __device__ inline void strips_consume(const strips_launch &p, const char *weight
             unscale = __uint_as_float((uint32_t)(254 - exponent) << 23);
             exact = !(range.largest < INFINITY) || !wgmma_is_within<PRODUCTS>(range, scale);
             if (exact) {
-                strips_exact(p, task, first_map, min(NB * 8, p.maps - first_map));
+                strips_exact(p, task, block_map, min(block_maps, p.maps - block_map));
             } else {
                 strips_fill<PRODUCTS, STRIPS_CONSUMERS>(p, task, scale, in, (int)threadIdx.x);
                 strips_meet(shared, together);
             }
         }
-        int strips = exact ? 0 : task.images * p.strips, units = (strips + 3) / 4;
-        int unit = group - next + (group < next ? STRIPS_GROUPS : 0);
+        int across = (task.images * p.tile_columns + p.strip_columns - 1) / p.strip_columns;
+        int strips = exact ? 0 : across * p.strips_down, units = (strips + 3) / 4;
+        int groups = p.split ? 1 : STRIPS_GROUPS;
+        int unit = p.split ? 0 : group - next + (group < next ? STRIPS_GROUPS : 0);
         if (unit >= units)
             barrier_arrive(&shared->empty[buffer]);
-        for (; unit < units; unit += STRIPS_GROUPS) {
+        for (; unit < units; unit += groups) {
             int index = unit * 4 + warp; // warps without a strip repeat the last one and discard it
-            strips_strip strip = strips_find_strip(p, min(index, strips - 1));
-            uint32_t at =
-                (uint32_t)__cvta_generic_to_shared(in) +
-                (uint32_t)(((strip.image * p.in_rows + strip.row) * p.pitch + strip.column) * 16);
+            strips_strip strip = strips_find_strip(p, min(index, strips - 1), across);
+            uint32_t at = (uint32_t)__cvta_generic_to_shared(in) + strips_lane_offset(p, strip);
             strips_sums<NB, PRODUCTS, T, U> sums;
             strips_multiply(p, at, b, sums);
-            if (unit + STRIPS_GROUPS >= units) // the warpgroup's last one
+            if (unit + groups >= units) // the warpgroup's last one
                 barrier_arrive(&shared->empty[buffer]);
+            strips_outputs<NB, T> outputs;
+            strips_find_outputs(p, task, strip, first_map, outputs);
             if (index >= strips)
-                strip.image = p.group; // stores nothing
-            strips_finish(p, (const float4 *)(const void *)bias, unscale, sums);
+                outputs.rows = 0;
+            strips_finish(p, (const float4 *)(const void *)bias, unscale, sums, outputs.y);
             if (p.half)
-                strips_store<uint16_t>(p, task, strip, first_map, sums);
+                strips_store<uint16_t>(p, first_map, outputs);
             else
-                strips_store<float>(p, task, strip, first_map, sums);
+                strips_store<float>(p, first_map, outputs);
         }
         next = (next + units) % STRIPS_GROUPS;
         buffer ^= 1;
@@ -278,8 +322,8 @@ __device__ inline void strips_consume(const strips_launch &p, const char *weight
 
 #endif
 
-// Blocks take tasks in turn and keep the weights of a chunk of NB * 8 maps (blockIdx.y). Shared
-// memory: weights, bias and inverse scales, strips_shared, two buffers of atoms.
+// Blocks take tasks in turn and keep the weights of one or two chunks of NB * 8 maps (blockIdx.y).
+// Shared memory: weights, bias and inverse scales, strips_shared, two buffers of atoms.
 template <int NB, int PRODUCTS, int T, int U>
 static __global__ __launch_bounds__(STRIPS_THREADS(NB, PRODUCTS, U),
                                     1) void strips_layer(const __grid_constant__ strips_launch p)
@@ -293,8 +337,9 @@ static __global__ __launch_bounds__(STRIPS_THREADS(NB, PRODUCTS, U),
                       threads * STRIPS_REGISTERS(NB, PRODUCTS, U),
                   "registers of a block");
     extern __shared__ __align__(128) char strips_memory[];
-    const int maps = NB * 8;
-    int weight_bytes = p.steps * (PRODUCTS == 3 ? 2 : 1) * NB * 256, chunk = (int)blockIdx.y;
+    const int maps = NB * 8 << p.split;
+    int weight_bytes = p.steps * (PRODUCTS == 3 ? 2 : 1) * NB * 256 << p.split;
+    int chunk = (int)blockIdx.y;
     char *weights = strips_memory;
     float *bias = (float *)(void *)(weights + weight_bytes);
     strips_shared *shared = (strips_shared *)(void *)(bias + 2 * maps);

@@ -64,9 +64,11 @@ struct strips_launch {
     uint32_t positions_inverse, pitch_inverse, rows_inverse; // from wgmma_inverse()
     int planes, plane_bytes, part_bytes; // part_bytes: of all planes of high, or of low, parts
     int buffer_bytes, positions;         // positions of a plane
-    int strips, strips_across;           // of a tile; of a row of strips
+    int strips_down;                     // strips of a column of a tile
+    int split;                           // 1: each warpgroup has maps of its own
     int strip_rows, strip_columns;       // of a strip
-    int second_bytes, second_row;        // where a strip's second 8 columns, or row T, begin
+    int second_row;                      // row of a strip's second 8 outputs per row; 0: columns
+    layer_divider columns_divider;       // by tile_columns
     int sets, single_sets, steps;        // sets with two atoms per row, with one; all steps
     // Per set: bytes to its first atom, and from there to its second. Reading ahead needs one more.
     uint2 offsets[STRIPS_MOST_STEPS + 1];

@@ -32,19 +32,24 @@ __device__ inline void strips_load_rows(uint32_t (&rows)[SIZE][4], uint32_t at, 
         wgmma_load_rows(rows[i], at);
 }
 
-// Multiplies T rows of samples, for kernel row `u`, by N columns of a step's weights.
+// Multiplies T rows of samples, for kernel row `u`, by N columns of a step's weights. If
+// `is_first`, a constant, the sums are set instead of added to.
 template <int N, int T, int ROWS>
 __device__ inline void strips_multiply_rows(float (&sum)[T][N / 2], const uint32_t (&rows)[ROWS][4],
-                                            uint32_t weights, int u)
+                                            uint32_t weights, int u, bool is_first = false)
 {
 #pragma unroll
     for (int t = 0; t < T; t++)
-        wgmma_rows<N>(sum[t], rows[t + u], strips_descriptor(weights));
+        if (is_first)
+            wgmma_rows<N, 0>(sum[t], rows[t + u], strips_descriptor(weights));
+        else
+            wgmma_rows<N>(sum[t], rows[t + u], strips_descriptor(weights));
 }
 
-// Adds the products of a set of U / STEP steps (rounded up). All rows are loaded before the first
-// wgmma: the compiler would wait after each one if registers were written while others run.
-template <int NB, int PRODUCTS, int T, int U, int STEP>
+// Adds the products of a set of U / STEP steps (rounded up); those of the FIRST set are the first
+// sums. All rows are loaded before the first wgmma: the compiler would wait after each one if
+// registers were written while others run.
+template <int NB, int PRODUCTS, int T, int U, int STEP, bool FIRST>
 __device__ inline void strips_multiply_set(const strips_launch &p, uint32_t at, uint32_t weights,
                                            strips_sums<NB, PRODUCTS, T, U> &sums)
 {
@@ -62,12 +67,14 @@ __device__ inline void strips_multiply_set(const strips_launch &p, uint32_t at, 
     for (int i = 0; i < steps; i++) {
         int u = min(i * STEP, U - STEP);
         uint32_t w = weights + (uint32_t)(i * step);
-        strips_multiply_rows<maps * wide>(sums.high, rows[0], w, u);
+        bool is_first = FIRST && i == 0;
+        strips_multiply_rows<maps * wide>(sums.high, rows[0], w, u, is_first);
         if constexpr (PRODUCTS == 3) {
             if constexpr (wide == 1)
-                strips_multiply_rows<maps>(sums.low, rows[0], w + maps, u);
+                strips_multiply_rows<maps>(sums.low, rows[0], w + maps, u, is_first);
             if (both)
-                strips_multiply_rows<maps>(sums.low, rows[both ? 1 : 0], w, u);
+                strips_multiply_rows<maps>(sums.low, rows[both ? 1 : 0], w, u,
+                                           is_first && wide == 2);
         }
     }
     wgmma_commit();
@@ -78,7 +85,7 @@ __device__ inline void strips_multiply_set(const strips_launch &p, uint32_t at, 
 #pragma unroll
         for (int i = 0; i < steps; i++)
             strips_multiply_rows<maps>(sums.low, rows[0], weights + (uint32_t)(i * step),
-                                       min(i * STEP, U - STEP));
+                                       min(i * STEP, U - STEP), FIRST && i == 0 && wide == 2);
         wgmma_commit();
         wgmma_wait();
     }
@@ -114,6 +121,15 @@ __device__ inline void strips_multiply_ahead(const strips_launch &p, uint32_t at
                                              uint32_t is_second, uint32_t weights, uint2 &next,
                                              strips_sums<NB, 3, T, U> &sums)
 {
+#pragma unroll
+    for (int t = 0; t < T; t++) {
+#pragma unroll
+        for (int i = 0; i < NB * 4 * sums.wide; i++)
+            sums.high[t][i] = 0;
+#pragma unroll
+        for (int i = 0; i < NB * 4; i++)
+            sums.low[t][i] = 0;
+    }
     const uint32_t step = U * 4 * NB * 8;
     int row_bytes = p.pitch * 16;
     strips_rows<T, U> even, odd;
@@ -127,6 +143,7 @@ __device__ inline void strips_multiply_ahead(const strips_launch &p, uint32_t at
 #pragma unroll 1
     for (int set = 0; set < p.sets; set += 2) {
         strips_start_set(even, weights + (uint32_t)set * step, sums);
+        wgmma_wait_but_one(); // the products that read `odd` are complete
         if (set + 1 < p.sets) {
             load(odd, set + 1);
             strips_start_set(odd, weights + (uint32_t)(set + 1) * step, sums);
@@ -138,37 +155,28 @@ __device__ inline void strips_multiply_ahead(const strips_launch &p, uint32_t at
     wgmma_wait();
 }
 
-// Computes the sums of one strip per warp of a warpgroup. `atoms`: the address of the strip's first
+// Computes the sums of one strip per warp of a warpgroup. `atoms`: the address of the lane's first
 // atom; `weights`: the address of all sets' weights, in units of 16 bytes.
 template <int NB, int PRODUCTS, int T, int U>
 __device__ inline void strips_multiply(const strips_launch &p, uint32_t atoms, uint32_t weights,
                                        strips_sums<NB, PRODUCTS, T, U> &sums)
 {
-#pragma unroll
-    for (int t = 0; t < T; t++) {
-#pragma unroll
-        for (int i = 0; i < NB * 4 * sums.wide; i++)
-            sums.high[t][i] = 0;
-#pragma unroll
-        for (int i = 0; i < NB * 4; i++)
-            if (PRODUCTS == 3)
-                sums.low[t][i] = 0;
-    }
     const int step = (PRODUCTS == 3 ? 4 : 2) * NB * 8;
-    int lane = (int)threadIdx.x % 32;
-    atoms += (uint32_t)(lane % 8 * 16 + lane / 8 % 2 * p.second_bytes);
-    uint32_t is_second = lane / 16;
+    uint32_t is_second = threadIdx.x / 16 % 2;
     uint2 next = p.offsets[0]; // read one set ahead: reading takes as long as a step
     weights |= (uint32_t)(step / 2) << 16;
     if constexpr (STRIPS_AHEAD(NB, PRODUCTS, U)) {
         strips_multiply_ahead(p, atoms, is_second, weights, next, sums);
     } else {
+        uint32_t at = atoms + next.x + is_second * next.y;
+        next = p.offsets[1];
+        strips_multiply_set<NB, PRODUCTS, T, U, 1, true>(p, at, weights, sums); // there is one
 #pragma unroll 1
-        for (int set = 0; set < p.sets; set++) {
-            uint32_t at = atoms + next.x + is_second * next.y;
+        for (int set = 1; set < p.sets; set++) {
+            at = atoms + next.x + is_second * next.y;
             next = p.offsets[set + 1];
-            strips_multiply_set<NB, PRODUCTS, T, U, 1>(p, at, weights + (uint32_t)(set * U * step),
-                                                       sums);
+            strips_multiply_set<NB, PRODUCTS, T, U, 1, false>(
+                p, at, weights + (uint32_t)(set * U * step), sums);
         }
     }
     if (U == 1)
@@ -178,7 +186,7 @@ __device__ inline void strips_multiply(const strips_launch &p, uint32_t atoms, u
     for (int set = 0; set < p.single_sets; set++) {
         uint32_t at = atoms + next.x + is_second * next.y;
         next = p.offsets[p.sets + set + 1];
-        strips_multiply_set<NB, PRODUCTS, T, U, U == 1 ? 1 : 2>(
+        strips_multiply_set<NB, PRODUCTS, T, U, U == 1 ? 1 : 2, false>(
             p, at, weights + (uint32_t)(set * ((U + 1) / 2) * step), sums);
     }
 }

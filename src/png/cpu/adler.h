@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Adler-32 of parts.
+// The Adler-32 of zlib streams.
 #ifndef CONV_PNG_CPU_ADLER_H
 #define CONV_PNG_CPU_ADLER_H
 
@@ -7,6 +7,9 @@
 #include <stdint.h>
 
 #define CONV_ADLER_BASE 65521u // the largest prime below 65536
+
+// Continues `adler`, 1 at the beginning, over `size` bytes. Any thread.
+uint32_t conv_png_adler(uint32_t adler, const uint8_t *data, size_t size);
 
 // The Adler-32 of two byte strings one after the other, of which the second has `size` bytes: as
 // adler32_combine of zlib.

@@ -47,16 +47,20 @@ static bool has_wave(const struct layout *layout, const struct conv_png_header *
            conv_decode_stream_is_shared(layout->row + 1, (size_t)header->height);
 }
 
+// Bytes of the plain rows that are in memory.
+static size_t plain_bytes(const struct layout *layout, bool wave)
+{
+    return wave ? conv_unfilter_wave_bytes(layout->row)
+                : KEPT_ROWS * (layout->row + CONV_UNFILTER_SLACK + 16);
+}
+
 static bool reserve(struct conv_decoder *decoder, const struct layout *layout,
                     const struct conv_png_header *header, size_t compressed, bool wave)
 {
-    size_t rows = KEPT_ROWS * (layout->row + CONV_UNFILTER_SLACK + 16);
-    if (wave)
-        rows = conv_unfilter_wave_bytes(layout->row);
     size_t expanded = decoder->put_rows ? expanded_bytes(header) : 0;
     return layout->raw / CONV_CHUNK_MAX_EXPANSION <= compressed &&
            layout->raw <= SIZE_MAX - CONV_INFLATE_SLACK &&
-           conv_buffer_reserve(&decoder->rows, rows + expanded);
+           conv_buffer_reserve(&decoder->rows, plain_bytes(layout, wave) + expanded);
 }
 
 // Hands row y on as planes of one row, or as it is.
@@ -274,14 +278,14 @@ size_t conv_decode_bytes(const struct conv_png_header *header, size_t size)
 {
     struct layout layout;
     size_t bytes = conv_interleave_bytes(&header->shape);
-    if (header->interlaced) // libpng needs all rows at once
-        return __builtin_mul_overflow(bytes, (size_t)header->height, &bytes) ? SIZE_MAX : bytes;
+    if (header->interlaced) // libpng needs all rows at once, and two of its own
+        return __builtin_mul_overflow(bytes, (size_t)header->height + 2, &bytes) ? SIZE_MAX : bytes;
     if (!lay_out(&layout, header))
         return SIZE_MAX;
     bool waves = has_wave(&layout, header);
     bytes = conv_decode_stream_bytes(layout.row + 1, (size_t)header->height, waves);
     if (__builtin_add_overflow(bytes, size, &bytes) ||
-        (waves && __builtin_add_overflow(bytes, conv_unfilter_wave_bytes(layout.row), &bytes)))
+        __builtin_add_overflow(bytes, plain_bytes(&layout, waves), &bytes))
         return SIZE_MAX;
     return bytes;
 }

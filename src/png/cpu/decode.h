@@ -17,7 +17,7 @@ struct conv_decoder {
     struct conv_inflate inflate;
     struct conv_buffer idat;              // concatenated IDAT chunks, if there are several
     struct conv_buffer raw;               // the filtered rows, or some of them
-    struct conv_buffer rows;              // two plain rows and an expanded one
+    struct conv_buffer rows;              // some plain rows and an expanded one
     const struct conv_png_rows *put_rows; // where rows go instead of planes; NULL: to planes
     struct conv_parallel *parallel;       // threads that may help; NULL: none
     const struct conv_unfilter *unfilter; // NULL: the fastest for this machine

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <libdeflate.h>
-
+#include "png/cpu/adler.h"
 #include "png/cpu/decode_shared_internal.h"
 
 #define FILL ((size_t)512 << 10) // as in decode_stream.c
@@ -23,7 +22,7 @@ static void finish_chunk(struct conv_shared_flow *flow, struct conv_shared_chunk
         chunk->data =
             conv_inflate_ahead_finish(&chunk->part->ahead, chunk->part->before, &chunk->adler);
     else
-        chunk->adler = libdeflate_adler32(1, chunk->data, chunk->size);
+        chunk->adler = conv_png_adler(1, chunk->data, chunk->size);
     conv_lock_acquire(&flow->lock);
     chunk->state = CHUNK_FINISHED;
     pthread_cond_signal(&flow->tasks);

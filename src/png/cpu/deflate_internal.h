@@ -138,9 +138,18 @@ static inline uint32_t conv_deflate_distance_token(unsigned distance)
                               (distance - 1) & ((1u << extra_bits) - 1));
 }
 
+// Makes tokens of CONV_DEFLATE_COPY literals.
+typedef void (*conv_deflate_copy_fn)(uint32_t *to, const uint8_t *from);
+
+static inline void conv_deflate_copy_plain(uint32_t *to, const uint8_t *from)
+{
+    for (size_t k = 0; k < CONV_DEFLATE_COPY; k++)
+        to[k] = from[k];
+}
+
 // Makes tokens of the literals from tokens->done to `end`.
 static inline __attribute__((always_inline)) void
-conv_deflate_add_literals(struct conv_deflate_tokens *tokens, size_t end)
+conv_deflate_add_literals(struct conv_deflate_tokens *tokens, size_t end, conv_deflate_copy_fn copy)
 {
     const uint8_t *from = tokens->data + tokens->done;
     uint32_t *to = tokens->token + tokens->count;
@@ -148,8 +157,7 @@ conv_deflate_add_literals(struct conv_deflate_tokens *tokens, size_t end)
     tokens->count += count;
     if (tokens->size - tokens->done >= count + CONV_DEFLATE_COPY) {
         do { // usually once: most stretches of literals are short
-            for (size_t k = 0; k < CONV_DEFLATE_COPY; k++)
-                to[i + k] = from[i + k];
+            copy(to + i, from + i);
             i += CONV_DEFLATE_COPY;
         } while (i < count);
     }
@@ -161,9 +169,9 @@ conv_deflate_add_literals(struct conv_deflate_tokens *tokens, size_t end)
 // Makes tokens of the literals before position `at` and of the match there.
 static inline __attribute__((always_inline)) void
 conv_deflate_add_tokens(struct conv_deflate_tokens *tokens, size_t at, size_t length,
-                        uint32_t distance_token)
+                        uint32_t distance_token, conv_deflate_copy_fn copy)
 {
-    conv_deflate_add_literals(tokens, at);
+    conv_deflate_add_literals(tokens, at, copy);
     tokens->done = at + length;
     uint32_t *to = tokens->token + tokens->count;
     while (length > CONV_DEFLATE_MATCH_MOST) {

@@ -46,7 +46,8 @@ void conv_deflate_start_tokens(struct conv_deflate_tokens *tokens, const uint8_t
 void conv_deflate_add_match(struct conv_deflate_tokens *tokens, size_t at, size_t length,
                             size_t distance)
 {
-    conv_deflate_add_tokens(tokens, at, length, conv_deflate_distance_token((unsigned)distance));
+    conv_deflate_add_tokens(tokens, at, length, conv_deflate_distance_token((unsigned)distance),
+                            conv_deflate_copy_plain);
 }
 
 // --- writing ------------------------------------------------------------------------------------
@@ -164,7 +165,7 @@ bool conv_deflate_put_tokens(struct conv_bits *out, struct conv_deflate_codes *c
 {
     uint32_t uses[CONV_DEFLATE_SYMBOLS], written[CONV_DEFLATE_SYMBOLS];
     const uint32_t *distance_uses = uses + CONV_DEFLATE_LITLENS;
-    conv_deflate_add_literals(tokens, tokens->size);
+    conv_deflate_add_literals(tokens, tokens->size, conv_deflate_copy_plain);
     count_symbols(uses, tokens);
     conv_huffman_lengths(codes->litlen_bits, uses, CONV_DEFLATE_LITLENS, CONV_DEFLATE_LIMIT);
     conv_huffman_codes(codes->litlen, codes->litlen_bits, CONV_DEFLATE_LITLENS);

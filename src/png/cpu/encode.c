@@ -113,6 +113,16 @@ size_t conv_encode_room(const struct conv_encoder *encoder, const struct conv_im
                                : conv_encode_whole_room(encoder, &task);
 }
 
+size_t conv_encode_bytes(int level, const struct conv_image *shape)
+{
+    struct conv_encode_task task;
+    if (!make_task(&task, shape))
+        return SIZE_MAX;
+    size_t bytes = conv_encode_rows_scratch(shape, false);
+    bytes += level <= 1 ? conv_encode_stripe_bytes(&task) : conv_encode_whole_bytes(&task);
+    return __builtin_add_overflow(bytes, task.all_bytes, &bytes) ? SIZE_MAX : bytes;
+}
+
 enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
                                    const struct conv_image *src, struct conv_err *err)
 {

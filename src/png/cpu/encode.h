@@ -50,6 +50,10 @@ void conv_encode_trim(struct conv_encoder *encoder, size_t keep); // as conv_buf
 // does not fit. It does not grow a buffer that has it.
 size_t conv_encode_room(const struct conv_encoder *encoder, const struct conv_image *shape);
 
+// Bytes of memory for encoding an image of that shape on one thread, at most, the file included;
+// SIZE_MAX if it does not fit.
+size_t conv_encode_bytes(int level, const struct conv_image *shape);
+
 // Replaces the content of *file by a PNG of IHDR, IDATs and IEND. CONV_ERR_MEMORY,
 // CONV_ERR_CANCELLED as above; *file then holds anything.
 enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,

@@ -78,6 +78,9 @@ size_t conv_encode_stripes_room(const struct conv_encoder *encoder,
 enum conv_status conv_encode_stripes(struct conv_encoder *encoder, struct conv_buffer *file,
                                      const struct conv_encode_task *task, struct conv_err *err);
 
+// Bytes of the memory for filtered rows.
+size_t conv_encode_stripe_bytes(const struct conv_encode_task *task);
+
 // --- encode_whole.c: levels 2 to 12 --------------------------------------------------------------
 
 // As conv_encode_stripes_room.
@@ -85,6 +88,9 @@ size_t conv_encode_whole_room(const struct conv_encoder *encoder,
                               const struct conv_encode_task *task);
 enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buffer *file,
                                    const struct conv_encode_task *task, struct conv_err *err);
+
+// Bytes of the memory for filtered rows, with those that are tried.
+size_t conv_encode_whole_bytes(const struct conv_encode_task *task);
 
 // --- encode_bands.c: large images ----------------------------------------------------------------
 

@@ -2,10 +2,10 @@
 // Levels 0 and 1: rows are filtered into a stripe, which is compressed and summed up (Adler-32,
 // CRC-32) while it is in the cache. A stripe depends on others only by the bit position at which it
 // begins.
-#include <libdeflate.h>
 #include <string.h>
 
 #include "base/cancel.h"
+#include "png/cpu/adler.h"
 #include "png/cpu/deflate_fast.h"
 #include "png/cpu/encode_internal.h"
 
@@ -27,6 +27,11 @@ static struct stripe plan_stripes(size_t row_bytes, int height)
     size_t stripes = row_bytes >= STRIPE ? (size_t)height : row_bytes * (size_t)height / STRIPE + 1;
     int rows = (int)(((size_t)height + stripes - 1) / stripes);
     return (struct stripe){row_bytes, rows};
+}
+
+static size_t filtered_bytes(struct stripe stripe)
+{
+    return (size_t)stripe.rows * stripe.row_bytes;
 }
 
 static size_t fill_stripe(const struct conv_encoder *encoder, struct conv_encode_rows *rows, int y,
@@ -94,7 +99,7 @@ static void put_rows(struct stream *stream, const struct conv_encoder *encoder,
             break;
         int count = stripe.rows < to - y ? stripe.rows : to - y;
         size_t size = fill_stripe(encoder, rows, y, count);
-        stream->adler = libdeflate_adler32(stream->adler, encoder->filtered.data, size);
+        stream->adler = conv_png_adler(stream->adler, encoder->filtered.data, size);
         put_stripe(encoder, &stream->out, size, (size_t)rows->planes, y + count == src->height);
         conv_encode_idat_sum(&stream->idat, stream->out.at);
         if ((size_t)(stream->out.at - stream->idat.type) >= encoder->max_chunk)
@@ -108,7 +113,7 @@ static void put_rows(struct stream *stream, const struct conv_encoder *encoder,
 static bool prepare_band(struct conv_encoder *encoder, const struct conv_encode_bands *bands)
 {
     const struct stripe *stripe = bands->context;
-    return conv_buffer_reserve(&encoder->filtered, (size_t)stripe->rows * stripe->row_bytes);
+    return conv_buffer_reserve(&encoder->filtered, filtered_bytes(*stripe));
 }
 
 static uint8_t *put_band(struct conv_encoder *encoder, const struct conv_encode_bands *bands,
@@ -150,7 +155,7 @@ static uint8_t *put_image(struct conv_encoder *encoder, struct stripe stripe,
 // Bytes of the chunks of `stripes` stripes.
 static size_t bound(struct stripe stripe, size_t stripes, size_t bytes)
 {
-    size_t of_stripe = (size_t)stripe.rows * stripe.row_bytes;
+    size_t of_stripe = filtered_bytes(stripe);
     size_t block = of_stripe < CONV_DEFLATE_BLOCK / 2 ? of_stripe : CONV_DEFLATE_BLOCK / 2;
     return conv_encode_frames(stripes) + conv_deflate_bound(bytes, block);
 }
@@ -184,6 +189,11 @@ size_t conv_encode_stripes_room(const struct conv_encoder *encoder,
     return room_of(&bands, stripe);
 }
 
+size_t conv_encode_stripe_bytes(const struct conv_encode_task *task)
+{
+    return filtered_bytes(plan_stripes(task->row_bytes, task->src->height));
+}
+
 enum conv_status conv_encode_stripes(struct conv_encoder *encoder, struct conv_buffer *file,
                                      const struct conv_encode_task *task, struct conv_err *err)
 {
@@ -192,7 +202,7 @@ enum conv_status conv_encode_stripes(struct conv_encoder *encoder, struct conv_b
     bands.context = &stripe;
     if (bands.count > 1)
         return conv_encode_bands_run(encoder, &bands, file, err);
-    if (!conv_buffer_reserve(&encoder->filtered, (size_t)stripe.rows * stripe.row_bytes) ||
+    if (!conv_buffer_reserve(&encoder->filtered, filtered_bytes(stripe)) ||
         !conv_buffer_reserve(file, room_of(&bands, stripe)))
         return conv_encode_out_of_memory(err);
     uint8_t *at = conv_encode_put_head(file->data, task->src);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cancel.h"
+#include "png/cpu/adler.h"
 #include "png/cpu/deflate_fast.h"
 #include "png/cpu/encode_internal.h"
 
@@ -132,7 +133,7 @@ static size_t compress_all(const struct conv_encoder *encoder, uint8_t *at, size
     const struct conv_deflate_part part = {data, 0, all_bytes, true};
     conv_deflate_search_put(encoder->search, &out, &part, encoder->stop);
     conv_bits_align(&out);
-    conv_chunk_write_u32(out.at, libdeflate_adler32(1, data, all_bytes));
+    conv_chunk_write_u32(out.at, conv_png_adler(1, data, all_bytes));
     return (size_t)(out.at + 4 - at);
 }
 
@@ -197,7 +198,7 @@ static uint8_t *put_band(struct conv_encoder *encoder, const struct conv_encode_
         conv_bits_align(&out);
     else
         conv_encode_end_band(&out);
-    band->adler = libdeflate_adler32(1, filtered + part.from, part.to - part.from);
+    band->adler = conv_png_adler(1, filtered + part.from, part.to - part.from);
     return conv_encode_split_chunks(at, (size_t)(out.at - at - 8), encoder->max_chunk);
 }
 
@@ -235,6 +236,11 @@ size_t conv_encode_whole_room(const struct conv_encoder *encoder,
     struct conv_encode_bands bands;
     struct samples samples = plan(&bands, encoder, task);
     return room_of(encoder, &bands, samples);
+}
+
+size_t conv_encode_whole_bytes(const struct conv_encode_task *task)
+{
+    return task->all_bytes + sample_bytes(plan_samples(task->src->height, task->all_bytes));
 }
 
 enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buffer *file,

@@ -146,6 +146,11 @@ const struct conv_filter_rows conv_filter_rows_plain = {"plain", 0,    filter, a
 
 const struct conv_filter_rows *conv_filter_rows_choose(unsigned features)
 {
+#if defined(__x86_64__)
+    const unsigned avx512 = conv_filter_rows_avx512.needs;
+    if ((features & avx512) == avx512)
+        return &conv_filter_rows_avx512;
+#endif
 #if defined(__x86_64__) || defined(__i386__)
     if (features & CONV_CPU_AVX2)
         return &conv_filter_rows_avx2;

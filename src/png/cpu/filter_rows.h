@@ -43,7 +43,8 @@ struct conv_filter_rows {
 };
 
 extern const struct conv_filter_rows conv_filter_rows_plain;
-extern const struct conv_filter_rows conv_filter_rows_avx2; // on x86 only
+extern const struct conv_filter_rows conv_filter_rows_avx2;   // on x86 only
+extern const struct conv_filter_rows conv_filter_rows_avx512; // on x86-64 only
 
 // The fastest for these CONV_CPU_* bits.
 const struct conv_filter_rows *conv_filter_rows_choose(unsigned features);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Filters with AVX2, 32 bytes at a time. The last vector of a row overlaps the one before. Paeth
 // needs no wider type: see predict_paeth().
-#include "png/cpu/filter_rows.h"
+#include "png/cpu/filter_rows_dispatch.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 
@@ -99,23 +99,7 @@ AVX2 static void filter(uint8_t *dst, enum conv_row_filter type, const uint8_t *
         conv_filter_rows_plain.filter(dst, type, row, above, n);
         return;
     }
-    switch (type) { // a constant type per call: the loops have no branch on it
-    case CONV_ROW_SUB:
-        filter_as(dst, CONV_ROW_SUB, row, above, n);
-        break;
-    case CONV_ROW_UP:
-        filter_as(dst, CONV_ROW_UP, row, above, n);
-        break;
-    case CONV_ROW_AVERAGE:
-        filter_as(dst, CONV_ROW_AVERAGE, row, above, n);
-        break;
-    case CONV_ROW_PAETH:
-        filter_as(dst, CONV_ROW_PAETH, row, above, n);
-        break;
-    default:
-        filter_as(dst, CONV_ROW_NONE, row, above, n);
-        break;
-    }
+    CONV_ROW_DISPATCH(type, CONV_ROW_FILTER_AS);
 }
 
 // sum[f] holds four 64-bit sums; `keep` masks the bytes to count.
@@ -287,28 +271,10 @@ AVX2_INLINE void filter_join_as(uint8_t *dst, enum conv_row_filter type, const u
     }
 }
 
-#define FOR_PLANES(type)                                                                           \
-    if (planes == 4)                                                                               \
-        filter_join_as(dst, type, row, above, 4, n, left);                                         \
-    else                                                                                           \
-        filter_join_as(dst, type, row, above, 3, n, left);                                         \
-    break
-
 AVX2 static void filter_join(uint8_t *dst, enum conv_row_filter type, const uint8_t *const *row,
                              const uint8_t *const *above, int planes, size_t n, size_t left)
 {
-    switch (type) {
-    case CONV_ROW_SUB:
-        FOR_PLANES(CONV_ROW_SUB);
-    case CONV_ROW_UP:
-        FOR_PLANES(CONV_ROW_UP);
-    case CONV_ROW_AVERAGE:
-        FOR_PLANES(CONV_ROW_AVERAGE);
-    case CONV_ROW_PAETH:
-        FOR_PLANES(CONV_ROW_PAETH);
-    default:
-        FOR_PLANES(CONV_ROW_NONE);
-    }
+    CONV_ROW_DISPATCH(type, CONV_ROW_FILTER_JOIN_AS);
 }
 
 AVX2 static void halve(uint8_t *high, uint8_t *low, const uint16_t *samples, size_t n)

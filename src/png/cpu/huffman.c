@@ -50,31 +50,40 @@ static size_t sorted_leaves(leaf *leaves, const uint32_t *counts, size_t symbols
 }
 
 // Counts the leaves of Huffman's tree at each depth, those deeper than `limit` as at the limit.
-// n >= 2.
+// n >= 2. Leaves come first, then the joined nodes, with an entry between them that stands for no
+// leaf. The choice between a leaf and a node is no branch, since it would be mispredicted.
 static void count_depths(int *at_depth, const leaf *leaves, size_t n, int limit)
 {
+    const uint32_t none = UINT32_MAX; // heavier than all leaves together
     uint32_t weight[2 * CONV_HUFFMAN_MAX_SYMBOLS];
     uint16_t parent[2 * CONV_HUFFMAN_MAX_SYMBOLS];
     uint16_t depth[2 * CONV_HUFFMAN_MAX_SYMBOLS];
     for (size_t i = 0; i < n; i++)
         weight[i] = (uint32_t)(leaves[i] >> SYMBOL_BITS);
+    weight[n] = none;
     // Leaves are taken in order, and so are joined nodes: each is at least as heavy as the one
     // before.
-    size_t leaf_at = 0, node_at = n, root = 2 * n - 2;
-    for (size_t made = n; made <= root; made++) {
-        weight[made] = 0;
+    size_t leaf_at = 0, node_at = n + 1, root = 2 * n - 1;
+    for (size_t made = n + 1; made <= root; made++) {
+        uint32_t sum = 0;
+        weight[made] = none;
         for (int k = 0; k < 2; k++) {
-            bool is_leaf = node_at == made || (leaf_at < n && weight[leaf_at] <= weight[node_at]);
-            size_t take = is_leaf ? leaf_at++ : node_at++;
-            weight[made] += weight[take];
-            parent[take] = (uint16_t)made;
+            uint32_t of_leaf = weight[leaf_at], of_node = weight[node_at];
+            size_t is_leaf = of_leaf <= of_node;
+            parent[node_at ^ ((leaf_at ^ node_at) & (0 - is_leaf))] = (uint16_t)made;
+            sum += of_leaf < of_node ? of_leaf : of_node;
+            leaf_at += is_leaf;
+            node_at += 1 - is_leaf;
         }
+        weight[made] = sum;
     }
     depth[root] = 0;
-    for (size_t i = root; i-- > 0;)
+    for (size_t i = root; i-- > n + 1;)
         depth[i] = (uint16_t)(depth[parent[i]] + 1);
-    for (size_t i = 0; i < n; i++)
-        at_depth[depth[i] < limit ? depth[i] : limit]++;
+    for (size_t i = 0; i < n; i++) {
+        int d = depth[parent[i]] + 1;
+        at_depth[d < limit ? d : limit]++;
+    }
 }
 
 // Moving deep leaves up to the limit makes the Kraft sum exceed 1. Each step moves a leaf from the

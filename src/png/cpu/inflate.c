@@ -3,10 +3,10 @@
 // return false without a reason: libpng then decodes the file again and reports the cause.
 #include "png/cpu/inflate.h"
 
-#include <libdeflate.h>
 #include <string.h>
 
 #include "base/features.h"
+#include "png/cpu/adler.h"
 #include "png/cpu/inflate_block.h"
 
 #define DROP CONV_INFLATE_DROP
@@ -90,7 +90,7 @@ void conv_inflate_count(struct conv_inflate_output *output)
 {
     size_t size = (size_t)(output->at - output->fresh);
     if (output->summed)
-        output->adler = libdeflate_adler32(output->adler, output->fresh, size);
+        output->adler = conv_png_adler(output->adler, output->fresh, size);
     output->counted += size;
     output->fresh = output->at;
 }

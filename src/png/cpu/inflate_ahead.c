@@ -4,7 +4,6 @@
 // end where the bytes begin.
 #include "png/cpu/inflate_ahead.h"
 
-#include <libdeflate.h>
 #include <string.h>
 
 #include "base/features.h"
@@ -272,7 +271,7 @@ uint8_t *conv_inflate_ahead_finish(struct conv_inflate_ahead *ahead, const uint8
         resolve_group(symbols + left - GROUP, table, out + left - GROUP);
     for (; left > 0; left--)
         out[left - 1] = table[symbols[left - 1]];
-    uint32_t sum = libdeflate_adler32(1, out, ahead->symbols);
+    uint32_t sum = conv_png_adler(1, out, ahead->symbols);
     *adler = conv_adler_join(sum, ahead->bytes_sum, ahead->bytes);
     return out;
 }

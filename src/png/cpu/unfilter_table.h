@@ -58,22 +58,23 @@
 
 // --- split ---------------------------------------------------------------------------------------
 
-// Splits a vector of samples per channel, from `row` to out[channel] + at: 16 bytes each.
+// Splits a vector of samples per channel, from `row` to out[channel] + at.
 typedef void (*conv_unfilter_vector_fn)(uint8_t *const *out, size_t at, const uint8_t *row);
 
-// Rows of at least 16 bytes per channel. The last vector overlaps the one before, so that nothing
-// is written beyond the row.
+// By vectors of `step` bytes, for rows of at least as many per channel. The last vector overlaps
+// the one before, so that nothing is written beyond the row.
 CONV_UNFILTER_INLINE void conv_unfilter_split_row(const struct conv_image *dst, int y,
                                                   const uint8_t *row, size_t channels,
-                                                  size_t sample, conv_unfilter_vector_fn vector)
+                                                  size_t sample, size_t step,
+                                                  conv_unfilter_vector_fn vector)
 {
     uint8_t *out[CONV_IMAGE_MAX_CHANNELS];
     for (size_t c = 0; c < channels; c++)
         out[c] = dst->plane[c].data + y * dst->plane[c].stride;
     size_t bytes = (size_t)dst->width * sample, at = 0;
-    for (; at + 16 < bytes; at += 16)
+    for (; at + step < bytes; at += step)
         vector(out, at, row + at * channels);
-    vector(out, bytes - 16, row + (bytes - 16) * channels);
+    vector(out, bytes - step, row + (bytes - step) * channels);
 }
 
 // Defines conv_unfilter.split from the inline functions vector16_1 and vectorBITS_CHANNELS for 8
@@ -87,19 +88,19 @@ CONV_UNFILTER_INLINE void conv_unfilter_split_row(const struct conv_image *dst, 
         else if (dst->channels == 1 && !wide)                                                      \
             memcpy(dst->plane[0].data + y * dst->plane[0].stride, row, (size_t)dst->width);        \
         else if (dst->channels == 1)                                                               \
-            conv_unfilter_split_row(dst, y, row, 1, 2, vector16_1);                                \
+            conv_unfilter_split_row(dst, y, row, 1, 2, 16, vector16_1);                            \
         else if (dst->channels == 2 && !wide)                                                      \
-            conv_unfilter_split_row(dst, y, row, 2, 1, vector8_2);                                 \
+            conv_unfilter_split_row(dst, y, row, 2, 1, 16, vector8_2);                             \
         else if (dst->channels == 2)                                                               \
-            conv_unfilter_split_row(dst, y, row, 2, 2, vector16_2);                                \
+            conv_unfilter_split_row(dst, y, row, 2, 2, 16, vector16_2);                            \
         else if (dst->channels == 3 && !wide)                                                      \
-            conv_unfilter_split_row(dst, y, row, 3, 1, vector8_3);                                 \
+            conv_unfilter_split_row(dst, y, row, 3, 1, 16, vector8_3);                             \
         else if (dst->channels == 3)                                                               \
-            conv_unfilter_split_row(dst, y, row, 3, 2, vector16_3);                                \
+            conv_unfilter_split_row(dst, y, row, 3, 2, 16, vector16_3);                            \
         else if (!wide)                                                                            \
-            conv_unfilter_split_row(dst, y, row, 4, 1, vector8_4);                                 \
+            conv_unfilter_split_row(dst, y, row, 4, 1, 16, vector8_4);                             \
         else                                                                                       \
-            conv_unfilter_split_row(dst, y, row, 4, 2, vector16_4);                                \
+            conv_unfilter_split_row(dst, y, row, 4, 2, 16, vector16_4);                            \
     }
 
 #endif

@@ -24,7 +24,7 @@ struct wgmma_fragment {
     uint32_t a[4];
 };
 
-template <int N>
+template <int N, int ACCUMULATE = 1>
 static inline void wgmma_rows(float *d, const uint32_t (&a)[4], uint64_t b,
                               const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
@@ -33,7 +33,7 @@ static inline void wgmma_rows(float *d, const uint32_t (&a)[4], uint64_t b,
     int lane = emulated::lane();
     for (int k = 0; k < N / 2; k++) {
         int column = k / 4 * 8 + lane % 4 * 2 + k % 2;
-        double sum = d[k];
+        double sum = ACCUMULATE ? d[k] : 0;
         for (int half = 0; half < 2; half++) {
             const uint16_t *w = wgmma_column(b, column, half);
             for (int i = 0; i < 8; i++) {

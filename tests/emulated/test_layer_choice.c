@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// Which CUDA variant a layer gets, where a GPU showed that a variant for few images is or is not
+// the fastest. The choice runs on the host, but only a build with CUDA has it.
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/layer/layer.h"
+
+#define MOST_WEIGHTS (100 * 64 * 5 * 5)
+#define HOPPER 90
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static float weights[MOST_WEIGHTS]; // some variants look for those that are not finite
+
+static struct conv_layer make_layer(int channels, int maps, int kernel)
+{
+    return (struct conv_layer){
+        .channels = channels,
+        .maps = maps,
+        .kernel_height = kernel,
+        .kernel_width = kernel,
+        .stride = 1,
+        .border = CONV_BORDER_CONSTANT,
+        .input = CONV_ELEMENT_F32,
+        .input_divisor = 1,
+        .output = CONV_ELEMENT_F32,
+        .weights = weights,
+    };
+}
+
+static const char *choose(const struct conv_layer *layer, int64_t images, int side,
+                          unsigned capability)
+{
+    struct conv_layer_shape shape = {images, side, side};
+    const struct conv_layer_variant *variant =
+        conv_layer_pick(layer, &shape, CONV_ON_CUDA, capability, NULL);
+    assert_non_null(variant);
+    return variant->name;
+}
+
+// The fastest of the variants on an H100, 2026-11-26, as far as `slices` is concerned.
+static void test_few_images_get_the_fastest(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t images;
+        int channels, side, maps, kernel;
+        const char *fastest;
+    } measured[] = {
+        {1, 32, 16, 32, 3, "cuda_layer_slices"},     // 0.0075 ms, rows 0.0498
+        {1, 1, 64, 12, 5, "cuda_layer_slices"},      // 0.0049, few 0.0067
+        {100, 16, 28, 32, 5, "cuda_layer_slices"},   // 0.0388, rows 0.0477
+        {100, 6, 12, 16, 5, "cuda_layer_slices"},    // 0.0072, uniform 0.0077
+        {500, 20, 12, 50, 5, "cuda_layer_slices"},   // 0.0410, rows 0.0581
+        {1000, 10, 12, 20, 5, "cuda_layer_slices"},  // 0.0220, uniform 0.0306
+        {100, 1, 28, 50, 5, "cuda_layer_few"},       // 0.0090, slices 0.0125
+        {100, 1, 28, 6, 5, "cuda_layer_few"},        // 0.0060, slices 0.0066
+        {100, 3, 32, 16, 3, "cuda_layer_few"},       // 0.0083, slices 0.0111
+        {20, 3, 224, 64, 3, "cuda_layer_few"},       // 0.1124, slices 0.2212
+        {100, 8, 33, 32, 3, "cuda_layer_uniform"},   // 0.0261, slices 0.0309
+        {1000, 6, 12, 16, 5, "cuda_layer_uniform"},  // 0.0149, slices 0.0154
+        {10000, 6, 12, 16, 5, "cuda_layer_uniform"}, // 0.0761, slices 0.1025
+        {100, 12, 33, 24, 5, "cuda_layer_bulk"},     // 0.0408, slices 0.0519
+        {1000, 12, 33, 24, 5, "cuda_layer_bulk"},    // 0.2901, slices 0.3992
+    };
+    for (size_t i = 0; i < COUNT(measured); i++) {
+        struct conv_layer layer =
+            make_layer(measured[i].channels, measured[i].maps, measured[i].kernel);
+        assert_string_equal(choose(&layer, measured[i].images, measured[i].side, HOPPER),
+                            measured[i].fastest);
+    }
+}
+
+// With one small image the exact variant is faster than tensor cores too.
+static void test_less_precise_layers(void **state)
+{
+    (void)state;
+    struct conv_layer layer = make_layer(6, 16, 5);
+    layer.precision = CONV_PRECISION_FAST;
+    assert_string_equal(choose(&layer, 1, 12, HOPPER), "cuda_layer_slices");    // 0.0054, 0.0079
+    assert_string_equal(choose(&layer, 1000, 12, HOPPER), "cuda_layer_strips"); // 0.0154, 0.0122
+    layer = make_layer(16, 32, 5);
+    layer.precision = CONV_PRECISION_FAST;
+    assert_string_equal(choose(&layer, 100, 28, HOPPER), "cuda_layer_wgmma"); // 0.0388, 0.0205
+}
+
+static bool can_slices(const struct conv_layer *layer, int64_t images, int height, int width,
+                       unsigned capability)
+{
+    struct conv_layer_shape shape = {images, height, width};
+    return conv_layer_pick(layer, &shape, CONV_ON_CUDA, capability, "cuda_layer_slices") != NULL;
+}
+
+// Other devices have less shared memory.
+static void test_only_on_hopper(void **state)
+{
+    (void)state;
+    struct conv_layer layer = make_layer(16, 32, 5);
+    static const unsigned others[] = {75, 80, 86, 89, 100, 120};
+    assert_true(can_slices(&layer, 100, 28, 28, HOPPER));
+    for (size_t i = 0; i < COUNT(others); i++) {
+        assert_false(can_slices(&layer, 100, 28, 28, others[i]));
+        assert_string_not_equal(choose(&layer, 100, 28, others[i]), "cuda_layer_slices");
+    }
+    assert_string_not_equal(choose(&layer, 0, 28, HOPPER), "cuda_layer_slices"); // unknown number
+}
+
+// Sizes whose products exceed 32 bits divided by 0 once.
+static void test_extreme_shapes(void **state)
+{
+    (void)state;
+    struct conv_layer layer = make_layer(1, 1, 3);
+    assert_true(can_slices(&layer, 1, 1000000, 8, HOPPER));
+    assert_true(can_slices(&layer, INT64_MAX, 12, 12, HOPPER));
+    assert_true(can_slices(&layer, 1, 3, 3, HOPPER));
+    assert_false(can_slices(&layer, 1, 2, 3, HOPPER)); // no outputs
+    assert_false(can_slices(&layer, 1, INT_MAX, 3, HOPPER));
+    assert_false(can_slices(&layer, 1, 100, INT_MAX, HOPPER));
+    assert_false(can_slices(&layer, 1, INT_MAX, INT_MAX, HOPPER));
+    layer.pad_left = layer.pad_right = INT_MAX / 2;
+    assert_false(can_slices(&layer, 1, 100, 100, HOPPER));
+    layer = make_layer(INT_MAX, 1, 3);
+    assert_false(can_slices(&layer, 1, 100, 100, HOPPER));
+    layer = make_layer(2000, 1, 5); // whose samples fit, but not with their weights
+    assert_false(can_slices(&layer, 1, 5, 5, HOPPER));
+    layer.channels = 1;
+    layer.stride = 2;
+    assert_false(can_slices(&layer, 1, 12, 12, HOPPER));
+}
+
+int main(void)
+{
+    for (size_t i = 0; i < COUNT(weights); i++)
+        weights[i] = 0.25f;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_few_images_get_the_fastest),
+        cmocka_unit_test(test_less_precise_layers),
+        cmocka_unit_test(test_only_on_hopper),
+        cmocka_unit_test(test_extreme_shapes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
