@@ -233,8 +233,6 @@ static bool can_points_bulk(const struct conv_layer *layer, const struct conv_la
 // its shared memory cannot hold the channels.
 static int score_points_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
-    if (!RING_CHOSEN)
-        return CONV_LAYER_SCORE_UNSUITED;
     struct points_bulk_config c = {};
     configure(layer, &c);
     int maps = shapes[c.shape].maps;

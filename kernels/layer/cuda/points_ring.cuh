@@ -30,13 +30,6 @@
 #define RING_STAGE(pitch) (RING_CHANNELS * (pitch) * (int)sizeof(float))
 #define RING_MOST_STAGES 8
 
-// 1: the variants that use the ring are chosen for layers that they suit; 0: only by name. It stays
-// 0 until this form has passed its checks on a GPU: with all multiprocessors busy, with channels
-// that do not fill a stage, and under compute-sanitizer.
-#ifndef RING_CHOSEN
-#define RING_CHOSEN 0
-#endif
-
 struct ring_source {
     const void *src;
     int64_t src_row, src_plane, src_image; // bytes

@@ -201,12 +201,12 @@ template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
 // With fewer than 8 channels half of a step or more is unused, and exact variants are as fast.
 static int score_panels(const struct conv_layer *layer, const struct conv_layer_shape *)
 {
-    return !RING_CHOSEN ? CONV_LAYER_SCORE_UNSUITED : layer->channels < 8 ? 25 : 126;
+    return layer->channels < 8 ? 25 : 126;
 }
 
 static int score_tf32(const struct conv_layer *layer, const struct conv_layer_shape *)
 {
-    return !RING_CHOSEN ? CONV_LAYER_SCORE_UNSUITED : layer->channels < 8 ? 25 : 136;
+    return layer->channels < 8 ? 25 : 136;
 }
 
 // Error in units of 2^-24: 12 from the operands, and 4 for each of three additions of the tensor
