@@ -260,7 +260,7 @@ static enum conv_status cpu_devices(struct conv_device_info *info, int room, int
     *count = 1;
     if (room < 1)
         return CONV_OK;
-    *info = (struct conv_device_info){.capability = conv_cpu_features()};
+    *info = (struct conv_device_info){.offers = conv_cpu_features()};
     conv_cpu_model(info->name, sizeof info->name);
     return CONV_OK;
 }
