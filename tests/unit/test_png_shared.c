@@ -75,7 +75,7 @@ static void run_way(struct run *run, int way, const struct png_file *zlib, size_
                     size_t part_bits)
 {
     static struct conv_inflate inflate;
-    struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};
+    struct conv_parallel parallel = {.most = TEST_PARALLEL_MOST, .run = parallel_run};
     struct conv_buffer memory = {0};
     // Of the exact size, so that a sanitizer detects reads beyond the end.
     uint8_t *data = malloc(zlib->size);
@@ -279,7 +279,7 @@ static void files_are_the_same(void **state)
 {
     (void)state;
     enum { WIDTH = 3000, HEIGHT = CONV_SANITIZED ? 480 : 700, CHANNELS = 3 };
-    struct conv_parallel threads = {TEST_PARALLEL_MOST, parallel_run, NULL};
+    struct conv_parallel threads = {.most = TEST_PARALLEL_MOST, .run = parallel_run};
     size_t pitch = 1 + WIDTH * CHANNELS, size = pitch * HEIGHT, good = 0;
     uint8_t *rows = malloc(size);
     struct png_file file = {0};

@@ -259,8 +259,8 @@ bool conv_decode_shared_run(const struct conv_decode_stream *stream, struct conv
         conv_lock_init_condition(&flow.followed))
         return false; // never on Linux: neither takes memory
     if (stream->size > 6)
-        conv_decode_parts_start(&flow, conv_parallel_most(parallel));
-    conv_parallel_run(parallel, work_on, &flow);
+        conv_decode_parts_start(&flow, conv_decode_stream_threads(parallel));
+    conv_parallel_run(parallel, CONV_DECODE_SHARED_THREAD_BYTES, work_on, &flow);
     conv_decode_parts_free(&flow);
     conv_lock_destroy(&flow.lock);
     pthread_cond_destroy(&flow.tasks);

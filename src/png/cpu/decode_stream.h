@@ -39,6 +39,9 @@ struct conv_decode_stream {
 bool conv_decode_stream_run(const struct conv_decode_stream *stream,
                             struct conv_parallel *parallel);
 
+// Threads that may take part where conv_decode_stream_is_shared.
+int conv_decode_stream_threads(const struct conv_parallel *parallel);
+
 // True if several threads inflate such rows and may call take_row().
 bool conv_decode_stream_is_shared(size_t pitch, size_t rows);
 
