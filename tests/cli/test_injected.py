@@ -119,6 +119,7 @@ def test_threads_that_cannot_be_had(box, batch, faults, codes):
     """The first thread is required, the others only make the run faster."""
     code, _, err, number = run_with(faults, "emboss,gaussian5", "-j4", "in", "out")
     assert code in codes and number > 0
+    assert code == 0 or "ulimit -u" in err  # it said "Resource temporarily unavailable"
     check_outcome(box, batch, code, err, faults)
 
 
