@@ -142,8 +142,8 @@ static void helpers_stay_within_their_memory(void **state)
     static const struct {
         int level, width, height, least, most;
     } cases[] = {
-        {1, 1000000, 6, 2, 3},    {0, 1000000, 6, 2, 3},  {6, 1000000, 6, 2, 3},
-        {12, 1000000, 6, 2, 2},   {12, 2000, 850, 3, 4}, {6, 2000, 850, MOST, MOST},
+        {1, 1000000, 6, 2, 3},   {0, 1000000, 6, 2, 3}, {6, 1000000, 6, 2, 3},
+        {12, 1000000, 6, 2, 2},  {12, 2000, 850, 3, 4}, {6, 2000, 850, MOST, MOST},
         {1, 2000, 850, 8, MOST},
     };
     (void)state;

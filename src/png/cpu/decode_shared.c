@@ -204,6 +204,8 @@ static void follow(struct conv_shared_flow *flow)
 {
     const struct conv_decode_stream *stream = flow->stream;
     struct conv_inflate *inflate = stream->inflate;
+    if (stream->parts_first > 0)
+        conv_decode_parts_await(flow, stream->parts_first);
     inflate->next = next;
     inflate->jump = jump;
     inflate->sum = sum;

@@ -28,9 +28,11 @@ struct conv_decode_stream {
     int row_threads;
     void *context;
     // For tests, about the parts that threads decode ahead: the compressed bits of each, 0: chosen
-    // automatically; and, if not NULL, a sum to which their bytes of output are added.
+    // automatically; if not NULL, a sum to which their bytes of output are added; and how many must
+    // be decoded by other threads before the one that follows the stream begins.
     size_t part_bits;
     size_t *ahead;
+    int parts_first;
 };
 
 // True if the zlib stream holds these rows exactly and is valid (conv_inflate_zlib), and every row
