@@ -40,6 +40,10 @@ struct conv_backend_config {
     atomic_int *stop;
 };
 
+// Groups that run together at most. With 4 an H100 was not faster than with 3 in the steady state,
+// and slower before.
+#define CONV_BACKEND_MOST_TOGETHER 3
+
 struct conv_backend; // a device with a chain of filters; each kind has its own
 struct conv_stream;  // a CUDA stream with its device memory, or the scratch of a worker
 
@@ -87,6 +91,10 @@ struct conv_backend_ops {
     // filter_count filters; with `codes` those for decoding and encoding included.
     size_t (*table_bytes)(int filter_count, bool codes);
 
+    // Bytes of host memory that filtering an image of that width takes besides its staging memory.
+    // NULL on an async backend.
+    size_t (*scratch_bytes)(const struct conv_backend *backend, int width, int depth);
+
     // NULL on a backend without coders. takes_stream: true if it can decode an image of that shape
     // from a zlib stream of at most `most_bytes`, for which the size of the file may be passed.
     // chunks_bytes: bound of the bytes in h_out of such an image's chunks, tables included; 0: it
@@ -109,10 +117,14 @@ struct conv_backend_ops {
     // True if the device has memory for more streams than a run begins with, and some is left for
     // other processes. NULL: always true.
     bool (*has_room)(struct conv_backend *backend);
-    // Runs the whole chain on the group: upload, kernels, download. Returns when the result is at
-    // group->h_result. CONV_ERR_MEMORY: no room for this group; a smaller one may succeed.
-    // CONV_ERR_DEVICE: the device is lost. An async backend leaves h_in as it was, even on failure,
-    // so that another device can do the work, unless group->memory has released it.
+    // How many device-coded groups, linked by `next`, stream_run takes at once; at most
+    // CONV_BACKEND_MOST_TOGETHER. Their kernels are launched together. NULL: one.
+    int (*together)(const struct conv_backend *backend);
+    // Runs the whole chain on the group, and on those linked to it: upload, kernels, download.
+    // Returns when the result is at group->h_result. CONV_ERR_MEMORY: no room for this group; a
+    // smaller one may succeed. CONV_ERR_DEVICE: the device is lost. An async backend leaves h_in as
+    // it was, even on failure, so that another device can do the work, unless group->memory has
+    // released it. Of groups that run together the first gets the times.
     enum conv_status (*stream_run)(struct conv_stream *stream, struct conv_group *group,
                                    struct conv_err *err);
 };

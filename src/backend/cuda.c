@@ -79,6 +79,28 @@ static void cuda_close(struct conv_backend *backend)
     free(backend);
 }
 
+// A stream and its coders take 15 times the bytes of a group of photographs. Streams with several
+// groups at once may take this part of the device's memory.
+#define STREAM_BYTES 16
+#define MOST_STREAMS 8
+#define PART_OF_MEMORY 4
+
+// More images per launch are decoded and encoded faster.
+static enum conv_status choose_together(struct conv_backend *backend, size_t group_bytes,
+                                        struct conv_err *err)
+{
+    size_t unused = 0, all = 0;
+    cudaError_t code = cudaMemGetInfo(&unused, &all);
+    if (code)
+        return conv_cuda_device_report(err, code, "read the device's memory");
+    size_t each = STREAM_BYTES * MOST_STREAMS * (group_bytes ? group_bytes : 1);
+    size_t most = all / PART_OF_MEMORY / each;
+    backend->together = most < 1                            ? 1
+                        : most < CONV_BACKEND_MOST_TOGETHER ? (int)most
+                                                            : CONV_BACKEND_MOST_TOGETHER;
+    return CONV_OK;
+}
+
 static enum conv_status cuda_open(struct conv_backend **out,
                                   const struct conv_backend_config *config, struct conv_err *err)
 {
@@ -94,6 +116,8 @@ static enum conv_status cuda_open(struct conv_backend **out,
     backend->op_count = config->filter_count;
     backend->premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
     status = prepare_chain(backend, config, err);
+    if (!status)
+        status = choose_together(backend, config->launch_bytes, err);
     if (!status)
         map_stop(backend, config->stop);
     if (status)
@@ -138,6 +162,11 @@ static void show_first_device(void)
     (void)setenv("CUDA_VISIBLE_DEVICES", first, true);
 }
 
+static int cuda_together(const struct conv_backend *backend)
+{
+    return backend->together;
+}
+
 // By default the driver opens several channels for each kind of copy. With one, a process starts
 // 26 ms and ends 16 ms sooner (H100); copies in one direction run one after the other anyway.
 static void cuda_set_up_process(bool first_only)
@@ -179,5 +208,6 @@ const struct conv_backend_ops conv_backend_cuda = {
     .stream_open = conv_cuda_stream_open,
     .stream_close = conv_cuda_stream_close,
     .has_room = cuda_has_room,
+    .together = cuda_together,
     .stream_run = conv_cuda_stream_run,
 };

@@ -22,6 +22,7 @@ struct conv_backend {
     atomic_bool has_whole, has_split;
     atomic_size_t
         whole_bytes; // of streams decoded as wholes because those for parts are not loaded
+    int together;    // groups that a stream runs at once, if they are device-coded
     int op_count;
     bool premultiplied;
     struct conv_chain_op chain[];
@@ -34,6 +35,7 @@ enum conv_cuda_coder_part {
     CONV_CUDA_CODER_PASSTHROUGH, // planes that are not filtered
     CONV_CUDA_CODER_SCRATCH,     // the encoder's
     CONV_CUDA_CODER_CHUNKS,      // its output
+    CONV_CUDA_CODER_TABLES,      // of several groups that run together
     CONV_CUDA_CODER_PARTS
 };
 
@@ -41,8 +43,10 @@ struct conv_cuda_coder {
     struct conv_cuda_memory part[CONV_CUDA_CODER_PARTS];
     // Written by kernels: where each image's chunks are, and whether it was decoded.
     struct conv_cuda_mapped answers;
-    size_t decodes, encodes;      // offsets of the group's tables in the upload
-    struct conv_encode_plan plan; // of the group
+    struct conv_cuda_mapped tables; // of several groups, as uploaded
+    size_t decodes, encodes;        // offsets of the groups' tables in those of the coders
+    struct conv_encode_plan plan;   // of the groups
+    bool is_device_coded;           // the last group
 };
 
 // The events of a run.
@@ -66,6 +70,22 @@ void conv_cuda_stream_close(struct conv_stream *stream);
 enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_group *group,
                                       struct conv_err *err);
 
+// Groups that run together lie one after the other in device memory: what they have there in total,
+// each rounded up to CONV_IMAGE_PLANE_ALIGN. The same, up to a group, is where it begins.
+struct conv_cuda_extent {
+    int groups, images, planes;
+    size_t front, back, streams; // bytes
+};
+
+// Adds a group.
+void conv_cuda_extent_add(struct conv_cuda_extent *extent, const struct conv_group *group);
+
+// Host and device addresses of the coders' tables.
+struct conv_cuda_tables {
+    uint8_t *h_data;
+    const uint8_t *d_data;
+};
+
 // --- cuda_coder.c --------------------------------------------------------------------------------
 
 size_t conv_cuda_coder_table_bytes(void); // per image
@@ -77,23 +97,31 @@ size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape);
 // With the device as the current one. {0} is fine.
 void conv_cuda_coder_free(struct conv_cuda_coder *coder);
 
-// Before the group's first operation: takes memory and writes the tables of its images to
-// `table_offset` of h_in, of which in_bytes will be uploaded. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
+// Before the first operation of a group and of those linked to it, whose extent is `all`: takes
+// memory; in_bytes are those of a decoded group's upload. With several groups also memory for
+// tables of table_bytes. Then the tables can be written. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
 enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struct conv_group *group,
-                                         size_t in_bytes, size_t table_offset,
-                                         struct conv_err *err);
+                                         const struct conv_cuda_extent *all, size_t in_bytes,
+                                         size_t table_bytes, struct conv_err *err);
+enum conv_status conv_cuda_coder_make_tables(struct conv_stream *stream,
+                                             const struct conv_group *group,
+                                             const struct conv_cuda_extent *all, uint8_t *h_tables,
+                                             struct conv_err *err);
 uint8_t *conv_cuda_coder_d_in(const struct conv_cuda_coder *coder); // of a decoded group
 uint8_t *conv_cuda_coder_d_passthrough(const struct conv_cuda_coder *coder);
 
-// Enqueue decoding after the upload to d_in; enqueue encoding after the filters.
-enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, struct conv_group *group,
-                                        const uint8_t *d_in, struct conv_err *err);
-enum conv_status conv_cuda_coder_encode(struct conv_stream *stream, const uint8_t *d_in,
+// Enqueue decoding after the upload; enqueue encoding after the filters. `count`: images.
+enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, const struct conv_group *group,
+                                        int count, const struct conv_cuda_tables *tables,
+                                        struct conv_err *err);
+enum conv_status conv_cuda_coder_encode(struct conv_stream *stream,
+                                        const struct conv_cuda_tables *tables,
                                         struct conv_err *err);
 
-// After the group's kernels: note which images the device could not decode; enqueue the download of
+// After the groups' kernels: note which images the device could not decode; enqueue the download of
 // all chunks.
-void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group);
+void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group,
+                                  int count);
 enum conv_status conv_cuda_coder_copy_chunks(struct conv_stream *stream, struct conv_group *group,
                                              struct conv_err *err);
 

@@ -61,7 +61,12 @@ static enum conv_status fill_stream(struct conv_stream *stream, size_t bytes, st
     enum conv_status status = conv_cuda_device_use(stream->backend->device, err);
     if (status)
         return status;
-    cudaError_t code = cudaStreamCreateWithFlags(&stream->cuda, cudaStreamNonBlocking);
+    // Inflating, which takes most of the time, has the lowest priority (inflate.cu). With the same
+    // one everywhere, all streams inflate at once, then all encode, and copies come in between.
+    int least = 0, greatest = 0;
+    cudaError_t code = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (!code)
+        code = cudaStreamCreateWithPriority(&stream->cuda, cudaStreamNonBlocking, greatest);
     if (code)
         return conv_cuda_device_report(err, code, "make a stream");
     for (int i = 0; i < MARK_COUNT && !status; i++)
@@ -94,11 +99,15 @@ struct launch {
     int first, count; // in the filter's part of the table
 };
 
-// Fills one part of the table: the group's planes of the stencil's depth.
-static void fill_table(struct conv_stencil_plane *table, const struct conv_group *group,
-                       const struct conv_stencil *stencil, const uint8_t *d_src, uint8_t *d_dst)
+// Fills one part of the table, from `first` on: the group's planes of the stencil's depth. Returns
+// the end. d_src, d_dst: where the group begins in both buffers.
+static struct conv_stencil_plane *fill_table(struct conv_stencil_plane *first,
+                                             const struct conv_group *group,
+                                             const struct conv_stencil *stencil,
+                                             const uint8_t *d_src, uint8_t *d_dst)
 {
     int depth = stencil->depth, dst_depth = stencil->floats ? 32 : depth;
+    struct conv_stencil_plane *table = first;
     for (int i = 0; i < group->plane_count; i++) {
         const struct conv_group_plane *plane = &group->planes[i];
         if (plane->depth != depth)
@@ -115,28 +124,42 @@ static void fill_table(struct conv_stencil_plane *table, const struct conv_group
             .alpha = plane->alpha < 0 ? NULL : d_dst + group->planes[plane->alpha].offset,
         };
     }
+    return table;
 }
 
-// Builds the tables of all filters after the group's planes, as part of the upload. A filter's part
-// has its 8-bit planes first, then the 16-bit ones.
-static void build_tables(const struct conv_stream *stream, struct conv_stencil_plane *tables,
-                         const struct conv_group *group,
-                         struct launch launches[CONV_FILTER_MAX_CHAIN][2])
+static int count_deep(const struct conv_group *group)
 {
     int deep = 0;
-    for (int i = 0; i < group->plane_count; i++)
-        deep += group->planes[i].depth == 16;
+    for (; group; group = group->next)
+        for (int i = 0; i < group->plane_count; i++)
+            deep += group->planes[i].depth == 16;
+    return deep;
+}
+
+// Builds the tables of all filters, as part of the upload, for `count` planes of the group and of
+// those linked to it. A filter's part has its 8-bit planes first, then the 16-bit ones.
+static void build_tables(const struct conv_stream *stream, struct conv_stencil_plane *tables,
+                         const struct conv_group *group, int count,
+                         struct launch launches[CONV_FILTER_MAX_CHAIN][2])
+{
+    int deep = count_deep(group);
     for (int s = 0; s < stream->backend->op_count; s++) {
         const struct conv_chain_op *op = &stream->backend->chain[s];
-        struct conv_stencil_plane *table = tables + (size_t)s * (size_t)group->plane_count;
+        struct conv_stencil_plane *table = tables + (size_t)s * (size_t)count;
+        const uint8_t *d_src = stream->buffer[s % 2].d_data;
+        uint8_t *d_dst = stream->buffer[(s + 1) % 2].d_data;
         for (int d = 0; d < 2; d++) {
             struct launch *launch = &launches[s][d];
-            launch->first = d ? group->plane_count - deep : 0;
-            launch->count = d ? deep : group->plane_count - deep;
+            launch->first = d ? count - deep : 0;
+            launch->count = d ? deep : count - deep;
             if (launch->count == 0)
                 continue;
-            fill_table(table + launch->first, group, &op->stencil[d], stream->buffer[s % 2].d_data,
-                       stream->buffer[(s + 1) % 2].d_data);
+            struct conv_stencil_plane *next = table + launch->first;
+            struct conv_cuda_extent at = {0};
+            for (const struct conv_group *one = group; one; one = one->next) {
+                next = fill_table(next, one, &op->stencil[d], d_src + at.front, d_dst + at.front);
+                conv_cuda_extent_add(&at, one);
+            }
             launch->tiles =
                 conv_stencil_tiles(op->plan[d].variant, table + launch->first, launch->count);
         }
@@ -181,32 +204,66 @@ static enum conv_status set_mark(const struct conv_stream *stream, enum conv_cud
     return conv_cuda_event_record(stream->marks[mark], stream->cuda, err);
 }
 
-// The upload, one copy: planes or streams, then the tables.
-struct upload_layout {
-    size_t stencils, codes; // offsets of tables
-    size_t bytes;
+// The upload of a group is one copy: planes or streams, then the tables. Of groups that run
+// together the streams of each are copied, one after the other, and then the tables.
+struct upload {
+    struct conv_cuda_extent all; // of the groups
+    size_t codes;                // offset of the coders' tables from those of the filters
+    size_t table_bytes;          // of all tables
+    size_t bytes;                // without tables of several groups
+    uint8_t *h_tables, *d_tables;
 };
 
-static struct upload_layout lay_out_upload(const struct conv_stream *stream,
-                                           const struct conv_group *group)
+static void lay_out_upload(struct upload *upload, const struct conv_stream *stream,
+                           const struct conv_group *group)
 {
-    struct upload_layout layout;
-    layout.stencils =
-        conv_image_align(group->decoded ? group->streams : group->front, CONV_IMAGE_PLANE_ALIGN);
-    size_t stencils = (size_t)stream->backend->op_count * (size_t)group->plane_count *
-                      sizeof(struct conv_stencil_plane);
-    layout.codes = conv_image_align(layout.stencils + stencils, CONV_IMAGE_ROW_ALIGN);
-    layout.bytes = layout.codes + (size_t)group->image_count * conv_cuda_coder_table_bytes();
-    assert(layout.bytes + (conv_group_is_device_coded(group) ? 0 : group->back) <=
+    *upload = (struct upload){0};
+    for (const struct conv_group *one = group; one; one = one->next)
+        conv_cuda_extent_add(&upload->all, one);
+    const struct conv_cuda_extent *all = &upload->all;
+    size_t stencils =
+        (size_t)stream->backend->op_count * (size_t)all->planes * sizeof(struct conv_stencil_plane);
+    upload->codes = conv_image_align(stencils, CONV_IMAGE_ROW_ALIGN);
+    upload->table_bytes = upload->codes + (size_t)all->images * conv_cuda_coder_table_bytes();
+    upload->bytes = group->decoded ? all->streams : all->front;
+    if (all->groups > 1)
+        return;
+    upload->bytes += upload->table_bytes;
+    assert(upload->bytes + (conv_group_is_device_coded(group) ? 0 : group->back) <=
            group->in_capacity);
-    return layout;
+}
+
+// After memory for them has been taken.
+static void find_tables(struct upload *upload, const struct conv_stream *stream,
+                        const struct conv_group *group, uint8_t *d_in)
+{
+    bool apart = upload->all.groups > 1;
+    size_t after = upload->bytes - upload->table_bytes; // of a single group
+    upload->h_tables = apart ? stream->coder.tables.h_data : group->h_in + after;
+    upload->d_tables = apart ? stream->coder.part[CONV_CUDA_CODER_TABLES].d_data : d_in + after;
+}
+
+static cudaError_t copy_several_in(const struct conv_stream *stream, const struct conv_group *group,
+                                   const struct upload *upload, uint8_t *d_in)
+{
+    cudaError_t code = cudaMemcpyAsync(upload->d_tables, upload->h_tables, upload->table_bytes,
+                                       cudaMemcpyHostToDevice, stream->cuda);
+    struct conv_cuda_extent at = {0};
+    for (; group && !code; group = group->next) {
+        code = cudaMemcpyAsync(d_in + at.streams, group->h_in, group->streams,
+                               cudaMemcpyHostToDevice, stream->cuda);
+        conv_cuda_extent_add(&at, group);
+    }
+    return code;
 }
 
 static enum conv_status copy_in(const struct conv_stream *stream, const struct conv_group *group,
-                                uint8_t *d_in, size_t bytes, struct conv_err *err)
+                                const struct upload *upload, uint8_t *d_in, struct conv_err *err)
 {
-    cudaError_t code =
-        cudaMemcpyAsync(d_in, group->h_in, bytes, cudaMemcpyHostToDevice, stream->cuda);
+    cudaError_t code = upload->all.groups > 1
+                           ? copy_several_in(stream, group, upload, d_in)
+                           : cudaMemcpyAsync(d_in, group->h_in, upload->bytes,
+                                             cudaMemcpyHostToDevice, stream->cuda);
     if (!code && group->encoded && !group->decoded && group->back)
         code = cudaMemcpyAsync(conv_cuda_coder_d_passthrough(&stream->coder),
                                group->h_in + group->capacity - group->back, group->back,
@@ -243,51 +300,76 @@ static bool copies_later(const struct conv_group *group)
     return group->image_count > 0;
 }
 
-// Enqueues the group and returns without waiting.
+// A stream is opened for groups of usual size; a larger image makes its buffers grow for good.
+// Groups of zlib streams vary in the bytes of their planes, and freeing device memory stalls all
+// streams: those get spare memory.
+static enum conv_status take_memory(struct conv_stream *stream, const struct conv_group *group,
+                                    const struct upload *upload, struct conv_err *err)
+{
+    size_t bytes = group->decoded ? upload->all.front : upload->bytes;
+    size_t spare = conv_group_is_device_coded(group) ? bytes / 4 : 0;
+    enum conv_status status = reserve_buffers(stream, bytes, spare, err);
+    if (status || !group->image_count)
+        return status;
+    return conv_cuda_coder_prepare(stream, group, &upload->all, upload->bytes, upload->table_bytes,
+                                   err);
+}
+
+// Enqueues decoding, filters and encoding.
+static enum conv_status queue_kernels(struct conv_stream *stream, const struct conv_group *group,
+                                      const struct upload *upload,
+                                      struct launch launches[CONV_FILTER_MAX_CHAIN][2],
+                                      struct conv_err *err)
+{
+    const struct conv_cuda_tables tables = {upload->h_tables + upload->codes,
+                                            upload->d_tables + upload->codes};
+    enum conv_status status =
+        group->decoded ? conv_cuda_coder_decode(stream, group, upload->all.images, &tables, err)
+                       : CONV_OK;
+    if (!status)
+        status = launch_chain(stream, (const void *)upload->h_tables, (void *)upload->d_tables,
+                              upload->all.planes, launches, err);
+    return status || !group->encoded ? status : conv_cuda_coder_encode(stream, &tables, err);
+}
+
+// Enqueues the group, and those linked to it, and returns without waiting.
 static enum conv_status queue_group(struct conv_stream *stream, struct conv_group *group,
                                     struct conv_err *err)
 {
     struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
-    struct upload_layout layout = lay_out_upload(stream, group);
-    // A stream is opened for a group of usual size; a larger image makes its buffers grow for good.
-    // Groups of zlib streams vary in the bytes of their planes, and freeing device memory stalls
-    // all streams: those get spare memory.
-    size_t bytes = group->decoded ? group->front : layout.bytes;
-    size_t spare = conv_group_is_device_coded(group) ? bytes / 4 : 0;
-    enum conv_status status = reserve_buffers(stream, bytes, spare, err);
-    if (!status && group->image_count)
-        status = conv_cuda_coder_prepare(stream, group, layout.bytes, layout.codes, err);
+    struct upload upload;
+    lay_out_upload(&upload, stream, group);
+    enum conv_status status = take_memory(stream, group, &upload, err);
     if (status)
         return status;
     uint8_t *d_in =
         group->decoded ? conv_cuda_coder_d_in(&stream->coder) : stream->buffer[0].d_data;
-    struct conv_stencil_plane *tables = (void *)(group->h_in + layout.stencils);
-    build_tables(stream, tables, group, launches);
+    find_tables(&upload, stream, group, d_in);
+    if (group->image_count)
+        status = conv_cuda_coder_make_tables(stream, group, &upload.all,
+                                             upload.h_tables + upload.codes, err);
+    if (status)
+        return status;
+    build_tables(stream, (void *)upload.h_tables, group, upload.all.planes, launches);
 
     if ((status = set_mark(stream, MARK_START, err)) ||
-        (status = copy_in(stream, group, d_in, layout.bytes, err)) ||
-        (status = set_mark(stream, MARK_COPIED_IN, err)))
-        return status;
-    if (group->decoded && (status = conv_cuda_coder_decode(stream, group, d_in, err)))
-        return status;
-    status = launch_chain(stream, tables, (void *)(d_in + layout.stencils), group->plane_count,
-                          launches, err);
-    if (!status && group->encoded)
-        status = conv_cuda_coder_encode(stream, d_in, err);
-    if (status || (status = set_mark(stream, MARK_FILTERED, err)) || copies_later(group))
+        (status = copy_in(stream, group, &upload, d_in, err)) ||
+        (status = set_mark(stream, MARK_COPIED_IN, err)) ||
+        (status = queue_kernels(stream, group, &upload, launches, err)) ||
+        (status = set_mark(stream, MARK_FILTERED, err)) || copies_later(group))
         return status;
     return queue_copy_out(stream, group, err);
 }
 
-// Returns once the group's results are in staging memory.
+// Returns once the groups' results are in staging memory.
 static enum conv_status wait_for_group(struct conv_stream *stream, struct conv_group *group,
                                        struct conv_err *err)
 {
     cudaError_t code = cudaSuccess;
     if (group->memory) {
         code = cudaEventSynchronize(stream->marks[MARK_COPIED_IN]);
-        if (!code)
-            group->memory->release_in(group->memory);
+        for (struct conv_group *one = group; one && !code; one = one->next)
+            one->memory->release_in(one->memory);
     }
     if (!code && copies_later(group)) {
         code = cudaEventSynchronize(stream->marks[MARK_FILTERED]);
@@ -298,6 +380,14 @@ static enum conv_status wait_for_group(struct conv_stream *stream, struct conv_g
     if (!code)
         code = cudaEventSynchronize(stream->marks[MARK_COPIED_OUT]);
     return code ? conv_cuda_device_report(err, code, "filter a group of images") : CONV_OK;
+}
+
+static int count_images(const struct conv_group *group)
+{
+    int count = 0;
+    for (; group; group = group->next)
+        count += group->image_count;
+    return count;
 }
 
 static enum conv_status read_time(const struct conv_stream *stream, enum conv_cuda_mark from,
@@ -327,7 +417,7 @@ enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_gr
         return status;
     }
     if (group->decoded)
-        conv_cuda_coder_note_decoded(&stream->coder, group);
+        conv_cuda_coder_note_decoded(&stream->coder, group, count_images(group));
     if ((status = conv_cuda_clock_read(&stream->clock, stream->cuda, stream->marks[MARK_START],
                                        &group->ns_start, err)) ||
         (status = read_time(stream, MARK_START, &group->ns_copy_in, err)) ||

@@ -211,6 +211,7 @@ void conv_group_reset(struct conv_group *group)
     group->decoded = group->encoded = false;
     group->streams = group->chunks = 0;
     group->image_count = 0;
+    group->next = NULL;
     group->h_result = group->h_out;
     group->ns_start = group->ns_copy_in = group->ns_kernel = group->ns_copy_out = 0;
 }

@@ -66,6 +66,8 @@ struct conv_group {
     struct conv_group_plane *planes; // the planes to filter
     int plane_count, plane_capacity;
     uint8_t *h_result; // set by the backend: h_out, or h_in if the last filter ended there
+    // Device-coded: the next of the groups that run together with this one; NULL: none.
+    struct conv_group *next;
     // Threads that may help to run it, set by its owner; NULL: none. Only the CPU backend uses
     // them.
     struct conv_parallel *parallel;

@@ -11,6 +11,8 @@
 int conv_defaults_streams(bool decodes);
 int conv_defaults_most_streams(bool decodes);
 size_t conv_defaults_group_bytes(bool decodes);
+// The most streams if each runs several groups at once: at most `most`, at least `streams`.
+int conv_defaults_most_together(int most, int streams);
 
 // Bytes of a group's planes in device memory, with which a stream begins, and which make a group
 // full.

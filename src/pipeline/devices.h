@@ -24,6 +24,7 @@ struct conv_device_state {
     struct conv_err lost;    // LOST: the reason; else CONV_OK
     bool oom_reported;       // that it had no room for a group
     bool coder_oom_reported; // that it had no room for a group's coders
+    bool runs_apart;         // it had no room for several groups at once
 };
 
 // Called before the threads start: opens streams on all devices that are open. Fewer streams, or
@@ -45,6 +46,11 @@ void conv_devices_put_stream(struct conv_stream_thread *owner);
 // A stream of the device has taken a group. If groups keep waiting for its streams, a thread is
 // started that opens another one.
 void conv_devices_grow(struct conv_scheduler *s, int device) CONV_NEEDS(s->lock);
+
+// How many groups a stream of the device may run at once.
+int conv_devices_together(const struct conv_scheduler *s, int device) CONV_NEEDS(s->lock);
+// The device had no room for several: from now on one.
+void conv_devices_run_apart(struct conv_scheduler *s, int device) CONV_TAKES(s->lock);
 
 // The first step of such a thread: opens its stream. False if there is no room for it; the thread
 // then ends.

@@ -322,6 +322,33 @@ struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s)
     return slot;
 }
 
+// Groups beyond the first one neither count as in flight nor use up slots: for the workers, which
+// prepare groups, a stream has one group.
+int conv_groups_take_together(struct conv_scheduler *s, struct conv_slot *slots[], int most)
+{
+    int count = 1;
+    if (!conv_group_is_device_coded(&slots[0]->group))
+        return count;
+    while (count < most && s->groups.idle_threads == 0 && s->groups.ready &&
+           conv_group_is_device_coded(&s->groups.ready->group) &&
+           conv_pool_lend_slots(&s->pool, 1) == 1) {
+        slots[count] = conv_groups_take_ready(s);
+        slots[count - 1]->next = slots[count];
+        slots[count - 1]->group.next = &slots[count]->group;
+        count++;
+    }
+    s->policy.in_flight -= count - 1;
+    if (count > 1)
+        pthread_cond_signal(&s->wake.workers); // there is room for other groups
+    return count;
+}
+
+void conv_groups_end_together(struct conv_scheduler *s, int count)
+{
+    conv_pool_take_back_slots(&s->pool, count - 1);
+    s->policy.in_flight += count - 1;
+}
+
 bool conv_groups_are_over(const struct conv_scheduler *s)
 {
     for (int form = 0; form < CONV_FORM_COUNT; form++)

@@ -36,6 +36,13 @@ void conv_groups_end_decode(struct conv_scheduler *s, struct conv_slot *slot) CO
 void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
 struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s) CONV_NEEDS(s->lock);
 
+// A thread runs a group that it has taken, slots[0]: takes up to `most` - 1 further ones that can
+// run together with it, if no other thread waits for groups. Links their groups and slots, and
+// returns how many it has. After the run conv_groups_end_together is due with that number.
+int conv_groups_take_together(struct conv_scheduler *s, struct conv_slot *slots[], int most)
+    CONV_NEEDS(s->lock);
+void conv_groups_end_together(struct conv_scheduler *s, int count) CONV_NEEDS(s->lock);
+
 // True once all images have gone to the streams; only images that a device could not decode may
 // still come back.
 bool conv_groups_are_over(const struct conv_scheduler *s) CONV_NEEDS(s->lock);

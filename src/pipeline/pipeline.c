@@ -45,6 +45,14 @@ static int slot_count(const struct conv_scheduler *s, int streams)
                               : config->jobs;
 }
 
+// Groups that run together have a slot each.
+static int extra_slots(const struct conv_scheduler *s, bool device_coded)
+{
+    const struct conv_backend_ops *ops = s->config->ops;
+    bool together = ops->async && ops->together && device_coded && s->config->device_count == 1;
+    return together ? (CONV_BACKEND_MOST_TOGETHER - 1) * s->most_streams : 0;
+}
+
 // If a device both decodes and encodes, its output may be larger than its input: embossed or
 // sharpened photographs take 1.4 to 1.5 times the bytes of their files. A buffer serves in both
 // directions, so all buffers have room for that.
@@ -64,7 +72,7 @@ static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err
     struct conv_pool_config pool = {
         .ops = config->ops,
         .count = slot_count(s, config->streams),
-        .most = slot_count(s, s->most_streams),
+        .most = slot_count(s, s->most_streams) + extra_slots(s, decodes && encodes),
         .limit = config->mem_limit,
         .usual_bytes = usual,
         .keep = limited ? conv_pipeline_keep(config->memory, config->jobs) : SIZE_MAX,
@@ -91,7 +99,7 @@ static enum conv_status start_streams(struct conv_scheduler *s, struct conv_err 
         started += owner->started;
         errnum = failed ? failed : errnum;
     }
-    return started || !count ? CONV_OK : conv_err_errno(err, errnum, "cannot start a thread");
+    return started || !count ? CONV_OK : conv_err_thread(err, errnum);
 }
 
 static bool is_left(const struct conv_worker *worker)
@@ -119,6 +127,8 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
             status =
                 conv_filter_context_open_on(&workers[i].context, config->ops, config->backends[0],
                                             config->filter_count, config->alpha, err);
+        if (status == CONV_ERR_MEMORY && i > 0)
+            status = conv_err_workers(err, config->jobs);
         if (workers[i].context)
             conv_filter_context_share(workers[i].context, &workers[i].parallel);
     }
@@ -132,7 +142,7 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
         s->working += workers[i].started;
         conv_lock_release(&s->lock);
         if (errnum && i == 0)
-            status = conv_err_errno(err, errnum, "cannot start a thread");
+            status = conv_err_thread(err, errnum);
     }
     return status;
 }
@@ -227,8 +237,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     if (!status)
         s.stream_threads = calloc((size_t)stream_count(&s) + 1, sizeof *s.stream_threads);
     if (!workers || !s.devices || (!status && !s.stream_threads))
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for the worker threads (%d)",
-                              config->jobs);
+        status = conv_err_workers(err, config->jobs);
     if (!status)
         status = run_threads(&s, workers, err);
     // Threads that were left behind use their slots and their workers' memory.

@@ -129,17 +129,39 @@ static bool make_tables(const struct conv_pool *pool, struct conv_group *group)
     return group->planes && (!pool->codes || group->images);
 }
 
-void conv_pool_add_slots(struct conv_pool *pool, int more)
+// Makes tables for the first `count` slots, or for as many as there is memory for.
+static void make_slots(struct conv_pool *pool, int count)
 {
-    for (; more > 0 && pool->usable < pool->count; more--) {
-        struct conv_group *group = &pool->slots[pool->usable].group;
+    for (; pool->made < count && pool->made < pool->count; pool->made++) {
+        struct conv_group *group = &pool->slots[pool->made].group;
         if (!make_tables(pool, group)) {
             free(group->planes);
             group->planes = NULL;
             return;
         }
-        pool->usable++;
     }
+}
+
+void conv_pool_add_slots(struct conv_pool *pool, int more)
+{
+    make_slots(pool, pool->usable + pool->lent + more);
+    int room = pool->made - pool->usable - pool->lent;
+    pool->usable += more < room ? more : room;
+}
+
+int conv_pool_lend_slots(struct conv_pool *pool, int more)
+{
+    make_slots(pool, pool->usable + pool->lent + more);
+    int room = pool->made - pool->usable - pool->lent;
+    more = more < room ? more : room;
+    pool->lent += more;
+    return more;
+}
+
+void conv_pool_take_back_slots(struct conv_pool *pool, int count)
+{
+    assert(count <= pool->lent);
+    pool->lent -= count;
 }
 
 void conv_pool_close(struct conv_pool *pool)
@@ -157,17 +179,19 @@ void conv_pool_close(struct conv_pool *pool)
 
 // --- slots ---------------------------------------------------------------------------------------
 
+// NULL if as many slots are in use as may be.
 static struct conv_slot *find_free(const struct conv_pool *pool, bool *busy)
 {
     struct conv_slot *slot = NULL;
-    *busy = false;
-    for (int i = 0; i < pool->usable; i++) {
+    int used = 0;
+    for (int i = 0; i < pool->made; i++) {
         if (pool->slots[i].state == CONV_SLOT_FREE)
             slot = &pool->slots[i];
         else
-            *busy = true;
+            used++;
     }
-    return slot;
+    *busy = used > 0;
+    return used < pool->usable + pool->lent ? slot : NULL;
 }
 
 // Bytes that the two sides take at least, now or later.

@@ -30,8 +30,9 @@ static int count_images(const struct conv_slot *slot, const struct conv_group *g
     return count;
 }
 
-// Reports when each engine of the stream worked on the group or part. `fallback`: the name of the
-// backend that did the work instead, which copies nothing; or NULL. The caller holds the stream.
+// Reports when each engine of the stream worked on the group or part, and on those that ran with
+// it. `fallback`: the name of the backend that did the work instead, which copies nothing; or NULL.
+// The caller holds the stream.
 static void note_work(const struct conv_stream_thread *thread, struct conv_stream_thread *owner,
                       const struct conv_group *group, const char *fallback)
 {
@@ -39,14 +40,17 @@ static void note_work(const struct conv_stream_thread *thread, struct conv_strea
     struct conv_report_work work = {
         .device = fallback ? s->config->device_count : owner->device,
         .engines_of = owner->device,
-        .images = count_images(thread->slot, group),
-        .bytes = group->front,
         .start = group->ns_start,
         .ns = {group->ns_copy_in, group->ns_kernel, group->ns_copy_out},
     };
+    const struct conv_slot *slot = thread->slot;
+    for (const struct conv_group *one = group; one; one = one->next, slot = slot->next) {
+        work.images += count_images(slot, one);
+        work.bytes += one->front;
+    }
     struct conv_trace_item item = {
         .images = work.images,
-        .bytes = group->front,
+        .bytes = work.bytes,
         .device = fallback,
     };
     uint64_t start = group->ns_start;
@@ -141,24 +145,50 @@ static enum conv_status acquire_out(struct conv_group_memory *memory, size_t byt
     return status;
 }
 
-// *in_released: the group's input is gone from staging memory, so no other device can take over.
+// The parts of the times of groups that ran together, by their bytes.
+static void share_group_times(struct conv_group *first)
+{
+    size_t bytes = 0;
+    const struct conv_group all = *first;
+    for (const struct conv_group *group = first; group; group = group->next)
+        bytes += group->front;
+    for (struct conv_group *group = first; group && bytes; group = group->next) {
+        double share = (double)group->front / (double)bytes;
+        group->ns_start = all.ns_start;
+        group->ns_copy_in = (uint64_t)((double)all.ns_copy_in * share);
+        group->ns_kernel = (uint64_t)((double)all.ns_kernel * share);
+        group->ns_copy_out = (uint64_t)((double)all.ns_copy_out * share);
+    }
+}
+
+// *in_released: the input of a group is gone from staging memory, so no other device can take over.
 static enum conv_status run_on_stream(const struct conv_stream_thread *thread,
                                       struct conv_stream_thread *owner, struct conv_group *group,
                                       bool *in_released, struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
-    struct staging_of_group staging = {
-        .memory = {release_in, acquire_out},
-        .scheduler = s,
-        .slot = thread->slot,
-        .backend = s->devices[owner->device].backend,
-    };
-    conv_pool_pin(&s->pool, thread->slot, staging.backend);
-    group->memory = conv_group_is_device_coded(group) ? &staging.memory : NULL;
+    struct staging_of_group staging[CONV_BACKEND_MOST_TOGETHER];
+    struct conv_slot *slot = thread->slot;
+    int count = 0;
+    for (struct conv_group *one = group; one; one = one->next, slot = slot->next) {
+        staging[count] = (struct staging_of_group){
+            .memory = {release_in, acquire_out},
+            .scheduler = s,
+            .slot = slot,
+            .backend = s->devices[owner->device].backend,
+        };
+        conv_pool_pin(&s->pool, slot, staging[count].backend);
+        one->memory = conv_group_is_device_coded(one) ? &staging[count].memory : NULL;
+        count++;
+    }
     enum conv_status status = s->config->ops->stream_run(owner->stream, group, err);
     if (!status)
         note_work(thread, owner, group, NULL);
-    *in_released = staging.in_released;
+    if (!status && group->next)
+        share_group_times(group);
+    *in_released = false;
+    for (int i = 0; i < count; i++)
+        *in_released |= staging[i].in_released;
     return status;
 }
 
@@ -196,12 +226,14 @@ static enum conv_status run_parts(struct conv_stream_thread *thread, struct conv
     return status;
 }
 
-// From here on no device codes the group. UNDECODED if one was to decode it.
-static enum result uncode(struct conv_group *group)
+// From here on no device codes the groups. UNDECODED if one was to decode them.
+static enum result uncode(struct conv_group *first)
 {
-    group->encoded = false;
-    group->image_count = 0;
-    return group->decoded ? UNDECODED : FILTERED;
+    for (struct conv_group *group = first; group; group = group->next) {
+        group->encoded = false;
+        group->image_count = 0;
+    }
+    return first->decoded ? UNDECODED : FILTERED;
 }
 
 // One attempt, by the device and, for parts, by the devices that take over from it. False if
@@ -222,6 +254,12 @@ static bool run_on_device(struct conv_stream_thread *thread, int device, struct 
     conv_devices_put_stream(owner);
     if (!*status)
         return true;
+    if (*status == CONV_ERR_MEMORY && group->next) {
+        conv_devices_run_apart(s, device);
+        *result = UNDECODED; // read again: nothing has to be kept for that
+        *status = CONV_OK;
+        return true;
+    }
     if (*status == CONV_ERR_MEMORY && (group->decoded || group->encoded)) {
         conv_devices_note_coder_oom(s, device, err);
         *result = uncode(group);
@@ -287,6 +325,7 @@ static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum resul
     struct conv_job *next, *filtered = NULL, **end = &filtered;
     conv_slot_move(slot, CONV_SLOT_DRAINING);
     conv_groups_note_run(s, slot, !status && result == FILTERED);
+    slot->group.next = NULL;
     slot->jobs = conv_jobs_sort(slot->jobs); // sinks without an order take them as they come
     for (struct conv_job *job = slot->jobs; job; job = next) {
         next = job->next;
@@ -315,9 +354,11 @@ static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum resul
 static void run_slot(struct conv_scheduler *s, struct conv_stream_thread *thread,
                      struct conv_slot *slot) CONV_NEEDS(s->lock)
 {
+    struct conv_slot *slots[CONV_BACKEND_MOST_TOGETHER] = {slot};
     struct conv_err err = {0};
     enum conv_status status;
     enum result result = FILTERED;
+    int count = conv_groups_take_together(s, slots, conv_devices_together(s, thread->device));
     conv_devices_grow(s, thread->device);
     conv_lock_release(&s->lock);
     thread->slot = slot;
@@ -328,7 +369,9 @@ static void run_slot(struct conv_scheduler *s, struct conv_stream_thread *thread
         status = run_group(thread, &slot->group, &result, &err);
     conv_ranges_pop();
     conv_lock_acquire(&s->lock);
-    end_run(s, slot, result, status, &err);
+    conv_groups_end_together(s, count);
+    for (int i = 0; i < count; i++)
+        end_run(s, slots[i], result, status, &err);
 }
 
 void conv_stream_thread_add_tracks(struct conv_stream_thread *thread)

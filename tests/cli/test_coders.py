@@ -265,12 +265,36 @@ def test_groups_of_flat_images_fit_a_streams_memory(binary, tmp_path):
     """Screenshots of 300 KB decode to 30 MB each: groups filled by file bytes alone took gigabytes of a GPU's memory."""
     (tmp_path / "in").mkdir()
     data = png.encode(64, 64, [[7] * 3 * 64] * 64, png.RGB)
-    for number in range(60):
+    for number in range(120):
         (tmp_path / "in" / f"{number}.png").write_bytes(data)
     run(binary, tmp_path, "emboss", "-b", "--device=cuda", *MODES[2], "--streams=1", "--group=64K", "--trace=t.json", "in", "out")
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     groups = [event["args"]["images"] for event in events if event.get("ph") == "X" and event["name"] == "kernel"]
-    assert sum(groups) == 60 and max(groups) <= 64 * 1024 * 5 // 2 // (64 * 64 * 3), groups
+    together = 3  # groups at most
+    assert sum(groups) == 120 and max(groups) <= together * (64 * 1024 * 5 // 2 // (64 * 64 * 3)), groups
+
+
+@policy
+def test_groups_that_wait_run_together(tmp_path):
+    """One launch for up to three, and the same files as where the device has memory for one at a time."""
+    if not EMULATED:
+        pytest.skip("no CONV_EMULATED_BINARY")
+    rng = np.random.default_rng(5)
+    (tmp_path / "in").mkdir()
+    for number in range(48):
+        kind = PLAIN[number % len(PLAIN)]
+        (tmp_path / "in" / f"{number}.png").write_bytes(images.make(kind, rng, 20 + number, 30).data)
+    largest = {}
+    for out, faults in (("three", ""), ("one", "memory=12000000")):
+        run(EMULATED, tmp_path, "emboss,blur", "-b", "--device=cuda", *MODES[2], "--streams=1", "--group=32K", f"--trace={out}.json",
+            "in", out, faults=faults)
+        events = json.loads((tmp_path / f"{out}.json").read_text())["traceEvents"]
+        slices = [event["args"] for event in events if event.get("ph") == "X" and event["name"] == "kernel"]
+        assert sum(group["images"] for group in slices) == 48, slices
+        largest[out] = max(group["images"] for group in slices)
+    assert largest["three"] > 2 * largest["one"], largest
+    for name in tree(tmp_path / "one"):
+        assert (tmp_path / "three" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
 
 
 @policy

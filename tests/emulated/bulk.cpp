@@ -116,6 +116,7 @@ void wait_for(uint32_t address, uint32_t parity)
         barrier->waiting = self();
         wait("a barrier in shared memory", {"address", (int)address}, barrier->phase);
     }
+    self()->unfenced = true;
     observe(&barrier->keys[parity]);
 }
 
@@ -124,6 +125,7 @@ bool has_ended(uint32_t address, uint32_t parity)
     barrier *barrier = find(address);
     if (barrier->phase % 2 == parity)
         return false;
+    self()->unfenced = true;
     observe(&barrier->keys[parity]);
     return true;
 }
@@ -151,6 +153,8 @@ void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t address)
     bulk_state &own = blocks[place()];
     if (bytes == 0 || bytes % GRAIN)
         fail("a bulk copy of %u bytes", bytes);
+    if (self()->unfenced)
+        fail("a bulk copy without a fence after the thread has met others at a barrier");
     if (own.copy_count == MOST_COPIES)
         fail("more than %d bulk copies of a block", MOST_COPIES);
     check_global(from, bytes, GRAIN);
@@ -192,6 +196,8 @@ void store_bulk(void *to, uint32_t from, uint32_t bytes)
 {
     if (bytes == 0 || bytes % GRAIN)
         fail("a bulk copy of %u bytes", bytes);
+    if (self()->unfenced)
+        fail("a bulk copy without a fence after the thread has met others at a barrier");
     check_global(to, bytes, GRAIN);
     self()->stores.push_back({to, shared_at(from, bytes, GRAIN), bytes, 0});
 }
@@ -211,6 +217,11 @@ void finish_stores()
         memcpy(store.to, store.from, store.size);
     }
     stores.clear();
+}
+
+void fence_bulk()
+{
+    self()->unfenced = false;
 }
 
 void open_bulk()

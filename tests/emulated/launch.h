@@ -43,10 +43,13 @@ void launch(void (*kernel)(Parameters...), const char *name, const launch_shape 
 
 // --- launches with attributes, which change nothing here -----------------------------------------
 
-enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization };
+enum cudaLaunchAttributeID {
+    cudaLaunchAttributeProgrammaticStreamSerialization,
+    cudaLaunchAttributePriority
+};
 
 union cudaLaunchAttributeValue {
-    int programmaticStreamSerializationAllowed;
+    int programmaticStreamSerializationAllowed, priority;
 };
 
 struct cudaLaunchAttribute {

@@ -375,7 +375,7 @@ static inline void cp_async_bulk_wait_group_read(int)
 
 static inline void cp_async_ca_shared_global(uint32_t to, const void *from, uint32_t bytes)
 {
-    emulated::copy_later(emulated::shared_at(to, bytes, bytes), from, bytes);
+    emulated::copy_later(emulated::shared_at(to, bytes, bytes), from, bytes, 0);
 }
 
 static inline void cp_async_mbarrier_arrive_noinc_shared_b64(uint32_t barrier)
@@ -390,9 +390,18 @@ static inline void ld_shared_v2_f32(float &first, float &second, uint32_t from)
     second = values[1];
 }
 
-// Register counts, and the order of accesses by different proxies, are not emulated.
+static inline void cp_async_mbarrier_arrive_noinc_shared_cta_b64(uint32_t barrier)
+{
+    emulated::commit_copies();
+    emulated::finish_copies(0);
+    emulated::arrive_at(barrier, 0);
+}
+
+// Of the order of accesses by different proxies only this is checked: a thread has to fence
+// between a barrier and a bulk copy.
 static inline void fence_proxy_async_shared_cta()
 {
+    emulated::fence_bulk();
 }
 
 // Does nothing: emulated kernels of a stream run one after the other.
@@ -404,6 +413,7 @@ static inline void griddepcontrol_launch_dependents()
 {
 }
 
+// Register counts are not emulated.
 static inline void setmaxnreg_inc_sync_aligned_u32(uint32_t)
 {
 }

@@ -34,10 +34,11 @@ static bool is_in_parts(struct conv_backend *backend, int images, size_t longest
     uint8_t memory[1024] = {0};
     for (int i = 0; i < images; i++)
         table[i].stream_bytes = i == images / 2 ? longest : longest / 2;
-    struct conv_group group = {.images = table, .image_count = images, .h_in = memory};
+    struct conv_group group = {.images = table, .image_count = images};
     struct conv_stream stream = {.backend = backend};
     stream.coder.answers.h_data = memory;
-    assert_int_equal(conv_cuda_coder_decode(&stream, &group, memory, NULL), CONV_OK);
+    struct conv_cuda_tables tables = {memory, memory};
+    assert_int_equal(conv_cuda_coder_decode(&stream, &group, images, &tables, NULL), CONV_OK);
     return asked == CONV_DECODE_SPLIT_AUTO;
 }
 

@@ -46,8 +46,9 @@ static void test_adler(void **test)
     }
     // The largest sums that add_adler promises to accept.
     struct adler most = {ADLER_MODULUS - 1, ADLER_MODULUS - 1};
-    add_adler(&most, ADLER_MODULUS - 1, 16399, (1u << 31) - 1);
-    uint64_t exact = (uint64_t)(ADLER_MODULUS - 1) * 16399 + (1u << 31) - 1 + ADLER_MODULUS - 1;
+    add_adler(&most, ADLER_MODULUS - 1, ADLER_BYTES, (1u << 31) - 1);
+    uint64_t exact =
+        (uint64_t)(ADLER_MODULUS - 1) * ADLER_BYTES + (1u << 31) - 1 + ADLER_MODULUS - 1;
     assert_int_equal(most.weighted, exact % ADLER_MODULUS);
 }
 
@@ -69,14 +70,21 @@ static void test_filters(void **test)
     for (int a = 0; a < 256; a++)
         for (int b = 0; b < 256; b += 3)
             for (int c = 0; c < 256; c += 5) {
-                const int predicted[] = {0, a, b, (a + b) / 2, paeth(a, b, c)};
+                // Two bytes at a time, with the neighbours in another order.
+                const int predicted[5][2] = {{0, 0},
+                                             {a, c},
+                                             {b, a},
+                                             {(a + b) / 2, (c + a) / 2},
+                                             {paeth(a, b, c), paeth(c, a, b)}};
                 for (int f = 0; f < 5; f++) {
-                    uint32_t byte = (uint32_t)(a * 7 + c) & 255;
-                    uint32_t got = unfilter_byte(&filters[f], byte, (uint32_t)a & filters[f].left,
-                                                 (uint32_t)b & filters[f].above, (uint32_t)c) &
-                                   255;
-                    if (got != ((byte + (uint32_t)predicted[f]) & 255))
-                        fail_msg("filter %d of %d, %d, %d gives %u", f, a, b, c, got);
+                    uint32_t low = (uint32_t)(a * 7 + c) & 255, high = (uint32_t)(b * 5 + a) & 255;
+                    uint32_t got = unfilter_pair(&filters[f], low | high << 16,
+                                                 (uint32_t)(a | c << 16) & filters[f].left,
+                                                 (uint32_t)(b | a << 16) & filters[f].above,
+                                                 (uint32_t)(c | b << 16) & filters[f].above);
+                    if ((got & 255) != ((low + (uint32_t)predicted[f][0]) & 255) ||
+                        (got >> 16 & 255) != ((high + (uint32_t)predicted[f][1]) & 255))
+                        fail_msg("filter %d of %d, %d, %d gives %x", f, a, b, c, got);
                 }
             }
 }

@@ -162,6 +162,45 @@ static void test_only_free_memory_is_given_up(void **state)
     conv_pool_close(&pool);
 }
 
+static int count_slots(struct conv_pool *pool)
+{
+    struct conv_err err;
+    struct conv_slot *slot;
+    struct conv_pool_need need = {{10, 10}, 0, true};
+    int count = 0;
+    while (conv_pool_acquire(pool, &need, &slot, &err) == CONV_OK && slot)
+        count++;
+    for (int i = 0; i < pool->count; i++)
+        if (pool->slots[i].state == CONV_SLOT_OPEN)
+            conv_pool_release(pool, &pool->slots[i]);
+    return count;
+}
+
+static void test_further_slots_are_lent(void **state)
+{
+    (void)state;
+    struct conv_pool pool;
+    struct conv_err err;
+    struct conv_pool_config config = {
+        .ops = &conv_backend_cpu,
+        .count = 2,
+        .most = 5,
+        .limit = 1 << 20,
+        .keep = SIZE_MAX,
+        .codes = true,
+    };
+    assert_int_equal(conv_pool_open(&pool, &config, &err), CONV_OK);
+    assert_int_equal(count_slots(&pool), 2);
+    assert_int_equal(conv_pool_lend_slots(&pool, 2), 2);
+    assert_int_equal(count_slots(&pool), 4);
+    conv_pool_add_slots(&pool, 1);                       // for good
+    assert_int_equal(conv_pool_lend_slots(&pool, 2), 0); // there are no more
+    assert_int_equal(count_slots(&pool), 5);
+    conv_pool_take_back_slots(&pool, 2);
+    assert_int_equal(count_slots(&pool), 3);
+    conv_pool_close(&pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_who_is_alone_is_served),
         cmocka_unit_test(test_a_buffer_serves_the_next),
         cmocka_unit_test(test_only_free_memory_is_given_up),
+        cmocka_unit_test(test_further_slots_are_lent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

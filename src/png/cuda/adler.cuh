@@ -7,6 +7,7 @@
 #include "png/cuda/symbols.cuh"
 
 #define ADLER_MODULUS 65521u
+#define ADLER_BYTES 32700 // see add_adler()
 
 // Both below the modulus.
 struct adler {
@@ -14,10 +15,10 @@ struct adler {
 };
 
 // Adds bytes at the indices from `start` on: `bytes` is their sum, `weighted` the sum of each times
-// its distance from `start`. With less than 16,400 and 2^31 no sum exceeds 32 bits.
+// its distance from `start`. With at most ADLER_BYTES and 2^31 no sum exceeds 32 bits.
 ANYWHERE void add_adler(struct adler *adler, uint32_t start, uint32_t bytes, uint32_t weighted)
 {
-    uint32_t both = start % ADLER_MODULUS * bytes + weighted; // below 2^30.01 + 2^31
+    uint32_t both = start % ADLER_MODULUS * bytes + weighted; // below 2^31 + 2^31
     adler->bytes = (adler->bytes + bytes) % ADLER_MODULUS;
     adler->weighted = (adler->weighted + both) % ADLER_MODULUS;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A block of threads inflates an image. DEFLATE blocks are decoded in order, each in windows of
 // input whose output fits shared memory. For each window, all threads find the symbols
-// (speculate.cuh), store them and turn them into bytes (window.cuh).
+// (speculate.cuh), store them and turn them into bytes (window.cuh). Those are written while the
+// symbols of the next window are counted, by the threads that have no part in it.
 //
 // Shared memory limits the number of images in flight: 27.3 KB for 128 threads, so that eight
 // blocks fit on an SM that has 228 KB, 1024 images on 128 SMs. The fewer images there are, the more
@@ -24,14 +25,37 @@ static_assert(8 * (sizeof(struct block_memory<128>) + SYSTEM_SHARED) <= SM_SHARE
 // Turns the symbols stored in the window into bytes. Called by all threads.
 template <int THREADS>
 __device__ inline bool finish_window(struct block_memory<THREADS> &shared,
-                                     const struct window &window, struct adler *adler)
+                                     const struct window &window)
 {
     __syncthreads();
     if (__syncthreads_or(refer<whole_image>(shared, window)))
         return false;
     follow_references<whole_image::FINAL>(shared, window);
-    write_window(shared, window, adler);
     return true;
+}
+
+// The threads that write a window: those that do not count the next one.
+template <int THREADS>
+static constexpr int WRITERS = THREADS - THREADS / block_memory<THREADS>::SHARES;
+
+// Writes what is in the window. Called by the writers, between barriers.
+template <int THREADS>
+__device__ __forceinline__ void write_rest(struct block_memory<THREADS> &shared, uint8_t *rows,
+                                           const struct progress &progress, struct adler *adler)
+{
+    if (progress.written < progress.out)
+        write_window<WRITERS<THREADS>>(
+            shared, open_window(rows, progress.written, progress.out - progress.written), adler);
+}
+
+// The same for all threads.
+template <int THREADS>
+__device__ __forceinline__ void flush_window(struct block_memory<THREADS> &shared, uint8_t *rows,
+                                             struct progress *progress, struct adler *adler)
+{
+    if (threadIdx.x >= THREADS - WRITERS<THREADS>)
+        write_rest(shared, rows, *progress, adler);
+    progress->written = progress->out;
 }
 
 // One window of a block that has codes. *ended is set at the block's end.
@@ -43,7 +67,9 @@ inflate_window(struct block_memory<THREADS> &shared, const struct stream &stream
 {
     if (progress->at >= stream.end)
         return CONV_DECODE_TRUNCATED;
-    count_window(shared, stream, progress, progress->out % WINDOW_ALIGN, stop);
+    count_window(shared, stream, progress, progress->out % WINDOW_ALIGN, stop,
+                 [&] { write_rest(shared, image.d_rows, *progress, adler); });
+    progress->written = progress->out;
     if (reports && threadIdx.x == THREADS - 1) // of a warp that has the least to do
         report_ready(image, progress->out);
     struct agreement agreed = shared.agreed;
@@ -57,7 +83,7 @@ inflate_window(struct block_memory<THREADS> &shared, const struct stream &stream
         return CONV_DECODE_SYMBOL;
     struct window window = open_window(image.d_rows, progress->out, agreed.bytes);
     put_share(shared, agreed.parts, window.skip);
-    if (!finish_window(shared, window, adler))
+    if (!finish_window(shared, window))
         return CONV_DECODE_DISTANCE;
     *ended = advance<THREADS>(progress, agreed);
     return CONV_DECODE_DECODED;
@@ -77,6 +103,7 @@ copy_stored(struct block_memory<THREADS> &shared, const struct stream &stream, u
         return CONV_DECODE_SIZE;
     uint16_t *places = (uint16_t *)shared.window;
     progress->at = 8 * (stream.lead + first + size);
+    flush_window(shared, rows, progress, adler);
     while (size > 0) {
         uint32_t part = min(size, (uint32_t)(THREADS * THREAD_ROOM - WINDOW_ALIGN));
         struct window window = open_window(rows, progress->out, part);
@@ -84,9 +111,10 @@ copy_stored(struct block_memory<THREADS> &shared, const struct stream &stream, u
         for (uint32_t i = threadIdx.x; i < part; i += THREADS)
             places[window.skip + i] = (uint16_t)(LITERAL | stream_byte(stream, first + i));
         __syncthreads();
-        write_window(shared, window, adler);
+        write_window<THREADS>(shared, window, adler);
         first += part;
         progress->out += part;
+        progress->written = progress->out;
         size -= part;
     }
     return CONV_DECODE_DECODED;
@@ -137,8 +165,8 @@ __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
         return result;
     for (uint32_t i = threadIdx.x; i < THREADS * THREAD_ROOM / 4; i += THREADS)
         shared.window[i] = make_uint2(INSIDE_TWICE, INSIDE_TWICE);
-    struct progress progress = {8 * (stream.lead + 2), 0,
-                                block_memory<THREADS>::SHARES * FIRST_THREAD_BITS, 0, 0};
+    struct progress progress = {
+        8 * (stream.lead + 2), 0, block_memory<THREADS>::SHARES * FIRST_THREAD_BITS, 0, 0, 0};
     struct adler adler = {0, 0};
     for (bool final = false; !final;) {
         if (is_costly(progress, free_cost))
@@ -149,6 +177,7 @@ __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
     }
     if ((progress.at + 7) / 8 * 8 != stream.end || progress.out != image.rows_bytes)
         return CONV_DECODE_SIZE;
+    flush_window(shared, image.d_rows, &progress, &adler);
     return check_adler(shared, stream, adler, image.rows_bytes) ? CONV_DECODE_DECODED
                                                                 : CONV_DECODE_ADLER;
 }
@@ -221,10 +250,15 @@ template <int THREADS> static enum conv_status launch(const struct conv_decode_b
         cudaFuncSetAttribute((const void *)inflate<THREADS>,
                              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
         return CONV_ERR_DEVICE;
-    inflate<THREADS>
-        <<<(unsigned)batch->count, THREADS, (size_t)bytes, (cudaStream_t)batch->stream>>>(
-            batch->d_images, batch->d_status, batch->at_any_cost ? UINT32_MAX : FREE_COST,
-            batch->d_stop, split, conv_decode_is_alone(batch));
+    // The lowest priority, so that what other streams have inflated already is finished first.
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributePriority;
+    attribute.val.priority = 0;
+    cudaLaunchConfig_t config = {dim3((unsigned)batch->count), dim3(THREADS), (size_t)bytes,
+                                 (cudaStream_t)batch->stream,  &attribute,    1};
+    uint32_t free_cost = batch->at_any_cost ? UINT32_MAX : FREE_COST;
+    (void)cudaLaunchKernelEx(&config, inflate<THREADS>, batch->d_images, batch->d_status, free_cost,
+                             batch->d_stop, split, conv_decode_is_alone(batch));
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
 

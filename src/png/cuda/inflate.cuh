@@ -57,10 +57,10 @@ struct making {
 #define SHARE_BITS 17 // for the position of a bit of the stage
 
 template <int THREADS> struct block_memory {
-    // Shares per part: a part is counted by one thread, and written by one thread per share. Longer
-    // parts need fewer corrections, but leave threads idle while they are counted. Other blocks on
-    // the SM use that time; beside a block of 512 threads there are few or none.
-    static constexpr int SHARES = THREADS < 512 ? 2 : 1;
+    // Shares per part: a part is counted by one thread, and its symbols are stored by one thread
+    // per share. Longer parts need fewer corrections, but leave more threads idle while parts are
+    // counted. Half of the threads then write the previous window.
+    static constexpr int SHARES = 2;
     // Bits of input per share, limited by shared memory and by SHARE_BITS.
     static constexpr uint32_t SHARE_MOST = THREADS < 512 ? 280 : 248;
     static_assert(THREADS * THREAD_ROOM % (4 * LANES) == 0, "refer() stays within the window");

@@ -32,6 +32,7 @@ struct progress {
     uint32_t part_bits; // bits of input per part of the next window
     uint32_t cost;      // cost of the heads of blocks so far
     uint32_t windows;   // windows so far, in blocks that have codes
+    uint32_t written;   // bytes of the output that have been written; the others are in the window
 };
 
 // True if the host has set d_stop: thread 0 reads it once per POLL_EACH windows. A read of host
@@ -174,12 +175,13 @@ __device__ inline uint32_t read_head(struct block_memory<THREADS> &shared,
 // --- windows -------------------------------------------------------------------------------------
 
 // Counts the bytes of the next window, whose first `skip` places are not used. On return,
-// shared.agreed has the number of its parts, and shared.shares what each thread is to write. Before
-// the call a barrier must follow the making of the tables and the last read of the stage.
-template <int THREADS>
+// shared.agreed has the number of its parts, and shared.shares what each thread is to store. Before
+// the call a barrier must follow the making of the tables and the last read of the stage. Threads
+// that count nothing call beside(); barriers follow.
+template <int THREADS, typename BESIDE>
 __device__ inline void count_window(struct block_memory<THREADS> &shared,
                                     const struct stream &stream, struct progress *progress,
-                                    uint32_t skip, const uint32_t *stop)
+                                    uint32_t skip, const uint32_t *stop, BESIDE beside)
 {
     uint32_t origin = progress->at / 32 * 32, at = progress->at - origin;
     uint32_t bits = progress->part_bits, end = stream.end - origin;
@@ -188,7 +190,7 @@ __device__ inline void count_window(struct block_memory<THREADS> &shared,
     bool stopped = is_stopped(*progress, stop);
     progress->windows++;
     struct part part;
-    bool right = count_parts(shared, &part, at, bits, end);
+    bool right = count_parts(shared, &part, at, bits, end, beside);
     agree(shared, part, right, stopped, skip);
 }
 

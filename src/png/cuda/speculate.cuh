@@ -68,14 +68,15 @@ __device__ __forceinline__ void count_part(struct part *part, const uint32_t *en
 }
 
 // The block's first threads count one part each: `bits` bits from bit `at` of the stage on, up to
-// `end`. True if this thread's part begins where the one before it ends, and not after the end of
-// the DEFLATE block. Each round has one barrier, which also tells all threads whether the end of
-// any part has changed; the part after it is then counted again. Parts after the end of the DEFLATE
-// block are not corrected. A warp learns one round late whether that end is in an earlier warp's
-// parts; if this has changed, so has an earlier part, and another round follows.
-template <int THREADS>
+// `end`. The other threads call beside() meanwhile. True if this thread's part begins where the one
+// before it ends, and not after the end of the DEFLATE block. Each round has one barrier, which
+// also tells all threads whether the end of any part has changed; the part after it is then counted
+// again. Parts after the end of the DEFLATE block are not corrected. A warp learns one round late
+// whether that end is in an earlier warp's parts; if this has changed, so has an earlier part, and
+// another round follows.
+template <int THREADS, typename BESIDE>
 __device__ inline bool count_parts(struct block_memory<THREADS> &shared, struct part *part,
-                                   uint32_t at, uint32_t bits, uint32_t end)
+                                   uint32_t at, uint32_t bits, uint32_t end, BESIDE beside)
 {
     const uint32_t WARPS = THREADS / block_memory<THREADS>::SHARES / LANES;
     uint32_t lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, below = (1u << lane) - 1;
@@ -89,6 +90,8 @@ __device__ inline bool count_parts(struct block_memory<THREADS> &shared, struct 
         uint32_t former = part->places[SEGMENTS - 1];
         if (wrong)
             count_part(part, shared.entries, shared.stage, start, first, last);
+        else if (round == 0)
+            beside();
         __syncwarp();
         uint32_t place = part->places[SEGMENTS - 1];
         uint32_t before = __shfl_up_sync(ALL_LANES, place, 1);

@@ -86,7 +86,7 @@ __device__ inline bool count_symbols_of(struct block_memory<THREADS> &shared,
             return false;
         __syncthreads(); // the lengths, or the stage, are no longer read
         uint32_t bits = progress->part_bits;
-        count_window(shared, stream, progress, MOST_SKIP, nullptr);
+        count_window(shared, stream, progress, MOST_SKIP, nullptr, [] {});
         struct agreement agreed = shared.agreed;
         if (agreed.parts == 0) {
             progress->part_bits = LEAST_PART_BITS;
@@ -167,7 +167,7 @@ static __global__ void __launch_bounds__(SPLIT_THREADS, 1024 / SPLIT_THREADS)
     const struct stream stream = open_stream(image);
     struct counting counting = {
         split,
-        {start, 0, block_memory<SPLIT_THREADS>::SHARES * FIRST_THREAD_BITS, 0, 0},
+        {start, 0, block_memory<SPLIT_THREADS>::SHARES * FIRST_THREAD_BITS, 0, 0, 0},
         &part->window,
         SPLIT_NONE,
         SPLIT_NONE};

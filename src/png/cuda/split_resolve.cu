@@ -12,7 +12,7 @@
 #define RESOLVE_THREADS 256
 #define WORDS_EACH 4
 #define SHARE (4 * WORDS_EACH * RESOLVE_THREADS) // bytes of output for each block of threads
-static_assert(4 * WORDS_EACH * 255 < 16400, "a thread's bytes, for add_adler");
+static_assert(4 * WORDS_EACH * 255 <= ADLER_BYTES, "a thread's bytes, for add_adler");
 
 struct resolve_memory {
     uint32_t outs[CONV_SPLIT_MOST_PARTS];

@@ -294,9 +294,11 @@ ANYWHERE void fill_prefix(uint32_t *entries, const struct table *table, uint32_t
 {
     uint32_t bits = reverse_bits(prefix) >> (32 - table->bits);
     uint32_t entry = entries[table->begin + bits], last = entry >> 5 & 127, at = entry >> 16;
-    uint32_t more = prefix_bits(table, prefix);
+    uint32_t more = 0;
     if (!(entry & ENTRY_LONG))
         return;
+    while (last >> more)
+        more++;
     for (uint32_t i = first; i <= last; i += step)
         entries[at + i] =
             make_entry(table, bits | i << table->bits, table->bits, table->bits + more);

@@ -82,7 +82,7 @@ __device__ inline void unfilter_band(const struct conv_decode_image &image, uint
     const uint32_t chunks = (steps + STEPS - 1) / STEPS, whole = (steps + RUN - 1) / RUN * RUN;
     uint32_t *own = rings + lane * ring<COUNT>::STRIDE;
     uint32_t *all_runs = rings + WARP * ring<COUNT>::STRIDE;
-    uint32_t left[CHANNELS * SAMPLE], above_left[CHANNELS * SAMPLE];
+    uint32_t left[pixel<CHANNELS, SAMPLE>::PAIRS], above_left[pixel<CHANNELS, SAMPLE>::PAIRS];
     struct strip<CHANNELS, WORDS> last = {}, first = {
     };
     struct place place = {};

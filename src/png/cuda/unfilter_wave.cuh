@@ -73,12 +73,57 @@ __device__ __forceinline__ uint32_t first_word(const struct conv_decode_image &i
 
 // --- a step --------------------------------------------------------------------------------------
 
-__device__ __forceinline__ uint32_t byte_of(const uint32_t *words, int i)
+// Bytes of a pixel, and pairs of them that are unfiltered together (unfilter.cuh). The second byte
+// of the last pair may be missing.
+template <int CHANNELS, int SAMPLE> struct pixel {
+    static constexpr int BYTES = CHANNELS * SAMPLE, PAIRS = (BYTES + 1) / 2;
+};
+
+// Bytes i and i + 1 as a pair; the first one only if `alone`.
+__device__ __forceinline__ uint32_t pair_of(const uint32_t *words, int i, bool alone)
 {
-    return words[i / 4] >> 8 * (i % 4) & 255;
+    uint32_t word = words[i / 4], at = i % 4;
+    if (alone)
+        return __byte_perm(word, 0, 0x4440 + at);
+    if (at < 3)
+        return __byte_perm(word, 0, 0x4040 + at * 0x101 + 0x100);
+    return __byte_perm(word, words[i / 4 + 1], 0x0403) & PAIR_BYTES;
 }
 
-// Unfilters a step of a row. left[] and above_left[] are those of the pixel before the step; on
+// The bytes above pair `p` of pixel `x` of a step. Samples of 16 bits have their high byte first in
+// a pair, last in the plane.
+template <int CHANNELS, int SAMPLE, int WORDS>
+__device__ __forceinline__ uint32_t pair_above(const struct strip<CHANNELS, WORDS> &above, int x,
+                                               int p)
+{
+    uint32_t word = above.planes[2 * p / SAMPLE].words[x * SAMPLE / 4], at = x * SAMPLE % 4;
+    if (SAMPLE == 2)
+        return __byte_perm(word, 0, 0x4041 + at * 0x101);
+    if (2 * p + 1 == CHANNELS)
+        return __byte_perm(word, 0, 0x4440 + at);
+    // Those of two pixels first, which the next pixel uses as well.
+    uint32_t other = above.planes[2 * p + 1 < CHANNELS ? 2 * p + 1 : 0].words[x / 4];
+    uint32_t both = __byte_perm(word, other, at < 2 ? 0x5140 : 0x7362);
+    return __byte_perm(both, 0, at % 2 ? 0x4342 : 0x4140);
+}
+
+// Joins the pairs of the pixels of a word to words of the planes.
+template <int CHANNELS, int SAMPLE, int WORDS>
+__device__ __forceinline__ void join_pairs(struct strip<CHANNELS, WORDS> *out,
+                                           const uint32_t *pairs, int word, int p)
+{
+    if (SAMPLE == 2) {
+        out->planes[p].words[word] = __byte_perm(pairs[0], pairs[1], 0x4602);
+        return;
+    }
+    uint32_t first = __byte_perm(pairs[0], pairs[1], 0x6240);
+    uint32_t second = __byte_perm(pairs[2], pairs[3], 0x6240);
+    out->planes[2 * p].words[word] = __byte_perm(first, second, 0x5410);
+    if (2 * p + 1 < CHANNELS)
+        out->planes[2 * p + 1].words[word] = __byte_perm(first, second, 0x7632);
+}
+
+// Unfilters a step of a row. left[] and above_left[] are the pairs of the pixel before the step; on
 // return, of its last pixel.
 template <int CHANNELS, int SAMPLE, int WORDS>
 __device__ __forceinline__ void
@@ -86,22 +131,26 @@ unfilter_step(struct strip<CHANNELS, WORDS> *out, const struct strip<CHANNELS, W
               const uint32_t *bytes, const struct row_filter &filter, uint32_t *left,
               uint32_t *above_left)
 {
+    typedef struct pixel<CHANNELS, SAMPLE> pixel;
 #pragma unroll
-    for (int i = 0; i < CHANNELS * WORDS; i++)
-        out->planes[i / WORDS].words[i % WORDS] = 0;
+    for (int word = 0; word < WORDS; word++) {
+        uint32_t pairs[pixel::PAIRS][4 / SAMPLE];
 #pragma unroll
-    for (int x = 0; x < 4 * WORDS / SAMPLE; x++) {
+        for (int i = 0; i < 4 / SAMPLE; i++) {
+            int x = word * (4 / SAMPLE) + i;
 #pragma unroll
-        for (int k = 0; k < CHANNELS * SAMPLE; k++) {
-            // Samples of 16 bits have their high byte first in the row, last in the plane.
-            int c = k / SAMPLE, at = x * SAMPLE + SAMPLE - 1 - k % SAMPLE;
-            uint32_t up = byte_of(above.planes[c].words, at);
-            uint32_t byte = byte_of(bytes, x * CHANNELS * SAMPLE + k);
-            byte = unfilter_byte(&filter, byte, left[k], up, above_left[k]);
-            left[k] = byte & 255 & filter.left;
-            above_left[k] = up;
-            out->planes[c].words[at / 4] |= (byte & 255) << 8 * (at % 4);
+            for (int p = 0; p < pixel::PAIRS; p++) {
+                uint32_t up = pair_above<CHANNELS, SAMPLE, WORDS>(above, x, p);
+                uint32_t own = pair_of(bytes, x * pixel::BYTES + 2 * p, 2 * p + 1 == pixel::BYTES);
+                own = unfilter_pair(&filter, own, left[p], up, above_left[p]);
+                left[p] = own & filter.left;
+                above_left[p] = up;
+                pairs[p][i] = own;
+            }
         }
+#pragma unroll
+        for (int p = 0; p < pixel::PAIRS; p++)
+            join_pairs<CHANNELS, SAMPLE, WORDS>(out, pairs[p], word, p);
     }
 }
 
@@ -126,8 +175,8 @@ do_step(struct place *place, const uint32_t *own, struct strip<CHANNELS, WORDS> 
     const int COUNT = CHANNELS * WORDS;
     if (place->step == 0) {
         enter_row<COUNT>(place, own, image);
-        for (int k = 0; k < CHANNELS * SAMPLE; k++)
-            left[k] = above_left[k] = 0;
+        for (int p = 0; p < pixel<CHANNELS, SAMPLE>::PAIRS; p++)
+            left[p] = above_left[p] = 0;
     }
     const uint32_t *words = own + place->slot * ring<COUNT>::SLOT + 1 + place->inner * COUNT;
     uint32_t bytes[COUNT], former = words[0];

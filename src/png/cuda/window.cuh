@@ -235,16 +235,21 @@ __device__ inline void follow_references(struct block_memory<THREADS> &shared,
     } while (__syncthreads_or(left));
 }
 
-// Writes the bytes, and leaves the window empty for the next one.
-template <int THREADS>
+// Writes the bytes, and leaves the window empty for the next one. Called by the block's last
+// WRITERS threads.
+template <int WRITERS, int THREADS>
 __device__ inline void write_window(struct block_memory<THREADS> &shared,
                                     const struct window &window, struct adler *adler)
 {
+    // Groups of eight places per thread.
+    static_assert((THREADS * THREAD_ROOM / 8 + WRITERS - 1) / WRITERS * 8 * 255 <= ADLER_BYTES,
+                  "a thread's bytes, for add_adler");
     uint8_t *out = window.rows + (window.start - window.skip);
     uint4 *groups = (uint4 *)shared.window;
     const uint4 empty = make_uint4(INSIDE_TWICE, INSIDE_TWICE, INSIDE_TWICE, INSIDE_TWICE);
     uint32_t bytes = 0, weighted = 0;
-    for (uint32_t i = threadIdx.x; 8 * i < referred_end(window); i += THREADS) {
+    for (uint32_t i = threadIdx.x - (THREADS - WRITERS); 8 * i < referred_end(window);
+         i += WRITERS) {
         uint4 places = groups[i];
         groups[i] = empty;
         uint2 words = make_uint2(__byte_perm(places.x, places.y, 0x6420),
