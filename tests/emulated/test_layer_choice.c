@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which CUDA variant a layer gets, where a GPU showed that a variant for few images, or for 1x1
-// kernels, is or is not the fastest. The choice runs on the host, but only a build with CUDA has
-// it.
+// Which CUDA variant a layer gets, where a GPU showed that a variant for few images, for 1x1
+// kernels, or for rows of some lengths, is or is not the fastest. The choice runs on the host, but
+// only a build with CUDA has it.
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,8 +46,9 @@ static const char *choose(const struct conv_layer *layer, int64_t images, int si
     return variant->name;
 }
 
-// The fastest of the variants on an H100, 2026-11-26, as far as `slices` is concerned.
-static void test_few_images_get_the_fastest(void **state)
+// The fastest of the variants on an H100, 2026-11-26, as far as `slices` and `aligned` are
+// concerned.
+static void test_layers_get_the_fastest(void **state)
 {
     (void)state;
     static const struct {
@@ -69,7 +70,16 @@ static void test_few_images_get_the_fastest(void **state)
         {1000, 6, 12, 16, 5, "cuda_layer_uniform"},  // 0.0149, slices 0.0154
         {10000, 6, 12, 16, 5, "cuda_layer_uniform"}, // 0.0761, slices 0.1025
         {100, 12, 33, 24, 5, "cuda_layer_bulk"},     // 0.0408, slices 0.0519
-        {1000, 12, 33, 24, 5, "cuda_layer_bulk"},    // 0.2901, slices 0.3992
+        {300, 12, 33, 24, 5, "cuda_layer_aligned"},  // 0.1035, bulk 0.1048
+        {1000, 12, 33, 24, 5, "cuda_layer_aligned"}, // 0.2672, bulk 0.2900, slices 0.3992
+        {10000, 12, 33, 24, 5, "cuda_layer_bulk"},   // 2.4732, aligned 2.4851
+        {1000, 12, 32, 24, 5, "cuda_layer_uniform"}, // 0.2589, aligned 0.2671
+        {1000, 6, 33, 24, 5, "cuda_layer_aligned"},  // 0.1421, bulk 0.1601
+        {1000, 10, 33, 20, 5, "cuda_layer_aligned"}, // 0.2196, bulk 0.2518
+        {1000, 3, 33, 12, 5, "cuda_layer_aligned"},  // 0.0532, bulk 0.0584
+        {1000, 8, 31, 16, 5, "cuda_layer_aligned"},  // 0.1384, uniform 0.1463
+        {1000, 16, 32, 32, 5, "cuda_layer_aligned"}, // 0.4530, rows 0.5141
+        {1000, 12, 30, 48, 5, "cuda_layer_aligned"}, // 0.4443, bulk 0.5040
     };
     for (size_t i = 0; i < COUNT(measured); i++) {
         struct conv_layer layer =
@@ -177,7 +187,7 @@ int main(void)
     for (size_t i = 0; i < COUNT(weights); i++)
         weights[i] = 0.25f;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few_images_get_the_fastest),
+        cmocka_unit_test(test_layers_get_the_fastest),
         cmocka_unit_test(test_less_precise_layers),
         cmocka_unit_test(test_1x1_layers),
         cmocka_unit_test(test_only_on_hopper),
