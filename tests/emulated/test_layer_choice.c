@@ -102,7 +102,8 @@ static void test_less_precise_layers(void **state)
     assert_string_equal(choose(&layer, 100, 28, HOPPER), "cuda_layer_wgmma"); // 0.0388, 0.0205
 }
 
-// Layers with 1x1 kernels, on an H100, 2026-11-26. `fast` and `tf32` also allow exact variants.
+// Layers with 1x1 kernels, on an H100, 2026-11-26: ms of `points`, `points_bulk`, `points_wgmma`.
+// `fast` and `tf32` also allow exact variants.
 static void test_1x1_layers(void **state)
 {
     (void)state;
@@ -111,18 +112,32 @@ static void test_1x1_layers(void **state)
         int channels, side, maps;
         const char *exact, *fast, *tf32; // after "cuda_layer_"
     } measured[] = {
-        {1000, 1, 64, 32, "points", "points", "points"},              // bulk 0.208, points 0.197
-        {100, 3, 224, 64, "points", "points", "points"},              // 0.521, 0.496
-        {1000, 8, 64, 16, "points", "points_wgmma", "points_tf32"},   // 0.216, 0.157
-        {1000, 16, 64, 32, "points", "points_wgmma", "points_tf32"},  // 0.311, 0.304
-        {1000, 32, 32, 128, "points", "points_wgmma", "points_tf32"}, // 0.276, 0.251
-        {16, 128, 28, 128, "points", "points_wgmma", "points_tf32"},  // 0.030, 0.027
-        {100, 128, 28, 128, "points_bulk", "points_wgmma", "points_tf32"},  // 0.080, 0.108
-        {100, 64, 56, 128, "points_bulk", "points_wgmma", "points_tf32"},   // 0.147, 0.157
-        {1000, 64, 28, 64, "points_bulk", "points_wgmma", "points_tf32"},   // 0.183, 0.232
-        {1000, 256, 14, 64, "points_bulk", "points_wgmma", "points_tf32"},  // 0.155, 0.878
-        {1000, 256, 14, 512, "points_bulk", "points_wgmma", "points_tf32"}, // 1.11, 5.65
-        {1000, 192, 28, 96, "points_bulk", "points_wgmma", "points_tf32"},  // 0.845, 3.024
+        {1000, 1, 64, 32, "points", "points", "points"},                   // 0.197, 0.211, 0.207
+        {100, 3, 224, 64, "points", "points", "points"},                   // 0.493, 0.521, 0.504
+        {10, 8, 64, 16, "points", "points", "points"},                     // 0.0069, 0.0083, 0.0082
+        {1000, 8, 64, 16, "points", "points_wgmma", "points_tf32"},        // 0.157, 0.210, 0.149
+        {10, 16, 64, 32, "points", "points", "points"},                    // 0.0087, 0.0107, 0.0096
+        {1000, 16, 64, 32, "points", "points_wgmma", "points_tf32"},       // 0.302, 0.316, 0.295
+        {1, 32, 32, 128, "points_bulk", "points_bulk", "points_tf32"},     // 0.0108, 0.0073, 0.0090
+        {1000, 32, 32, 128, "points", "points_wgmma", "points_tf32"},      // 0.253, 0.280, 0.245
+        {1000, 48, 28, 128, "points_bulk", "points_wgmma", "points_tf32"}, // 0.324, 0.279, 0.215
+        {100, 48, 56, 192, "points_bulk", "points_wgmma", "points_tf32"},  // 0.182, 0.169, 0.119
+        {1000, 64, 28, 32, "points", "points_wgmma", "points_tf32"},       // 0.158, 0.173, 0.123
+        {1000, 64, 28, 64, "points_bulk", "points_wgmma", "points_tf32"},  // 0.233, 0.187, 0.155
+        {1000, 64, 28, 96, "points", "points_wgmma", "points_tf32"},       // 0.315, 0.327, 0.207
+        {1000, 64, 28, 160, "points_bulk", "points_wgmma", "points_tf32"}, // 0.576, 0.483, 0.330
+        {100, 64, 56, 128, "points_bulk", "points_wgmma", "points_tf32"},  // 0.157, 0.146, 0.095
+        {1000, 96, 28, 40, "points_bulk", "points_wgmma", "points_tf32"},  // 0.259, 0.242, 0.167
+        {1000, 100, 14, 24, "points_bulk", "points_wgmma", "points_tf32"}, // 0.080, 0.072, 0.048
+        {1000, 128, 28, 16, "points_bulk", "points_wgmma", "points_tf32"}, // 0.381, 0.302, 0.173
+        {1, 128, 28, 128, "points_bulk", "points_bulk", "points_tf32"},    // 0.0166, 0.0108, 0.0144
+        {4, 128, 28, 128, "points_bulk", "points_bulk", "points_tf32"},    // 0.0166, 0.0109, 0.0147
+        {16, 128, 28, 128, "points_bulk", "points_wgmma", "points_tf32"},  // 0.027, 0.020, 0.016
+        {1000, 192, 28, 96, "points_bulk", "points_wgmma", "points_tf32"}, // 3.011, 0.839, 0.388
+        {1000, 256, 14, 64, "points_bulk", "points_wgmma", "points_tf32"}, // 0.878, 0.162, 0.106
+        {10, 256, 14, 512, "points_bulk", "points_wgmma", "points_tf32"},  // 0.107, 0.022, 0.018
+        {1000, 256, 14, 512, "points_bulk", "points_wgmma", "points_tf32"}, // 5.64, 1.11, 0.54
+        {1, 512, 7, 128, "points_bulk", "points_wgmma", "points_tf32"},     // 0.224, 0.029, 0.025
     };
     for (size_t i = 0; i < COUNT(measured); i++) {
         struct conv_layer layer = make_layer(measured[i].channels, measured[i].maps, 1);
