@@ -446,7 +446,7 @@ typedef struct conv_layer_description {
     int32_t channels;      /**< C, at least 1 */
     int32_t kernel_height; /**< 1 to 63 */
     int32_t kernel_width;  /**< 1 to 63 */
-    int32_t stride;        /**< of both axes; 0: 1 */
+    int32_t stride;        /**< of both axes, 1 to 1024; 0: 1 */
     conv_sample input;     /**< DEFAULT: F32; or U8 */
     conv_sample output;    /**< DEFAULT: F32; or F16 */
     float input_divisor;   /**< of U8 samples: 1 or 255; 0: 1 */

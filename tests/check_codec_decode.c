@@ -22,6 +22,9 @@
 #ifndef CHECK_ORDERS
 #define CHECK_ORDERS 4 // of emulated threads, for images that several blocks unfilter
 #endif
+#ifndef CHECK_PHOTOGRAPHS
+#define CHECK_PHOTOGRAPHS 8 // in a batch
+#endif
 #ifndef CHECK_THREADS
 #define CHECK_THREADS 0, 128, 256, 512 // that decode an image; 0: the decoder's choice
 #endif
@@ -32,7 +35,8 @@ struct batch {
     enum check_verdict verdicts[CHECK_DECODE_MOST];
     bool limited; // the cost of block headers, as in the program
     bool stopped;
-    bool few; // decoded by the kernels for few images, not by those for many as well
+    bool in_parts; // each stream is cut into a few
+    bool few;      // decoded by the kernels for few images, not by those for many as well
     int count;
 };
 
@@ -60,7 +64,9 @@ static bool check(struct batch *batch)
         .at_once = check_decode_random(2)                  ? 1
                    : !batch->few && check_decode_random(2) ? 1 << 20
                                                            : 0,
-        .parts = !batch->limited && check_decode_random(2) ? 2 + (int)check_decode_random(255) : 0,
+        .parts = batch->in_parts                             ? 4
+                 : !batch->limited && check_decode_random(2) ? 2 + (int)check_decode_random(255)
+                                                             : 0,
         .at_any_cost = !batch->limited,
         .stopped = batch->stopped,
         .seed = check_decode_random(1u << 31),
@@ -203,6 +209,32 @@ static bool check_costly(void)
     return check(&batch);
 }
 
+// The cost of blocks and failed parts are reasons for the device to leave an image to the CPU, or
+// to another kernel, without an error. Neither may happen to a photograph: it would only be slow.
+static bool check_photographs(void)
+{
+    static struct batch batch = {.limited = true};
+    bool ok = true;
+    for (int in_parts = 0; in_parts < 2 && ok; in_parts++) {
+        for (int i = 0; i < CHECK_PHOTOGRAPHS; i++) {
+            ask_oracle(&batch, check_photo_stream());
+            if (batch.verdicts[i] != CHECK_MUST_DECODE) {
+                printf("FAILED: the CPU leaves a photograph to libpng\n");
+                return false;
+            }
+        }
+        int before = counts.split;
+        batch.in_parts = in_parts;
+        ok = check(&batch);
+        if (ok && in_parts && counts.split - before < CHECK_PHOTOGRAPHS) {
+            printf("FAILED: %d of %d photographs were decoded in parts\n", counts.split - before,
+                   CHECK_PHOTOGRAPHS);
+            ok = false;
+        }
+    }
+    return ok;
+}
+
 // An interrupted run does not wait for streams that are not decoded yet.
 static bool check_stopped(void)
 {
@@ -267,7 +299,7 @@ bool check_codec_decode(const struct check_options *options)
     check_decode_seed(seed);
     bool ok = check_taken() && check_stopped() && (!corpus || check_files(corpus));
     if (options->special)
-        ok = ok && check_bands() && check_special() && check_costly();
+        ok = ok && check_photographs() && check_bands() && check_special() && check_costly();
     for (int round = 0; round < rounds && ok; round++) {
         check_decode_seed(seed + (uint64_t)round);
         ok = check_good(1 + (int)check_decode_random(12), round % 8 ? 5000 : CHECK_SAMPLES) &&

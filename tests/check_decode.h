@@ -31,6 +31,9 @@ unsigned check_decode_random(unsigned below);
 // A random image of about `most` samples, compressed by zlib with random parameters. The caller
 // frees the bytes. *planes, if not NULL, is set to the expected planes, as by check_oracle.
 struct check_stream check_make_stream(unsigned most, struct conv_image *planes);
+// A photograph as programs write it: filtered rows, zlib's usual settings, no flushes. The device
+// must decode it, so its `result` is CONV_DECODE_DECODED.
+struct check_stream check_photo_stream(void);
 // A copy, damaged at random; some of the damaged ones get a right Adler-32 again.
 struct check_stream check_damage_stream(const struct check_stream *stream);
 // A copy of the first `size` bytes.

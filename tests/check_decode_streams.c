@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "check_decode.h"
+#include "png/cuda/cuda_decode.h"
 #include "support/random.h"
 
 #define MOST_HEAD 400 // bytes of zlib's head, of a block's head, and of the Adler-32
@@ -201,6 +202,34 @@ struct check_stream check_make_stream(unsigned most, struct conv_image *planes)
     compress_rows(&stream, rows, size + (size_t)stream.height);
     if (planes)
         split_planes(planes, &stream, plain);
+    free(rows);
+    free(plain);
+    return stream;
+}
+
+#define PHOTO_WIDTH 160
+#define PHOTO_HEIGHT 120
+
+struct check_stream check_photo_stream(void)
+{
+    struct check_stream stream = {
+        .width = PHOTO_WIDTH,
+        .height = PHOTO_HEIGHT,
+        .channels = 1 + (int)check_decode_random(4),
+        .depth = check_decode_random(4) ? 8 : 16,
+        .kind = "a photograph",
+        .result = CONV_DECODE_DECODED,
+    };
+    size_t row = row_bytes(&stream), size = row * (size_t)stream.height;
+    uint8_t *plain = allocate(size);
+    draw(plain, size, row, PHOTOGRAPH);
+    uint8_t *rows = filter_rows(&stream, plain, PHOTOGRAPH);
+    uLongf room = compressBound((uLong)(size + (size_t)stream.height));
+    stream.bytes = allocate(room);
+    if (compress2(stream.bytes, &room, rows, (uLong)(size + (size_t)stream.height),
+                  1 + (int)check_decode_random(9)) != Z_OK)
+        abort();
+    stream.size = room;
     free(rows);
     free(plain);
     return stream;

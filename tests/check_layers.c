@@ -21,6 +21,7 @@
 struct options {
     struct variants_choice choice;
     int64_t taps;  // of a random case, at most
+    int repeats;   // runs of a variant on a GPU per case: errors of timing do not show in each
     bool networks; // the layers of known networks, after the random cases
 };
 
@@ -161,9 +162,9 @@ static unsigned offered(const struct conv_layer_variant *variant, const struct c
 #endif
 }
 
-// Runs one variant on one case; false on a difference.
+// Runs one variant on one case, on a GPU `repeats` times; false on a difference.
 static bool check_variant(const struct conv_layer_variant *variant, struct check_case *c,
-                          const struct variants_machine *machine, struct tally *tally)
+                          const struct variants_machine *machine, int repeats, struct tally *tally)
 {
     if (!conv_layer_can(variant, &c->layer, &c->shape, offered(variant, c, machine)) ||
         !check_case_suits(c, variant))
@@ -172,13 +173,18 @@ static bool check_variant(const struct conv_layer_variant *variant, struct check
     tally->useful += c->useful;
 #if CONV_HAVE_CUDA
     if (variant->place == CONV_ON_CUDA) {
-        check_memory_clear(&c->dst);
-        if (!check_cuda_run(variant, c)) {
-            check_case_print(c, variant->name);
-            return false;
+        bool ok = true;
+        for (int i = 0; i < repeats && ok; i++) {
+            check_memory_clear(&c->dst);
+            ok = check_cuda_run(variant, c);
+            if (!ok)
+                check_case_print(c, variant->name);
+            ok = ok && check_case_compare(c, variant, &tally->worst, false);
         }
-        return check_case_compare(c, variant, &tally->worst, false);
+        return ok;
     }
+#else
+    (void)repeats;
 #endif
     return check_cpu_run(variant, c, false) && check_case_compare(c, variant, &tally->worst, false);
 }
@@ -205,7 +211,7 @@ static bool check_case_variants(struct check_case *c, const struct options *opti
     for (int r = 0; (variant = variant_at(r)); r++)
         if (variants_want(&options->choice, variant->place, variant->name) &&
             !variants_obstacle(machine, variant->place, variant->needs))
-            ok = check_variant(variant, c, machine, &tallies[r]) && ok;
+            ok = check_variant(variant, c, machine, options->repeats, &tallies[r]) && ok;
     return ok;
 }
 
@@ -222,6 +228,8 @@ static bool check_networks(const struct options *options, const struct variants_
         {3, 32, 6, 9, 64, 1, 10000},   {4, 16, 8, 11, 64, 1, 10000},  {4, 24, 9, 13, 28, 1, 10000},
         {64, 128, 3, 4, 14, 1, 10000}, {40, 300, 1, 3, 35, 1, 10000}, {90, 200, 1, 4, 33, 1, 10000},
         {20, 50, 5, 7, 12, 2, 500},    {40, 33, 3, 5, 9, 3, 1000},    {32, 64, 3, 6, 14, 1, 500},
+        {64, 256, 1, 2, 8, 1, 10000},  {50, 20, 1, 4, 4, 60, 10000},  {200, 16, 1, 7, 7, 2, 10000},
+        {1, 40, 1, 8, 8, 7, 10000},
     };
     bool ok = true;
     for (int i = 0; i < COUNT(layers) && ok; i++) {
@@ -291,6 +299,8 @@ static bool parse_options(struct options *options, int argc, char **argv)
             continue;
         if (!strcmp(argv[i], "--taps") && i + 1 < argc)
             options->taps = atoll(argv[++i]);
+        else if (!strcmp(argv[i], "--repeat") && i + 1 < argc)
+            options->repeats = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--no-networks"))
             options->networks = false;
         else
@@ -298,7 +308,8 @@ static bool parse_options(struct options *options, int argc, char **argv)
     }
     if (choice->rounds == 1) // repeats one random case
         options->networks = false;
-    return choice->rounds > 0 && options->taps > 0 && (choice->cpu || choice->cuda);
+    return choice->rounds > 0 && options->taps > 0 && options->repeats > 0 &&
+           (choice->cpu || choice->cuda);
 }
 
 int main(int argc, char **argv)
@@ -306,10 +317,11 @@ int main(int argc, char **argv)
     struct options options = {
         .choice = {.seed = (uint64_t)time(NULL), .rounds = 300, .cpu = true, .cuda = true},
         .taps = 200000,
+        .repeats = 1,
         .networks = true};
     if (!parse_options(&options, argc, argv)) {
         fprintf(stderr, "usage: check_layers [--seed N] [--rounds N] [--taps N] [--variant NAME] "
-                        "[--cpu | --cuda] [--no-networks]\n");
+                        "[--repeat N] [--cpu | --cuda] [--no-networks]\n");
         return 2;
     }
     struct variants_machine machine;

@@ -308,6 +308,9 @@ void check_case_init_network(struct check_case *c, const struct check_network_la
     c->src_image = c->src_plane * network->channels;
     allocate(c, &random);
     fill_case(c, &random);
+    // Numbers for which variants on tensor cores compute a part of the outputs in another way.
+    for (size_t i = 0; network->kernel == 1 && i < c->src.size / sizeof(float); i += 997)
+        ((float *)(void *)c->src.data)[i] = 0x1p-70f;
 }
 
 uint64_t check_case_order(const struct check_case *c)

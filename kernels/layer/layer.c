@@ -11,6 +11,8 @@
 
 static const struct conv_layer_variant *const variants[] = {
 #if CONV_HAVE_CUDA
+    &conv_cuda_layer_points_tf32,
+    &conv_cuda_layer_points_wgmma,
     &conv_cuda_layer_strips_half,
     &conv_cuda_layer_strips,
     &conv_cuda_layer_wgmma_half,
@@ -24,6 +26,7 @@ static const struct conv_layer_variant *const variants[] = {
     &conv_cuda_layer_tiles,
     &conv_cuda_layer_rows,
     &conv_cuda_layer_large,
+    &conv_cuda_layer_points_bulk,
     &conv_cuda_layer_points,
     &conv_cuda_layer_direct,
     // The ladder, its last step first.

@@ -20,7 +20,8 @@
 extern "C" {
 #endif
 
-#define CONV_LAYER_MAX_SIDE 63 // of a kernel, in samples
+#define CONV_LAYER_MAX_SIDE 63     // of a kernel, in samples
+#define CONV_LAYER_MAX_STRIDE 1024 // so that sums of coordinates and strides fit an int
 
 enum conv_activation {
     CONV_ACTIVATION_NONE,

@@ -43,6 +43,18 @@ int parse_int(nb::handle value, const char *name)
     return number;
 }
 
+std::string parse_text(nb::handle value)
+{
+    nb::str text(value);
+    Py_ssize_t size;
+    const char *data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+    if (!data)
+        throw nb::python_error();
+    if (memchr(data, 0, static_cast<size_t>(size)))
+        raise_value("%R has a null character", text.ptr());
+    return {data, static_cast<size_t>(size)};
+}
+
 Stream parse_stream(nb::handle stream)
 {
     if (stream.is_none())
@@ -66,7 +78,7 @@ int parse_device(nb::handle device)
 {
     if (device.is_none())
         return cpu;
-    nb::str text(device); // torch.device, too
+    std::string text = parse_text(device); // torch.device, too
     const char *name = text.c_str();
     if (strcmp(name, "cpu") == 0)
         return cpu;
@@ -83,18 +95,18 @@ int parse_device(nb::handle device)
         if (number < 1000)
             return static_cast<int>(number);
     }
-    raise_value("device must be 'cpu', 'cuda' or 'cuda:1', not %R", text.ptr());
+    raise_value("device must be 'cpu', 'cuda' or 'cuda:1', not %R", device.ptr());
 }
 
 Layout parse_layout(nb::handle layout)
 {
     if (is_text(layout)) {
-        nb::str text = nb::borrow<nb::str>(layout);
-        if (strcmp(text.c_str(), "HWC") == 0)
+        std::string text = parse_text(layout);
+        if (text == "HWC")
             return Layout::hwc;
-        if (strcmp(text.c_str(), "CHW") == 0)
+        if (text == "CHW")
             return Layout::chw;
-        if (strcmp(text.c_str(), "HW") == 0)
+        if (text == "HW")
             return Layout::hw;
     }
     if (layout.is_none())

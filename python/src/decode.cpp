@@ -133,7 +133,7 @@ conv_sample parse_sample(nb::handle dtype)
 {
     if (dtype.is_none())
         return CONV_SAMPLE_DEFAULT;
-    std::string text = nb::str(dtype).c_str();
+    std::string text = parse_text(dtype);
     for (conv_sample sample : {CONV_SAMPLE_U8, CONV_SAMPLE_U16}) {
         std::string name = sample_name(sample);
         if (text == name || text == "torch." + name || text == "<class 'numpy." + name + "'>")
@@ -144,7 +144,7 @@ conv_sample parse_sample(nb::handle dtype)
 
 bool parse_errors(nb::handle errors)
 {
-    std::string text = nb::str(errors).c_str();
+    std::string text = parse_text(errors);
     if (text != "raise" && text != "return")
         raise_value("errors must be 'raise' or 'return', not %R", errors.ptr());
     return text == "raise";

@@ -216,7 +216,7 @@ nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb
                       nb::handle stream, nb::handle errors, bool views)
 {
     Layout order = parse_layout(layout);
-    std::string on_error = nb::str(errors).c_str();
+    std::string on_error = parse_text(errors);
     if (on_error != "raise" && on_error != "return")
         raise_value("errors must be 'raise' or 'return', not %R", errors.ptr());
     int number = level.is_none() ? -1 : parse_int(level, "level");

@@ -18,28 +18,37 @@ namespace
     throw nb::python_error();
 }
 
-void set_error(const Failure &failure)
+PyObject *class_of(conv_status status)
 {
-    const char *text = failure.message.c_str();
-    switch (failure.status) {
+    switch (status) {
     case CONV_ERR_IO:
-        PyErr_SetString(PyExc_OSError, text);
-        break;
+        return PyExc_OSError;
     case CONV_ERR_MEMORY:
-        PyErr_SetString(PyExc_MemoryError, text);
-        break;
+        return PyExc_MemoryError;
     case CONV_ERR_DEVICE:
-        PyErr_SetString(helpers.device_error.ptr(), text);
-        break;
+        return helpers.device_error.ptr();
     case CONV_ERR_CANCELLED:
-        PyErr_SetString(PyExc_RuntimeError, text);
-        break;
+        return PyExc_RuntimeError;
     default:
-        PyErr_SetString(PyExc_ValueError, text);
+        return PyExc_ValueError;
     }
 }
 
+void set_error(const Failure &failure)
+{
+    PyErr_SetObject(class_of(failure.status), message_text(failure.message).ptr());
+}
+
 } // namespace
+
+nb::object message_text(const std::string &message)
+{
+    PyObject *text =
+        PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace");
+    if (!text)
+        throw nb::python_error();
+    return nb::steal(text);
+}
 
 void raise_value(const char *format, ...)
 {
@@ -70,7 +79,7 @@ void raise_now(nb::handle exception)
 
 nb::object png_error(int64_t index, conv_status status, const char *reason)
 {
-    return helpers.png_error(index, reason, conv_status_name(status));
+    return helpers.png_error(index, message_text(reason), conv_status_name(status));
 }
 
 void register_errors(nb::module_ &)

@@ -5,6 +5,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+
 #include "conv.h"
 
 namespace convpy
@@ -17,6 +19,10 @@ namespace nb = nanobind;
 [[noreturn]] void raise_type(const char *format, ...);
 [[noreturn]] void raise_buffer(const char *format, ...);
 [[noreturn]] void raise_now(nb::handle exception);
+
+// Decodes a message. It is UTF-8 except for the names of files in it, and may be cut within a
+// character; such bytes become U+FFFD.
+nb::object message_text(const std::string &message);
 
 // A conv.PngError for item `index`, which is not raised yet.
 nb::object png_error(int64_t index, conv_status status, const char *reason);

@@ -251,7 +251,7 @@ nb::object Filter::call(nb::handle images, nb::handle layout, nb::handle out, nb
 
 std::vector<std::string> Filter::kernels(nb::handle device, nb::handle dtype) const
 {
-    std::string type = nb::str(dtype).c_str();
+    std::string type = parse_text(dtype);
     if (type != "uint8" && type != "uint16" && type != "float32")
         raise_value("dtype must be 'uint8', 'uint16' or 'float32'");
     conv_sample sample = type == "uint8"    ? CONV_SAMPLE_U8
@@ -290,7 +290,7 @@ Text text_of(nb::handle value)
 {
     if (value.is_none())
         return {};
-    return std::string(nb::str(value).c_str());
+    return parse_text(value);
 }
 
 double number_of(nb::handle value, double otherwise)
@@ -313,7 +313,7 @@ void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle 
         settings.divisor = text_of(divisor);
         settings.bias = text_of(bias);
         settings.side = parse_int(side, "side");
-        new (self) Filter(nb::cast<std::string>(filter), std::move(settings));
+        new (self) Filter(parse_text(filter), std::move(settings));
         return;
     }
     if (!kernel.is_none() || parse_int(side, "side") != 0)
@@ -329,7 +329,7 @@ void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle 
     auto values = nb::cast<std::vector<double>>(matrix.attr("ravel")().attr("tolist")());
     double scale = 1;
     if (nb::isinstance<nb::str>(divisor)) {
-        if (strcmp(nb::str(divisor).c_str(), "sum") != 0)
+        if (parse_text(divisor) != "sum")
             raise_value("divisor must be a number or 'sum'");
         scale = nb::cast<double>(matrix.attr("sum")());
     } else {

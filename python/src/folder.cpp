@@ -81,15 +81,6 @@ nb::object path_text(const std::string &path)
     return nb::steal(text);
 }
 
-nb::object message_text(const std::string &message)
-{
-    PyObject *text =
-        PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace");
-    if (!text)
-        throw nb::python_error();
-    return nb::steal(text);
-}
-
 // Waits for news with the GIL released, then calls the callback. False once the run is over.
 bool look(Run &run, nb::handle callback, nb::list &failures)
 {
@@ -184,7 +175,7 @@ void read_options(Job &job, const nb::dict &options)
 {
     auto text = [&](const char *name) -> Text {
         nb::object value = options[name];
-        return value.is_none() ? Text() : Text(nb::str(value).c_str());
+        return value.is_none() ? Text() : Text(parse_text(value));
     };
     job.settings.border = text("border");
     job.settings.alpha = text("alpha");
@@ -207,15 +198,15 @@ void read_options(Job &job, const nb::dict &options)
 
 } // namespace
 
-nb::object filter_folder(nb::handle inputs, nb::handle output, std::string filter,
-                         nb::handle progress, nb::handle device, nb::dict options)
+nb::object filter_folder(nb::handle inputs, nb::handle output, nb::str filter, nb::handle progress,
+                         nb::handle device, nb::dict options)
 {
     Job job;
     Run run;
     job.inputs = paths_of(inputs);
     job.output = paths_of(output)[0];
-    job.filter = std::move(filter);
-    job.device = nb::str(device).c_str();
+    job.filter = parse_text(filter);
+    job.device = parse_text(device);
     read_options(job, options);
     conv_filter_options filter_options = job.settings.options();
     job.options.filter = &filter_options;

@@ -40,7 +40,7 @@ Text text_of(nb::handle value)
 {
     if (value.is_none())
         return {};
-    return std::string(nb::str(value).c_str());
+    return parse_text(value);
 }
 
 } // namespace
@@ -223,7 +223,7 @@ std::vector<float> floats_of(nb::handle array, int axes, int64_t *lengths, const
 conv_sample parse_type(nb::handle dtype, std::initializer_list<conv_sample> possible,
                        const char *name)
 {
-    std::string text = nb::str(dtype).c_str();
+    std::string text = parse_text(dtype);
     for (conv_sample sample : possible) {
         if (text == sample_name(sample))
             return sample;
@@ -274,8 +274,9 @@ void restore_layer(Layer *self, nb::tuple state)
 } // namespace
 
 // (bytes of float32, filters, height, width)
-static nb::tuple bank_weights(const std::string &bank)
+static nb::tuple bank_weights(nb::str name)
 {
+    std::string bank = parse_text(name);
     int32_t filters, height, width;
     char message[CONV_MESSAGE_SIZE] = "";
     conv_status status =

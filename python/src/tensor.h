@@ -33,6 +33,10 @@ Stream parse_stream(nb::handle stream);
 
 int parse_int(nb::handle value, const char *name); // TypeError
 
+// str(value) as UTF-8. ValueError if it has a null character or, as file names can, characters that
+// UTF-8 cannot express.
+std::string parse_text(nb::handle value);
+
 // "cpu", "cuda", "cuda:1": the number of the device. ValueError.
 int parse_device(nb::handle device);
 

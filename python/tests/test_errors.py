@@ -198,6 +198,22 @@ def test_messages_say_what_to_pass():
         conv.filter(Picture(), "blur")
 
 
+@pytest.mark.parametrize("text", ("\ud800", "HWC\0", "emboss\0", "x" + "é" * 300))
+def test_text_of_every_kind(text, tmp_path):
+    """Half of a surrogate pair crashed the process, what follows a null character was ignored, and a message that was
+    cut within a character could not be decoded."""
+    for call in (lambda: conv.filter(IMAGE, text), lambda: conv.filter(IMAGE, "emboss", layout=text),
+                 lambda: conv.filter(IMAGE, "emboss", border=text), lambda: conv.filter(IMAGE, "emboss", device=text),
+                 lambda: conv.Filter("emboss", bias=text), lambda: conv.decode_png(FILE, dtype=text),
+                 lambda: conv.decode_png(FILE, errors=text), lambda: conv.encode_png(IMAGE, errors=text),
+                 lambda: conv.layer(FLOATS, WEIGHTS, padding=text), lambda: conv.bank(text),
+                 lambda: conv.filter_folder(tmp_path, tmp_path / "out", text),
+                 lambda: conv.filter_folder(tmp_path, tmp_path / "out", "emboss", device=text)):
+        with pytest.raises(ValueError) as raised:
+            call()
+        assert not isinstance(raised.value, UnicodeDecodeError)
+
+
 def test_integers_of_numpy():
     assert conv.encode_png(IMAGE, level=np.int64(9)) == conv.encode_png(IMAGE, level=9)
     assert conv.decode_png(FILE, channels=np.uint8(4)).shape == (6, 8, 4)

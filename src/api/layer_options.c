@@ -57,9 +57,9 @@ enum conv_status conv_api_layer_read(struct conv_layer *layer, const conv_layer_
         options->kernel_height > CONV_LAYER_MAX_SIDE || options->kernel_width > CONV_LAYER_MAX_SIDE)
         return conv_err_set(err, CONV_ERR_USAGE, "a kernel of %d x %d; sides must be 1 to %d",
                             options->kernel_height, options->kernel_width, CONV_LAYER_MAX_SIDE);
-    if (options->stride < 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "a stride of %d; it must not be negative",
-                            options->stride);
+    if (options->stride < 0 || options->stride > CONV_LAYER_MAX_STRIDE)
+        return conv_err_set(err, CONV_ERR_USAGE, "a stride of %d; it must be 1 to %d, or 0 for 1",
+                            options->stride, CONV_LAYER_MAX_STRIDE);
     *layer = (struct conv_layer){
         .maps = options->maps,
         .channels = options->channels,

@@ -23,6 +23,7 @@ static const struct words table[CONV_HINT_COUNT] = {
     [CONV_HINT_SUBFOLDERS] = {"with `recursive`: ", ""},
     [CONV_HINT_VARIANT] = {"variant ", ""},
     [CONV_HINT_DEFINE_KERNEL] = {"", ": `kernel` defines it"},
+    [CONV_HINT_FEWER_WORKERS] = {"", "; use fewer `threads` in the context"},
     [CONV_HINT_FLOATS] = {"", " (`floats`)"},
     [CONV_HINT_MAX_PIXELS] = {"", " (`max_pixels` of the context)"},
     [CONV_HINT_OTHER_FOLDER] = {"", "; name another output folder"},

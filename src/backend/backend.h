@@ -91,6 +91,10 @@ struct conv_backend_ops {
     // filter_count filters; with `codes` those for decoding and encoding included.
     size_t (*table_bytes)(int filter_count, bool codes);
 
+    // Bytes of host memory that filtering an image of that width takes besides its staging memory.
+    // NULL on an async backend.
+    size_t (*scratch_bytes)(const struct conv_backend *backend, int width, int depth);
+
     // NULL on a backend without coders. takes_stream: true if it can decode an image of that shape
     // from a zlib stream of at most `most_bytes`, for which the size of the file may be passed.
     // chunks_bytes: bound of the bytes in h_out of such an image's chunks, tables included; 0: it

@@ -68,6 +68,17 @@ static size_t cpu_table_bytes(int filter_count, bool codes)
     return 0;
 }
 
+static size_t cpu_scratch_bytes(const struct conv_backend *backend, int width, int depth)
+{
+    size_t most = 0;
+    for (int s = 0; s < backend->op_count; s++) {
+        const struct conv_stencil_plan *plan = &backend->chain[s].plan[conv_chain_at(depth)];
+        size_t bytes = conv_stencil_plan_scratch(plan, width);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 static enum conv_status cpu_stream_open(struct conv_backend *backend, struct conv_stream **out,
                                         size_t bytes, struct conv_err *err)
 {
@@ -97,13 +108,19 @@ static void *alloc_scratch(size_t size)
     return scratch ? memset(scratch, 0, size) : NULL;
 }
 
+static void drop_scratch(struct conv_stream *stream)
+{
+    free(stream->scratch);
+    stream->scratch = NULL;
+    stream->scratch_size = 0;
+}
+
 static enum conv_status reserve_scratch(struct conv_stream *stream, size_t size,
                                         struct conv_err *err)
 {
     if (size <= stream->scratch_size)
         return CONV_OK;
-    free(stream->scratch);
-    stream->scratch_size = 0;
+    drop_scratch(stream);
     stream->scratch = alloc_scratch(size);
     if (!stream->scratch)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of kernel scratch",
@@ -131,6 +148,10 @@ struct filtering {
 // woken up.
 #define BAND_BYTES ((size_t)1 << 20)
 #define SHARED_FROM (8 * BAND_BYTES)
+
+// A stream keeps scratch of at most this size: that of every kernel, unless rows have more
+// than half a million samples.
+#define SCRATCH_KEPT ((size_t)1 << 20)
 
 // An even number, since most kernels compute two rows at a time.
 static int band_rows(const struct conv_group_plane *plane)
@@ -202,7 +223,7 @@ static enum conv_status filter_planes(struct conv_stream *stream, const struct c
         return status;
     f.own = stream->scratch;
     if (group->front >= SHARED_FROM && group->parallel) {
-        conv_parallel_run(group->parallel, filter_bands, &f);
+        conv_parallel_run(group->parallel, f.scratch_size, filter_bands, &f);
         return (enum conv_status)atomic_load(&f.status);
     }
     for (int p = 0; p < group->plane_count; p++)
@@ -244,6 +265,8 @@ static enum conv_status cpu_stream_run(struct conv_stream *stream, struct conv_g
         dst = src; // the next filter overwrites what this one has read
         src = group->h_result;
     }
+    if (stream->scratch_size > SCRATCH_KEPT)
+        drop_scratch(stream);
     group->ns_kernel = conv_clock_ns() - start;
     return CONV_OK;
 }
@@ -260,7 +283,7 @@ static enum conv_status cpu_devices(struct conv_device_info *info, int room, int
     *count = 1;
     if (room < 1)
         return CONV_OK;
-    *info = (struct conv_device_info){.capability = conv_cpu_features()};
+    *info = (struct conv_device_info){.offers = conv_cpu_features()};
     conv_cpu_model(info->name, sizeof info->name);
     return CONV_OK;
 }
@@ -278,6 +301,7 @@ const struct conv_backend_ops conv_backend_cpu = {
     .describe = cpu_describe,
     .variant = cpu_variant,
     .table_bytes = cpu_table_bytes,
+    .scratch_bytes = cpu_scratch_bytes,
     .stream_open = cpu_stream_open,
     .stream_close = cpu_stream_close,
     .stream_run = cpu_stream_run,

@@ -227,7 +227,7 @@ static enum conv_status run_workers(struct run *run, struct conv_err *err)
     int count = run->use.workers;
     struct worker *workers = calloc((size_t)count, sizeof *workers);
     if (!workers)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the worker threads (%d)", count);
+        return conv_err_workers(err, count);
     // This thread is the first worker. If others cannot be started, the run continues without them.
     for (int i = 0; i < count; i++) {
         workers[i].run = run;

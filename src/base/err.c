@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,24 @@ enum conv_status conv_err_errno(struct conv_err *err, int errnum, const char *fm
         snprintf(err->text + used, sizeof err->text - used, ": %s", strerror(errnum));
     }
     return CONV_ERR_IO;
+}
+
+enum conv_status conv_err_workers(struct conv_err *err, int workers)
+{
+    conv_err_set(err, CONV_ERR_MEMORY, "no memory for the worker threads (%d)", workers);
+    return conv_err_hint(err, CONV_HINT_FEWER_WORKERS, 0, CONV_ERR_MEMORY);
+}
+
+// EAGAIN stands for a limit of the number of threads, and hardly says so: "Resource temporarily
+// unavailable".
+enum conv_status conv_err_thread(struct conv_err *err, int errnum)
+{
+    if (errnum != EAGAIN)
+        return conv_err_errno(err, errnum, "cannot start a thread");
+    return conv_err_set(
+        err, CONV_ERR_IO,
+        "cannot start a thread: the limit of the user (ulimit -u), the container or "
+        "the memory is reached");
 }
 
 enum conv_status conv_err_hint(struct conv_err *err, enum conv_hint hint, uint64_t value,

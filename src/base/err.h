@@ -32,10 +32,11 @@ enum conv_hint {
     CONV_HINT_VARIANT,        // the kernel variant; the text begins with its name
     // The setting that would help.
     CONV_HINT_DEFINE_KERNEL,
-    CONV_HINT_EXISTING,     // outputs are skipped because they exist
-    CONV_HINT_FLOATS,       // float32 results
-    CONV_HINT_GRAY,         // luminance as the only channel
-    CONV_HINT_KEEP_FOLDERS, // outputs in folders like their inputs
+    CONV_HINT_EXISTING,      // outputs are skipped because they exist
+    CONV_HINT_FEWER_WORKERS, // threads, since each takes memory
+    CONV_HINT_FLOATS,        // float32 results
+    CONV_HINT_GRAY,          // luminance as the only channel
+    CONV_HINT_KEEP_FOLDERS,  // outputs in folders like their inputs
     CONV_HINT_MAX_PIXELS,
     CONV_HINT_MEM_LIMIT,       // `value` bytes would do
     CONV_HINT_MEM_LIMIT_FILE,  // a file larger than the limit
@@ -68,6 +69,12 @@ enum conv_status conv_err_set(struct conv_err *err, enum conv_status status, con
 // As conv_err_set with CONV_ERR_IO, the text followed by ": " and strerror(errnum).
 enum conv_status conv_err_errno(struct conv_err *err, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+// As conv_err_set with CONV_ERR_MEMORY: there is no memory for that many workers. Has a hint.
+enum conv_status conv_err_workers(struct conv_err *err, int workers);
+
+// As conv_err_errno, for the error number of pthread_create.
+enum conv_status conv_err_thread(struct conv_err *err, int errnum);
 
 // Adds a hint to *err (which may be NULL) and returns `status`, to be wrapped around a call of the
 // functions above.

@@ -48,7 +48,7 @@ static enum conv_status time_large(const struct conv_bench_devices *devices, enu
         int errnum = pthread_create(&copies[d].thread, NULL, time_copies, &copies[d]);
         copies[d].started = errnum == 0;
         if (errnum && !status)
-            status = conv_err_errno(err, errnum, "cannot start a thread");
+            status = conv_err_thread(err, errnum);
     }
     for (int d = 0; d < devices->count; d++) {
         if (!copies[d].started)

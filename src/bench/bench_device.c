@@ -272,7 +272,7 @@ static enum conv_status run_streams(struct conv_bench_device *bench, struct stre
         int errnum = pthread_create(&threads[i].thread, NULL, stream_main, &threads[i]);
         threads[i].started = errnum == 0;
         if (errnum)
-            status = conv_err_errno(err, errnum, "cannot start a thread");
+            status = conv_err_thread(err, errnum);
     }
     for (int i = 0; i < count; i++)
         if (threads[i].started)

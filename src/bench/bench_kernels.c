@@ -132,7 +132,7 @@ static enum conv_status run_variant(struct bench *bench, struct conv_bench_launc
 // What this machine offers at that place: see conv_place_offers.
 static unsigned offer(const struct bench *bench, enum conv_place place)
 {
-    return place == CONV_ON_CUDA ? (unsigned)bench->options->gpu.capability : conv_cpu_features();
+    return place == CONV_ON_CUDA ? bench->options->gpu.offers : conv_cpu_features();
 }
 
 static enum conv_status bench_variant(struct bench *bench, const struct conv_variant *variant,

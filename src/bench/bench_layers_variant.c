@@ -192,7 +192,7 @@ static enum conv_status time_variant(struct conv_bench_layers *bench,
 
 static unsigned offer(const struct conv_bench_layers *bench)
 {
-    return bench->where == CONV_BENCH_LAYERS_CUDA ? (unsigned)bench->options->gpu.capability
+    return bench->where == CONV_BENCH_LAYERS_CUDA ? bench->options->gpu.offers
                                                   : conv_cpu_features();
 }
 

@@ -30,6 +30,7 @@ static const struct words table[CONV_HINT_COUNT] = {
     [CONV_HINT_VARIANT] = {"--variant ", ""},
     [CONV_HINT_DEFINE_KERNEL] = {"", ": --kernel SPEC"},
     [CONV_HINT_EXISTING] = {"", ": use --skip-existing"},
+    [CONV_HINT_FEWER_WORKERS] = {"", "; use fewer --jobs"},
     [CONV_HINT_FLOATS] = {"", " (--output-type f32)"},
     [CONV_HINT_GRAY] = {"", " (--gray takes the luminance)"},
     [CONV_HINT_KEEP_FOLDERS] = {"", "; --recursive or --files-from keeps their folders"},

@@ -269,8 +269,7 @@ static enum conv_status run_record(struct tensor_run *run, struct conv_record *r
 {
     run->tracks = calloc((size_t)run->use.workers, sizeof(struct conv_trace_track *));
     if (!run->tracks)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the worker threads (%d)",
-                            run->use.workers);
+        return conv_err_workers(err, run->use.workers);
     for (int i = 0; i < run->use.workers; i++)
         run->tracks[i] = conv_trace_add_track(run->report.trace, "worker", i, "");
     enum conv_status status = compute(run, stop, err);

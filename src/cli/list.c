@@ -51,8 +51,11 @@ int conv_list_main(const struct conv_options *options)
         return conv_banks_list(options);
     if (options->operand_count == 1 && strcmp(options->operands[0], "kernels") == 0)
         return list_kernels(options);
-    if (conv_commands_check_operands(options, &err))
+    if (options->operand_count > 0) {
+        conv_err_set(&err, CONV_ERR_USAGE, "conv list takes banks or kernels, not '%s'",
+                     options->operands[0]);
         return conv_commands_fail(&err);
+    }
     int count;
     const struct conv_filter_builtin *builtins = conv_filter_builtins(&count);
     for (int i = 0; i < count; i++) {

@@ -247,8 +247,8 @@ const struct conv_option conv_option_table[] = {
     {FLAG("help", 'h', help), .commands = EVERY,
      .help = "print this text, or the options of the command before it; -h: the short form"},
     {FLAG("version", 'V', version), .commands = EVERY, .help = "print the version"},
-    {INT("stride", 0, "N", layer.stride, 1, 1024), .commands = LAYER, .section = "conv layer",
-     .help = "compute every Nth output of both axes (default: 1)"},
+    {INT("stride", 0, "N", layer.stride, 1, CONV_LAYER_MAX_STRIDE), .commands = LAYER,
+     .section = "conv layer", .help = "compute every Nth output of both axes (default: 1)"},
     {STRING("padding", 0, "MODE", layer.padding), .commands = LAYER, .values = "valid same",
      .help = "samples around the input: valid (default), same (the output is as large as the "
              "input), or N on each side"},

@@ -43,8 +43,8 @@ static const struct conv_variant *pick(const struct conv_filter *filter,
 {
     struct conv_stencil stencil;
     conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
-    return conv_stencil_pick(&stencil, conv_options_group_bytes(options, true), place,
-                             info->capability, options->variant);
+    return conv_stencil_pick(&stencil, conv_options_group_bytes(options, true), place, info->offers,
+                             options->variant);
 }
 
 // The kernels that the backend's first device runs the filter with.

@@ -74,7 +74,9 @@ static enum conv_status read_info(struct conv_device_info *info, int device, str
     if (code)
         return conv_cuda_device_report(err, code, "read the device's properties");
     snprintf(info->name, sizeof info->name, "%.*s", (int)sizeof info->name - 1, properties.name);
-    info->capability = (unsigned)(properties.major * 10 + properties.minor);
+    int capability = properties.major * 10 + properties.minor;
+    info->capability = (unsigned)capability;
+    info->offers = (unsigned)conv_cuda_code_capability(capability);
     info->multiprocessors = properties.multiProcessorCount;
     code = cudaSetDevice(device);
     if (!code)

@@ -7,7 +7,8 @@
 
 struct conv_device_info {
     char name[128];      // "NVIDIA H200"
-    unsigned capability; // a minimum that kernels may require: conv_place_offers. CUDA: 90 = 9.0
+    unsigned capability; // CUDA's compute capability: 90 = 9.0
+    unsigned offers;     // what kernels of this program may require: conv_place_offers
     int multiprocessors;
     size_t memory, free; // bytes
 };

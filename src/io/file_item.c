@@ -210,7 +210,7 @@ static bool read_file_shared(struct conv_input *input, void *data, size_t size,
         return false;
     struct shared_read shared = {
         .fd = input->fd, .data = data, .size = size, .offset = offset, .stop = stop};
-    conv_parallel_run(parallel, read_pieces, &shared);
+    conv_parallel_run(parallel, 0, read_pieces, &shared);
     return !atomic_load(&shared.failed) && lseek(input->fd, offset + (off_t)size, SEEK_SET) >= 0;
 }
 

@@ -68,7 +68,7 @@ static void read_by_many(const struct conv_file_read *how, const struct conv_ite
     size_t all = (size_t)input->info.st_size;
     if (!item->ops->read_shared || !conv_input_is_file(input) || all > file->capacity ||
         file->size > all || all - file->size < SHARED_LEAST ||
-        conv_parallel_most(how->parallel) < 2)
+        conv_parallel_most(how->parallel, 0) < 2)
         return;
     if (item->ops->read_shared(input, file->data + file->size, all - file->size, how->parallel,
                                how->stop))

@@ -245,8 +245,7 @@ static enum conv_status open_files(struct conv_sink **out, const struct conv_sin
         sink ? calloc((size_t)config->workers, sizeof *temporaries) : NULL;
     if (!temporaries) {
         free(sink);
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the worker threads (%d)",
-                            config->workers);
+        return conv_err_workers(err, config->workers);
     }
     sink->sink.ops = &ops;
     sink->config = *config;

@@ -43,11 +43,13 @@ static void resume_slice(void *context)
 }
 
 // The worker computes while others help it: helpers.h.
-static void run_in_phase(struct conv_parallel *parallel, void (*work)(void *context), void *context)
+static void run_in_phase(struct conv_parallel *parallel, int threads, void (*work)(void *context),
+                         void *context)
 {
     struct conv_job *job = parallel->owner;
+    (void)threads; // reading takes no memory, so there are no fewer for this reason
     conv_phase_begin(job->phase);
-    conv_parallel_run(job->parallel, work, context);
+    conv_parallel_run(job->parallel, 0, work, context);
     conv_phase_end(job->phase);
 }
 
@@ -55,7 +57,8 @@ enum conv_status conv_fetch_read(const struct conv_pipeline_config *config, stru
                                  uint64_t *start)
 {
     struct fetch fetch = {.job = job, .start = start};
-    struct conv_parallel parallel = {conv_parallel_most(job->parallel), run_in_phase, job};
+    struct conv_parallel parallel = {
+        .most = conv_parallel_most(job->parallel, 0), .run = run_in_phase, .owner = job};
     struct conv_file_read how = {
         .limit = config->mem_limit,
         .stop = config->stop,

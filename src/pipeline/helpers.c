@@ -6,11 +6,9 @@
 
 #include "pipeline/phase.h"
 
-// In a run whose memory is limited, helpers may take 1/HELPERS_PART of it, each HELPER_BYTES for
-// the tables and rows of an encoder, or the parts of a stream that are decoded ahead: a part of
-// what conv_scheduler_init leaves free.
+// In a run whose memory is limited, the helpers of an image may take 1/HELPERS_PART of it, a part
+// of what conv_scheduler_init leaves free.
 #define HELPERS_PART 32
-#define HELPER_BYTES ((size_t)4 << 20)
 
 struct conv_help {
     struct conv_help *next; // in the scheduler's list, guarded by its lock
@@ -93,11 +91,12 @@ static void await(struct conv_help *help) CONV_TAKES(help->lock)
     conv_lock_release(&help->lock);
 }
 
-static void run(struct conv_parallel *parallel, void (*work)(void *context), void *context)
+static void run(struct conv_parallel *parallel, int threads, void (*work)(void *context),
+                void *context)
 {
     struct conv_worker *worker = parallel->owner;
     struct conv_scheduler *s = worker->scheduler;
-    struct conv_help help = {.work = work, .context = context, .room = parallel->most - 1};
+    struct conv_help help = {.work = work, .context = context, .room = threads - 1};
     if (conv_lock_init(&help.lock) || conv_lock_init_condition(&help.done)) {
         work(context); // never on Linux: neither call takes memory
         return;
@@ -117,8 +116,6 @@ static void run(struct conv_parallel *parallel, void (*work)(void *context), voi
 void conv_helpers_init(struct conv_worker *worker)
 {
     const struct conv_pipeline_config *config = worker->scheduler->config;
-    size_t most = (size_t)config->jobs, helpers = config->memory / HELPERS_PART / HELPER_BYTES;
-    if (config->memory > 0 && helpers + 1 < most)
-        most = helpers + 1;
-    worker->parallel = (struct conv_parallel){(int)most, run, worker};
+    worker->parallel = (struct conv_parallel){
+        .most = config->jobs, .run = run, .owner = worker, .memory = config->memory / HELPERS_PART};
 }

@@ -275,6 +275,9 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
     } else if (status) {
         job->outcome = CONV_OUTCOME_FAILED;
         job->reason = job->err.text;
+        if (status == CONV_ERR_MEMORY && job->err.hint == CONV_HINT_NONE && s->config->jobs > 1 &&
+            !s->config->ops->async)
+            conv_err_hint(&job->err, CONV_HINT_FEWER_WORKERS, 0, status);
         if (s->config->fail_fast)
             conv_scheduler_stop(s);
     }

@@ -380,8 +380,7 @@ enum conv_status conv_layer_images_run(const struct conv_layer_images *config,
         errnum ? conv_err_errno(err, errnum, "cannot start workers") : open_collect(run, err);
     struct worker *workers = status ? NULL : start_workers(run);
     if (!status && !workers)
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for the worker threads (%d)",
-                              config->jobs);
+        status = conv_err_workers(err, config->jobs);
     if (status) {
         free(run);
         return status;

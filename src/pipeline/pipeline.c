@@ -99,7 +99,7 @@ static enum conv_status start_streams(struct conv_scheduler *s, struct conv_err 
         started += owner->started;
         errnum = failed ? failed : errnum;
     }
-    return started || !count ? CONV_OK : conv_err_errno(err, errnum, "cannot start a thread");
+    return started || !count ? CONV_OK : conv_err_thread(err, errnum);
 }
 
 static bool is_left(const struct conv_worker *worker)
@@ -127,6 +127,8 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
             status =
                 conv_filter_context_open_on(&workers[i].context, config->ops, config->backends[0],
                                             config->filter_count, config->alpha, err);
+        if (status == CONV_ERR_MEMORY && i > 0)
+            status = conv_err_workers(err, config->jobs);
         if (workers[i].context)
             conv_filter_context_share(workers[i].context, &workers[i].parallel);
     }
@@ -140,7 +142,7 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
         s->working += workers[i].started;
         conv_lock_release(&s->lock);
         if (errnum && i == 0)
-            status = conv_err_errno(err, errnum, "cannot start a thread");
+            status = conv_err_thread(err, errnum);
     }
     return status;
 }
@@ -235,8 +237,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     if (!status)
         s.stream_threads = calloc((size_t)stream_count(&s) + 1, sizeof *s.stream_threads);
     if (!workers || !s.devices || (!status && !s.stream_threads))
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for the worker threads (%d)",
-                              config->jobs);
+        status = conv_err_workers(err, config->jobs);
     if (!status)
         status = run_threads(&s, workers, err);
     // Threads that were left behind use their slots and their workers' memory.

@@ -22,7 +22,8 @@ static int utf8_length(const unsigned char *s)
 }
 
 // The code of the character at s if it must not reach a terminal: a control character beyond ASCII
-// (C1) or a mark that reverses the direction of text. Else 0.
+// (C1), the end of a line or paragraph, at which Python's splitlines() cuts JSON Lines, or a mark
+// that reverses the direction of text. Else 0.
 static unsigned hidden_code(const unsigned char *s, int length)
 {
     if (length == 2 && s[0] == 0xC2 && s[1] < 0xA0)
@@ -30,8 +31,8 @@ static unsigned hidden_code(const unsigned char *s, int length)
     if (length != 3 || s[0] != 0xE2)
         return 0;
     unsigned code = 0x2000u | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
-    bool turns = (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
-    return turns ? code : 0;
+    bool hidden = (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+    return hidden ? code : 0;
 }
 
 static size_t put(char *dst, const char *text)

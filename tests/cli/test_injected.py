@@ -119,7 +119,19 @@ def test_threads_that_cannot_be_had(box, batch, faults, codes):
     """The first thread is required, the others only make the run faster."""
     code, _, err, number = run_with(faults, "emboss,gaussian5", "-j4", "in", "out")
     assert code in codes and number > 0
+    assert code == 0 or "ulimit -u" in err  # it said "Resource temporarily unavailable"
     check_outcome(box, batch, code, err, faults)
+
+
+@pytest.mark.parametrize("jobs", ("-j1", "-j2"))
+def test_a_second_signal_ends_a_run_that_a_file_server_does_not_answer(box, batch, jobs):
+    process = start("emboss", jobs, "in", "out", env=environment("read=stick"))
+    until(lambda: os.path.getsize("seen") == 2, process)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)  # another one, so that both arrive
+    process.communicate(timeout=program.TIMEOUT)
+    assert process.returncode in (130, 143)
+    assert not [name for _, _, names in os.walk("out") for name in names if name.endswith(".tmp")]
 
 
 @pytest.mark.parametrize("faults", ("short", "eintr", "short eintr"))

@@ -129,6 +129,19 @@ def test_address_space(box):
     assert result.returncode == 0 and "4 done, 0 failed" in result.stderr, result.stderr
 
 
+@pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="what watches the program needs address space")
+def test_memory_for_fewer_workers(box):
+    """The messages said "out of memory", and not what to do."""
+    limited = ["sh", "-c", 'ulimit -v 100000; exec "$@"', "sh", program.BINARY, "emboss", "--device", "cpu"]
+    png.write("large.png", 5000, 4000, [bytes(5000)] * 4000, png.GRAY, level=1)
+    for args, text in ((["-j64", SAMPLE], r"conv: no memory for the worker threads \(\d+\); use fewer --jobs$"),
+                       (["-j2", "--mem-limit=1G", "large.png"], r": no memory for .*; use fewer --jobs$"),
+                       (["-j1", "--mem-limit=1G", "large.png"], r": no memory for .*: Cannot allocate memory$")):
+        result = subprocess.run([*limited, *args, "out"], capture_output=True, text=True, check=False)
+        assert result.returncode == 1 and re.search(text, result.stderr, re.MULTILINE), result.stderr
+    assert "conv list takes banks or kernels, not 'x'" in run("list", "x", code=2).err
+
+
 def test_affinity(box):
     allowed = os.sched_getaffinity(0)
     devices = run("devices", preexec_fn=lambda: os.sched_setaffinity(0, {min(allowed)})).out

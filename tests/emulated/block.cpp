@@ -75,6 +75,7 @@ void meet_block(site where)
     } else {
         wait(all_threads, where, block.phase);
     }
+    self()->unfenced = true;
     observe(key);
 }
 

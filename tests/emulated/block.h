@@ -106,7 +106,8 @@ int leader(uint32_t mask);
 
 // --- copies of a thread (cuda_pipeline.h) --------------------------------------------------------
 
-void copy_later(void *to, const void *from, size_t size);
+// `zeros`: 0, or `size` to write zeros.
+void copy_later(void *to, const void *from, size_t size, size_t zeros);
 void commit_copies();
 void finish_copies(unsigned groups);
 

@@ -101,6 +101,7 @@ void wait_for(uint32_t address, uint32_t parity)
         barrier->waiting = self();
         wait("a barrier in shared memory", {"address", (int)address}, barrier->phase);
     }
+    self()->unfenced = true;
     observe(&barrier->keys[parity]);
 }
 
@@ -127,6 +128,8 @@ void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t address)
     bulk_state &own = blocks[place()];
     if (bytes == 0 || bytes % GRAIN)
         fail("a bulk copy of %u bytes", bytes);
+    if (self()->unfenced)
+        fail("a bulk copy without a fence after the thread has met others at a barrier");
     if (own.copy_count == MOST_COPIES)
         fail("more than %d bulk copies of a block", MOST_COPIES);
     check_global(from, bytes, GRAIN);
@@ -138,6 +141,11 @@ void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t address)
     fill_with_noise(copy->to, bytes);
     announce(copy);
     happen_later(land, own.copy_count++);
+}
+
+void fence_bulk()
+{
+    self()->unfenced = false;
 }
 
 void open_bulk()

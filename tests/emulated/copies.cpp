@@ -40,8 +40,13 @@ void fill_with_noise(void *memory, size_t size)
     }
 }
 
-void copy_later(void *to, const void *from, size_t size)
+void copy_later(void *to, const void *from, size_t size, size_t zeros)
 {
+    alignas(16) static const uint8_t nothing[16] = {0};
+    if (zeros && zeros != size)
+        fail("an asynchronous copy of %zu bytes, %zu of them zeros", size, zeros);
+    if (zeros)
+        from = nothing;
     if ((size != 4 && size != 8 && size != 16) || (uintptr_t)to % size || (uintptr_t)from % size)
         fail("an asynchronous copy of %zu bytes that is not aligned", size);
     fill_with_noise(to, size);

@@ -351,9 +351,18 @@ static inline void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_byte
     emulated::copy_bulk(to, (const void *)from, bytes, barrier);
 }
 
-// Register counts, and the order of accesses by different proxies, are not emulated.
+static inline void cp_async_mbarrier_arrive_noinc_shared_cta_b64(uint32_t barrier)
+{
+    emulated::commit_copies();
+    emulated::finish_copies(0);
+    emulated::arrive_at(barrier, 0);
+}
+
+// Of the order of accesses by different proxies only this is checked: a thread has to fence
+// between a barrier and a bulk copy.
 static inline void fence_proxy_async_shared_cta()
 {
+    emulated::fence_bulk();
 }
 
 // Does nothing: emulated kernels of a stream run one after the other.
@@ -365,6 +374,7 @@ static inline void griddepcontrol_launch_dependents()
 {
 }
 
+// Register counts are not emulated.
 static inline void setmaxnreg_inc_sync_aligned_u32(uint32_t)
 {
 }

@@ -375,6 +375,7 @@ static void begin_block(int place, dim3 index)
         thread->returned = false;
         thread->priority = draw();
         thread->groups = 0;
+        thread->unfenced = false;
         thread->copies.clear();
     }
     for (int i = 0; i < now.count; i++)

@@ -39,6 +39,7 @@ struct thread {
     thread *next_waiting; // at the same barrier in shared memory
     uint64_t priority;
     unsigned groups; // of copies, so far
+    bool unfenced;   // met others since it ordered bulk copies after what they did
     std::vector<pending_copy> copies;
 };
 

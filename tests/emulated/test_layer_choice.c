@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which CUDA variant a layer gets, where a GPU showed that a variant for few images is or is not
-// the fastest. The choice runs on the host, but only a build with CUDA has it.
+// Which CUDA variant a layer gets, where a GPU showed that a variant for few images, or for 1x1
+// kernels, is or is not the fastest. The choice runs on the host, but only a build with CUDA has
+// it.
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 
 #include "kernels/layer/layer.h"
 
-#define MOST_WEIGHTS (100 * 64 * 5 * 5)
+#define MOST_WEIGHTS (100 * 64 * 5 * 5) // 256 * 512 with 1x1 kernels is less
 #define HOPPER 90
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -91,6 +92,42 @@ static void test_less_precise_layers(void **state)
     assert_string_equal(choose(&layer, 100, 28, HOPPER), "cuda_layer_wgmma"); // 0.0388, 0.0205
 }
 
+// Layers with 1x1 kernels, on an H100, 2026-11-26. `fast` and `tf32` also allow exact variants.
+static void test_1x1_layers(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t images;
+        int channels, side, maps;
+        const char *exact, *fast, *tf32; // after "cuda_layer_"
+    } measured[] = {
+        {1000, 1, 64, 32, "points", "points", "points"},              // bulk 0.208, points 0.197
+        {100, 3, 224, 64, "points", "points", "points"},              // 0.521, 0.496
+        {1000, 8, 64, 16, "points", "points_wgmma", "points_tf32"},   // 0.216, 0.157
+        {1000, 16, 64, 32, "points", "points_wgmma", "points_tf32"},  // 0.311, 0.304
+        {1000, 32, 32, 128, "points", "points_wgmma", "points_tf32"}, // 0.276, 0.251
+        {16, 128, 28, 128, "points", "points_wgmma", "points_tf32"},  // 0.030, 0.027
+        {100, 128, 28, 128, "points_bulk", "points_wgmma", "points_tf32"},  // 0.080, 0.108
+        {100, 64, 56, 128, "points_bulk", "points_wgmma", "points_tf32"},   // 0.147, 0.157
+        {1000, 64, 28, 64, "points_bulk", "points_wgmma", "points_tf32"},   // 0.183, 0.232
+        {1000, 256, 14, 64, "points_bulk", "points_wgmma", "points_tf32"},  // 0.155, 0.878
+        {1000, 256, 14, 512, "points_bulk", "points_wgmma", "points_tf32"}, // 1.11, 5.65
+        {1000, 192, 28, 96, "points_bulk", "points_wgmma", "points_tf32"},  // 0.845, 3.024
+    };
+    for (size_t i = 0; i < COUNT(measured); i++) {
+        struct conv_layer layer = make_layer(measured[i].channels, measured[i].maps, 1);
+        const char *names[] = {measured[i].exact, measured[i].fast, measured[i].tf32};
+        for (int k = 0; k < 3; k++) {
+            layer.precision = (enum conv_precision)(CONV_PRECISION_EXACT + k);
+            const char *name = choose(&layer, measured[i].images, measured[i].side, HOPPER);
+            assert_string_equal(name + strlen("cuda_layer_"), names[k]);
+        }
+        layer.precision = CONV_PRECISION_EXACT; // other devices lack bulk copies
+        assert_string_equal(choose(&layer, measured[i].images, measured[i].side, 80),
+                            "cuda_layer_points");
+    }
+}
+
 static bool can_slices(const struct conv_layer *layer, int64_t images, int height, int width,
                        unsigned capability)
 {
@@ -142,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_few_images_get_the_fastest),
         cmocka_unit_test(test_less_precise_layers),
+        cmocka_unit_test(test_1x1_layers),
         cmocka_unit_test(test_only_on_hopper),
         cmocka_unit_test(test_extreme_shapes),
     };

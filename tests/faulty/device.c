@@ -344,7 +344,8 @@ static enum conv_status list_devices(struct conv_device_info *info, int room, in
 {
     (void)err;
     for (int d = 0; d < device_count && d < room; d++)
-        info[d] = (struct conv_device_info){.name = "a faulty device", .capability = 75};
+        info[d] =
+            (struct conv_device_info){.name = "a faulty device", .capability = 75, .offers = 75};
     *count = device_count;
     return CONV_OK;
 }

@@ -48,7 +48,7 @@ static bool take_one(void *context, const uint8_t *raw, size_t count)
 static bool read_row(uint8_t *out, size_t out_size, const uint8_t *stream, size_t size, bool shared)
 {
     static struct conv_inflate inflate;
-    struct conv_parallel parallel = {3, parallel_run, NULL};
+    struct conv_parallel parallel = {.most = 3, .run = parallel_run};
     struct conv_buffer memory = {0};
     struct taken taken = {out, out_size};
     const struct conv_decode_stream what = {.inflate = &inflate,

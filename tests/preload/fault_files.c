@@ -61,6 +61,9 @@ static void act_on(int fd)
     struct stat info;
     if (plan.action == VANISH) {
         unlink(path);
+    } else if (plan.action == STICK) {
+        for (;;)
+            syscall(SYS_nanosleep, &(struct timespec){.tv_sec = 60}, NULL);
     } else if (fstat(fd, &info) == 0) {
         off_t size = plan.action == GROW ? info.st_size + 100 : info.st_size / 2;
         if (truncate(path, size) != 0)

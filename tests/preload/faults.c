@@ -12,7 +12,9 @@
 //   nameless=open  no file can be made without a name; nameless=link: none is given one;
 //                  nameless=path: only linkat() with the path of the descriptor works
 //   touch=PATH     that file gets a byte more at the first write to a regular file
-//   read=ACTION    grow, shrink, vanish: what happens to the file at its first read
+//   read=ACTION    grow, shrink, vanish: what happens to the file at its first read; stick: it
+//   never
+//                  returns, as on a server that does not answer
 //   pread=ACTION   the same, at the first read by several threads; pread=ERRNO: all of those fail
 //   pread=two      the first of those waits until a second thread reads: without one, for a minute,
 //                  and there is no fault
@@ -83,6 +85,7 @@ static void read_plan(void)
     plan.action = strstr(text, "read=grow")     ? GROW
                   : strstr(text, "read=shrink") ? SHRINK
                   : strstr(text, "read=vanish") ? VANISH
+                  : strstr(text, "read=stick")  ? STICK
                                                 : NOTHING;
     plan.no_nameless = strstr(text, "nameless=open");
     plan.no_link = strstr(text, "nameless=link");

@@ -8,7 +8,7 @@
 
 #pragma GCC visibility push(hidden)
 
-enum fault_action { NOTHING, GROW, SHRINK, VANISH };
+enum fault_action { NOTHING, GROW, SHRINK, VANISH, STICK };
 
 struct fault_plan {
     bool ready, short_io, interrupt, no_file, all_threads, no_nameless, no_link, link_by_path,

@@ -11,6 +11,8 @@
 #if CONV_HAVE_CUDA
 #include <cuda_runtime_api.h>
 
+#include "kernels/common/cuda_code.h"
+
 // Prints what failed.
 static inline bool device_failed(cudaError_t error, const char *what)
 {
@@ -20,7 +22,8 @@ static inline bool device_failed(cudaError_t error, const char *what)
 }
 #endif
 
-// The compute capability of device 0, such as 90; 0, and the reason, if there is none.
+// What device 0 offers to the kernels of this program, as conv_place_offers() takes it: its compute
+// capability, such as 90, if they were compiled for that. 0, and the reason, if there is none.
 static inline int device_capability(const char **reason)
 {
 #if CONV_HAVE_CUDA
@@ -31,7 +34,7 @@ static inline int device_capability(const char **reason)
     if (error == cudaSuccess && count > 0)
         error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
     *reason = error != cudaSuccess ? cudaGetErrorString(error) : "no CUDA device";
-    return error == cudaSuccess ? 10 * major + minor : 0;
+    return error == cudaSuccess ? conv_cuda_code_capability(10 * major + minor) : 0;
 #else
     *reason = "built without CUDA";
     return 0;

@@ -16,6 +16,7 @@ static int spoil_options(conv_layer_options spoiled[MOST_SPOILED], const conv_la
     SPOIL(kernel_height = 64);
     SPOIL(kernel_width = 0);
     SPOIL(stride = -1);
+    SPOIL(stride = INT32_MAX); // sums with it overflowed
     SPOIL(input = CONV_SAMPLE_U16);
     SPOIL(output = CONV_SAMPLE_U8);
     SPOIL(input_divisor = 255); // not allowed with float32 input

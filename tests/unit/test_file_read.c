@@ -64,7 +64,7 @@ static void check(int threads, size_t size)
 {
     struct conv_item_ops ops = conv_item_file;
     struct conv_item item = {.ops = &ops};
-    struct conv_parallel parallel = {threads, parallel_run, NULL};
+    struct conv_parallel parallel = {.most = threads, .run = parallel_run};
     const struct conv_file_read how = {.limit = SIZE, .parallel = &parallel};
     struct conv_input input = {0};
     struct conv_file file = {0};
@@ -104,7 +104,7 @@ static void a_file_that_became_shorter_is_not_read(void **state)
 {
     (void)state;
     struct conv_item item = {.ops = &conv_item_file};
-    struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};
+    struct conv_parallel parallel = {.most = TEST_PARALLEL_MOST, .run = parallel_run};
     struct conv_input input = {0};
     struct conv_err err;
     uint8_t *data = malloc(SIZE), first[8];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Errors without option names, and how the command line prints them.
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,6 +24,19 @@ static void every_hint_has_words(void **state)
         if (!strstr(text, "(cause)") || !strstr(text, "--") || strchr(text, '{'))
             fail_msg("hint %d: %s", hint, text);
     }
+}
+
+// EAGAIN says "Resource temporarily unavailable", which is not what a user can change.
+static void errors_of_threads_say_what_to_change(void **state)
+{
+    (void)state;
+    assert_int_equal(conv_err_workers(&err, 64), CONV_ERR_MEMORY);
+    assert_string_equal(conv_hints_explain(text, sizeof text, &err),
+                        "no memory for the worker threads (64); use fewer --jobs");
+    assert_int_equal(conv_err_thread(&err, EAGAIN), CONV_ERR_IO);
+    assert_non_null(strstr(err.text, "ulimit -u"));
+    assert_int_equal(conv_err_thread(&err, EPERM), CONV_ERR_IO);
+    assert_non_null(strstr(err.text, strerror(EPERM)));
 }
 
 static void an_error_without_a_hint_is_its_text(void **state)
@@ -96,6 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_hint_has_words),
+        cmocka_unit_test(errors_of_threads_say_what_to_change),
         cmocka_unit_test(an_error_without_a_hint_is_its_text),
         cmocka_unit_test(values_are_filled_in),
         cmocka_unit_test(long_texts_are_cut),

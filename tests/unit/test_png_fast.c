@@ -159,7 +159,7 @@ static void images_read_back(void **state)
 // Encodes with bands of a given size, on one thread and on several: the files are identical.
 static void check_bands(struct conv_encoder *encoder, const struct planes *planes, size_t bytes)
 {
-    struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};
+    struct conv_parallel parallel = {.most = TEST_PARALLEL_MOST, .run = parallel_run};
     struct conv_buffer shared = {0};
     struct roomy alone;
     conv_encode_set_bands(encoder, 1, bytes);

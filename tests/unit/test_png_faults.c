@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Damaged and hostile files: refused with a reason, or accepted if the standard or png.h says so.
-// Most cases are useful mainly under a sanitizer.
+// Most cases are useful mainly under a sanitizer. Damaged image data: test_png_faults_data.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,18 +11,8 @@
 
 #include <cmocka.h>
 
-#include "support/png_make.h"
+#include "png_faults.h"
 #include "support/random.h"
-#include "support/test_image.h"
-
-static struct png_file file;
-
-static int forget_file(void **state)
-{
-    (void)state;
-    png_make_free(&file);
-    return 0;
-}
 
 // 7 x 5 pixels of 8 bits, every kind of critical chunk in it.
 static void make_palette_file(bool interlaced)
@@ -39,54 +29,6 @@ static void make_palette_file(bool interlaced)
                                              .palette_size = 16,
                                              .transparency = true,
                                              .samples = samples});
-}
-
-// 4 x 3 gray pixels from any bytes as the zlib stream.
-static void make_gray_file(const void *stream, size_t size)
-{
-    png_make_free(&file);
-    png_make_head(&file, 4, 3, 8, 0);
-    png_make_chunk(&file, "IDAT", stream, size);
-    png_make_chunk(&file, "IEND", "", 0);
-}
-
-static const uint8_t gray_rows[3 * 5] = {0, 1, 2, 3, 4, 0, 5, 6, 7, 8, 0, 9, 10, 11, 12};
-
-// Decodes the first `size` bytes of `file` from memory that ends there.
-static enum conv_status decode(size_t size, struct conv_image *image, struct conv_err *err)
-{
-    struct png_file part = {0};
-    *err = (struct conv_err){0};
-    png_make_bytes(&part, file.data, size);
-    enum conv_status status = image_decode(image, part.data, part.size, err);
-    png_make_free(&part);
-    return status;
-}
-
-static void refuse_part(size_t size, const char *reason)
-{
-    struct conv_image image;
-    struct conv_err err;
-    enum conv_status status = decode(size, &image, &err);
-    if (status != CONV_ERR_FORMAT || err.status != CONV_ERR_FORMAT || !strstr(err.text, reason))
-        fail_msg("status %d, '%s' does not say '%s'", status, err.text, reason);
-    image_free(&image);
-}
-
-static void refuse(const char *reason)
-{
-    refuse_part(file.size, reason);
-}
-
-static void accept_gray(void)
-{
-    struct conv_image image;
-    struct conv_err err;
-    if (decode(file.size, &image, &err) != CONV_OK)
-        fail_msg("%s", err.text);
-    for (int i = 0; i < 12; i++)
-        assert_int_equal(image_sample(&image, 0, i % 4, i / 4), i + 1);
-    image_free(&image);
 }
 
 // --- truncation and CRCs -------------------------------------------------------------------------
@@ -248,83 +190,7 @@ static void impossible_chunk_lengths(void **state)
     png_make_free(&stream);
 }
 
-// --- the zlib stream -----------------------------------------------------------------------------
-
-static void adler32_is_checked(void **state)
-{
-    (void)state;
-    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
-    make_gray_file(stream.data, stream.size);
-    accept_gray();
-    for (size_t i = 1; i <= 4; i++) {
-        stream.data[stream.size - i] ^= 1;
-        make_gray_file(stream.data, stream.size);
-        refuse("damaged image: IDAT: incorrect data check");
-        stream.data[stream.size - i] ^= 1;
-        make_gray_file(stream.data, stream.size - i); // cut off
-        refuse("damaged image: Not enough image data");
-    }
-    png_make_free(&stream);
-}
-
-static void adler32_in_an_idat_of_its_own(void **state)
-{
-    (void)state;
-    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
-    for (int wrong = 0; wrong < 2; wrong++) {
-        stream.data[stream.size - 1] ^= (uint8_t)wrong;
-        png_make_free(&file);
-        png_make_head(&file, 4, 3, 8, 0);
-        png_make_chunk(&file, "IDAT", stream.data, stream.size - 4);
-        png_make_chunk(&file, "IDAT", "", 0);
-        png_make_chunk(&file, "IDAT", stream.data + stream.size - 4, 4);
-        png_make_chunk(&file, "IEND", "", 0);
-        if (wrong)
-            refuse("incorrect data check");
-        else
-            accept_gray();
-    }
-    png_make_free(&stream);
-}
-
-static void rows_missing_or_too_many(void **state)
-{
-    (void)state;
-    uint8_t more[4000] = {0};
-    memcpy(more, gray_rows, sizeof gray_rows);
-    static const size_t sizes[] = {0, 1, 5, 14, 16, 20, 1000, 4000};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        struct png_file stream = png_make_zlib(more, sizes[i]);
-        make_gray_file(stream.data, stream.size);
-        if (sizes[i] < sizeof gray_rows)
-            refuse("damaged image: ");
-        else
-            accept_gray();
-        png_make_free(&stream);
-    }
-}
-
-static void bytes_after_the_zlib_stream(void **state)
-{
-    (void)state;
-    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
-    png_make_bytes(&stream, "left over", 9);
-    make_gray_file(stream.data, stream.size);
-    accept_gray();
-    png_make_free(&stream);
-}
-
-static void unknown_row_filter(void **state)
-{
-    (void)state;
-    uint8_t rows[sizeof gray_rows];
-    memcpy(rows, gray_rows, sizeof rows);
-    rows[5] = 5;
-    struct png_file stream = png_make_zlib(rows, sizeof rows);
-    make_gray_file(stream.data, stream.size);
-    refuse("damaged image: ");
-    png_make_free(&stream);
-}
+// --- other files and chunks ----------------------------------------------------------------------
 
 static void bytes_after_iend(void **state)
 {
@@ -429,7 +295,6 @@ static void bytes_changed_at_random(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_teardown(f, forget_file)
     const struct CMUnitTest tests[] = {
         TEST(truncated_at_every_byte),
         TEST(wrong_crc_of_each_critical_chunk),
@@ -439,11 +304,6 @@ int main(void)
         TEST(bad_headers),
         TEST(chunks_out_of_order),
         TEST(impossible_chunk_lengths),
-        TEST(adler32_is_checked),
-        TEST(adler32_in_an_idat_of_its_own),
-        TEST(rows_missing_or_too_many),
-        TEST(bytes_after_the_zlib_stream),
-        TEST(unknown_row_filter),
         TEST(bytes_after_iend),
         TEST(header_of_another_file),
         TEST(metadata_is_not_unpacked),

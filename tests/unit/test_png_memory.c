@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Decoders and encoders take no more memory than conv_png_decode_bytes and conv_png_encode_bytes
 // say, and a damaged file no more than with libpng alone.
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,6 +65,8 @@ static void encode(struct conv_buffer *file, const struct conv_image *image, int
     assert_int_equal(conv_encode_image(encoder, file, image, NULL), CONV_OK);
     size_t taken = encoder->scratch.capacity + encoder->filtered.capacity +
                    encoder->tried.capacity + file->capacity;
+    if (encoder->compressor)
+        taken += conv_encode_tables_bytes(level);
     if (taken > most + slack(most))
         fail_msg("%d x %d at level %d: %zu bytes of %zu", image->width, image->height, level, taken,
                  most);
@@ -73,7 +76,7 @@ static void encode(struct conv_buffer *file, const struct conv_image *image, int
 
 static void decode(const struct conv_buffer *file, const struct conv_image *image, int threads)
 {
-    struct conv_parallel parallel = {threads, parallel_run, NULL};
+    struct conv_parallel parallel = {.most = threads, .run = parallel_run};
     struct conv_decoder decoder = {.parallel = &parallel};
     struct conv_png_header header;
     struct conv_err err;
@@ -105,6 +108,87 @@ static void memory_is_as_estimated(void **state)
         decode(&file, &image, TEST_PARALLEL_MOST);
         conv_buffer_free(&file);
         image_free(&image);
+    }
+}
+
+// --- helpers -------------------------------------------------------------------------------------
+
+// Each thread beyond the first opens an encoder of its own, as the real ones do.
+struct counted {
+    struct conv_parallel parallel;
+    int threads; // of the last call
+};
+
+static void count_threads(struct conv_parallel *parallel, int threads, void (*work)(void *context),
+                          void *context)
+{
+    ((struct counted *)parallel->owner)->threads = threads;
+    work(context);
+}
+
+static size_t bytes_of_thread(const struct conv_encoder *encoder, int level)
+{
+    size_t bytes = conv_encode_tables_bytes(level) + encoder->scratch.capacity;
+    if (level <= 1)
+        return bytes + encoder->filtered.capacity;
+    return bytes + encoder->inflated.capacity + (encoder->inflate ? sizeof *encoder->inflate : 0);
+}
+
+// Helpers counted as 4 MB each, whatever the rows and the level: rows of a million pixels take
+// eight times as much, the tables of level 10 twice.
+static void helpers_stay_within_their_memory(void **state)
+{
+    enum { MOST = 16, MEMORY = 40 << 20 };
+    static const struct {
+        int level, width, height, least, most;
+    } cases[] = {
+        {1, 1000000, 6, 2, 3},   {0, 1000000, 6, 2, 3}, {6, 1000000, 6, 2, 3},
+        {12, 1000000, 6, 2, 2},  {12, 2000, 850, 3, 4}, {6, 2000, 850, MOST, MOST},
+        {1, 2000, 850, 8, MOST},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct counted counted = {.parallel = {.most = MOST, .run = count_threads}};
+        struct conv_image image = {
+            .width = cases[i].width, .height = cases[i].height, .channels = 3, .depth = 16};
+        struct conv_buffer file = {0};
+        struct conv_encoder *encoder;
+        counted.parallel.owner = &counted;
+        counted.parallel.memory = MEMORY;
+        image_alloc(&image, 0);
+        assert_int_equal(conv_encode_open(&encoder, cases[i].level, conv_cpu_features(),
+                                          CONV_ENCODE_MAX_CHUNK, NULL),
+                         CONV_OK);
+        conv_encode_share(encoder, &counted.parallel);
+        assert_int_equal(conv_encode_image(encoder, &file, &image, NULL), CONV_OK);
+        size_t others = (size_t)(counted.threads - 1) * bytes_of_thread(encoder, cases[i].level);
+        if (others > MEMORY || counted.threads < cases[i].least || counted.threads > cases[i].most)
+            fail_msg("level %d, rows of %d pixels: %d threads, %zu bytes", cases[i].level,
+                     image.width, counted.threads, others);
+        conv_encode_close(encoder);
+        conv_buffer_free(&file);
+        image_free(&image);
+    }
+}
+
+// Tables are as large as their sizes say.
+static void tables_are_as_large_as_stated(void **state)
+{
+    (void)state;
+#if CONV_SANITIZED
+    skip(); // another allocator
+#endif
+    for (int level = 0; level <= CONV_ENCODE_MAX_LEVEL; level++) {
+        struct mallinfo2 before = mallinfo2();
+        struct conv_encoder *encoder;
+        assert_int_equal(
+            conv_encode_open(&encoder, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, NULL),
+            CONV_OK);
+        struct mallinfo2 after = mallinfo2();
+        size_t taken = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
+        if (taken > conv_encode_tables_bytes(level) || taken < conv_encode_tables_bytes(level) / 2)
+            fail_msg("level %d: %zu bytes of %zu", level, taken, conv_encode_tables_bytes(level));
+        conv_encode_close(encoder);
     }
 }
 
@@ -180,6 +264,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_as_estimated),
+        cmocka_unit_test(helpers_stay_within_their_memory),
+        cmocka_unit_test(tables_are_as_large_as_stated),
         cmocka_unit_test(memory_for_a_damaged_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

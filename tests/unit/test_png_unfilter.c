@@ -263,7 +263,7 @@ static void take_rows(void *context)
 static unsigned check_wave(const struct conv_unfilter *variant, int pixel, size_t width,
                            unsigned rows, bool bad)
 {
-    struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};
+    struct conv_parallel parallel = {.most = TEST_PARALLEL_MOST, .run = parallel_run};
     struct wave_run run = {
         .variant = variant, .pixel = pixel, .size = width * (size_t)pixel, .rows = rows};
     size_t size = run.size, pitch = size + 1;
@@ -284,7 +284,7 @@ static unsigned check_wave(const struct conv_unfilter *variant, int pixel, size_
     if (bad)
         run.raw[(rows / 2) * pitch] = CONV_UNFILTER_COUNT;
     conv_unfilter_wave_start(&run.wave, variant, size, pixel, memory);
-    conv_parallel_run(&parallel, take_rows, &run);
+    conv_parallel_run(&parallel, 0, take_rows, &run);
     assert_int_equal(atomic_load(&run.failed), bad);
     for (unsigned y = 0; y < rows && !bad; y++)
         if (memcmp(run.got + y * size, want + (y + 1) * (size + 64), size) != 0)

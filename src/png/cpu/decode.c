@@ -215,7 +215,7 @@ static bool find_content(struct conv_decoder *decoder, struct conv_decode_conten
                          struct conv_parallel *parallel)
 {
     struct conv_gather gather;
-    bool gathers = conv_parallel_most(parallel) > 1 && conv_gather_start(&gather, size);
+    bool gathers = conv_parallel_most(parallel, 0) > 1 && conv_gather_start(&gather, size);
     *content = (struct conv_decode_content){
         .joined = &decoder->idat, .most = size, .gather = gathers ? &gather : NULL};
     bool found = conv_decode_content_walk(content, header, data, size);
@@ -242,7 +242,7 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
     struct conv_parallel *parallel = decoder->put_rows ? NULL : decoder->parallel;
     if (header->interlaced || !lay_out(&layout, header))
         return false;
-    bool waves = conv_parallel_most(parallel) > 1 && has_wave(&layout, header);
+    bool waves = conv_decode_stream_threads(parallel) > 1 && has_wave(&layout, header);
     if (!find_content(decoder, &content, header, data, size, parallel) ||
         !reserve(decoder, &layout, header, content.idat.size, waves))
         return false;

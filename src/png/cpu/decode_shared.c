@@ -204,6 +204,8 @@ static void follow(struct conv_shared_flow *flow)
 {
     const struct conv_decode_stream *stream = flow->stream;
     struct conv_inflate *inflate = stream->inflate;
+    if (stream->parts_first > 0)
+        conv_decode_parts_await(flow, stream->parts_first);
     inflate->next = next;
     inflate->jump = jump;
     inflate->sum = sum;
@@ -259,8 +261,8 @@ bool conv_decode_shared_run(const struct conv_decode_stream *stream, struct conv
         conv_lock_init_condition(&flow.followed))
         return false; // never on Linux: neither takes memory
     if (stream->size > 6)
-        conv_decode_parts_start(&flow, conv_parallel_most(parallel));
-    conv_parallel_run(parallel, work_on, &flow);
+        conv_decode_parts_start(&flow, conv_decode_stream_threads(parallel));
+    conv_parallel_run(parallel, CONV_DECODE_SHARED_THREAD_BYTES, work_on, &flow);
     conv_decode_parts_free(&flow);
     conv_lock_destroy(&flow.lock);
     pthread_cond_destroy(&flow.tasks);

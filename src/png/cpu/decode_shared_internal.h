@@ -90,6 +90,9 @@ struct conv_shared_flow {
 void conv_decode_parts_start(struct conv_shared_flow *flow, int threads);
 void conv_decode_parts_free(struct conv_shared_flow *flow);
 
+// Waits until other threads have decoded `count` parts.
+void conv_decode_parts_await(struct conv_shared_flow *flow, int count) CONV_TAKES(flow->lock);
+
 // Decodes a part that lies ahead. False: no such part, or out of memory.
 bool conv_decode_parts_run(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock);
 

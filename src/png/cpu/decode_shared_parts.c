@@ -166,6 +166,22 @@ void conv_decode_parts_start(struct conv_shared_flow *flow, int threads)
         flow->part_bits = stream->part_bits;
 }
 
+static int count_ready(const struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
+{
+    int ready = 0;
+    for (int i = 0; i < flow->part_count; i++)
+        ready += flow->parts[i].state == PART_READY;
+    return ready;
+}
+
+void conv_decode_parts_await(struct conv_shared_flow *flow, int count)
+{
+    conv_lock_acquire(&flow->lock);
+    while (count_ready(flow) < count)
+        conv_lock_wait(&flow->lock, &flow->followed, WAIT_NS);
+    conv_lock_release(&flow->lock);
+}
+
 void conv_decode_parts_free(struct conv_shared_flow *flow)
 {
     for (int i = 0; i < flow->part_count; i++)

@@ -83,10 +83,15 @@ static uint8_t *next(void *context, uint8_t *at)
     return flow->buffer + keep;
 }
 
+int conv_decode_stream_threads(const struct conv_parallel *parallel)
+{
+    return conv_parallel_most(parallel, CONV_DECODE_SHARED_THREAD_BYTES);
+}
+
 bool conv_decode_stream_run(const struct conv_decode_stream *stream, struct conv_parallel *parallel)
 {
     size_t pitch = stream->pitch, rows = stream->rows;
-    if (conv_parallel_most(parallel) > 1 && conv_decode_stream_is_shared(pitch, rows))
+    if (conv_decode_stream_threads(parallel) > 1 && conv_decode_stream_is_shared(pitch, rows))
         return conv_decode_shared_run(stream, parallel);
     struct flow flow = {.stream = stream, .left = rows};
     flow.capacity = is_small(pitch, rows) ? pitch * rows + CONV_INFLATE_SLACK : buffer_bytes(pitch);

@@ -28,9 +28,11 @@ struct conv_decode_stream {
     int row_threads;
     void *context;
     // For tests, about the parts that threads decode ahead: the compressed bits of each, 0: chosen
-    // automatically; and, if not NULL, a sum to which their bytes of output are added.
+    // automatically; if not NULL, a sum to which their bytes of output are added; and how many must
+    // be decoded by other threads before the one that follows the stream begins.
     size_t part_bits;
     size_t *ahead;
+    int parts_first;
 };
 
 // True if the zlib stream holds these rows exactly and is valid (conv_inflate_zlib), and every row
@@ -38,6 +40,9 @@ struct conv_decode_stream {
 // that may help; NULL: none.
 bool conv_decode_stream_run(const struct conv_decode_stream *stream,
                             struct conv_parallel *parallel);
+
+// Threads that may take part where conv_decode_stream_is_shared.
+int conv_decode_stream_threads(const struct conv_parallel *parallel);
 
 // True if several threads inflate such rows and may call take_row().
 bool conv_decode_stream_is_shared(size_t pitch, size_t rows);

@@ -14,7 +14,7 @@
 // Longest block, in bytes of data.
 #define CONV_DEFLATE_BLOCK ((size_t)256 << 10)
 
-// Scratch memory of one worker: about 3 MB, of which photographs touch few pages.
+// Scratch memory of one worker: about 1.3 MB, of which photographs touch few pages.
 struct conv_deflate;
 
 // `features`: bits of conv_cpu_features() that may be used. NULL: out of memory.

@@ -5,11 +5,12 @@
 
 #define LENGTH_SYMBOLS 19
 #define LENGTH_LIMIT 7
+#define SHORT_RUN 3 // copies of a length that a repetition cannot replace, of zeros one less
 enum { REPEAT_LAST = 16, REPEAT_ZERO = 17, REPEAT_ZERO_LONG = 18 };
 
 // Code lengths with runs folded. An item is a symbol in bits 0-7 and its extra bits above.
 struct folded {
-    uint16_t item[CONV_DEFLATE_LITLENS + CONV_DEFLATE_DISTANCES];
+    uint16_t item[CONV_DEFLATE_SYMBOLS + SHORT_RUN];
     int count;
     uint32_t uses[LENGTH_SYMBOLS];
 };
@@ -20,6 +21,7 @@ static void add_item(struct folded *folded, unsigned symbol, int extra)
     folded->uses[symbol]++;
 }
 
+// Runs of 4 or more, or of 3 zeros.
 static void fold_run(struct folded *folded, unsigned length, int run)
 {
     if (length == 0) {
@@ -38,12 +40,27 @@ static void fold_run(struct folded *folded, unsigned length, int run)
         add_item(folded, length, 0);
 }
 
+// Most runs are of one to three lengths: their number is no branch, since it would be mispredicted.
 static void fold(struct folded *folded, const uint8_t *lengths, int count)
 {
-    for (int i = 0, run; i < count; i += run) {
-        for (run = 1; i + run < count && lengths[i + run] == lengths[i]; run++) {
+    int16_t start[CONV_DEFLATE_SYMBOLS + 1], runs = 1;
+    start[0] = 0;
+    for (int i = 1; i < count; i++) {
+        start[runs] = (int16_t)i;
+        runs = (int16_t)(runs + (lengths[i] != lengths[i - 1]));
+    }
+    start[runs] = (int16_t)count;
+    for (int r = 0; r < runs; r++) {
+        unsigned length = lengths[start[r]];
+        int run = start[r + 1] - start[r];
+        if (run > SHORT_RUN - (length == 0)) {
+            fold_run(folded, length, run);
+            continue;
         }
-        fold_run(folded, lengths[i], run);
+        for (int i = 0; i < SHORT_RUN; i++)
+            folded->item[folded->count + i] = (uint16_t)length;
+        folded->count += run;
+        folded->uses[length] += (uint32_t)run;
     }
 }
 
@@ -63,7 +80,7 @@ void conv_deflate_put_header(struct conv_bits *out, const struct conv_deflate_co
         [REPEAT_LAST] = 2, [REPEAT_ZERO] = 3, [REPEAT_ZERO_LONG] = 7};
     int litlens = used_symbols(codes->litlen_bits, CONV_DEFLATE_LITLENS, 257);
     int distances = used_symbols(codes->distance_bits, CONV_DEFLATE_DISTANCES, 1);
-    uint8_t lengths[CONV_DEFLATE_LITLENS + CONV_DEFLATE_DISTANCES]; // a run may span both
+    uint8_t lengths[CONV_DEFLATE_SYMBOLS]; // a run may span both
     memcpy(lengths, codes->litlen_bits, (size_t)litlens);
     memcpy(lengths + litlens, codes->distance_bits, (size_t)distances);
     struct folded folded = {.count = 0};
@@ -85,12 +102,20 @@ void conv_deflate_put_header(struct conv_bits *out, const struct conv_deflate_co
     conv_bits_flush(out);
     for (int i = 0; i < count; i++) {
         conv_bits_put(out, bits[order[i]], 3);
-        conv_bits_flush(out);
+        if (i % 16 == 15)
+            conv_bits_flush(out);
     }
+    conv_bits_flush(out);
+    uint8_t width[LENGTH_SYMBOLS];
+    for (int s = 0; s < LENGTH_SYMBOLS; s++)
+        width[s] = (uint8_t)(bits[s] + extra_bits[s]);
+    struct conv_bits o = *out; // by value: see deflate_literals.c
     for (int i = 0; i < folded.count; i++) {
-        unsigned symbol = folded.item[i] & 0xff;
-        conv_bits_put(out, code[symbol], bits[symbol]);
-        conv_bits_put(out, folded.item[i] >> 8, extra_bits[symbol]);
-        conv_bits_flush(out);
+        unsigned symbol = folded.item[i] & 0xff, extra = folded.item[i] >> 8;
+        conv_bits_put(&o, code[symbol] | (uint64_t)extra << bits[symbol], width[symbol]);
+        if (i % 4 == 3) // four take at most 4 x (7 + 7) bits
+            conv_bits_flush(&o);
     }
+    conv_bits_flush(&o);
+    *out = o;
 }

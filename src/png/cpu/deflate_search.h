@@ -14,7 +14,7 @@
 // Longest block, in bytes of data.
 #define CONV_DEFLATE_SEARCH_BLOCK ((size_t)64 << 10)
 
-// Scratch memory of one worker, about 1.5 MB.
+// Scratch memory of one worker, about 1.7 MB.
 struct conv_deflate_search;
 
 // `candidates` (1 or more) are tried at each position. After every 2^skip_shift bytes without a

@@ -53,7 +53,7 @@ static void work_on(void *context)
     conv_encode_close(made);
 }
 
-bool conv_encode_each(struct conv_encoder *encoder, conv_encode_prepare_fn prepare,
+bool conv_encode_each(struct conv_encoder *encoder, conv_encode_prepare_fn prepare, size_t prepared,
                       conv_encode_each_fn each, void *context, int count)
 {
     struct each work = {.own = encoder,
@@ -64,7 +64,8 @@ bool conv_encode_each(struct conv_encoder *encoder, conv_encode_prepare_fn prepa
                         .count = count};
     if (!prepare(encoder, context))
         return false;
-    conv_parallel_run(encoder->source ? NULL : encoder->parallel, work_on, &work);
+    size_t bytes = conv_encode_tables_bytes(encoder->level) + encoder->scratch.capacity + prepared;
+    conv_parallel_run(encoder->source ? NULL : encoder->parallel, bytes, work_on, &work);
     return true;
 }
 
@@ -183,7 +184,8 @@ enum conv_status conv_encode_bands_run(struct conv_encoder *encoder,
         return conv_err_errno(err, errnum, "cannot make a lock");
     }
     run.begin = run.end = conv_encode_put_head(file->data, bands->task->src);
-    bool done = conv_encode_each(encoder, prepare, encode_band, &run, bands->count);
+    bool done =
+        conv_encode_each(encoder, prepare, bands->prepared, encode_band, &run, bands->count);
     bool whole = done && !conv_cancel_is_asked(encoder->stop);
     if (whole) { // the sum is the last IDAT
         struct conv_encode_idat idat;

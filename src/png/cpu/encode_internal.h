@@ -109,8 +109,9 @@ struct conv_encode_bands {
     // Writes the band's IDATs to `at`; returns their end. The first begins with the zlib header.
     uint8_t *(*put)(struct conv_encoder *encoder, const struct conv_encode_bands *bands,
                     struct conv_encode_band *band, uint8_t *at);
-    // Prepares an encoder of a thread for put(); false: out of memory.
+    // Prepares an encoder of a thread for put(), with `prepared` bytes; false: out of memory.
     bool (*prepare)(struct conv_encoder *encoder, const struct conv_encode_bands *bands);
+    size_t prepared;
     void *context; // for put() and prepare()
 };
 
@@ -127,11 +128,15 @@ enum conv_status conv_encode_bands_run(struct conv_encoder *encoder,
                                        const struct conv_encode_bands *bands,
                                        struct conv_buffer *file, struct conv_err *err);
 
+// Bytes of the tables of an open encoder of this level, at most.
+size_t conv_encode_tables_bytes(int level);
+
 // Calls each(encoder, context, i) for 0 <= i < count on all available threads, each with its own
-// encoder. Stops early after conv_cancel_is_asked. False: out of memory, nothing was done.
+// encoder, for which prepare() reserves up to `prepared` bytes. Stops early after
+// conv_cancel_is_asked. False: out of memory, nothing was done.
 typedef void (*conv_encode_each_fn)(struct conv_encoder *encoder, void *context, int i);
 typedef bool (*conv_encode_prepare_fn)(struct conv_encoder *encoder, void *context);
-bool conv_encode_each(struct conv_encoder *encoder, conv_encode_prepare_fn prepare,
+bool conv_encode_each(struct conv_encoder *encoder, conv_encode_prepare_fn prepare, size_t prepared,
                       conv_encode_each_fn each, void *context, int count);
 
 // Ends a band that is not the stream's last block: an empty stored block, to a whole byte.

@@ -165,7 +165,8 @@ static struct stripe plan(struct conv_encode_bands *bands, const struct conv_enc
                           const struct conv_encode_task *task)
 {
     struct stripe stripe = plan_stripes(task->row_bytes, task->src->height);
-    *bands = (struct conv_encode_bands){.put = put_band, .prepare = prepare_band};
+    *bands = (struct conv_encode_bands){
+        .put = put_band, .prepare = prepare_band, .prepared = filtered_bytes(stripe)};
     conv_encode_bands_plan(bands, encoder, task, stripe.rows);
     if (bands->count > 1)
         bands->room = bound(stripe, (size_t)(bands->rows / stripe.rows) + 1,

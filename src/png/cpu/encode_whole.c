@@ -65,7 +65,7 @@ static void filter_all(struct conv_encoder *encoder, const struct conv_encode_ta
         filtering.rows = task->src->height;
         filter_part(encoder, &filtering, 0);
     } else {
-        conv_encode_each(encoder, prepare_nothing, filter_part, &filtering, parts);
+        conv_encode_each(encoder, prepare_nothing, 0, filter_part, &filtering, parts);
     }
 }
 
@@ -146,14 +146,18 @@ static size_t bound_of(const struct conv_encoder *encoder, size_t bytes)
 
 // --- bands ---------------------------------------------------------------------------------------
 
+static size_t inflated_bytes(const struct conv_encode_bands *bands)
+{
+    return (size_t)bands->rows * bands->task->row_bytes + CONV_INFLATE_SLACK;
+}
+
 static bool prepare_band(struct conv_encoder *encoder, const struct conv_encode_bands *bands)
 {
     if (!encoder->compressor)
         return true;
     if (!encoder->inflate)
         encoder->inflate = calloc(1, sizeof *encoder->inflate);
-    size_t bytes = (size_t)bands->rows * bands->task->row_bytes;
-    return encoder->inflate && conv_buffer_reserve(&encoder->inflated, bytes + CONV_INFLATE_SLACK);
+    return encoder->inflate && conv_buffer_reserve(&encoder->inflated, inflated_bytes(bands));
 }
 
 // libdeflate marks the last block of every stream, which must not happen in a band that others
@@ -213,6 +217,8 @@ static struct samples plan(struct conv_encode_bands *bands, const struct conv_en
     conv_encode_bands_plan(bands, encoder, task, 1);
     size_t of_band = bound_of(encoder, (size_t)bands->rows * task->row_bytes);
     bands->room = conv_encode_frames(of_band / encoder->max_chunk) + of_band;
+    if (encoder->compressor)
+        bands->prepared = sizeof *encoder->inflate + inflated_bytes(bands);
     return samples;
 }
 

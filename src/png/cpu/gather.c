@@ -93,7 +93,7 @@ bool conv_gather_end(struct conv_gather *gather, bool wanted, struct conv_buffer
         work.joined = joined->data;
     }
     if (good) {
-        conv_parallel_run(gather->count > 1 ? parallel : NULL, work_on, &work);
+        conv_parallel_run(gather->count > 1 ? parallel : NULL, 0, work_on, &work);
         good = !atomic_load(&work.bad);
     }
     if (good && work.joined) {

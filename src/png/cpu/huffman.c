@@ -9,28 +9,30 @@
 
 #define SYMBOL_BITS 9 // CONV_HUFFMAN_MAX_SYMBOLS <= 512
 #define SYMBOL_MASK ((1u << SYMBOL_BITS) - 1)
-#define RADIX_BITS 7
-#define RADIX (1 << RADIX_BITS)
+#define RADIX_BITS 7 // at most
 
 // The count in the upper bits, the symbol in the lowest SYMBOL_BITS.
 typedef uint64_t leaf;
 
-static void sort_pass(leaf *dst, const leaf *src, size_t n, int shift)
+// Sorts by `width` bits.
+static void sort_pass(leaf *dst, const leaf *src, size_t n, unsigned shift, unsigned width)
 {
-    size_t start[RADIX] = {0};
+    uint32_t start[1 << RADIX_BITS];
+    uint32_t mask = (1u << width) - 1;
+    memset(start, 0, sizeof *start << width);
     for (size_t i = 0; i < n; i++)
-        start[src[i] >> shift & (RADIX - 1)]++;
-    for (size_t i = 0, sum = 0; i < RADIX; i++) {
-        size_t count = start[i];
+        start[src[i] >> shift & mask]++;
+    for (uint32_t i = 0, sum = 0; i <= mask; i++) {
+        uint32_t count = start[i];
         start[i] = sum;
         sum += count;
     }
     for (size_t i = 0; i < n; i++)
-        dst[start[src[i] >> shift & (RADIX - 1)]++] = src[i];
+        dst[start[src[i] >> shift & mask]++] = src[i];
 }
 
 // Sorts the symbols in use by count, then by symbol; returns their number. Passes go in pairs, so
-// that the result is in the first array; most blocks need one pair.
+// that the result is in the first array; most blocks need one pair, of as few bits as possible.
 static size_t sorted_leaves(leaf *leaves, const uint32_t *counts, size_t symbols)
 {
     leaf other[CONV_HUFFMAN_MAX_SYMBOLS];
@@ -42,47 +44,61 @@ static size_t sorted_leaves(leaf *leaves, const uint32_t *counts, size_t symbols
         bits |= counts[s];
     }
     assert(bits < 1u << 24);
-    for (int shift = SYMBOL_BITS; bits > 0; bits >>= 2 * RADIX_BITS, shift += 2 * RADIX_BITS) {
-        sort_pass(other, leaves, n, shift);
-        sort_pass(leaves, other, n, shift + RADIX_BITS);
+    unsigned width = RADIX_BITS;
+    while (width > 1 && bits >> (2 * width - 2) == 0)
+        width--;
+    for (unsigned shift = SYMBOL_BITS; bits > 0; bits >>= 2 * width, shift += 2 * width) {
+        sort_pass(other, leaves, n, shift, width);
+        sort_pass(leaves, other, n, shift + width, width);
     }
     return n;
 }
 
-// Counts the leaves of Huffman's tree at each depth, those deeper than `limit` as at the limit.
-// n >= 2. Leaves come first, then the joined nodes, with an entry between them that stands for no
-// leaf. The choice between a leaf and a node is no branch, since it would be mispredicted.
-static void count_depths(int *at_depth, const leaf *leaves, size_t n, int limit)
+// Joins the two lightest leaves or nodes until one is left. Sets parent[i] for the i-th node made;
+// the last one, of index n - 2, is the root. n >= 2. Both queues are in order: each node is at
+// least as heavy as the one before. The choice is no branch, since it would be mispredicted, and
+// one choice for both children halves the latency.
+static void join_nodes(uint16_t *parent, const leaf *leaves, size_t n)
 {
     const uint32_t none = UINT32_MAX; // heavier than all leaves together
-    uint32_t weight[2 * CONV_HUFFMAN_MAX_SYMBOLS];
-    uint16_t parent[2 * CONV_HUFFMAN_MAX_SYMBOLS];
-    uint16_t depth[2 * CONV_HUFFMAN_MAX_SYMBOLS];
+    uint32_t leaf_weight[CONV_HUFFMAN_MAX_SYMBOLS + 2];
+    uint32_t weight[CONV_HUFFMAN_MAX_SYMBOLS + 1];
     for (size_t i = 0; i < n; i++)
-        weight[i] = (uint32_t)(leaves[i] >> SYMBOL_BITS);
-    weight[n] = none;
-    // Leaves are taken in order, and so are joined nodes: each is at least as heavy as the one
-    // before.
-    size_t leaf_at = 0, node_at = n + 1, root = 2 * n - 1;
-    for (size_t made = n + 1; made <= root; made++) {
-        uint32_t sum = 0;
-        weight[made] = none;
-        for (int k = 0; k < 2; k++) {
-            uint32_t of_leaf = weight[leaf_at], of_node = weight[node_at];
-            size_t is_leaf = of_leaf <= of_node;
-            parent[node_at ^ ((leaf_at ^ node_at) & (0 - is_leaf))] = (uint16_t)made;
-            sum += of_leaf < of_node ? of_leaf : of_node;
-            leaf_at += is_leaf;
-            node_at += 1 - is_leaf;
-        }
-        weight[made] = sum;
+        leaf_weight[i] = (uint32_t)(leaves[i] >> SYMBOL_BITS);
+    leaf_weight[n] = leaf_weight[n + 1] = none;
+    weight[0] = weight[1] = none;
+    for (size_t made = 0, leaf_at = 0, node_at = 0; made < n - 1; made++) {
+        uint32_t leaf0 = leaf_weight[leaf_at], leaf1 = leaf_weight[leaf_at + 1];
+        uint32_t node0 = weight[node_at], node1 = weight[node_at + 1];
+        size_t two_leaves = leaf1 <= node0, two_nodes = node1 < leaf0;
+        uint32_t first = leaf0 <= node0 ? leaf0 : node0;
+        uint32_t second = leaf0 <= node0 ? node0 : leaf0; // of the two heads
+        second = leaf1 < second ? leaf1 : second;
+        second = node1 < second ? node1 : second;
+        // Nodes that are not taken get their parent later.
+        parent[node_at] = parent[node_at + 1] = (uint16_t)made;
+        node_at += 1 - two_leaves + two_nodes;
+        leaf_at += 1 + two_leaves - two_nodes;
+        weight[made] = first + second;
+        weight[made + 1] = weight[made + 2] = none;
     }
-    depth[root] = 0;
-    for (size_t i = root; i-- > n + 1;)
-        depth[i] = (uint16_t)(depth[parent[i]] + 1);
-    for (size_t i = 0; i < n; i++) {
-        int d = depth[parent[i]] + 1;
-        at_depth[d < limit ? d : limit]++;
+}
+
+// Counts the leaves of Huffman's tree at each depth, those deeper than `limit` as at the limit.
+// n >= 2. A node that was made later is not deeper, so the nodes of a depth are consecutive.
+static void count_depths(int *at_depth, const leaf *leaves, size_t n, int limit)
+{
+    uint16_t parent[CONV_HUFFMAN_MAX_SYMBOLS + 1];
+    join_nodes(parent, leaves, n);
+    size_t from = n - 2, to = n - 1; // the nodes of a depth, at first the root
+    for (int depth = 1; to > from; depth++) {
+        size_t below = from;
+        while (below > 0 && parent[below - 1] >= from)
+            below--;
+        // What is below these nodes are leaves and the nodes of the next depth.
+        at_depth[depth < limit ? depth : limit] += (int)(2 * (to - from) - (from - below));
+        to = from;
+        from = below;
     }
 }
 
@@ -107,7 +123,7 @@ void conv_huffman_lengths(uint8_t *lengths, const uint32_t *counts, size_t symbo
 {
     assert(symbols >= 2 && symbols <= CONV_HUFFMAN_MAX_SYMBOLS);
     assert(limit <= CONV_HUFFMAN_MAX_BITS && symbols <= (size_t)1 << limit);
-    leaf leaves[CONV_HUFFMAN_MAX_SYMBOLS] = {0};
+    leaf leaves[CONV_HUFFMAN_MAX_SYMBOLS];
     size_t n = sorted_leaves(leaves, counts, symbols);
     memset(lengths, 0, symbols);
     if (n < 2) {

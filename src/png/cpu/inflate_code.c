@@ -111,7 +111,7 @@ static uint64_t make_litlen_entry(unsigned symbol)
     if (symbol >= LITLEN_COUNT)
         return SPECIAL(CONV_INFLATE_INVALID, 0);
     unsigned i = symbol - FIRST_LENGTH;
-    return (uint64_t)length_base[i] << 48 | CONV_INFLATE_LENGTH << 8 | length_extra[i];
+    return (uint64_t)length_base[i] << 32 | CONV_INFLATE_LENGTH << 8 | length_extra[i];
 }
 
 static uint32_t make_distance_entry(unsigned symbol)
@@ -134,7 +134,7 @@ static inline uint32_t distance_entry(unsigned symbol, unsigned length)
 
 static inline uint64_t litlen_link(unsigned first, unsigned bits)
 {
-    return (uint64_t)first << 48 | (((uint64_t)1 << bits) - 1) << 32 | CONV_INFLATE_LONG << 8;
+    return (uint64_t)bits << 44 | (uint64_t)first << 32 | CONV_INFLATE_LONG << 8;
 }
 
 static inline uint32_t distance_link(unsigned first, unsigned bits)

@@ -18,16 +18,17 @@
 //   bits 8-15  length of the match, 0 for literals; above CONV_INFLATE_NEAR, one of the kinds below
 //   bits 16-23 bits to drop without the extra bits that are still to be read, which come last
 //   bits 24-31 number of literals, 1 or 2
-//   bits 32-47 their bytes, in order
-//   bits 48-63 base of the distance (of the length if there is no distance), to which the extra
-//   bits
-//              are added. With literals it is CONV_INFLATE_BACK, a distance whose bytes are copied
-//              but not used, and which is too large to depend on the last stores
+//   bits 32-47 their bytes, in order; base of a length whose distance has to be looked up
+//   bits 48-63 base of the distance, to which the extra bits are added. With literals it is
+//              CONV_INFLATE_BACK, a distance whose bytes are copied but not used, and which is too
+//              large to depend on the last stores. With the kinds below it is 0: as all extra bits
+//              of a length are below CONV_INFLATE_LENGTH, the distance is less than the length, as
+//              in a match that overlaps itself, and one comparison finds both
 #define CONV_INFLATE_NEAR 16   // longest match in the table: what one copy of 16 bytes covers
-#define CONV_INFLATE_LENGTH 17 // a length; its distance has to be looked up
-#define CONV_INFLATE_LONG 18   // the codeword is longer than the index
-#define CONV_INFLATE_END 19
-#define CONV_INFLATE_INVALID 20
+#define CONV_INFLATE_LENGTH 64 // a length; its distance has to be looked up
+#define CONV_INFLATE_LONG 65   // the codeword is longer than the index
+#define CONV_INFLATE_END 66
+#define CONV_INFLATE_INVALID 67
 #define CONV_INFLATE_BACK 2048
 
 #define CONV_INFLATE_DROP(entry) ((unsigned)((entry)&63))
@@ -41,7 +42,7 @@
 
 // A codeword longer than the index leads to a second table after the first one, which is indexed by
 // the following bits. An entry of the kind CONV_INFLATE_LONG holds its place:
-//   litlen:   bits 32-47 a mask for the index, 48-63 the first entry
+//   litlen:   bits 32-43 the first entry, 44-47 the bits of the index
 //   distance: bits 16-27 the first entry, 28-31 the bits of the index
 // All second tables together have at most 294 and 82 entries for 288 and 32 symbols (zlib's "enough
 // 288 11 15", "enough 32 9 15").
@@ -85,7 +86,8 @@ const struct conv_inflate_tables *conv_inflate_code_fixed(void);
 static inline uint64_t conv_inflate_code_find_litlen(const uint64_t *litlen, uint64_t entry,
                                                      uint64_t bits)
 {
-    return litlen[(entry >> 48) + (bits >> CONV_INFLATE_LITLEN_BITS & (entry >> 32 & 0xffff))];
+    uint64_t mask = ((uint64_t)1 << (entry >> 44)) - 1;
+    return litlen[(entry >> 32 & 0xfff) + (bits >> CONV_INFLATE_LITLEN_BITS & mask)];
 }
 
 static inline uint32_t conv_inflate_code_find_distance(const uint32_t *distance, uint32_t entry,

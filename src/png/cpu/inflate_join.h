@@ -44,7 +44,7 @@ static inline void conv_inflate_join_add_distance(struct conv_inflate_join *join
 static inline void conv_inflate_join_add_length(struct conv_inflate_join *join, unsigned n,
                                                 unsigned index, uint64_t entry)
 {
-    unsigned base = (unsigned)(entry >> 48), bits = CONV_INFLATE_DROP(entry);
+    unsigned base = (unsigned)(entry >> 32), bits = CONV_INFLATE_DROP(entry);
     if (bits > CONV_INFLATE_LITLEN_BITS)
         return;
     for (unsigned extra = 0; extra < 1u << (bits - n) && base + extra <= CONV_INFLATE_NEAR; extra++)

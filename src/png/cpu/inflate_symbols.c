@@ -91,25 +91,26 @@ typedef enum conv_inflate_state (*decode_fn)(const struct conv_inflate_tables *t
                                              struct conv_inflate_reader *reader,
                                              struct conv_inflate_output *output);
 
-#define DECODER(name, target, inside, mixed)                                                       \
+#define DECODER(name, target, inside, mixed, low)                                                  \
     target static enum conv_inflate_state name(const struct conv_inflate_tables *tables,           \
                                                struct conv_inflate_reader *reader,                 \
                                                struct conv_inflate_output *output)                 \
     {                                                                                              \
         struct decode_range range = {output->begin, output->at, output->stop};                     \
-        enum conv_inflate_state state = decode_symbols(tables, reader, &range, inside, mixed);     \
+        enum conv_inflate_state state =                                                            \
+            decode_symbols(tables, reader, &range, inside, mixed, low);                            \
         output->at = range.at;                                                                     \
         return state;                                                                              \
     }
 
-DECODER(decode_literals, , true, false)
-DECODER(decode_mixed, , true, true)
-DECODER(decode_tail, , false, false)
+DECODER(decode_literals, , true, false, conv_inflate_low_plain)
+DECODER(decode_mixed, , true, true, conv_inflate_low_plain)
+DECODER(decode_tail, , false, false, conv_inflate_low_plain)
 #ifdef __x86_64__
 // BMI2, which comes with AVX2, has variable shifts and masks in one instruction.
 #define BMI2 __attribute__((target("bmi2")))
-DECODER(decode_literals_bmi2, BMI2, true, false)
-DECODER(decode_mixed_bmi2, BMI2, true, true)
+DECODER(decode_literals_bmi2, BMI2, true, false, conv_inflate_low_bmi2)
+DECODER(decode_mixed_bmi2, BMI2, true, true, conv_inflate_low_bmi2)
 #endif
 
 // For blocks with few matches, and for others.

@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #include "png/cpu/inflate_code.h"
 
@@ -34,10 +37,11 @@ CONV_INFLATE_INLINE uint64_t conv_inflate_load64(const uint8_t *p)
 }
 
 // Makes `count` at least 56. Bits above `count` may be set already, to the values they will get.
+// `count` may hold any multiple of 64 besides, see conv_inflate_drop_inside; that is kept.
 CONV_INFLATE_INLINE void conv_inflate_refill_inside(struct conv_inflate_reader *reader)
 {
-    reader->bits |= conv_inflate_load64(reader->at) << reader->count;
-    reader->at += (63 - reader->count) >> 3;
+    reader->bits |= conv_inflate_load64(reader->at) << (reader->count & 63);
+    reader->at += ~reader->count >> 3 & 7;
     reader->count |= 56;
 }
 
@@ -57,6 +61,31 @@ CONV_INFLATE_INLINE void conv_inflate_drop(struct conv_inflate_reader *reader, u
     reader->bits >>= count;
     reader->count -= count;
 }
+
+// Drops the bits that the lowest byte of an entry says, at most 63, and subtracts all of it from
+// `count`, which saves an instruction: only its lowest six bits are then right.
+CONV_INFLATE_INLINE void conv_inflate_drop_inside(struct conv_inflate_reader *reader,
+                                                  uint64_t entry)
+{
+    reader->bits >>= entry & 63;
+    reader->count -= (unsigned)entry;
+}
+
+// The lowest bits, as many as the lowest byte of `entry` says, at most 63.
+typedef uint64_t (*conv_inflate_low_fn)(uint64_t bits, uint64_t entry);
+
+CONV_INFLATE_INLINE uint64_t conv_inflate_low_plain(uint64_t bits, uint64_t entry)
+{
+    return bits & (((uint64_t)1 << (entry & 63)) - 1);
+}
+
+#ifdef __x86_64__
+__attribute__((target("bmi2"))) static inline uint64_t conv_inflate_low_bmi2(uint64_t bits,
+                                                                             uint64_t entry)
+{
+    return _bzhi_u64(bits, (unsigned)entry);
+}
+#endif
 
 // --- writing bytes -------------------------------------------------------------------------------
 

@@ -24,28 +24,15 @@ struct decode_range {
     ELEMENT *begin, *at, *stop;
 };
 
-// The base in an entry plus its extra bits, which follow the codewords in `bits`.
-CONV_INFLATE_INLINE unsigned read_litlen(uint64_t bits, uint64_t entry)
+// The base of the distance in an entry plus its extra bits, which follow the codewords in `bits`.
+CONV_INFLATE_INLINE unsigned read_litlen(uint64_t bits, uint64_t entry, conv_inflate_low_fn low)
 {
-    uint64_t both = bits & (((uint64_t)1 << DROP(entry)) - 1);
-    return (unsigned)(entry >> 48) + (unsigned)(both >> (entry >> 16 & 63));
+    return (unsigned)(entry >> 48) + (unsigned)(low(bits, entry) >> (entry >> 16 & 63));
 }
 
-CONV_INFLATE_INLINE unsigned read_distance(uint64_t bits, uint32_t entry)
+CONV_INFLATE_INLINE unsigned read_distance(uint64_t bits, uint32_t entry, conv_inflate_low_fn low)
 {
-    uint64_t both = bits & (((uint64_t)1 << DROP(entry)) - 1);
-    return (entry >> 16) + (unsigned)(both >> (entry >> 8 & 63));
-}
-
-// The address from which a step of decode_mixed copies; NULL if it cannot handle the entry.
-CONV_INFLATE_INLINE const ELEMENT *find_source(uint64_t bits, uint64_t entry, const ELEMENT *out,
-                                               const ELEMENT *begin)
-{
-    unsigned length = KIND(entry), distance = read_litlen(bits, entry);
-    if (UNLIKELY(length > CONV_INFLATE_NEAR) || UNLIKELY(length > distance) ||
-        UNLIKELY(distance > (size_t)(out - begin)))
-        return NULL;
-    return out - distance;
+    return (entry >> 16) + (unsigned)(low(bits, entry) >> (entry >> 8 & 63));
 }
 
 // Decodes symbols until the block ends, range->stop is passed or, if `inside`, the end of the
@@ -68,7 +55,7 @@ CONV_INFLATE_INLINE const ELEMENT *find_source(uint64_t bits, uint64_t entry, co
 CONV_INFLATE_INLINE enum conv_inflate_state decode_symbols(const struct conv_inflate_tables *tables,
                                                            struct conv_inflate_reader *reader_io,
                                                            struct decode_range *range, bool inside,
-                                                           bool mixed)
+                                                           bool mixed, conv_inflate_low_fn low)
 {
     struct conv_inflate_reader reader = *reader_io;
     ELEMENT *out = range->at;
@@ -77,22 +64,34 @@ CONV_INFLATE_INLINE enum conv_inflate_state decode_symbols(const struct conv_inf
     const uint64_t litlen_mask = (1 << LITLEN_BITS) - 1;
     const uint64_t distance_mask = (1 << DISTANCE_BITS) - 1;
 #define REFILL() (inside ? conv_inflate_refill_inside(&reader) : conv_inflate_refill(&reader))
+#define DROP_ENTRY(e)                                                                              \
+    (inside ? conv_inflate_drop_inside(&reader, e) : conv_inflate_drop(&reader, DROP(e)))
 #define NEXT()                                                                                     \
     do {                                                                                           \
-        conv_inflate_drop(&reader, DROP(entry));                                                   \
+        DROP_ENTRY(entry);                                                                         \
         entry = litlen[reader.bits & litlen_mask];                                                 \
     } while (0)
+// Ends at `one` if it cannot handle the entry. The source may be before the output, so it is
+// compared as a number.
 #define STEP()                                                                                     \
     {                                                                                              \
         ELEMENT *to = out + LITERALS(entry);                                                       \
-        const ELEMENT *from = find_source(reader.bits, entry, to, begin);                          \
-        if (UNLIKELY(!from))                                                                       \
+        unsigned length = KIND(entry), distance = read_litlen(reader.bits, entry, low);            \
+        uintptr_t from = (uintptr_t)to - distance * sizeof *to;                                    \
+        if (UNLIKELY(distance < length) || UNLIKELY(from < (uintptr_t)begin))                      \
             goto one;                                                                              \
         put_literals(out, entry);                                                                  \
-        out = to + KIND(entry);                                                                    \
+        out = to + length;                                                                         \
         NEXT();                                                                                    \
-        copy16(to, from);                                                                          \
+        copy16(to, (const ELEMENT *)from);                                                         \
     }
+#define LEAVE(state)                                                                               \
+    do {                                                                                           \
+        reader.count &= 63;                                                                        \
+        *reader_io = reader;                                                                       \
+        range->at = out;                                                                           \
+        return state;                                                                              \
+    } while (0)
     REFILL();
     uint64_t entry = litlen[reader.bits & litlen_mask];
     while (out <= stop &&
@@ -132,16 +131,14 @@ CONV_INFLATE_INLINE enum conv_inflate_state decode_symbols(const struct conv_inf
                 continue;
             }
             if (KIND(entry) > CONV_INFLATE_LENGTH) {
-                conv_inflate_drop(&reader, DROP(entry));
-                *reader_io = reader;
-                range->at = out;
-                return KIND(entry) == CONV_INFLATE_END ? CONV_INFLATE_DONE : CONV_INFLATE_FAILED;
+                DROP_ENTRY(entry);
+                LEAVE(KIND(entry) == CONV_INFLATE_END ? CONV_INFLATE_DONE : CONV_INFLATE_FAILED);
             }
         }
-        unsigned length = KIND(entry), distance = read_litlen(reader.bits, entry);
+        unsigned length = KIND(entry), distance = read_litlen(reader.bits, entry, low);
         if (UNLIKELY(length == CONV_INFLATE_LENGTH)) {
-            length = distance; // that was its own base
-            conv_inflate_drop(&reader, DROP(entry));
+            length = (unsigned)(entry >> 32) + distance; // its extra bits
+            DROP_ENTRY(entry);
             uint32_t far = tables->distance[reader.bits & distance_mask];
             if (UNLIKELY((far >> 8 & 255) > CONV_INFLATE_NEAR)) {
                 REFILL();
@@ -150,8 +147,8 @@ CONV_INFLATE_INLINE enum conv_inflate_state decode_symbols(const struct conv_inf
                 if ((far >> 8 & 255) > CONV_INFLATE_NEAR)
                     return CONV_INFLATE_FAILED;
             }
-            distance = read_distance(reader.bits, far);
-            conv_inflate_drop(&reader, DROP(far));
+            distance = read_distance(reader.bits, far, low);
+            DROP_ENTRY(far);
             entry = litlen[reader.bits & litlen_mask];
         } else {
             NEXT();
@@ -161,10 +158,10 @@ CONV_INFLATE_INLINE enum conv_inflate_state decode_symbols(const struct conv_inf
         copy_match(out, distance, length);
         out += length;
     }
+    LEAVE(CONV_INFLATE_WORKING);
+#undef LEAVE
 #undef STEP
 #undef NEXT
+#undef DROP_ENTRY
 #undef REFILL
-    *reader_io = reader;
-    range->at = out;
-    return CONV_INFLATE_WORKING;
 }

@@ -46,21 +46,21 @@ typedef enum conv_inflate_state (*decode_fn)(const struct conv_inflate_tables *t
                                              struct conv_inflate_reader *reader,
                                              struct decode_range *range);
 
-#define DECODER(name, target, inside, mixed)                                                       \
+#define DECODER(name, target, inside, mixed, low)                                                  \
     target static enum conv_inflate_state name(const struct conv_inflate_tables *tables,           \
                                                struct conv_inflate_reader *reader,                 \
                                                struct decode_range *range)                         \
     {                                                                                              \
-        return decode_symbols(tables, reader, range, inside, mixed);                               \
+        return decode_symbols(tables, reader, range, inside, mixed, low);                          \
     }
 
-DECODER(decode_literals, , true, false)
-DECODER(decode_mixed, , true, true)
-DECODER(decode_tail, , false, false)
+DECODER(decode_literals, , true, false, conv_inflate_low_plain)
+DECODER(decode_mixed, , true, true, conv_inflate_low_plain)
+DECODER(decode_tail, , false, false, conv_inflate_low_plain)
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2,bmi2"))) // BMI2 comes with AVX2
-DECODER(decode_literals_avx2, AVX2, true, false)
-DECODER(decode_mixed_avx2, AVX2, true, true)
+DECODER(decode_literals_avx2, AVX2, true, false, conv_inflate_low_bmi2)
+DECODER(decode_mixed_avx2, AVX2, true, true, conv_inflate_low_bmi2)
 #endif
 
 static decode_fn choose(bool mixed, unsigned features)

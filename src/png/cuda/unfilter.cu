@@ -4,6 +4,7 @@
 // several warps share an image, in bands of 32 rows.
 #include <cuda_runtime_api.h>
 
+#include "kernels/common/cuda_code.h"
 #include "png/cuda/ready.cuh"
 #include "png/cuda/unfilter_bands.cuh"
 #include "png/cuda/unfilter_wave.cuh"
@@ -14,7 +15,7 @@
 #define MOST_BAND_WARPS 16 // per SM, of one launch
 // From this compute capability on, filters are reversed while images are inflated. In bands only if
 // an image has this many bytes: icons of 64 KiB take longer so.
-#define LEAST_MAJOR_BESIDE 9
+#define LEAST_BESIDE 90
 #define LEAST_BYTES_BESIDE (256u << 10)
 
 // What a lane loads next.
@@ -242,16 +243,18 @@ static uint32_t most_bytes(const struct conv_decode_batch *batch)
 
 enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch)
 {
-    int device, processors, major;
+    int device, processors, major, minor;
     bool split;
     if (cudaGetDevice(&device) ||
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) ||
         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ||
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) ||
         conv_cuda_split_is_used(batch, &split))
         return CONV_ERR_DEVICE;
     int at_once = batch->at_once ? batch->at_once : batch->count;
     // After a split inflate all rows are ready at once.
-    bool beside = major >= LEAST_MAJOR_BESIDE && !split && conv_decode_is_alone(batch);
+    bool beside = conv_cuda_code_capability(10 * major + minor) >= LEAST_BESIDE && !split &&
+                  conv_decode_is_alone(batch);
     if (at_once > BANDS_PER_SM * processors)
         return launch<WIDE>(batch, 1, beside);
     beside &= most_bytes(batch) >= LEAST_BYTES_BESIDE;

@@ -5,9 +5,10 @@
 
 #include <cuda_runtime.h>
 
-static inline void __pipeline_memcpy_async(void *to, const void *from, size_t size)
+static inline void __pipeline_memcpy_async(void *to, const void *from, size_t size,
+                                           size_t zeros = 0)
 {
-    emulated::copy_later(to, from, size);
+    emulated::copy_later(to, from, size, zeros);
 }
 
 static inline void __pipeline_commit()
