@@ -84,7 +84,7 @@ __device__ inline void multiply(const points_bulk_launch &p, points_sums &sum, b
         int channels = min(RING_CHANNELS, p.in.channels - c);
         barrier_wait(&ring->full[state.stage], state.parity);
         if (!idle && channels == RING_CHANNELS)
-            add_channels<MAPS, PARTS, 4>(sum, weight, in, RING_CHANNELS);
+            add_channels<MAPS, PARTS, 8>(sum, weight, in, RING_CHANNELS);
         else if (!idle)
             add_channels<MAPS, PARTS, 1>(sum, weight, in, channels);
         weight += channels * MAPS;
