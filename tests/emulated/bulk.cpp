@@ -2,6 +2,7 @@
 #include "bulk.h"
 
 #include <cstring>
+#include <vector>
 
 #include "scheduler.h"
 #include "shared.h"
@@ -30,11 +31,19 @@ struct bulk {
     struct barrier *barrier;
 };
 
+// The asynchronous copies of a thread, which arrives at the barrier when they have landed.
+struct departure {
+    std::vector<pending_copy> copies;
+    struct barrier *barrier;
+};
+
 struct bulk_state {
     struct barrier barriers[MOST_BARRIERS];
     int barrier_count;
     bulk copies[MOST_COPIES];
     int copy_count, landed_count;
+    std::vector<departure> departures;
+    int arrival_count;   // of departures
     struct fiber engine; // the copying thread, for the thread sanitizer
 };
 
@@ -80,16 +89,22 @@ static void end_phase_if_complete(barrier *barrier)
     barrier->waiting = nullptr;
 }
 
+static void arrive(barrier *barrier)
+{
+    if (barrier->missing == 0)
+        fail("more than %u arrivals in a phase of the barrier at %u", barrier->expected,
+             barrier->address);
+    announce(&barrier->keys[barrier->phase % 2]);
+    barrier->missing--;
+}
+
 void arrive_at(uint32_t address, uint32_t bytes)
 {
     barrier *barrier = find(address);
     barrier->bytes += bytes;
     if (barrier->bytes > MOST_BYTES)
         fail("the barrier at %u cannot count %u bytes more", address, bytes);
-    if (barrier->missing == 0)
-        fail("more than %u arrivals in a phase of the barrier at %u", barrier->expected, address);
-    announce(&barrier->keys[barrier->phase % 2]);
-    barrier->missing--;
+    arrive(barrier);
     end_phase_if_complete(barrier);
 }
 
@@ -103,6 +118,16 @@ void wait_for(uint32_t address, uint32_t parity)
     }
     self()->unfenced = true;
     observe(&barrier->keys[parity]);
+}
+
+bool has_ended(uint32_t address, uint32_t parity)
+{
+    barrier *barrier = find(address);
+    if (barrier->phase % 2 == parity)
+        return false;
+    self()->unfenced = true;
+    observe(&barrier->keys[parity]);
+    return true;
 }
 
 // --- copies --------------------------------------------------------------------------------------
@@ -143,6 +168,57 @@ void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t address)
     happen_later(land, own.copy_count++);
 }
 
+static void land_departure(int place, int number)
+{
+    bulk_state &own = blocks[place];
+    departure *landing = &own.departures[(size_t)number];
+    impersonate(&own.engine);
+    observe(landing->barrier);
+    for (const pending_copy &copy : landing->copies)
+        memcpy(copy.to, copy.from, copy.size);
+    arrive(landing->barrier);
+    impersonate(nullptr);
+    own.arrival_count++;
+    end_phase_if_complete(landing->barrier);
+}
+
+void arrive_with_copies(uint32_t address)
+{
+    bulk_state &own = blocks[place()];
+    departure departing = {{}, find(address)};
+    departing.copies.swap(self()->copies);
+    announce(departing.barrier);
+    own.departures.push_back(departing);
+    happen_later(land_departure, (int)own.departures.size() - 1);
+}
+
+void store_bulk(void *to, uint32_t from, uint32_t bytes)
+{
+    if (bytes == 0 || bytes % GRAIN)
+        fail("a bulk copy of %u bytes", bytes);
+    if (self()->unfenced)
+        fail("a bulk copy without a fence after the thread has met others at a barrier");
+    check_global(to, bytes, GRAIN);
+    self()->stores.push_back({to, shared_at(from, bytes, GRAIN), bytes, 0});
+}
+
+void commit_stores()
+{
+    for (pending_copy &store : self()->stores)
+        store.group = 1;
+}
+
+void finish_stores()
+{
+    std::vector<pending_copy> &stores = self()->stores;
+    for (const pending_copy &store : stores) {
+        if (!store.group)
+            fail("a thread waits for bulk copies that it has not committed");
+        memcpy(store.to, store.from, store.size);
+    }
+    stores.clear();
+}
+
 void fence_bulk()
 {
     self()->unfenced = false;
@@ -151,7 +227,8 @@ void fence_bulk()
 void open_bulk()
 {
     bulk_state &own = blocks[place()];
-    own.barrier_count = own.copy_count = own.landed_count = 0;
+    own.barrier_count = own.copy_count = own.landed_count = own.arrival_count = 0;
+    own.departures.clear();
     make_phantom(&own.engine);
 }
 
@@ -161,6 +238,9 @@ void close_bulk()
     if (own.landed_count != own.copy_count)
         fail("the block returns while %d bulk copies are under way",
              own.copy_count - own.landed_count);
+    if (own.arrival_count != (int)own.departures.size())
+        fail("the block returns while %d threads copy",
+             (int)own.departures.size() - own.arrival_count);
 }
 
 } // namespace emulated

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which CUDA variant a layer gets, where a GPU showed that a variant for few images, or for 1x1
-// kernels, is or is not the fastest. The choice runs on the host, but only a build with CUDA has
-// it.
+// Which CUDA variant a layer gets, where a GPU showed that a variant for few images, for 1x1
+// kernels, or for rows of some lengths, is or is not the fastest. The choice runs on the host, but
+// only a build with CUDA has it.
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,8 +46,9 @@ static const char *choose(const struct conv_layer *layer, int64_t images, int si
     return variant->name;
 }
 
-// The fastest of the variants on an H100, 2026-11-26, as far as `slices` is concerned.
-static void test_few_images_get_the_fastest(void **state)
+// The fastest of the variants on an H100, 2026-11-26, as far as `slices` and `aligned` are
+// concerned.
+static void test_layers_get_the_fastest(void **state)
 {
     (void)state;
     static const struct {
@@ -69,7 +70,16 @@ static void test_few_images_get_the_fastest(void **state)
         {1000, 6, 12, 16, 5, "cuda_layer_uniform"},  // 0.0149, slices 0.0154
         {10000, 6, 12, 16, 5, "cuda_layer_uniform"}, // 0.0761, slices 0.1025
         {100, 12, 33, 24, 5, "cuda_layer_bulk"},     // 0.0408, slices 0.0519
-        {1000, 12, 33, 24, 5, "cuda_layer_bulk"},    // 0.2901, slices 0.3992
+        {300, 12, 33, 24, 5, "cuda_layer_aligned"},  // 0.1035, bulk 0.1048
+        {1000, 12, 33, 24, 5, "cuda_layer_aligned"}, // 0.2672, bulk 0.2900, slices 0.3992
+        {10000, 12, 33, 24, 5, "cuda_layer_bulk"},   // 2.4732, aligned 2.4851
+        {1000, 12, 32, 24, 5, "cuda_layer_uniform"}, // 0.2589, aligned 0.2671
+        {1000, 6, 33, 24, 5, "cuda_layer_aligned"},  // 0.1421, bulk 0.1601
+        {1000, 10, 33, 20, 5, "cuda_layer_aligned"}, // 0.2196, bulk 0.2518
+        {1000, 3, 33, 12, 5, "cuda_layer_aligned"},  // 0.0532, bulk 0.0584
+        {1000, 8, 31, 16, 5, "cuda_layer_aligned"},  // 0.1384, uniform 0.1463
+        {1000, 16, 32, 32, 5, "cuda_layer_aligned"}, // 0.4530, rows 0.5141
+        {1000, 12, 30, 48, 5, "cuda_layer_aligned"}, // 0.4443, bulk 0.5040
     };
     for (size_t i = 0; i < COUNT(measured); i++) {
         struct conv_layer layer =
@@ -92,7 +102,8 @@ static void test_less_precise_layers(void **state)
     assert_string_equal(choose(&layer, 100, 28, HOPPER), "cuda_layer_wgmma"); // 0.0388, 0.0205
 }
 
-// Layers with 1x1 kernels, on an H100, 2026-11-26. `fast` and `tf32` also allow exact variants.
+// Layers with 1x1 kernels, on an H100, 2026-11-26: ms of `points`, `points_bulk`, `points_wgmma`.
+// `fast` and `tf32` also allow exact variants.
 static void test_1x1_layers(void **state)
 {
     (void)state;
@@ -101,18 +112,32 @@ static void test_1x1_layers(void **state)
         int channels, side, maps;
         const char *exact, *fast, *tf32; // after "cuda_layer_"
     } measured[] = {
-        {1000, 1, 64, 32, "points", "points", "points"},              // bulk 0.208, points 0.197
-        {100, 3, 224, 64, "points", "points", "points"},              // 0.521, 0.496
-        {1000, 8, 64, 16, "points", "points_wgmma", "points_tf32"},   // 0.216, 0.157
-        {1000, 16, 64, 32, "points", "points_wgmma", "points_tf32"},  // 0.311, 0.304
-        {1000, 32, 32, 128, "points", "points_wgmma", "points_tf32"}, // 0.276, 0.251
-        {16, 128, 28, 128, "points", "points_wgmma", "points_tf32"},  // 0.030, 0.027
-        {100, 128, 28, 128, "points_bulk", "points_wgmma", "points_tf32"},  // 0.080, 0.108
-        {100, 64, 56, 128, "points_bulk", "points_wgmma", "points_tf32"},   // 0.147, 0.157
-        {1000, 64, 28, 64, "points_bulk", "points_wgmma", "points_tf32"},   // 0.183, 0.232
-        {1000, 256, 14, 64, "points_bulk", "points_wgmma", "points_tf32"},  // 0.155, 0.878
-        {1000, 256, 14, 512, "points_bulk", "points_wgmma", "points_tf32"}, // 1.11, 5.65
-        {1000, 192, 28, 96, "points_bulk", "points_wgmma", "points_tf32"},  // 0.845, 3.024
+        {1000, 1, 64, 32, "points", "points", "points"},                   // 0.197, 0.211, 0.207
+        {100, 3, 224, 64, "points", "points", "points"},                   // 0.493, 0.521, 0.504
+        {10, 8, 64, 16, "points", "points", "points"},                     // 0.0069, 0.0083, 0.0082
+        {1000, 8, 64, 16, "points", "points_wgmma", "points_tf32"},        // 0.157, 0.210, 0.149
+        {10, 16, 64, 32, "points", "points", "points"},                    // 0.0087, 0.0107, 0.0096
+        {1000, 16, 64, 32, "points", "points_wgmma", "points_tf32"},       // 0.302, 0.316, 0.295
+        {1, 32, 32, 128, "points_bulk", "points_bulk", "points_tf32"},     // 0.0108, 0.0073, 0.0090
+        {1000, 32, 32, 128, "points", "points_wgmma", "points_tf32"},      // 0.253, 0.280, 0.245
+        {1000, 48, 28, 128, "points_bulk", "points_wgmma", "points_tf32"}, // 0.324, 0.279, 0.215
+        {100, 48, 56, 192, "points_bulk", "points_wgmma", "points_tf32"},  // 0.182, 0.169, 0.119
+        {1000, 64, 28, 32, "points", "points_wgmma", "points_tf32"},       // 0.158, 0.173, 0.123
+        {1000, 64, 28, 64, "points_bulk", "points_wgmma", "points_tf32"},  // 0.233, 0.187, 0.155
+        {1000, 64, 28, 96, "points", "points_wgmma", "points_tf32"},       // 0.315, 0.327, 0.207
+        {1000, 64, 28, 160, "points_bulk", "points_wgmma", "points_tf32"}, // 0.576, 0.483, 0.330
+        {100, 64, 56, 128, "points_bulk", "points_wgmma", "points_tf32"},  // 0.157, 0.146, 0.095
+        {1000, 96, 28, 40, "points_bulk", "points_wgmma", "points_tf32"},  // 0.259, 0.242, 0.167
+        {1000, 100, 14, 24, "points_bulk", "points_wgmma", "points_tf32"}, // 0.080, 0.072, 0.048
+        {1000, 128, 28, 16, "points_bulk", "points_wgmma", "points_tf32"}, // 0.381, 0.302, 0.173
+        {1, 128, 28, 128, "points_bulk", "points_bulk", "points_tf32"},    // 0.0166, 0.0108, 0.0144
+        {4, 128, 28, 128, "points_bulk", "points_bulk", "points_tf32"},    // 0.0166, 0.0109, 0.0147
+        {16, 128, 28, 128, "points_bulk", "points_wgmma", "points_tf32"},  // 0.027, 0.020, 0.016
+        {1000, 192, 28, 96, "points_bulk", "points_wgmma", "points_tf32"}, // 3.011, 0.839, 0.388
+        {1000, 256, 14, 64, "points_bulk", "points_wgmma", "points_tf32"}, // 0.878, 0.162, 0.106
+        {10, 256, 14, 512, "points_bulk", "points_wgmma", "points_tf32"},  // 0.107, 0.022, 0.018
+        {1000, 256, 14, 512, "points_bulk", "points_wgmma", "points_tf32"}, // 5.64, 1.11, 0.54
+        {1, 512, 7, 128, "points_bulk", "points_wgmma", "points_tf32"},     // 0.224, 0.029, 0.025
     };
     for (size_t i = 0; i < COUNT(measured); i++) {
         struct conv_layer layer = make_layer(measured[i].channels, measured[i].maps, 1);
@@ -177,7 +202,7 @@ int main(void)
     for (size_t i = 0; i < COUNT(weights); i++)
         weights[i] = 0.25f;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few_images_get_the_fastest),
+        cmocka_unit_test(test_layers_get_the_fastest),
         cmocka_unit_test(test_less_precise_layers),
         cmocka_unit_test(test_1x1_layers),
         cmocka_unit_test(test_only_on_hopper),

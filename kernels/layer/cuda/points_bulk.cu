@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cuda_layer_points_bulk: layers with 1x1 kernels, exact, on compute capability 9.0. A product of
-// matrices by tiles of maps x positions, with 8 x 8 sums per thread. A part of the channels at a
+// matrices by tiles of maps x positions, with 8 x 16 sums per thread. A part of the channels at a
 // time is copied in bulk, so that a tile may have many channels.
 #include <string.h>
 
@@ -11,19 +11,23 @@
 
 #define SHARED (227 << 10)     // of a multiprocessor, for a block
 #define MOST_OUTPUTS (1 << 27) // of an image
+#define FEW 4096               // positions of a launch, times chunks of maps
 
 // A block consists of consumers, which compute, and a warpgroup of producers, which copies samples.
 // Registers per thread: all threads start with equal shares of 65536; then producers release some
 // and consumers request them. A request for more than were released never returns.
-#define CONSUMERS 512
+#define CONSUMERS 256
 #define COPIERS 128
 #define THREADS (CONSUMERS + COPIERS)
 #define START_REGISTERS (65536 / THREADS / 8 * 8)
-#define CONSUMER_REGISTERS 112
-#define PRODUCER_REGISTERS 24
+#define CONSUMER_REGISTERS 232
+#define PRODUCER_REGISTERS 40
 
-#define SIDE 8                                         // maps and positions of a thread
-#define COUNT(maps) (CONSUMERS * SIDE * SIDE / (maps)) // positions of a tile
+// A thread computes 8 maps x 16 positions: per channel it reads 24 numbers from shared memory, at
+// 16 bytes per instruction, for 128 multiply-adds. With 8 x 8 reading takes as long as these.
+#define MAPS_EACH 8
+#define QUARTERS 4                                                  // of 4 positions
+#define COUNT(maps) (CONSUMERS * MAPS_EACH * QUARTERS * 4 / (maps)) // positions of a tile
 
 struct points_bulk_launch {
     ring_source in;
@@ -34,115 +38,138 @@ struct points_bulk_launch {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Four neighbours and four others, half a tile further on.
-__device__ inline void read_pair(float (&to)[SIDE], const float *from, int distance)
+// Reads N / 4 groups of four neighbours, that far from each other.
+template <int N> __device__ inline void read_groups(float (&to)[N], const float *from, int distance)
 {
 #pragma unroll
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < N / 4; k++) {
         float4 v = *(const float4 *)(const void *)(from + k * distance);
         to[k * 4] = v.x, to[k * 4 + 1] = v.y, to[k * 4 + 2] = v.z, to[k * 4 + 3] = v.w;
     }
 }
 
-// Adds a channel.
-template <int MAPS>
-__device__ inline void add_channel(float (&sum)[SIDE][SIDE], const float *weight, const float *in)
-{
-    float w[SIDE], x[SIDE];
-    read_pair(w, weight, MAPS / 2);
-    read_pair(x, in, COUNT(MAPS) / 2);
-#pragma unroll
-    for (int m = 0; m < SIDE; m++)
-#pragma unroll
-        for (int k = 0; k < SIDE; k++)
-            sum[m][k] = fmaf(w[m], x[k], sum[m][k]);
-}
+typedef float points_sums[MAPS_EACH][QUARTERS * 4];
 
-// Stores four neighbouring outputs of a thread, at position `local` and on of a task.
-template <int MAPS, typename Element>
-__device__ inline void store_half(const points_bulk_launch &p, const float (&sum)[SIDE][SIDE],
-                                  const ring_task &task, int local, int map, int half)
+// Adds `channels` channels to the sums of a thread's first PARTS quarters.
+template <int MAPS, int PARTS, int UNROLLED>
+__device__ inline void add_channels(points_sums &sum, const float *weight, const float *in,
+                                    int channels)
 {
-    int count = min(4, task.count - local);
-    if (count <= 0)
-        return;
-    ring_position at = ring_after(p.in, task.first, local);
+    const int count = COUNT(MAPS);
+#pragma unroll UNROLLED
+    for (int c = 0; c < channels; c++) {
+        float w[MAPS_EACH], x[PARTS * 4];
+        read_groups(w, weight + c * MAPS, MAPS / 2);
+        read_groups(x, in + c * count, count / QUARTERS);
 #pragma unroll
-    for (int m = 0; m < SIDE; m++) {
-        int to_map = map + m % 4 + m / 4 * (MAPS / 2);
-        if (to_map >= p.maps)
-            continue;
-        Element *to = (Element *)p.dst + (at.image * p.maps + to_map) * p.in.positions + at.at;
-        if (p.in.vector) {
-            layer_store4(to, make_float4(sum[m][half * 4], sum[m][half * 4 + 1],
-                                         sum[m][half * 4 + 2], sum[m][half * 4 + 3]));
-        } else {
+        for (int m = 0; m < MAPS_EACH; m++)
 #pragma unroll
-            for (int k = 0; k < 4; k++)
-                if (k < count)
-                    layer_store(to + k +
-                                    (at.at + k) / p.in.positions * (p.maps - 1) * p.in.positions,
-                                sum[m][half * 4 + k]);
-        }
+            for (int k = 0; k < PARTS * 4; k++)
+                sum[m][k] = fmaf(w[m], x[k], sum[m][k]);
     }
 }
 
-// The loop of the consumers.
+// Computes the sums of a task, of PARTS quarters. `idle`: no position of the thread's warp exists,
+// so it only takes part in the ring.
+template <int MAPS, int PARTS>
+__device__ inline void multiply(const points_bulk_launch &p, points_sums &sum, bool idle,
+                                const float *weight, const char *stages, int local,
+                                ring_barriers *ring, pipeline_state &state)
+{
+    const int count = COUNT(MAPS);
+#pragma unroll 1
+    for (int c = 0; c < p.in.channels; c += RING_CHANNELS) {
+        const float *in =
+            (const float *)(const void *)(stages + state.stage * RING_STAGE(count)) + local;
+        int channels = min(RING_CHANNELS, p.in.channels - c);
+        barrier_wait(&ring->full[state.stage], state.parity);
+        if (!idle && channels == RING_CHANNELS)
+            add_channels<MAPS, PARTS, 4>(sum, weight, in, RING_CHANNELS);
+        else if (!idle)
+            add_channels<MAPS, PARTS, 1>(sum, weight, in, channels);
+        weight += channels * MAPS;
+        fence_for_bulk(); // the samples have been read, not only requested
+        barrier_arrive(&ring->empty[state.stage]);
+        advance(&state, p.in.stages);
+    }
+}
+
+// Stores a quarter of a thread's outputs. `maps`: that exist from its first one on.
+template <int MAPS, bool VECTOR, typename Element>
+__device__ inline void store_quarter(const points_bulk_launch &p, const points_sums &sum,
+                                     const ring_place &place, int maps, int quarter)
+{
+    Element *to = (Element *)p.dst + place.at;
+    if (place.count <= 0)
+        maps = 0;
+#pragma unroll
+    for (int m = 0; m < MAPS_EACH; m++) {
+        const float *y = &sum[m][quarter * 4];
+        if (m % 4 + m / 4 * (MAPS / 2) < maps) {
+            if (VECTOR) {
+                layer_store4(to, make_float4(y[0], y[1], y[2], y[3]));
+            } else {
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    if (k < place.count)
+                        layer_store(to + place.step[k], y[k]);
+            }
+        }
+        to += (m == 3 ? MAPS / 2 - 3 : 1) * p.in.positions;
+    }
+}
+
+// The loop of the threads that compute. A warp has 8 threads in the direction of positions.
 template <int MAPS>
 __device__ inline void consume(const points_bulk_launch &p, const float *weights,
                                const char *stages, ring_barriers *ring)
 {
-    const int count = COUNT(MAPS), rows = MAPS / SIDE / 4; // rows of warps
-    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int count = COUNT(MAPS), rows = MAPS / MAPS_EACH / 4; // rows of warps
+    int lane = (int)threadIdx.x % 32, warp = (int)uniform(threadIdx.x / 32);
     int map = (warp % rows * 4 + lane / 8) * 4, local = (warp / rows * 8 + lane % 8) * 4;
+    int first_map = (int)blockIdx.y * MAPS + map;
     pipeline_state state = {0, 0};
     for (int64_t round = 0; round <= p.in.rounds; round++) {
         ring_task task = ring_find<count>(p.in, blockIdx.x, round);
         if (task.count == 0)
             break;
-        float sum[SIDE][SIDE], bias[SIDE];
-        read_pair(bias, weights + map, MAPS / 2);
+        points_sums sum;
+        float bias[MAPS_EACH];
+        read_groups(bias, weights + map, MAPS / 2);
 #pragma unroll
-        for (int m = 0; m < SIDE; m++)
+        for (int m = 0; m < MAPS_EACH; m++)
 #pragma unroll
-            for (int k = 0; k < SIDE; k++)
+            for (int k = 0; k < QUARTERS * 4; k++)
                 sum[m][k] = bias[m];
         const float *weight = weights + MAPS + map;
-#pragma unroll 1
-        for (int c = 0; c < p.in.channels; c += RING_CHANNELS) {
-            const float *in =
-                (const float *)(const void *)(stages + state.stage * RING_STAGE(count)) + local;
-            int channels = min(RING_CHANNELS, p.in.channels - c);
-            barrier_wait(&ring->full[state.stage], state.parity);
-            if (channels == RING_CHANNELS) {
-#pragma unroll 8
-                for (int i = 0; i < RING_CHANNELS; i++)
-                    add_channel<MAPS>(sum, weight + i * MAPS, in + i * count);
-            } else {
-#pragma unroll 1
-                for (int i = 0; i < channels; i++)
-                    add_channel<MAPS>(sum, weight + i * MAPS, in + i * count);
-            }
-            weight += channels * MAPS;
-            fence_for_bulk(); // the samples have been read, not only requested
-            barrier_arrive(&ring->empty[state.stage]);
-            advance(&state, p.in.stages);
-        }
+        bool idle = warp / rows * 32 >= task.count;
+        if (task.count > count / 2)
+            multiply<MAPS, 4>(p, sum, false, weight, stages, local, ring, state);
+        else if (task.count > count / 4)
+            multiply<MAPS, 2>(p, sum, false, weight, stages, local, ring, state);
+        else
+            multiply<MAPS, 1>(p, sum, idle, weight, stages, local, ring, state);
         if (p.activation == CONV_ACTIVATION_TANH) {
 #pragma unroll
-            for (int m = 0; m < SIDE; m++)
+            for (int m = 0; m < MAPS_EACH; m++)
 #pragma unroll
-                for (int k = 0; k < SIDE; k++)
+                for (int k = 0; k < QUARTERS * 4; k++)
                     sum[m][k] = layer_tanh<0>(sum[m][k]);
         }
         activate_outputs(p.activation, sum);
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int at = local + half * (count / 2);
-            if (p.half)
-                store_half<MAPS, uint16_t>(p, sum, task, at, (int)blockIdx.y * MAPS + map, half);
+        for (int q = 0; q < QUARTERS; q++) {
+            ring_place place =
+                ring_find_place(p.in, task, local + q * (count / QUARTERS), p.maps, first_map);
+            int maps = p.maps - first_map;
+            if (p.in.vector && !p.half)
+                store_quarter<MAPS, true, float>(p, sum, place, maps, q);
+            else if (p.in.vector)
+                store_quarter<MAPS, true, uint16_t>(p, sum, place, maps, q);
+            else if (p.half)
+                store_quarter<MAPS, false, uint16_t>(p, sum, place, maps, q);
             else
-                store_half<MAPS, float>(p, sum, task, at, (int)blockIdx.y * MAPS + map, half);
+                store_quarter<MAPS, false, float>(p, sum, place, maps, q);
         }
     }
 }
@@ -167,22 +194,22 @@ __launch_bounds__(THREADS, 1) void points_bulk(const __grid_constant__ points_bu
     if (thread < p.in.stages)
         ring_init(p.in, ring, thread, CONSUMERS, COPIERS / 32);
     if (thread == 0)
-        barrier_init(ring->ready, CONSUMERS);
+        barrier_init(ring->ready, 1);
     fence_for_bulk();
     __syncthreads(); // barriers are ready
     if (thread < CONSUMERS) {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(CONSUMER_REGISTERS));
-        const float4 *from =
-            (const float4 *)(const void *)(p.weights + (int64_t)blockIdx.y * floats);
-        for (int i = thread; i < floats / 4; i += CONSUMERS)
-            ((float4 *)(void *)weights)[i] = __ldg(from + i);
-        barrier_arrive(ring->ready);
         barrier_wait(ring->ready, 0);
         consume<MAPS>(p, weights, stages, ring);
     } else {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(PRODUCER_REGISTERS));
+        thread -= CONSUMERS;
+        if (thread == 0)
+            ring_fill_weights(p.weights + (int64_t)blockIdx.y * floats, weights,
+                              floats * (int)sizeof(float), ring->ready);
+        __syncwarp();
         ring_produce<COPIERS / 32, COUNT(MAPS), COUNT(MAPS)>(p.in, blockIdx.x, stages, ring,
-                                                             thread - CONSUMERS);
+                                                             thread);
     }
 #endif
 }
@@ -229,19 +256,19 @@ static bool can_points_bulk(const struct conv_layer *layer, const struct conv_la
            configure(layer, &c) && c.chunks < 65536;
 }
 
-// With few channels or maps, or too few tiles for all multiprocessors, `points` is faster, unless
-// its shared memory cannot hold the channels.
+// A launch of so few outputs is faster than on tensor cores with three products. `points`, which
+// keeps all channels of a tile in shared memory, is faster with few channels, also of layers that
+// leave a part of a chunk of maps unused.
 static int score_points_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     struct points_bulk_config c = {};
     configure(layer, &c);
-    int maps = shapes[c.shape].maps;
-    int64_t positions = shape->images * shape->height * shape->width;
-    bool few = shape->images > 0 && positions * c.chunks < 200 * COUNT(maps);
-    if (layer->channels < 64 || layer->maps * 2 < c.chunks * maps ||
-        (few && layer->channels <= 160))
-        return 40;
-    return 97;
+    int64_t positions = (int64_t)shape->height * shape->width * c.chunks;
+    bool few = shape->images > 0 && shape->images < FEW && shape->images * positions < FEW;
+    bool full = (int64_t)layer->maps * 5 >= (int64_t)c.chunks * shapes[c.shape].maps * 4;
+    if (few && full && layer->channels >= 32 && layer->channels <= 256)
+        return 130;
+    return layer->channels >= 96 || (layer->channels >= 48 && full) ? 97 : 40;
 }
 
 static size_t packed_points_bulk(const struct conv_layer *layer, const struct conv_layer_shape *)
@@ -299,7 +326,7 @@ static enum conv_status run_points_bulk(const struct conv_layer_plan *plan,
 
 const struct conv_layer_variant conv_cuda_layer_points_bulk = {
     "cuda_layer_points_bulk",
-    "1x1 kernels: 8 positions of a plane and 8 maps per thread, samples by bulk copies",
+    "1x1 kernels: 16 positions of a plane and 8 maps per thread, samples by bulk copies",
     CONV_ON_CUDA,
     NEEDS,
     CONV_PRECISION_EXACT,

@@ -143,6 +143,39 @@ __device__ inline void ring_copy(const ring_source &s, uint64_t from, uint32_t b
     }
 }
 
+// Where four neighbouring outputs are in a map, and the elements from the first of them to each.
+struct ring_place {
+    int64_t at;
+    int step[4], count; // count: of positions that exist
+};
+
+// `local`: the first position, from the task's first one on; `maps`: of an image.
+__device__ inline ring_place ring_find_place(const ring_source &s, const ring_task &task, int local,
+                                             int maps, int map)
+{
+    ring_place place;
+    ring_position first = ring_after(s, task.first, local);
+    place.at = (first.image * maps + map) * s.positions + first.at;
+    place.count = min(4, task.count - local);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        place.step[k] =
+            k + (s.vector ? 0 : (first.at + k) / s.positions * (maps - 1) * s.positions);
+    return place;
+}
+
+// Copies weights in bulk and arrives at `ready`, whose phase cannot end before they are complete.
+// Called by one thread; addresses and `bytes` are multiples of 16.
+__device__ inline void ring_fill_weights(const void *from, void *to, int bytes, uint64_t *ready)
+{
+    const int piece = 32 << 10;
+    fence_for_bulk(); // after other threads have initialized the barrier
+    barrier_arrive_expect(ready, (uint32_t)bytes);
+    for (int done = 0; done < bytes; done += piece)
+        bulk_copy(shared_address(to) + (uint32_t)done, (uint64_t)from + (uint64_t)done,
+                  (uint32_t)min(piece, bytes - done), shared_address(ready));
+}
+
 // Copies the samples of a task in bulk: a piece of each plane of each image that it belongs to.
 // Called by WARPS warps, each of which copies some channels of each stage; `warp`: which one.
 template <int WARPS, int PITCH>
@@ -201,24 +234,34 @@ __device__ inline void barrier_arrive_after_copies(uint64_t *barrier)
 // The same for planes that bulk copies cannot read. Called by WARPS warps; `thread`: of all of
 // them. Threads read four positions at a time, so those after the task's last one become 0:
 // otherwise what is left in shared memory would decide how points_wgmma computes its neighbours.
-template <int WARPS, int PITCH>
+template <int WARPS, int COUNT, int PITCH>
 __device__ inline void ring_fill_each(const ring_source &s, const ring_task &task, char *stages,
                                       ring_barriers *ring, pipeline_state &state, int thread)
 {
+    const int threads = WARPS * 32, each = COUNT / threads;
+    static_assert(each * threads == COUNT, "positions of a thread");
     int end = (task.count + 3) / 4 * 4;
+    const char *sample[each]; // in the next channel
+#pragma unroll
+    for (int i = 0; i < each; i++) {
+        int k = thread + i * threads;
+        sample[i] = ring_sample(s, ring_after(s, task.first, k < task.count ? k : 0));
+    }
 #pragma unroll 1
     for (int c = 0; c < s.channels; c += RING_CHANNELS) {
         int channels = min(RING_CHANNELS, s.channels - c);
+        float *stage = (float *)(void *)(stages + state.stage * RING_STAGE(PITCH)) + thread;
         barrier_wait(&ring->empty[state.stage], state.parity);
-#pragma unroll 1
-        for (int k = thread; k < end; k += WARPS * 32) {
+#pragma unroll
+        for (int i = 0; i < each; i++) {
+            int k = thread + i * threads;
             size_t zeros = k < task.count ? 0 : sizeof(float);
-            const char *from =
-                ring_sample(s, ring_after(s, task.first, zeros ? 0 : k)) + c * s.src_plane;
-            float *to = (float *)(void *)(stages + state.stage * RING_STAGE(PITCH)) + k;
+            float *to = stage + i * threads;
+            if (k >= end)
+                break;
 #pragma unroll 4
-            for (int i = 0; i < channels; i++, from += s.src_plane, to += PITCH)
-                __pipeline_memcpy_async(to, from, sizeof(float), zeros);
+            for (int m = 0; m < channels; m++, sample[i] += s.src_plane, to += PITCH)
+                __pipeline_memcpy_async(to, sample[i], sizeof(float), zeros);
         }
         barrier_arrive_after_copies(&ring->full[state.stage]);
         advance(&state, s.stages);
@@ -239,7 +282,7 @@ __device__ inline void ring_produce(const ring_source &s, int64_t worker, char *
         if (s.vector)
             ring_fill<WARPS, PITCH>(s, task, stages, ring, state, warp);
         else
-            ring_fill_each<WARPS, PITCH>(s, task, stages, ring, state, thread);
+            ring_fill_each<WARPS, COUNT, PITCH>(s, task, stages, ring, state, thread);
     }
 }
 

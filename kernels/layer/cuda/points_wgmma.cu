@@ -12,6 +12,7 @@
 #define SHARED (227 << 10)     // of a multiprocessor, for a block
 #define MOST_CHANNELS 512      // for the bound
 #define MOST_OUTPUTS (1 << 27) // of an image
+#define FEW 65536              // positions of a launch
 
 struct panel_shape {
     int maps, products, groups; // of a chunk; warpgroups
@@ -198,15 +199,23 @@ template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
     plan_products(plan, PRODUCTS);
 }
 
-// With fewer than 8 channels half of a step or more is unused, and exact variants are as fast.
-static int score_panels(const struct conv_layer *layer, const struct conv_layer_shape *)
+// With fewer than 8 channels half of a step or more is unused, and exact variants are as fast; with
+// up to 16 they are in launches of few positions.
+static bool is_worth_it(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
-    return layer->channels < 8 ? 25 : 126;
+    int64_t positions = (int64_t)shape->height * shape->width;
+    bool few = shape->images > 0 && shape->images < FEW && shape->images * positions < FEW;
+    return layer->channels > 16 || (layer->channels >= 8 && !few);
 }
 
-static int score_tf32(const struct conv_layer *layer, const struct conv_layer_shape *)
+static int score_panels(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
-    return layer->channels < 8 ? 25 : 136;
+    return is_worth_it(layer, shape) ? 126 : 25;
+}
+
+static int score_tf32(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    return is_worth_it(layer, shape) ? 136 : 25;
 }
 
 // Error in units of 2^-24: 12 from the operands, and 4 for each of three additions of the tensor

@@ -130,31 +130,10 @@ template <int N> __device__ inline void panel_activate(int activation, float (&s
     }
 }
 
-// Where a thread's four outputs of the first map are, and the elements from each of them to that
-// of the first position.
-struct panel_place {
-    int64_t at;
-    int step[4], count; // count: of positions that exist
-};
-
-__device__ inline panel_place panel_find(const panel_launch &p, const ring_task &task, int local,
-                                         int map)
-{
-    panel_place place;
-    ring_position first = ring_after(p.in, task.first, local);
-    place.at = (first.image * p.maps + map) * p.in.positions + first.at;
-    place.count = min(4, task.count - local);
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-        place.step[k] =
-            k + (p.in.vector ? 0 : (first.at + k) / p.in.positions * (p.maps - 1) * p.in.positions);
-    return place;
-}
-
 // Stores a thread's outputs: four positions of maps 8 j + 2 (lane % 4) and the next one. A warp
 // stores 128 bytes of each of four maps.
 template <int N, bool VECTOR, typename Element>
-__device__ inline void panel_store(const panel_launch &p, const panel_place &place, int maps,
+__device__ inline void panel_store(const panel_launch &p, const ring_place &place, int maps,
                                    const float (&sum)[2][N / 2])
 {
     Element *to = (Element *)p.dst + place.at;
@@ -257,7 +236,7 @@ __device__ inline void panel_consume(const panel_launch &p, int64_t worker, cons
         }
         panel_activate<N>(p.activation, sum);
         int map = lane % 4 * 2;
-        panel_place place = panel_find(p, task, local, first_map + map);
+        ring_place place = ring_find_place(p.in, task, local, p.maps, first_map + map);
         if (p.in.vector && !p.half)
             panel_store<N, true, float>(p, place, maps - map, sum);
         else if (p.in.vector)
@@ -292,19 +271,11 @@ static __global__ __launch_bounds__(PANEL_THREADS(N),
     if (thread < groups * p.in.stages)
         ring_init(p.in, &rings[thread / p.in.stages], thread % p.in.stages, 128, warps);
     if (thread == 0)
-        barrier_init(rings->ready, groups * 128);
+        barrier_init(rings->ready, 2);
     fence_for_bulk();
     __syncthreads(); // barriers are ready
     if (thread < groups * 128) {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(PANEL_CONSUMER_REGISTERS(N)));
-        const uint4 *from =
-            (const uint4 *)(const void *)p.weights + (int64_t)blockIdx.y * (weight_bytes / 16);
-        for (int i = thread; i < weight_bytes / 16; i += groups * 128)
-            ((uint4 *)(void *)weights)[i] = __ldg(from + i);
-        for (int i = thread; i < N; i += groups * 128)
-            bias[i] = __ldg(p.bias + (int)blockIdx.y * N + i);
-        wgmma_fence_shared();
-        barrier_arrive(rings->ready);
         barrier_wait(rings->ready, 0);
         int group = (int)uniform((uint32_t)thread / 128);
         panel_consume<N, PRODUCTS>(p, (int64_t)blockIdx.x * groups + group, bias, weights,
@@ -312,6 +283,13 @@ static __global__ __launch_bounds__(PANEL_THREADS(N),
     } else {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(PANEL_PRODUCER_REGISTERS));
         thread -= groups * 128;
+        if (thread == 0) {
+            ring_fill_weights((const char *)p.weights + (int64_t)blockIdx.y * weight_bytes, weights,
+                              weight_bytes, rings->ready);
+            ring_fill_weights(p.bias + (int)blockIdx.y * N, bias, N * (int)sizeof(float),
+                              rings->ready);
+        }
+        __syncwarp();
         int group = (int)uniform((uint32_t)(thread / 32 / warps));
         if (group < groups)
             ring_produce<warps, PANEL, PANEL_PITCH>(p.in, (int64_t)blockIdx.x * groups + group,

@@ -117,6 +117,9 @@ static inline unsigned conv_deflate_distance_symbol(unsigned distance, unsigned 
 // with extra bits in bits 24-31. Needs AVX-512.
 size_t conv_deflate_put_avx512(struct conv_bits *out, const uint32_t *written,
                                const uint32_t *token, size_t count);
+// The same, a multiple of 64. Needs AVX-512 VBMI.
+size_t conv_deflate_put_tokens_vbmi(struct conv_bits *out, const uint32_t *written,
+                                    const uint32_t *token, size_t count);
 
 // Once, before the first block. `features`: CONV_CPU_* bits that may be used.
 void conv_deflate_init_tokens(struct conv_deflate_tokens *tokens, unsigned features);

@@ -178,8 +178,12 @@ bool conv_deflate_put_tokens(struct conv_bits *out, struct conv_deflate_codes *c
 #if defined(__x86_64__)
     if (tokens->features & CONV_CPU_AVX2) { // has BMI2 as well
         size_t done = 0;
-        if (tokens->features & CONV_CPU_AVX512)
-            done = conv_deflate_put_avx512(out, written, tokens->token, tokens->count);
+        bool avx512 = tokens->features & CONV_CPU_AVX512;
+        if (avx512 && tokens->features & CONV_CPU_VBMI)
+            done = conv_deflate_put_tokens_vbmi(out, written, tokens->token, tokens->count);
+        if (avx512)
+            done +=
+                conv_deflate_put_avx512(out, written, tokens->token + done, tokens->count - done);
         put_all_bmi2(out, written, tokens, done);
     } else
 #endif

@@ -73,6 +73,30 @@ CONV_INFLATE_INLINE void copy_match(uint8_t *out, size_t distance, size_t length
     } while (out < end);
 }
 
+#ifdef __x86_64__
+#define AVX2 __attribute__((target("avx2,bmi2")))
+
+// Overwrites up to 127 bytes after the match: one match in three is longer than 64 bytes, one in
+// five than 128. Icons took 1.02 times as long to decode without it.
+AVX2 static inline void copy_match_avx2(uint8_t *out, size_t distance, size_t length)
+{
+    const uint8_t *from = out - distance;
+    uint8_t *end = out + length;
+    if (__builtin_expect(distance < 32, 0)) {
+        copy_match(out, distance, length);
+        return;
+    }
+    do {
+        for (int i = 0; i < 128; i += 32) {
+            __m256i bytes = _mm256_loadu_si256((const __m256i *)(const void *)(from + i));
+            _mm256_storeu_si256((__m256i *)(void *)(out + i), bytes);
+        }
+        out += 128;
+        from += 128;
+    } while (__builtin_expect(out < end, 0));
+}
+#endif
+
 #include "png/cpu/inflate_symbols_body.h"
 
 void conv_inflate_refill_bytes(struct conv_inflate_reader *reader)
@@ -91,26 +115,27 @@ typedef enum conv_inflate_state (*decode_fn)(const struct conv_inflate_tables *t
                                              struct conv_inflate_reader *reader,
                                              struct conv_inflate_output *output);
 
-#define DECODER(name, target, inside, mixed, low)                                                  \
+#define DECODER(name, target, inside, mixed, low, copy)                                            \
     target static enum conv_inflate_state name(const struct conv_inflate_tables *tables,           \
                                                struct conv_inflate_reader *reader,                 \
                                                struct conv_inflate_output *output)                 \
     {                                                                                              \
         struct decode_range range = {output->begin, output->at, output->stop};                     \
         enum conv_inflate_state state =                                                            \
-            decode_symbols(tables, reader, &range, inside, mixed, low);                            \
+            decode_symbols(tables, reader, &range, inside, mixed, low, copy);                      \
         output->at = range.at;                                                                     \
         return state;                                                                              \
     }
 
-DECODER(decode_literals, , true, false, conv_inflate_low_plain)
-DECODER(decode_mixed, , true, true, conv_inflate_low_plain)
-DECODER(decode_tail, , false, false, conv_inflate_low_plain)
+DECODER(decode_literals, , true, false, conv_inflate_low_plain, copy_match)
+DECODER(decode_mixed, , true, true, conv_inflate_low_plain, copy_match)
+DECODER(decode_tail, , false, false, conv_inflate_low_plain, copy_match)
 #ifdef __x86_64__
-// BMI2, which comes with AVX2, has variable shifts and masks in one instruction.
+// BMI2, which comes with AVX2, has variable shifts and masks in one instruction. In blocks with few
+// matches wide copies gain nothing.
 #define BMI2 __attribute__((target("bmi2")))
-DECODER(decode_literals_bmi2, BMI2, true, false, conv_inflate_low_bmi2)
-DECODER(decode_mixed_bmi2, BMI2, true, true, conv_inflate_low_bmi2)
+DECODER(decode_literals_avx2, BMI2, true, false, conv_inflate_low_bmi2, copy_match)
+DECODER(decode_mixed_avx2, AVX2, true, true, conv_inflate_low_bmi2, copy_match_avx2)
 #endif
 
 // For blocks with few matches, and for others.
@@ -122,9 +147,9 @@ const struct conv_inflate_decoders *conv_inflate_symbols_choose(unsigned feature
 {
     static const struct conv_inflate_decoders plain = {decode_literals, decode_mixed};
 #ifdef __x86_64__
-    static const struct conv_inflate_decoders bmi2 = {decode_literals_bmi2, decode_mixed_bmi2};
+    static const struct conv_inflate_decoders avx2 = {decode_literals_avx2, decode_mixed_avx2};
     if (features & CONV_CPU_AVX2)
-        return &bmi2;
+        return &avx2;
 #endif
     (void)features;
     return &plain;

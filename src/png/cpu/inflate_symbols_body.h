@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The loop that decodes the symbols of a block, for inflate_symbols.c, which writes bytes, and
 // inflate_wide.c, which writes 16 bits for each byte. The including file defines ELEMENT,
-// put_literals(), copy16() and copy_match(): see inflate_symbols.c.
+// put_literals() and copy16(): see inflate_symbols.c.
 #include "png/cpu/inflate_symbols.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -23,6 +23,9 @@ enum {
 struct decode_range {
     ELEMENT *begin, *at, *stop;
 };
+
+// Copies a match; may overwrite bytes after it.
+typedef void (*copy_match_fn)(ELEMENT *out, size_t distance, size_t length);
 
 // The base of the distance in an entry plus its extra bits, which follow the codewords in `bits`.
 CONV_INFLATE_INLINE unsigned read_litlen(uint64_t bits, uint64_t entry, conv_inflate_low_fn low)
@@ -55,7 +58,8 @@ CONV_INFLATE_INLINE unsigned read_distance(uint64_t bits, uint32_t entry, conv_i
 CONV_INFLATE_INLINE enum conv_inflate_state decode_symbols(const struct conv_inflate_tables *tables,
                                                            struct conv_inflate_reader *reader_io,
                                                            struct decode_range *range, bool inside,
-                                                           bool mixed, conv_inflate_low_fn low)
+                                                           bool mixed, conv_inflate_low_fn low,
+                                                           copy_match_fn copy)
 {
     struct conv_inflate_reader reader = *reader_io;
     ELEMENT *out = range->at;
@@ -155,7 +159,7 @@ CONV_INFLATE_INLINE enum conv_inflate_state decode_symbols(const struct conv_inf
         }
         if (UNLIKELY(distance > (size_t)(out - begin)))
             return CONV_INFLATE_FAILED;
-        copy_match(out, distance, length);
+        copy(out, distance, length);
         out += length;
     }
     LEAVE(CONV_INFLATE_WORKING);

@@ -51,7 +51,7 @@ typedef enum conv_inflate_state (*decode_fn)(const struct conv_inflate_tables *t
                                                struct conv_inflate_reader *reader,                 \
                                                struct decode_range *range)                         \
     {                                                                                              \
-        return decode_symbols(tables, reader, range, inside, mixed, low);                          \
+        return decode_symbols(tables, reader, range, inside, mixed, low, copy_match);              \
     }
 
 DECODER(decode_literals, , true, false, conv_inflate_low_plain)
