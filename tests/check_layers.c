@@ -217,7 +217,8 @@ static bool check_case_variants(struct check_case *c, const struct options *opti
 
 // Layers for which special instances exist, at their full size, and one with more weights than fit
 // in a block. Plans for 10,000 images: outputs are larger than any cache. Plans for fewer: those
-// whose blocks have several images and await their channels in two parts.
+// whose blocks have several images and await their channels in two parts; for the last two, blocks
+// compute several tiles of whole images.
 static bool check_networks(const struct options *options, const struct variants_machine *machine,
                            struct tally *tallies)
 {
@@ -229,7 +230,8 @@ static bool check_networks(const struct options *options, const struct variants_
         {64, 128, 3, 4, 14, 1, 10000}, {40, 300, 1, 3, 35, 1, 10000}, {90, 200, 1, 4, 33, 1, 10000},
         {20, 50, 5, 7, 12, 2, 500},    {40, 33, 3, 5, 9, 3, 1000},    {32, 64, 3, 6, 14, 1, 500},
         {12, 24, 5, 20, 33, 3, 10000}, {64, 256, 1, 2, 8, 1, 10000},  {50, 20, 1, 4, 4, 60, 10000},
-        {200, 16, 1, 7, 7, 2, 10000},  {1, 40, 1, 8, 8, 7, 10000},
+        {200, 16, 1, 7, 7, 2, 10000},  {1, 40, 1, 8, 8, 7, 10000},    {6, 16, 5, 12, 12, 300, 300},
+        {4, 16, 3, 18, 18, 150, 150},
     };
     bool ok = true;
     for (int i = 0; i < COUNT(layers) && ok; i++) {

@@ -41,8 +41,8 @@ struct strips_config {
     int shape, chunks, group, tile_rows, tile_columns, down, across, in_rows, pitch, wide, split;
     int planes, plane_bytes, last_pixels, row_atoms, row_sets, sets, all_sets, steps;
     int strip_rows, strip_columns, strips_down, strips;
-    int buffer_bytes, shared_bytes;
-    float cost; // cycles, roughly
+    int buffer_bytes, atoms_at, stages, stages_at, shared_bytes; // stages_at: after atoms_at
+    float cost;                                                  // cycles, roughly
 };
 
 // The atoms that a kernel row takes in the last plane, which has fewer than 8 channels.
@@ -106,9 +106,35 @@ static const struct strips_known {
     int blocks, rows, kernel_rows, group, tile_rows, wide; // of the tile, which has full width
 } known[] = {
     {3, 3, 64, 7, 224, 100, 8, 1, 7, 1, 6, 1},
+    {3, 12, 24, 5, 33, 1000, 3, 3, 5, 1, 29, 0},
     {1, 16, 32, 5, 28, 1000, 4, 4, 5, 4, 24, 0},
     {1, 3, 64, 7, 224, 100, 8, 2, 7, 1, 16, 1},
 };
+
+// The number of stages for tasks of `bytes` bytes of samples. A second one delays the first task:
+// with three products 6→16 on 12² takes 0.051 ms with two stages and 0.049 with one, with one
+// product 0.037 and 0.039. With 16 or more channels and one product, or small tasks, stages cost
+// more than they save: 16→32 on 14² takes 0.028 instead of 0.025 ms.
+static int most_stages(const struct conv_layer *layer, int products, int64_t bytes)
+{
+    if (layer->channels < 16)
+        return products == 3 ? 1 : 2;
+    return products == 3 && bytes >= 32 << 10;
+}
+
+// Adds stages, if tasks are whole images and there is memory for stages.
+static void add_stages(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                       struct strips_config *c)
+{
+    int64_t image = (int64_t)layer->channels * shape->height * shape->width * 4;
+    bool whole = c->down * c->across == 1 && c->in_rows == shape->height &&
+                 c->pitch == shape->width && image % 16 == 0;
+    int most = most_stages(layer, shapes[c->shape].products, image * c->group);
+    c->stages = 0;
+    c->stages_at = c->shared_bytes - c->atoms_at;
+    for (; whole && c->stages < most && c->shared_bytes + image * c->group <= SHARED; c->stages++)
+        c->shared_bytes += (int)image * c->group;
+}
 
 static bool is_known(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                      const struct strips_config *c)
@@ -164,14 +190,15 @@ static bool fill_config(const struct conv_layer *layer, const struct conv_layer_
                c->tile_columns + layer->kernel_width - 1;
     int after = last - (int)positions;
     c->buffer_bytes = parts * c->planes * c->plane_bytes;
-    c->shared_bytes = ((c->steps * parts * s->blocks * 256 + s->blocks * 64) << c->split) +
-                      STRIPS_SHARED_BYTES + STRIPS_BUFFERS * c->buffer_bytes +
-                      (after > 0 ? after : 0) * 16;
+    c->atoms_at =
+        ((c->steps * parts * s->blocks * 256 + s->blocks * 64) << c->split) + STRIPS_SHARED_BYTES;
+    c->shared_bytes = c->atoms_at + STRIPS_BUFFERS * c->buffer_bytes + (after > 0 ? after : 0) * 16;
     if (c->shared_bytes > SHARED)
         return false;
     int64_t images = shape->images > 0 ? shape->images : 1000;
     int64_t tasks = ceil_div64(images, c->group) * c->down * c->across * (c->chunks >> c->split);
     c->cost = is_known(layer, shape, c) ? 0 : block_cost(c, s, ceil_div64(tasks, PROCESSORS));
+    add_stages(layer, shape, c);
     return true;
 }
 
@@ -347,6 +374,21 @@ static void plan_products(struct conv_layer_plan *plan, int products)
     }
 }
 
+// Stages need samples without gaps, at a multiple of 16 bytes.
+static void set_stages(strips_launch *p, const struct strips_config *c)
+{
+    bool dense = p->src_row == p->width * (int64_t)sizeof(float) &&
+                 p->src_plane == p->height * p->src_row &&
+                 p->src_image == p->channels * p->src_plane && (uintptr_t)p->src % 16 == 0;
+    if (!dense || !c->stages)
+        return;
+    p->stages = c->stages;
+    p->stages_at = c->stages_at;
+    p->stage_bytes = p->group * (int)p->src_image;
+    p->image_positions = c->in_rows * c->pitch;
+    p->image_inverse = wgmma_inverse(p->image_positions);
+}
+
 static enum conv_status run_strips(const struct conv_layer_plan *plan,
                                    const struct conv_layer_batch *batch)
 {
@@ -365,6 +407,7 @@ static enum conv_status run_strips(const struct conv_layer_plan *plan,
     p.strip_rows = c->strip_rows;
     p.strip_columns = c->strip_columns;
     p.second_row = c->wide ? 0 : c->strip_rows / 2;
+    set_stages(&p, c);
     p.sets = c->sets;
     p.single_sets = c->all_sets - c->sets;
     p.steps = c->steps;
@@ -425,23 +468,31 @@ static bool is_unknown(const struct conv_layer *layer, const struct conv_layer_s
     return !large && layer->maps < 64 && conv_layer_out_width(layer, shape->width) > 128;
 }
 
-// With more than 8 channels, and with 3 channels and few maps, wgmma.cu's three-product variant is
-// as fast or faster.
+// wgmma.cu's three-product variant is as fast or faster with 3 channels and few maps, and with more
+// than 8 channels if kernels are 4×4, if there are many taps, or if launches are small: 24→48 on
+// 28² with 5×5 takes 0.207 ms (`wgmma` 0.169), 16→32 on 28² 0.095 (0.107), with 100 images 0.025
+// (0.020).
 static int score_strips(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
+    bool few_images = shape->images > 0 && shape->images < 1000;
     if (!is_worth_it(layer) || is_unknown(layer, shape))
         return 25;
-    return layer->channels > 8 || (layer->channels == 3 && layer->maps < 64) ? 119 : 121;
+    if (layer->channels <= 8)
+        return layer->channels == 3 && layer->maps < 64 ? 119 : 121;
+    bool slow = layer_tap_count(layer) > 512 || layer->kernel_height == 4 ||
+                layer->kernel_height == 1; // 1: not measured
+    return slow || (few_images && layer->channels > 12) ? 119 : 121;
 }
 
-// Weights of many maps and taps leave little memory for samples. With fewer than 3 channels, the
-// three-product variant has better tiles.
+// Weights of many maps and taps leave little memory for samples: 50→100 on 12² takes 0.069 ms
+// (`wgmma_half` 0.059), 24→48 on 28² 0.095 (0.105), 20→50 on 12² with 100 images 0.010 (0.008).
 static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     bool large = layer->channels >= 16 && layer->maps > 32 && layer->kernel_height >= 5;
+    bool few_images = shape->images > 0 && shape->images < 1000;
     if (!is_worth_it(layer) || is_unknown(layer, shape))
         return 25;
-    return large || layer->channels < 3 ? 114 : 131;
+    return large && (layer->maps > 64 || few_images) ? 114 : 131;
 }
 
 // Error in units of 2^-24: 36 from the operands, and 4 for each of at most 128 additions of the

@@ -6,17 +6,7 @@
 
 #include "kernels/common/bulk.cuh"
 #include "kernels/layer/cuda/strips_products.cuh"
-
-// What the warps of a block share besides weights and atoms.
-struct strips_shared {
-    uint64_t full[STRIPS_BUFFERS], empty[STRIPS_BUFFERS]; // barriers of the buffers of atoms
-    uint64_t together;                                    // barrier of all consumers
-    uint32_t unfit[STRIPS_BUFFERS]
-                  [STRIPS_MOST_PRODUCERS / 32]; // 1: WGMMA_SCALE does not suit the warp's samples
-    uint32_t largest[STRIPS_CONSUMERS / 32], least[STRIPS_CONSUMERS / 32];
-};
-
-#define STRIPS_SHARED_BYTES ((int)(sizeof(strips_shared) + 127) / 128 * 128)
+#include "kernels/layer/cuda/strips_stages.cuh"
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -323,7 +313,7 @@ __device__ inline void strips_consume(const strips_launch &p, const char *weight
 #endif
 
 // Blocks take tasks in turn and keep the weights of one or two chunks of NB * 8 maps (blockIdx.y).
-// Shared memory: weights, bias and inverse scales, strips_shared, two buffers of atoms.
+// Shared memory: weights, bias and inverse scales, strips_shared, two buffers of atoms, stages.
 template <int NB, int PRODUCTS, int T, int U>
 static __global__ __launch_bounds__(STRIPS_THREADS(NB, PRODUCTS, U),
                                     1) void strips_layer(const __grid_constant__ strips_launch p)
@@ -349,6 +339,8 @@ static __global__ __launch_bounds__(STRIPS_THREADS(NB, PRODUCTS, U),
             barrier_init(&shared->full[i], producers);
             barrier_init(&shared->empty[i], STRIPS_CONSUMERS);
         }
+        for (int i = 0; i < STRIPS_STAGES; i++)
+            barrier_init(&shared->arrived[i], 1);
         barrier_init(&shared->together, STRIPS_CONSUMERS);
     }
     __syncthreads();
@@ -367,7 +359,10 @@ static __global__ __launch_bounds__(STRIPS_THREADS(NB, PRODUCTS, U),
         strips_consume<NB, PRODUCTS, T, U>(p, weights, bias, atoms, shared);
     } else {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(producer_registers));
-        strips_produce<PRODUCTS, producers>(p, atoms, shared);
+        if (p.stages > 0)
+            strips_produce_from<PRODUCTS, producers>(p, atoms, shared);
+        else
+            strips_produce<PRODUCTS, producers>(p, atoms, shared);
     }
 #endif
 }

@@ -12,6 +12,7 @@
 #define STRIPS_CONSUMERS (STRIPS_GROUPS * 128)
 #define STRIPS_MOST_PRODUCERS 256
 #define STRIPS_BUFFERS 2
+#define STRIPS_STAGES 2 // at most: memory for samples of later tasks
 // Instances that load the rows of the next set while a set is multiplied. Their consumers need the
 // registers of the second warpgroup of producers.
 #define STRIPS_AHEAD(NB, PRODUCTS, U) ((PRODUCTS) == 3 && (NB) == 8 && (U) == 7)
@@ -64,6 +65,9 @@ struct strips_launch {
     uint32_t positions_inverse, pitch_inverse, rows_inverse; // from wgmma_inverse()
     int planes, plane_bytes, part_bytes; // part_bytes: of all planes of high, or of low, parts
     int buffer_bytes, positions;         // positions of a plane
+    int stages, stage_bytes, stages_at;  // stages (strips_stages.cuh), or 0; where they begin
+    int image_positions;                 // positions of an image, if there are stages
+    uint32_t image_inverse;              // from wgmma_inverse()
     int strips_down;                     // strips of a column of a tile
     int split;                           // 1: each warpgroup has maps of its own
     int strip_rows, strip_columns;       // of a strip
@@ -73,6 +77,18 @@ struct strips_launch {
     // Per set: bytes to its first atom, and from there to its second. Reading ahead needs one more.
     uint2 offsets[STRIPS_MOST_STEPS + 1];
 };
+
+// What the warps of a block share besides weights and atoms.
+struct strips_shared {
+    uint64_t full[STRIPS_BUFFERS], empty[STRIPS_BUFFERS]; // barriers of the buffers of atoms
+    uint64_t arrived[STRIPS_STAGES];                      // barriers of the stages
+    uint64_t together;                                    // barrier of all consumers
+    uint32_t unfit[STRIPS_BUFFERS]
+                  [STRIPS_MOST_PRODUCERS / 32]; // 1: WGMMA_SCALE does not suit the warp's samples
+    uint32_t largest[STRIPS_CONSUMERS / 32], least[STRIPS_CONSUMERS / 32];
+};
+
+#define STRIPS_SHARED_BYTES ((int)(sizeof(strips_shared) + 127) / 128 * 128)
 
 struct strips_task {
     const char *src;       // of the first sample
