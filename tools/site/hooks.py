@@ -17,7 +17,8 @@ from mkdocs.structure.files import File
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGES = {"kernels/README.md": "kernels.md", "kernels/layer/README.md": "kernels-layers.md",
-         "kernels/layer/fast-kernels.md": "kernels-fast-layers.md", "CONTRIBUTING.md": "contributing.md",
+         "kernels/layer/fast-kernels.md": "kernels-fast-layers.md", "kernels/layer/cpu-kernels.md": "kernels-cpu-layers.md",
+         "kernels/layer/beside-cudnn.md": "kernels-beside-cudnn.md", "CONTRIBUTING.md": "contributing.md",
          "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "SUPPORT.md": "support.md"}
 ORIGINS = {page: path for path, page in PAGES.items()}
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)(#[^)\s]*)?(\))")
