@@ -205,8 +205,8 @@ const struct conv_option conv_option_table[] = {
     {CHOICE("encode-on", 0, "WHERE", encode_on, coder_choices), .commands = RUN | STREAMS,
      .help = "encode PNG on cpu, on gpu, or auto (default: on the GPU for large jobs)"},
     {INT("streams", 0, "N", streams, 1, 64), .commands = RUN,
-     .help = "CUDA streams per GPU (default: 4, up to 8 while images wait for the GPU; 6 to 12 if "
-             "the GPU also decodes PNG)"},
+     .help = "CUDA streams per GPU (default: 4, up to 8 while images wait for the GPU; if the GPU "
+             "also decodes PNG 6, up to 8, or up to 12 with several GPUs or less than 35 GB)"},
     {SIZE("group", 0, "SIZE", group_bytes), .commands = RUN | STREAMS,
      .help = "bytes of images copied to the GPU together (default: 16M; 32M if the GPU also "
              "decodes PNG)"},
