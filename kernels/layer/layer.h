@@ -100,6 +100,12 @@ struct conv_layer_batch {
     void *stream;  // CUDA: a cudaStream_t
 };
 
+// CPU: threads that run at the same time keep their scratch memory this many bytes apart.
+// Processors prefetch far ahead of what a thread reads, and so take lines from the core that writes
+// them. 1→12 on 70², 5×5, two threads of an EPYC (Zen 5): 0.65 of twice the speed of one if their
+// scratch adjoins, 0.70 with 16 KiB in between, 0.80 with 64, 0.95 with 128, 0.97 with 256.
+#define CONV_LAYER_SCRATCH_GAP ((size_t)256 << 10)
+
 // A variant made ready for a layer and a shape: everything that does not depend on the data,
 // derived once. Constant once it is ready: any number of threads may run it at the same time.
 struct conv_layer_plan {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Layers on the CPU: the threads of a stream share the rows of a batch.
+// Layers on the CPU: the threads of a stream share the output rows of all images of a batch.
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,6 +17,7 @@ struct part {
     bool has_thread;
     const struct conv_layer_prepared *prepared;
     struct conv_layer_batch batch;
+    int64_t first_row, end_row;  // of all images, one after the other
     int64_t first_plane, planes; // to be padded
     float *padded;
     enum conv_status status;
@@ -27,7 +28,7 @@ struct cpu_stream {
     int threads;
     struct conv_tensor_memory in, out; // staging
     struct conv_tensor_memory padded;
-    struct conv_tensor_memory scratch; // of all threads, one after another
+    struct conv_tensor_memory scratch; // of all threads, one after another, with gaps
     struct part parts[];               // one per thread
 };
 
@@ -73,11 +74,36 @@ static enum conv_status reserve_staging(struct conv_layer_stream *head, size_t i
 
 // --- sharing -------------------------------------------------------------------------------------
 
+// Bytes of the outputs of one image.
+static size_t output_bytes(const struct conv_layer_prepared *prepared)
+{
+    const struct conv_layer *layer = &prepared->layer;
+    return (size_t)layer->maps * (size_t)conv_layer_out_height(layer, prepared->inner.height) *
+           (size_t)conv_layer_out_width(layer, prepared->inner.width) *
+           conv_element_size(layer->output);
+}
+
+// Computes the rows of a part: whole images at once, and the rows of an image that it begins or
+// ends in the middle of.
 static void *run_part(void *data)
 {
     struct part *part = data;
     const struct conv_layer_plan *plan = &part->prepared->plan;
-    part->status = plan->variant->run(plan, &part->batch);
+    size_t image_bytes = output_bytes(part->prepared);
+    int64_t height = part->batch.rows;
+    part->status = CONV_OK;
+    for (int64_t row = part->first_row; row < part->end_row && !part->status;) {
+        struct conv_layer_batch batch = part->batch;
+        int64_t image = row / height, first = row % height, left = part->end_row - row;
+        bool is_whole = first == 0 && left >= height;
+        batch.images = is_whole ? left / height : 1;
+        batch.first_row = (int)first;
+        batch.rows = (int)(left < height - first ? left : height - first);
+        batch.src = (const uint8_t *)batch.src + image * batch.src_image;
+        batch.dst = (uint8_t *)batch.dst + (size_t)image * image_bytes;
+        part->status = plan->variant->run(plan, &batch);
+        row += batch.images * batch.rows;
+    }
     return NULL;
 }
 
@@ -150,14 +176,16 @@ static enum conv_status run_stream(struct conv_layer_stream *head,
     struct cpu_stream *stream = (struct cpu_stream *)head;
     struct conv_layer_batch batch =
         conv_layer_batch_of(&prepared->outer, &prepared->shape, images, src, dst);
-    int rows = batch.rows, count = rows < stream->threads ? rows : stream->threads;
+    int64_t rows = images * batch.rows;
+    int count = rows < stream->threads ? (int)rows : stream->threads;
     size_t scratch = (prepared->plan.scratch + ALIGN - 1) / ALIGN * ALIGN;
+    size_t distance = scratch + CONV_LAYER_SCRATCH_GAP;
     enum conv_status status = CONV_OK;
     if (images <= 0)
         return CONV_OK;
     if (scratch > 0)
         status =
-            conv_tensor_memory_reserve(&stream->scratch, scratch * (size_t)count, "a layer", err);
+            conv_tensor_memory_reserve(&stream->scratch, distance * (size_t)count, "a layer", err);
     if (!status && prepared->pads)
         status = conv_tensor_memory_reserve(&stream->padded, prepared->pad_bytes, "a layer", err);
     if (status)
@@ -171,10 +199,10 @@ static enum conv_status run_stream(struct conv_layer_stream *head,
         struct part *part = &stream->parts[i];
         part->prepared = prepared;
         part->batch = batch;
-        part->batch.first_row = (int)share(rows, i, count);
-        part->batch.rows = (int)share(rows, i + 1, count) - part->batch.first_row;
+        part->first_row = share(rows, i, count);
+        part->end_row = share(rows, i + 1, count);
         part->batch.scratch =
-            scratch > 0 ? (uint8_t *)stream->scratch.data + (size_t)i * scratch : NULL;
+            scratch > 0 ? (uint8_t *)stream->scratch.data + (size_t)i * distance : NULL;
     }
     status = run_parts(stream, count, run_part);
     return status ? conv_err_set(err, status, "the layer's kernel failed") : CONV_OK;

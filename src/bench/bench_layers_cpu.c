@@ -33,7 +33,8 @@ struct conv_bench_layers_place {
     uint8_t *in, *out;
     size_t in_bytes, out_bytes;
     struct worker *workers;
-    int count; // of threads
+    int count;     // of threads
+    void *scratch; // of all threads
     sem_t done;
 
     task_fn task; // NULL: the threads end
@@ -119,21 +120,13 @@ static void end_threads(struct conv_bench_layers_place *place)
 
 // --- memory --------------------------------------------------------------------------------------
 
-static void free_scratch(struct conv_bench_layers_place *place)
-{
-    for (int i = 0; place->workers && i < place->count; i++) {
-        free(place->workers[i].scratch);
-        place->workers[i].scratch = NULL;
-    }
-}
-
 static void cpu_close(struct conv_bench_layers_place *place)
 {
     if (!place)
         return;
     if (place->workers)
         end_threads(place);
-    free_scratch(place);
+    free(place->scratch);
     free(place->workers);
     conv_staging_free(place->in, place->in_bytes);
     conv_staging_free(place->out, place->out_bytes);
@@ -183,14 +176,16 @@ static enum conv_status cpu_use(struct conv_bench_layers_place *place, struct co
                                 struct conv_err *err)
 {
     size_t bytes = (plan->scratch + SCRATCH_ALIGN) / SCRATCH_ALIGN * SCRATCH_ALIGN;
-    free_scratch(place);
+    size_t distance = bytes + CONV_LAYER_SCRATCH_GAP;
+    free(place->scratch);
     place->plan = plan;
+    place->scratch = aligned_alloc(SCRATCH_ALIGN, distance * (size_t)place->count);
+    if (!place->scratch)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of kernel scratch",
+                            bytes >> 10);
     for (int i = 0; i < place->count; i++) {
-        void *scratch = place->workers[i].scratch = aligned_alloc(SCRATCH_ALIGN, bytes);
-        if (!scratch)
-            return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of kernel scratch",
-                                bytes >> 10);
-        memset(scratch, 0, bytes);
+        place->workers[i].scratch = (uint8_t *)place->scratch + distance * (size_t)i;
+        memset(place->workers[i].scratch, 0, bytes);
     }
     return CONV_OK;
 }
