@@ -80,7 +80,7 @@ static void cuda_close(struct conv_backend *backend)
 }
 
 // A stream and its coders take 15 times the bytes of a group of photographs. Streams with several
-// groups at once may take this part of the device's memory.
+// groups at once may take this part of the device's memory, and half of what is unused.
 #define STREAM_BYTES 16
 #define MOST_STREAMS 8
 #define PART_OF_MEMORY 4
@@ -94,7 +94,7 @@ static enum conv_status choose_together(struct conv_backend *backend, size_t gro
     if (code)
         return conv_cuda_device_report(err, code, "read the device's memory");
     size_t each = STREAM_BYTES * MOST_STREAMS * (group_bytes ? group_bytes : 1);
-    size_t most = all / PART_OF_MEMORY / each;
+    size_t most = (all / PART_OF_MEMORY < unused / 2 ? all / PART_OF_MEMORY : unused / 2) / each;
     backend->together = most < 1                            ? 1
                         : most < CONV_BACKEND_MOST_TOGETHER ? (int)most
                                                             : CONV_BACKEND_MOST_TOGETHER;

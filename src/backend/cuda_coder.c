@@ -43,7 +43,8 @@ static size_t spare_of(size_t bytes, size_t step)
 static enum conv_status reserve(struct conv_stream *stream, enum conv_cuda_coder_part part,
                                 size_t bytes, int groups, struct conv_err *err)
 {
-    int most = groups < stream->backend->together ? stream->backend->together : groups;
+    int together = stream->backend->together;
+    int most = groups < together ? together : groups;
     size_t all = stream->coder.is_device_coded ? bytes / (size_t)groups * (size_t)most : bytes;
     all = all < bytes ? bytes : all;
     return conv_cuda_memory_reserve(&stream->coder.part[part], bytes,

@@ -21,8 +21,8 @@ struct conv_backend {
     // Decoding kernels that the driver has loaded: those for whole images, and those for parts.
     atomic_bool has_whole, has_split;
     atomic_size_t
-        whole_bytes; // of streams decoded as wholes because those for parts are not loaded
-    int together;    // groups that a stream runs at once, if they are device-coded
+        whole_bytes;     // of streams decoded as wholes because those for parts are not loaded
+    atomic_int together; // groups that a stream runs at once, if they are device-coded
     int op_count;
     bool premultiplied;
     struct conv_chain_op chain[];

@@ -52,8 +52,14 @@ int conv_list_main(const struct conv_options *options)
     if (options->operand_count == 1 && strcmp(options->operands[0], "kernels") == 0)
         return list_kernels(options);
     if (options->operand_count > 0) {
-        conv_err_set(&err, CONV_ERR_USAGE, "conv list takes banks or kernels, not '%s'",
-                     options->operands[0]);
+        const char *const *operands = (const char *const *)options->operands;
+        bool known = strcmp(operands[0], "banks") == 0 || strcmp(operands[0], "kernels") == 0;
+        if (known)
+            conv_err_set(&err, CONV_ERR_USAGE, "conv list %s takes nothing else, not '%s'",
+                         operands[0], operands[1]);
+        else
+            conv_err_set(&err, CONV_ERR_USAGE, "conv list takes banks or kernels, not '%s'",
+                         operands[0]);
         return conv_commands_fail(&err);
     }
     int count;

@@ -102,6 +102,7 @@ static enum conv_status open_streams(struct conv_scheduler *s, int d, struct con
                    ? conv_defaults_most_together(s->most_streams, s->config->streams)
                    : s->most_streams;
     device->growth.most = streams < s->config->streams ? streams : most;
+    device->runs_apart |= streams < s->config->streams;
     if (device->phase != CONV_DEVICE_LOST) // given up meanwhile: conv_devices_await
         move(device, CONV_DEVICE_READY);
     count_streams(s);
@@ -330,6 +331,7 @@ bool conv_devices_open_stream(struct conv_stream_thread *thread)
         conv_stream_thread_add_tracks(thread);
     conv_lock_acquire(&s->lock);
     conv_growth_end(&device->growth, opened);
+    device->runs_apart |= !opened; // several groups at once would take even more memory
     if (opened)
         conv_pool_add_slots(&s->pool, s->slots_per_stream);
     count_streams(s);

@@ -24,7 +24,7 @@ struct conv_device_state {
     struct conv_err lost;    // LOST: the reason; else CONV_OK
     bool oom_reported;       // that it had no room for a group
     bool coder_oom_reported; // that it had no room for a group's coders
-    bool runs_apart;         // it had no room for several groups at once
+    bool runs_apart;         // it had no room for several groups at once, or for another stream
 };
 
 // Called before the threads start: opens streams on all devices that are open. Fewer streams, or

@@ -44,8 +44,8 @@ void conv_pool_close(struct conv_pool *pool); // half-built is fine
 // Makes more slots usable, up to the most, or as many as there is memory for.
 void conv_pool_add_slots(struct conv_pool *pool, int more);
 
-// Lets `more` further slots be used, or as many as there are: returns how many. conv_pool_take_back
-// ends that.
+// Lets `more` further slots be used, or as many as there are: returns how many.
+// conv_pool_take_back_slots ends that.
 int conv_pool_lend_slots(struct conv_pool *pool, int more);
 void conv_pool_take_back_slots(struct conv_pool *pool, int count);
 

@@ -13,6 +13,8 @@
 //   hog=BYTES      (real) device memory is taken until at most this much is free
 //   pins=N         the Nth block of staging memory and all later ones cannot be pinned
 //   closed         the device has no memory left when it is opened
+//   together=N     (codes) a stream runs up to N groups at once
+//   apart          (together) groups that run together find no device memory
 //   slow=MS        least time of a group
 //   left           closing a device aborts the program: the end of the process must free it
 //   open=MS        time to open a device; there is a driver then, and `auto` does not wait for it
@@ -53,7 +55,8 @@ static struct device {
     atomic_bool gone;
 } devices[MOST_DEVICES];
 
-static bool real, codes, left;
+static bool real, codes, left, apart;
+static int most_together = 1;
 static int device_count, real_count = 1;
 static const struct conv_backend_ops *inner; // the backend that does the work
 
@@ -95,6 +98,8 @@ static void read_words(void)
     real = number_of(text, 0, "real") >= 0;
     codes = number_of(text, 0, "codes") >= 0;
     left = number_of(text, 0, "left") >= 0;
+    apart = number_of(text, 0, "apart") >= 0;
+    most_together = number_of(text, 0, "together=") > 0 ? (int)number_of(text, 0, "together=") : 1;
     long count = number_or_0(text, 0, "devices=");
     device_count = count < 1 ? 1 : count < MOST_DEVICES ? (int)count : MOST_DEVICES;
     for (int d = 0; d < device_count; d++) {
@@ -301,7 +306,9 @@ static enum conv_status run_fake(struct conv_stream *stream, struct conv_group *
     if (!group->decoded && !group->encoded)
         return run_like_cuda(stream, group, err);
     group->ns_start = conv_clock_ns();
-    enum conv_status status = faulty_run_coded(filter_planes, stream, group, err);
+    enum conv_status status = CONV_OK;
+    for (struct conv_group *one = group; one && !status; one = one->next)
+        status = faulty_run_coded(filter_planes, stream, one, err);
     group->ns_copy_in = group->ns_copy_out = 0;
     group->ns_kernel = conv_clock_ns() - group->ns_start;
     return status;
@@ -312,6 +319,9 @@ static enum conv_status stream_run(struct conv_stream *stream, struct conv_group
 {
     struct device *device = &devices[stream->device];
     long number = atomic_fetch_add(&device->groups, 1) + 1;
+    wait_ms(apart && group->next ? device->slow : 0);
+    if (apart && group->next)
+        return no_room(err);
     if (device->room && group->front > device->room)
         return no_room(err);
     if (device->lost && number >= device->lost)
@@ -327,6 +337,12 @@ static enum conv_status stream_run(struct conv_stream *stream, struct conv_group
         faulty_trap(stream->device % real_count);
 #endif
     return real ? inner->stream_run(stream->inner, group, err) : run_fake(stream, group, err);
+}
+
+static int together(const struct conv_backend *backend)
+{
+    (void)backend;
+    return most_together;
 }
 
 static bool takes_stream(const struct conv_image *shape, size_t most_bytes)
@@ -381,6 +397,7 @@ int main(int argc, char **argv)
         .host_unpin = host_unpin,
         .stream_open = stream_open,
         .stream_close = stream_close,
+        .together = codes && most_together > 1 ? together : NULL,
         .stream_run = stream_run,
     };
     const struct conv_backend_ops *const backends[CONV_BACKENDS] = {

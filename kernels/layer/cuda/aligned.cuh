@@ -166,7 +166,7 @@ struct aligned_ring {
 // Releases stages before `end`, which the warp no longer needs, as far as they have arrived: a
 // stage that it skips may still be missing, and waiting for it would keep warps close together.
 // Those before `must` it waits for. The last warp to release a stage loads a later one into the
-// slot. The counter only tells which warp that is; the barrier `empty`, at which every thread
+// slot. The counter only finds out which warp that is; the barrier `empty`, at which every thread
 // arrives for itself, orders the reads of all warps before the copy.
 template <int PITCH, int WIDTH, int WARPS>
 __device__ inline void aligned_release(const aligned_launch &p, const aligned_memory &memory,

@@ -84,7 +84,8 @@ static bool can_products(const struct conv_layer *layer, const struct conv_layer
 {
     struct panel_config c;
     return layer->kernel_height == 1 && layer->kernel_width == 1 && layer->stride == 1 &&
-           layer->channels <= MOST_CHANNELS && shape->height > 0 && shape->width > 0 &&
+           layer->channels <= MOST_CHANNELS && layer->maps <= 1 << 20 && shape->height > 0 &&
+           shape->width > 0 &&
            (int64_t)shape->height * shape->width <= MOST_OUTPUTS / (layer->maps + 8) &&
            configure(layer, products, &c) && c.chunks < 65536 && weights_are_usual(layer);
 }
