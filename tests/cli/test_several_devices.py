@@ -82,7 +82,8 @@ CODERS = (("--decode-on=gpu",), ("--encode-on=gpu",), ("--decode-on=gpu", "--enc
 
 
 @pytest.mark.parametrize("coders", CODERS[-1:] if os.environ.get("CONV_SANITIZED") else CODERS)
-@pytest.mark.parametrize("faults", ("", "codes", "codes devices=2 slow=5", "codes together=3 slow=5", "codes together=3 apart slow=5", "codes lost=4", "codes room=20000", "codes pins=3"))
+@pytest.mark.parametrize("faults", ("", "codes", "codes devices=2 slow=5", "codes together=3 slow=5",
+                                    "codes together=3 apart slow=5", "codes lost=4", "codes room=20000", "codes pins=3"))
 def test_fake_devices_code_png(box, batch, faults, coders):  # noqa: F811
     """Or leave it to the CPU, which crashed where they have no coders. The CPU codes everything, so files are equal."""
     device = "--device=cuda:0,cuda:1" if "devices" in faults else "--device=cuda"
