@@ -2,6 +2,7 @@
 // Literals with AVX-512 VBMI: 64 codewords are looked up in registers and joined by shifts to
 // groups of eight, or of four where eight are too long, before they are written.
 #include "png/cpu/deflate_internal.h"
+#include "png/cpu/deflate_vbmi.h"
 
 #if defined(__x86_64__)
 
@@ -26,13 +27,6 @@ VBMI_INLINE struct table load_table(const uint8_t *bytes)
     for (int i = 0; i < 4; i++)
         table.part[i] = _mm512_loadu_si512(bytes + WIDTH * i);
     return table;
-}
-
-VBMI_INLINE __m512i look_up(const struct table *table, __m512i index, __mmask64 upper_half)
-{
-    __m512i low = _mm512_permutex2var_epi8(table->part[0], index, table->part[1]);
-    __m512i high = _mm512_permutex2var_epi8(table->part[2], index, table->part[3]);
-    return _mm512_mask_blend_epi8(upper_half, low, high);
 }
 
 // 64 codewords in groups of eight if all of these fit, else in groups of four.
@@ -119,8 +113,9 @@ VBMI size_t conv_deflate_put_vbmi(struct conv_bits *out, const struct conv_defla
         struct groups groups;
         __m512i literals = _mm512_loadu_si512(data + at);
         __mmask64 upper_half = _mm512_movepi8_mask(literals);
-        join_codes(&groups, look_up(&low, literals, upper_half),
-                   look_up(&high, literals, upper_half), look_up(&bits, literals, upper_half));
+        join_codes(&groups, conv_deflate_look_up(low.part, literals, upper_half),
+                   conv_deflate_look_up(high.part, literals, upper_half),
+                   conv_deflate_look_up(bits.part, literals, upper_half));
         if (groups.eights_fit) {
             for (int i = 0; i < 8; i++)
                 o = put_group(o, groups.eight[i], (unsigned)groups.eight_bits[i]);

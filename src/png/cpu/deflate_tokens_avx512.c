@@ -5,6 +5,7 @@
 // long as all of the scalar code, and vectors cannot be loaded at once from what was just stored by
 // parts.
 #include "png/cpu/deflate_internal.h"
+#include "png/cpu/deflate_vbmi.h"
 
 #if defined(__x86_64__)
 
@@ -117,13 +118,6 @@ VBMI_INLINE struct registers load_codes(const uint32_t *written)
     return r;
 }
 
-VBMI_INLINE __m512i look_up_bytes(const __m512i table[4], __m512i index, __mmask64 upper_half)
-{
-    __m512i low = _mm512_permutex2var_epi8(table[0], index, table[1]);
-    __m512i high = _mm512_permutex2var_epi8(table[2], index, table[3]);
-    return _mm512_mask_blend_epi8(upper_half, low, high);
-}
-
 // The code of each token that is no literal, else of `literal`.
 VBMI_INLINE __m512i look_up_others(const struct registers *r, __m512i tokens, __m512i literal)
 {
@@ -149,9 +143,9 @@ VBMI_INLINE void look_up_64(__m512i codes[4], const struct registers *r, const _
         index = _mm512_or_si512(index, _mm512_shuffle_epi8(tokens[k], shuffle));
     }
     __mmask64 upper_half = _mm512_movepi8_mask(index);
-    __m512i low = look_up_bytes(r->low, index, upper_half);
-    __m512i high = look_up_bytes(r->high, index, upper_half);
-    __m512i bits = look_up_bytes(r->bits, index, upper_half);
+    __m512i low = conv_deflate_look_up(r->low, index, upper_half);
+    __m512i high = conv_deflate_look_up(r->high, index, upper_half);
+    __m512i bits = conv_deflate_look_up(r->bits, index, upper_half);
     __m512i words[2] = {_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)};
     // A literal has no extra bits.
     __m512i lengths[2] = {_mm512_unpacklo_epi8(bits, bits), _mm512_unpackhi_epi8(bits, bits)};
