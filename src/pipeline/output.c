@@ -81,18 +81,19 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
     return config->strip ? CONV_OK : collect(config, job);
 }
 
-// Backwards from the last sample, since floats take more room than the samples that they replace.
+// In place, where rows of floats take at least the room of rows of samples: backwards from the last
+// sample, each is read before it is overwritten.
 static void make_floats(struct conv_image *out, int channel, int depth)
 {
     struct conv_plane *plane = &out->plane[channel];
-    float *floats = (float *)(void *)plane->data;
+    ptrdiff_t stride = (ptrdiff_t)conv_image_stride(out->width, out->depth);
     for (int y = out->height - 1; y >= 0; y--) {
         const uint8_t *row = plane->data + y * plane->stride;
-        for (int x = out->width - 1; x >= 0; x--) {
-            unsigned sample = depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
-            floats[(size_t)y * (size_t)out->width + (size_t)x] = (float)sample;
-        }
+        float *floats = (float *)(void *)(plane->data + y * stride);
+        for (int x = out->width - 1; x >= 0; x--)
+            floats[x] = depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
     }
+    plane->stride = stride;
 }
 
 static void close_rows(const struct conv_image *out, int channel)
@@ -117,8 +118,7 @@ void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
     for (int c = 0; c < out->channels; c++) {
         if (placed->out_offset[c] == SIZE_MAX)
             make_floats(out, c, placed->in.depth);
-        else
-            close_rows(out, c);
+        close_rows(out, c);
         file->part[1 + c].data = out->plane[c].data;
         file->part[1 + c].size = plane;
         file->size += plane;

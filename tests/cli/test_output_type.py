@@ -104,6 +104,42 @@ def test_8_bits_out_of_16(album, place):
         assert got.dtype == np.uint8 and (got == want).all(), name
 
 
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory):
+    """A folder with images of every width up to 70, of 1 to 4 channels, at both depths, and file name -> Image."""
+    rng, folder, album = np.random.default_rng(36), tmp_path_factory.mktemp("narrow"), {}
+    for kind in ("gray8", "gray16", "graya8", "graya16", "rgb8", "rgb16", "rgba8", "rgba16"):
+        for width in program.some(range(1, 71)):
+            image = album[f"{kind}-{width}.png"] = images.make(kind, rng, width, int(rng.integers(1, 14)))
+            (folder / f"{kind}-{width}.png").write_bytes(image.data)
+    return folder, album
+
+
+# In floats the alpha of images up to 3 pixels wide had samples of other pixels.
+@pytest.mark.parametrize("place", DEVICES)
+@pytest.mark.parametrize("to, alpha", [(to, alpha) for to in ("u8", "u16", "f32") for alpha in ("keep", "filter", "premultiply")
+                                       if (to, alpha) != ("f32", "premultiply")])  # is refused
+def test_every_width(narrow, tmp_path, place, to, alpha):
+    if place == "emulated" and alpha != "keep":
+        pytest.skip("the same kernels")
+    folder, album = narrow
+    start(place, "blur", "-r", f"--alpha={alpha}", f"--output-type={to}", folder, tmp_path / "out")
+    deep = [(image.planes.astype(np.uint16) * 257 if to == "u16" and image.planes.dtype == np.uint8 else image.planes, image.alpha)
+            for image in album.values()]
+    if to == "f32":
+        made = definition.apply_all([planes for planes, _ in deep], BUILTINS["blur"], floats=True)
+    else:
+        made = definition.apply_images(deep, [BUILTINS["blur"]], alpha=alpha)
+    for name, (planes, has_alpha), want in zip(album, deep, made):
+        if to == "f32" and has_alpha and alpha == "keep":
+            want[-1] = planes[-1]
+        if to == "u8" and want.dtype == np.uint16:
+            want = np.rint(want / 257).astype(np.uint8)
+        got = np.load(tmp_path / f"out/{name[:-4]}.npy") if to == "f32" else images.read(tmp_path / f"out/{name}")
+        got = got.reshape(want.shape)
+        assert got.dtype == want.dtype and (got == want).all(), name
+
+
 def test_standard_streams_and_reports(album):
     name = next(name for name in album if "/" not in name)
     run("sobel-x", "--output-type=f32", f"in/{name}", "one.npy")
