@@ -96,7 +96,7 @@ complete -c conv -l mix -x -d 'Blend the results: P % of the result and the rest
 complete -c conv -l roi -x -d 'Filter this region only'
 complete -c conv -l output-type -x -a 'same u8 u16 f32 f16' -d 'Type of the results: same, u8 or u16: 8 or 16 bits per sample'
 complete -c conv -l strip -d 'Drop metadata'
-complete -c conv -l first-frame -d 'Take the first image of an animated PNG'
+complete -c conv -l first-frame -d 'Take the first of several images in a file or pipe'
 complete -c conv -s p -l preserve -d 'Give the output the input\'s mode and times'
 complete -c conv -s o -l output -r -d 'Write to this folder'
 complete -c conv -l beside -d 'Write each result next to its input, with --suffix or --output-type f32'

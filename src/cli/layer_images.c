@@ -210,7 +210,7 @@ static enum conv_status finish(struct images_run *run, const atomic_int *stop, b
     int signal = atomic_load(stop);
     conv_report_totals(run->report.report, &totals);
     *code = conv_commands_exit_code(&totals, signal);
-    conv_report_ignored(run->report.report, conv_walk_count(run->selection.walk).ignored);
+    conv_run_inputs_report_passed(run->selection.walk, run->report.report);
     if (signal > 0) {
         if (!run->collects) // into one file nothing was written
             conv_run_inputs_count_rest(run->options, &run->selection, &totals, &rest);

@@ -282,7 +282,7 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
     struct conv_report_rest rest;
     conv_report_totals(run->report, &totals);
     *code = conv_commands_exit_code(&totals, stop);
-    conv_report_ignored(run->report, conv_walk_count(run->inputs.selection.walk).ignored);
+    conv_run_inputs_report_passed(run->inputs.selection.walk, run->report);
     if (run->options.watch && (stop > 0 || *code == CONV_EXIT_NOTHING)) {
         // A watch is always ended by a signal.
         *code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;

@@ -100,6 +100,39 @@ enum conv_status conv_run_inputs_skip(const struct conv_options *options,
     return conv_walk_skip(selection->walk, which, journal, err);
 }
 
+// True if --format may state the format of an input: standard input or a pipe.
+static bool reads_stream(const struct conv_places *places)
+{
+    struct stat info;
+    for (int i = 0; i < places->input_count; i++)
+        if (is_standard(places->inputs[i]) || (stat(places->inputs[i], &info) == 0 &&
+                                               !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)))
+            return true;
+    return false;
+}
+
+// --format must have an effect, and must not contradict the name of an output archive.
+static enum conv_status check_format_text(const struct conv_options *options,
+                                          const struct conv_places *places,
+                                          const struct conv_walk *walk, struct conv_err *err)
+{
+    const char *text = options->format_text;
+    if (!text)
+        return CONV_OK;
+    bool to_archive = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE;
+    bool files = strcmp(text, "files") == 0;
+    if (!conv_walk_reads_archives(walk) && (files || !to_archive))
+        return conv_err_set(err, CONV_ERR_USAGE, "--format %s: no input is an archive%s", text,
+                            files ? "" : ", nor is the output; --to says the format of images");
+    const struct conv_archive_format *named =
+        to_archive && places->output ? conv_archive_of_path(places->output) : NULL;
+    if (named && (files || (named != conv_archive_of_name(text) && !reads_stream(places))))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--format %s contradicts the name of the output, %s", text,
+                            places->output);
+    return CONV_OK;
+}
+
 // Checks that concern archives as outputs only.
 static enum conv_status check_archives(const struct conv_options *options,
                                        const struct conv_walk *walk, struct conv_err *err)
@@ -255,6 +288,8 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
     if (!status)
         status = check_archives(options, inputs->selection.walk, err);
     if (!status)
+        status = check_format_text(options, places, inputs->selection.walk, err);
+    if (!status)
         status = check_shards(inputs, options, config.whole, err);
     if (!status && conv_device_needs_workload(options))
         measure_work(inputs, options, &config);
@@ -294,6 +329,9 @@ void conv_run_inputs_print_none(const struct conv_options *options,
     if (count->ignored)
         fprintf(stderr, " (%" PRIu64 " ignored: ._*, .thumb* or @eaDir; --no-ignore takes them)",
                 count->ignored);
+    if (count->folders)
+        fprintf(stderr, " (%" PRIu64 " %s not entered; --recursive does)", count->folders,
+                count->folders == 1 ? "folder was" : "folders were");
     if (count->others) {
         fprintf(stderr, " (%" PRIu64 " other %s, e.g. ", count->others,
                 count->others == 1 ? "file" : "files");
@@ -304,6 +342,23 @@ void conv_run_inputs_print_none(const struct conv_options *options,
         fputc(')', stderr);
     }
     fputc('\n', stderr);
+}
+
+void conv_run_inputs_report_passed(const struct conv_walk *walk, struct conv_report *report)
+{
+    const struct conv_walk_count count = conv_walk_count(walk);
+    struct conv_record_passed passed = {
+        .ignored = count.ignored,
+        .images = count.images,
+        .folders = count.folders,
+        .enter = "-r",
+    };
+    enum { MOST = 3 }; // formats that are listed by name
+    size_t used = 0, room = sizeof passed.formats;
+    for (int i = 0; i < count.format_count && i <= MOST && used < room; i++)
+        used += (size_t)snprintf(passed.formats + used, room - used, "%s%s", i ? ", " : "",
+                                 i < MOST ? count.formats[i] : "...");
+    conv_report_passed(report, &passed);
 }
 
 void conv_run_inputs_count_rest(const struct conv_options *options,

@@ -39,6 +39,10 @@ void conv_run_inputs_close(struct conv_run_inputs *inputs);
 void conv_run_inputs_print_none(const struct conv_options *options,
                                 const struct conv_walk_count *count);
 
+// Has the report say what the walk passed over: files and folders of other programs, images of
+// other formats, folders that are not entered.
+void conv_run_inputs_report_passed(const struct conv_walk *walk, struct conv_report *report);
+
 // After a signal: counts the images that are left, for 0.1 s at most.
 void conv_run_inputs_count_rest(const struct conv_options *options,
                                 struct conv_selection *selection, const struct conv_totals *totals,

@@ -31,6 +31,8 @@ static const struct kind {
     {"netpbm", 0, 3, "P6\n", {"ppm"}},
     {"SVG", 0, 4, "<svg", {"svg"}},
     {"TGA", 0, 0, NULL, {"tga"}},
+    {"raw", 0, 0, NULL, {"dng", "nef", "cr2", "cr3"}},
+    {"raw", 0, 0, NULL, {"arw", "raf", "orf", "rw2"}},
 };
 
 #define COUNT (sizeof kinds / sizeof kinds[0])

@@ -129,6 +129,11 @@ struct conv_format {
     // True if the file holds several frames; decoding returns the first.
     bool (*is_animated)(const uint8_t *data, size_t size);
 
+    // The offset after the last byte of the image and of the parts that its file announces; `size`
+    // if it has no end.
+    size_t (*end)(const uint8_t *data, size_t size);
+    bool has_trailers; // cameras append parts to such files without announcing them
+
     // Replaces the content of *metadata by what the output of a filter is to carry over. The depth
     // and the channels of header->shape may be the output's instead of the decoded image's.
     // CONV_ERR_MEMORY; *metadata is then valid and may be incomplete.

@@ -132,6 +132,27 @@ static const char *relative_name(const struct conv_folder_source *folder, const 
     return relative + strspn(relative, "/");
 }
 
+// Counts what the user may take for a part of the job.
+static void pass_over(struct conv_folder_source *folder, const char *name, enum kind kind)
+{
+    const char *format = conv_format_of_name(name);
+    int at = 0;
+    if (folder->rules.include_count || conv_temporary_is(name) || is_ignored(&folder->rules, name))
+        return;
+    folder->folders += kind == KIND_FOLDER;
+    if (kind != KIND_FILE || !format)
+        return;
+    folder->images++;
+    while (at < folder->format_count && strcmp(folder->formats[at], format) < 0)
+        at++;
+    if (folder->format_count == CONV_FOLDER_FORMATS ||
+        (at < folder->format_count && strcmp(folder->formats[at], format) == 0))
+        return;
+    memmove(folder->formats + at + 1, folder->formats + at,
+            (size_t)(folder->format_count++ - at) * sizeof *folder->formats);
+    folder->formats[at] = format;
+}
+
 // One entry of the innermost folder: CONV_SOURCE_END if it is not an image.
 static enum conv_source_step take_entry(struct conv_folder_source *folder,
                                         const struct dirent *entry, struct conv_item *item,
@@ -164,6 +185,8 @@ static enum conv_source_step take_entry(struct conv_folder_source *folder,
     if (!included && kind == KIND_FILE && !conv_temporary_is(entry->d_name) &&
         folder->others++ == 0)
         snprintf(folder->other, sizeof folder->other, "%s", entry->d_name);
+    if (!included)
+        pass_over(folder, entry->d_name, kind);
     // A link to a folder could lead in circles: with `recursive` it is skipped, as by find and
     // rsync.
     if (!included || (kind == KIND_FOLDER_LINK && rules->recursive))
@@ -213,7 +236,8 @@ void conv_folder_source_init(struct conv_folder_source *folder,
     folder->source.ops = &ops;
     folder->rules = *rules;
     folder->depth = 0;
-    folder->others = folder->ignored = 0;
+    folder->others = folder->ignored = folder->images = folder->folders = 0;
+    folder->format_count = 0;
     folder->other[0] = '\0';
 }
 

@@ -28,6 +28,8 @@ struct conv_folder_rules {
 bool conv_folder_rules_take(const struct conv_folder_rules *rules, const char *relative);
 bool conv_folder_rules_enter(const struct conv_folder_rules *rules, const char *relative);
 
+#define CONV_FOLDER_FORMATS 16
+
 struct conv_folder_source {
     struct conv_source source;
     struct conv_folder_rules rules;
@@ -41,6 +43,11 @@ struct conv_folder_source {
     uint64_t others;     // files skipped because their names do not match
     char other[256];     // the first of them
     uint64_t ignored;    // files and folders skipped because of their names: no_ignore
+    // Without `include`: files whose names are those of other image formats, and the formats, each
+    // once and sorted; folders that are not entered.
+    uint64_t images, folders;
+    const char *formats[CONV_FOLDER_FORMATS];
+    int format_count;
 };
 
 // Keeps the arrays of *rules. To be closed, even if it was never begun.

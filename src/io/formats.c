@@ -62,6 +62,8 @@ const struct conv_format *conv_formats_find(const uint8_t *data, size_t size)
 
 const char *conv_formats_converter(const char *format)
 {
+    if (strcmp(format, "raw") == 0)
+        return "darktable-cli INPUT OUTPUT.png";
     // Formats that libvips does not read by itself.
     static const char *const others[] = {"BMP", "TGA"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "io/formats.h"
+
 enum conv_status conv_image_reader_probe(const struct conv_format *format, const uint8_t *data,
                                          size_t size, uint64_t pixel_limit,
                                          struct conv_image_header *header, struct conv_err *err)
@@ -18,6 +20,45 @@ enum conv_status conv_image_reader_probe(const struct conv_format *format, const
                                           "%d x %d pixels are more than the limit of %" PRIu64,
                                           shape->width, shape->height, pixel_limit));
     return format->check_size(data, size, header, err);
+}
+
+// Images that follow the first one directly.
+static unsigned count_following(const struct conv_format *format, const uint8_t *data, size_t size)
+{
+    unsigned count = 0;
+    for (;;) {
+        size_t end = format->end(data, size);
+        data += end;
+        size -= end;
+        format = conv_formats_find(data, size);
+        if (size < format->head_bytes || format->check_head(data, size, NULL))
+            return count;
+        count++;
+    }
+}
+
+enum conv_status conv_image_reader_check_single(const struct conv_format *format,
+                                                const struct conv_file *file,
+                                                const struct conv_item *item,
+                                                const struct conv_input *input,
+                                                struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    bool stream = item->ops->title || !conv_input_is_file(input);
+    unsigned following = 0;
+    if (format->is_animated(file->bytes, file->size))
+        status = conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                              "animated %s: all frames but one would be lost", format->name);
+    else if (stream || !format->has_trailers)
+        following = count_following(format, file->bytes, file->size);
+    if (following)
+        status = conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                              "%u more %s: all images but the first would be lost", following,
+                              following == 1 ? "image follows" : "images follow");
+    return status ? conv_err_hint(err,
+                                  item->in_place ? CONV_HINT_TAKE_FIRST_COPY : CONV_HINT_TAKE_FIRST,
+                                  0, status)
+                  : CONV_OK;
 }
 
 enum conv_status conv_image_reader_read(struct conv_image_reader *reader,

@@ -34,8 +34,18 @@ enum conv_status conv_image_reader_decode(struct conv_image_reader *reader,
 // Frees the buffer and the codec.
 void conv_image_reader_close(struct conv_image_reader *reader);
 
-// The same check for callers with the bytes of a file at hand: CONV_ERR_FORMAT, or CONV_ERR_LIMIT
-// with a hint. Takes no memory.
+// CONV_ERR_UNSUPPORTED, with a hint, if a file holds more images than the one that is decoded: an
+// animation, or images one after the other, as programs for video write them into pipes. What
+// follows a JPEG counts on standard input and in pipes only, since cameras append previews to
+// files.
+enum conv_status conv_image_reader_check_single(const struct conv_format *format,
+                                                const struct conv_file *file,
+                                                const struct conv_item *item,
+                                                const struct conv_input *input,
+                                                struct conv_err *err);
+
+// The check of the header for callers with the bytes of a file at hand: CONV_ERR_FORMAT, or
+// CONV_ERR_LIMIT with a hint. Takes no memory.
 enum conv_status conv_image_reader_probe(const struct conv_format *format, const uint8_t *data,
                                          size_t size, uint64_t pixel_limit,
                                          struct conv_image_header *header, struct conv_err *err);

@@ -308,5 +308,9 @@ struct conv_walk_count conv_walk_count(const struct conv_walk *walk)
         .others = others,
         .other = has_example ? walk->folder.other : walk->archive.other,
         .ignored = walk->folder.ignored,
+        .images = walk->folder.images,
+        .folders = walk->folder.folders,
+        .formats = walk->folder.formats,
+        .format_count = walk->folder.format_count,
     };
 }

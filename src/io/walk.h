@@ -84,10 +84,13 @@ struct conv_walk_count {
     bool are_archives; // `listed` counts archives, which are divided as a whole
     // Of the names of all images found, in any order; without a plan 0.
     struct conv_digest names;
-    bool is_complete;  // nothing is left to be found
-    uint64_t others;   // files in folders whose names do not match, and members of archives
-    const char *other; // the name of the first of them; belongs to the walk
-    uint64_t ignored;  // files and folders of other programs: struct conv_folder_rules
+    bool is_complete;         // nothing is left to be found
+    uint64_t others;          // files in folders whose names do not match, and members of archives
+    const char *other;        // the name of the first of them; belongs to the walk
+    uint64_t ignored;         // files and folders of other programs: struct conv_folder_rules
+    uint64_t images, folders; // passed over: struct conv_folder_source
+    const char *const *formats; // of these images; belongs to the walk
+    int format_count;
 };
 
 // Not while another thread takes a step.

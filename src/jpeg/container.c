@@ -164,3 +164,33 @@ enum conv_status conv_jpeg_check_size(size_t size, const struct conv_jpeg_header
                             size, header->width, header->height);
     return CONV_OK;
 }
+
+// The next marker in entropy-coded data that is neither a restart nor a stuffed 0xFF.
+static size_t skip_scan(const uint8_t *data, size_t size, size_t at)
+{
+    for (;;) {
+        const uint8_t *found = at < size ? memchr(data + at, 0xFF, size - at) : NULL;
+        if (!found || found + 1 == data + size)
+            return size;
+        at = (size_t)(found - data);
+        int code = found[1];
+        if (code != 0 && code != 0xFF && !(code >= CONV_MARKER_RST0 && code < CONV_MARKER_SOI))
+            return at;
+        at += code == 0xFF ? 1 : 2;
+    }
+}
+
+size_t conv_jpeg_end(const uint8_t *data, size_t size)
+{
+    struct conv_marker marker;
+    size_t at = 2;
+    while (conv_marker_next(&marker, data, size, &at)) {
+        if (marker.code == CONV_MARKER_APP2 && conv_marker_starts_with(&marker, "MPF", 4))
+            return size;
+        if (marker.code == CONV_MARKER_EOI)
+            return at;
+        if (marker.code == CONV_MARKER_SOS)
+            at = skip_scan(data, size, at);
+    }
+    return size;
+}

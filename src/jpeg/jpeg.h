@@ -44,6 +44,10 @@ enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_j
 enum conv_status conv_jpeg_check_size(size_t size, const struct conv_jpeg_header *header,
                                       struct conv_err *err);
 
+// conv_format.end: the end of EOI; `size` if an index of further images (MPF, CIPA DC-007)
+// announces that they follow.
+size_t conv_jpeg_end(const uint8_t *data, size_t size);
+
 // --- metadata.c ----------------------------------------------------------------------------------
 
 // Collects the segments that are carried from JPEG to JPEG, complete with marker and length, in

@@ -95,11 +95,9 @@ enum conv_status conv_layer_image_read(struct conv_layer_image *image, const str
     reader->header.shape.width = reader->header.shape.height = 0; // not the last image's
     enum conv_status status = conv_image_reader_read(reader, item, err);
     conv_layer_image_end(image, CONV_STAGE_READ, start, ns);
-    if (!status && !image->samples->first_frame &&
-        reader->format->is_animated(reader->file.bytes, reader->file.size))
-        return conv_err_hint(
-            err, CONV_HINT_TAKE_FIRST, 0,
-            conv_err_set(err, CONV_ERR_UNSUPPORTED, "animated: all frames but one would be lost"));
+    const struct conv_input input = {.info = reader->info};
+    if (!status && !image->samples->first_frame)
+        status = conv_image_reader_check_single(reader->format, &reader->file, item, &input, err);
     return status ? status : fit(image, err);
 }
 

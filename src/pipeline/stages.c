@@ -31,12 +31,9 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
                                                       config->max_pixels, &job->header, &job->err);
     if (status)
         return status;
-    if (!config->first_frame && format->is_animated(file->bytes, file->size))
-        return conv_err_hint(
-            &job->err, job->item.in_place ? CONV_HINT_TAKE_FIRST_COPY : CONV_HINT_TAKE_FIRST, 0,
-            conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
-                         "animated PNG: all frames but one would be lost"));
-    return conv_output_plan(config, job);
+    if (!config->first_frame)
+        status = conv_image_reader_check_single(format, file, &job->item, &job->input, &job->err);
+    return status ? status : conv_output_plan(config, job);
 }
 
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job)

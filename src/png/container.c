@@ -228,3 +228,13 @@ enum conv_status conv_png_check_size(const uint8_t *data, size_t size,
                         little && !whole ? "truncated" : "damaged", little ? "little" : "much",
                         have, header->width, header->height);
 }
+
+size_t conv_png_end(const uint8_t *data, size_t size)
+{
+    size_t at = CONV_PNG_SIGNATURE_SIZE;
+    struct conv_chunk chunk;
+    while (conv_chunk_next(&chunk, data, size, &at))
+        if (chunk.type == CONV_CHUNK_IEND)
+            return at;
+    return size;
+}

@@ -143,6 +143,7 @@ const struct conv_format conv_png_format = {
     .probe = probe,
     .check_size = check_size,
     .is_animated = conv_png_is_animated,
+    .end = conv_png_end,
     .collect = collect,
     .take_common = take_common,
     .put_common = conv_png_put_common,

@@ -67,6 +67,9 @@ enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
 // not: decoding would return one frame of several.
 bool conv_png_is_animated(const uint8_t *data, size_t size);
 
+// conv_format.end: the end of IEND.
+size_t conv_png_end(const uint8_t *data, size_t size);
+
 // --- common.c ------------------------------------------------------------------------------------
 
 // conv_format.take_common and .put_common: iCCP, eXIf, pHYs, the XMP packet of an iTXt chunk, and

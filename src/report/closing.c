@@ -22,10 +22,16 @@ static void print_devices(const struct conv_report_config *config, const struct 
                                  : (config->jobs == 1 ? "worker" : "workers"));
 }
 
-static void print_ignored(const struct conv_totals *totals)
+static void print_passed(const struct conv_record_passed *passed)
 {
-    if (totals->ignored)
-        fprintf(stderr, ", %" PRIu64 " ignored", totals->ignored);
+    if (passed->ignored)
+        fprintf(stderr, ", %" PRIu64 " ignored", passed->ignored);
+    if (passed->images)
+        fprintf(stderr, ", %" PRIu64 " %s not read (%s)", passed->images,
+                passed->images == 1 ? "image" : "images", passed->formats);
+    if (passed->folders)
+        fprintf(stderr, ", %" PRIu64 " %s not entered (%s)", passed->folders,
+                passed->folders == 1 ? "folder" : "folders", passed->enter);
 }
 
 static void print_interrupted(const struct conv_totals *totals, const struct conv_report_rest *rest)
@@ -59,7 +65,7 @@ void conv_closing_print(const struct conv_report_config *config, const struct co
     if (config->dry_run) {
         fprintf(stderr, "%" PRIu64 " to do, %" PRIu64 " failed, %" PRIu64 " skipped",
                 totals->planned, totals->failed, totals->skipped);
-        print_ignored(totals);
+        print_passed(&totals->passed);
         fputc('\n', stderr);
         return;
     }
@@ -69,7 +75,7 @@ void conv_closing_print(const struct conv_report_config *config, const struct co
             totals->failed, totals->skipped);
     if (totals->copied)
         fprintf(stderr, ", %" PRIu64 " copied", totals->copied);
-    print_ignored(totals);
+    print_passed(&totals->passed);
     fprintf(stderr, ", %.2f s", totals->seconds);
     if (totals->done)
         fprintf(stderr, ", %.*f img/s, %.*f Mpix/s", figures.images_per_s < 10 ? 1 : 0,

@@ -115,8 +115,9 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
             ",\"bytes_out\":%" PRIu64 ",\"decoded_on_device\":%" PRIu64
             ",\"encoded_on_device\":%" PRIu64,
             exit_code, totals->done, totals->failed, totals->skipped, totals->planned,
-            totals->ignored, totals->copied, totals->seconds, totals->pixels, totals->bytes_in,
-            totals->bytes_out, totals->decoded_on_device, totals->encoded_on_device);
+            totals->passed.ignored + totals->passed.images, totals->copied, totals->seconds,
+            totals->pixels, totals->bytes_in, totals->bytes_out, totals->decoded_on_device,
+            totals->encoded_on_device);
     print_stages(stream, totals->ns);
     struct conv_figures figures;
     conv_figures_compute(config, totals, &figures);

@@ -75,9 +75,18 @@ struct conv_record_listing {
     char digest[33]; // of the names, hexadecimal; "" if it is unknown
 };
 
+// What the source passed over.
+struct conv_record_passed {
+    uint64_t ignored;  // files and folders of other programs
+    uint64_t images;   // of formats that are not read
+    char formats[64];  // these formats, for people
+    uint64_t folders;  // not entered
+    const char *enter; // what enters them, for people
+};
+
 struct conv_totals {
     uint64_t done, failed, skipped, planned, copied;
-    uint64_t ignored; // files and folders that the source skipped: not images of the user
+    struct conv_record_passed passed;
     uint64_t pixels, bytes_in, bytes_out; // of done images
     uint64_t decoded_on_device, encoded_on_device;
     uint64_t ns[CONV_STAGE_COUNT]; // of done images, summed over workers and streams

@@ -305,9 +305,9 @@ void conv_report_interrupted(struct conv_report *report, const struct conv_repor
     report->rest = rest;
 }
 
-void conv_report_ignored(struct conv_report *report, uint64_t count)
+void conv_report_passed(struct conv_report *report, const struct conv_record_passed *passed)
 {
-    report->totals.ignored = count;
+    report->totals.passed = *passed;
 }
 
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,

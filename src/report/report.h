@@ -62,8 +62,9 @@ struct conv_report_rest {
 // To be called before conv_report_close, until which `rest` must live.
 void conv_report_interrupted(struct conv_report *report, const struct conv_report_rest *rest);
 
-// Sets how many files and folders the source ignored. To be called before conv_report_close.
-void conv_report_ignored(struct conv_report *report, uint64_t count);
+// Sets what the source passed over, for the summary and the closing line. To be called before
+// conv_report_close.
+void conv_report_passed(struct conv_report *report, const struct conv_record_passed *passed);
 
 // Writes the JSON summary and the closing line, fills *totals (may be NULL), frees the report.
 // `exit_code` is part of the summary. CONV_ERR_IO if the JSON could not be written completely.

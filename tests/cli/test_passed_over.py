@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""What a run does not process is reported: images one after the other in a file or pipe, images of other formats,
+folders that are not entered. These runs ended with exit code 0 and no word about it."""
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import jpeg
+from folders import fill, image
+from program import HAS_JPEG, run
+
+PNG = [image(seed).data for seed in range(1, 5)]
+WITH_JPEG = pytest.mark.skipif(not HAS_JPEG, reason="built without libjpeg-turbo")
+
+
+def photos(count):
+    return [jpeg.make(np.full((16, 24, 3), 40 * i, np.uint8)) for i in range(count)]
+
+
+def refused(data, more, name="standard input"):
+    """Filters `data` from a pipe: an error that has the number of images that would be lost, and no output."""
+    result = run("blur", "-", "-", stdin=data, code=1)
+    follow = "1 more image follows" if more == 1 else f"{more} more images follow"
+    assert f"conv: {name}: {follow}: all images but the first would be lost; --first-frame takes the first" in result.err
+    assert result.out_bytes == b""
+    assert run("blur", "--first-frame", "-", "-", stdin=data).out_bytes[:3] in (b"\x89PN", b"\xff\xd8\xff")
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_images_on_a_pipe(box, count):
+    refused(b"".join(PNG[:count]), count - 1)
+    refused(PNG[0] + PNG[1][:-5], 1)  # the last is incomplete
+    for rest in (b"\0" * 64, b"\x89PN", PNG[0][8:], b"text"):
+        run("blur", "-", "-", stdin=PNG[0] + rest)
+
+
+@WITH_JPEG
+def test_jpegs_on_a_pipe(box):
+    a, b, c = photos(3)
+    refused(a + b + c, 2)
+    refused(a + PNG[0] + b, 2)
+    refused(PNG[0] + a, 1)
+    for rest in (b"\xff\xd9", b"\0" * 100, b"SEFT", b"\xff\xd8"):
+        run("blur", "-", "-", stdin=a + rest)
+    # The index of a phone's further images; in a file they may also come without one.
+    mpf = jpeg.make(jpeg.decode(a), jpeg.segment(0xE2, b"MPF\0II*\0" + bytes(60)))
+    run("blur", "-", "-", stdin=mpf + b)
+    fill(box / "in", "a.png")
+    for name, data in (("in/b.jpg", a + b), ("in/c.jpg", mpf + b)):
+        with open(name, "wb") as file:
+            file.write(data)
+    assert "3 done, 0 failed" in run("blur", "in", "out").err
+
+
+def test_images_in_a_file_or_fifo(box):
+    fill(box / "in", "a.png")
+    with open("in/two.png", "wb") as file:
+        file.write(PNG[1] + PNG[2])
+    result = run("blur", "in", "out", code=1)
+    assert "conv: in/two.png: 1 more image follows" in result.err and "1 done, 1 failed" in result.err
+    assert os.listdir("out") == ["a.png"]
+    assert "not with --in-place" in run("blur", "--in-place", "in/two.png", code=1).err
+    with open("in/two.png", "rb") as file:
+        run("blur", "-", "-", stdin=file.read(), code=1)
+    os.mkfifo("fifo")
+    writer = threading.Thread(target=lambda: open("fifo", "wb").write(PNG[1] + PNG[2] + PNG[3]))
+    writer.start()
+    assert "fifo: 2 more images follow" in run("blur", "fifo", "o.png", code=1).err
+    writer.join()
+    run("layer", "sobel", "in/two.png", "o.npy", code=1)
+
+
+def test_other_formats_and_folders(box):
+    """A card with photographs of a phone and a camera was "1 done, 0 failed, 0 skipped"."""
+    fill(box / "card", "a.png", "day/b.png", "@eaDir/c.png")
+    for name in ("b.HEIC", "c.tif", "d.webp", "e.NEF", "f.cr2", "notes.txt"):
+        with open(f"card/{name}", "wb") as file:
+            file.write(b"data")
+    passed = ", 5 images not read (HEIC, TIFF, WebP, ...), 1 folder not entered (-r)"
+    result = run("blur", "--json", "card", "out")
+    assert "1 done, 0 failed, 0 skipped" + passed in result.err and result.records()[-1]["ignored"] == 5
+    assert passed + "\n" in run("blur", "--dry-run", "card", "out").err
+    assert "2 done, 0 failed, 0 skipped, 1 ignored, 5 images not read (HEIC, TIFF, WebP, ...), " in run("blur", "-r", "card", "tree").err
+    assert "not read" not in run("blur", "--include", "*.png", "card", "chosen").err
+    assert "5 images not read" in run("layer", "sobel", "card", "maps").err
+    os.remove("card/a.png")
+    result = run("blur", "card", "none", code=3)
+    assert "1 folder was not entered; --recursive does" in result.err and not os.path.exists("none")
+
+
+def test_format_without_archives(box):
+    """--format was ignored where nothing is an archive, or where the output's name says another format."""
+    fill(box / "in", "a.png")
+    run("identity", "in", "a.tar")
+    for args in ("in/a.png o.png", "in out", "--no-save in out", "--beside --suffix _x in"):
+        for kind in ("tar", "zip", "files"):
+            assert f"--format {kind}: no input is an archive" in run("blur", "--format", kind, *args.split(), code=2).err
+    for args in ("zip in o.tar", "zip a.tar o.tar", "files a.tar o.tar"):
+        assert "contradicts the name of the output, o.tar" in run("blur", "--format", *args.split(), code=2).err
+    assert sorted(os.listdir()) == ["a.tar", "in"]
+    for args in ("tar in o1.tar", "tar a.tar o2.tar", "zip a.tar o3", "files a.tar o4", "tar - o5.zip"):
+        run("blur", "--format", *args.split(), stdin=open("a.tar", "rb").read())
