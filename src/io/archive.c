@@ -15,6 +15,7 @@ const struct conv_archive_format conv_archive_tar = {
     .extensions = tar_extensions,
     .recognise = conv_tar_recognise,
     .read = conv_tar_reader_open,
+    .check = conv_tar_check,
     .frame = conv_tar_frame,
     .trailer = conv_tar_trailer,
 };

@@ -103,9 +103,8 @@ struct conv_archive_writer;
 struct conv_archive_writer_ops {
     // Writes a member; member->size is the size of *content, which is NULL unless it is a file.
     // Members are written in the order of the calls. CONV_ERR_IO, CONV_ERR_MEMORY,
-    // CONV_ERR_CANCELLED: the archive is unusable. CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED: the format
-    // cannot hold this member (a name too long, a size, a kind); nothing was written, and other
-    // members can be.
+    // CONV_ERR_CANCELLED: the archive is unusable. Fails as conv_archive_format.check if the format
+    // cannot hold this member; nothing was written then, and other members can be.
     enum conv_status (*append)(struct conv_archive_writer *writer,
                                const struct conv_archive_member *member,
                                const struct conv_encoded *content, struct conv_err *err);
@@ -153,10 +152,13 @@ struct conv_archive_format {
     enum conv_status (*read)(struct conv_archive_reader **reader, struct conv_archive_input *input,
                              struct conv_err *err);
 
+    // Whether the format can hold such a member. CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED,
+    // CONV_ERR_FORMAT with the reason. NULL: the format cannot be written.
+    enum conv_status (*check)(const struct conv_archive_member *member, struct conv_err *err);
+
     // The bytes around each member, and after `at` bytes of members the zeros at the end of the
     // archive: with these, plain tar can be written at any offset and from any thread. NULL: the
-    // format has a writer instead. `frame`: CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED, CONV_ERR_FORMAT
-    // if the format cannot hold such a member.
+    // format has a writer instead. `frame` fails as `check`.
     enum conv_status (*frame)(const struct conv_archive_member *member,
                               struct conv_archive_frame *frame, struct conv_err *err);
     size_t (*trailer)(uint64_t at);

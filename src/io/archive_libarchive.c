@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "io/libarchive_formats.h"
+#include "io/tar_writer.h"
 #include "io/zip_read.h"
 #include "io/zip_write.h"
 
@@ -45,6 +46,7 @@ static const struct conv_archive_format zip = {
     .extensions = (const char *const[]){".zip", NULL},
     .recognise = is_zip,
     .read = conv_zip_read,
+    .check = conv_zip_check,
     .write = conv_zip_write,
 };
 
@@ -53,6 +55,7 @@ static const struct conv_archive_format tar_gz = {
     .extensions = (const char *const[]){".tar.gz", ".tgz", NULL},
     .recognise = is_gzip,
     .read = conv_libarchive_read,
+    .check = conv_tar_check,
     .write = conv_libarchive_write_gzip,
 };
 
@@ -61,6 +64,7 @@ static const struct conv_archive_format tar_zst = {
     .extensions = (const char *const[]){".tar.zst", ".tzst", NULL},
     .recognise = is_zstd,
     .read = conv_libarchive_read,
+    .check = conv_tar_check,
     .write = conv_libarchive_write_zstd,
 };
 

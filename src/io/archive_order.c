@@ -117,10 +117,9 @@ enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64
 {
     struct conv_archive_entry entry = {.target = target, .member = *member, .body = body};
     const struct conv_archive_format *format = order->config.targets[target].format;
-    struct conv_archive_frame frame;
     if (content)
         entry.content = *content;
-    enum conv_status status = format->frame ? format->frame(member, &frame, err) : CONV_OK;
+    enum conv_status status = format->check(member, err);
     if (status)
         return status;
     if (!body)

@@ -88,21 +88,34 @@ static void put_fields(struct conv_tar_header *header, const struct conv_archive
     put_text(header->gname, sizeof header->gname - 1, member->gname);
 }
 
-enum conv_status conv_tar_frame(const struct conv_archive_member *member,
-                                struct conv_archive_frame *frame, struct conv_err *err)
+static const char *slash_of(const struct conv_archive_member *member)
 {
-    const char *slash = member->kind == CONV_ARCHIVE_FOLDER ? "/" : "";
-    size_t link = strlen(member->link), length = strlen(member->name) + strlen(slash);
-    char name[PATH_MAX + 1];
+    return member->kind == CONV_ARCHIVE_FOLDER ? "/" : "";
+}
+
+enum conv_status conv_tar_check(const struct conv_archive_member *member, struct conv_err *err)
+{
+    size_t length = strlen(member->name) + strlen(slash_of(member));
     if (member->kind == CONV_ARCHIVE_DEVICE)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "devices are not written to archives");
-    if (length > PATH_MAX || link > PATH_MAX)
+    if (length > PATH_MAX || strlen(member->link) > PATH_MAX)
         return conv_err_set(err, CONV_ERR_LIMIT, "the name is too long");
     if (length == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "the name is empty");
     if (member->size > INT64_MAX)
         return conv_err_set(err, CONV_ERR_LIMIT, "its size is out of range");
-    snprintf(name, sizeof name, "%s%s", member->name, slash);
+    return CONV_OK;
+}
+
+enum conv_status conv_tar_frame(const struct conv_archive_member *member,
+                                struct conv_archive_frame *frame, struct conv_err *err)
+{
+    char name[PATH_MAX + 1];
+    enum conv_status status = conv_tar_check(member, err);
+    if (status)
+        return status;
+    snprintf(name, sizeof name, "%s%s", member->name, slash_of(member));
+    size_t link = strlen(member->link), length = strlen(name);
     // The longest: two headers with texts and the member's own.
     _Static_assert(CONV_ARCHIVE_FRAME_MOST >= 2 * (PATH_MAX + 2 * CONV_TAR_BLOCK) + CONV_TAR_BLOCK,
                    "a frame has room for long names");
@@ -110,7 +123,9 @@ enum conv_status conv_tar_frame(const struct conv_archive_member *member,
     memset(frame->head, 0, 2 * (length + link) + 5 * CONV_TAR_BLOCK);
     if (link > sizeof((struct conv_tar_header *)0)->link)
         used += put_long(frame->head, 'K', member->link, link);
-    if (length > fits && !(division = find_division(name, length)))
+    // In a header of GNU tar, which a long target makes this one, the prefix is no part of the
+    // name.
+    if (length > fits && (used > 0 || !(division = find_division(name, length))))
         used += put_long(frame->head + used, 'L', name, length);
     struct conv_tar_header *header = (struct conv_tar_header *)(void *)(frame->head + used);
     put_fields(header, member);

@@ -7,6 +7,7 @@
 
 #include "io/archive.h"
 
+enum conv_status conv_tar_check(const struct conv_archive_member *member, struct conv_err *err);
 enum conv_status conv_tar_frame(const struct conv_archive_member *member,
                                 struct conv_archive_frame *frame, struct conv_err *err);
 size_t conv_tar_trailer(uint64_t at);

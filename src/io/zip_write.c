@@ -60,6 +60,20 @@ static enum conv_status type_of(const struct conv_archive_member *member, unsign
                         member->kind == CONV_ARCHIVE_DEVICE ? "a device" : "a hard link");
 }
 
+enum conv_status conv_zip_check(const struct conv_archive_member *member, struct conv_err *err)
+{
+    unsigned type;
+    size_t length = strlen(member->name);
+    enum conv_status status = type_of(member, &type, err);
+    if (status)
+        return status;
+    if (length == 0)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "a member of a zip file needs a name");
+    if (length + (member->kind == CONV_ARCHIVE_FOLDER) > CONV_ZIP_NAME_MOST)
+        return conv_err_set(err, CONV_ERR_LIMIT, "the name is too long for a zip file");
+    return CONV_OK;
+}
+
 static enum conv_status begin_entry(struct writer *writer, const struct conv_archive_member *member,
                                     struct conv_err *err)
 {
@@ -67,13 +81,10 @@ static enum conv_status begin_entry(struct writer *writer, const struct conv_arc
     bool is_folder = member->kind == CONV_ARCHIVE_FOLDER;
     size_t length = strlen(member->name);
     unsigned type = 0;
-    enum conv_status status = type_of(member, &type, err);
+    enum conv_status status = conv_zip_check(member, err);
     if (status)
         return status;
-    if (length == 0)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "a member of a zip file needs a name");
-    if (length + is_folder > sizeof writer->name)
-        return conv_err_set(err, CONV_ERR_LIMIT, "the name is too long for a zip file");
+    (void)type_of(member, &type, err);
     memcpy(writer->name, member->name, length);
     if (is_folder && writer->name[length - 1] != '/')
         writer->name[length++] = '/';

@@ -11,4 +11,7 @@
 enum conv_status conv_zip_write(struct conv_archive_writer **writer,
                                 struct conv_archive_output *output, struct conv_err *err);
 
+// As conv_archive_format.check.
+enum conv_status conv_zip_check(const struct conv_archive_member *member, struct conv_err *err);
+
 #endif
