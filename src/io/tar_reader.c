@@ -15,14 +15,16 @@
 struct tar_reader {
     struct conv_archive_reader reader;
     struct conv_archive_input *input;
-    uint64_t left;       // bytes of the content that were not read
-    size_t padding;      // after them
-    uint64_t content;    // offset of the content
-    bool is_file;        // the current member has a content for the user
-    bool is_sparse;      // its content has holes: own.sparse
-    struct conv_err map; // why the map of a sparse file cannot be read
-    uint64_t expanded;   // bytes of all sparse files
-    struct conv_tar_pax global, own;
+    uint64_t left;     // bytes of the content that were not read
+    size_t padding;    // after them
+    uint64_t content;  // offset of the content
+    bool is_file;      // the current member has a content for the user
+    bool is_sparse;    // its content has holes: own.sparse
+    bool is_pax;       // it has a PAX header
+    bool is_announced; // a header about the next member has been read
+    uint64_t expanded; // bytes of all sparse files
+    // What comes before a member's own header. PAX headers replace what GNU tar's say.
+    struct conv_tar_pax global, gnu, own;
     struct conv_tar_header header;
     struct conv_tar_names names;
 };
@@ -63,23 +65,24 @@ static enum conv_status skip_rest(struct tar_reader *tar, struct conv_err *err)
     return CONV_OK;
 }
 
-// The next header in tar->header. *end: the archive is over.
+// The next header in tar->header. *end: the archive is over, as its two blocks of zeros say.
 static enum conv_status next_header(struct tar_reader *tar, bool *end, struct conv_err *err)
 {
-    bool marked = false; // as ended
+    uint64_t zeros = 0, start = tar->input->at;
     *end = false;
     for (;;) {
         const uint8_t *block;
         uint64_t at = tar->input->at;
+        bool marked = zeros > 0;
         ssize_t got = conv_archive_input_peek(tar->input, &block, CONV_TAR_BLOCK, err);
         if (got < 0)
             return err->status;
-        if (got == 0 && marked) {
-            *end = true;
+        *end = got == 0 && zeros >= 2 * CONV_TAR_BLOCK;
+        if (*end)
             return CONV_OK;
-        }
         if (got == 0)
-            return refuse_end(tar, "without the mark of its end", err);
+            return refuse_end(
+                tar, marked ? "within the mark of its end" : "without the mark of its end", err);
         if (got < CONV_TAR_BLOCK && !marked)
             return refuse_end(tar, "inside a header", err);
         bool zero = is_zero(block, (size_t)got);
@@ -87,7 +90,8 @@ static enum conv_status next_header(struct tar_reader *tar, bool *end, struct co
             return conv_err_set(err, CONV_ERR_FORMAT,
                                 marked ? "byte %" PRIu64
                                          ": the data after the end of the archive is not an archive"
-                                       : "damaged archive: no header at byte %" PRIu64,
+                                : start == 0 ? "not a tar archive: no header at byte %" PRIu64
+                                             : "damaged archive: no header at byte %" PRIu64,
                                 at);
         if (!zero)
             memcpy(&tar->header, block, CONV_TAR_BLOCK);
@@ -95,87 +99,79 @@ static enum conv_status next_header(struct tar_reader *tar, bool *end, struct co
             return err->status;
         if (!zero)
             return CONV_OK;
-        marked = true;
+        zeros += (uint64_t)got;
     }
 }
 
-static enum conv_status parse_size(struct tar_reader *tar, uint64_t *size, struct conv_err *err)
+// The size in the header. If it is no number, it counts as 0, and the member cannot be read.
+static uint64_t parse_size(struct tar_reader *tar)
 {
     int64_t number;
-    if (!conv_tar_parse_number(&number, tar->header.size, sizeof tar->header.size) || number < 0)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "damaged archive: the size of a member is not a number, before byte "
-                            "%" PRIu64,
-                            tar->input->at);
-    *size = (uint64_t)number;
-    return CONV_OK;
+    if (conv_tar_parse_number(&number, tar->header.size, sizeof tar->header.size) && number >= 0)
+        return (uint64_t)number;
+    (void)conv_err_set(&tar->own.bad, CONV_ERR_FORMAT, "its size is not a number");
+    return 0;
 }
 
 // --- headers about the next member ---------------------------------------------------------------
 
-// The content of such a header, with a NUL after it; malloc'ed.
-static enum conv_status read_extension(struct tar_reader *tar, char **data, size_t *size,
-                                       struct conv_err *err)
+static bool is_about_next(char type)
 {
-    uint64_t length = 0;
-    *data = NULL;
-    enum conv_status status = parse_size(tar, &length, err);
-    if (status)
-        return status;
-    if (length > CONV_TAR_MOST_PAX)
-        return conv_err_set(err, CONV_ERR_LIMIT,
-                            "a header about a member has %" PRIu64 " bytes; at most %zu are read",
-                            length, CONV_TAR_MOST_PAX);
-    char *text = malloc((size_t)length + 1);
-    if (!text)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a header of the archive");
-    ssize_t got = conv_archive_input_read(tar->input, text, (size_t)length, err);
-    if (got < 0)
-        status = err->status;
-    else if ((uint64_t)got < length)
-        status = refuse_end(tar, "inside a header", err);
-    tar->padding = conv_tar_padding(length);
-    if (!status)
-        status = skip_rest(tar, err);
-    if (status) {
-        free(text);
-        return status;
-    }
-    text[length] = '\0';
-    *data = text;
-    *size = (size_t)length;
-    return CONV_OK;
+    return type == 'L' || type == 'K' || type == 'x' || type == 'g' || type == 'X';
 }
 
-// Reads a header of type 'x', 'g', 'L' or 'K', which describes the next member.
+// Reads a header of type 'x', 'X', 'g', 'L' or 'K'.
 static enum conv_status read_about(struct tar_reader *tar, char type, struct conv_err *err)
 {
-    char *data;
-    size_t size = 0;
-    enum conv_status status = read_extension(tar, &data, &size, err);
-    if (status)
-        return status;
-    if (type == 'L' || type == 'K')
-        status = conv_tar_pax_set(type == 'L' ? &tar->own.name : &tar->own.link, data, strlen(data),
-                                  err);
-    else
-        status = conv_tar_pax_parse(type == 'g' ? &tar->global : &tar->own, data, size, err);
-    free(data);
-    return status;
+    struct conv_tar_pax *gnu = &tar->gnu, *pax = type == 'g' ? &tar->global : &tar->own;
+    tar->left = parse_size(tar);
+    tar->padding = conv_tar_padding(tar->left);
+    tar->is_announced |= type != 'g';
+    tar->is_pax |= type == 'x' || type == 'X';
+    enum conv_status status =
+        type == 'L' || type == 'K'
+            ? conv_tar_pax_read_name(gnu, type == 'L' ? &gnu->name : &gnu->link, tar->input,
+                                     &tar->left, err)
+            : conv_tar_pax_read(pax, tar->input, &tar->left, err);
+    return status ? status : skip_rest(tar, err);
 }
 
 // --- members -------------------------------------------------------------------------------------
 
-static enum conv_status set_member(struct tar_reader *tar, struct conv_archive_member *member,
-                                   struct conv_err *err)
+static void set_member(struct tar_reader *tar, struct conv_archive_member *member)
 {
+    struct conv_tar_pax *own = &tar->own;
     conv_tar_member_fill(member, &tar->names, &tar->header);
-    enum conv_status status = parse_size(tar, &member->size, err);
-    if (!status) {
-        conv_tar_pax_apply(&tar->global, member);
-        conv_tar_pax_apply(&tar->own, member);
-    }
-    return status;
+    if (!own->has_size && !tar->global.has_size)
+        member->size = parse_size(tar);
+    conv_tar_pax_apply(&tar->global, member);
+    conv_tar_pax_apply(&tar->gnu, member);
+    conv_tar_pax_apply(own, member);
+    if (!own->bad.status && tar->gnu.bad.status)
+        own->bad = tar->gnu.bad;
+}
+
+// True if the archive goes on `ahead` bytes from here: with a header, zeros, or its end. False also
+// if that is too far to be looked at.
+static bool goes_on(struct tar_reader *tar, uint64_t ahead)
+{
+    const uint8_t *data;
+    const struct conv_archive_input *input = tar->input;
+    if (ahead > (input->map ? input->size : CONV_ARCHIVE_INPUT_PEEK - CONV_TAR_BLOCK))
+        return false;
+    ssize_t got = conv_archive_input_peek(tar->input, &data, (size_t)ahead + CONV_TAR_BLOCK, NULL);
+    if (got < (ssize_t)ahead + CONV_TAR_BLOCK)
+        return got == (ssize_t)ahead;
+    return is_zero(data + ahead, CONV_TAR_BLOCK) || conv_tar_is_header(data + ahead);
+}
+
+// Whether a link, a folder or a device has a content. Some programs write the size of the target
+// without a content, and POSIX.1-2001 allows a hard link to have one. PAX headers come from
+// programs that follow it.
+static bool has_content(struct tar_reader *tar, uint64_t size)
+{
+    return size > 0 &&
+           (!goes_on(tar, 0) || (tar->is_pax && goes_on(tar, size + conv_tar_padding(size))));
 }
 
 static enum conv_archive_step refuse_member(struct tar_reader *tar, enum conv_status status,
@@ -192,9 +188,7 @@ static enum conv_archive_step begin_sparse(struct tar_reader *tar,
                                            struct conv_archive_member *member, struct conv_err *err)
 {
     struct conv_tar_sparse *sparse = &tar->own.sparse;
-    enum conv_status status = tar->map.status;
-    if (status)
-        return refuse_member(tar, status, tar->map.text, err);
+    enum conv_status status = CONV_OK;
     if (sparse->is_at_content)
         status = conv_tar_sparse_begin(sparse, tar->input, &tar->left, err);
     if (!status && !conv_tar_sparse_fits(sparse, tar->left))
@@ -214,36 +208,37 @@ static enum conv_archive_step begin_sparse(struct tar_reader *tar,
     return CONV_ARCHIVE_MEMBER;
 }
 
+static enum conv_archive_kind kind_of(char type, bool has_slash)
+{
+    return type == '2'                                 ? CONV_ARCHIVE_SYMLINK
+           : type == '1'                               ? CONV_ARCHIVE_HARDLINK
+           : type == '3' || type == '4' || type == '6' ? CONV_ARCHIVE_DEVICE
+           : type == '5' || type == 'D' || has_slash   ? CONV_ARCHIVE_FOLDER
+                                                       : CONV_ARCHIVE_FILE;
+}
+
 // Sets the kind. A member without a content for the user may still have bytes, which are skipped.
 static enum conv_archive_step set_kind(struct tar_reader *tar, struct conv_archive_member *member,
                                        struct conv_err *err)
 {
     size_t length = strlen(member->name);
     char type = tar->header.type;
-    uint64_t size = member->size;
-    bool slash = length > 0 && member->name[length - 1] == '/';
-    member->size = 0;
-    tar->left = 0;
-    if (type == '1' || type == '2') { // whatever their size: those that tar writes have no content
-        member->kind = type == '1' ? CONV_ARCHIVE_HARDLINK : CONV_ARCHIVE_SYMLINK;
-        return CONV_ARCHIVE_MEMBER;
-    }
-    if (type == '3' || type == '4' || type == '6') {
-        member->kind = CONV_ARCHIVE_DEVICE;
-        return CONV_ARCHIVE_MEMBER;
-    }
-    if (type == '5' || ((type == '0' || type == '\0') && slash && size == 0)) {
-        member->kind = CONV_ARCHIVE_FOLDER;
-        return CONV_ARCHIVE_MEMBER;
-    }
-    tar->left = size;
-    tar->padding = conv_tar_padding(size);
+    bool has_slash = length > 0 && member->name[length - 1] == '/';
+    bool is_own = type >= '1' && type <= '6'; // of a kind without a content
+    bool is_there = is_own ? has_content(tar, member->size) : member->size > 0;
+    tar->left = is_there ? member->size : 0;
+    tar->padding = conv_tar_padding(tar->left);
     tar->content = tar->input->at;
+    member->size = 0;
+    member->kind = type == '1' && is_there ? CONV_ARCHIVE_FILE : kind_of(type, has_slash);
+    if (tar->own.bad.status)
+        return refuse_member(tar, tar->own.bad.status, tar->own.bad.text, err);
     if (tar->left > UINT64_MAX - CONV_TAR_BLOCK) // cannot be: sizes have 63 bits
         return refuse_member(tar, CONV_ERR_LIMIT, "its size is out of range", err);
-    member->kind = type == 'D' ? CONV_ARCHIVE_FOLDER : CONV_ARCHIVE_FILE;
-    if (type == 'D') // with a list of names
-        return CONV_ARCHIVE_MEMBER;
+    if (member->kind != CONV_ARCHIVE_FILE && (is_own || type == 'D' || !is_there))
+        return CONV_ARCHIVE_MEMBER; // 'D' has a list of names
+    if (member->kind == CONV_ARCHIVE_FOLDER)
+        return refuse_member(tar, CONV_ERR_FORMAT, "a file has the name of a folder", err);
     if (tar->global.is_sparse)
         return refuse_member(tar, CONV_ERR_UNSUPPORTED, "one map for all sparse files is not read",
                              err);
@@ -252,12 +247,12 @@ static enum conv_archive_step set_kind(struct tar_reader *tar, struct conv_archi
     if (type == 'M')
         return refuse_member(tar, CONV_ERR_UNSUPPORTED,
                              "is the rest of a file that began in another archive", err);
-    if (type != '0' && type != '\0' && type != '7') {
+    if (type >= 'A' && type <= 'Z') { // a program's own; all others are files (POSIX.1-2001)
         conv_err_set(err, CONV_ERR_UNSUPPORTED, "is a member of unknown type (0x%02X)",
                      (unsigned char)type);
         return CONV_ARCHIVE_BAD;
     }
-    member->size = size;
+    member->size = tar->left;
     tar->is_file = true;
     return CONV_ARCHIVE_MEMBER;
 }
@@ -271,7 +266,9 @@ static bool is_cut_off(const struct tar_reader *tar)
 static void drop_slash(struct tar_reader *tar, struct conv_archive_member *member)
 {
     size_t length = strlen(member->name);
-    char *own = member->name == tar->names.name ? tar->names.name : tar->own.name;
+    char *own = member->name == tar->names.name ? tar->names.name
+                : member->name == tar->gnu.name ? tar->gnu.name
+                                                : tar->own.name;
     if (member->kind != CONV_ARCHIVE_FOLDER || member->name == tar->global.name)
         return;
     while (length > 1 && own[length - 1] == '/')
@@ -290,29 +287,39 @@ static enum conv_archive_step next(struct conv_archive_reader *reader,
 {
     struct tar_reader *tar = (struct tar_reader *)reader;
     bool end;
-    tar->is_file = tar->is_sparse = false;
+    tar->is_file = tar->is_sparse = tar->is_pax = tar->is_announced = false;
+    conv_tar_pax_clear(&tar->gnu);
     conv_tar_pax_clear(&tar->own);
     *member = (struct conv_archive_member){.name = "", .link = "", .uname = "", .gname = ""};
     for (;;) {
         if (skip_rest(tar, err) || next_header(tar, &end, err))
             return damaged(tar);
+        if (end && tar->is_announced) {
+            conv_err_set(err, CONV_ERR_FORMAT,
+                         "damaged archive: it ends after a header about another member");
+            return damaged(tar);
+        }
         if (end)
             return CONV_ARCHIVE_END;
         char type = tar->header.type;
-        bool about = type == 'L' || type == 'K' || type == 'x' || type == 'g' || type == 'X';
-        if (about) {
+        if (is_about_next(type)) {
             if (read_about(tar, type, err))
                 return damaged(tar);
-            continue;
+            if (!tar->global.bad.status)
+                continue;
+            conv_tar_member_fill(member, &tar->names, &tar->header); // as if it were a member
+            *err = tar->global.bad;
+            tar->global.bad.status = CONV_OK;
+            return CONV_ARCHIVE_BAD;
         }
         bool is_over = false;
-        if (set_member(tar, member, err))
-            return damaged(tar);
-        tar->map = (struct conv_err){0};
+        tar->is_announced = false;
+        set_member(tar, member);
         if (type == 'S' &&
-            conv_tar_sparse_old(&tar->own.sparse, &tar->header, tar->input, &is_over, &tar->map) &&
+            conv_tar_sparse_old(&tar->own.sparse, &tar->header, tar->input, &is_over,
+                                &tar->own.bad) &&
             is_over) {
-            *err = tar->map;
+            *err = tar->own.bad;
             return damaged(tar);
         }
         enum conv_archive_step step = set_kind(tar, member, err);
@@ -368,6 +375,7 @@ static void close_reader(struct conv_archive_reader *reader)
 {
     struct tar_reader *tar = (struct tar_reader *)reader;
     conv_tar_pax_clear(&tar->global);
+    conv_tar_pax_clear(&tar->gnu);
     conv_tar_pax_clear(&tar->own);
     free(tar);
 }

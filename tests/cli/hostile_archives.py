@@ -109,16 +109,19 @@ TAR = {
     "empty_tar": Case(w.TAR_END),
     "empty_tar_record": Case(bytes(10240)),
     "no_end_mark": Case(PLAIN[:-1025], ("a.png", "t.json", "z.png"), damage="runcated"),
+    "one_zero_block": Case(PLAIN[:-512], ("a.png", "t.json", "z.png"), damage="runcated"),
+    "only_one_zero_block": Case(bytes(512), damage="", pipe_differs=True),
+    "no_member_after_pax": Case(A + w.pax(w.pax_record(b"path", b"b.png")) + w.TAR_END, ("a.png",), damage="damaged"),
     "no_end": Case(A + B, ("a.png", "z.png"), damage="runcated"),
     "bad_checksum_first": Case(image("a.png", checksum=0) + B + w.TAR_END, damage=""),
     "bad_checksum_second": Case(A + image("b.png", checksum=1) + B + w.TAR_END, ("a.png",), damage=""),
     "bit_flip_in_name": Case(A + flipped(B, 1) + w.TAR_END, ("a.png",), damage=""),
-    "size_negative": Case(A + w.tar_header(b"b.png", w.base256(-1)) + B + w.TAR_END, ("a.png",), damage=""),
-    "size_no_number": Case(A + w.tar_header(b"b.png", b"9876zzz!\0\0\0\0") + B + w.TAR_END, ("a.png",), damage=""),
+    "size_negative": Case(A + w.tar_header(b"b.png", w.base256(-1)) + B + w.TAR_END, ("a.png", "z.png"), ("b.png",)),
+    "size_no_number": Case(A + w.tar_header(b"b.png", b"9876zzz!\0\0\0\0") + B + w.TAR_END, ("a.png", "z.png"), ("b.png",)),
     "size_8_gib": Case(A + w.tar_header(b"b.png", b"77777777777\0") + B + w.TAR_END, ("a.png",), damage="runcated"),
     "size_8_eib": Case(A + w.tar_header(b"b.png", w.base256(2**63 - 1)) + B + w.TAR_END, ("a.png",), damage=""),
-    "size_2_94": Case(A + w.tar_header(b"b.png", b"\x80" + b"\x3f" + b"\xff" * 10) + B + w.TAR_END, ("a.png",),
-                      damage=""),
+    "size_2_94": Case(A + w.tar_header(b"b.png", b"\x80" + b"\x3f" + b"\xff" * 10) + B + w.TAR_END,
+                      ("a.png", "z.png"), ("b.png",)),
     "size_base256": Case(A + image("b.png", size=w.base256(len(GOOD))) + w.TAR_END, ("a.png", "b.png")),
     "old_tar": Case(image("a.png", magic=bytes(8)) + w.TAR_END, ("a.png",)),
     "gnu_long": Case(w.gnu_long(b"d/" * 60 + b"a.png", GOOD) + w.TAR_END, ("d/" * 60 + "a.png",)),
@@ -140,7 +143,7 @@ TAR = {
     "nul_blocks": Case(A + bytes(512) + B + bytes(512 * 7) + text() + w.TAR_END, ("a.png", "z.png", "t.json")),
     "garbage_after_end": Case(A + w.TAR_END + b"garbage" * 100, ("a.png",), damage=""),
 }
-TAR.update({f"pax_length_{i}": Case(A + w.pax(record) + B + w.TAR_END, ("a.png",), damage="")
+TAR.update({f"pax_length_{i}": Case(A + w.pax(record) + image("b.png") + B + w.TAR_END, ("a.png", "z.png"), ("b.png",))
             for i, record in enumerate((b"99 path=b.png\n", b"-5 path=b.png\n", b"5 path=b.png\n", b"path=b.png\n",
                                         b"99999999999999999999 path=b.png\n", b"0 path=b.png\n", b"13 path=b.png",
                                         b"3 =\n" + bytes(20)))})
