@@ -153,15 +153,45 @@ enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_j
     return status;
 }
 
-// Each block of each component has a code of at least one bit for its first coefficient, and in a
-// sequential scan one for the others. Arithmetic codes may be shorter than a bit.
-enum conv_status conv_jpeg_check_size(size_t size, const struct conv_jpeg_header *header,
-                                      struct conv_err *err)
+// Bytes of entropy-coded data in all scans up to EOI; counting ends at `enough`. Comments and
+// restart markers could make a file of any length without them.
+static size_t count_coded(const uint8_t *data, size_t size, size_t enough)
 {
-    uint64_t bits = (uint64_t)header->blocks * (header->progressive ? 1 : 2);
-    if (!header->arithmetic && bits / 8 > size)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: %zu bytes cannot hold %d x %d pixels",
-                            size, header->width, header->height);
+    struct conv_marker marker = {0};
+    size_t at = 2, count = 0;
+    while (at < size && count < enough) {
+        if (marker.code == CONV_MARKER_SOS || conv_marker_is_restart(marker.code)) {
+            const uint8_t *next = memchr(data + at, 0xFF, size - at);
+            size_t to = next ? (size_t)(next - data) : size;
+            count += to - at;
+            at = to;
+            if (size - at >= 2 && data[at + 1] == 0) { // a byte FF
+                count++;
+                at += 2;
+                continue;
+            }
+        }
+        if (!conv_marker_next(&marker, data, size, &at) || marker.code == CONV_MARKER_EOI)
+            break;
+    }
+    return count;
+}
+
+// Each block of each component has a Huffman code of at least one bit for its first coefficient,
+// and in a sequential scan one for the others. Arithmetic codes may be far shorter than a bit, but
+// only while the image has one colour: no photograph comes near ARITHMETIC_BLOCKS per byte.
+enum conv_status conv_jpeg_check_size(const uint8_t *data, size_t size,
+                                      const struct conv_jpeg_header *header, struct conv_err *err)
+{
+    enum { ARITHMETIC_BLOCKS = 1024, ARITHMETIC_FREE = 65536 }; // 4 Mpix of gray without any data
+    size_t blocks = header->blocks, needed = blocks / (header->progressive ? 8 : 4);
+    if (header->arithmetic)
+        needed = blocks > ARITHMETIC_FREE ? (blocks - ARITHMETIC_FREE) / ARITHMETIC_BLOCKS : 0;
+    size_t count = count_coded(data, size, needed);
+    if (count < needed)
+        return conv_err_set(err, CONV_ERR_FORMAT,
+                            "truncated: %zu bytes of image data cannot hold %d x %d pixels", count,
+                            header->width, header->height);
     return CONV_OK;
 }
 

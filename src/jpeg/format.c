@@ -68,8 +68,7 @@ static enum conv_status check_size(const uint8_t *data, size_t size,
                                    const struct conv_image_header *header, struct conv_err *err)
 {
     struct conv_jpeg_header jpeg = unpack_header(header);
-    (void)data;
-    return conv_jpeg_check_size(size, &jpeg, err);
+    return conv_jpeg_check_size(data, size, &jpeg, err);
 }
 
 // Further images after the first are other views or exposures of the same scene.

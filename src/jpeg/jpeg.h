@@ -40,9 +40,9 @@ enum conv_status conv_jpeg_check_signature(const uint8_t *data, size_t size, str
 enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_jpeg_header *header,
                                  struct conv_err *err);
 
-// CONV_ERR_FORMAT if the file is too short to hold a code for each block.
-enum conv_status conv_jpeg_check_size(size_t size, const struct conv_jpeg_header *header,
-                                      struct conv_err *err);
+// CONV_ERR_FORMAT if the scans are too short to hold a code for each block.
+enum conv_status conv_jpeg_check_size(const uint8_t *data, size_t size,
+                                      const struct conv_jpeg_header *header, struct conv_err *err);
 
 // conv_format.end: the end of EOI; `size` if an index of further images (MPF, CIPA DC-007)
 // announces that they follow.

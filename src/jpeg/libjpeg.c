@@ -146,6 +146,7 @@ static void start_reading(struct reader *reader)
     j_decompress_ptr jpeg = &reader->jpeg;
     const struct conv_jpeg_header *header = reader->header;
     jpeg_create_decompress(jpeg);
+    jpeg->mem->max_memory_to_use = 0; // no limit, whatever JPEGMEM in the environment says
     jpeg->client_data = reader;
     reader->source = (struct jpeg_source_mgr){
         .next_input_byte = reader->data,
@@ -291,6 +292,7 @@ static void start_writing(struct writer *writer)
     const struct conv_libjpeg_settings *settings = writer->settings;
     bool gray = writer->src->channels < 3;
     jpeg_create_compress(jpeg);
+    jpeg->mem->max_memory_to_use = 0; // as above
     jpeg->client_data = writer;
     writer->destination = (struct jpeg_destination_mgr){
         .init_destination = offer_room,

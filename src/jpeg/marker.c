@@ -8,6 +8,12 @@ static bool has_segment(int code)
     return code != CONV_MARKER_TEM && !(code >= CONV_MARKER_RST0 && code <= CONV_MARKER_EOI);
 }
 
+static bool may_be_skipped(int code)
+{
+    return code == CONV_MARKER_COM || code == CONV_MARKER_DNL ||
+           (code >= CONV_MARKER_APP0 && code <= CONV_MARKER_APP15);
+}
+
 bool conv_marker_starts_with(const struct conv_marker *marker, const char *bytes, size_t size)
 {
     return marker->length >= size && memcmp(marker->data, bytes, size) == 0;
@@ -27,7 +33,10 @@ bool conv_marker_next(struct conv_marker *marker, const uint8_t *file, size_t si
     marker->data = file + from;
     marker->length = 0;
     if (has_segment(marker->code)) {
-        size_t length = size - from >= 2 ? conv_marker_read_u16(file + from) : 0;
+        bool whole = size - from >= 2;
+        size_t length = whole ? conv_marker_read_u16(file + from) : 0;
+        if (whole && length < 2 && may_be_skipped(marker->code))
+            length = 2;
         if (length < 2 || length > size - from)
             return false;
         marker->data = file + from + 2;

@@ -15,13 +15,16 @@ enum {
     CONV_MARKER_DAC = 0xCC,
     CONV_MARKER_SOF15 = 0xCF,
     CONV_MARKER_RST0 = 0xD0, // to RST7
+    CONV_MARKER_RST7 = 0xD7,
     CONV_MARKER_SOI = 0xD8,
     CONV_MARKER_EOI = 0xD9,
     CONV_MARKER_SOS = 0xDA,
+    CONV_MARKER_DNL = 0xDC,
     CONV_MARKER_APP0 = 0xE0, // to APP15
     CONV_MARKER_APP1 = 0xE1,
     CONV_MARKER_APP2 = 0xE2,
     CONV_MARKER_APP13 = 0xED,
+    CONV_MARKER_APP15 = 0xEF,
     CONV_MARKER_COM = 0xFE,
 };
 
@@ -47,12 +50,18 @@ static inline bool conv_marker_is_frame(int code)
            code != CONV_MARKER_JPG && code != CONV_MARKER_DAC;
 }
 
+static inline bool conv_marker_is_restart(int code)
+{
+    return code >= CONV_MARKER_RST0 && code <= CONV_MARKER_RST7;
+}
+
 // True if the segment begins with these bytes.
 bool conv_marker_starts_with(const struct conv_marker *marker, const char *bytes, size_t size);
 
 // Reads the marker at *at, fill bytes before it included, and moves *at after its segment. False if
 // there is no marker there or its segment is not wholly within the file. Entropy-coded data, which
-// follow SOS, are not markers.
+// follow SOS, are not markers. The length of a segment includes its own two bytes; where a comment
+// or application segment says 0 or 1, it is empty, as in libjpeg.
 bool conv_marker_next(struct conv_marker *marker, const uint8_t *file, size_t size, size_t *at);
 
 #endif

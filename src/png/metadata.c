@@ -172,15 +172,19 @@ enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }
 
+// A valid acTL, whose first number is that of the frames, comes before the image data. In any other
+// file the chunks of APNG mean nothing, and programs show a still image.
 bool conv_png_is_animated(const uint8_t *data, size_t size)
 {
     size_t at = CONV_PNG_SIGNATURE_SIZE;
     struct conv_chunk chunk;
-    while (size > at && conv_chunk_next(&chunk, data, size, &at) && chunk.type != CONV_CHUNK_IEND) {
-        if (chunk.type == CONV_CHUNK_TYPE('a', 'c', 'T', 'L') ||
-            chunk.type == CONV_CHUNK_TYPE('f', 'c', 'T', 'L') ||
-            chunk.type == CONV_CHUNK_TYPE('f', 'd', 'A', 'T'))
-            return true;
+    while (size > at && conv_chunk_next(&chunk, data, size, &at) && chunk.type != CONV_CHUNK_IDAT &&
+           chunk.type != CONV_CHUNK_IEND) {
+        if (chunk.type == CONV_CHUNK_TYPE('a', 'c', 'T', 'L') && chunk.length == 8 &&
+            conv_chunk_crc_is_right(&chunk)) {
+            uint32_t frames = conv_chunk_read_u32(chunk.data);
+            return frames > 1 && frames <= CONV_CHUNK_MAX_FIELD;
+        }
     }
     return false;
 }

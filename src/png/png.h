@@ -63,8 +63,7 @@ enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
                                        const struct conv_png_header *header,
                                        struct conv_metadata *meta, struct conv_err *err);
 
-// True if a chunk of an animation (APNG: acTL, fcTL, fdAT) comes anywhere before IEND, valid or
-// not: decoding would return one frame of several.
+// True if a valid acTL chunk before the image data announces more than one frame (APNG).
 bool conv_png_is_animated(const uint8_t *data, size_t size);
 
 // conv_format.end: the end of IEND.

@@ -359,6 +359,15 @@ def test_refused(box):
     assert os.listdir("out") == ["good.jpg"]
 
 
+def test_jpegmem_changes_nothing(box):
+    """libjpeg takes a limit of memory from the environment, and progressive images failed."""
+    write("a.jpg", jpeg.make(np.tile(photo(100, 100), (4, 4, 1)), progressive=1))
+    run("emboss", "a.jpg", "want.jpg")
+    for limit in ("1", "1k", "0M"):
+        run("emboss", "a.jpg", "got.jpg", env={**os.environ, "JPEGMEM": limit})
+        assert read("got.jpg") == read("want.jpg")
+
+
 # --- devices -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("binary,options", (("emulated", ("--decode-on=gpu", "--encode-on=gpu")), ("faulty", ()),

@@ -107,3 +107,14 @@ def test_an_animation_is_never_filtered_in_place(box):
     before = (box / "in" / "a.png").read_bytes()
     assert "frames would be lost" in run("emboss", "--in-place", "--first-frame", "in", code=2).err
     assert (box / "in" / "move.png").read_bytes() == data and (box / "in" / "a.png").read_bytes() == before
+
+
+@pytest.mark.parametrize("frames", (0, 1))
+def test_a_still_image_with_chunks_of_an_animation(box, frames):
+    """It was refused as an animation. Its chunks of APNG mean nothing and are dropped."""
+    actl = png.chunk(b"acTL", frames.to_bytes(4, "big") + bytes(4))
+    source = image(chunks=[actl, frame_control(0)], late_chunks=[ACTL, frame_control(1), png.chunk(b"fdAT", bytes(9))])
+    (box / "a.png").write_bytes(source.data)
+    run("emboss", "--in-place", "a.png")
+    assert {kind for kind, _ in images.chunks((box / "a.png").read_bytes())} == {b"IHDR", b"IDAT", b"IEND"}
+    assert is_embossed("a.png", source)

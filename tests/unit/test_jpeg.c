@@ -250,6 +250,53 @@ static void missing_data_are_refused(void **state)
     expect_refusal(CONV_ERR_FORMAT, "a channel has no image data");
 }
 
+// 16384 x 16384 pixels in 1 kB were decoded, since arithmetic codes may be shorter than a bit, and
+// since bytes of comments and restart markers counted as image data.
+static void sizes_beyond_the_data_are_refused(void **state)
+{
+    (void)state;
+    uint8_t padding[60000] = {0};
+    for (int kind = 0; kind < 8; kind++) {
+        const struct jpeg_spec spec = {.width = 40,
+                                       .height = 24,
+                                       .channels = 3,
+                                       .progressive = kind & 1,
+                                       .arithmetic = kind & 2};
+        jpeg_make(&file, &spec, 1);
+        size_t at = find_marker(kind & 2 ? (kind & 1 ? 0xCA : 0xC9) : (kind & 1 ? 0xC2 : 0xC0));
+        file.data[at + 5] = file.data[at + 7] = 0x40;
+        for (int i = 0; i < 60 && kind & 4; i++)
+            jpeg_insert(&file, at, i < 30 ? 0xFE : 0xE5, padding, sizeof padding);
+        for (int i = 0; i < 30000 && kind & 4; i += 2)
+            memcpy(padding + i, "\xFF\xD0", 2);
+        if (kind & 4)
+            png_make_insert(&file, file.size - 2, &(struct png_file){padding, 30000});
+        expect_refusal(CONV_ERR_FORMAT, "cannot hold");
+    }
+}
+
+// Lengths of 0 and 1, which do not include their own bytes: libjpeg skips nothing.
+static void impossible_lengths_of_comments_are_accepted(void **state)
+{
+    (void)state;
+    static const uint8_t codes[] = {0xFE, 0xE0, 0xE1, 0xE2, 0xE7, 0xED, 0xEE, 0xEF};
+    for (size_t i = 0; i < 2 * sizeof codes; i++) {
+        uint8_t segment[] = {0xFF, codes[i / 2], 0, i & 1};
+        struct conv_image image;
+        jpeg_make(&file, &usual, 1);
+        png_make_insert(&file, i & 1 ? 2 : 20, &(struct png_file){segment, sizeof segment});
+        assert_int_equal(decode(&image), CONV_OK);
+        uint8_t *plain = jpeg_decode_plain(&file, usual.width, usual.height, 3);
+        assert_non_null(plain);
+        assert_int_equal(image_sample(&image, 1, 7, 5), plain[3 * (5 * usual.width + 7) + 1]);
+        free(plain);
+        image_free(&image);
+    }
+    patch(0xDB, 3, 1); // a table cannot be skipped
+    file.data[find_marker(0xDB) + 2] = 0;
+    expect_refusal(CONV_ERR_FORMAT, "impossible marker");
+}
+
 static void stray_bytes_before_the_end_are_accepted(void **state)
 {
     (void)state;
@@ -424,6 +471,8 @@ int main(void)
         cmocka_unit_test(damaged_headers_are_refused),
         cmocka_unit_test(truncated_files_are_refused),
         cmocka_unit_test(missing_data_are_refused),
+        cmocka_unit_test(sizes_beyond_the_data_are_refused),
+        cmocka_unit_test(impossible_lengths_of_comments_are_accepted),
         cmocka_unit_test(stray_bytes_before_the_end_are_accepted),
         cmocka_unit_test(no_damage_breaks_the_decoder),
         cmocka_unit_test(too_many_scans_are_refused),

@@ -218,27 +218,39 @@ static void background_is_converted(void **state)
     collect();
 }
 
+// An animation has a valid acTL of more than one frame before the image data. Any chunk of APNG in
+// any other file made it one, and it was refused.
 static void animations_are_known(void **state)
 {
     (void)state;
-    static const char *const kinds[] = {"acTL", "fcTL", "fdAT"};
-    start_file();
-    add_dropped("prVt", "acTL", 4);
-    add_image();
-    png_make_chunk(&file, "IEND", "", 0);
-    png_make_chunk(&file, "acTL", "\0\0\0\1\0\0\0\0", 8);
-    assert_false(conv_png_is_animated(file.data, file.size));
+    enum { COUNT = 8 };
+    static const struct {
+        const char *actl;
+        size_t size;
+        bool late, damaged, animated;
+    } kinds[COUNT] = {
+        {"\0\0\0\2\0\0\0\0", 8, false, false, true},
+        {"\177\377\377\377\0\0\0\1", 8, false, false, true},
+        {"\0\0\0\1\0\0\0\0", 8, false, false, false},
+        {"\0\0\0\0\0\0\0\0", 8, false, false, false},
+        {"\200\0\0\2\0\0\0\0", 8, false, false, false},
+        {"\0\0\0\2\0\0\0\0", 7, false, false, false},
+        {"\0\0\0\2\0\0\0\0", 8, true, false, false},
+        {"\0\0\0\2\0\0\0\0", 8, false, true, false},
+    };
     assert_false(conv_png_is_animated(NULL, 0));
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
-        for (int late = 0; late < 2; late++) {
-            start_file();
-            if (late)
-                add_image();
-            png_make_chunk(&file, kinds[k], "12345678", 8);
-            file.data[file.size - 1] ^= 1; // a wrong CRC may be all that is wrong
-            assert_true(conv_png_is_animated(file.data, file.size));
-            assert_false(conv_png_is_animated(file.data, file.size - 1));
-        }
+    for (size_t k = 0; k < COUNT; k++) {
+        start_file();
+        if (kinds[k].late)
+            add_image();
+        png_make_chunk(&file, "acTL", kinds[k].actl, kinds[k].size);
+        file.data[file.size - 1] ^= kinds[k].damaged;
+        png_make_chunk(&file, "fcTL", "12345678901234567890123456", 26);
+        if (!kinds[k].late)
+            add_image();
+        png_make_chunk(&file, "fdAT", "12345678", 8);
+        assert_int_equal(conv_png_is_animated(file.data, file.size), kinds[k].animated);
+        assert_false(conv_png_is_animated(file.data, 40));
     }
 }
 
