@@ -7,9 +7,9 @@
 #include "cli/commands.h"
 #include "cli/layer_command.h"
 #include "cli/layer_report.h"
-#include "cli/layer_resume.h"
 #include "cli/own_files.h"
 #include "cli/run_inputs.h"
+#include "cli/run_journal.h"
 #include "cli/run_shard.h"
 #include "cli/signals.h"
 #include "io/operands.h"
@@ -235,11 +235,12 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
                                 uint64_t start, atomic_int *stop, struct conv_err *err)
 {
     const struct conv_options *options = run->options;
+    const struct conv_settings settings = {.options = options, .layer = setup};
     enum conv_status status = open_walk(run, stop, err);
     if (!status)
         status = open_contexts(run, setup, err);
     if (!status && options->resume_path)
-        status = conv_layer_resume_open(&run->journal, options, setup, stop, err);
+        status = conv_run_journal_open(&run->journal, &settings, stop, err);
     run->report.total = &run->selection.total;
     if (!status)
         status = conv_layer_report_prepare(&run->report, options, setup, err);

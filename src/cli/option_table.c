@@ -56,18 +56,21 @@ const char *conv_command_name(char *text, size_t size, enum conv_command command
 
 // --- options -------------------------------------------------------------------------------------
 
-#define ROW(NAME, LETTER, ARG, KIND, FIELD)                                                        \
-    .name = NAME, .letter = LETTER, .arg = ARG, .kind = KIND,                                      \
+#define NEUTRAL CONV_OPTION_NEUTRAL
+#define DECIDES CONV_OPTION_DECIDES
+#define MEMBERS CONV_OPTION_MEMBERS
+#define ROW(EFFECT, NAME, LETTER, ARG, KIND, FIELD)                                                \
+    .effect = EFFECT, .name = NAME, .letter = LETTER, .arg = ARG, .kind = KIND,                    \
     .offset = offsetof(struct conv_options, FIELD)
-#define FLAG(NAME, LETTER, FIELD) ROW(NAME, LETTER, NULL, KIND_FLAG, FIELD)
-#define STRING(NAME, LETTER, ARG, FIELD) ROW(NAME, LETTER, ARG, KIND_STRING, FIELD)
-#define LIST(NAME, LETTER, ARG, FIELD) ROW(NAME, LETTER, ARG, KIND_LIST, FIELD)
-#define SIZE(NAME, LETTER, ARG, FIELD) ROW(NAME, LETTER, ARG, KIND_SIZE, FIELD)
-#define COUNT(NAME, LETTER, ARG, FIELD) ROW(NAME, LETTER, ARG, KIND_COUNT, FIELD)
-#define INT(NAME, LETTER, ARG, FIELD, MIN, MAX)                                                    \
-    ROW(NAME, LETTER, ARG, KIND_INT, FIELD), .min = MIN, .max = MAX
-#define CHOICE(NAME, LETTER, ARG, FIELD, CHOICES)                                                  \
-    ROW(NAME, LETTER, ARG, KIND_CHOICE, FIELD), .choices = CHOICES
+#define FLAG(EFFECT, NAME, LETTER, FIELD) ROW(EFFECT, NAME, LETTER, NULL, KIND_FLAG, FIELD)
+#define STRING(EFFECT, NAME, LETTER, ARG, FIELD) ROW(EFFECT, NAME, LETTER, ARG, KIND_STRING, FIELD)
+#define LIST(EFFECT, NAME, LETTER, ARG, FIELD) ROW(EFFECT, NAME, LETTER, ARG, KIND_LIST, FIELD)
+#define SIZE(EFFECT, NAME, LETTER, ARG, FIELD) ROW(EFFECT, NAME, LETTER, ARG, KIND_SIZE, FIELD)
+#define COUNT(EFFECT, NAME, LETTER, ARG, FIELD) ROW(EFFECT, NAME, LETTER, ARG, KIND_COUNT, FIELD)
+#define INT(EFFECT, NAME, LETTER, ARG, FIELD, MIN, MAX)                                            \
+    ROW(EFFECT, NAME, LETTER, ARG, KIND_INT, FIELD), .min = MIN, .max = MAX
+#define CHOICE(EFFECT, NAME, LETTER, ARG, FIELD, CHOICES)                                          \
+    ROW(EFFECT, NAME, LETTER, ARG, KIND_CHOICE, FIELD), .choices = CHOICES
 
 #define FILTERING (RUN | SHOW | VERIFY | KERNELS | STREAMS | CODEC)
 #define READING (RUN | VERIFY | LAYER | STREAMS | CODEC)
@@ -86,211 +89,217 @@ static const char *const precision_choices[] = {"exact", "fast", "tf32", "fp16",
 static const char *const output_type_choices[] = {"same", "u8", "u16", "f32", "f16", NULL};
 
 const struct conv_option conv_option_table[] = {
-    {FLAG("batch", 'b', batch), .commands = RUN, .section = "Which images",
+    {FLAG(NEUTRAL, "batch", 'b', batch), .commands = RUN, .section = "Which images",
      .help = "INPUT and OUTPUT are folders (implied if INPUT is one)"},
-    {FLAG("recursive", 'r', recursive), .commands = READING,
+    {FLAG(MEMBERS, "recursive", 'r', recursive), .commands = READING,
      .help = "also filter the folders below INPUT; OUTPUT gets the same tree"},
-    {LIST("include", 0, "GLOB", include), .commands = READING,
+    {LIST(MEMBERS, "include", 0, "GLOB", include), .commands = READING,
      .help = "take only names that match; can be repeated (default: images by their extension, in "
              "upper or lower case); GLOB: * ? [a-z] {a,b}, ** for any folders; with a slash it is "
              "the path below INPUT"},
-    {LIST("exclude", 0, "GLOB", exclude), .commands = READING,
+    {LIST(MEMBERS, "exclude", 0, "GLOB", exclude), .commands = READING,
      .help = "skip names that match; can be repeated; GLOB/ matches folders only"},
-    {FLAG("no-ignore", 0, no_ignore), .commands = READING,
+    {FLAG(MEMBERS, "no-ignore", 0, no_ignore), .commands = READING,
      .help = "also take names in folders that are ignored otherwise: ._*, .thumb* and @eaDir"},
-    {COUNT("limit", 0, "N", limit), .commands = RUN | LAYER,
+    {COUNT(MEMBERS, "limit", 0, "N", limit), .commands = RUN | LAYER,
      .help = "take the first N images only, in sorted order"},
-    {COUNT("sample", 0, "N", sample), .commands = RUN | LAYER,
+    {COUNT(MEMBERS, "sample", 0, "N", sample), .commands = RUN | LAYER,
      .help = "take N random images only; the same ones each time, until --seed changes"},
-    {COUNT("seed", 0, "N", seed), .commands = RUN | LAYER,
+    {COUNT(MEMBERS, "seed", 0, "N", seed), .commands = RUN | LAYER,
      .help = "choose another --sample (default: 0)"},
-    {STRING("files-from", 0, "FILE", files_from), .commands = RUN | LAYER,
+    {STRING(NEUTRAL, "files-from", 0, "FILE", files_from), .commands = RUN | LAYER,
      .help = "read the names of the inputs from FILE, one per line; - is standard input"},
-    {FLAG("null", '0', nul), .commands = RUN | LAYER,
+    {FLAG(NEUTRAL, "null", '0', nul), .commands = RUN | LAYER,
      .help = "names in --files-from end in NUL, as find -print0 writes them"},
-    {FLAG("watch", 0, watch), .commands = RUN,
+    {FLAG(NEUTRAL, "watch", 0, watch), .commands = RUN,
      .help = "keep running until Ctrl-C, filtering images as they arrive in the input folders"},
-    {STRING("format", 0, "FORMAT", format_text), .commands = RUN, .values = "tar files",
+    {STRING(MEMBERS, "format", 0, "FORMAT", format_text), .commands = RUN, .values = "tar files",
      .help = "archives: the format of standard input and output (tar, zip, tar.gz, ...); if OUTPUT "
              "is a folder, of the archives to write into it; files: write their members as files"},
-    {FLAG("images-only", 0, images_only), .commands = RUN,
+    {FLAG(MEMBERS, "images-only", 0, images_only), .commands = RUN,
      .help = "archives: drop members that are not images (default: copy them unchanged)"},
-    {FLAG("skip-existing", 0, skip_existing), .commands = RUN | LAYER,
+    {FLAG(NEUTRAL, "skip-existing", 0, skip_existing), .commands = RUN | LAYER,
      .help = "skip images whose output exists"},
-    {FLAG("update", 'u', update), .commands = RUN | LAYER,
+    {FLAG(NEUTRAL, "update", 'u', update), .commands = RUN | LAYER,
      .help = "skip images whose output is not older than the input"},
-    {STRING("resume", 0, "FILE", resume_path), .commands = RUN | LAYER,
+    {STRING(NEUTRAL, "resume", 0, "FILE", resume_path), .commands = RUN | LAYER,
      .help = "record finished images in the journal FILE and skip those that it lists as done with "
              "the same settings and unchanged since"},
-    {FLAG("dry-run", 0, dry_run), .commands = RUN | LAYER,
+    {FLAG(NEUTRAL, "dry-run", 0, dry_run), .commands = RUN | LAYER,
      .help = "print what would be done and why; write nothing"},
-    {STRING("shard", 0, "SHARD", shard_text), .commands = RUN | LAYER, .values = "auto",
+    {STRING(MEMBERS, "shard", 0, "SHARD", shard_text), .commands = RUN | LAYER, .values = "auto",
      .help =
          "process only the images of shard I of N, counted from 0: I/N, or auto: as Slurm or MPI "
          "number the tasks. {shard} in names of output files stands for I"},
-    {CHOICE("shard-by", 0, "WHAT", shard.by, shard_choices), .commands = RUN | LAYER,
+    {CHOICE(MEMBERS, "shard-by", 0, "WHAT", shard.by, shard_choices), .commands = RUN | LAYER,
      .help = "divide the images by bytes (default) or by name; bytes makes shards of equal size "
              "and needs the same inputs in every task; with name an image's shard depends on its "
              "name alone"},
-    {CHOICE("shard-of", 0, "WHAT", shard_of, shard_of_choices), .commands = RUN | LAYER,
+    {CHOICE(MEMBERS, "shard-of", 0, "WHAT", shard_of, shard_of_choices), .commands = RUN | LAYER,
      .help = "divide archives as a whole (default for several of them), or the members of each "
              "(default for one); members of one sample stay together"},
-    {STRING("kernel", 'k', "SPEC", filter.kernel), .commands = FILTERING | LAYERS,
+    {STRING(DECIDES, "kernel", 'k', "SPEC", filter.kernel), .commands = FILTERING | LAYERS,
      .section = "Filter",
      .help = "the kernel of the filter 'custom': '3x3: -2,-1,0 -1,1,1 0,1,2', '1 2 1 2 4 2 1 2 1', "
              "or @FILE in libvips' matrix format; bench layers: its size, N or HEIGHTxWIDTH"},
-    {STRING("size", 0, "3|5", size_text), .commands = FILTERING, .values = "3 5",
+    {STRING(DECIDES, "size", 0, "3|5", size_text), .commands = FILTERING, .values = "3 5",
      .help = "use the 3x3 or 5x5 version of the filter (default: as its name says)"},
-    {STRING("divisor", 0, "N|sum", filter.divisor), .commands = FILTERING, .values = "sum",
+    {STRING(DECIDES, "divisor", 0, "N|sum", filter.divisor), .commands = FILTERING, .values = "sum",
      .help = "divide by N, or by the sum of the coefficients (default: the filter's own divisor)"},
-    {STRING("bias", 0, "N", filter.bias), .commands = FILTERING | LAYER,
+    {STRING(DECIDES, "bias", 0, "N", filter.bias), .commands = FILTERING | LAYER,
      .help = "add N, on the scale of 8-bit samples (default: the filter's own bias); conv layer: "
              "FILE with one number per map, in a format of WEIGHTS"},
-    {FLAG("flip", 0, filter.flip), .commands = FILTERING,
+    {FLAG(DECIDES, "flip", 0, filter.flip), .commands = FILTERING,
      .help = "rotate the kernel by 180 degrees: convolution instead of correlation"},
-    {STRING("border", 0, "MODE", border_text), .commands = FILTERING | LAYER,
+    {STRING(DECIDES, "border", 0, "MODE", border_text), .commands = FILTERING | LAYER,
      .values = "replicate reflect reflect101 wrap constant",
      .help = "pixels outside the image: replicate (default; also edge, clamp, nearest), reflect, "
              "reflect101, wrap, constant[:V] (default of conv layer: constant:0)"},
-    {CHOICE("alpha", 0, "MODE", alpha, alpha_choices), .commands = RUN | VERIFY | STREAMS,
+    {CHOICE(DECIDES, "alpha", 0, "MODE", alpha, alpha_choices), .commands = RUN | VERIFY | STREAMS,
      .section = "Output", .help = "the alpha channel: keep (default), filter or premultiply"},
-    {FLAG("gray", 0, gray), .commands = RUN | LAYER,
+    {FLAG(DECIDES, "gray", 0, gray), .commands = RUN | LAYER,
      .help = "use the luminance of colour images (BT.601) as a single channel"},
-    {STRING("mix", 0, "P%", mix_text), .commands = RUN,
+    {STRING(DECIDES, "mix", 0, "P%", mix_text), .commands = RUN,
      .help = "blend the results: P % of the result and the rest of the original"},
-    {STRING("roi", 0, "WxH+X+Y", roi_text), .commands = RUN,
+    {STRING(DECIDES, "roi", 0, "WxH+X+Y", roi_text), .commands = RUN,
      .help = "filter this region only; the rest of the image stays unchanged"},
-    {CHOICE("output-type", 0, "TYPE", output_type, output_type_choices), .commands = RUN | LAYER,
+    {CHOICE(DECIDES, "output-type", 0, "TYPE", output_type, output_type_choices),
+     .commands = RUN | LAYER,
      .help = "type of the results: same (default), u8 or u16: 8 or 16 bits per sample; f32: .npy "
              "files of float32, neither rounded nor clamped; conv layer: f32 (default) or f16"},
-    {FLAG("strip", 0, strip), .commands = RUN | STREAMS,
+    {FLAG(DECIDES, "strip", 0, strip), .commands = RUN | STREAMS,
      .help = "drop metadata (default: keep what stays true after filtering)"},
-    {FLAG("first-frame", 0, first_frame), .commands = RUN | LAYER,
+    {FLAG(NEUTRAL, "first-frame", 0, first_frame), .commands = RUN | LAYER,
      .help = "take the first of several images in a file or pipe (default: refuse it)"},
-    {FLAG("preserve", 'p', preserve), .commands = RUN,
+    {FLAG(DECIDES, "preserve", 'p', preserve), .commands = RUN,
      .help = "give the output the input's mode and times"},
-    {STRING("output", 'o', "OUTPUT", output), .commands = RUN | LAYER,
+    {STRING(NEUTRAL, "output", 'o', "OUTPUT", output), .commands = RUN | LAYER,
      .help = "write to this folder (or file, if the name has an extension such as .png); all "
              "operands are then inputs"},
-    {FLAG("beside", 0, beside), .commands = RUN | LAYER,
+    {FLAG(NEUTRAL, "beside", 0, beside), .commands = RUN | LAYER,
      .help = "write each result next to its input, with --suffix or --output-type f32; there is no "
              "OUTPUT"},
-    {STRING("suffix", 0, "TEXT", suffix), .commands = RUN | LAYER,
+    {STRING(MEMBERS, "suffix", 0, "TEXT", suffix), .commands = RUN | LAYER,
      .help = "insert TEXT into the names of results: a_sharp.png for a.png and _sharp; with "
              "--beside, images with such names are skipped as results"},
-    {FLAG("in-place", 0, in_place), .commands = RUN,
+    {FLAG(NEUTRAL, "in-place", 0, in_place), .commands = RUN,
      .help = "replace each input by its output; there is no OUTPUT"},
-    {FLAG("fsync", 0, fsync), .commands = RUN | LAYER,
+    {FLAG(NEUTRAL, "fsync", 0, fsync), .commands = RUN | LAYER,
      .help = "flush each output to the disk before it gets its name"},
-    {STRING("to", 0, "FORMAT", to_text), .commands = RUN, .values = "png jpg",
+    {STRING(DECIDES, "to", 0, "FORMAT", to_text), .commands = RUN, .values = "png jpg",
      .help = "write png or jpg (default: by the name of the output, or as the input)"},
-    {INT("quality", 'Q', "N", png.quality, 1, 100), .commands = RUN, .values = "60 75 85 90 95 100",
+    {INT(DECIDES, "quality", 'Q', "N", png.quality, 1, 100), .commands = RUN,
+     .values = "60 75 85 90 95 100",
      .help =
          "JPEG quality: 1 (smallest) to 100 (default: 90); colours at full resolution from 90 on"},
-    {STRING("encoder", 0, "NAME", encoder_text), .commands = RUN | STREAMS | CODEC,
+    {STRING(DECIDES, "encoder", 0, "NAME", encoder_text), .commands = RUN | STREAMS | CODEC,
      .values = "fast libpng stb", .help = "PNG encoder: fast (default), libpng or stb"},
-    {INT("compress", 'z', "N", png.level, 0, 12), .commands = RUN | STREAMS | CODEC,
+    {INT(DECIDES, "compress", 'z', "N", png.level, 0, 12), .commands = RUN | STREAMS | CODEC,
      .values = "0 1 2 3 4 5 6 7 8 9 10 11 12",
      .help = "PNG compression: 0 (fastest) to 12 (smallest); libpng and stb: to 9 (default: 1; "
              "stb: 8)"},
-    {FLAG("reproducible", 0, reproducible), .commands = RUN,
+    {FLAG(DECIDES, "reproducible", 0, reproducible), .commands = RUN,
      .help = "write the same file bytes on every machine, by encoding on the CPU"},
-    {STRING("device", 0, "DEVICE", device_text),
+    {STRING(NEUTRAL, "device", 0, "DEVICE", device_text),
      .commands = RUN | LAYER | VERIFY | KERNELS | LAYERS | STREAMS | CODEC, .section = "Machine",
      .values = "auto cpu cuda all",
      .help = "where to filter: auto (default: a GPU for large jobs, else the CPU), cpu, cuda, "
              "cuda:N, all (every GPU), or a list such as cuda:0,cuda:1"},
-    {CHOICE("decode-on", 0, "WHERE", decode_on, coder_choices), .commands = RUN | STREAMS,
+    {CHOICE(NEUTRAL, "decode-on", 0, "WHERE", decode_on, coder_choices), .commands = RUN | STREAMS,
      .help = "decode PNG on cpu, on gpu, or auto (default: on whichever finishes first)"},
-    {CHOICE("encode-on", 0, "WHERE", encode_on, coder_choices), .commands = RUN | STREAMS,
+    {CHOICE(DECIDES, "encode-on", 0, "WHERE", encode_on, coder_choices), .commands = RUN | STREAMS,
      .help = "encode PNG on cpu, on gpu, or auto (default: on the GPU for large jobs)"},
-    {INT("streams", 0, "N", streams, 1, 64), .commands = RUN,
+    {INT(NEUTRAL, "streams", 0, "N", streams, 1, 64), .commands = RUN,
      .help = "CUDA streams per GPU (default: 4, up to 8 while images wait for the GPU; if the GPU "
              "also decodes PNG 6, up to 8, or up to 12 with several GPUs or less than 35 GB)"},
-    {SIZE("group", 0, "SIZE", group_bytes), .commands = RUN | STREAMS,
+    {SIZE(NEUTRAL, "group", 0, "SIZE", group_bytes), .commands = RUN | STREAMS,
      .help = "bytes of images copied to the GPU together (default: 16M; 32M if the GPU also "
              "decodes PNG)"},
-    {INT("jobs", 'j', "N", jobs, 1, 1024), .commands = RUN | LAYER | STREAMS | CODEC,
+    {INT(NEUTRAL, "jobs", 'j', "N", jobs, 1, 1024), .commands = RUN | LAYER | STREAMS | CODEC,
      .help = "worker threads (default: one per core)"},
-    {SIZE("mem-limit", 0, "SIZE", mem_limit), .commands = READING,
+    {SIZE(NEUTRAL, "mem-limit", 0, "SIZE", mem_limit), .commands = READING,
      .help = "staging memory for images in flight (default: half of the memory; less in a limited "
              "container or job)"},
-    {COUNT("max-pixels", 0, "N", max_pixels), .commands = READING,
+    {COUNT(NEUTRAL, "max-pixels", 0, "N", max_pixels), .commands = READING,
      .help = "refuse larger images (default: 268435456)"},
-    {STRING("variant", 0, "NAME", variant),
+    {STRING(NEUTRAL, "variant", 0, "NAME", variant),
      .commands = RUN | LAYER | SHOW | KERNELS | LAYERS | STREAMS,
      .help = "use this kernel variant (conv bench kernels and conv bench layers list them); bench "
              "layers: auto measures what conv layer would choose, and other libraries"},
-    {FLAG("no-save", 0, no_save), .commands = RUN | LAYER,
+    {FLAG(NEUTRAL, "no-save", 0, no_save), .commands = RUN | LAYER,
      .help = "do everything except writing the outputs, to measure speed"},
-    {FLAG("fail-fast", 0, fail_fast), .commands = RUN | LAYER,
+    {FLAG(NEUTRAL, "fail-fast", 0, fail_fast), .commands = RUN | LAYER,
      .help = "stop at the first image that fails"},
-    {CHOICE("on-error", 0, "ACTION", on_error, error_choices), .commands = RUN,
+    {CHOICE(MEMBERS, "on-error", 0, "ACTION", on_error, error_choices), .commands = RUN,
      .help =
          "what to do after an image fails: skip it (default), copy it unchanged from archive to "
          "archive, or stop"},
-    {CHOICE("progress", 0, "WHEN", progress, when_choices), .commands = RUN | LAYER,
+    {CHOICE(NEUTRAL, "progress", 0, "WHEN", progress, when_choices), .commands = RUN | LAYER,
      .section = "Messages", .help = "show progress: auto (default: on a terminal), always, never"},
-    {FLAG("quiet", 'q', quiet),
+    {FLAG(NEUTRAL, "quiet", 'q', quiet),
      .commands = RUN | LAYER | MERGE | VERIFY | KERNELS | LAYERS | STREAMS,
      .help = "print failures only"},
-    {FLAG("verbose", 'v', verbose), .commands = RUN | LAYER,
+    {FLAG(NEUTRAL, "verbose", 'v', verbose), .commands = RUN | LAYER,
      .help = "print each image and the kernel variant in use"},
-    {FLAG("json", 0, json), .commands = WORKING,
+    {FLAG(NEUTRAL, "json", 0, json), .commands = WORKING,
      .help = "print JSON on standard output, one object per line"},
-    {STRING("report", 0, "FILE", report_path), .commands = RUN | LAYER | MERGE,
+    {STRING(NEUTRAL, "report", 0, "FILE", report_path), .commands = RUN | LAYER | MERGE,
      .help = "write the lines of --json into FILE"},
-    {STRING("trace", 0, "FILE", trace_path), .commands = RUN | LAYER,
+    {STRING(NEUTRAL, "trace", 0, "FILE", trace_path), .commands = RUN | LAYER,
      .help = "write a timeline of every thread and stream, for Perfetto or chrome://tracing"},
-    {STRING("html", 0, "FILE", html_path), .commands = RUN | LAYER | KERNELS | LAYERS | STREAMS,
+    {STRING(NEUTRAL, "html", 0, "FILE", html_path),
+     .commands = RUN | LAYER | KERNELS | LAYERS | STREAMS,
      .help = "write a page about the run or the benchmark, in one self-contained file"},
-    {FLAG("help", 'h', help), .commands = EVERY,
+    {FLAG(NEUTRAL, "help", 'h', help), .commands = EVERY,
      .help = "print this text, or the options of the command before it; -h: the short form"},
-    {FLAG("version", 'V', version), .commands = EVERY, .help = "print the version"},
-    {INT("stride", 0, "N", layer.stride, 1, CONV_LAYER_MAX_STRIDE), .commands = LAYER,
+    {FLAG(NEUTRAL, "version", 'V', version), .commands = EVERY, .help = "print the version"},
+    {INT(DECIDES, "stride", 0, "N", layer.stride, 1, CONV_LAYER_MAX_STRIDE), .commands = LAYER,
      .section = "conv layer", .help = "compute every Nth output of both axes (default: 1)"},
-    {STRING("padding", 0, "MODE", layer.padding), .commands = LAYER, .values = "valid same",
+    {STRING(DECIDES, "padding", 0, "MODE", layer.padding), .commands = LAYER,
+     .values = "valid same",
      .help = "samples around the input: valid (default), same (the output is as large as the "
              "input), or N on each side"},
-    {CHOICE("activation", 0, "NAME", layer.activation, activation_choices), .commands = LAYER,
-     .help = "apply to each output: none (default), relu, tanh or abs"},
-    {CHOICE("precision", 0, "MODE", layer.precision, precision_choices), .commands = LAYER | LAYERS,
+    {CHOICE(DECIDES, "activation", 0, "NAME", layer.activation, activation_choices),
+     .commands = LAYER, .help = "apply to each output: none (default), relu, tanh or abs"},
+    {CHOICE(DECIDES, "precision", 0, "MODE", layer.precision, precision_choices),
+     .commands = LAYER | LAYERS,
      .help =
          "how results may deviate: exact (default), with the same bits on every device; fast, with "
          "float32 products in any order; tf32 or fp16; bench layers: only variants that deliver "
          "this (with --variant auto: and more precise ones)"},
-    {CHOICE("range", 0, "MAX", layer.range, range_choices), .commands = LAYER,
+    {CHOICE(DECIDES, "range", 0, "MAX", layer.range, range_choices), .commands = LAYER,
      .help = "scale integer samples to 0..1 or 0..255 (default: 1 for images)"},
-    {STRING("pool", 0, "KINDS", layer.pool), .commands = LAYER,
+    {STRING(DECIDES, "pool", 0, "KINDS", layer.pool), .commands = LAYER,
      .values = "mean std max energy mean,std",
      .help =
          "write features of a filter bank instead of maps: mean, std, max, energy of every map, or "
          "of each cell of a grid of N x N (mean,std:4)"},
-    {STRING("filter", 0, "FILTER", bench_filter), .commands = KERNELS | STREAMS | CODEC,
+    {STRING(NEUTRAL, "filter", 0, "FILTER", bench_filter), .commands = KERNELS | STREAMS | CODEC,
      .section = "conv bench", .help = "the filter to measure with (default: emboss)"},
-    {STRING("image-size", 0, "SIZE", image_size_text), .commands = KERNELS,
+    {STRING(NEUTRAL, "image-size", 0, "SIZE", image_size_text), .commands = KERNELS,
      .values = "mix uniform standard",
      .help = "bench kernels: WIDTHxHEIGHT (default: 4096x4096); mix or uniform: 1x1 to 4000x3000; "
              "standard: four workloads"},
-    {INT("images", 0, "N", bench_images, 1, 100000), .commands = KERNELS | CODEC,
+    {INT(NEUTRAL, "images", 0, "N", bench_images, 1, 100000), .commands = KERNELS | CODEC,
      .help = "bench kernels: images per launch (default: 1; mix, uniform: 500); bench codec "
              "--device cuda: images in flight"},
-    {CHOICE("depth", 0, "BITS", bench_depth, depth_choices), .commands = KERNELS,
+    {CHOICE(NEUTRAL, "depth", 0, "BITS", bench_depth, depth_choices), .commands = KERNELS,
      .help = "bench kernels: 8 (default) or 16 bits per sample"},
-    {STRING("compare", 0, "FILE", compare_path), .commands = KERNELS,
+    {STRING(NEUTRAL, "compare", 0, "FILE", compare_path), .commands = KERNELS,
      .help = "bench kernels: compare with an earlier run, whose --json output is in FILE"},
-    {CHOICE("stage", 0, "STAGE", bench_stage, stage_choices), .commands = STREAMS,
+    {CHOICE(NEUTRAL, "stage", 0, "STAGE", bench_stage, stage_choices), .commands = STREAMS,
      .help = "bench streams: run all stages (default), or device: images start in pinned memory "
              "and results are discarded"},
-    {STRING("shape", 0, "SHAPE", shape_text), .commands = LAYERS,
+    {STRING(NEUTRAL, "shape", 0, "SHAPE", shape_text), .commands = LAYERS,
      .values = "lenet-1 lenet-2 net28-1 net64-1 net70-1 net70-2 vgg-1 resnet-1",
      .help = "bench layers: the input, BATCHxCHANNELSxHEIGHTxWIDTH, or one of the layers lenet-1, "
              "lenet-2, net28-1, net64-1, net70-1, net70-2, vgg-1, resnet-1 (default: all of them)"},
-    {INT("maps", 0, "N", bench_layer.maps, 1, 65536), .commands = LAYERS,
+    {INT(NEUTRAL, "maps", 0, "N", bench_layer.maps, 1, 65536), .commands = LAYERS,
      .help = "bench layers: output maps"},
-    {FLAG("csv", 0, csv), .commands = KERNELS | LAYERS | STREAMS,
+    {FLAG(NEUTRAL, "csv", 0, csv), .commands = KERNELS | LAYERS | STREAMS,
      .help = "bench kernels, bench layers and bench streams: print comma-separated values"},
-    {FLAG("svg", 0, svg), .commands = LAYERS, .help = "bench layers: print a bar chart in SVG"},
+    {FLAG(NEUTRAL, "svg", 0, svg), .commands = LAYERS,
+     .help = "bench layers: print a bar chart in SVG"},
 };
 
 _Static_assert(sizeof conv_option_table / sizeof conv_option_table[0] <= CONV_OPTIONS_MOST,

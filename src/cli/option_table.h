@@ -34,7 +34,16 @@ enum conv_option_kind {
     KIND_LIST,   // struct conv_string_list
 };
 
+// What an option changes; settings_text.c prints those that are not neutral. An option that decides
+// whether an image fails, and not what its result is, is neutral: images that are done stay done.
+enum conv_option_effect {
+    CONV_OPTION_NEUTRAL = 1, // no byte of a result
+    CONV_OPTION_DECIDES,     // results
+    CONV_OPTION_MEMBERS,     // which members an archive has, or their names
+};
+
 struct conv_option {
+    enum conv_option_effect effect;
     const char *name;
     char letter;     // 0: none
     const char *arg; // name of the argument, NULL: none

@@ -203,7 +203,7 @@ static enum conv_status explain(const struct syntax *syntax, const char *word, b
     return explain_unknown(syntax, name, 0, err);
 }
 
-static void set_defaults(struct conv_options *options)
+void conv_options_set_defaults(struct conv_options *options)
 {
     *options = (struct conv_options){
         .bench_filter = "emboss",
@@ -247,7 +247,7 @@ enum conv_status conv_options_parse(struct conv_options *options, const struct c
 {
     struct syntax syntax;
     bool any;
-    set_defaults(options);
+    conv_options_set_defaults(options);
     options->limits = limits;
     options->command = syntax.command = find_command(argc, argv, &any);
     build_syntax(&syntax,

@@ -158,6 +158,9 @@ struct conv_options {
 enum conv_status conv_options_parse(struct conv_options *options, const struct conv_limits *limits,
                                     int argc, char **argv, struct conv_err *err);
 
+// The values of an empty command line, before they are checked.
+void conv_options_set_defaults(struct conv_options *options);
+
 // True if the option was on the command line.
 bool conv_options_given(const struct conv_options *options, const char *name);
 

@@ -68,80 +68,24 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
     return is_image ? conv_paths_make_folder(output, err) : status;
 }
 
-// A digest of all settings that change outputs: journal entries made under others are stale.
-// Devices, variants, threads and groups do not change outputs. --encode-on is hashed as given,
-// since `auto` accepts files of either encoder.
-static struct conv_digest digest_settings(const struct conv_options *options,
-                                          const struct conv_filter *filters, int count)
-{
-    struct conv_digest digest = {0};
-    for (int i = 0; i < count; i++) {
-        const struct conv_filter *filter = &filters[i];
-        size_t taps = (size_t)filter->width * (size_t)filter->height;
-        conv_run_journal_hash(&digest, filter->width);
-        conv_hash_add(&digest, filter->coef, taps * sizeof filter->coef[0]);
-        conv_hash_add(&digest, &filter->scale, sizeof filter->scale);
-        conv_hash_add(&digest, &filter->offset, sizeof filter->offset);
-        if (filter->passes)
-            conv_run_journal_hash(&digest, filter->passes);
-        if (filter->magnitude)
-            conv_run_journal_hash(&digest, filter->magnitude);
-        if (filter->threshold > 0)
-            conv_run_journal_hash(&digest, filter->threshold);
-    }
-    const int settings[] = {options->border,      options->border_value, options->alpha,
-                            options->png.encoder, options->png.level,    options->strip,
-                            options->preserve,    options->encode_on};
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        conv_run_journal_hash(&digest, settings[i]);
-    if (options->output_type)
-        conv_run_journal_hash(&digest, options->output_type);
-    if (options->png.quality)
-        conv_run_journal_hash(&digest, 1000 + options->png.quality);
-    if (options->to)
-        conv_hash_add(&digest, options->to->name, strlen(options->to->name));
-    if (options->gray || options->mix_text || options->roi_text) {
-        const struct conv_blend *blend = &options->blend;
-        const int blended[] = {options->gray, blend->original, blend->width,
-                               blend->height, blend->x,        blend->y};
-        for (size_t i = 0; i < sizeof blended / sizeof blended[0]; i++)
-            conv_run_journal_hash(&digest, blended[i]);
-    }
-    return digest;
-}
-
-// Hashes the settings that determine which members an archive has; with files, their names do that.
-static void hash_members(struct conv_digest *digest, const struct conv_options *options,
-                         const struct conv_run_inputs *inputs)
-{
-    const int64_t numbers[] = {options->images_only, options->on_error,      options->no_ignore,
-                               options->shard.index, options->shard.count,   options->shard.by,
-                               options->shard_of,    (int64_t)options->limit};
-    const struct conv_string_list *lists[] = {&options->include, &options->exclude};
-    int count;
-    struct conv_archive_target *targets = conv_walk_targets(inputs->selection.walk, &count);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        conv_run_journal_hash(digest, numbers[i]);
-    for (int k = 0; k < 2; k++) {
-        conv_run_journal_hash(digest, lists[k]->count);
-        for (int i = 0; i < lists[k]->count; i++)
-            conv_hash_add(digest, lists[k]->items[i], strlen(lists[k]->items[i]) + 1);
-    }
-    // All inputs of one archive.
-    for (int i = 0; i < inputs->places.input_count && count == 1 &&
-                    strcmp(targets[0].path, inputs->places.output) == 0;
-         i++)
-        conv_hash_add(digest, inputs->places.inputs[i], strlen(inputs->places.inputs[i]) + 1);
-}
-
 // `options`: as given.
 static enum conv_status open_journal(struct run *run, const struct conv_options *options,
                                      atomic_int *stop, struct conv_err *err)
 {
-    struct conv_digest settings = digest_settings(options, run->filters, run->filter_count);
-    if (conv_walk_shape(run->inputs.selection.walk)->sink == CONV_SINK_ARCHIVE)
-        hash_members(&settings, options, &run->inputs);
-    return conv_run_journal_open(&run->journal, options, &settings, stop, err);
+    struct conv_walk *walk = run->inputs.selection.walk;
+    const struct conv_places *places = &run->inputs.places;
+    int targets;
+    struct conv_settings settings = {
+        .options = options,
+        .filters = run->filters,
+        .filter_count = run->filter_count,
+        .members = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE,
+        .inputs = places->inputs,
+    };
+    const struct conv_archive_target *target = conv_walk_targets(walk, &targets);
+    if (settings.members && targets == 1 && strcmp(target->path, places->output) == 0)
+        settings.input_count = places->input_count;
+    return conv_run_journal_open(&run->journal, &settings, stop, err);
 }
 
 // Reports the variant of each filter, for each device, since they may differ.

@@ -5,21 +5,13 @@
 
 #include <stdatomic.h>
 
-#include "base/hash.h"
-#include "cli/options.h"
+#include "cli/settings_text.h"
 #include "io/journal.h"
 
-// Adds a number to a digest of settings.
-static inline void conv_run_journal_hash(struct conv_digest *digest, int64_t number)
-{
-    conv_hash_add(digest, &number, sizeof number);
-}
-
-// Opens the journal of --resume, or with --in-place one in memory, for outputs of `settings`, and
-// reports damaged lines. Errors as conv_journal_open.
+// Opens the journal of --resume, or with --in-place one in memory, for outputs of these settings,
+// and reports damaged lines. Errors as conv_journal_open.
 enum conv_status conv_run_journal_open(struct conv_journal **journal,
-                                       const struct conv_options *options,
-                                       const struct conv_digest *settings, atomic_int *stop,
+                                       const struct conv_settings *settings, atomic_int *stop,
                                        struct conv_err *err);
 
 #endif

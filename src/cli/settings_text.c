@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+// Options are printed from their field, except those that were parsed further.
+#include "cli/settings_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/option_table.h"
+
+// A member that is added to one of these decides results: print it below.
+_Static_assert(sizeof(struct conv_filter) == 64 + 2 * sizeof(int) +
+                                                 CONV_FILTER_MAX_TAPS * sizeof(double) +
+                                                 5 * sizeof(double) + 2 * sizeof(int),
+               "every member of a filter is printed");
+_Static_assert(sizeof(struct conv_blend) == 6 * sizeof(int), "every member of a blend is printed");
+_Static_assert(sizeof(struct conv_pooling) == (CONV_POOL_KINDS + 2) * sizeof(int),
+               "every member of a pooling is printed");
+_Static_assert(sizeof(struct conv_layer) == 16 * sizeof(int) + 2 * sizeof(float *),
+               "every member of a layer is printed");
+
+// --- filters and layers --------------------------------------------------------------------------
+
+// 17 digits identify a double, 9 a float.
+static void print_filters(FILE *out, const struct conv_settings *settings)
+{
+    for (int i = 0; i < settings->filter_count; i++) {
+        const struct conv_filter *filter = &settings->filters[i];
+        int taps = filter->width * filter->height;
+        fprintf(out, "filter %dx%d:", filter->width, filter->height);
+        for (int k = 0; k < taps; k++)
+            fprintf(out, " %.17g", filter->coef[k]);
+        fprintf(out, " / %.17g + %.17g", filter->scale, filter->offset);
+        if (filter->magnitude)
+            fputs(" magnitude", out);
+        if (filter->threshold > 0)
+            fprintf(out, " threshold %.17g", filter->threshold);
+        if (filter->passes)
+            fprintf(out, " pass %d of %d", filter->pass, filter->passes);
+        fputc('\n', out);
+    }
+}
+
+// The values are represented by their hash: there may be millions of them.
+static void print_values(FILE *out, const char *name, const void *values, size_t bytes)
+{
+    struct conv_digest digest = {0};
+    if (bytes)
+        conv_hash_add(&digest, values, bytes);
+    fprintf(out, "%s %016" PRIx64 "%016" PRIx64 "\n", name, digest.word[0], digest.word[1]);
+}
+
+static void print_tensor(FILE *out, const char *name, const struct conv_tensor *tensor)
+{
+    char shape[CONV_TENSOR_TEXT_SIZE];
+    uint64_t bytes = 0;
+    if (!tensor->values)
+        return;
+    (void)conv_tensor_shape_bytes(&tensor->shape, sizeof(float), &bytes); // it is in memory
+    fprintf(out, "%s %s:", name, conv_tensor_shape_text(shape, &tensor->shape));
+    print_values(out, "", tensor->values, (size_t)bytes);
+}
+
+static void print_bank(FILE *out, const struct conv_bank *bank, const struct conv_pooling *pool)
+{
+    for (int i = 0; i < bank->filter_count; i++) {
+        const struct conv_bank_filter *filter = &bank->filters[i];
+        size_t taps = (size_t)filter->width * (size_t)filter->height;
+        fprintf(out, "bank filter %dx%d, %d terms:", filter->width, filter->height, filter->terms);
+        print_values(out, "", filter->coef, taps * sizeof filter->coef[0]);
+    }
+    for (int m = 0; m < bank->map_count; m++) {
+        const struct conv_bank_map *map = &bank->maps[m];
+        fprintf(out, "bank map %d of %d from %d\n", map->combine, map->count, map->first);
+    }
+    for (int i = 0; i < pool->count; i++)
+        fprintf(out, "pool %d, grid %d\n", pool->kinds[i], pool->grid);
+}
+
+// Without `input` and `input_divisor`, which follow from the file and --range.
+static void print_layer(FILE *out, const struct conv_settings *settings)
+{
+    const struct conv_layer_setup *setup = settings->layer;
+    if (!setup)
+        return;
+    const struct conv_layer *layer = &setup->layer;
+    fprintf(out, "layer %d maps, %d channels, kernel %dx%d, stride %d, pads %d %d %d %d, border %s",
+            layer->maps, layer->channels, layer->kernel_height, layer->kernel_width, layer->stride,
+            layer->pad_top, layer->pad_bottom, layer->pad_left, layer->pad_right,
+            conv_filter_border_name(layer->border));
+    fprintf(out, ":%.9g, output %d, activation %d, precision %d\n", (double)layer->border_value,
+            layer->output, layer->activation, layer->precision);
+    print_tensor(out, "weights", &setup->weights);
+    print_tensor(out, "bias", &setup->bias);
+    print_bank(out, &setup->bank, &setup->pool);
+}
+
+// --- options -------------------------------------------------------------------------------------
+
+static void print_border(FILE *out, const struct conv_settings *settings)
+{
+    const struct conv_options *options = settings->options;
+    if (!settings->layer && options->border != CONV_BORDER_REPLICATE)
+        fprintf(out, "border=%s:%d\n", conv_filter_border_name(options->border),
+                options->border_value);
+}
+
+static void print_blend(FILE *out, const struct conv_settings *settings)
+{
+    const struct conv_blend *blend = &settings->options->blend;
+    if (blend->original)
+        fprintf(out, "mix=%d\n", CONV_BLEND_WHOLE - blend->original);
+    if (blend->width)
+        fprintf(out, "roi=%dx%d+%d+%d\n", blend->width, blend->height, blend->x, blend->y);
+}
+
+static void print_shard(FILE *out, const struct conv_settings *settings)
+{
+    const struct conv_shard *shard = &settings->options->shard;
+    if (shard->count)
+        fprintf(out, "shard=%d/%d\n", shard->index, shard->count);
+}
+
+static void print_output_type(FILE *out, const struct conv_settings *settings)
+{
+    if (!settings->layer && settings->options->output_type != CONV_OUTPUT_SAME)
+        fprintf(out, "output-type=%d\n", settings->options->output_type);
+}
+
+static void print_encoder(FILE *out, const struct conv_settings *settings)
+{
+    if (settings->options->png.encoder)
+        fprintf(out, "encoder=%d\n", settings->options->png.encoder);
+}
+
+static void print_to(FILE *out, const struct conv_settings *settings)
+{
+    if (settings->options->to)
+        fprintf(out, "to=%s\n", settings->options->to->name);
+}
+
+// Options whose field is text with a syntax of its own, or which take effect through others.
+static const struct {
+    const char *option;
+    void (*print)(FILE *out, const struct conv_settings *settings); // NULL: another row prints it
+} parsed[] = {
+    {"kernel", print_filters},
+    {"size", NULL},
+    {"divisor", NULL},
+    {"bias", NULL},
+    {"flip", NULL},
+    {"border", print_border},
+    {"mix", print_blend},
+    {"roi", NULL},
+    {"output-type", print_output_type},
+    {"to", print_to},
+    {"encoder", print_encoder},
+    {"reproducible", NULL}, // by encode-on
+    {"shard", print_shard},
+    {"stride", print_layer},
+    {"padding", NULL},
+    {"activation", NULL},
+    {"precision", NULL},
+    {"pool", NULL},
+};
+
+static void print_string(FILE *out, const char *name, const char *text)
+{
+    fprintf(out, "%s=", name);
+    for (const unsigned char *s = (const unsigned char *)text; *s; s++)
+        fprintf(out, *s < 0x20 || *s == 0x7F || *s == '\\' ? "\\x%02x" : "%c", *s);
+    fputc('\n', out);
+}
+
+// Prints the option's field if it differs from the default.
+static void print_field(FILE *out, const struct conv_option *row, const void *field,
+                        const void *usual)
+{
+    static const size_t sizes[] = {
+        [KIND_FLAG] = sizeof(bool),
+        [KIND_INT] = sizeof(int),
+        [KIND_SIZE] = sizeof(uint64_t),
+        [KIND_COUNT] = sizeof(uint64_t),
+        [KIND_CHOICE] = sizeof(int),
+        [KIND_STRING] = sizeof(char *),
+        [KIND_LIST] = 0,
+    };
+    const struct conv_string_list *list = field;
+    if (row->kind == KIND_LIST)
+        for (int i = 0; i < list->count; i++)
+            print_string(out, row->name, list->items[i]);
+    else if (memcmp(field, usual, sizes[row->kind]) == 0)
+        return;
+    else if (row->kind == KIND_STRING)
+        print_string(out, row->name, *(const char *const *)field);
+    else if (row->kind == KIND_FLAG)
+        fprintf(out, "%s\n", row->name);
+    else if (row->kind == KIND_CHOICE)
+        fprintf(out, "%s=%s\n", row->name, row->choices[*(const int *)field]);
+    else if (row->kind == KIND_INT)
+        fprintf(out, "%s=%d\n", row->name, *(const int *)field);
+    else
+        fprintf(out, "%s=%" PRIu64 "\n", row->name, *(const uint64_t *)field);
+}
+
+static void print_option(FILE *out, const struct conv_settings *settings,
+                         const struct conv_option *row, const struct conv_options *usual)
+{
+    for (size_t i = 0; i < sizeof parsed / sizeof parsed[0]; i++) {
+        if (strcmp(row->name, parsed[i].option) != 0)
+            continue;
+        if (parsed[i].print)
+            parsed[i].print(out, settings);
+        return;
+    }
+    print_field(out, row, (const char *)settings->options + row->offset,
+                (const char *)usual + row->offset);
+}
+
+enum conv_status conv_settings_text(char **text, const struct conv_settings *settings,
+                                    struct conv_err *err)
+{
+    size_t size;
+    struct conv_options usual;
+    FILE *out = open_memstream(text, &size);
+    if (!out)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the settings");
+    conv_options_set_defaults(&usual);
+    for (size_t i = 0; i < conv_option_count; i++) {
+        const struct conv_option *row = &conv_option_table[i];
+        if (row->effect == CONV_OPTION_DECIDES ||
+            (row->effect == CONV_OPTION_MEMBERS && settings->members))
+            print_option(out, settings, row, &usual);
+    }
+    for (int i = 0; i < settings->input_count && settings->members; i++)
+        print_string(out, "input", settings->inputs[i]);
+    bool failed = ferror(out);
+    if (fclose(out) == 0 && !failed)
+        return CONV_OK;
+    free(*text);
+    return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the settings");
+}
+
+enum conv_status conv_settings_digest(struct conv_digest *digest,
+                                      const struct conv_settings *settings, struct conv_err *err)
+{
+    char *text;
+    enum conv_status status = conv_settings_text(&text, settings, err);
+    if (status)
+        return status;
+    *digest = (struct conv_digest){0};
+    conv_hash_add(digest, text, strlen(text));
+    free(text);
+    return CONV_OK;
+}
