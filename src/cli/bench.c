@@ -249,6 +249,7 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
     struct conv_bench_options *bench = &command->bench;
     bench->stop = conv_signals_install();
     bench->stall = conv_signals_stall();
+    conv_signals_begin_work();
     conv_stall_begin(bench->stall); // a filter may be read from a pipe
     options->no_save = options->first_frame = true;
     // Streams are compared, so the coders stay the same, even if another one would be faster.
@@ -347,6 +348,8 @@ int conv_bench_main(const struct conv_options *options)
     conv_bench_compare_close(command->compare);
     conv_page_job_close(&command->page);
     conv_device_close(&command->device);
+    int signal = command->bench.stop ? atomic_load(command->bench.stop) : 0;
     free(command);
-    return status ? conv_commands_fail(&err) : conv_commands_flush();
+    int code = status && signal <= 0 ? conv_commands_fail(&err) : conv_commands_flush();
+    return signal > 0 ? CONV_EXIT_SIGNAL + signal : code;
 }

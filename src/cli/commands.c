@@ -9,6 +9,7 @@
 #include "cli/device.h"
 #include "cli/hints.h"
 #include "cli/option_table.h"
+#include "cli/signals.h"
 #include "image/format.h"
 #include "report/report.h"
 
@@ -164,6 +165,7 @@ int conv_commands_main(const struct conv_backend_ops *const *backends, int argc,
 {
     if (!conv_standard_open())
         return CONV_EXIT_SOME_FAILED; // and there is nowhere to say why
+    conv_signals_begin();
     int code = run(backends, argc, argv);
     if (conv_device_is_left_open()) {
         fflush(NULL);

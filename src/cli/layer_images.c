@@ -289,6 +289,7 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
         .output = places->output,
     };
     struct conv_err later;
+    conv_signals_begin_work(); // a layer of one image may take long
     enum conv_status status = prepare(&run, setup, conv_clock_ns(), stop, err);
     if (!status && exists(&run)) {
         struct conv_record record = {
@@ -303,6 +304,7 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
             conv_selection_count_ahead(&run.selection);
         status = conv_layer_images_run(&run.images, run.selection.source, run.report.report, err);
     }
+    conv_signals_end_work();
     conv_signals_watch(NULL);
     enum conv_status finished = conv_sink_finish(run.images.sink, status ? &later : err);
     status = status ? status : finished;

@@ -321,6 +321,7 @@ enum conv_status conv_layer_run_tensor(const struct conv_options *options,
         .are_files = true,
     };
     struct conv_err reason = {0}, later;
+    conv_signals_begin_work(); // a layer of one image may take long
     enum conv_status status = conv_layer_check_files(options, run.input, run.output, &reason);
     if (!status)
         status = conv_layer_report_prepare(&run.report, options, setup, &reason);
@@ -330,6 +331,7 @@ enum conv_status conv_layer_run_tensor(const struct conv_options *options,
         status = conv_layer_report_open(&run.report, &run.operation, true, start, &reason);
     if (!status && record.outcome == CONV_OUTCOME_DONE)
         status = note_failure(&record, run_record(&run, &record, stop, &reason), &reason, stop);
+    conv_signals_end_work();
     if (run.report.report) {
         *code = atomic_load(stop) > 0 ? CONV_EXIT_SIGNAL + atomic_load(stop)
                 : status || record.outcome == CONV_OUTCOME_FAILED ? CONV_EXIT_SOME_FAILED

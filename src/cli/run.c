@@ -286,8 +286,10 @@ int conv_run_main(const struct conv_options *options)
         status = conv_filter_check_floats(run->filters, run->filter_count, &err);
     atomic_int *stop = conv_signals_install();
     conv_stall_begin(conv_signals_stall()); // opening a report that is a pipe may wait
+    conv_signals_begin_work();
     if (!status)
         status = prepare(run, options, stop, &err);
+    conv_signals_end_work();
     conv_stall_end(conv_signals_stall());
     if (!status && conv_report_has_progress(run->report))
         conv_selection_count_ahead(&run->inputs.selection);

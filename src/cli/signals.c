@@ -2,12 +2,18 @@
 #include "cli/signals.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "io/sink.h"
 
-static atomic_int stop; // written by the handler
+static atomic_int stop;           // written by the handler
+static _Atomic uint64_t asked_at; // when the first signal came, conv_clock_ns; 0: none has
+static atomic_bool is_polled;     // the command looks at `stop`
+static atomic_int works;          // calls that do not
 static struct conv_stall stall;
 static atomic_int final; // 1 + the exit code of a run that has written everything
 
@@ -37,27 +43,50 @@ static void end_at_once(int number)
     _exit(code ? code - 1 : 128 + number);
 }
 
-#define STALL_NS 1000000000
-#define LOOK_SECONDS 1
+// A second signal that comes this soon is the first one once more: timeout(1) sends its signal to
+// the program and then to the group that it is in.
+#define SAME_NS 300000000
 
-// After the first signal: ends a run that waits for a reader that has stalled.
+// An answer takes less than 200 ms.
+#define PATIENCE_NS 150000000
+#define LOOK_US 30000
+
+// After the first signal: ends the program if it is in work that cannot be cancelled, or waits for
+// a reader that has stalled.
 static void on_alarm(int number)
 {
     (void)number;
-    if (conv_stall_lasts(&stall, STALL_NS))
+    bool is_late = conv_clock_ns() - atomic_load(&asked_at) >= PATIENCE_NS;
+    if ((is_late && atomic_load(&works) > 0) || conv_stall_lasts(&stall, PATIENCE_NS))
         end_at_once(atomic_load(&stop));
-    alarm(LOOK_SECONDS);
 }
 
 static void on_signal(int number)
 {
-    int expected = 0;
-    if (!atomic_compare_exchange_strong(&stop, &expected, number))
+    uint64_t now = conv_clock_ns(), first = 0;
+    if (!atomic_load(&is_polled))
         end_at_once(number);
+    if (!atomic_compare_exchange_strong(&asked_at, &first, now)) {
+        if (now > first && now - first >= SAME_NS)
+            end_at_once(number);
+        return;
+    }
+    atomic_store(&stop, number);
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGALRM, &action, NULL);
-    alarm(LOOK_SECONDS);
+    const struct itimerval look = {{0, LOOK_US}, {0, LOOK_US}};
+    setitimer(ITIMER_REAL, &look, NULL);
+}
+
+void conv_signals_begin_work(void)
+{
+    atomic_fetch_add(&works, 1);
+}
+
+void conv_signals_end_work(void)
+{
+    atomic_fetch_sub(&works, 1);
 }
 
 static void on_truncation(int number)
@@ -87,20 +116,28 @@ static void prepare_sanitizer(void)
 #endif
 }
 
-atomic_int *conv_signals_install(void)
+void conv_signals_begin(void)
 {
     prepare_sanitizer();
     // Threads that wait for an input poll the flag; writes are restarted and completed.
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
-    static const int endings[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    static const int ignorable[] = {SIGQUIT, SIGHUP}; // nohup
+    for (size_t i = 0; i < sizeof ignorable / sizeof ignorable[0]; i++) {
         struct sigaction old;
-        if (sigaction(endings[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) // nohup
-            sigaction(endings[i], &action, NULL);
+        if (sigaction(ignorable[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(ignorable[i], &action, NULL);
     }
-    action.sa_handler =
-        SIG_IGN; // a closed pipe or a file too large: errors of write(), with a message
+}
+
+atomic_int *conv_signals_install(void)
+{
+    atomic_store(&is_polled, true);
+    // A closed pipe or a file too large: errors of write(), with a message.
+    struct sigaction action = {.sa_handler = SIG_IGN};
+    sigemptyset(&action.sa_mask);
     sigaction(SIGPIPE, &action, NULL);
     sigaction(SIGIO, &action, NULL); // ends a lease by which watch.c sees that a file is complete
     sigaction(SIGXFSZ, &action, NULL);

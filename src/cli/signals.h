@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The first Ctrl-C, SIGTERM, SIGHUP or SIGQUIT: no new image is begun, and images in flight are
-// cancelled unless they are finished within a moment (pipeline/pipeline.c). The second one, or the
-// first if the reader of messages, report, trace or page has stalled: the program ends at once,
-// without leaving a temporary file.
+// The first Ctrl-C, SIGTERM, SIGHUP or SIGQUIT: a command that polls the flag begins no new image
+// and cancels images in flight unless they are finished within a moment (pipeline/pipeline.c). The
+// program ends at once, without leaving a temporary file: after the first signal in a command that
+// does not poll, in work that cannot be cancelled, or if the reader of messages, report, trace or
+// page has stalled; otherwise after a second signal, unless it follows so soon that it is the same
+// one.
 #ifndef CONV_CLI_SIGNALS_H
 #define CONV_CLI_SIGNALS_H
 
@@ -10,8 +12,16 @@
 
 #include "base/stall.h"
 
-// Installs the handlers and returns the flag: 0, the signal that came, or -1 set by the pipeline.
+// Installs the handlers: a signal ends the program at once.
+void conv_signals_begin(void);
+
+// From now on the command polls the flag: 0, the signal that came, or -1 set by the pipeline.
 atomic_int *conv_signals_install(void);
+
+// Around work that does not poll the flag, and may be cut off at any time: 150 ms after a signal
+// the program ends. Any thread; calls may be nested.
+void conv_signals_begin_work(void);
+void conv_signals_end_work(void);
 
 // Counts waits for the readers of the program's output; the handlers end the program if such a wait
 // lasts.

@@ -3,15 +3,17 @@
 import os
 import signal
 import struct
+import subprocess
 import time
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import images
 import png_writer as png
-from program import RUNNER, run, start, stop, until
+from program import RUNNER, TIMEOUT, run, start, stop, until, waits_and_catches
 
 TICKS = os.sysconf("SC_CLK_TCK")
 BEFORE = 5 if RUNNER else 0.4  # seconds of CPU time until the signal: the work has begun and needs several more
@@ -124,6 +126,69 @@ def test_the_other_workers_go_home_too(box):
     done = os.listdir("out")
     assert "a.png" not in done and all((box / "out" / name).read_bytes() == (box / "want.png").read_bytes() for name in done)
     assert images.read("want.png").shape[1:] == (20, 20)
+
+
+def tensors(*, side=900):
+    """A layer of one image, and an image of that size for the banks."""
+    np.save("w.npy", np.ones((32, 64, 31, 31), "f4"))
+    np.save("gray.npy", np.ones((64, 1, 31, 31), "f4"))
+    np.save("x.npy", np.ones((1, 64, side, side), "f4"))
+    Path("a.png").write_bytes(noise(4000))
+
+
+LONG = {
+    "layer of a tensor": ("layer", "-j1", "w.npy", "x.npy", "y.npy"),
+    "layer of an image": ("layer", "--gray", "gray.npy", "a.png", "y.npy"),
+    "bank of a tensor": ("layer", "gabor:4x32", "x.npy", "y.npy"),
+    "bank of an image": ("layer", "gabor:4x32", "--pool", "mean:4", "a.png", "y.npy"),
+    "verify": ("verify", "-q", "unsharp:5,1", "a.png"),
+    "bench kernels": ("bench", "kernels", "-q"),
+    "bench layers": ("bench", "layers", "-q"),
+    "bench codec": ("bench", "codec", *("a.png",) * 5),
+    "bench streams": ("bench", "streams", "-q", *("a.png",) * 20),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_the_first_signal_ends_every_command(box, name):
+    """A layer of one image was computed to its end, and its result written, after a signal."""
+    tensors()
+    number = signal.SIGTERM if len(name) % 2 else signal.SIGINT
+    before = sorted(os.listdir(box))
+    process = start(*LONG[name])
+    said, after = interrupt(process, number)
+    assert process.returncode == 128 + number and after < AFTER, (process.returncode, after, said)
+    assert sorted(os.listdir(box)) == before
+
+
+def test_two_signals_together_are_one(box):
+    """timeout(1) signals the program and then its group: the second signal ended a run without a word."""
+    process = start("emboss", "-", "x.png", stdin=subprocess.PIPE)
+    try:
+        until(lambda: waits_and_catches(process, signal.SIGTERM), process)
+        assert stop(process)
+        process.send_signal(signal.SIGINT)  # both wait, and are handled one after the other
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        process.wait(TIMEOUT)
+    finally:
+        process.kill()
+        _, err = process.communicate()
+    assert process.returncode in (130, 143) and b"interrupted: 0 of 1 done" in err, err
+
+
+def test_a_second_signal_ends_what_does_not_answer(box):
+    """SIGALRM is blocked, by which the program notices that a layer takes long."""
+    tensors()
+    process = start("layer", "-j1", "w.npy", "x.npy", "y.npy",
+                    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}))
+    try:
+        until(lambda: cpu_seconds(process) >= BEFORE, process)
+        until(lambda: process.send_signal(signal.SIGINT) or process.poll() is not None)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130 and not Path("y.npy").exists()
 
 
 def photograph_like(side):

@@ -131,7 +131,7 @@ def test_one_signal_ends_the_wait_for_a_filter(box):
             return False
         return True
 
-    ends_once(is_read, start("./filter", "a.png", "b.png"), signal.SIGINT, -signal.SIGINT)
+    ends_once(is_read, start("./filter", "a.png", "b.png"), signal.SIGINT, 130)
     os.close(writers[0])
 
 
