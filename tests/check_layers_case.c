@@ -60,8 +60,9 @@ static float random_mantissa(uint64_t *random)
 
 static float random_special(uint64_t *random)
 {
-    static const float values[] = {NAN,      INFINITY, -INFINITY, 0.0f,           -0.0f,
-                                   0x1p-149, 0x1p-130, -0x1p-126, 0x1.fffffep127, -0x1.fffffep127};
+    static const float values[] = {
+        NAN,        INFINITY,        -INFINITY,       0.0f, -0.0f, 0x1p-149f, 0x1p-130f,
+        -0x1p-126f, 0x1.fffffep127f, -0x1.fffffep127f};
     return values[random_below(random, sizeof values / sizeof values[0])];
 }
 

@@ -171,7 +171,7 @@ static void test_pixels_and_files_count(void **state)
     struct conv_workload_choice choice = {.plain = {10e3, 0.1, -0.2, 0}, .cost = 1};
     make_plain(0, 100, 20000);
     double each = 10e3 + 0.1 * 600 * 300 * 3 - 0.2 * 20000;
-    assert_float_equal(measure_gain(&choice, NULL).saved, 100 * each, 1);
+    assert_float_equal(measure_gain(&choice, NULL).saved, (float)(100 * each), 1);
     choice.cost = 100 * each + 1;
     assert_int_equal(measure_gain(&choice, NULL).kind, CONV_WORKLOAD_SMALL);
     choice.cost = 100 * each - 1;
