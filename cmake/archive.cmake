@@ -14,8 +14,8 @@ if(NOT CONV_STATIC AND NOT CONV_ARCHIVE STREQUAL "OFF")
         message(FATAL_ERROR "CONV_ARCHIVE=ON, but there is no libarchive ${oldest_libarchive} or later (package libarchive-dev)")
     endif()
 endif()
-# With these libraries conv decompresses compressed tars itself, and keeps more of the data before
-# damage than libarchive's filters do: src/io/unpack.h. libarchive itself is linked to them.
+# With these libraries, and always with zlib, conv reads compressed tars: src/io/unpack.h. libarchive
+# itself is linked to them.
 set(CONV_UNPACK_LIBRARIES "")
 set(CONV_UNPACK_INCLUDES "")
 set(CONV_UNPACK_NAMES "")
@@ -38,7 +38,7 @@ foreach(row "ZSTD zstd.h zstd" "LZMA lzma.h lzma" "BZIP2 bzlib.h bz2")
     endif()
 endforeach()
 if(CONV_HAVE_ARCHIVE)
-    message(STATUS "Archives: plain tar, and by libarchive ${LibArchive_VERSION} zip, 7-Zip and compressed tar (decompressed by zlib ${CONV_UNPACK_NAMES})")
+    message(STATUS "Archives: tar (decompressed by zlib ${CONV_UNPACK_NAMES}), zip, and with libarchive ${LibArchive_VERSION} 7-Zip and unusual zip files")
 else()
-    message(STATUS "Archives: plain tar; no libarchive for zip, 7-Zip and compressed tar")
+    message(STATUS "Archives: tar, tar.gz and zip; no libarchive for 7-Zip, unusual zip files and other compressed tars")
 endif()

@@ -12,6 +12,7 @@
 #include "base/cancel.h"
 #include "base/standard.h"
 #include "io/paths.h"
+#include "io/unpack.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 // Linux 5.14
@@ -44,6 +45,13 @@ static bool map_file(struct conv_archive_input *input)
     return true;
 }
 
+static enum conv_status make_buffer(struct conv_archive_input *input, struct conv_err *err)
+{
+    input->buffer = aligned_alloc(PAGE, BUFFER_BYTES);
+    return input->buffer ? CONV_OK
+                         : conv_err_set(err, CONV_ERR_MEMORY, "no memory for reading an archive");
+}
+
 enum conv_status conv_archive_input_open(struct conv_archive_input *input, const char *path,
                                          bool may_map, atomic_int *stop, struct conv_err *err)
 {
@@ -61,9 +69,7 @@ enum conv_status conv_archive_input_open(struct conv_archive_input *input, const
     else if (S_ISDIR(input->info.st_mode))
         status = conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not an archive");
     if (!status && !(may_map && map_file(input))) {
-        input->buffer = aligned_alloc(PAGE, BUFFER_BYTES);
-        if (!input->buffer)
-            status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for reading an archive");
+        status = make_buffer(input, err);
 #ifdef F_SETPIPE_SZ
         if (S_ISFIFO(input->info.st_mode)) // fewer switches between its two ends
             (void)fcntl(input->fd, F_SETPIPE_SZ, (int)BUFFER_BYTES);
@@ -79,6 +85,18 @@ void conv_archive_input_open_bytes(struct conv_archive_input *input, const uint8
 {
     static const uint8_t nothing[1];
     *input = (struct conv_archive_input){.fd = -1, .map = size ? data : nothing, .size = size};
+}
+
+enum conv_status conv_archive_input_open_unpacked(struct conv_archive_input *input,
+                                                  struct conv_unpack *unpack, struct conv_err *err)
+{
+    *input = (struct conv_archive_input){.fd = -1, .unpack = unpack};
+    return make_buffer(input, err);
+}
+
+uint64_t conv_archive_input_stored(const struct conv_archive_input *input)
+{
+    return input->unpack ? conv_unpack_stored(input->unpack) : input->map ? input->size : input->at;
 }
 
 void conv_archive_input_close(struct conv_archive_input *input)
@@ -98,6 +116,11 @@ static ssize_t read_some(struct conv_archive_input *input, void *data, size_t si
                          struct conv_err *err)
 {
     bool regular = S_ISREG(input->info.st_mode);
+    if (input->unpack) {
+        ssize_t got = conv_unpack_read(input->unpack, data, size, err);
+        input->over = got == 0;
+        return got;
+    }
     for (;;) {
         if (!regular && !conv_paths_wait_readable(input->fd, input->stop)) {
             conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");

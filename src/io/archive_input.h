@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The bytes of an archive: a file that is mapped where that is possible, or a stream that is read
-// from its beginning to its end. One thread at a time, except where a function says otherwise.
+// from its beginning to its end; or what they are decompressed to. One thread at a time, except
+// where a function says otherwise.
 #ifndef CONV_IO_ARCHIVE_INPUT_H
 #define CONV_IO_ARCHIVE_INPUT_H
 
@@ -13,6 +14,8 @@
 
 #include "base/err.h"
 
+struct conv_unpack;
+
 struct conv_archive_input {
     int fd; // -1: not open, or bytes in memory
     bool owns_fd;
@@ -22,6 +25,8 @@ struct conv_archive_input {
     uint64_t at;        // position: of the next byte that is handed out
     uint64_t forgotten; // bytes of the map that are no longer in this process's memory
     atomic_int *stop;   // ends waits once it is not 0; may be NULL
+
+    struct conv_unpack *unpack; // where the bytes come from; NULL: from `fd`
 
     // Of an input that is not mapped: buffer[first..end) is read and not yet handed out.
     uint8_t *buffer;
@@ -38,7 +43,16 @@ enum conv_status conv_archive_input_open(struct conv_archive_input *input, const
 // The same for bytes in memory, which stay the caller's.
 void conv_archive_input_open_bytes(struct conv_archive_input *input, const uint8_t *data,
                                    size_t size);
+
+// The same for what a compressed archive is decompressed to; *unpack stays the caller's.
+// CONV_ERR_MEMORY.
+enum conv_status conv_archive_input_open_unpacked(struct conv_archive_input *input,
+                                                  struct conv_unpack *unpack, struct conv_err *err);
 void conv_archive_input_close(struct conv_archive_input *input); // {0} is fine
+
+// Bytes of the archive as it is stored: of all of it if it is mapped, else of what has been read.
+// What it may expand to depends on them.
+uint64_t conv_archive_input_stored(const struct conv_archive_input *input);
 
 // The next bytes without a copy, at most `most`: sets *data, advances the position, and returns how
 // many, 0 at the end. Valid until the next call that reads; for as long as the input is open if it

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The formats that libarchive reads, by their first bytes and names. Zip files and compressed tars
-// can be written as well.
+// The formats other than plain tar, by their first bytes and names. libarchive reads 7-Zip and
+// unusual zip files, and writes compressed tars.
 #include <string.h>
 
 #include "io/libarchive_formats.h"
+#include "io/tar_reader.h"
 #include "io/tar_writer.h"
 #include "io/zip_read.h"
 #include "io/zip_write.h"
@@ -54,7 +55,7 @@ static const struct conv_archive_format tar_gz = {
     .name = "tar.gz",
     .extensions = (const char *const[]){".tar.gz", ".tgz", NULL},
     .recognise = is_gzip,
-    .read = conv_libarchive_read,
+    .read = conv_tar_reader_open_packed,
     .check = conv_tar_check,
     .write = conv_libarchive_write_gzip,
 };
@@ -63,7 +64,7 @@ static const struct conv_archive_format tar_zst = {
     .name = "tar.zst",
     .extensions = (const char *const[]){".tar.zst", ".tzst", NULL},
     .recognise = is_zstd,
-    .read = conv_libarchive_read,
+    .read = conv_tar_reader_open_packed,
     .check = conv_tar_check,
     .write = conv_libarchive_write_zstd,
 };
@@ -72,14 +73,14 @@ static const struct conv_archive_format tar_xz = {
     .name = "tar.xz",
     .extensions = (const char *const[]){".tar.xz", ".txz", NULL},
     .recognise = is_xz,
-    .read = conv_libarchive_read,
+    .read = conv_tar_reader_open_packed,
 };
 
 static const struct conv_archive_format tar_bz2 = {
     .name = "tar.bz2",
     .extensions = (const char *const[]){".tar.bz2", ".tbz2", ".tbz", NULL},
     .recognise = is_bzip2,
-    .read = conv_libarchive_read,
+    .read = conv_tar_reader_open_packed,
 };
 
 static const struct conv_archive_format seven_zip = {

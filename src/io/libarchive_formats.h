@@ -6,8 +6,7 @@
 
 #include "io/archive.h"
 
-// Reads whichever format the input has: zip, 7-Zip, or tar under one compressor. As
-// conv_archive_format.read.
+// Reads zip and 7-Zip. As conv_archive_format.read.
 enum conv_status conv_libarchive_read(struct conv_archive_reader **reader,
                                       struct conv_archive_input *input, struct conv_err *err);
 

@@ -4,9 +4,10 @@
 
 static enum conv_status refuse(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                        "this conv was built without libarchive, which such an archive "
-                        "needs; it reads and writes plain tar and ordinary zip files");
+    return conv_err_set(
+        err, CONV_ERR_UNSUPPORTED,
+        "this conv was built without libarchive, which such an archive "
+        "needs; it reads tar, tar.gz and ordinary zip files, and writes tar and zip");
 }
 
 enum conv_status conv_libarchive_read(struct conv_archive_reader **reader,

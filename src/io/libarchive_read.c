@@ -19,12 +19,18 @@ struct reader {
     bool is_open; // a file that is not read to its end
     bool has_size;
     uint64_t size, produced; // `size`: 0 unless has_size
-    const uint8_t *block;    // from the library: block_left bytes that belong at block_at
+    const uint8_t *block;    // from the library
     size_t block_left;
-    uint64_t block_at;
 };
 
 // --- content -------------------------------------------------------------------------------------
+
+static int refuse(struct reader *reader, const char *text, struct conv_err *err)
+{
+    reader->is_open = false;
+    conv_err_set(err, CONV_ERR_FORMAT, "the member is damaged: %s", text);
+    return -1;
+}
 
 // Gets the library's next block. 1, 0 at the end of the member, or -1. A warning of the library
 // here means that checksum or size are wrong.
@@ -46,12 +52,9 @@ static int next_block(struct reader *reader, struct conv_err *err)
     }
     reader->block = data;
     reader->block_left = size;
-    reader->block_at = (uint64_t)at;
-    if (at >= 0 && reader->block_at >= reader->produced)
+    if (size == 0 || (at >= 0 && (uint64_t)at == reader->produced))
         return 1;
-    reader->is_open = false;
-    conv_err_set(err, CONV_ERR_FORMAT, "the member is damaged: its parts overlap");
-    return -1;
+    return refuse(reader, "its parts are not in order", err);
 }
 
 // Gets the block that the next bytes are in. As next_block.
@@ -63,40 +66,24 @@ static int seek_block(struct reader *reader, struct conv_err *err)
     return more;
 }
 
-static ssize_t refuse_length(struct reader *reader, struct conv_err *err)
-{
-    reader->is_open = false;
-    conv_err_set(err, CONV_ERR_FORMAT, "the member is damaged: it is longer than it says");
-    return -1;
-}
-
-// The content up to where the next block belongs, or the end of the member, is a hole. The call
-// that returns the last bytes has also seen the end, where the library checks the member's
+// The call that returns the last bytes has also seen the end, where the library checks the member's
 // checksum.
 static ssize_t read_content(struct reader *reader, uint8_t *data, size_t room, struct conv_err *err)
 {
     int more = seek_block(reader, err);
     if (more < 0)
         return -1;
-    uint64_t hole_end = more > 0           ? reader->block_at
-                        : reader->has_size ? reader->size
-                                           : reader->produced;
-    uint64_t hole = hole_end > reader->produced ? hole_end - reader->produced : 0;
-    uint64_t count = hole > 0 ? hole : reader->block_left;
-    count = count < room ? count : room;
+    if (more == 0 && reader->has_size && reader->produced < reader->size)
+        return refuse(reader, "it is shorter than it says", err);
+    size_t count = reader->block_left < room ? reader->block_left : room;
     if (reader->has_size && count > reader->size - reader->produced)
-        return refuse_length(reader, err);
-    if (hole > 0 && data)
-        memset(data, 0, (size_t)count);
-    if (hole == 0 && count > 0) {
-        if (data)
-            memcpy(data, reader->block, (size_t)count);
-        reader->block += count;
-        reader->block_left -= (size_t)count;
-        reader->block_at += count;
-    }
+        return refuse(reader, "it is longer than it says", err);
+    if (data && count > 0)
+        memcpy(data, reader->block, count);
+    reader->block += count;
+    reader->block_left -= count;
     reader->produced += count;
-    reader->contents += hole > 0 && !data ? 0 : count; // skipping a hole costs nothing
+    reader->contents += count;
     reader->is_open = count > 0;
     if (!conv_libarchive_stream_check(&reader->stream, reader->contents)) {
         reader->is_over = true;
@@ -107,7 +94,7 @@ static ssize_t read_content(struct reader *reader, uint8_t *data, size_t room, s
         more = seek_block(reader, err);
         reader->is_open = false;
         if (more != 0)
-            return more < 0 ? -1 : refuse_length(reader, err);
+            return more < 0 ? -1 : refuse(reader, "it is longer than it says", err);
     }
     return (ssize_t)count;
 }
@@ -134,8 +121,7 @@ static ssize_t read_member(struct conv_archive_reader *base, void *data, size_t 
 static void skip_rest(struct reader *reader)
 {
     struct conv_err ignored = {0}; // of data that the caller skips
-    bool costs = reader->stream.is_tar || !reader->has_size ||
-                 archive_format(reader->stream.archive) == ARCHIVE_FORMAT_7ZIP;
+    bool costs = reader->stream.is_7z || !reader->has_size;
     while (costs && reader->is_open && read_content(reader, NULL, SIZE_MAX >> 1, &ignored) > 0) {
     }
     reader->is_open = false;
@@ -209,9 +195,7 @@ static enum conv_status take_entry(struct reader *reader, struct archive_entry *
 static bool lacks_end(const struct reader *reader)
 {
     const struct conv_archive_input *input = reader->stream.input;
-    bool is_zip =
-        (archive_format(reader->stream.archive) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_ZIP;
-    return is_zip && input->map && !conv_zip_file_has_end(input->map, input->size);
+    return !reader->stream.is_7z && input->map && !conv_zip_file_has_end(input->map, input->size);
 }
 
 // Checks a file without bytes, whose content would otherwise not be read.
@@ -221,7 +205,7 @@ static enum conv_status check_empty(struct reader *reader, struct conv_err *err)
         return CONV_OK;
     int more = seek_block(reader, err);
     if (more > 0)
-        refuse_length(reader, err);
+        refuse(reader, "it is longer than it says", err);
     reader->is_open = false;
     return more ? err->status : CONV_OK;
 }
@@ -248,8 +232,7 @@ static enum conv_archive_step next_entry(struct reader *reader, struct conv_arch
                          "the archive is truncated: its directory is missing");
             return CONV_ARCHIVE_DAMAGED;
         }
-        return conv_libarchive_stream_finish(&reader->stream, err) ? CONV_ARCHIVE_DAMAGED
-                                                                   : CONV_ARCHIVE_END;
+        return CONV_ARCHIVE_END;
     }
     if (result == ARCHIVE_FATAL) {
         reader->is_over = true;

@@ -15,9 +15,7 @@ static la_ssize_t give_bytes(struct archive *archive, void *context, const void 
 {
     struct conv_libarchive_stream *stream = context;
     const uint8_t *bytes = NULL;
-    ssize_t got = stream->unpack ? conv_unpack_take(stream->unpack, &bytes, &stream->failure)
-                                 : conv_archive_input_take(stream->input, &bytes, TAKE_BYTES,
-                                                           &stream->failure);
+    ssize_t got = conv_archive_input_take(stream->input, &bytes, TAKE_BYTES, &stream->failure);
     if (got < 0)
         archive_set_error(archive, EIO, "cannot read");
     *data = bytes;
@@ -49,51 +47,12 @@ static la_int64_t seek_bytes(struct archive *archive, void *context, la_int64_t 
 
 // --- opening -------------------------------------------------------------------------------------
 
-// The library's filter for a stream that begins with these bytes and that this build does not
-// decompress itself.
-static int filter_of(const uint8_t *head, size_t size)
-{
-    static const struct {
-        const char *magic;
-        int filter;
-    } filters[] = {
-        {"\x28\xB5\x2F\xFD", ARCHIVE_FILTER_ZSTD},
-        {"\xFD\x37zXZ", ARCHIVE_FILTER_XZ},
-        {"BZh", ARCHIVE_FILTER_BZIP2},
-    };
-    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
-        size_t length = strlen(filters[i].magic);
-        if (size >= length && memcmp(head, filters[i].magic, length) == 0)
-            return filters[i].filter;
-    }
-    return ARCHIVE_FILTER_NONE;
-}
-
-static int set_formats(struct conv_libarchive_stream *stream, const uint8_t *head, size_t size,
-                       int filter)
-{
-    struct archive *archive = stream->archive;
-    int result = ARCHIVE_OK;
-    if (size >= 2 && memcmp(head, "PK", 2) == 0)
-        return archive_read_support_format_zip(archive);
-    if (size >= 2 && memcmp(head, "7z", 2) == 0)
-        return archive_read_support_format_7zip(archive);
-    stream->is_tar = true;
-    if (filter != ARCHIVE_FILTER_NONE)
-        result = archive_read_append_filter(archive, filter);
-    if (result == ARCHIVE_OK)
-        result = archive_read_support_format_tar(archive);
-    if (result == ARCHIVE_OK) // as our own reader does
-        result = archive_read_set_format_option(archive, "tar", "read_concatenated_archives", "1");
-    return result;
-}
-
 static int open_archive(struct conv_libarchive_stream *stream)
 {
     struct archive *archive = stream->archive;
     archive_read_set_callback_data(archive, stream);
     archive_read_set_read_callback(archive, give_bytes);
-    if (stream->input->map && !stream->unpack) {
+    if (stream->input->map) {
         archive_read_set_skip_callback(archive, skip_bytes);
         archive_read_set_seek_callback(archive, seek_bytes);
     }
@@ -120,13 +79,11 @@ enum conv_status conv_libarchive_stream_open(struct conv_libarchive_stream *stre
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
     stream->locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     enum conv_status status = CONV_OK;
-    const struct conv_unpack_method *method = conv_unpack_find(head, (size_t)size);
-    int filter = method ? ARCHIVE_FILTER_NONE : filter_of(head, (size_t)size);
-    if (set_formats(stream, head, (size_t)size, filter) != ARCHIVE_OK)
+    stream->is_7z = size >= 2 && memcmp(head, "7z", 2) == 0;
+    if ((stream->is_7z ? archive_read_support_format_7zip(stream->archive)
+                       : archive_read_support_format_zip(stream->archive)) != ARCHIVE_OK)
         status = conv_libarchive_stream_explain(
             stream, "libarchive on this machine cannot read such an archive", err);
-    if (!status && method)
-        status = conv_unpack_open(&stream->unpack, method, input, err);
     if (!status && open_archive(stream) != ARCHIVE_OK)
         status = conv_libarchive_stream_explain(stream,
                                                 "not an archive, or damaged at its beginning", err);
@@ -140,7 +97,6 @@ void conv_libarchive_stream_close(struct conv_libarchive_stream *stream)
     locale_t before = conv_libarchive_stream_enter(stream);
     archive_read_free(stream->archive);
     conv_libarchive_stream_leave(before);
-    conv_unpack_close(stream->unpack);
     if (stream->locale)
         freelocale(stream->locale);
     *stream = (struct conv_libarchive_stream){0};
@@ -175,25 +131,8 @@ enum conv_status conv_libarchive_stream_explain(const struct conv_libarchive_str
 
 bool conv_libarchive_stream_check(struct conv_libarchive_stream *stream, uint64_t contents)
 {
-    const struct conv_archive_input *input = stream->input;
-    int64_t unpacked = stream->is_tar ? archive_filter_bytes(stream->archive, 0) : 0;
-    uint64_t in = input->map ? input->size : input->at, out = contents;
-    if (unpacked > 0 && (uint64_t)unpacked > out) // with what was skipped
-        out = (uint64_t)unpacked;
-    if (conv_expansion_allows(in, out))
+    if (conv_expansion_allows(conv_archive_input_stored(stream->input), contents))
         return true;
     conv_err_set(&stream->failure, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
     return false;
-}
-
-enum conv_status conv_libarchive_stream_finish(struct conv_libarchive_stream *stream,
-                                               struct conv_err *err)
-{
-    ssize_t got = 0;
-    const void *data;
-    if (stream->is_tar)
-        do
-            got = give_bytes(stream->archive, stream, &data);
-        while (got > 0);
-    return got < 0 ? conv_libarchive_stream_explain(stream, "", err) : CONV_OK;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The bytes of an archive for libarchive. It is opened with one compressor, never for compressed
-// data inside compressed data, whose expansion could not be bounded, and with few formats, since
-// each is code that reads hostile bytes. Private to src/io/libarchive_*.c.
+// The bytes of an archive for libarchive. It is opened for one format alone and without compressors
+// around it, since each is code that reads hostile bytes. Private to src/io/libarchive_*.c.
 #ifndef CONV_IO_LIBARCHIVE_STREAM_H
 #define CONV_IO_LIBARCHIVE_STREAM_H
 
@@ -9,14 +8,12 @@
 #include <locale.h>
 
 #include "io/archive_input.h"
-#include "io/unpack.h"
 
 struct conv_libarchive_stream {
     struct archive *archive;
     struct conv_archive_input *input;
-    struct conv_unpack *unpack; // between input and library; NULL: the library gets the input
     locale_t locale;         // UTF-8, in which the library converts names; 0: the system has none
-    bool is_tar;             // else zip or 7-Zip
+    bool is_7z;              // else zip
     struct conv_err failure; // of the input, which the library cannot carry
 };
 
@@ -39,9 +36,5 @@ enum conv_status conv_libarchive_stream_explain(const struct conv_libarchive_str
 // False if the archive has expanded too far, `contents` being the bytes of its members so far; the
 // failure is set then.
 bool conv_libarchive_stream_check(struct conv_libarchive_stream *stream, uint64_t contents);
-
-// Reads what follows the end of a tar, because the compressor's checksum comes last. As `open`.
-enum conv_status conv_libarchive_stream_finish(struct conv_libarchive_stream *stream,
-                                               struct conv_err *err);
 
 #endif

@@ -58,3 +58,14 @@ void conv_tar_member_fill(struct conv_archive_member *member, struct conv_tar_na
         member->mtime.tv_sec = (time_t)mtime;
     set_names(member, names, header);
 }
+
+enum conv_archive_kind conv_tar_member_kind(char type, const char *name)
+{
+    size_t length = strlen(name);
+    bool has_slash = length > 0 && name[length - 1] == '/';
+    return type == '2'                                 ? CONV_ARCHIVE_SYMLINK
+           : type == '1'                               ? CONV_ARCHIVE_HARDLINK
+           : type == '3' || type == '4' || type == '6' ? CONV_ARCHIVE_DEVICE
+           : type == '5' || type == 'D' || has_slash   ? CONV_ARCHIVE_FOLDER
+                                                       : CONV_ARCHIVE_FILE;
+}

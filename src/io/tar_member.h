@@ -17,4 +17,7 @@ struct conv_tar_names {
 void conv_tar_member_fill(struct conv_archive_member *member, struct conv_tar_names *names,
                           const struct conv_tar_header *header);
 
+// The kind of a member of this type. Before 1988, folders were files whose names end in a slash.
+enum conv_archive_kind conv_tar_member_kind(char type, const char *name);
+
 #endif

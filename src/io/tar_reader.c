@@ -11,18 +11,21 @@
 #include "io/expansion.h"
 #include "io/tar_member.h"
 #include "io/tar_pax.h"
+#include "io/unpack.h"
 
 struct tar_reader {
     struct conv_archive_reader reader;
     struct conv_archive_input *input;
-    uint64_t left;     // bytes of the content that were not read
-    size_t padding;    // after them
-    uint64_t content;  // offset of the content
-    bool is_file;      // the current member has a content for the user
-    bool is_sparse;    // its content has holes: own.sparse
-    bool is_pax;       // it has a PAX header
-    bool is_announced; // a header about the next member has been read
-    uint64_t expanded; // bytes of all sparse files
+    struct conv_archive_input unpacked; // `input` if the archive is compressed
+    struct conv_unpack *unpack;         // NULL if it is not
+    uint64_t left;                      // bytes of the content that were not read
+    size_t padding;                     // after them
+    uint64_t content;                   // offset of the content
+    bool is_file;                       // the current member has a content for the user
+    bool is_sparse;                     // its content has holes: own.sparse
+    bool is_pax;                        // it has a PAX header
+    bool is_announced;                  // a header about the next member has been read
+    uint64_t expanded;                  // bytes of all sparse files
     // What comes before a member's own header. PAX headers replace what GNU tar's say.
     struct conv_tar_pax global, gnu, own;
     struct conv_tar_header header;
@@ -193,9 +196,8 @@ static enum conv_archive_step begin_sparse(struct tar_reader *tar,
         status = conv_tar_sparse_begin(sparse, tar->input, &tar->left, err);
     if (!status && !conv_tar_sparse_fits(sparse, tar->left))
         status = conv_err_set(err, CONV_ERR_FORMAT, "the map of a sparse file is malformed");
-    const struct conv_archive_input *input = tar->input;
     tar->expanded += status ? 0 : sparse->size; // both have 63 bits, and a sum is checked at once
-    if (!status && !conv_expansion_allows(input->map ? input->size : input->at, tar->expanded)) {
+    if (!status && !conv_expansion_allows(conv_archive_input_stored(tar->input), tar->expanded)) {
         tar->expanded -= sparse->size;
         status = conv_err_set(err, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
     }
@@ -208,29 +210,19 @@ static enum conv_archive_step begin_sparse(struct tar_reader *tar,
     return CONV_ARCHIVE_MEMBER;
 }
 
-static enum conv_archive_kind kind_of(char type, bool has_slash)
-{
-    return type == '2'                                 ? CONV_ARCHIVE_SYMLINK
-           : type == '1'                               ? CONV_ARCHIVE_HARDLINK
-           : type == '3' || type == '4' || type == '6' ? CONV_ARCHIVE_DEVICE
-           : type == '5' || type == 'D' || has_slash   ? CONV_ARCHIVE_FOLDER
-                                                       : CONV_ARCHIVE_FILE;
-}
-
 // Sets the kind. A member without a content for the user may still have bytes, which are skipped.
 static enum conv_archive_step set_kind(struct tar_reader *tar, struct conv_archive_member *member,
                                        struct conv_err *err)
 {
-    size_t length = strlen(member->name);
     char type = tar->header.type;
-    bool has_slash = length > 0 && member->name[length - 1] == '/';
     bool is_own = type >= '1' && type <= '6'; // of a kind without a content
     bool is_there = is_own ? has_content(tar, member->size) : member->size > 0;
     tar->left = is_there ? member->size : 0;
     tar->padding = conv_tar_padding(tar->left);
     tar->content = tar->input->at;
     member->size = 0;
-    member->kind = type == '1' && is_there ? CONV_ARCHIVE_FILE : kind_of(type, has_slash);
+    member->kind =
+        type == '1' && is_there ? CONV_ARCHIVE_FILE : conv_tar_member_kind(type, member->name);
     if (tar->own.bad.status)
         return refuse_member(tar, tar->own.bad.status, tar->own.bad.text, err);
     if (tar->left > UINT64_MAX - CONV_TAR_BLOCK) // cannot be: sizes have 63 bits
@@ -377,6 +369,8 @@ static void close_reader(struct conv_archive_reader *reader)
     conv_tar_pax_clear(&tar->global);
     conv_tar_pax_clear(&tar->gnu);
     conv_tar_pax_clear(&tar->own);
+    conv_archive_input_close(&tar->unpacked);
+    conv_unpack_close(tar->unpack);
     free(tar);
 }
 
@@ -394,6 +388,35 @@ enum conv_status conv_tar_reader_open(struct conv_archive_reader **reader,
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for an archive");
     tar->reader.ops = &ops;
     tar->input = input;
+    tar->unpacked.fd = -1;
     *reader = &tar->reader;
     return CONV_OK;
+}
+
+enum conv_status conv_tar_reader_open_packed(struct conv_archive_reader **reader,
+                                             struct conv_archive_input *input, struct conv_err *err)
+{
+    const uint8_t *head;
+    ssize_t size = conv_archive_input_peek(input, &head, CONV_ARCHIVE_HEAD, err);
+    if (size < 0)
+        return err->status;
+    const struct conv_unpack_method *method = conv_unpack_find(head, (size_t)size);
+    if (!method && conv_archive_of_bytes(head, (size_t)size))
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "this conv was built without the library that decompresses it");
+    if (!method)
+        return conv_err_set(err, CONV_ERR_FORMAT, "not a compressed archive");
+    enum conv_status status = conv_tar_reader_open(reader, input, err);
+    if (status)
+        return status;
+    struct tar_reader *tar = (struct tar_reader *)*reader;
+    status = conv_unpack_open(&tar->unpack, method, input, err);
+    if (!status)
+        status = conv_archive_input_open_unpacked(&tar->unpacked, tar->unpack, err);
+    tar->input = &tar->unpacked;
+    if (status) {
+        close_reader(*reader);
+        *reader = NULL;
+    }
+    return status;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reads plain tar archives: ustar, of GNU tar, and PAX. As conv_archive_format.
+// Reads tar archives, plain and compressed: ustar, of GNU tar, and PAX. As conv_archive_format.
 #ifndef CONV_IO_TAR_READER_H
 #define CONV_IO_TAR_READER_H
 
@@ -9,5 +9,8 @@ bool conv_tar_recognise(const uint8_t *head, size_t size);
 
 enum conv_status conv_tar_reader_open(struct conv_archive_reader **reader,
                                       struct conv_archive_input *input, struct conv_err *err);
+enum conv_status conv_tar_reader_open_packed(struct conv_archive_reader **reader,
+                                             struct conv_archive_input *input,
+                                             struct conv_err *err);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "io/expansion.h"
 
-#define OUT_BYTES ((size_t)256 << 10)
+#define OUT_BYTES ((size_t)1 << 20)  // at a time: the expansion is checked between two of them
 #define IN_BYTES ((size_t)256 << 10) // at a time: a signal is noticed between two of them
 
 struct conv_unpack {
@@ -18,8 +18,7 @@ struct conv_unpack {
     bool any;                // a stream has been read
     bool holds_back;         // output may be left for which there was no room
     struct conv_err failure; // reported once all that came before it has been handed out
-    uint64_t in, out;
-    uint8_t data[OUT_BYTES];
+    uint64_t out;
 };
 
 static enum conv_status refuse_memory(struct conv_err *err)
@@ -61,7 +60,6 @@ static int fill(struct conv_unpack *unpack, struct conv_err *err)
     if (got <= 0)
         return (int)got;
     unpack->bytes.in_size = (size_t)got;
-    unpack->in += (uint64_t)got;
     return 1;
 }
 
@@ -95,13 +93,14 @@ static int begin_stream(struct conv_unpack *unpack, struct conv_err *err)
     return more;
 }
 
-// Fills `data` until it is full, the stream has ended (*over), or more input would have to be
-// waited for.
-static enum conv_status decompress(struct conv_unpack *unpack, bool *over, struct conv_err *err)
+// Fills the room of `size` bytes until it is full, the stream has ended (*over), or more input
+// would have to be waited for.
+static enum conv_status decompress(struct conv_unpack *unpack, size_t size, bool *over,
+                                   struct conv_err *err)
 {
     struct conv_unpack_bytes *bytes = &unpack->bytes;
     while (bytes->out_size > 0) {
-        if (bytes->in_size == 0 && bytes->out_size < OUT_BYTES && !unpack->holds_back)
+        if (bytes->in_size == 0 && bytes->out_size < size && !unpack->holds_back)
             return CONV_OK;
         int more = unpack->holds_back ? 1
                    : unpack->between  ? begin_stream(unpack, err)
@@ -131,23 +130,28 @@ static enum conv_status decompress(struct conv_unpack *unpack, bool *over, struc
     return CONV_OK;
 }
 
-ssize_t conv_unpack_take(struct conv_unpack *unpack, const uint8_t **data, struct conv_err *err)
+ssize_t conv_unpack_read(struct conv_unpack *unpack, uint8_t *data, size_t size,
+                         struct conv_err *err)
 {
     struct conv_err *failure = &unpack->failure;
     bool over = false;
-    unpack->bytes.out = unpack->data;
-    unpack->bytes.out_size = OUT_BYTES;
-    while (!failure->status && !over && unpack->bytes.out_size == OUT_BYTES)
-        failure->status = decompress(unpack, &over, failure);
-    size_t size = OUT_BYTES - unpack->bytes.out_size;
-    unpack->out += size;
-    if (!conv_expansion_allows(unpack->in, unpack->out))
+    size = size < OUT_BYTES ? size : OUT_BYTES;
+    unpack->bytes.out = data;
+    unpack->bytes.out_size = size;
+    while (!failure->status && !over && unpack->bytes.out_size == size)
+        failure->status = decompress(unpack, size, &over, failure);
+    size_t made = size - unpack->bytes.out_size;
+    unpack->out += made;
+    if (!conv_expansion_allows(conv_unpack_stored(unpack), unpack->out))
         conv_err_set(failure, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
-    else if (size > 0 || !failure->status) {
-        *data = unpack->data;
-        return (ssize_t)size; // what came before a failure is good
-    }
+    else if (made > 0 || !failure->status)
+        return (ssize_t)made; // what came before a failure is good
     if (err)
         *err = *failure;
     return -1;
+}
+
+uint64_t conv_unpack_stored(const struct conv_unpack *unpack)
+{
+    return conv_archive_input_stored(unpack->input);
 }

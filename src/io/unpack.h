@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The content of a compressed stream, from an archive's bytes. libarchive's own filters drop up to
-// 128 KiB that they have decompressed when they meet damage; these functions hand out everything
-// before it, check the sums in the stream, and bound how far it expands. They use zlib, libzstd,
-// liblzma and libbz2.
+// The content of a compressed stream, from an archive's bytes: everything before damage is handed
+// out, the sums in the stream are checked, and it is bounded how far it expands. Uses zlib,
+// libzstd, liblzma and libbz2.
 #ifndef CONV_IO_UNPACK_H
 #define CONV_IO_UNPACK_H
 
@@ -53,10 +52,14 @@ enum conv_status conv_unpack_open(struct conv_unpack **unpack,
                                   struct conv_archive_input *input, struct conv_err *err);
 void conv_unpack_close(struct conv_unpack *unpack); // NULL is fine
 
-// The next bytes: sets *data, which is valid until the next call, and returns how many, 0 at the
-// end. Streams may follow one another; what follows the last one must be zeros, as padding is.
-// -1 with *err: CONV_ERR_FORMAT for a truncated or damaged stream, CONV_ERR_LIMIT for one that
-// expands too far, CONV_ERR_MEMORY, and as conv_archive_input_take. Not to be called again then.
-ssize_t conv_unpack_take(struct conv_unpack *unpack, const uint8_t **data, struct conv_err *err);
+// The next bytes, at most `size`: returns how many, 0 at the end. Streams may follow one another;
+// what follows the last one must be zeros, as padding is. -1 with *err: CONV_ERR_FORMAT for a
+// truncated or damaged stream, CONV_ERR_LIMIT for one that expands too far, CONV_ERR_MEMORY, and as
+// conv_archive_input_take; every later call fails in the same way.
+ssize_t conv_unpack_read(struct conv_unpack *unpack, uint8_t *data, size_t size,
+                         struct conv_err *err);
+
+// Bytes of the compressed stream: of all of it if it is mapped, else of what has been read.
+uint64_t conv_unpack_stored(const struct conv_unpack *unpack);
 
 #endif

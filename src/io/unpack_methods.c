@@ -136,7 +136,7 @@ static void close_zstd(void *state)
 
 static bool restart_lzma(void *state)
 {
-    return lzma_stream_decoder(state, LZMA_MEMORY, 0) == LZMA_OK;
+    return lzma_stream_decoder(state, LZMA_MEMORY, LZMA_TELL_UNSUPPORTED_CHECK) == LZMA_OK;
 }
 
 static void *open_lzma(void)

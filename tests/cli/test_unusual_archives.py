@@ -31,8 +31,8 @@ HANG = program.TIMEOUT
 @pytest.fixture(scope="module", autouse=True)
 def needs_libarchive(tmp_path_factory):
     box = tmp_path_factory.mktemp("probe")
-    (box / "a.tar.gz").write_bytes(hostile.CASES["gz"].data)
-    process = program.start("identity", box / "a.tar.gz", box / "out")
+    (box / "a.7z").write_bytes(hostile.CASES["7z"].data)
+    process = program.start("identity", box / "a.7z", box / "out")
     _, err = process.communicate(timeout=HANG)
     if b"without libarchive" in err:
         pytest.skip("built without libarchive")
@@ -182,10 +182,8 @@ def test_whole_members_before_damage_are_done(box, kind, harm):
     assert 20 < len(expected) < 80
     (box / ("in.tar." + kind)).write_bytes(data)
     result = run_any("identity", "in.tar." + kind, "out")
-    if f"{kind} stream" not in result.err.replace("gzip", "gz").replace("bzip2", "bz2").replace("zstd", "zst") and \
-            "the archive is truncated" not in result.err:
-        pytest.skip(f"built without a decompressor for {kind}: {result.err}")
     assert result.code == 1
+    assert "stream is invalid" in result.err or "truncated" in result.err or "no header" in result.err, result.err
     assert files_below("out") == expected
 
 
