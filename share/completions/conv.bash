@@ -25,7 +25,7 @@ _conv()
         --on-error --progress --report --trace --html --stride --padding --activation --precision
         --range --pool --filter --image-size --images --depth --compare --stage --shape --maps'
     local options="--batch --recursive --no-ignore --null --watch --images-only --skip-existing --update
-        --dry-run --flip --gray --strip --first-frame --preserve --beside --in-place --fsync
+        --dry-run --flip --gray --strip --first-frame --preserve --beside --in-place --force --fsync
         --reproducible --no-save --fail-fast --quiet --verbose --json --help --version --csv --svg
         ${with_value// -[koQzj]/}"
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}

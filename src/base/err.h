@@ -35,6 +35,7 @@ enum conv_hint {
     CONV_HINT_EXISTING,      // outputs are skipped because they exist
     CONV_HINT_FEWER_WORKERS, // threads, since each takes memory
     CONV_HINT_FLOATS,        // float32 results
+    CONV_HINT_FORCE,         // write-protected files are replaced
     CONV_HINT_GRAY,          // luminance as the only channel
     CONV_HINT_KEEP_FOLDERS,  // outputs in folders like their inputs
     CONV_HINT_MAX_PIXELS,

@@ -32,6 +32,7 @@ static const struct words table[CONV_HINT_COUNT] = {
     [CONV_HINT_EXISTING] = {"", ": use --skip-existing"},
     [CONV_HINT_FEWER_WORKERS] = {"", "; use fewer --jobs"},
     [CONV_HINT_FLOATS] = {"", " (--output-type f32)"},
+    [CONV_HINT_FORCE] = {"", " (--force replaces it)"},
     [CONV_HINT_GRAY] = {"", " (--gray takes the luminance)"},
     [CONV_HINT_KEEP_FOLDERS] = {"", "; --recursive or --files-from keeps their folders"},
     [CONV_HINT_MAX_PIXELS] = {"", " (--max-pixels)"},

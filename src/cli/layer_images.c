@@ -185,6 +185,7 @@ static enum conv_status open_sink(struct images_run *run, atomic_int *stop, stru
         .kind = conv_walk_shape(run->selection.walk)->sink,
         .path = run->output ? run->output : "", // next to the inputs: outputs have their paths
         .workers = options->jobs,
+        .force = options->force,
         .fsync = options->fsync,
         .journal = run->journal,
         .own_files = run->own_files,
@@ -265,6 +266,7 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
         .sink = sink,
         .collect = run->collects ? run->output : NULL,
         .fsync = options->fsync,
+        .force = options->force,
         .skip_existing = options->skip_existing,
         .update = options->update,
         .dry_run = options->dry_run,

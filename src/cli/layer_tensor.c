@@ -215,6 +215,7 @@ static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct
     const struct conv_options *options = run->options;
     enum conv_status status = CONV_OK;
     if (!options->no_save) {
+        run->writer.force = options->force;
         status = conv_tensor_writer_open(&run->writer, run->output, run->setup->layer.output,
                                          &run->shapes.out, false, stop, err);
         conv_signals_watch(status ? NULL : &run->writer.sink);

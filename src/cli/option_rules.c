@@ -100,7 +100,7 @@ const struct conv_option_synonym conv_option_synonyms[] = {
     {"threads", 't', "use --jobs N"},
     {"workers", 0, "use --jobs N"},
     {NULL, 'n', "use --dry-run"},
-    {"force", 'f', REPLACED},
+    {NULL, 'f', REPLACED "; --force replaces write-protected ones, too"},
     {"overwrite", 0, REPLACED},
     {"no-clobber", 0, "use --skip-existing"},
     {"level", 0, "use --compress N"},

@@ -172,7 +172,8 @@ const struct conv_option conv_option_table[] = {
     {FLAG(NEUTRAL, "first-frame", 0, first_frame), .commands = RUN | LAYER,
      .help = "take the first of several images in a file or pipe (default: refuse it)"},
     {FLAG(DECIDES, "preserve", 'p', preserve), .commands = RUN,
-     .help = "give the output the input's mode and times"},
+     .help = "give the output the input's permissions and times; members of archives: mode, less "
+             "the umask, and time"},
     {STRING(NEUTRAL, "output", 'o', "OUTPUT", output), .commands = RUN | LAYER,
      .help = "write to this folder (or file, if the name has an extension such as .png); all "
              "operands are then inputs"},
@@ -184,6 +185,8 @@ const struct conv_option conv_option_table[] = {
              "--beside, images with such names are skipped as results"},
     {FLAG(NEUTRAL, "in-place", 0, in_place), .commands = RUN,
      .help = "replace each input by its output; there is no OUTPUT"},
+    {FLAG(NEUTRAL, "force", 0, force), .commands = RUN | LAYER,
+     .help = "replace write-protected files as well (default: refuse to)"},
     {FLAG(NEUTRAL, "fsync", 0, fsync), .commands = RUN | LAYER,
      .help = "flush each output to the disk before it gets its name"},
     {STRING(DECIDES, "to", 0, "FORMAT", to_text), .commands = RUN, .values = "png jpg",

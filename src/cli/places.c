@@ -5,6 +5,13 @@
 
 #include "io/paths.h"
 
+static struct conv_paths_id identify(const char *path)
+{
+    struct stat info;
+    bool is_file = lstat(path, &info) == 0 && S_ISREG(info.st_mode);
+    return is_file ? (struct conv_paths_id){info.st_dev, info.st_ino} : (struct conv_paths_id){0};
+}
+
 void conv_places_split(struct conv_places *places, const struct conv_options *options)
 {
     bool last = !options->in_place && !options->beside && !options->output;
@@ -17,8 +24,19 @@ void conv_places_split(struct conv_places *places, const struct conv_options *op
     };
     if (last && count > 0)
         places->output = options->operands[count];
+    if (places->output && last)
+        places->existing = identify(places->output);
     if (places->output && conv_paths_descriptor(places->output) == STDOUT_FILENO)
         places->output = "-"; // another name for it, such as /dev/stdout
+}
+
+bool conv_places_was_replaced(const struct conv_places *places)
+{
+    struct conv_paths_id now = {0};
+    if (places->existing.inode)
+        now = identify(places->output);
+    return now.inode &&
+           (now.inode != places->existing.inode || now.device != places->existing.device);
 }
 
 static struct conv_walk_config select_inputs(const struct conv_options *options,

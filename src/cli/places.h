@@ -5,6 +5,7 @@
 
 #include "cli/options.h"
 #include "io/operands.h"
+#include "io/paths.h"
 #include "io/walk.h"
 
 struct conv_places {
@@ -12,10 +13,15 @@ struct conv_places {
     int input_count;           // 0 or less: operands are missing
     const char *output; // "-" for all names of standard output; NULL: next to or in the inputs
     bool last_is_output;
+    struct conv_paths_id existing; // the file that the last operand names, {0} if there is none
 };
 
 // For a command whose first operand is a filter or weights.
 void conv_places_split(struct conv_places *places, const struct conv_options *options);
+
+// True if the last operand named a file, and now names another one: easily the last of several
+// inputs, if the output was forgotten.
+bool conv_places_was_replaced(const struct conv_places *places);
 
 // Sets the walk over the inputs by --output, --beside, --suffix, --include and the like.
 void conv_places_fill_walk(const struct conv_places *places, const struct conv_options *options,

@@ -50,6 +50,7 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
         .path = output ? output : "", // next to the inputs: outputs have their paths
         .workers = options->jobs,
         .preserve = options->preserve,
+        .force = options->force,
         .fsync = options->fsync,
         .journal = run->journal,
         .own_files = run->own_files,
@@ -243,6 +244,8 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
         conv_stall_end(conv_signals_stall());
     }
     conv_run_shard_report(&run->options, run->inputs.plan, run->inputs.selection.walk, run->report);
+    if (!run->options.quiet && conv_places_was_replaced(&run->inputs.places))
+        conv_report_say("replaced %s", run->inputs.places.output);
     run->config.streams = conv_report_most_streams(run->report); // for the page
     enum conv_status status = conv_report_close(run->report, *code, &totals, err);
     enum conv_status traced = conv_trace_finish(run->trace, status ? &later : err);

@@ -50,7 +50,7 @@ struct conv_archive_target {
 struct conv_archive_order_config {
     struct conv_archive_target *targets; // the caller's; members come for one after the other
     int target_count;
-    bool fsync;
+    bool fsync, force;            // as of the sink
     int threads;                  // that put members
     struct conv_journal *journal; // gets a line per input of each archive without a dropped member,
                                   // before it appears; or NULL

@@ -18,13 +18,15 @@
 
 // --- opening -------------------------------------------------------------------------------------
 
-static enum conv_status open_temporary(struct conv_archive_output *output, int threads,
+static enum conv_status open_temporary(struct conv_archive_output *output, int threads, bool force,
                                        struct conv_err *err)
 {
     size_t folder = (size_t)(conv_paths_base(output->path) - output->path);
     if (folder + CONV_TEMPORARY_NAME_SIZE > sizeof output->temporary)
         return conv_err_set(err, CONV_ERR_LIMIT, "%s: path too long", output->path);
     enum conv_status status = conv_paths_make_parent(output->path, err);
+    if (!status)
+        status = conv_access_plan(&output->access, output->path, force, err);
     if (status)
         return status;
     memcpy(output->temporary, output->path, folder);
@@ -33,7 +35,8 @@ static enum conv_status open_temporary(struct conv_archive_output *output, int t
     for (unsigned attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
         conv_temporary_name(output->temporary + folder, attempt);
         atomic_store(&output->has_temporary, true);
-        output->fd = conv_paths_open(output->temporary, O_RDWR | O_CREAT | O_EXCL);
+        output->fd = conv_paths_create(output->temporary, O_RDWR | O_CREAT | O_EXCL,
+                                       conv_access_first(&output->access));
         output->owns_fd = output->fd >= 0;
         if (output->fd >= 0) {
             conv_archive_windows_open(&output->windows, output->fd, threads);
@@ -67,7 +70,8 @@ static enum conv_status open_special(struct conv_archive_output *output, struct 
 }
 
 enum conv_status conv_archive_output_open(struct conv_archive_output *output, const char *path,
-                                          int threads, const atomic_int *stop, struct conv_err *err)
+                                          int threads, bool force, const atomic_int *stop,
+                                          struct conv_err *err)
 {
     struct stat info;
     bool standard = conv_operands_is_standard(path);
@@ -83,7 +87,7 @@ enum conv_status conv_archive_output_open(struct conv_archive_output *output, co
         return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", path);
     bool special =
         standard || conv_paths_descriptor(path) >= 0 || (exists && !S_ISREG(info.st_mode));
-    return special ? open_special(output, err) : open_temporary(output, threads, err);
+    return special ? open_special(output, err) : open_temporary(output, threads, force, err);
 }
 
 // --- writing -------------------------------------------------------------------------------------
@@ -183,6 +187,10 @@ enum conv_status conv_archive_output_close(struct conv_archive_output *output, b
     if (output->fd < 0 && !has_temporary)
         return CONV_OK;
     conv_archive_windows_close(&output->windows); // still open after a failure only
+    enum conv_status status =
+        has_temporary && keep ? conv_access_finish(output->fd, &output->access, output->path, err)
+                              : CONV_OK;
+    keep = keep && !status;
     if (keep && fsync && !output->is_stream)
         failed = sync_file(output->fd) != 0;
     int errnum = errno;
@@ -201,7 +209,7 @@ enum conv_status conv_archive_output_close(struct conv_archive_output *output, b
     output->owns_fd = false;
     if (keep && !failed && fsync && !output->is_stream && sync_folder(output->path) != 0)
         return conv_err_errno(err, errno, "cannot flush the folder of %s", output->path);
-    return keep && failed ? conv_err_errno(err, errnum, "cannot write %s", output->path) : CONV_OK;
+    return keep && failed ? conv_err_errno(err, errnum, "cannot write %s", output->path) : status;
 }
 
 void conv_archive_output_remove(struct conv_archive_output *output)

@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 
 #include "base/err.h"
+#include "io/access.h"
 #include "io/archive_windows.h"
 
 struct conv_archive_output {
@@ -23,15 +24,16 @@ struct conv_archive_output {
     const atomic_int *stop;
     atomic_bool has_temporary;
     char temporary[PATH_MAX];
+    struct conv_access access;           // of the file that is replaced
     struct conv_archive_windows windows; // of a file that several threads write
 };
 
 // Begins to write. The folder of a file is made. `threads`: how many will write at offsets at a
-// time. `stop` ends waits for the reader of a pipe.
-// CONV_ERR_IO, CONV_ERR_LIMIT, CONV_ERR_USAGE for a folder, CONV_ERR_CANCELLED; nothing is open
-// then.
+// time. `force`: a write-protected file is replaced, too. `stop` ends waits for the reader of a
+// pipe. CONV_ERR_IO, CONV_ERR_LIMIT, CONV_ERR_USAGE for a folder, CONV_ERR_CANCELLED; nothing is
+// open then.
 enum conv_status conv_archive_output_open(struct conv_archive_output *output, const char *path,
-                                          int threads, const atomic_int *stop,
+                                          int threads, bool force, const atomic_int *stop,
                                           struct conv_err *err);
 
 // Appends bytes. One thread at a time. CONV_ERR_IO with the reason, CONV_ERR_CANCELLED once a

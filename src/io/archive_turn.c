@@ -106,8 +106,9 @@ enum conv_status conv_archive_turn_open(struct conv_archive_order *order,
 {
     const struct conv_archive_target *to = &order->config.targets[target];
     bool may_map = to->format->frame && order->limit >= LEAST_TO_MAP;
-    enum conv_status status = conv_archive_output_open(
-        &archive->output, to->path, may_map ? order->config.threads : 1, order->config.stop, err);
+    enum conv_status status =
+        conv_archive_output_open(&archive->output, to->path, may_map ? order->config.threads : 1,
+                                 order->config.force, order->config.stop, err);
     if (status)
         return status;
     conv_archive_windows_expect(&archive->output.windows, order->usual);

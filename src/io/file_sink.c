@@ -79,7 +79,10 @@ static enum conv_status check(const struct conv_sink *sink, const struct conv_it
                             "the output %s is a pipe, socket or device; only one that is named on "
                             "the command line is written to",
                             output->path);
-    return CONV_OK;
+    return S_ISREG(out->st_mode) && !existing->is_special && !is_link(output->path)
+               ? conv_access_check(output->path, out, config->kind == CONV_SINK_IN_PLACE,
+                                   config->force, err)
+               : CONV_OK;
 }
 
 static bool is_noted(const struct conv_sink *sink, const struct conv_item *item,
@@ -197,7 +200,7 @@ static enum conv_status write_output(struct conv_sink *base, int worker,
         status = conv_file_write_new(&write, &linked, err);
     if (!status && !linked)
         status = write_in_folder(&write, looks, few, output, &existing, err);
-    *result = write.result;
+    *result = write.list_lost && !write.result ? CONV_SINK_WITHOUT_LIST : write.result;
     conv_descriptors_give(DESCRIPTORS);
     return status;
 }

@@ -7,6 +7,7 @@
 #ifndef CONV_IO_FILE_SINK_H
 #define CONV_IO_FILE_SINK_H
 
+#include "io/access.h"
 #include "io/sink.h"
 #include "io/write_behind.h"
 
@@ -48,6 +49,9 @@ struct conv_file_write {
     const char *path;
     const struct conv_encoded *encoded;
     int folder; // of `path`; AT_FDCWD where descriptors are few, or the file is expected to be new
+    const struct conv_access *access; // that the file gets; NULL: as the system gives it
+    bool keeps_owner;                 // and its owner and group
+    bool list_lost;                   // as from conv_access_give
     enum conv_sink_result result;
 };
 
@@ -57,7 +61,7 @@ int conv_file_open_folder(const struct conv_file_sink *sink, const char *path,
 
 // Writes a file that does not exist yet. *linked: false if that is not possible here, the file
 // exists or its folder does not; nothing is left of it then.
-enum conv_status conv_file_write_new(const struct conv_file_write *write, bool *linked,
+enum conv_status conv_file_write_new(struct conv_file_write *write, bool *linked,
                                      struct conv_err *err);
 
 // Writes the file under a temporary name and renames it. In place, write->result tells if it was

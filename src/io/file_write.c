@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/descriptors.h"
+#include "io/access.h"
 #include "io/file_sink.h"
 #include "io/journal.h"
 #include "io/temporary.h"
@@ -110,13 +111,38 @@ enum conv_status conv_file_sync_folder(const struct conv_file_write *write, stru
 
 // --- content -------------------------------------------------------------------------------------
 
-// An output in its input's place keeps that file's owner and mode.
-static int take_over(int fd, const struct stat *input)
+// Finds out whose access the file gets, and the mode to create it with: that of the file that it
+// replaces; with `preserve`, its input's; otherwise what the system gives a new file.
+static mode_t plan_access(struct conv_file_write *write, bool replaces, struct conv_access *access)
 {
-    mode_t mode = input->st_mode & 07777;
-    if (fchown(fd, input->st_uid, input->st_gid) != 0)
-        mode &= 0777; // set-user-ID would be another user's now
-    return fchmod(fd, mode);
+    const struct conv_sink_config *config = &write->sink->config;
+    const struct stat *input = write->input;
+    bool preserves = config->preserve && config->kind != CONV_SINK_IN_PLACE;
+    write->access = NULL;
+    write->keeps_owner = !preserves;
+    if (!preserves) {
+        if (replaces && conv_access_of_replaced(access, write->folder, write->path))
+            write->access = access;
+    } else if (S_ISREG(input->st_mode) && write->item->body) {
+        return input->st_mode & 0777; // of a member of an archive; the umask applies
+    } else if (S_ISREG(input->st_mode)) {
+        if (!conv_access_read(access, AT_FDCWD, write->item->name, true) ||
+            access->info.st_dev != input->st_dev || access->info.st_ino != input->st_ino)
+            conv_access_guess(access, input);
+        write->access = access;
+    }
+    return write->access ? conv_access_first(access) : 0666;
+}
+
+static enum conv_status give_access(struct conv_file_write *write, int fd, struct conv_err *err)
+{
+    if (!write->access)
+        return CONV_OK;
+    if (write->sink->config.kind == CONV_SINK_IN_PLACE)
+        conv_access_copy_attributes(fd, write->folder, write->path);
+    if (conv_access_give(fd, write->access, write->keeps_owner, &write->list_lost) != 0)
+        return conv_err_errno(err, errno, "cannot set the permissions of %s", write->path);
+    return CONV_OK;
 }
 
 static enum conv_status note_output(const struct conv_file_write *write, int fd,
@@ -129,8 +155,8 @@ static enum conv_status note_output(const struct conv_file_write *write, int fd,
     return conv_journal_add(write->sink->config.journal, &fact, err);
 }
 
-// Everything but the name: content, mode, times, and unless in place the journal's line.
-static enum conv_status fill_file(const struct conv_file_write *write, int fd, struct conv_err *err)
+// Everything but the name: content, access, times, and unless in place the journal's line.
+static enum conv_status fill_file(struct conv_file_write *write, int fd, struct conv_err *err)
 {
     const struct conv_sink_config *config = &write->sink->config;
     const struct stat *input = write->input;
@@ -138,11 +164,11 @@ static enum conv_status fill_file(const struct conv_file_write *write, int fd, s
     bool in_place = config->kind == CONV_SINK_IN_PLACE, is_file = S_ISREG(input->st_mode);
     if (write_parts(fd, write->encoded) != 0)
         return conv_err_errno(err, errno, "cannot write %s", write->path);
-    if (in_place && take_over(fd, input) != 0)
-        return conv_err_errno(err, errno, "cannot set the mode of %s", write->path);
-    if (config->preserve && is_file &&
-        (fchmod(fd, input->st_mode & 07777) != 0 || futimens(fd, times) != 0))
-        return conv_err_errno(err, errno, "cannot set mode and time of %s", write->path);
+    enum conv_status status = give_access(write, fd, err);
+    if (status)
+        return status;
+    if (config->preserve && is_file && futimens(fd, times) != 0)
+        return conv_err_errno(err, errno, "cannot set the time of %s", write->path);
     if (config->fsync && sync_file(fd) != 0)
         return conv_err_errno(err, errno, "cannot write %s", write->path);
     if (!config->fsync)
@@ -185,15 +211,17 @@ static bool link_file(const struct conv_file_write *write, int fd)
 
 // Without a temporary name the folder is changed once instead of twice, for which writers of small
 // files wait for each other, and a killed run leaves nothing.
-enum conv_status conv_file_write_new(const struct conv_file_write *write, bool *linked,
+enum conv_status conv_file_write_new(struct conv_file_write *write, bool *linked,
                                      struct conv_err *err)
 {
     char name[PATH_MAX];
+    struct conv_access access;
+    mode_t mode = plan_access(write, false, &access);
     const char *folder = write->folder == AT_FDCWD ? name_folder(name, write->path) : ".";
     int fd, tries = 0;
     *linked = false;
     do
-        fd = openat(write->folder, folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+        fd = openat(write->folder, folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
     while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)));
     if (fd < 0 && (errno == EMFILE || errno == ENFILE))
         return conv_err_errno(err, errno, "cannot create %s", write->path);
@@ -214,7 +242,7 @@ enum conv_status conv_file_write_new(const struct conv_file_write *write, bool *
 // --- a replacement -------------------------------------------------------------------------------
 
 // -1 with errno.
-static int open_temporary(const struct conv_file_write *write)
+static int open_temporary(const struct conv_file_write *write, mode_t mode)
 {
     struct conv_file_sink *sink = write->sink;
     struct conv_file_temporary *temporary = write->temporary;
@@ -234,7 +262,7 @@ static int open_temporary(const struct conv_file_write *write)
             fd = atomic_load(&sink->is_abandoned)
                      ? -1
                      : openat(write->folder, temporary->name,
-                              O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+                              O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)) &&
                !atomic_load(&sink->is_abandoned));
         if (fd >= 0)
@@ -253,6 +281,12 @@ static enum conv_status rename_file(const struct conv_file_write *write, struct 
     return CONV_OK;
 }
 
+static bool has_access(const struct stat *info, const struct conv_access *access)
+{
+    return info->st_mode == access->info.st_mode && info->st_uid == access->info.st_uid &&
+           info->st_gid == access->info.st_gid;
+}
+
 // Sets write->result to CONV_SINK_REPLACED if the file in the output's place is the result of this
 // run, which reached the image twice, or of another one with the same journal. A file that was
 // changed otherwise since the image was read is not replaced.
@@ -269,7 +303,8 @@ static enum conv_status check_input(struct conv_file_write *write, struct conv_e
     };
     if (conv_journal_knows(journal, &fact))
         write->result = CONV_SINK_REPLACED;
-    else if (!conv_paths_is_unchanged(write->input, &now))
+    else if (!conv_paths_is_unchanged(write->input, &now) || !write->access ||
+             !has_access(&now, write->access))
         return conv_err_set(err, CONV_ERR_IO, "changed while it was filtered; left as it is");
     return CONV_OK;
 }
@@ -309,7 +344,8 @@ static enum conv_status replace_input(struct conv_file_write *write, struct conv
 
 enum conv_status conv_file_write_renamed(struct conv_file_write *write, struct conv_err *err)
 {
-    int fd = open_temporary(write);
+    struct conv_access access;
+    int fd = open_temporary(write, plan_access(write, true, &access));
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot create %s", write->path);
     enum conv_status status = fill_file(write, fd, err);

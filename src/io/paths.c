@@ -212,9 +212,14 @@ enum conv_status conv_paths_make_parent(const char *path, struct conv_err *err)
 
 int conv_paths_open(const char *path, int flags)
 {
+    return conv_paths_create(path, flags, 0666);
+}
+
+int conv_paths_create(const char *path, int flags, mode_t mode)
+{
     int fd, tries = 0;
     do
-        fd = open(path, flags | O_CLOEXEC, 0666);
+        fd = open(path, flags | O_CLOEXEC, mode);
     while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)));
     return fd;
 }

@@ -62,6 +62,9 @@ bool conv_paths_climbs(const char *path);
 // while there is no free descriptor but other threads may close one (descriptors.h). -1 with errno.
 int conv_paths_open(const char *path, int flags);
 
+// The same for a new file with another mode.
+int conv_paths_create(const char *path, int flags, mode_t mode);
+
 // The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for; it need
 // not be open. -1: none.
 int conv_paths_descriptor(const char *path);

@@ -21,7 +21,7 @@ enum conv_sink_kind {
     CONV_SINK_NONE, // nothing is written
     CONV_SINK_FILE,
     CONV_SINK_FOLDER,
-    CONV_SINK_IN_PLACE, // outputs take the place of inputs, with their mode and, if allowed, owner
+    CONV_SINK_IN_PLACE, // outputs take the place of inputs, with their access: access.h
     CONV_SINK_STANDARD, // standard output
     CONV_SINK_ARCHIVE,  // one or several archives
 };
@@ -30,7 +30,8 @@ struct conv_sink_config {
     enum conv_sink_kind kind;
     const char *path; // of a file or folder
     int workers;      // threads that write at a time
-    bool preserve;    // outputs get mode and times of their inputs
+    bool preserve;    // outputs get permissions and times of their inputs
+    bool force;       // write-protected files are replaced as well
     bool fsync;       // data, name and folder are on the disk when `write` returns
     // Gets a line per output. Required in place.
     struct conv_journal *journal;
@@ -57,9 +58,12 @@ struct conv_existing {
 };
 
 enum conv_sink_result {
-    CONV_SINK_WRITTEN,
+    CONV_SINK_WRITTEN = 0,
+    CONV_SINK_WITHOUT_LIST, // without the access control list of the replaced file, or of the input
     CONV_SINK_REPLACED, // in place: by an earlier run or under another name; nothing was written
 };
+
+#define CONV_SINK_LIST_LOST "the access control list could not be kept; the group has no access now"
 
 struct conv_sink;
 
@@ -113,8 +117,8 @@ struct conv_sink_ops {
                  struct conv_existing *existing);
 
     // CONV_ERR_USAGE if what exists is the input itself or one of the run's own files; CONV_ERR_IO
-    // if it cannot be replaced: a folder, or in a folder a pipe, socket or device. A link to one is
-    // replaced, unless it leads to a folder.
+    // if it cannot be replaced: a folder, a write-protected file, or in a folder a pipe, socket or
+    // device. A link to one is replaced, unless it leads to a folder.
     enum conv_status (*check)(const struct conv_sink *sink, const struct conv_item *item,
                               const struct stat *input, const struct conv_output *output,
                               const struct conv_existing *existing, struct conv_err *err);

@@ -132,7 +132,8 @@ void conv_temporary_sweep(const char *folder)
         if (item->d_name[0] != '.' || !parse_name(item->d_name, &owner))
             continue;
         if (fstatat(dirfd(dir), item->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISREG(info.st_mode) && info.st_uid == geteuid() && is_gone(&owner, &info))
+            S_ISREG(info.st_mode) && (info.st_uid == geteuid() || geteuid() == 0) &&
+            is_gone(&owner, &info))
             unlinkat(dirfd(dir), item->d_name, 0);
     }
     closedir(dir);

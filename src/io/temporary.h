@@ -20,10 +20,10 @@ void conv_temporary_name(char name[CONV_TEMPORARY_NAME_SIZE], unsigned number);
 bool conv_temporary_is(const char *name);
 
 // Removes temporary files of processes that have ended from `folder` ("" is the current one). A
-// file is removed if it is regular, belongs to this user, and its process has ended: known by PID
-// and start time within this WHERE, otherwise (another machine on a network folder, another
-// container, before a reboot) assumed once the file is a day old. What cannot be removed stays,
-// without an error.
+// file is removed if it is regular, belongs to this user or that user is root, and its process has
+// ended: known by PID and start time within this WHERE, otherwise (another machine on a network
+// folder, another container, before a reboot) assumed once the file is a day old. What cannot be
+// removed stays, without an error.
 void conv_temporary_sweep(const char *folder);
 
 #endif

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/err.h"
+#include "io/access.h"
 #include "io/sink.h"
 #include "io/temporary.h"
 #include "tensor/npy.h"
@@ -62,6 +63,7 @@ void conv_tensor_reader_close(struct conv_tensor_reader *reader);
 struct conv_tensor_writer {
     struct conv_sink sink; // for conv_signals_watch: only `remove_temporaries` is set
     const char *path;
+    bool force; // a write-protected file is replaced, too; set before it is opened
     int fd;
     bool is_ordered; // a pipe: parts come in order, from one thread at a time
     bool owns_fd;
@@ -69,6 +71,7 @@ struct conv_tensor_writer {
     const atomic_int *stop;
     atomic_bool has_temporary;
     char temporary[PATH_MAX];
+    struct conv_access access; // of the file that is replaced
 };
 
 // Writes a header for that shape, or room for one if `reserve`: conv_tensor_writer_set_shape sets

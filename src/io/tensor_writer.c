@@ -33,6 +33,8 @@ static enum conv_status open_temporary(struct conv_tensor_writer *writer, struct
     if (folder + CONV_TEMPORARY_NAME_SIZE > sizeof writer->temporary)
         return conv_err_set(err, CONV_ERR_LIMIT, "%s: path too long", writer->path);
     enum conv_status status = conv_paths_make_parent(writer->path, err);
+    if (!status)
+        status = conv_access_plan(&writer->access, writer->path, writer->force, err);
     if (status)
         return status;
     memcpy(writer->temporary, writer->path, folder);
@@ -41,7 +43,8 @@ static enum conv_status open_temporary(struct conv_tensor_writer *writer, struct
     for (unsigned attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
         conv_temporary_name(writer->temporary + folder, attempt);
         atomic_store(&writer->has_temporary, true);
-        writer->fd = conv_paths_open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL);
+        writer->fd = conv_paths_create(writer->temporary, O_WRONLY | O_CREAT | O_EXCL,
+                                       conv_access_first(&writer->access));
         writer->owns_fd = writer->fd >= 0;
         if (writer->fd >= 0)
             return CONV_OK;
@@ -159,7 +162,9 @@ enum conv_status conv_tensor_writer_close(struct conv_tensor_writer *writer, boo
     bool has_temporary = atomic_load(&writer->has_temporary);
     if (!writer->sink.ops)
         return CONV_OK;
-    if (keep && fsync && !writer->is_ordered && sync_file(writer->fd) != 0)
+    if (has_temporary && keep)
+        status = conv_access_finish(writer->fd, &writer->access, writer->path, err);
+    if (keep && fsync && !status && !writer->is_ordered && sync_file(writer->fd) != 0)
         status = conv_err_errno(err, errno, "cannot write %s", writer->path);
     if (writer->owns_fd && close(writer->fd) != 0 && errno != EINTR && keep && !status)
         status = conv_err_errno(err, errno, "cannot write %s", writer->path);

@@ -159,9 +159,14 @@ static enum conv_status write_file(struct worker *worker)
         .size = size + image->result_bytes,
     };
     worker->record.bytes_out = file.size;
-    return config->sink->ops->write(config->sink, worker->number, &worker->item,
-                                    &image->reader.info, &worker->output, &file, &result,
-                                    &worker->err);
+    enum conv_status status =
+        config->sink->ops->write(config->sink, worker->number, &worker->item, &image->reader.info,
+                                 &worker->output, &file, &result, &worker->err);
+    if (!status && result == CONV_SINK_WITHOUT_LIST) {
+        worker->record.reason = CONV_SINK_LIST_LOST;
+        worker->record.notable = true;
+    }
+    return status;
 }
 
 static enum conv_status write_place(struct worker *worker, int64_t index)
@@ -346,6 +351,7 @@ static enum conv_status open_collect(struct run *run, struct conv_err *err)
     collect->element = conv_operation_output(&config->contexts.of_bytes);
     collect->no_save = config->no_save || config->dry_run;
     collect->fsync = config->fsync;
+    collect->writer.force = config->force;
     collect->stop = config->stop;
     collect->watch = config->watch;
     return conv_layer_collect_open(collect, err);

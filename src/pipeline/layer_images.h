@@ -23,7 +23,7 @@ struct conv_layer_images {
     // width), in the order of the source; or nowhere.
     struct conv_sink *sink;
     const char *collect; // the path of that one file, or NULL
-    bool fsync;
+    bool fsync, force;   // of that file
 
     bool skip_existing, update, dry_run, no_save, fail_fast;
     bool resume;              // skip what the sink's journal lists as done

@@ -55,6 +55,10 @@ static enum conv_status plan_in_place(const struct conv_pipeline_config *config,
     if (conv_sink_is_noted(config->sink, &job->item, &input.info, &job->output, &input)) {
         skip(job, CONV_PLAN_REPLACED);
     } else if (config->dry_run) {
+        enum conv_status status =
+            conv_sink_check(config->sink, &job->item, &input.info, &job->output, &input, &job->err);
+        if (status)
+            return status;
         job->outcome = CONV_OUTCOME_PLANNED;
         job->reason = "replaces the input";
     }

@@ -146,6 +146,9 @@ static enum conv_status write_output(const struct conv_pipeline_config *config, 
     if (result == CONV_SINK_REPLACED) {
         job->outcome = CONV_OUTCOME_SKIPPED;
         job->reason = CONV_PLAN_REPLACED;
+    } else if (result == CONV_SINK_WITHOUT_LIST) {
+        job->reason = CONV_SINK_LIST_LOST;
+        job->notable = true;
     }
     return status;
 }

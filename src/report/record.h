@@ -45,9 +45,9 @@ struct conv_record {
     const char *title;          // what messages call the input; NULL: `input`
     bool are_files;             // input and output can be read by these names
     enum conv_outcome outcome;
-    const char *reason;                 // why failed, skipped or planned; NULL when done
+    const char *reason;                 // why failed, skipped or planned; when done a note or NULL
     const struct conv_err *err;         // with the hint that belongs to `reason`, or NULL
-    bool notable;                       // skipped, and reported even without --verbose
+    bool notable;                       // the reason is printed even without --verbose
     int width, height, channels, depth; // 0 where unknown
     size_t bytes_in, bytes_out;
     bool decoded_on_device, encoded_on_device;

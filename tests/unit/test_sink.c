@@ -339,6 +339,28 @@ static void test_in_place_an_image_is_replaced_once(void **state)
     conv_journal_close(journal);
 }
 
+// Its owner has withdrawn permissions since the image was read.
+static void test_in_place_the_latest_permissions_count(void **state)
+{
+    (void)state;
+    struct stat before, info;
+    struct conv_output output;
+    struct conv_item from = item("in", "a.png");
+    struct conv_encoded file = {.part = {{(const uint8_t *)"new", 3}}, .size = 3};
+    from.in_place = true;
+    folder_write("in/a.png", "old");
+    assert_int_equal(chmod(from.name, 06755), 0);
+    assert_int_equal(stat(from.name, &before), 0); // read
+    assert_int_equal(chmod(from.name, 0600), 0);
+    struct conv_journal *journal = open_in_place();
+    assert_int_equal(sink->ops->place(sink, &from, &output, &err), CONV_OK);
+    assert_int_equal(sink->ops->write(sink, 0, &from, &before, &output, &file, &result, &err),
+                     CONV_OK);
+    assert_int_equal(stat(from.name, &info), 0);
+    assert_int_equal(info.st_mode & 07777, 0600);
+    conv_journal_close(journal);
+}
+
 static void test_in_place_a_change_in_between_stays(void **state)
 {
     (void)state;
@@ -391,6 +413,7 @@ int main(void)
         TEST(test_killed_runs_are_swept_up),
         TEST(test_abandon_removes_temporaries),
         TEST(test_in_place_an_image_is_replaced_once),
+        TEST(test_in_place_the_latest_permissions_count),
         TEST(test_in_place_a_change_in_between_stays),
         TEST(test_two_sinks_at_once),
     };
