@@ -6,13 +6,13 @@
 
 #include "io/libarchive_formats.h"
 #include "io/libarchive_stream.h"
-#include "io/zip_records.h"
 
 struct reader {
     struct conv_archive_reader base;
     struct conv_libarchive_stream stream;
     bool is_over;
     uint64_t contents; // bytes of all members so far
+    uint64_t members;  // so far
     char *name;        // of the member; of a folder without its slash
 
     // The current member.
@@ -190,14 +190,6 @@ static enum conv_status take_entry(struct reader *reader, struct archive_entry *
     return CONV_OK;
 }
 
-// True for a zip file that was cut off in its directory. Its members are complete, according to
-// their own headers.
-static bool lacks_end(const struct reader *reader)
-{
-    const struct conv_archive_input *input = reader->stream.input;
-    return !reader->stream.is_7z && input->map && !conv_zip_file_has_end(input->map, input->size);
-}
-
 // Checks a file without bytes, whose content would otherwise not be read.
 static enum conv_status check_empty(struct reader *reader, struct conv_err *err)
 {
@@ -227,12 +219,9 @@ static enum conv_archive_step next_entry(struct reader *reader, struct conv_arch
     while (result == ARCHIVE_RETRY);
     if (result == ARCHIVE_EOF) {
         reader->is_over = true;
-        if (lacks_end(reader)) {
-            conv_err_set(err, CONV_ERR_FORMAT,
-                         "the archive is truncated: its directory is missing");
-            return CONV_ARCHIVE_DAMAGED;
-        }
-        return CONV_ARCHIVE_END;
+        return conv_libarchive_stream_finish(&reader->stream, reader->members, err)
+                   ? CONV_ARCHIVE_DAMAGED
+                   : CONV_ARCHIVE_END;
     }
     if (result == ARCHIVE_FATAL) {
         reader->is_over = true;
@@ -244,6 +233,7 @@ static enum conv_archive_step next_entry(struct reader *reader, struct conv_arch
         conv_libarchive_stream_explain(&reader->stream, "", err);
         return CONV_ARCHIVE_DAMAGED;
     }
+    reader->members++;
     if (take_entry(reader, entry, member, err))
         return CONV_ARCHIVE_BAD;
     if (result == ARCHIVE_FAILED) {

@@ -2,14 +2,27 @@
 #include "io/libarchive_stream.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "io/archive.h"
 #include "io/expansion.h"
+#include "io/zip_records.h"
 
 #define TAKE_BYTES ((size_t)1 << 20) // from the input at once: a signal is noticed in between
 
 // --- the bytes that the library reads ------------------------------------------------------------
+
+// Of a zip file in a pipe, whose end is not the library's.
+static void keep_tail(struct conv_libarchive_stream *stream, const uint8_t *bytes, size_t size)
+{
+    size_t fresh = size < CONV_ZIP_TAIL ? size : CONV_ZIP_TAIL, most = CONV_ZIP_TAIL - fresh;
+    size_t old = stream->tail_size < most ? stream->tail_size : most;
+    memmove(stream->tail, stream->tail + stream->tail_size - old, old);
+    memcpy(stream->tail + old, bytes + size - fresh, fresh);
+    stream->tail_size = old + fresh;
+}
 
 static la_ssize_t give_bytes(struct archive *archive, void *context, const void **data)
 {
@@ -18,6 +31,8 @@ static la_ssize_t give_bytes(struct archive *archive, void *context, const void 
     ssize_t got = conv_archive_input_take(stream->input, &bytes, TAKE_BYTES, &stream->failure);
     if (got < 0)
         archive_set_error(archive, EIO, "cannot read");
+    else if (stream->tail)
+        keep_tail(stream, bytes, (size_t)got);
     *data = bytes;
     return got < 0 ? ARCHIVE_FATAL : got;
 }
@@ -77,6 +92,12 @@ enum conv_status conv_libarchive_stream_open(struct conv_libarchive_stream *stre
     stream->archive = archive_read_new();
     if (!stream->archive)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
+    if (!input->map)
+        stream->tail = malloc(CONV_ZIP_TAIL);
+    if (!input->map && !stream->tail) {
+        archive_read_free(stream->archive);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
+    }
     stream->locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     enum conv_status status = CONV_OK;
     stream->is_7z = size >= 2 && memcmp(head, "7z", 2) == 0;
@@ -99,6 +120,7 @@ void conv_libarchive_stream_close(struct conv_libarchive_stream *stream)
     conv_libarchive_stream_leave(before);
     if (stream->locale)
         freelocale(stream->locale);
+    free(stream->tail);
     *stream = (struct conv_libarchive_stream){0};
 }
 
@@ -135,4 +157,33 @@ bool conv_libarchive_stream_check(struct conv_libarchive_stream *stream, uint64_
         return true;
     conv_err_set(&stream->failure, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
     return false;
+}
+
+// What follows a 7-Zip archive, whose first header says where it ends.
+static enum conv_status check_7z(const struct conv_archive_input *input, struct conv_err *err)
+{
+    uint64_t at = 0, size = 0;
+    for (int i = 7; i >= 0 && input->size >= 32; i--) {
+        at = at << 8 | input->map[12 + i];
+        size = size << 8 | input->map[20 + i];
+    }
+    if (at <= input->size && size <= input->size && 32 + at + size < input->size)
+        return conv_err_set(err, CONV_ERR_FORMAT, "%" PRIu64 " bytes follow the archive",
+                            input->size - 32 - at - size);
+    return CONV_OK;
+}
+
+enum conv_status conv_libarchive_stream_finish(struct conv_libarchive_stream *stream,
+                                               uint64_t members, struct conv_err *err)
+{
+    la_ssize_t got = 0;
+    const void *data;
+    do
+        got = stream->tail ? give_bytes(stream->archive, stream, &data) : 0;
+    while (got > 0);
+    if (got < 0)
+        return conv_libarchive_stream_explain(stream, "", err);
+    return stream->is_7z  ? check_7z(stream->input, err)
+           : stream->tail ? conv_zip_check_tail(stream->tail, stream->tail_size, members, err)
+                          : CONV_OK;
 }

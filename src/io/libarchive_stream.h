@@ -12,8 +12,10 @@
 struct conv_libarchive_stream {
     struct archive *archive;
     struct conv_archive_input *input;
-    locale_t locale;         // UTF-8, in which the library converts names; 0: the system has none
-    bool is_7z;              // else zip
+    locale_t locale; // UTF-8, in which the library converts names; 0: the system has none
+    bool is_7z;      // else zip
+    uint8_t *tail;   // the last bytes of an input that is not mapped; else NULL
+    size_t tail_size;
     struct conv_err failure; // of the input, which the library cannot carry
 };
 
@@ -36,5 +38,9 @@ enum conv_status conv_libarchive_stream_explain(const struct conv_libarchive_str
 // False if the archive has expanded too far, `contents` being the bytes of its members so far; the
 // failure is set then.
 bool conv_libarchive_stream_check(struct conv_libarchive_stream *stream, uint64_t contents);
+
+// Checks what follows the last of so many members. As `open`.
+enum conv_status conv_libarchive_stream_finish(struct conv_libarchive_stream *stream,
+                                               uint64_t members, struct conv_err *err);
 
 #endif

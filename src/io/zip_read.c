@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "io/zip_read.h"
 
+#include <inttypes.h>
 #include <libdeflate.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "io/archive_input.h"
 #include "io/expansion.h"
 #include "io/libarchive_formats.h"
+#include "io/spans.h"
 #include "io/zip_directory.h"
 #include "io/zip_records.h"
 
@@ -22,6 +24,10 @@ struct reader {
     struct conv_zip_file file;
     uint64_t at;       // of the next record
     uint64_t contents; // bytes of all members so far
+    bool has_directory;
+    uint64_t count;                    // of members so far
+    struct conv_spans spans;           // of the entries so far
+    struct conv_archive_reader *other; // libarchive's, which reads the members instead; or NULL
 
     // The current member.
     struct conv_zip_record record;
@@ -121,6 +127,8 @@ static ssize_t read_content(struct conv_archive_reader *base, void *data, size_t
     struct reader *reader = (struct reader *)base;
     const struct conv_zip_record *record = &reader->record;
     uint64_t left = record->size - reader->produced;
+    if (reader->other)
+        return reader->other->ops->read(reader->other, data, size, err);
     if (!reader->content || size == 0 || left == 0)
         return 0;
     size = size < UINT_MAX ? size : UINT_MAX; // zlib's counters
@@ -157,31 +165,39 @@ static const uint8_t *map_content(struct conv_archive_reader *base)
 
 // --- members -------------------------------------------------------------------------------------
 
-static enum conv_archive_kind kind_of(const struct conv_zip_record *record)
+static enum conv_archive_kind kind_of(const struct conv_zip_record *record, bool has_slash)
 {
-    if (record->name_size > 0 && record->name[record->name_size - 1] == '/')
+    unsigned mode = record->mode;
+    if (has_slash || S_ISDIR(mode) || ((mode & S_IFMT) == 0 && record->is_dos_folder))
         return CONV_ARCHIVE_FOLDER;
-    if (S_ISLNK(record->mode))
+    if (S_ISLNK(mode))
         return CONV_ARCHIVE_SYMLINK;
-    if (S_ISCHR(record->mode) || S_ISBLK(record->mode) || S_ISFIFO(record->mode) ||
-        S_ISSOCK(record->mode))
+    if (S_ISCHR(mode) || S_ISBLK(mode) || S_ISFIFO(mode) || S_ISSOCK(mode))
         return CONV_ARCHIVE_DEVICE;
     return CONV_ARCHIVE_FILE;
 }
 
-static void set_name(struct reader *reader)
+// DOS, OS/2, NTFS (as PKWARE and as Info-ZIP count) and VFAT, on which a backslash separates.
+static bool has_backslashes(unsigned made_by)
+{
+    return made_by == 0 || made_by == 6 || made_by == 10 || made_by == 11 || made_by == 14;
+}
+
+// True if the name ends in a slash, which is taken off.
+static bool set_name(struct reader *reader)
 {
     const struct conv_zip_record *record = &reader->record;
     size_t length = record->name_size;
     memcpy(reader->name, record->name, length);
-    // Some programs for Windows write backslashes.
-    if (record->made_by == 0 && !memchr(reader->name, '/', length))
+    if (has_backslashes(record->made_by) && !memchr(reader->name, '/', length))
         for (size_t i = 0; i < length; i++)
             if (reader->name[i] == '\\')
                 reader->name[i] = '/';
+    bool has_slash = length > 0 && reader->name[length - 1] == '/';
     while (length > 1 && reader->name[length - 1] == '/')
         length--;
     reader->name[length] = '\0';
+    return has_slash;
 }
 
 // The content of a symbolic link is its target.
@@ -195,6 +211,8 @@ static enum conv_status read_link(struct reader *reader, struct conv_err *err)
         size += (size_t)got;
     reader->link[size] = '\0';
     reader->content = NULL;
+    if (got >= 0 && reader->produced < reader->record.size)
+        return conv_err_set(err, CONV_ERR_LIMIT, "is a symbolic link whose target is too long");
     return got < 0 ? err->status : CONV_OK;
 }
 
@@ -202,9 +220,11 @@ static enum conv_status open_member(struct reader *reader, struct conv_archive_m
                                     struct conv_err *err)
 {
     const struct conv_zip_record *record = &reader->record;
-    set_name(reader);
+    bool apart, has_slash = set_name(reader);
+    uint64_t end;
+    const uint8_t *content;
     member->name = reader->name;
-    member->kind = kind_of(record);
+    member->kind = kind_of(record, has_slash);
     member->mode = record->mode ? record->mode & 07777 : 0644;
     if (!record->mode && member->kind == CONV_ARCHIVE_FOLDER)
         member->mode = 0755;
@@ -213,11 +233,20 @@ static enum conv_status open_member(struct reader *reader, struct conv_archive_m
         return conv_err_set(err, CONV_ERR_FORMAT, "the member's name contains a NUL byte");
     if (record->flags & CONV_ZIP_IS_ENCRYPTED)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "the member is encrypted");
-    const uint8_t *content = conv_zip_record_content(&reader->file, record);
-    if (!content)
+    if (record->lacks_sizes)
+        return conv_err_set(err, CONV_ERR_FORMAT, "the member is damaged: it has no size");
+    enum conv_status status = conv_zip_record_content(&reader->file, record, &content, &end, err);
+    if (!status)
+        status =
+            conv_spans_add(&reader->spans, reader->file.base + record->offset, end, &apart, err);
+    if (status)
+        return status;
+    if (!apart)
         return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the member is not where the directory of the zip file says");
+                            "the member shares bytes of the zip file with an earlier one");
     reader->input->at = (uint64_t)(content - reader->file.data); // for what is kept in memory
+    if (member->kind == CONV_ARCHIVE_FOLDER && record->size > 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "is a folder, but has a content");
     if (member->kind == CONV_ARCHIVE_FILE || member->kind == CONV_ARCHIVE_SYMLINK)
         reader->content = content;
     if (record->method == CONV_ZIP_STORED && record->size != record->packed)
@@ -232,6 +261,33 @@ static enum conv_status open_member(struct reader *reader, struct conv_archive_m
     return reader->content && record->size == 0 && !check_end(reader, err) ? err->status : CONV_OK;
 }
 
+// After the last member: what does not fit together.
+static enum conv_archive_step end_archive(const struct reader *reader, struct conv_err *err)
+{
+    if (!reader->file.doubt.status)
+        return CONV_ARCHIVE_END;
+    *err = reader->file.doubt;
+    return CONV_ARCHIVE_DAMAGED;
+}
+
+// libarchive may find fewer members than the directory has.
+static enum conv_archive_step
+next_of_other(struct reader *reader, struct conv_archive_member *member, struct conv_err *err)
+{
+    enum conv_archive_step step = reader->other->ops->next(reader->other, member, err);
+    if (step != CONV_ARCHIVE_END) {
+        reader->count++;
+        return step;
+    }
+    if (reader->count == reader->file.count || !reader->has_directory)
+        return end_archive(reader, err);
+    conv_err_set(err, CONV_ERR_FORMAT,
+                 "only %" PRIu64 " of the %" PRIu64
+                 " members in the directory of the zip file can be read",
+                 reader->count, reader->file.count);
+    return CONV_ARCHIVE_DAMAGED;
+}
+
 static enum conv_archive_step next(struct conv_archive_reader *base,
                                    struct conv_archive_member *member, struct conv_err *err)
 {
@@ -241,14 +297,17 @@ static enum conv_archive_step next(struct conv_archive_reader *base,
     reader->fed = reader->produced = 0;
     reader->crc = 0;
     reader->link[0] = '\0';
+    if (reader->other)
+        return next_of_other(reader, member, err);
     if (!conv_expansion_allows(reader->input->size, reader->contents)) {
         conv_err_set(err, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
         return CONV_ARCHIVE_DAMAGED;
     }
     if (reader->at >= reader->file.end)
-        return CONV_ARCHIVE_END;
+        return end_archive(reader, err);
     if (!conv_zip_record_next(&reader->file, &reader->at, &reader->record)) {
-        conv_err_set(err, CONV_ERR_FORMAT, "the archive has changed while it was read");
+        conv_err_set(err, CONV_ERR_FORMAT,
+                     "the directory of the zip file is damaged at byte %" PRIu64, reader->at);
         return CONV_ARCHIVE_DAMAGED;
     }
     enum conv_status status = open_member(reader, member, err);
@@ -263,6 +322,9 @@ static void close_reader(struct conv_archive_reader *base)
     struct reader *reader = (struct reader *)base;
     if (reader->has_stream)
         (void)inflateEnd(&reader->stream);
+    if (reader->other)
+        reader->other->ops->close(reader->other);
+    conv_spans_free(&reader->spans);
     free(reader);
 }
 
@@ -275,22 +337,28 @@ enum conv_status conv_zip_read(struct conv_archive_reader **out, struct conv_arc
         .read = read_content,
         .close = close_reader,
     };
-    struct conv_zip_file file;
     *out = NULL;
     // Bytes before the position are another program's.
-    if (!input->map || input->at > 0 || !conv_zip_file_open(&file, input->map, input->size))
+    if (!input->map || input->at > 0)
         return conv_libarchive_read(out, input, err);
     struct reader *reader = calloc(1, sizeof *reader);
-    if (reader)
-        reader->has_stream = inflateInit2(&reader->stream, -15) == Z_OK; // deflate without a header
-    if (!reader || !reader->has_stream) {
-        free(reader);
+    if (!reader)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read a zip file");
-    }
+    enum conv_status status = conv_zip_file_open(&reader->file, input->map, input->size, err);
+    reader->has_directory = !status;
+    if (status == CONV_ERR_UNSUPPORTED) // libarchive reads the headers of the entries
+        status = CONV_OK;
     reader->base.ops = &ops;
     reader->input = input;
-    reader->file = file;
-    reader->at = file.start;
-    *out = &reader->base;
-    return CONV_OK;
+    reader->at = reader->file.start;
+    if (!status && !(reader->has_directory && reader->file.is_usual))
+        status = conv_libarchive_read(&reader->other, input, err);
+    if (!status && inflateInit2(&reader->stream, -15) != Z_OK) // deflate without a header
+        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory to read a zip file");
+    reader->has_stream = !status;
+    if (status)
+        close_reader(&reader->base);
+    else
+        *out = &reader->base;
+    return status;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Reads ordinary zip files that are mapped, without libarchive: stored members are handed out by
-// pointer, damage to one member leaves the others readable, and memory is constant. Other zip
-// files, and those from a pipe, are left to libarchive (private to src/io).
+// Reads zip files. Ordinary ones that are mapped are read without libarchive: stored members are
+// handed out by pointer, damage to one member leaves the others readable, and memory does not grow
+// with their number. Other compression, files without a directory and pipes are left to libarchive,
+// but what does not fit together is found here (private to src/io).
 #ifndef CONV_IO_ZIP_READ_H
 #define CONV_IO_ZIP_READ_H
 
