@@ -22,6 +22,13 @@ static void mix(uint64_t v[4], int rounds)
     }
 }
 
+static uint64_t read_word(const unsigned char bytes[8])
+{
+    return (uint64_t)bytes[0] | (uint64_t)bytes[1] << 8 | (uint64_t)bytes[2] << 16 |
+           (uint64_t)bytes[3] << 24 | (uint64_t)bytes[4] << 32 | (uint64_t)bytes[5] << 40 |
+           (uint64_t)bytes[6] << 48 | (uint64_t)bytes[7] << 56;
+}
+
 void conv_hash_add(struct conv_digest *digest, const void *data, size_t size)
 {
     uint64_t *key = digest->word;
@@ -29,17 +36,17 @@ void conv_hash_add(struct conv_digest *digest, const void *data, size_t size)
     uint64_t v[4] = {key[0] ^ 0x736F6D6570736575, key[1] ^ 0x646F72616E646F6D ^ 0xEE,
                      key[0] ^ 0x6C7967656E657261, key[1] ^ 0x7465646279746573};
     const unsigned char *bytes = data;
-    uint64_t word = 0;
-    for (size_t i = 0; i < size; i++) {
-        word |= (uint64_t)bytes[i] << 8 * (i % 8);
-        if (i % 8 == 7) {
-            v[3] ^= word;
-            mix(v, 2);
-            v[0] ^= word;
-            word = 0;
-        }
+    uint64_t word;
+    size_t done = 0;
+    for (; size - done >= 8; done += 8) {
+        word = read_word(bytes + done);
+        v[3] ^= word;
+        mix(v, 2);
+        v[0] ^= word;
     }
-    word |= (uint64_t)size << 56;
+    word = (uint64_t)size << 56;
+    for (size_t i = 0; done + i < size; i++)
+        word |= (uint64_t)bytes[done + i] << 8 * i;
     v[3] ^= word;
     mix(v, 2);
     v[0] ^= word;

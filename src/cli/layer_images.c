@@ -298,7 +298,7 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
             .input = places->input_count > 0 ? places->inputs[0] : options->files_from,
             .output = run.output,
             .outcome = CONV_OUTCOME_SKIPPED,
-            .reason = "the output exists",
+            .reason = CONV_SINK_EXISTS,
         };
         conv_report_file(run.report.report, &record);
     } else if (!status) {

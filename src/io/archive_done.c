@@ -5,6 +5,7 @@
 
 #include "io/journal.h"
 #include "io/paths.h"
+#include "io/sink.h"
 
 // The inputs of target `t`: one input if each has a target of its own, else all of them.
 static void find_inputs(const struct conv_archive_operands *archives,
@@ -66,7 +67,8 @@ static bool is_noted(struct conv_journal *journal, const struct conv_archive_tar
 {
     for (int i = 0; i < target->origin_count; i++) {
         const struct conv_archive_origin *origin = &target->origins[i];
-        const struct conv_journal_fact fact = {origin->path, target->path, &origin->info, out, {0}};
+        const struct conv_journal_fact fact = {
+            .input = origin->path, .output = target->path, .in = &origin->info, .out = out};
         if (!conv_journal_knows(journal, &fact))
             return false;
     }
@@ -95,11 +97,11 @@ enum conv_status conv_archive_done_find(struct conv_archive_operands *archives,
             !S_ISREG(out.st_mode))
             continue;
         if (which == CONV_ARCHIVE_EXISTS)
-            target->done = "the output exists";
+            target->done = CONV_SINK_EXISTS;
         else if (which == CONV_ARCHIVE_IS_NEWER && is_newer(target, &out))
-            target->done = "the output is up to date";
+            target->done = CONV_SINK_UP_TO_DATE;
         else if (which == CONV_ARCHIVE_IS_NOTED && is_noted(journal, target, &out))
-            target->done = "the journal lists it as done";
+            target->done = CONV_SINK_NOTED;
     }
     return CONV_OK;
 }
@@ -111,7 +113,8 @@ enum conv_status conv_archive_done_note(struct conv_journal *journal,
     enum conv_status status = CONV_OK;
     for (int i = 0; i < target->origin_count && !target->misses && !status; i++) {
         const struct conv_archive_origin *origin = &target->origins[i];
-        const struct conv_journal_fact fact = {origin->path, target->path, &origin->info, out, {0}};
+        const struct conv_journal_fact fact = {
+            .input = origin->path, .output = target->path, .in = &origin->info, .out = out};
         status = conv_journal_add(journal, &fact, err);
     }
     return status;

@@ -25,6 +25,17 @@ void conv_item_release(struct conv_item *item)
     item->body = NULL;
 }
 
+const struct stat *conv_item_archive(const struct conv_item *item)
+{
+    return item->body ? &item->body->unit->input.info : NULL;
+}
+
+const uint8_t *conv_item_streamed(const struct conv_item *item)
+{
+    const struct stat *archive = conv_item_archive(item);
+    return archive && !S_ISREG(archive->st_mode) ? item->body->data : NULL;
+}
+
 const char *conv_item_target(const struct conv_item *item)
 {
     return item->name + item->target;

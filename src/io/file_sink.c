@@ -92,9 +92,16 @@ static bool is_noted(const struct conv_sink *sink, const struct conv_item *item,
     const struct conv_sink_config *config = &file_sink(sink)->config;
     if (!config->journal)
         return false;
-    struct conv_journal_fact fact = {item->name, output->path, input, &existing->info, {0}};
-    if (config->kind == CONV_SINK_IN_PLACE)
-        fact.birth = conv_journal_birth(config->journal, AT_FDCWD, output->path);
+    const struct conv_journal_fact fact = {
+        .input = item->name,
+        .output = output->path,
+        .in = input,
+        .out = &existing->info,
+        .archive = conv_item_archive(item),
+        .member = conv_item_streamed(item),
+        .folder = AT_FDCWD,
+        .name = output->path,
+    };
     return conv_journal_knows(config->journal, &fact);
 }
 

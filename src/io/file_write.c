@@ -149,7 +149,17 @@ static enum conv_status note_output(const struct conv_file_write *write, int fd,
                                     struct conv_err *err)
 {
     struct stat out;
-    struct conv_journal_fact fact = {write->item->name, write->path, write->input, &out, {0}};
+    const struct conv_journal_fact fact = {
+        .input = write->item->name,
+        .output = write->path,
+        .in = write->input,
+        .out = &out,
+        .archive = conv_item_archive(write->item),
+        .member = conv_item_streamed(write->item),
+        .folder = fd,
+        .name = "",
+        .encoded = write->encoded,
+    };
     if (fstat(fd, &out) != 0)
         return conv_err_errno(err, errno, "cannot stat the output %s", write->path);
     return conv_journal_add(write->sink->config.journal, &fact, err);
@@ -297,9 +307,11 @@ static enum conv_status check_input(struct conv_file_write *write, struct conv_e
     const char *name = name_in(write->folder, write->path);
     if (fstatat(write->folder, name, &now, AT_SYMLINK_NOFOLLOW) != 0)
         return conv_err_errno(err, errno, "cannot replace the input");
-    struct conv_journal_fact fact = {
+    const struct conv_journal_fact fact = {
+        .output = write->path,
         .out = &now,
-        .birth = conv_journal_birth(journal, write->folder, name),
+        .folder = write->folder,
+        .name = name,
     };
     if (conv_journal_knows(journal, &fact))
         write->result = CONV_SINK_REPLACED;
@@ -316,10 +328,13 @@ static enum conv_status note_replacement(const struct conv_file_write *write, st
     const char *name = write->temporary->name;
     if (fstatat(write->folder, name, &out, AT_SYMLINK_NOFOLLOW) != 0)
         return conv_err_errno(err, errno, "cannot stat the output %s", write->path);
-    struct conv_journal_fact fact = {
+    const struct conv_journal_fact fact = {
         .input = write->item->name,
+        .output = write->path,
         .out = &out,
-        .birth = conv_journal_birth(journal, write->folder, name),
+        .folder = write->folder,
+        .name = name,
+        .encoded = write->encoded,
     };
     return conv_journal_add(journal, &fact, err);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Digests of images and settings, and the order of checking and adding them; journal_file.c reads
-// and writes the file.
-#include "io/journal_file.h"
+// The order of checking and adding entries; journal_keys.c makes their digests, journal_file.c
+// reads and writes the file.
+#include "io/journal.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
+
+#include "io/journal_file.h"
+#include "io/journal_keys.h"
 
 struct conv_journal {
     struct conv_journal_config config;
@@ -72,80 +72,37 @@ void conv_journal_unlock(struct conv_journal *journal)
     pthread_mutex_unlock(&journal->turn);
 }
 
-struct timespec conv_journal_birth(const struct conv_journal *journal, int folder, const char *name)
-{
-    struct statx info;
-    if (!journal->config.preserve ||
-        statx(folder, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &info) != 0 ||
-        !(info.stx_mask & STATX_BTIME))
-        return (struct timespec){0};
-    return (struct timespec){.tv_sec = (time_t)info.stx_btime.tv_sec,
-                             .tv_nsec = (long)info.stx_btime.tv_nsec};
-}
-
-// The numbers alone identify the file: its name may have other spellings. The number of the file
-// system is omitted where it would have to outlive the run, since mounting changes it.
-static struct conv_digest digest_in_place(const struct conv_journal *journal,
-                                          const struct conv_journal_fact *fact,
-                                          struct timespec birth)
-{
-    struct conv_digest digest = journal->config.settings;
-    const struct stat *out = fact->out;
-    int64_t numbers[] = {(int64_t)out->st_ino,
-                         out->st_size,
-                         out->st_mtim.tv_sec,
-                         out->st_mtim.tv_nsec,
-                         birth.tv_sec,
-                         birth.tv_nsec,
-                         journal->config.path ? 0 : (int64_t)out->st_dev};
-    conv_hash_add(&digest, numbers, sizeof numbers);
-    return digest;
-}
-
-static struct conv_digest digest_fact(const struct conv_journal *journal,
-                                      const struct conv_journal_fact *fact)
-{
-    struct conv_digest digest = journal->config.settings;
-    if (journal->config.in_place)
-        return digest_in_place(journal, fact, fact->birth);
-    const struct stat *in = fact->in, *out = fact->out;
-    int64_t numbers[] = {in->st_size,
-                         in->st_mtim.tv_sec,
-                         in->st_mtim.tv_nsec,
-                         out->st_size,
-                         out->st_mtim.tv_sec,
-                         out->st_mtim.tv_nsec,
-                         0};
-    conv_hash_add(&digest, fact->input, strlen(fact->input));
-    conv_hash_add(&digest, fact->output, strlen(fact->output));
-    conv_hash_add(&digest, numbers, sizeof numbers);
-    return digest;
-}
-
 bool conv_journal_knows(struct conv_journal *journal, const struct conv_journal_fact *fact)
 {
-    struct conv_digest digest = digest_fact(journal, fact);
+    struct conv_journal_file *file = &journal->file;
+    struct conv_journal_keys keys;
+    conv_journal_keys_make(&keys, &journal->config, fact);
     pthread_mutex_lock(&journal->lock);
-    bool known = conv_digest_set_has(&journal->file.known, &digest);
-    if (!known && journal->config.in_place && fact->birth.tv_sec != 0) {
-        // The line may be from a kernel that did not report the time of birth.
-        digest = digest_in_place(journal, fact, (struct timespec){0});
-        known = conv_digest_set_has(&journal->file.known, &digest);
-    }
+    // Inode numbers last as long as the run.
+    bool known =
+        conv_digest_set_has(&file->recent, &keys.key[CONV_JOURNAL_IDENTITY]) ||
+        (keys.is_sure && conv_digest_set_has(&file->known, &keys.key[CONV_JOURNAL_IDENTITY]));
+    bool may_be = !known && keys.count > 1 && fact->name &&
+                  (keys.count < CONV_JOURNAL_KEYS ||
+                   conv_digest_set_has(&file->known, &keys.key[CONV_JOURNAL_SIZE]));
     pthread_mutex_unlock(&journal->lock);
-    return known;
+    // No thread changes `known` any more.
+    return known || (may_be && conv_journal_keys_read(&keys, &journal->config, fact) &&
+                     conv_digest_set_has(&file->known, &keys.key[CONV_JOURNAL_CONTENT]));
 }
 
 // Adds the line and reads it again: if this run finds it, every other run finds it, too. The line
 // can get lost if it follows half a line of a killed run that was not in place and so took no lock.
-static enum conv_status add_surely(struct conv_journal *journal, const struct conv_digest *digest,
-                                   const char *input, struct conv_err *err)
+static enum conv_status add_surely(struct conv_journal *journal,
+                                   const struct conv_journal_keys *keys, const char *input,
+                                   struct conv_err *err)
 {
     for (int attempt = 0; attempt < 2; attempt++) {
-        enum conv_status status = conv_journal_file_add(&journal->file, digest, input, err);
+        enum conv_status status =
+            conv_journal_file_add(&journal->file, keys->key, keys->count, input, err);
         if (!status)
             status = conv_journal_file_read_on(&journal->file, err);
-        if (status || conv_digest_set_has(&journal->file.known, digest))
+        if (status || conv_digest_set_has(&journal->file.recent, &keys->key[0]))
             return status;
         journal->file.torn = true;
     }
@@ -156,15 +113,17 @@ static enum conv_status add_surely(struct conv_journal *journal, const struct co
 enum conv_status conv_journal_add(struct conv_journal *journal,
                                   const struct conv_journal_fact *fact, struct conv_err *err)
 {
-    struct conv_digest digest = digest_fact(journal, fact);
+    struct conv_journal_keys keys;
     enum conv_status status;
+    conv_journal_keys_make(&keys, &journal->config, fact);
+    conv_journal_keys_take(&keys, fact);
     pthread_mutex_lock(&journal->lock);
     if (!journal->config.path)
-        status = conv_digest_set_add(&journal->file.known, &digest, NULL, err);
+        status = conv_digest_set_add(&journal->file.recent, &keys.key[0], NULL, err);
     else if (journal->config.in_place)
-        status = add_surely(journal, &digest, fact->input, err);
+        status = add_surely(journal, &keys, fact->input, err);
     else
-        status = conv_journal_file_add(&journal->file, &digest, fact->input, err);
+        status = conv_journal_file_add(&journal->file, keys.key, keys.count, fact->input, err);
     pthread_mutex_unlock(&journal->lock);
     return status;
 }

@@ -15,24 +15,23 @@
 
 #include "io/paths.h"
 
-#define HEADER "conv-journal 2\n"
+#define HEADER "conv-journal 3\n"
+#define EARLIER "conv-journal 2\n"
 #define HEADER_SIZE (sizeof HEADER - 1)
 #define DIGEST_DIGITS 32
-#define LONGEST_LINE (DIGEST_DIGITS + 2 + 4 * PATH_MAX) // every byte escaped as \xNN
-#define BUFFER_SIZE ((size_t)4 * LONGEST_LINE)          // and half a line from the read before
+// Every byte of a name escaped as \xNN.
+#define LONGEST_LINE (CONV_JOURNAL_FILE_DIGESTS * (DIGEST_DIGITS + 1) + 1 + 4 * PATH_MAX)
+#define BUFFER_SIZE ((size_t)4 * LONGEST_LINE) // and half a line from the read before
 
 // After a signal a run still waits this long for the lock, which others hold for moments.
 #define PATIENCE_NS 1000000000L
 #define LONGEST_PAUSE_NS 10000000L
 
-// False if the line is not a journal's.
-static bool parse_line(struct conv_digest *digest, const char *line, size_t size)
+static bool parse_digest(struct conv_digest *digest, const char *text)
 {
-    if (size < DIGEST_DIGITS + 2 || line[DIGEST_DIGITS] != ' ')
-        return false;
     *digest = (struct conv_digest){0};
     for (int i = 0; i < DIGEST_DIGITS; i++) {
-        const char *digits = "0123456789abcdef", *digit = memchr(digits, line[i], 16);
+        const char *digits = "0123456789abcdef", *digit = memchr(digits, text[i], 16);
         if (!digit)
             return false;
         uint64_t *word = &digest->word[i / 16];
@@ -41,16 +40,40 @@ static bool parse_line(struct conv_digest *digest, const char *line, size_t size
     return true;
 }
 
+// The number of digests; 0 if the line is not a journal's.
+static int parse_line(struct conv_digest digests[CONV_JOURNAL_FILE_DIGESTS], const char *line,
+                      size_t size)
+{
+    for (int count = 0; count < CONV_JOURNAL_FILE_DIGESTS; count++) {
+        if (size < DIGEST_DIGITS + 2 || !parse_digest(&digests[count], line))
+            return 0;
+        if (line[DIGEST_DIGITS] != '+')
+            return line[DIGEST_DIGITS] == ' ' ? count + 1 : 0;
+        line += DIGEST_DIGITS + 1;
+        size -= DIGEST_DIGITS + 1;
+    }
+    return 0;
+}
+
+static bool is_header(const char *line, size_t size)
+{
+    return memcmp(line, HEADER, size) == 0 || memcmp(line, EARLIER, size) == 0;
+}
+
 static enum conv_status take_line(struct conv_journal_file *file, const char *line, size_t size,
                                   struct conv_err *err)
 {
-    struct conv_digest digest;
-    if (parse_line(&digest, line, size))
-        return conv_digest_set_add(&file->known, &digest, NULL, err);
+    struct conv_digest digests[CONV_JOURNAL_FILE_DIGESTS];
+    enum conv_status status = CONV_OK;
+    int count = parse_line(digests, line, size);
+    if (count > 0 && file->is_loaded)
+        status = conv_digest_set_add(&file->recent, &digests[0], NULL, err);
+    for (int i = 0; i < count && !file->is_loaded && !status; i++)
+        status = conv_digest_set_add(&file->known, &digests[i], NULL, err);
     // A blank line ends one that was cut short; two runs that begin together write two headers.
-    bool header = size == HEADER_SIZE - 1 && memcmp(line, HEADER, size) == 0;
-    file->damaged += size > 0 && !header;
-    return CONV_OK;
+    bool header = size == HEADER_SIZE - 1 && is_header(line, size);
+    file->damaged += count == 0 && size > 0 && !header;
+    return status;
 }
 
 static ssize_t read_some(int fd, char *data, size_t size, off_t offset)
@@ -71,6 +94,21 @@ static enum conv_status foreign(const struct conv_journal_file *file, struct con
 {
     return about(err, conv_err_set(err, CONV_ERR_USAGE,
                                    "%s: the file is not a journal of this version of conv",
+                                   file->config->path));
+}
+
+// In place none of the images would be recognised, and all would be filtered again.
+static enum conv_status check_header(const struct conv_journal_file *file, size_t have,
+                                     struct conv_err *err)
+{
+    if (!is_header(file->buffer, have < HEADER_SIZE ? have : HEADER_SIZE))
+        return foreign(file, err);
+    if (have < HEADER_SIZE || !file->config->in_place || memcmp(file->buffer, EARLIER, HEADER_SIZE))
+        return CONV_OK;
+    return about(err, conv_err_set(err, CONV_ERR_USAGE,
+                                   "%s: the journal is of an earlier version of conv, which "
+                                   "recognised images in another way; those that it lists would be "
+                                   "filtered again",
                                    file->config->path));
 }
 
@@ -110,14 +148,16 @@ enum conv_status conv_journal_file_read_on(struct conv_journal_file *file, struc
         if (got < 0)
             return about(err, conv_err_errno(err, errno, "%s", file->config->path));
         have += (size_t)got;
-        size_t size = have < HEADER_SIZE ? have : HEADER_SIZE;
-        if (begin && (have >= HEADER_SIZE || got == 0) && memcmp(file->buffer, HEADER, size) != 0)
-            return foreign(file, err);
+        enum conv_status status = CONV_OK;
+        if (begin && (have >= HEADER_SIZE || got == 0))
+            status = check_header(file, have, err);
+        if (status)
+            return status;
         if (got == 0)
             break;
         if (begin && have < HEADER_SIZE)
             continue;
-        enum conv_status status = take_lines(file, &have, err);
+        status = take_lines(file, &have, err);
         if (status)
             return status;
     }
@@ -193,6 +233,7 @@ static enum conv_status load(struct conv_journal_file *file, struct conv_err *er
     if (fstat(file->fd, &info) != 0)
         return about(err, conv_err_errno(err, errno, "%s", config->path));
     enum conv_status status = conv_journal_file_read_on(file, err);
+    file->is_loaded = true;
     if (status)
         return status;
     if (config->read_only || info.st_size >= (off_t)HEADER_SIZE) {
@@ -233,12 +274,15 @@ enum conv_status conv_journal_file_open(struct conv_journal_file *file,
     return status;
 }
 
-static size_t print_line(char *line, size_t room, const struct conv_digest *digest,
+static size_t print_line(char *line, size_t room, const struct conv_digest *digests, int count,
                          const char *input)
 {
+    size_t size = 0;
     // The newline before the line ends one that was cut short.
-    size_t size = (size_t)snprintf(line, room, "\n%016" PRIx64 "%016" PRIx64 " ", digest->word[0],
-                                   digest->word[1]);
+    for (int i = 0; i < count; i++)
+        size += (size_t)snprintf(line + size, room - size, "%c%016" PRIx64 "%016" PRIx64,
+                                 i == 0 ? '\n' : '+', digests[i].word[0], digests[i].word[1]);
+    line[size++] = ' ';
     for (const unsigned char *s = (const unsigned char *)input; *s; s++)
         size += (size_t)snprintf(line + size, room - size,
                                  *s < 0x20 || *s == 0x7F || *s == '\\' ? "\\x%02x" : "%c", *s);
@@ -247,11 +291,11 @@ static size_t print_line(char *line, size_t room, const struct conv_digest *dige
 }
 
 enum conv_status conv_journal_file_add(struct conv_journal_file *file,
-                                       const struct conv_digest *digest, const char *input,
-                                       struct conv_err *err)
+                                       const struct conv_digest *digests, int count,
+                                       const char *input, struct conv_err *err)
 {
     char line[LONGEST_LINE + 2];
-    size_t size = print_line(line, sizeof line, digest, input);
+    size_t size = print_line(line, sizeof line, digests, count, input);
     bool torn = file->torn;
     file->torn = false;
     return append(file, torn ? line : line + 1, torn ? size : size - 1, err);
@@ -267,5 +311,6 @@ void conv_journal_file_close(struct conv_journal_file *file)
     if (file->fd >= 0)
         close(file->fd);
     conv_digest_set_free(&file->known);
+    conv_digest_set_free(&file->recent);
     free(file->buffer);
 }

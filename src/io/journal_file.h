@@ -16,7 +16,9 @@ struct conv_journal_file {
     bool skipping;  // that is the rest of a line that is too long
     bool torn;      // the file does not end with a line's end
     size_t damaged; // lines that could not be understood
-    struct conv_digest_set known;
+    bool is_loaded; // what was there when the journal was opened
+    struct conv_digest_set known;  // all digests of that
+    struct conv_digest_set recent; // the first one of each line that was read later
 };
 
 // Opens and reads config->path, or nothing if that is NULL. Keeps `config`. Errors as of
@@ -29,10 +31,12 @@ void conv_journal_file_close(struct conv_journal_file *file);
 // Reads the lines that were not read yet. CONV_ERR_IO, CONV_ERR_USAGE, CONV_ERR_MEMORY.
 enum conv_status conv_journal_file_read_on(struct conv_journal_file *file, struct conv_err *err);
 
-// Appends a line; `known` gets it when it is read. CONV_ERR_IO.
+// Appends a line with 1 to CONV_JOURNAL_FILE_DIGESTS digests; `recent` gets the first when it is
+// read. CONV_ERR_IO.
+#define CONV_JOURNAL_FILE_DIGESTS 3
 enum conv_status conv_journal_file_add(struct conv_journal_file *file,
-                                       const struct conv_digest *digest, const char *input,
-                                       struct conv_err *err);
+                                       const struct conv_digest *digests, int count,
+                                       const char *input, struct conv_err *err);
 
 // The exclusive lock against other processes. Waits. CONV_ERR_IO, also after a signal.
 enum conv_status conv_journal_file_lock(struct conv_journal_file *file, struct conv_err *err);

@@ -57,6 +57,11 @@ struct conv_existing {
     struct stat info; // if it exists
 };
 
+// Why an output is not written again, in reports.
+#define CONV_SINK_EXISTS "the output exists"
+#define CONV_SINK_UP_TO_DATE "the output is up to date"
+#define CONV_SINK_NOTED "the journal lists it as done"
+
 enum conv_sink_result {
     CONV_SINK_WRITTEN = 0,
     CONV_SINK_WITHOUT_LIST, // without the access control list of the replaced file, or of the input

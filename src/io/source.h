@@ -120,6 +120,13 @@ static inline bool conv_input_is_file(const struct conv_input *input)
 // Gives back what the item holds of an archive. Once per item; copies share it.
 void conv_item_release(struct conv_item *item);
 
+// The identity of the archive that the item is a member of: newer than its members, it may have
+// other ones of the same time and size. NULL for other items.
+const struct stat *conv_item_archive(const struct conv_item *item);
+
+// The bytes of a member whose archive comes through a pipe, which has no identity; else NULL.
+const uint8_t *conv_item_streamed(const struct conv_item *item);
+
 // The output's name below the sink: "sub/a.png".
 const char *conv_item_target(const struct conv_item *item);
 
@@ -152,6 +159,16 @@ enum conv_source_step {
     CONV_SOURCE_DONE,     // an input whose output is an archive that is done: item->reason
     CONV_SOURCE_END,
 };
+
+// Why an item is skipped that is no image to process, in reports; NULL for all other steps.
+static inline const char *conv_source_skip_reason(enum conv_source_step step,
+                                                  const struct conv_item *item)
+{
+    return step == CONV_SOURCE_REPEATED ? "listed again; only the first counts"
+           : step == CONV_SOURCE_RESULT ? "named like a result"
+           : step == CONV_SOURCE_DONE   ? item->reason
+                                        : NULL;
+}
 
 struct conv_source;
 

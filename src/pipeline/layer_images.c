@@ -284,14 +284,10 @@ static void process(struct worker *worker, enum conv_source_step step)
     };
     if (step == CONV_SOURCE_BAD)
         status = worker->err.status;
-    if (step == CONV_SOURCE_REPEATED) {
-        worker->record.notable = true;
+    worker->record.reason = conv_source_skip_reason(step, &worker->item);
+    if (worker->record.reason) {
         worker->record.outcome = CONV_OUTCOME_SKIPPED;
-        worker->record.reason = "listed before";
-    }
-    if (step == CONV_SOURCE_RESULT) {
-        worker->record.outcome = CONV_OUTCOME_SKIPPED;
-        worker->record.reason = "named like a result";
+        worker->record.notable = step == CONV_SOURCE_REPEATED;
     }
     if (step == CONV_SOURCE_ITEM)
         status = conv_layer_output_plan(config, &worker->item, &worker->output, &worker->record,

@@ -6,26 +6,30 @@
 
 #include "io/paths.h"
 
-static bool skip(struct conv_job *job, const char *reason)
+static enum conv_status skip(struct conv_job *job, const char *reason)
 {
     job->outcome = CONV_OUTCOME_SKIPPED;
     job->reason = reason;
-    return true;
+    return CONV_OK;
 }
 
-// True if an existing output makes the image superfluous. `in` is NULL for an item without an
-// identity.
-static bool is_done(const struct conv_pipeline_config *config, struct conv_job *job,
-                    const struct stat *in, const struct conv_existing *existing)
+const char *conv_plan_find_done(const struct conv_sink *sink, struct conv_plan_rules rules,
+                                const struct conv_item *item, const struct stat *in,
+                                const struct conv_output *output,
+                                const struct conv_existing *existing)
 {
-    if (config->skip_existing)
-        return skip(job, "the output exists");
-    if (in && config->update && !conv_paths_is_older(&existing->info, in))
-        return skip(job, "the output is up to date");
-    if (in && config->resume &&
-        conv_sink_is_noted(config->sink, &job->item, in, &job->output, existing))
-        return skip(job, "the journal lists it as done");
-    return false;
+    const struct stat *archive = conv_item_archive(item), *out = &existing->info;
+    // Only a regular file can be an output of an earlier run.
+    if (!existing->exists || existing->is_special || !S_ISREG(out->st_mode))
+        return NULL;
+    if (rules.skip_existing)
+        return CONV_SINK_EXISTS;
+    if (in && rules.update && !conv_paths_is_older(out, in) &&
+        !(archive && conv_paths_is_older(out, archive)))
+        return CONV_SINK_UP_TO_DATE;
+    if (in && rules.resume && conv_sink_is_noted(sink, item, in, output, existing))
+        return CONV_SINK_NOTED;
+    return NULL;
 }
 
 static const char *plan_reason(const struct conv_pipeline_config *config,
@@ -79,10 +83,11 @@ enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct
     conv_sink_look(config->sink, &job->output, &existing);
     bool has_identity = item->ops->identify != NULL;
     bool found = has_identity && item->ops->identify(item, &in);
-    // Only a regular file can be an output of an earlier run.
-    if (existing.exists && !existing.is_special && S_ISREG(existing.info.st_mode) &&
-        is_done(config, job, found ? &in : NULL, &existing))
-        return CONV_OK;
+    const struct conv_plan_rules rules = {config->skip_existing, config->update, config->resume};
+    const char *done =
+        conv_plan_find_done(config->sink, rules, item, found ? &in : NULL, &job->output, &existing);
+    if (done)
+        return skip(job, done);
     if (has_identity && !found)
         return conv_err_errno(&job->err, errno, "cannot open");
     if (!config->dry_run)

@@ -59,22 +59,13 @@ static void finish_unusable(struct conv_scheduler *s, struct conv_job *job,
                             enum conv_source_step step) CONV_NEEDS(s->lock)
 {
     enum conv_status status = job->err.status;
-    if (step == CONV_SOURCE_REPEATED) {
+    const char *reason = conv_source_skip_reason(step, &job->item);
+    if (reason) {
         job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = "listed again; only the first counts";
-        job->notable = true;
-        status = CONV_OK;
-    }
-    if (step == CONV_SOURCE_DONE) {
-        job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = job->item.reason;
-        job->output.path[0] = '\0';
-        status = CONV_OK;
-    }
-    if (step == CONV_SOURCE_RESULT) {
-        job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = "named like a result";
-        job->output.path[0] = '\0';
+        job->reason = reason;
+        job->notable = step == CONV_SOURCE_REPEATED;
+        if (step != CONV_SOURCE_REPEATED)
+            job->output.path[0] = '\0';
         status = CONV_OK;
     }
     conv_jobs_finish(s, job, status);

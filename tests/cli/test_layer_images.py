@@ -86,6 +86,14 @@ def test_the_order_of_a_list_is_kept(box):
         assert same_bits(value, definition.layer(channels_of(made[name]), w)[0]), name
 
 
+def test_a_name_twice_in_a_list_has_the_words_of_filters(box):
+    weights(4, 3, 3, 3)
+    write_image("a.png", "rgb8")
+    with open("list", "w", encoding="utf-8") as file:
+        file.write("a.png\n./a.png\n")
+    assert "./a.png: listed again; only the first counts" in layer("w.npy", "--files-from=list", "out").err
+
+
 def test_one_file_takes_one_shape(box):
     weights(4, 3, 3, 3)
     for i in range(4):

@@ -31,7 +31,7 @@ def test_a_second_run_has_nothing_to_do(box, device):
     assert resume("-r", "in", "out", "--device", device) == (3, 0)
     assert resume("-r", "in", "out", "--device", device) == (0, 3)
     lines = (box / "journal").read_text().splitlines()
-    assert lines[0] == "conv-journal 2" and sorted(line[33:] for line in lines[1:]) == ["in/a.png", "in/b\\x0a.png", "in/sub/c.png"]
+    assert lines[0] == "conv-journal 3" and sorted(line[33:] for line in lines[1:]) == ["in/a.png", "in/b\\x0a.png", "in/sub/c.png"]
     assert all(is_embossed(box / "out" / name, source) for name, source in made.items())
 
 
@@ -126,7 +126,7 @@ def test_in_place_a_journal_is_read_again_before_an_image_is_replaced(box):
     run("emboss", "in/0000.png", "want.png")
     want = (box / "want.png").read_bytes()
     first = start("emboss", "--json", "--in-place", "--resume", "journal", "--files-from", "-", stdin=-1)
-    wait_for(lambda: size_of("journal") >= len("conv-journal 2\n"), first)
+    wait_for(lambda: size_of("journal") >= len("conv-journal 3\n"), first)
     assert resume("--in-place", "in") == (20, 0)
     out, err = first.communicate("".join(f"in/{i:04}.png\n" for i in range(20)).encode(), timeout=program.TIMEOUT)
     assert first.returncode == 0 and '"done":0,"failed":0,"skipped":20' in out.decode(), err
@@ -165,7 +165,7 @@ def test_in_place_no_line_is_lost_after_half_a_line(box):
     """A run that was killed while writing may have left half a line; the next run's first line was appended to it."""
     fill(box / "in", "a.png")
     process = start("emboss", "--in-place", "--resume", "journal", "--files-from", "-", stdin=-1)
-    wait_for(lambda: size_of("journal") >= len("conv-journal 2\n"), process)
+    wait_for(lambda: size_of("journal") >= len("conv-journal 3\n"), process)
     with open("journal", "ab") as file:
         file.write(b"0123456789abcdef")
     _, err = process.communicate(b"in/a.png\n", timeout=program.TIMEOUT)
@@ -244,7 +244,7 @@ def test_damaged_lines_only_cost_work(box):
     assert resume("in", "out") == (0, 8), "what is appended to half a line is not lost"
 
 
-@pytest.mark.parametrize("content", (b"", b"conv-jou", b"conv-journal 2\n"))
+@pytest.mark.parametrize("content", (b"", b"conv-jou", b"conv-journal 3\n"))
 def test_a_journal_that_was_begun_and_no_more(box, content):
     fill(box / "in", "a.png")
     (box / "journal").write_bytes(content)
@@ -290,7 +290,7 @@ def test_two_runs_with_one_journal(box):
 
 def test_ten_thousand_entries(box):
     fill(box / "in", "a.png")
-    (box / "journal").write_text("conv-journal 2\n" + "".join(f"{i:032x} x\n" for i in range(1, 10001)))
+    (box / "journal").write_text("conv-journal 3\n" + "".join(f"{i:032x} x\n" for i in range(1, 10001)))
     assert resume("in", "out") == (1, 0) and resume("in", "out") == (0, 1)
 
 

@@ -22,6 +22,9 @@
 //                  and before they rename, so that they interleave differently; and waits of more
 //                  than half a second do not time out, which would hide a lost wake-up
 //   seed=N         of the pauses
+//   inode=N        files have other inode numbers than with another N, as after another mount of a
+//                  file system that does not store them
+//   coarse=S       times of modification are multiples of S seconds, as on FAT
 //   linger=MS      closing what the system watches folders with takes that long
 // CONV_FAULTS_SEEN names a file that gets a byte when the library is loaded and one per fault.
 #include "faults.h"
@@ -75,6 +78,10 @@ static void read_plan(void)
         plan.seed = strtol(word + 5, NULL, 10);
     if ((word = strstr(text, "linger=")))
         plan.linger = strtol(word + 7, NULL, 10);
+    if ((word = strstr(text, "inode=")))
+        plan.inode = strtol(word + 6, NULL, 10);
+    if ((word = strstr(text, "coarse=")))
+        plan.coarse = strtol(word + 7, NULL, 10);
     if ((word = strstr(text, "touch=")))
         plan.touch = word + 6;
     if ((word = strstr(text, "pread="))) {

@@ -13,7 +13,7 @@ enum fault_action { NOTHING, GROW, SHRINK, VANISH, STICK };
 struct fault_plan {
     bool ready, short_io, interrupt, no_file, all_threads, no_nameless, no_link, link_by_path,
         at_pread, two_readers;
-    long alloc, thread, delay, seed, linger;
+    long alloc, thread, delay, seed, linger, inode, coarse;
     int write_errno, fsync_errno, flock_errno, pread_errno;
     enum fault_action action;
     const char *touch;

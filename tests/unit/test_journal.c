@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@
 #include "io/journal.h"
 #include "support/folder.h"
 
-#define HEADER "conv-journal 2\n"
+#define HEADER "conv-journal 3\n"
 
 static struct conv_journal_config config;
 static struct conv_journal *journal;
@@ -53,11 +54,16 @@ static struct conv_journal_fact fact(int number)
 {
     static char input[16][32];
     static struct stat in[16], out[16];
+    static const struct conv_encoded encoded = {.part = {{(const uint8_t *)"result", 6}},
+                                                .size = 6};
     snprintf(input[number], sizeof input[0], "in/%d\n.png", number);
     in[number] = (struct stat){.st_size = 100 + number, .st_mtim = {.tv_sec = 5}};
     out[number] = (struct stat){.st_size = 50, .st_mtim = {.tv_nsec = 7}, .st_ino = 9};
-    return (struct conv_journal_fact){
-        .input = input[number], .output = "out.png", .in = &in[number], .out = &out[number]};
+    return (struct conv_journal_fact){.input = input[number],
+                                      .output = "out.png",
+                                      .in = &in[number],
+                                      .out = &out[number],
+                                      .encoded = &encoded};
 }
 
 static void add(int number)
@@ -150,8 +156,8 @@ static void test_a_killed_run_leaves_half_a_header(void **state)
 static void test_other_files_are_left_alone(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"conv-journal 1\n", "conv-journal 3\n", "notes\n", "\n",
-                                        "conv-journal 2 \n"};
+    static const char *const texts[] = {"conv-journal 1\n", "conv-journal 4\n", "notes\n", "\n",
+                                        "conv-journal 3 \n"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         folder_write("journal", texts[i]);
         assert_int_equal(conv_journal_open(&journal, &config, &err), CONV_ERR_USAGE);
@@ -189,6 +195,111 @@ static void test_read_only_writes_nothing(void **state)
     folder_write("journal", "");
     open_again();
     assert_string_equal(folder_read("journal"), "");
+}
+
+// --- outputs that are read
+// ------------------------------------------------------------------------
+
+static const char *text; // of the file "result", the output
+
+// The fact about the file that a run with a journal has written.
+static struct conv_journal_fact fact_of_file(struct stat *info)
+{
+    static struct conv_encoded encoded;
+    struct conv_journal_fact made = fact(1);
+    folder_write("result", text);
+    assert_int_equal(stat(folder_path("result"), info), 0);
+    encoded = (struct conv_encoded){.part = {{(const uint8_t *)text, 3},
+                                             {NULL, 0},
+                                             {(const uint8_t *)text + 3, strlen(text) - 3}},
+                                    .size = strlen(text)};
+    made.out = info;
+    made.folder = AT_FDCWD;
+    made.name = folder_path("result");
+    made.encoded = &encoded;
+    return made;
+}
+
+static void test_where_times_do_not_tell_the_bytes_do(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode < 3; mode++) { // a coarse clock, copied times, in place
+        struct stat info;
+        assert_int_equal(unlink(config.path) == 0 || errno == ENOENT, true);
+        config.preserve = mode == 1;
+        config.in_place = mode == 2;
+        open_again();
+        text = "the first result";
+        struct conv_journal_fact one = fact_of_file(&info);
+        info.st_mtim = (struct timespec){.tv_sec = 1000};
+        assert_int_equal(
+            utimensat(AT_FDCWD, one.name, (struct timespec[]){info.st_mtim, info.st_mtim}, 0), 0);
+        if (mode == 2)
+            assert_int_equal(conv_journal_lock(journal, &err), CONV_OK);
+        assert_int_equal(conv_journal_add(journal, &one, &err), CONV_OK);
+        if (mode == 2)
+            conv_journal_unlock(journal);
+        open_again();
+        one.encoded = NULL;
+        assert_true(conv_journal_knows(journal, &one));
+        info.st_ino += 100; // after another mount
+        assert_true(conv_journal_knows(journal, &one));
+        if (mode == 2) {
+            one.input = one.output = "renamed";
+            assert_true(conv_journal_knows(journal, &one));
+        }
+        text = "another result !"; // of the same size and time
+        struct conv_journal_fact other = fact_of_file(&info);
+        info.st_mtim = (struct timespec){.tv_sec = 1000};
+        assert_int_equal(
+            utimensat(AT_FDCWD, one.name, (struct timespec[]){info.st_mtim, info.st_mtim}, 0), 0);
+        assert_false(conv_journal_knows(journal, &other));
+        config.settings.word[0]++;
+        text = "the first result";
+        one = fact_of_file(&info);
+        open_again();
+        assert_false(conv_journal_knows(journal, &one));
+    }
+}
+
+static void test_a_member_is_more_than_its_time(void **state)
+{
+    (void)state;
+    open_again();
+    struct stat archive = {.st_mode = S_IFREG, .st_size = 1000, .st_mtim = {.tv_sec = 9}};
+    struct conv_journal_fact member = fact(1);
+    uint8_t bytes[101] = "bytes";
+    member.archive = &archive;
+    assert_int_equal(conv_journal_add(journal, &member, &err), CONV_OK);
+    member.member = bytes; // from a pipe
+    assert_int_equal(conv_journal_add(journal, &member, &err), CONV_OK);
+    open_again();
+    archive.st_mtim.tv_nsec++; // a pipe has no identity
+    assert_true(conv_journal_knows(journal, &member));
+    bytes[100]++;
+    assert_false(conv_journal_knows(journal, &member));
+    member.member = NULL;
+    assert_false(conv_journal_knows(journal, &member));
+    archive.st_mtim.tv_nsec--;
+    assert_true(conv_journal_knows(journal, &member));
+    archive.st_size++;
+    assert_false(conv_journal_knows(journal, &member));
+}
+
+static void test_an_earlier_version_is_refused_in_place(void **state)
+{
+    (void)state;
+    static const char earlier[] = "conv-journal 2\n00000000000000010000000000000002 in/1.png\n";
+    folder_write("journal", earlier);
+    open_again(); // its lines match nothing
+    assert_int_equal(conv_journal_damaged(journal), 0);
+    assert_false(knows(1));
+    config.in_place = true;
+    conv_journal_close(journal);
+    journal = NULL;
+    assert_int_equal(conv_journal_open(&journal, &config, &err), CONV_ERR_USAGE);
+    assert_non_null(strstr(err.text, "earlier version"));
+    assert_string_equal(folder_read("journal"), earlier);
 }
 
 // --- in place ------------------------------------------------------------------------------------
@@ -297,6 +408,9 @@ int main(void)
         TEST(test_other_files_are_left_alone),
         TEST(test_damaged_lines_are_counted_and_passed_by),
         TEST(test_read_only_writes_nothing),
+        TEST(test_where_times_do_not_tell_the_bytes_do),
+        TEST(test_a_member_is_more_than_its_time),
+        TEST(test_an_earlier_version_is_refused_in_place),
         TEST(test_in_place_the_file_counts_not_its_name),
         TEST(test_in_place_runs_see_each_other),
         TEST(test_in_place_the_lock_of_a_killed_run_ends),
