@@ -354,7 +354,7 @@ CONV_API conv_status conv_encode_png(conv_context *context, const conv_image *im
 typedef struct conv_filter_options {
     size_t size;         /**< sizeof this struct */
     const char *border;  /**< "replicate" (NULL), "reflect", "reflect101", "wrap", "constant:N"
-                            (8-bit units) */
+                            (0 to 255, 8-bit units; of F32 images any number, as samples are) */
     const char *alpha;   /**< "keep" (NULL), "filter", "premultiply" */
     const char *kernel;  /**< what `custom` stands for: "1 2 1 2 4 2 1 2 1", "3x3: ...", "@FILE" */
     const char *divisor; /**< a number, or "sum"; NULL: the filter's own */
@@ -408,7 +408,8 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
 /**
  * Filters `count` images. sources[i] and results[i] have the same width, height and number of
  * channels. Samples are U8, U16 or F32; results have the same type (F32 with options.floats). A
- * source and a result must not overlap; in host memory they may be the same view.
+ * call whose results overlap each other or a source is refused (CONV_ERR_USAGE); in host memory
+ * results[i] may be the view sources[i].
  *
  * Device memory: the work is queued on `stream`, and the function returns without waiting for it.
  * The filter must not be destroyed, and no image freed, before the work is done. Planar images

@@ -130,7 +130,7 @@ def layer(
     activation: str | None = None,
     precision: str | None = None,
     variant: str | None = None,
-    dtype: str = "float32",
+    dtype: Any = "float32",
     input_divisor: float = 1.0,
     out: Any = None,
     stream: _StreamLike = None,

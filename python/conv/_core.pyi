@@ -64,7 +64,7 @@ class Filter:
     ) -> Any: ...
     def __getstate__(self) -> tuple[Any, ...]: ...
     def __setstate__(self, state: tuple[Any, ...]) -> None: ...
-    def kernels(self, device: _DeviceLike = "cpu", dtype: str = "uint8") -> list[str]: ...
+    def kernels(self, device: _DeviceLike = "cpu", dtype: Any = "uint8") -> list[str]: ...
 
 @final
 class Layer:
@@ -79,8 +79,8 @@ class Layer:
         activation: str | None = None,
         precision: str | None = None,
         variant: str | None = None,
-        input: str = "float32",
-        output: str = "float32",
+        input: Any = "float32",
+        output: Any = "float32",
         input_divisor: float = 1.0,
     ) -> None: ...
     def __call__(

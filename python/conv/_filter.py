@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from . import _core
 from ._core import Filter
+from ._frameworks import dtype_name
 
 
 class FilterName(NamedTuple):
@@ -51,8 +52,7 @@ def _prepared(text, border, alpha, kernel, divisor, bias, variant, side, flip, f
 def _wants_floats(dtype):
     if dtype is None:
         return False
-    name = getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
-    if name != "float32":
+    if dtype_name(dtype) != "float32":
         raise ValueError(f"dtype must be None (that of the images) or 'float32', not {dtype!r}")
     return True
 
@@ -84,19 +84,20 @@ def filter(
     filter:  names of built-in filters (conv.filters()), paths of matrix files, or "custom", separated by
              commas: "gaussian5,sharpen"; a matrix of coefficients (height x width, odd, 1 to 31); or a
              conv.Filter, which has its settings with it
-    border:  "replicate" (the default), "reflect", "reflect101", "wrap", "constant:N" (8-bit units, or as
-             float32 samples are)
+    border:  "replicate" (the default), "reflect", "reflect101", "wrap", "constant:N" (0 to 255 in
+             8-bit units; for float32 images any number, as samples are)
     alpha:   of the last of 2 or 4 channels: "keep" (the default), "filter" or "premultiply"
     kernel:  what "custom" stands for: "1 2 1 2 4 2 1 2 1", "3x3: ...", "@FILE"
     divisor: a number or "sum"; None: the filter's own, 1 for a matrix
     bias:    a number in 8-bit units, or as float32 samples are; None: the filter's own, 0 for a matrix
     side:    3 or 5: of built-in filters that exist in several sizes
     flip:    convolution instead of correlation
-    dtype:   "float32": results that are neither rounded nor clamped. None: as the images
+    dtype:   "float32" or numpy.float32: results that are neither rounded nor clamped. None: as the images
     variant: a kernel to force (conv.kernels())
     layout:  "HWC", "CHW" or "HW"
     out:     where results are written, of the images' shape and of the results' type; in host memory it
-             may be the images themselves. BufferError if it cannot be written to in place
+             may be the images themselves, each its own result. BufferError if it cannot be written to in
+             place, ValueError if it overlaps anything else of the call
     stream:  a CUDA stream: a number, or an object of torch, cupy or with __cuda_stream__
     device:  "cuda" filters images in host memory on the device
 

@@ -42,13 +42,20 @@ def torch_stream(device):
     return _raw_stream(device)
 
 
-def torch_view(tensor):
+def _refuse_grad(tensor, name):
+    if tensor.requires_grad and _torch.is_grad_enabled():
+        raise BufferError(f"{name}: the tensor requires grad, and conv computes no gradients: pass "
+                          "tensor.detach(), or call it under torch.no_grad()")
+
+
+def torch_view(tensor, name):
     """(address, device, its current stream, conv_sample, shape, strides in elements) of a tensor; device
     -1 is the host. None if the tensor has to be read through DLPack, or DLPack has to report why it cannot be read."""
     if _torch is None:
         _load_torch()
+    _refuse_grad(tensor, name)
     sample = _torch_types.get(tensor.dtype)
-    if sample is None or tensor.requires_grad or tensor.layout is not _torch.strided or tensor.is_neg():
+    if sample is None or tensor.layout is not _torch.strided or tensor.is_neg():
         return None
     if tensor.is_cuda:
         device = tensor.get_device()
@@ -102,25 +109,40 @@ def jax_array(array):
 
 
 def contiguous(kind, array):
-    """A copy with positive strides, or None."""
+    """A copy in device memory with positive strides, or None."""
     if kind == "torch":
         return array.contiguous()
     if kind == "cupy":
         return array.copy(order="C")
-    if kind == "numpy" or isinstance(array, memoryview):
-        return numpy.ascontiguousarray(array)
     return None
 
 
-def host_floats(array):
-    """The array of NumPy, torch or cupy as a row-major float32 array in host memory."""
-    if hasattr(array, "detach"):  # torch
+def host_numbers(array, name, dtype):
+    """The numbers of an array, or of nested sequences, as a row-major array of NumPy in host memory."""
+    kind = kind_of_type(type(array))
+    if kind == "torch":
+        if _torch is None:
+            _load_torch()
+        _refuse_grad(array, name)
         array = array.detach().cpu().numpy()
-    elif hasattr(array, "get"):  # cupy
+    elif kind == "cupy":
         array = array.get()
-    elif hasattr(array, "numpy"):  # conv.Array
+    elif kind == "conv":
         array = array.numpy()
+    elif hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
+        array = numpy.from_dlpack(array)
     array = numpy.asarray(array)
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"weights must be numbers, not {array.dtype}")
-    return numpy.ascontiguousarray(array, dtype=numpy.float32)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be numbers, not {array.dtype}")
+    return numpy.ascontiguousarray(array, dtype)
+
+
+def dtype_name(dtype):
+    """The name of a type of samples: of a class or dtype of NumPy, its name or code, or a dtype of torch."""
+    if type(dtype).__module__ == "torch":
+        dtype = str(dtype)
+    try:
+        known = numpy.dtype(dtype.removeprefix("torch.") if isinstance(dtype, str) else dtype)
+    except (TypeError, ValueError, SyntaxError):
+        return ""
+    return known.name if dtype is not None and known.isnative else ""

@@ -5,6 +5,12 @@ import numpy
 
 from . import _core
 from ._core import Layer
+from ._frameworks import dtype_name
+
+
+def _sample_name(images):
+    dtype = getattr(images, "dtype", None)
+    return _core.sample_name(images) if dtype is None else dtype_name(dtype)
 
 
 def layer(
@@ -27,19 +33,21 @@ def layer(
     """Runs a convolution layer: y[n, m] = activation(bias[m] + sum of weights[m, c] * x[n, c]), correlation.
 
     images:        float32 or uint8, (N, C, H, W) or (C, H, W)
-    weights:       float32, (maps, C, kernel height, kernel width)
-    bias:          float32, (maps,), or None
+    weights:       numbers, used as float32, (maps, C, kernel height, kernel width)
+    bias:          the same, (maps,), or None
     stride:        samples from an output to the next
     padding:       "valid", "same", or a number of samples
     border:        of the padding: "constant:0" (the default), "replicate", "reflect", "reflect101", "wrap"
     activation:    None, "relu", "tanh" or "abs"
     precision:     "exact" (the default: the same bits on all devices), "fast", "tf32" or "fp16"
     variant:       a kernel to force
-    dtype:         of the result: "float32" or "float16"
+    dtype:         of the result: "float32" or "float16", or the type itself
     input_divisor: of uint8 images: 1 or 255
     out:           where the result is written, without gaps
     stream:        a CUDA stream, as for conv.filter
     device:        "cuda" runs layers of arrays in host memory on the device
+
+    No gradients are computed: BufferError for tensors of torch that require grad, except under torch.no_grad().
 
     Returns (N, maps, H', W') or (maps, H', W'). On CUDA the work is queued on `stream`, not complete.
     conv.Layer keeps the weights ready for repeated calls.
@@ -53,8 +61,8 @@ def layer(
         activation=activation,
         precision=precision,
         variant=variant,
-        input="uint8" if "uint8" in str(getattr(images, "dtype", "")) else "float32",
-        output=str(dtype).rpartition(".")[2],
+        input="uint8" if _sample_name(images) == "uint8" else "float32",
+        output=dtype,
         input_divisor=input_divisor,
     )
     return prepared(images, out=out, stream=stream, device=device)

@@ -41,7 +41,7 @@ def decode_png(
     layout:    "HWC": (H, W, C), gray images (H, W). "CHW": (C, H, W). "HW": (H, W), gray images only
     channels:  1 to 4; None: as in the file. Gray is repeated, alpha dropped, or opaque where there is
                none. Colour is not reduced to gray
-    dtype:     "uint8" or "uint16"; None: as in the file
+    dtype:     "uint8" or "uint16", or the type itself; None: as in the file
     batch:     one array (N, H, W, C) or (N, C, H, W) for all files, which have one shape and type
     out:       arrays to decode into: a list, or one array for a single file or a batch
     framework: "numpy", "torch", "cupy" or "jax": the package of the results. None: numpy.ndarray on the
@@ -49,7 +49,7 @@ def decode_png(
     stream:    work on the memory of results begins after what this CUDA stream holds
     errors:    "raise": conv.PngError for the first file that fails. "return": a list with a PngError in
                the place of each such file; with batch=True (array, list of PngError or None), where
-               images that failed are zeros
+               images that failed are zeros, and have no pixels if no file says how large it is
 
     Returns an array for one file, else a list. All are complete on return.
     """

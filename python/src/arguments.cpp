@@ -3,8 +3,9 @@
 #include <climits>
 #include <cstring>
 
+#include "array.h"
 #include "errors.h"
-#include "tensor.h"
+#include "helpers.h"
 
 namespace convpy
 {
@@ -41,6 +42,18 @@ int parse_int(nb::handle value, const char *name)
     if (!index || !nb::try_cast(whole, number))
         raise_type("%s must be a whole number, not %R", name, value.ptr());
     return number;
+}
+
+conv_sample parse_sample(nb::handle dtype, std::initializer_list<conv_sample> possible,
+                         const char *name)
+{
+    std::string text = parse_text(helpers.dtype_name(dtype)), all;
+    for (conv_sample sample : possible) {
+        if (text == sample_name(sample))
+            return sample;
+        all += (all.empty() ? "'" : ", '") + std::string(sample_name(sample)) + "'";
+    }
+    raise_value("%s must be one of %s, not %R", name, all.c_str(), dtype.ptr());
 }
 
 std::string parse_text(nb::handle value)

@@ -62,7 +62,8 @@ void Decode::run(const Borrowed &context)
         }
     }
     std::vector<conv_item> states(numbers.size());
-    uint64_t most = group_samples(device, false);
+    bool together = may_overlap(sources, results);
+    uint64_t most = together ? UINT64_MAX : group_samples(device, false);
     try {
         for (size_t first = 0, end; first < numbers.size(); first = end) {
             if (first > 0)
@@ -74,7 +75,8 @@ void Decode::run(const Borrowed &context)
             bool of_an_item = false;
             for (size_t k = first; k < end; k++)
                 of_an_item = of_an_item || states[k].status == status;
-            if (status == CONV_ERR_DEVICE || (status != CONV_OK && !of_an_item))
+            if (status == CONV_ERR_DEVICE || (status != CONV_OK && !of_an_item) ||
+                (status == CONV_ERR_USAGE && together))
                 context.check(status);
         }
     } catch (...) {
@@ -129,19 +131,6 @@ nb::object collect_allocated(Decode &call, const Borrowed &context)
     return call.files.many ? nb::object(results) : nb::object(results[0]);
 }
 
-conv_sample parse_sample(nb::handle dtype)
-{
-    if (dtype.is_none())
-        return CONV_SAMPLE_DEFAULT;
-    std::string text = parse_text(dtype);
-    for (conv_sample sample : {CONV_SAMPLE_U8, CONV_SAMPLE_U16}) {
-        std::string name = sample_name(sample);
-        if (text == name || text == "torch." + name || text == "<class 'numpy." + name + "'>")
-            return sample;
-    }
-    raise_value("dtype must be 'uint8' or 'uint16', not %R", dtype.ptr());
-}
-
 bool parse_errors(nb::handle errors)
 {
     std::string text = parse_text(errors);
@@ -179,7 +168,8 @@ nb::object decode_png(nb::handle data, nb::handle device, nb::handle layout, nb:
         raise_value("channels must be 1 to 4, not %d", call.options.channels);
     if (call.layout == Layout::hw)
         call.options.channels = 1;
-    call.options.sample = parse_sample(dtype);
+    if (!dtype.is_none())
+        call.options.sample = parse_sample(dtype, {CONV_SAMPLE_U8, CONV_SAMPLE_U16}, "dtype");
     call.options.memory = call.device == cpu ? CONV_HOST : CONV_DEVICE;
     call.kind = !framework.is_none() ? parse_framework(framework)
                 : call.device == cpu ? Kind::numpy

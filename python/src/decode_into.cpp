@@ -40,11 +40,7 @@ std::vector<conv_png_info> probe_all(Decode &call)
 
 Tensor into_result(Decode &call, nb::handle out)
 {
-    Tensor tensor = import_array(out, call.stream, "out");
-    if (!tensor.writable)
-        raise_buffer("out cannot be written to");
-    if (!tensor.in_place)
-        raise_buffer("out has strides that are zero or negative");
+    Tensor tensor = import_out(out, call.stream);
     if (tensor.device != call.device)
         raise_value("out is not on the device");
     return tensor;
@@ -112,6 +108,17 @@ nb::object decode_into_list(Decode &call, const Borrowed &context, nb::handle ou
     return call.files.many ? nb::object(results) : nb::object(results[0]);
 }
 
+static nb::object finish_batch(Decode &call, Tensor &batch, nb::handle out)
+{
+    nb::object result = out.is_none() ? finish(batch, call.stream.handle, false) : nb::borrow(out);
+    if (call.raise)
+        return result;
+    nb::list errors;
+    for (size_t i = 0; i < call.count(); i++)
+        errors.append(call.items[i].status == CONV_OK ? nb::object(nb::none()) : call.error(i));
+    return nb::make_tuple(result, errors);
+}
+
 nb::object decode_batch(Decode &call, const Borrowed &context, nb::handle out)
 {
     std::vector<conv_png_info> infos = probe_all(call);
@@ -121,8 +128,13 @@ nb::object decode_batch(Decode &call, const Borrowed &context, nb::handle out)
         if (call.items[i].status == CONV_OK)
             first = &infos[i];
     }
-    if (!first)
+    if (call.count() == 0)
         raise_value("a batch needs at least one image");
+    conv_png_info nothing = {}; // where no file says how large its image is
+    nothing.channels = call.options.channels ? call.options.channels : 1;
+    nothing.sample = call.options.sample ? call.options.sample : CONV_SAMPLE_U8;
+    if (!first)
+        first = &nothing;
     Tensor batch;
     if (out.is_none()) {
         Shape shape = image_shape(first->width, first->height, first->channels, call.layout, false);
@@ -135,6 +147,8 @@ nb::object decode_batch(Decode &call, const Borrowed &context, nb::handle out)
         if (!call.raise && !batch.contiguous())
             raise_buffer("out has gaps, which errors='return' does not allow");
     }
+    if (out.is_none() && first == &nothing)
+        return finish_batch(call, batch, out);
     std::vector<conv_image> images;
     append_images(images, batch, call.layout, "out");
     if (images.size() != call.count() || batch.dimensions != (call.layout == Layout::hw ? 3 : 4))
@@ -156,13 +170,7 @@ nb::object decode_batch(Decode &call, const Borrowed &context, nb::handle out)
     call.run(context);
     call.raise_first();
     clear_failed(call, context, images[0], images);
-    nb::object result = out.is_none() ? finish(batch, call.stream.handle, false) : nb::borrow(out);
-    if (call.raise)
-        return result;
-    nb::list errors;
-    for (size_t i = 0; i < call.count(); i++)
-        errors.append(call.items[i].status == CONV_OK ? nb::object(nb::none()) : call.error(i));
-    return nb::make_tuple(result, errors);
+    return finish_batch(call, batch, out);
 }
 
 } // namespace convpy

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The structs of the DLPack protocol, version 1.0 and before: https://dmlc.github.io/dlpack.
+// The structs of the DLPack protocol, versions 1.x and before: https://dmlc.github.io/dlpack.
 #ifndef CONV_PYTHON_DLPACK_H
 #define CONV_PYTHON_DLPACK_H
 
@@ -10,7 +10,7 @@ namespace convpy
 
 enum : int32_t { dl_cpu = 1, dl_cuda = 2, dl_cuda_host = 3, dl_cuda_managed = 13 };
 enum : uint8_t { dl_int = 0, dl_uint = 1, dl_float = 2, dl_bool = 6 };
-constexpr uint64_t dl_flag_read_only = 1;
+constexpr uint64_t dl_flag_read_only = 1, dl_flag_is_copied = 2;
 
 struct DlDevice {
     int32_t type;

@@ -38,10 +38,6 @@ struct Call {
 
 void check_out(const Tensor &out, const Tensor &source, conv_sample sample)
 {
-    if (!out.writable)
-        raise_buffer("out cannot be written to");
-    if (!out.in_place)
-        raise_buffer("out has strides that are zero or negative");
     if (out.sample != sample)
         raise_value("out is %s; the result is %s", sample_name(out.sample), sample_name(sample));
     bool same = out.dimensions == source.dimensions;
@@ -51,27 +47,6 @@ void check_out(const Tensor &out, const Tensor &source, conv_sample sample)
         raise_value("out and the images differ in shape");
     if (out.device != source.device)
         raise_value("out and the images are not in the same memory");
-}
-
-// In host memory, the result of images[i] may be images[i] itself.
-void check_overlap(const conv_image &source, const conv_image &result)
-{
-    auto extent = [](const conv_image &image) {
-        return (image.height - 1) * image.row_stride + (image.width - 1) * image.column_stride +
-               (image.channels - 1) * image.channel_stride + conv_sample_bytes(image.sample);
-    };
-    auto *a = static_cast<const char *>(source.data);
-    auto *b = static_cast<const char *>(result.data);
-    if (a >= b + extent(result) || b >= a + extent(source))
-        return;
-    bool same = a == b && source.sample == result.sample && source.memory == CONV_HOST &&
-                source.row_stride == result.row_stride &&
-                source.column_stride == result.column_stride &&
-                source.channel_stride == result.channel_stride;
-    if (!same)
-        raise_value(source.memory == CONV_HOST
-                        ? "out overlaps the images without being the same view"
-                        : "out overlaps the images, in device memory");
 }
 
 void add_source(Call &call, nb::handle image, nb::handle device)
@@ -103,30 +78,10 @@ void add_result(Call &call, Pair &pair, nb::handle out, const Borrowed &context,
     conv_sample sample = floats ? CONV_SAMPLE_F32 : pair.source.sample;
     pair.given = !out.is_none();
     if (pair.given) {
-        pair.result = import_array(out, call.stream, "out");
+        pair.result = import_out(out, call.stream);
         check_out(pair.result, pair.source, sample);
     } else {
         pair.result = new_result_like(context, pair.source, sample);
-    }
-}
-
-bool same_shape(const conv_image &a, const conv_image &b)
-{
-    return a.width == b.width && a.height == b.height && a.channels == b.channels &&
-           a.sample == b.sample;
-}
-
-// Runs of images of one shape go to the library together.
-void run(const Borrowed &context, conv_filter *filter, const Call &call)
-{
-    size_t count = call.sources.size();
-    for (size_t first = 0, next; first < count; first = next) {
-        for (next = first + 1; next < count; next++) {
-            if (!same_shape(call.sources[first], call.sources[next]))
-                break;
-        }
-        context.check(conv_filter_run(filter, &call.sources[first], &call.results[first],
-                                      static_cast<int>(next - first), call.stream.handle));
     }
 }
 
@@ -226,16 +181,15 @@ nb::object Filter::call(nb::handle images, nb::handle layout, nb::handle out, nb
         nb::object into = nb::borrow(out);
         if (many && !out.is_none())
             into = out[i];
-        size_t first = call.sources.size();
         append_images(call.sources, pair.source, order, "images");
         add_result(call, pair, into, context, settings.floats);
         append_images(call.results, pair.result, order, "out");
-        for (size_t k = first; pair.given && k < call.sources.size(); k++)
-            check_overlap(call.sources[k], call.results[k]);
     }
     {
         Unlocked unlocked;
-        run(context, ready(context), call);
+        conv_filter *filter = ready(context);
+        context.check(conv_filter_run(filter, call.sources.data(), call.results.data(),
+                                      static_cast<int>(call.sources.size()), call.stream.handle));
     }
     for (const Pair &pair : call.pairs)
         note_use(pair.source, call.stream.handle, context, false);
@@ -251,12 +205,8 @@ nb::object Filter::call(nb::handle images, nb::handle layout, nb::handle out, nb
 
 std::vector<std::string> Filter::kernels(nb::handle device, nb::handle dtype) const
 {
-    std::string type = parse_text(dtype);
-    if (type != "uint8" && type != "uint16" && type != "float32")
-        raise_value("dtype must be 'uint8', 'uint16' or 'float32'");
-    conv_sample sample = type == "uint8"    ? CONV_SAMPLE_U8
-                         : type == "uint16" ? CONV_SAMPLE_U16
-                                            : CONV_SAMPLE_F32;
+    conv_sample sample =
+        parse_sample(dtype, {CONV_SAMPLE_U8, CONV_SAMPLE_U16, CONV_SAMPLE_F32}, "dtype");
     Borrowed context(parse_device(device), nullptr);
     std::vector<std::string> names;
     conv_filter *filter = ready(context);
@@ -321,7 +271,7 @@ void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle 
     if (filter.is_none())
         raise_type(
             "a filter must be a string, or a matrix of coefficients with two axes, not None");
-    nb::object matrix = helpers.asarray(filter, "float64");
+    nb::object matrix = helpers.host_numbers(filter, "a matrix of coefficients", "float64");
     if (nb::cast<int>(matrix.attr("ndim")) != 2)
         raise_value("a filter must be a string, or a matrix of coefficients with two axes");
     auto height = nb::cast<int>(matrix.attr("shape")[0]);
@@ -362,7 +312,7 @@ void bind_filter(nb::module_ &module)
         .def("__call__", &Filter::call, arg("images").none(), nb::kw_only(),
              arg("layout").none() = "HWC", arg("out") = none(), arg("stream") = none(),
              arg("device") = none(), "Filters images as conv.filter does.")
-        .def("kernels", &Filter::kernels, arg("device") = "cpu", arg("dtype") = "uint8",
+        .def("kernels", &Filter::kernels, arg("device") = "cpu", arg("dtype").none() = "uint8",
              "Names of the kernels that run the filters of the chain on such samples.")
         .def("__getstate__", &Filter::state)
         .def("__setstate__", restore_filter)

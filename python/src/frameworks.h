@@ -14,7 +14,7 @@ Kind kind_of_type(nb::handle type);
 Kind parse_framework(nb::handle name);
 // The stream on which torch or cupy work at present.
 void *current_stream(Kind kind, int device);
-// The array without gaps and with positive strides; None where that is unknown.
+// The array of torch or cupy without gaps and with positive strides; None for others.
 nb::object contiguous_copy(Kind kind, nb::handle array);
 
 // An array to be filled in for a result of the package `kind`, row-major without gaps: in memory of

@@ -61,6 +61,39 @@ size_t end_of_group(const std::vector<uint64_t> &samples, size_t first, uint64_t
     return end;
 }
 
+bool may_overlap(const std::vector<conv_bytes> &files, const std::vector<conv_image> &images)
+{
+    struct Range {
+        uintptr_t first, end;
+        bool written;
+    };
+    std::vector<Range> ranges;
+    for (const conv_image &image : images) {
+        auto first = reinterpret_cast<uintptr_t>(image.data);
+        int64_t extent = (image.height - 1) * image.row_stride +
+                         (image.width - 1) * image.column_stride +
+                         (image.channels - 1) * image.channel_stride;
+        if (image.data)
+            ranges.push_back({first, first + extent + conv_sample_bytes(image.sample), true});
+    }
+    if (ranges.empty())
+        return false;
+    for (const conv_bytes &file : files) {
+        auto first = reinterpret_cast<uintptr_t>(file.data);
+        ranges.push_back({first, first + file.size, false});
+    }
+    std::sort(ranges.begin(), ranges.end(),
+              [](const Range &a, const Range &b) { return a.first < b.first; });
+    uintptr_t end = 0, end_of_written = 0;
+    for (const Range &range : ranges) {
+        if (range.first < (range.written ? end : end_of_written))
+            return true;
+        end = std::max(end, range.end);
+        end_of_written = range.written ? std::max(end_of_written, range.end) : end_of_written;
+    }
+    return false;
+}
+
 void look_for_signals(Unlocked &unlocked)
 {
     Relocked locked(unlocked);

@@ -25,6 +25,10 @@ uint64_t group_samples(int device, bool slow);
 // one.
 size_t end_of_group(const std::vector<uint64_t> &samples, size_t first, uint64_t most);
 
+// True if images in the caller's memory may share bytes with each other or with files, by their
+// extents. The library finds out, but only among the items of one group.
+bool may_overlap(const std::vector<conv_bytes> &files, const std::vector<conv_image> &images);
+
 // Runs Python's signal handlers, in the thread of `unlocked`; throws what they raise.
 void look_for_signals(Unlocked &unlocked);
 

@@ -31,7 +31,8 @@ void load_helpers()
     helpers.cupy_empty = member("conv._frameworks", "cupy_empty");
     helpers.jax_array = member("conv._frameworks", "jax_array");
     helpers.contiguous = member("conv._frameworks", "contiguous");
-    helpers.host_floats = member("conv._frameworks", "host_floats");
+    helpers.host_numbers = member("conv._frameworks", "host_numbers");
+    helpers.dtype_name = member("conv._frameworks", "dtype_name");
     helpers.png_error = member("conv._errors", "PngError");
     helpers.device_error = member("conv._errors", "DeviceError");
     helpers.progress = member("conv._progress", "Progress");

@@ -14,7 +14,7 @@ struct Helpers {
     nanobind::handle asarray, dtype; // of NumPy
     // of conv/_frameworks.py
     nanobind::handle kind_of_type, torch_stream, torch_view, cupy_stream, torch_empty,
-        torch_empty_like, cupy_empty, jax_array, contiguous, host_floats;
+        torch_empty_like, cupy_empty, jax_array, contiguous, host_numbers, dtype_name;
     nanobind::handle png_error, device_error, progress; // classes
 };
 extern Helpers helpers;

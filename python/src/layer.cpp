@@ -17,20 +17,6 @@ namespace convpy
 namespace
 {
 
-// True if two arrays share bytes, or could by their extents.
-bool overlap(const Tensor &a, const Tensor &b)
-{
-    auto extent = [](const Tensor &tensor) {
-        int64_t bytes = conv_sample_bytes(tensor.sample);
-        for (int i = 0; i < tensor.dimensions; i++)
-            bytes += (tensor.shape[i] - 1) * tensor.strides[i];
-        return bytes;
-    };
-    auto *from = static_cast<const char *>(a.data), *to = static_cast<const char *>(b.data);
-    return a.device == b.device && a.size() && b.size() && from < to + extent(b) &&
-           to < from + extent(a);
-}
-
 const char *text_or_null(const Text &text)
 {
     return text ? text->c_str() : nullptr;
@@ -126,7 +112,7 @@ static conv_tensor tensor_of(const Tensor &input)
 static Tensor import_result(nb::handle out, const Tensor &input, conv_sample sample,
                             const int64_t *lengths)
 {
-    Tensor result = import_array(out, input.stream, "out");
+    Tensor result = import_out(out, input.stream);
     bool same = result.dimensions == input.dimensions && result.device == input.device &&
                 result.sample == sample;
     for (int i = 0; same && i < result.dimensions; i++)
@@ -137,10 +123,8 @@ static Tensor import_result(nb::handle out, const Tensor &input, conv_sample sam
                     input.dimensions > 3 ? "(images, ...)" : "", static_cast<long long>(map[0]),
                     static_cast<long long>(map[1]), static_cast<long long>(map[2]),
                     sample_name(sample));
-    if (!result.writable || !result.contiguous() || !result.in_place)
-        raise_buffer("out cannot be written to, or has gaps");
-    if (overlap(input, result))
-        raise_value("out overlaps the input");
+    if (!result.contiguous() || reinterpret_cast<uintptr_t>(result.data) % 16 != 0)
+        raise_buffer("out has gaps, or does not begin at a multiple of 16 bytes");
     return result;
 }
 
@@ -153,12 +137,8 @@ nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
     if (input.device != cpu && !device.is_none() && parse_device(device) != place)
         raise_value("the images are on cuda:%d", place);
     int first = input.dimensions - 3;
-    if (input.strides[first + 2] != conv_sample_bytes(input.sample)) {
-        nb::object copy = contiguous_copy(input.kind, images);
-        if (copy.is_none())
-            raise_buffer("images: rows have gaps between their samples");
-        input = import_array(copy, parse_stream(stream), "images");
-    }
+    if (input.strides[first + 2] != conv_sample_bytes(input.sample))
+        make_dense(input, images, parse_stream(stream), "images");
     conv_tensor from = tensor_of(input);
     Borrowed context(place, input.stream.handle);
     conv_layer *layer;
@@ -211,24 +191,13 @@ namespace
 
 std::vector<float> floats_of(nb::handle array, int axes, int64_t *lengths, const char *name)
 {
-    nb::object host = helpers.host_floats(array);
+    nb::object host = helpers.host_numbers(array, name, "float32");
     Tensor tensor = import_array(host, {}, name);
-    if (tensor.dimensions != axes || tensor.sample != CONV_SAMPLE_F32 || !tensor.contiguous())
+    if (tensor.dimensions != axes)
         raise_value("%s has %d axes, not %d", name, tensor.dimensions, axes);
     memcpy(lengths, tensor.shape, sizeof(int64_t) * axes);
     auto *values = static_cast<const float *>(tensor.data);
     return {values, values + tensor.size()};
-}
-
-conv_sample parse_type(nb::handle dtype, std::initializer_list<conv_sample> possible,
-                       const char *name)
-{
-    std::string text = parse_text(dtype);
-    for (conv_sample sample : possible) {
-        if (text == sample_name(sample))
-            return sample;
-    }
-    raise_value("%s cannot be %R", name, dtype.ptr());
 }
 
 void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle stride,
@@ -257,8 +226,8 @@ void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle str
     settings.activation = text_of(activation);
     settings.precision = text_of(precision);
     settings.variant = text_of(variant);
-    settings.input = parse_type(input, {CONV_SAMPLE_F32, CONV_SAMPLE_U8}, "input");
-    settings.output = parse_type(output, {CONV_SAMPLE_F32, CONV_SAMPLE_F16}, "output");
+    settings.input = parse_sample(input, {CONV_SAMPLE_F32, CONV_SAMPLE_U8}, "input");
+    settings.output = parse_sample(output, {CONV_SAMPLE_F32, CONV_SAMPLE_F16}, "output");
     settings.input_divisor = input_divisor;
     new (self) Layer(std::move(values), shape, std::move(offsets), std::move(settings));
 }
@@ -295,6 +264,9 @@ static nb::tuple bank_weights(nb::str name)
 void bind_layer(nb::module_ &module)
 {
     module.def("bank_weights", bank_weights);
+    module.def("sample_name", [](nb::handle images) {
+        return sample_name(import_array(images, {}, "images").sample);
+    });
     using nb::arg, nb::none;
     nb::class_<Layer>(module, "Layer", nb::is_final(),
                       "A convolution layer with its weights, for repeated calls.\n\n"
@@ -302,7 +274,8 @@ void bind_layer(nb::module_ &module)
         .def("__init__", make_layer, arg("weights").none(), arg("bias") = none(), nb::kw_only(),
              arg("stride") = 1, arg("padding") = none(), arg("border") = none(),
              arg("activation") = none(), arg("precision") = none(), arg("variant") = none(),
-             arg("input") = "float32", arg("output") = "float32", arg("input_divisor") = 1.0f)
+             arg("input").none() = "float32", arg("output").none() = "float32",
+             arg("input_divisor") = 1.0f)
         .def("__call__", &Layer::call, arg("images").none(), nb::kw_only(), arg("out") = none(),
              arg("stream") = none(), arg("device") = none(), "Runs the layer as conv.layer does.")
         .def("__getstate__", &Layer::state)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "tensor.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <new>
 #include <unordered_map>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "errors.h"
 #include "export.h"
 #include "frameworks.h"
+#include "gil.h"
 #include "helpers.h"
 
 namespace convpy
@@ -32,9 +35,9 @@ Tensor &Tensor::operator=(Tensor &&other) noexcept
     writable = other.writable;
     in_place = other.in_place;
     owner = std::move(other.owner);
+    held = std::move(other.held);
     stream = other.stream;
     std::swap(buffer, other.buffer);
-    std::swap(managed, other.managed);
     return *this;
 }
 
@@ -42,8 +45,6 @@ Tensor::~Tensor()
 {
     if (buffer.obj)
         PyBuffer_Release(&buffer);
-    if (managed && managed->deleter)
-        managed->deleter(managed);
 }
 
 int64_t Tensor::size() const
@@ -67,15 +68,20 @@ bool Tensor::contiguous() const
 
 Kind kind_of(nb::handle array)
 {
-    // The types are kept alive, so that an address means one type.
-    static auto *kinds = new std::unordered_map<PyTypeObject *, Kind>;
-    PyTypeObject *type = Py_TYPE(array.ptr());
-    auto found = kinds->find(type);
-    if (found != kinds->end())
-        return found->second;
-    Kind kind = kind_of_type(nb::handle(reinterpret_cast<PyObject *>(type)));
-    Py_INCREF(reinterpret_cast<PyObject *>(type));
-    kinds->emplace(type, kind);
+    // A type is not kept alive: when it goes, its entry does, since another may get its address.
+    struct Known {
+        Kind kind;
+        nb::object reference;
+    };
+    static auto *types = new std::unordered_map<PyObject *, Known>;
+    nb::handle type = array.type();
+    auto found = types->find(type.ptr());
+    if (found != types->end())
+        return found->second.kind;
+    Kind kind = kind_of_type(type);
+    PyObject *key = type.ptr();
+    nb::object forget = nb::cpp_function([key](nb::handle) { types->erase(key); });
+    types->emplace(key, Known{kind, nb::weakref(type, forget)});
     return kind;
 }
 
@@ -164,41 +170,81 @@ conv_sample sample_of(DlType type, const char *name)
     refuse_type(name, type.code == dl_bool ? "bool" : text);
 }
 
+// A capsule of either version of the protocol. The host has no stream.
 nb::object call_dlpack(Tensor &tensor, nb::handle array, const Stream &stream)
 {
     nb::object method = array.attr("__dlpack__");
-    if (tensor.device == cpu)
-        return method();
     nb::dict options;
-    bool has_own = tensor.kind == Kind::torch || tensor.kind == Kind::cupy;
-    void *own = has_own ? current_stream(tensor.kind, tensor.device) : nullptr;
-    if (has_own && (!stream.given || stream.handle == own)) {
-        // Queued on the package's own stream, our work needs no further ordering.
-        tensor.stream = {true, own};
-        options["stream"] = -1;
-    } else {
-        tensor.stream = {true, stream.handle};
-        auto number = reinterpret_cast<uintptr_t>(stream.handle);
-        options["stream"] = number == 0 ? uintptr_t{1} : number;
+    if (tensor.device != cpu) {
+        bool has_own = tensor.kind == Kind::torch || tensor.kind == Kind::cupy;
+        void *own = has_own ? current_stream(tensor.kind, tensor.device) : nullptr;
+        if (has_own && (!stream.given || stream.handle == own)) {
+            // Queued on the package's own stream, our work needs no further ordering.
+            tensor.stream = {true, own};
+            options["stream"] = -1;
+        } else {
+            tensor.stream = {true, stream.handle};
+            auto number = reinterpret_cast<uintptr_t>(stream.handle);
+            options["stream"] = number == 0 ? uintptr_t{1} : number;
+        }
+    }
+    nb::dict versioned;
+    versioned.update(options);
+    versioned["max_version"] = nb::make_tuple(1, 0);
+    try {
+        return method(**versioned);
+    } catch (nb::python_error &error) {
+        if (!error.matches(PyExc_TypeError)) // from an exporter older than version 1.0
+            throw;
     }
     return method(**options);
+}
+
+// Takes the struct out of a capsule, which then no longer frees it.
+template <typename Managed>
+const DlTensor &take_capsule(Tensor &tensor, nb::handle capsule, const char *name, const char *used)
+{
+    auto *managed = static_cast<Managed *>(PyCapsule_GetPointer(capsule.ptr(), name));
+    if (!managed || PyCapsule_SetName(capsule.ptr(), used) != 0)
+        throw nb::python_error();
+    tensor.held = std::shared_ptr<void>(managed, [](void *taken) {
+        auto *own = static_cast<Managed *>(taken);
+        if (own->deleter)
+            own->deleter(own);
+    });
+    tensor.writable = tensor.kind != Kind::jax;
+    if constexpr (std::is_same_v<Managed, DlManagedVersioned>) {
+        if (managed->major != 1)
+            raise_buffer("an array of version %u of DLPack; conv reads version 1", managed->major);
+        tensor.writable = tensor.writable && !(managed->flags & dl_flag_read_only);
+        tensor.in_place = !(managed->flags & dl_flag_is_copied);
+    }
+    return managed->tensor;
+}
+
+int device_of(int type, int id, const char *name)
+{
+    if (type == dl_cuda || type == dl_cuda_managed)
+        return id;
+    if (type != dl_cpu && type != dl_cuda_host)
+        raise_buffer("%s is on a device of DLPack type %d; only the host and CUDA are possible",
+                     name, type);
+    return cpu;
 }
 
 void view_dlpack(Tensor &tensor, nb::handle array, const Stream &stream, const char *name)
 {
     nb::object where = array.attr("__dlpack_device__")();
-    int type = nb::cast<int>(where[0]);
-    if (type == dl_cuda || type == dl_cuda_managed)
-        tensor.device = nb::cast<int>(where[1]);
-    else if (type != dl_cpu && type != dl_cuda_host)
-        raise_buffer("%s is on a device of DLPack type %d; only the host and CUDA are possible",
-                     name, type);
-    nb::object capsule = call_dlpack(tensor, array, stream);
-    auto *managed = static_cast<DlManaged *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-    if (!managed || PyCapsule_SetName(capsule.ptr(), "used_dltensor") != 0)
-        throw nb::python_error();
-    tensor.managed = managed;
-    const DlTensor &from = managed->tensor;
+    tensor.device = device_of(nb::cast<int>(where[0]), nb::cast<int>(where[1]), name);
+    nb::object capsule =
+        call_dlpack(tensor, tensor.kind == Kind::torch ? array.attr("detach")() : array, stream);
+    bool versioned = PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned");
+    const DlTensor &from =
+        versioned ? take_capsule<DlManagedVersioned>(tensor, capsule, "dltensor_versioned",
+                                                     "used_dltensor_versioned")
+                  : take_capsule<DlManaged>(tensor, capsule, "dltensor", "used_dltensor");
+    if (device_of(from.device.type, from.device.id, name) != tensor.device)
+        raise_buffer("%s is on another device than it says", name);
     tensor.sample = sample_of(from.dtype, name);
     set_dimensions(tensor, from.ndim, name);
     int64_t size = conv_sample_bytes(tensor.sample), dense = size;
@@ -208,14 +254,14 @@ void view_dlpack(Tensor &tensor, nb::handle array, const Stream &stream, const c
         dense *= from.shape[i];
     }
     tensor.data = static_cast<char *>(from.data) + from.byte_offset;
-    tensor.writable = tensor.kind != Kind::jax;
 }
 
 // Reads a torch tensor through its attributes. False where that is not enough: DLPack then orders
-// the work of one stream before another's, or reports the error.
+// the work of one stream before another's, or reports the error. BufferError if gradients are
+// expected of it.
 bool view_torch(Tensor &tensor, nb::handle array, const Stream &stream, const char *name)
 {
-    nb::object told = helpers.torch_view(array);
+    nb::object told = helpers.torch_view(array, name);
     if (told.is_none())
         return false;
     auto device = nb::cast<int>(told[1]);
@@ -283,19 +329,79 @@ void view_cuda_interface(Tensor &tensor, nb::handle array, const Stream &stream,
     }
 }
 
-// Axes of length 1 may have any stride; the library gets one that fits.
+// Axes of length 1 may have any stride; the library gets one that fits. False for strides, or an
+// address of host memory, that it cannot read.
 bool normalize_strides(Tensor &tensor)
 {
-    int64_t dense = conv_sample_bytes(tensor.sample);
-    bool usable = true;
+    int64_t size = conv_sample_bytes(tensor.sample), dense = size;
+    auto address = reinterpret_cast<intptr_t>(tensor.data);
+    bool usable = tensor.device != cpu || tensor.size() == 0 || address % size == 0;
     for (int i = tensor.dimensions - 1; i >= 0; i--) {
         if (tensor.shape[i] <= 1)
             tensor.strides[i] = dense;
-        usable = usable && tensor.strides[i] > 0;
+        usable = usable && tensor.strides[i] > 0 && tensor.strides[i] % size == 0;
         if (tensor.strides[i] * tensor.shape[i] > dense)
             dense = tensor.strides[i] * tensor.shape[i];
     }
     return usable;
+}
+
+// --- copies --------------------------------------------------------------------------------------
+
+template <size_t Size> char *copy_line(char *to, const char *from, int64_t count, int64_t stride)
+{
+    for (int64_t i = 0; i < count; i++, to += Size, from += stride)
+        memcpy(to, from, Size);
+    return to;
+}
+
+// The samples from axis `axis` on, whose last `dense` bytes lie without gaps.
+char *copy_axis(char *to, const char *from, const Tensor &tensor, int axis, int64_t dense)
+{
+    int64_t size = conv_sample_bytes(tensor.sample), part = size;
+    for (int i = axis; i < tensor.dimensions; i++)
+        part *= tensor.shape[i];
+    if (part <= dense) {
+        memcpy(to, from, static_cast<size_t>(part));
+        return to + part;
+    }
+    if (axis == tensor.dimensions - 1)
+        return (size == 1   ? copy_line<1>
+                : size == 2 ? copy_line<2>
+                            : copy_line<4>)(to, from, tensor.shape[axis], tensor.strides[axis]);
+    for (int64_t i = 0; i < tensor.shape[axis]; i++)
+        to = copy_axis(to, from + i * tensor.strides[axis], tensor, axis + 1, dense);
+    return to;
+}
+
+// Row-major strides without gaps, for each axis; the bytes of all samples.
+int64_t set_dense(Tensor &tensor)
+{
+    int64_t stride = conv_sample_bytes(tensor.sample);
+    for (int i = tensor.dimensions - 1; i >= 0; i--) {
+        tensor.strides[i] = stride;
+        stride *= tensor.shape[i];
+    }
+    return stride;
+}
+
+void copy_host(Tensor &tensor)
+{
+    int64_t dense = conv_sample_bytes(tensor.sample), bytes = dense * tensor.size();
+    for (int i = tensor.dimensions - 1; i >= 0 && bytes > 0 && tensor.strides[i] == dense; i--)
+        dense *= tensor.shape[i];
+    std::shared_ptr<void> copy(malloc(static_cast<size_t>(bytes) + 1), free);
+    if (!copy)
+        throw std::bad_alloc();
+    if (bytes > 0) {
+        Unlocked unlocked;
+        copy_axis(static_cast<char *>(copy.get()), static_cast<const char *>(tensor.data), tensor,
+                  0, dense);
+    }
+    set_dense(tensor);
+    tensor.data = copy.get();
+    tensor.held = std::move(copy);
+    tensor.in_place = false;
 }
 
 Tensor view(nb::handle array, const Stream &stream, const char *name)
@@ -327,15 +433,36 @@ Tensor view(nb::handle array, const Stream &stream, const char *name)
 Tensor import_array(nb::handle array, const Stream &stream, const char *name)
 {
     Tensor tensor = view(array, stream, name);
-    if (normalize_strides(tensor))
-        return tensor;
+    if (!normalize_strides(tensor))
+        make_dense(tensor, array, stream, name);
+    return tensor;
+}
+
+void make_dense(Tensor &tensor, nb::handle array, const Stream &stream, const char *name)
+{
+    if (tensor.device == cpu) {
+        copy_host(tensor);
+        return;
+    }
     nb::object copy = contiguous_copy(tensor.kind, array);
     if (copy.is_none())
-        raise_buffer("%s has strides that are zero or negative", name);
-    Tensor result = view(copy, stream, name);
-    normalize_strides(result);
-    result.in_place = false;
-    return result;
+        raise_buffer("%s has strides that are zero, negative or not multiples of a sample", name);
+    tensor = view(copy, stream, name);
+    normalize_strides(tensor);
+    tensor.in_place = false;
+}
+
+Tensor import_out(nb::handle array, const Stream &stream)
+{
+    Tensor out = import_array(array, stream, "out");
+    if (!out.writable)
+        raise_buffer("out cannot be written to");
+    if (!out.in_place)
+        raise_buffer(
+            "out cannot be written to in place: its strides are zero or negative, its "
+            "samples lie at addresses that are not multiples of their size, or its package "
+            "has passed a copy");
+    return out;
 }
 
 } // namespace convpy

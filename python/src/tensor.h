@@ -5,6 +5,8 @@
 #define CONV_PYTHON_TENSOR_H
 
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <vector>
 
 #include <nanobind/nanobind.h>
@@ -33,6 +35,10 @@ Stream parse_stream(nb::handle stream);
 
 int parse_int(nb::handle value, const char *name); // TypeError
 
+// A type of samples as a class, dtype or name. ValueError, with what `name` can be.
+conv_sample parse_sample(nb::handle dtype, std::initializer_list<conv_sample> possible,
+                         const char *name);
+
 // str(value) as UTF-8. ValueError if it has a null character or, as file names can, characters that
 // UTF-8 cannot express.
 std::string parse_text(nb::handle value);
@@ -50,8 +56,9 @@ struct Tensor {
     int64_t shape[max_dimensions] = {};
     int64_t strides[max_dimensions] = {}; // bytes
     bool writable = false;
-    bool in_place = true; // false: a negative stride had to be copied away
+    bool in_place = true; // false: it is a copy, since the library cannot read the array itself
     nb::object owner;
+    std::shared_ptr<void> held; // what else keeps `data`: a DLPack struct, or the copy
     // The stream that the package works on by default, where it has such a thing.
     Stream stream;
 
@@ -69,16 +76,22 @@ struct Tensor {
 
     // For tensor.cpp.
     Py_buffer buffer = {}; // released with this object where buffer.obj is set
-    DlManaged *managed = nullptr;
 };
 
 Kind kind_of(nb::handle array);
 
 // `stream`: where the caller's work is going to be queued; work of the array's producer is ordered
 // before it. If none is given, the producer's own stream is used and returned in the tensor.
-// TypeError: not an array, or of a type that no function here accepts; BufferError: it cannot be
-// viewed.
+// Strides that are negative or zero, and samples at addresses that are not multiples of their size,
+// are copied. TypeError: not an array, or of a type that no function here accepts; BufferError: it
+// cannot be viewed.
 Tensor import_array(nb::handle array, const Stream &stream, const char *name);
+
+// The same for an array that is written to. BufferError unless that can be done in place.
+Tensor import_out(nb::handle array, const Stream &stream);
+
+// Replaces a tensor by a copy without gaps, in its own memory.
+void make_dense(Tensor &tensor, nb::handle array, const Stream &stream, const char *name);
 
 // The images in a tensor: one of height x width (x channels), or more than one with an axis before
 // those. `layout` is "HWC", "CHW" or "HW".

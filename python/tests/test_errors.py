@@ -49,9 +49,17 @@ def test_errors_are_returned():
     assert isinstance(conv.decode_png(b"", errors="return"), conv.PngError)
 
 
-def test_a_batch_in_which_all_files_fail():
-    with pytest.raises(ValueError):
-        conv.decode_png([b"", b""], errors="return", batch=True)
+@pytest.mark.parametrize("layout, shape", (("HWC", (2, 0, 0, 1)), ("CHW", (2, 1, 0, 0)), ("HW", (2, 0, 0))))
+def test_a_batch_in_which_all_files_fail(layout, shape):
+    """No file says how large the array is. 1.0.0 raised, and the reasons were lost."""
+    batch, errors = conv.decode_png([b"", b"junk"], errors="return", batch=True, layout=layout)
+    assert batch.shape == shape and batch.dtype == np.uint8
+    assert [error.index for error in errors] == [0, 1] and all(error.reason for error in errors)
+    out = np.full((2, 5, 4), 9, np.uint8)
+    same, errors = conv.decode_png([b"", b"junk"], errors="return", batch=True, layout="HW", out=out)
+    assert same is out and not out.any() and len(errors) == 2
+    with pytest.raises(conv.PngError, match="item 0"):
+        conv.decode_png([b"", b"junk"], batch=True, layout=layout)
 
 
 def test_sizes_beyond_the_limit_take_no_memory():
@@ -93,6 +101,10 @@ WRONG = [
     (ValueError, lambda: conv.decode_png(FILE, channels=0)),
     (TypeError, lambda: conv.decode_png(FILE, channels="3")),
     (ValueError, lambda: conv.decode_png(FILE, dtype="float32")),
+    (ValueError, lambda: conv.decode_png(FILE, dtype=np.float32)),
+    (ValueError, lambda: conv.decode_png(FILE, dtype=">u2")),
+    (ValueError, lambda: conv.decode_png(FILE, dtype="torch")),
+    (ValueError, lambda: conv.decode_png(FILE, dtype=3)),
     (ValueError, lambda: conv.decode_png(FILE, errors="ignore")),
     (ValueError, lambda: conv.decode_png(FILE, framework="tensorflow")),
     (ValueError, lambda: conv.decode_png(FILE, framework="numpy", out=IMAGE)),
@@ -139,7 +151,14 @@ WRONG = [
     (ValueError, lambda: conv.filter(IMAGE, [[float("nan")]])),
     (ValueError, lambda: conv.filter(IMAGE, np.ones((33, 33)))),
     (ValueError, lambda: conv.filter(IMAGE, [])),
-    (ValueError, lambda: conv.filter(IMAGE, [["a"]])),
+    (TypeError, lambda: conv.filter(IMAGE, [["a"]])),
+    (TypeError, lambda: conv.filter(IMAGE, [["1"]])),
+    (TypeError, lambda: conv.filter(IMAGE, ["gaussian5", "sobel"])),
+    (TypeError, lambda: conv.filter(IMAGE, np.eye(3) * 1j)),  # 1.0.0: without the imaginary part
+    (TypeError, lambda: conv.filter(IMAGE, np.eye(3, dtype=object))),
+    (TypeError, lambda: conv.filter(IMAGE, [[1, 2j, 3]])),
+    (TypeError, lambda: conv.filter(IMAGE, np.zeros((3, 3), "M8[s]"))),
+    (TypeError, lambda: conv.Filter(np.eye(3, dtype="c8"))),
     (ValueError, lambda: conv.filter(IMAGE, conv.Filter("blur"), border="wrap")),
     (TypeError, lambda: conv.filter(IMAGE.astype(np.float64), "blur")),
     (TypeError, lambda: conv.filter(IMAGE.astype(np.float16), "blur")),

@@ -20,10 +20,6 @@ struct conv_filter_rows;
 enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, bool written,
                                      const char *name, struct conv_err *err);
 
-// True if checked views have bytes in common, or might: views of different strides count as
-// overlapping if their extents overlap.
-bool conv_api_views_overlap(const conv_image *a, const conv_image *b);
-
 // True if two views are the same memory with the same strides.
 bool conv_api_view_is(const conv_image *a, const conv_image *b);
 

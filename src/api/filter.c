@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api_apart.h"
 #include "api/api_context.h"
 #include "api/api_view.h"
 #include "filter/filter.h"
@@ -246,11 +247,44 @@ static enum conv_status check_pair(const conv_filter *filter, const conv_image *
     if (source->memory != result->memory)
         return conv_err_set(err, CONV_ERR_USAGE, "%s is not in the same memory as the source",
                             name);
-    bool same = conv_api_view_is(source, result);
-    bool on_device = source->memory == CONV_DEVICE && !conv_api_is_cpu(filter->context);
-    if (same ? on_device : conv_api_views_overlap(source, result))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s overlaps its source", name);
     return CONV_OK;
+}
+
+static enum conv_status refuse_overlap(const struct conv_api_span *const clash[2],
+                                       struct conv_err *err)
+{
+    if (clash[1]->written)
+        return conv_err_set(err, CONV_ERR_USAGE, "results[%d] overlaps results[%d]", clash[0]->item,
+                            clash[1]->item);
+    return conv_err_set(err, CONV_ERR_USAGE, "results[%d] overlaps sources[%d]%s", clash[0]->item,
+                        clash[1]->item,
+                        clash[0]->item == clash[1]->item ? " without being the same view" : "");
+}
+
+// Checks that nothing is written to that another image of the call reads or writes. In host memory,
+// results[i] may be the view sources[i].
+static enum conv_status check_apart(const conv_filter *filter, const conv_image *sources,
+                                    const conv_image *results, int count, struct conv_err *err)
+{
+    struct conv_api_pools *pools = filter->context->pools;
+    const struct conv_api_span *clash[2];
+    size_t most = 2 * (size_t)count, used = 0;
+    void *memory;
+    enum conv_status status = conv_api_take(
+        pools, CONV_HOST, most * (sizeof(struct conv_api_span) + 2 * sizeof(void *)), &memory, err);
+    if (status)
+        return status;
+    struct conv_api_span *spans = memory;
+    for (int i = 0; i < count; i++) {
+        bool on_device = sources[i].memory == CONV_DEVICE && !conv_api_is_cpu(filter->context);
+        spans[used++] = conv_api_apart_view(&results[i], i, true);
+        if (on_device || !conv_api_view_is(&sources[i], &results[i]))
+            spans[used++] = conv_api_apart_view(&sources[i], i, false);
+    }
+    if (conv_api_apart_clash(spans, used, (const struct conv_api_span **)(spans + most), clash))
+        status = refuse_overlap(clash, err);
+    conv_api_give(pools, CONV_HOST, memory);
+    return status;
 }
 
 // Filters one image in host memory on a device, through device memory of the context.
@@ -321,6 +355,8 @@ conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
         status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", sources ? "results" : "sources");
     for (int i = 0; i < count && !status; i++)
         status = check_pair(filter, &sources[i], &results[i], i, err);
+    if (!status && count > 0)
+        status = check_apart(filter, sources, results, count, err);
     if (!status && count > 0)
         status = run_all(filter, sources, results, count, stream, err);
     return conv_api_end(context, status);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api_apart.h"
 #include "api/api_context.h"
 #include "api/layer_options.h"
 #include "backend/layer_context.h"
@@ -217,6 +218,20 @@ static enum conv_status check_input(const conv_layer *layer, conv_tensor *input,
     return CONV_OK;
 }
 
+// True if the `size` bytes of the result and a checked input have bytes in common.
+static bool overlaps_input(const conv_layer *layer, const conv_tensor *input, const void *result,
+                           size_t size)
+{
+    int element = layer->layer.input == CONV_ELEMENT_U8 ? 1 : 4;
+    const int64_t axes[3][2] = {{input->images, input->image_stride},
+                                {layer->layer.channels, input->channel_stride},
+                                {input->height, input->row_stride}};
+    struct conv_api_span read =
+        conv_api_apart_bytes(input->data, (size_t)input->width * element, axes);
+    struct conv_api_span written = conv_api_apart_bytes(result, size, NULL);
+    return conv_api_apart_meet(&read, &written);
+}
+
 // --- host memory ---------------------------------------------------------------------------------
 
 #define PART_BYTES ((size_t)64 << 20) // of input and padded input that pass through at a time
@@ -354,6 +369,8 @@ conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *re
     if (!status && (__builtin_mul_overflow(out_bytes, (size_t)own.images, &all) ||
                     all > UINTPTR_MAX - (uintptr_t)result))
         status = conv_err_set(err, CONV_ERR_USAGE, "the result is too large");
+    if (!status && overlaps_input(layer, &own, result, all))
+        status = conv_err_set(err, CONV_ERR_USAGE, "the result overlaps the input");
     int previous;
     if (!status)
         status = context->ops->enter(context->device, &previous, err);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Batches of PNG files to views. All files are probed and all images are laid out first; then the
 // device decodes what it can, and the context's threads decode the rest.
+#include "api/api_apart.h"
 #include "api/api_batch.h"
 #include "api/api_view.h"
 #include "api/decode_view.h"
@@ -285,6 +286,46 @@ static void upload(struct decoding *decoding, void *stream)
     }
 }
 
+// --- memory of the caller ------------------------------------------------------------------------
+
+// Fails all items if an image of the caller's shares memory with another one, or with a file.
+static void check_apart(struct decoding *decoding)
+{
+    struct conv_api_pools *pools = decoding->context->pools;
+    const struct conv_api_span *clash[2];
+    size_t most = 2 * (size_t)decoding->count, used = 0;
+    struct conv_err err;
+    void *memory;
+    for (int i = 0; i < decoding->count; i++)
+        used += decoding->items[i].view.data && !decoding->items[i].allocated;
+    if (used == 0)
+        return;
+    enum conv_status status =
+        conv_api_take(pools, CONV_HOST, most * (sizeof(struct conv_api_span) + 2 * sizeof(void *)),
+                      &memory, &err);
+    if (status) {
+        fail_all(decoding, status, &err);
+        return;
+    }
+    struct conv_api_span *spans = memory;
+    used = 0;
+    for (int i = 0; i < decoding->count; i++) {
+        const struct item *item = &decoding->items[i];
+        const conv_bytes *file = &decoding->files[i];
+        if (item->view.data && !item->allocated)
+            spans[used++] = conv_api_apart_view(&item->view, i, true);
+        spans[used] = conv_api_apart_bytes(file->data, item->view.data ? file->size : 0, NULL);
+        spans[used++].item = i;
+    }
+    if (conv_api_apart_clash(spans, used, (const struct conv_api_span **)(spans + most), clash)) {
+        status = conv_err_set(&err, CONV_ERR_USAGE, "the memory of image %d overlaps %s %d",
+                              clash[0]->item, clash[1]->written ? "that of image" : "file",
+                              clash[1]->item);
+        fail_all(decoding, status, &err);
+    }
+    conv_api_give(pools, CONV_HOST, memory);
+}
+
 // --- the call ------------------------------------------------------------------------------------
 
 static enum conv_status check_call(const conv_bytes *files, int count, const conv_image *images,
@@ -320,6 +361,7 @@ static void decode_all(struct decoding *decoding, conv_image *images, void *stre
             fail(decoding, i, status, &err);
         on_device |= is_on_device(decoding, &decoding->items[i].view);
     }
+    check_apart(decoding);
     if (on_device)
         decode_on_device(decoding, stream);
     conv_api_workers_run(context->workers,

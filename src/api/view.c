@@ -73,45 +73,6 @@ enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, b
     return CONV_OK;
 }
 
-// Bytes from the first to the last sample of a checked view.
-static size_t find_extent(const conv_image *view)
-{
-    return (size_t)((view->channels - 1) * view->channel_stride +
-                    (view->width - 1) * view->column_stride +
-                    (view->height - 1) * view->row_stride + conv_sample_bytes(view->sample));
-}
-
-// True if two elements of a view with these dimensions and samples of `size` bytes, shifted by
-// `shift` bytes against each other, have bytes in common.
-static bool meets_itself(const struct dimension *sorted, int count, int64_t shift, int64_t size)
-{
-    if (count == 0)
-        return shift > -size && shift < size;
-    const struct dimension *outer = &sorted[count - 1];
-    int64_t steps = shift / outer->stride;
-    // The remainder is less than a stride in either direction, since the inner dimensions extend
-    // less.
-    for (int64_t i = steps - 1; i <= steps + 1; i++)
-        if (i > -outer->count && i < outer->count &&
-            meets_itself(sorted, count - 1, shift - i * outer->stride, size))
-            return true;
-    return false;
-}
-
-bool conv_api_views_overlap(const conv_image *a, const conv_image *b)
-{
-    uintptr_t of_a = (uintptr_t)a->data, of_b = (uintptr_t)b->data;
-    if (of_a + find_extent(a) <= of_b || of_b + find_extent(b) <= of_a)
-        return false;
-    struct dimension in_a[DIMENSIONS], in_b[DIMENSIONS];
-    int count = sort_dimensions(in_a, a);
-    bool same = count == sort_dimensions(in_b, b) && a->sample == b->sample;
-    for (int i = 0; same && i < count; i++)
-        same = in_a[i].count == in_b[i].count && in_a[i].stride == in_b[i].stride &&
-               in_a[i].stride > 0;
-    return !same || meets_itself(in_a, count, (int64_t)(of_b - of_a), conv_sample_bytes(a->sample));
-}
-
 bool conv_api_view_is(const conv_image *a, const conv_image *b)
 {
     return a->data == b->data && a->sample == b->sample && a->row_stride == b->row_stride &&

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// Spans are sorted by their first byte, so that only those whose extents overlap are compared. Two
+// of these have a byte in common if the difference of their addresses, a sum of a multiple of each
+// stride, can be made smaller than a block.
+#include "api/api_apart.h"
+
+#include <stdlib.h>
+
+#define MOST_TERMS 6
+#define MOST_STEPS 4096 // of one comparison; strides that contain each other take some ten
+#define MOST_EXTENT (INT64_MAX / 8) // so that sums of all terms do not overflow
+
+struct conv_api_span conv_api_apart_bytes(const void *data, size_t size, const int64_t axes[3][2])
+{
+    struct conv_api_span span = {.start = (uintptr_t)data, .size = (int64_t)size};
+    span.end = span.start + size;
+    for (int i = 0; axes && i < 3; i++) {
+        span.axes[i].count = axes[i][0];
+        span.axes[i].stride = axes[i][1];
+        span.end += (uintptr_t)((axes[i][0] - 1) * axes[i][1]);
+    }
+    return span;
+}
+
+struct conv_api_span conv_api_apart_view(const conv_image *view, int item, bool written)
+{
+    const int64_t axes[3][2] = {{view->height, view->row_stride},
+                                {view->width, view->column_stride},
+                                {view->channels, view->channel_stride}};
+    struct conv_api_span span =
+        conv_api_apart_bytes(view->data, (size_t)conv_sample_bytes(view->sample), axes);
+    span.item = item;
+    span.written = written;
+    return span;
+}
+
+// --- two spans -----------------------------------------------------------------------------------
+
+// A multiple of a stride, from least to most.
+struct term {
+    int64_t stride, least, most;
+};
+
+// Adds the axes of a span, in the order of their strides; equal strides make one term.
+static int add_terms(struct term terms[MOST_TERMS], int count, const struct conv_api_span *span,
+                     int sign)
+{
+    for (int i = 0; i < 3; i++) {
+        int64_t stride = span->axes[i].stride, steps = span->axes[i].count - 1;
+        if (stride <= 0 || steps <= 0)
+            continue;
+        int at = 0;
+        while (at < count && terms[at].stride < stride)
+            at++;
+        if (at == count || terms[at].stride != stride) {
+            for (int k = count++; k > at; k--)
+                terms[k] = terms[k - 1];
+            terms[at] = (struct term){stride, 0, 0};
+        }
+        terms[at].least -= sign < 0 ? steps : 0;
+        terms[at].most += sign > 0 ? steps : 0;
+    }
+    return count;
+}
+
+// The largest whole number that is not above a / b; b > 0.
+static int64_t divide_down(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+// True if `from` plus some multiple of each term lies between `low` and `high`, both excluded.
+static bool can_reach(const struct term *terms, int count, int64_t from, int64_t low, int64_t high,
+                      int *steps)
+{
+    if (count == 0)
+        return from > low && from < high;
+    const struct term *term = &terms[count - 1];
+    int64_t least = 0, most = 0; // what the other terms can add
+    for (int i = 0; i < count - 1; i++) {
+        least += terms[i].stride * terms[i].least;
+        most += terms[i].stride * terms[i].most;
+    }
+    int64_t first = divide_down(low - from - most, term->stride) + 1;
+    int64_t last = divide_down(high - from - least - 1, term->stride);
+    first = first > term->least ? first : term->least;
+    last = last < term->most ? last : term->most;
+    for (int64_t i = first; i <= last; i++)
+        if (--*steps < 0 || can_reach(terms, count - 1, from + i * term->stride, low, high, steps))
+            return true;
+    return false;
+}
+
+bool conv_api_apart_meet(const struct conv_api_span *a, const struct conv_api_span *b)
+{
+    struct term terms[MOST_TERMS];
+    int steps = MOST_STEPS;
+    if (a->start >= b->end || b->start >= a->end || a->size == 0 || b->size == 0)
+        return false;
+    if (a->end - a->start > MOST_EXTENT || b->end - b->start > MOST_EXTENT)
+        return true;
+    int count = add_terms(terms, add_terms(terms, 0, a, 1), b, -1);
+    return can_reach(terms, count, (int64_t)(a->start - b->start), -a->size, b->size, &steps);
+}
+
+// --- all spans -----------------------------------------------------------------------------------
+
+static int compare_starts(const void *a, const void *b)
+{
+    const struct conv_api_span *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+// Drops the spans of a list that end before `span`, and finds one that it meets. NULL: none.
+static const struct conv_api_span *find_meeting(const struct conv_api_span **list, size_t *count,
+                                                const struct conv_api_span *span)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < *count; i++) {
+        if (list[i]->end <= span->start)
+            continue;
+        if (conv_api_apart_meet(list[i], span))
+            return list[i];
+        list[left++] = list[i];
+    }
+    *count = left;
+    return NULL;
+}
+
+bool conv_api_apart_clash(struct conv_api_span *spans, size_t count,
+                          const struct conv_api_span **active, const struct conv_api_span *clash[2])
+{
+    const struct conv_api_span **written = active, **read = active + count;
+    size_t writes = 0, reads = 0;
+    qsort(spans, count, sizeof *spans, compare_starts);
+    for (size_t i = 0; i < count; i++) {
+        const struct conv_api_span *span = &spans[i], *other;
+        other = find_meeting(written, &writes, span);
+        if (!other && span->written)
+            other = find_meeting(read, &reads, span);
+        if (other) {
+            clash[0] = other->written ? other : span;
+            clash[1] = other->written ? span : other;
+            return true;
+        }
+        if (span->written)
+            written[writes++] = span;
+        else
+            read[reads++] = span;
+    }
+    return false;
+}
