@@ -38,7 +38,7 @@ struct check_case {
     struct conv_filter filter;
     struct conv_stencil stencil;
     enum conv_border border;
-    int border_value; // 8-bit units
+    float border_value; // 8-bit units, or as float32 samples are
     const char *kind;
     const char *only; // variants whose names begin so; NULL: all
     int count;

@@ -153,8 +153,10 @@ void check_case_init(struct check_case *c, uint64_t seed)
     c->kind = check_random_filter(&random, &c->filter);
     c->border = (enum conv_border)check_random_below(&random, CONV_BORDER_CONSTANT + 1);
     c->border_value = check_random_below(&random, 256);
-    conv_stencil_init(&c->stencil, &c->filter, PICK(&random, 8, 8, 8, 16, 16, 32), c->border,
-                      c->border_value);
+    int depth = PICK(&random, 8, 8, 8, 16, 16, 32);
+    if (depth == 32)
+        c->border_value = c->border_value / 8 - 10; // in units of the samples
+    conv_stencil_init(&c->stencil, &c->filter, depth, c->border, c->border_value);
     c->stencil.floats = check_random_below(&random, 6) == 0 || c->stencil.depth == 32;
     conv_stencil_interleave(&c->stencil, PICK(&random, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4));
     // Every third case is an image; the others mix shapes, with some planes alike.

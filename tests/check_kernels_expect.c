@@ -54,11 +54,12 @@ static int walk_row(const struct check_case *c, int x, int n)
 
 static int sample_at(const struct check_case *c, int p, int x, int y)
 {
+    int value = (int)c->border_value;
     const struct conv_stencil_plane *plane = &c->planes[p];
     x = walk_row(c, x, plane->width);
     y = walk_border(c->border, y, plane->height);
     if (x < 0 || y < 0)
-        return c->stencil.depth == 16 ? c->border_value * 257 : c->border_value;
+        return c->stencil.depth == 16 ? value * 257 : value;
     return get_sample(plane->src + y * plane->src_stride, c->stencil.depth, x);
 }
 
@@ -107,8 +108,10 @@ static float float_at(const struct check_case *c, int p, int x, int y)
     const struct conv_stencil_plane *plane = &c->planes[p];
     int column = walk_row(c, x, plane->width);
     int row = walk_border(c->border, y, plane->height);
-    if (c->stencil.depth != 32 || column < 0 || row < 0)
+    if (c->stencil.depth != 32)
         return (float)sample_at(c, p, x, y);
+    if (column < 0 || row < 0)
+        return c->border_value;
     return ((const float *)(const void *)(plane->src + row * plane->src_stride))[column];
 }
 
@@ -184,9 +187,9 @@ void check_case_print(const struct check_case *c)
 {
     const struct conv_filter *f = &c->filter;
     printf(
-        "  %s filter %dx%d, scale %.17g, offset %.17g, border %d (value %d), %d bits%s, %d channels"
+        "  %s filter %dx%d, scale %.17g, offset %.17g, border %d (value %g), %d bits%s, %d channels"
         "\n  coef",
-        c->kind, f->width, f->height, f->scale, f->offset, (int)c->border, c->border_value,
+        c->kind, f->width, f->height, f->scale, f->offset, (int)c->border, (double)c->border_value,
         c->stencil.depth, c->stencil.floats ? " to float32" : "", c->stencil.channels);
     for (int k = 0; k < f->width * f->height; k++)
         printf(" %.17g", f->coef[k]);

@@ -12,7 +12,7 @@ static int read_sample(const struct conv_stencil *stencil, const struct conv_ste
     int sx = conv_border_sample(stencil->border, x, plane->width, stencil->channels);
     int sy = conv_border_index(stencil->border, y, plane->height);
     if (sx < 0 || sy < 0)
-        return stencil->border_value;
+        return (int)stencil->border_value;
     const uint8_t *row = plane->src + sy * plane->src_stride;
     return stencil->depth == 16 ? ((const uint16_t *)(const void *)row)[sx] : row[sx];
 }
@@ -23,7 +23,9 @@ static float read_float(const struct conv_stencil *stencil, const struct conv_st
 {
     int sx = conv_border_sample(stencil->border, x, plane->width, stencil->channels);
     int sy = conv_border_index(stencil->border, y, plane->height);
-    if (stencil->depth != 32 || sx < 0 || sy < 0)
+    if (sx < 0 || sy < 0)
+        return stencil->border_value;
+    if (stencil->depth != 32)
         return (float)read_sample(stencil, plane, x, y);
     return ((const float *)(const void *)(plane->src + sy * plane->src_stride))[sx];
 }

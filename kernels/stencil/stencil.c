@@ -172,7 +172,7 @@ static void init_magnitude(struct conv_stencil *stencil, const struct conv_filte
 }
 
 void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,
-                       enum conv_border border, int border_value)
+                       enum conv_border border, float border_value)
 {
     // 257 * 255 = 65535: an 8-bit unit at 16 bits.
     int unit = depth == 16 ? 257 : 1;
@@ -184,7 +184,7 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         .depth = depth,
         .max = float_samples ? 0 : 255 * unit,
         .border = border,
-        .border_value = border_value * unit,
+        .border_value = border_value * (float)unit,
         .exact = conv_filter_is_exact(filter) && !float_samples,
         .magnitude = filter->magnitude,
         .keeps = filter->threshold > 0 && !filter->magnitude,

@@ -47,11 +47,11 @@ struct conv_stencil {
     int depth; // 8 or 16; 32: float32 samples
     int max;   // 255 or 65535; 0 at depth 32
     enum conv_border border;
-    int border_value; // a sample at this depth, for CONV_BORDER_CONSTANT
-    bool exact;       // coefficients, scale and offset are integers, and samples are, too
-    bool magnitude;   // of the gradient; not exact, width == height
-    bool floats;      // results are float32; conv_stencil_init sets it at depth 32 only
-    bool keeps;       // has a threshold
+    float border_value; // a sample at this depth, for CONV_BORDER_CONSTANT
+    bool exact;         // coefficients, scale and offset are integers, and samples are, too
+    bool magnitude;     // of the gradient; not exact, width == height
+    bool floats;        // results are float32; conv_stencil_init sets it at depth 32 only
+    bool keeps;         // has a threshold
     bool fits_int32; // exact, and 32 bits hold every sum (with bias and rounding) on any image, and
                      // s - k of a threshold
     int64_t divisor; // exact: > 0 (a negative scale inverts all coefficients)
@@ -205,7 +205,7 @@ const struct conv_stencil_extra *conv_stencil_extras(int *count);
 // Analyses a checked filter for images of `depth` bits, 8, 16 or 32 (float32); border_value is in
 // 8-bit units.
 void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,
-                       enum conv_border border, int border_value);
+                       enum conv_border border, float border_value);
 
 // Converts a stencil for planes to one for images stored as RGBRGB...: the taps of a row are
 // `channels` samples apart, with zeros between them. Each plane of a launch is then such an image,

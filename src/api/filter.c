@@ -14,6 +14,7 @@ struct conv_filter_object {
     conv_context *context;
     struct conv_api_filter *opened;
     int count; // filters of the chain
+    float border_value;
     bool floats, premultiplies;
 };
 
@@ -104,6 +105,7 @@ static enum conv_status open_chain(conv_filter **out, conv_context *context,
     }
     filter->context = context;
     filter->count = config->filter_count;
+    filter->border_value = config->border_value;
     filter->floats = config->floats;
     filter->premultiplies = config->alpha == CONV_ALPHA_PREMULTIPLY;
     *out = filter;
@@ -236,6 +238,8 @@ static enum conv_status check_pair(const conv_filter *filter, const conv_image *
                             "%s has %d x %d x %d samples, the source %d x %d x %d", name,
                             result->width, result->height, result->channels, source->width,
                             source->height, source->channels);
+    if (source->sample != CONV_SAMPLE_F32 && conv_filter_check_border(filter->border_value, err))
+        return err->status;
     if (source->sample == CONV_SAMPLE_F32 && filter->premultiplies && source->has_alpha)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
                             "%s: float32 samples and premultiplied alpha cannot be combined: "

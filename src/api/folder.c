@@ -267,6 +267,8 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
     conv_limits_read(&run->limits);
     status = conv_api_read_chain(&run->backend_config, run->filters, run->context, filter, &options,
                                  err);
+    if (!status)
+        status = conv_filter_check_border(run->backend_config.border_value, err);
     if (!status && run->backend_config.floats)
         status = conv_filter_check_floats(run->filters, run->backend_config.filter_count, err);
     run->backend_config.launch_bytes = conv_defaults_group_bytes(true);

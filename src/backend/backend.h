@@ -20,7 +20,7 @@ struct conv_backend_config {
     const struct conv_filter *filters; // the chain; read by `open` only
     int filter_count;                  // 1 to CONV_FILTER_MAX_CHAIN
     enum conv_border border;
-    int border_value; // 8-bit units
+    float border_value; // 8-bit units, or as float32 samples are
     // CONV_ALPHA_PREMULTIPLY: colours are multiplied by alpha on entry and on exit; between two
     // filters they are divided and multiplied again. Which planes are filtered is decided by
     // conv_group_place.

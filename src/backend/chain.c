@@ -80,8 +80,10 @@ enum conv_status conv_chain_prepare(struct conv_chain_op *ops,
     for (int i = 0; i < config->filter_count && !status; i++) {
         for (int d = 0; d < conv_chain_depths(config); d++) {
             struct conv_stencil *stencil = &ops[i].stencil[d];
+            // Images of 8 and 16 bits are refused where their border has no such value.
+            bool fits = d == 2 || !conv_filter_check_border(config->border_value, NULL);
             conv_stencil_init(stencil, &config->filters[i], 8 << d, config->border,
-                              config->border_value);
+                              fits ? config->border_value : 0);
             stencil->floats = stencil->floats || (config->floats && i == config->filter_count - 1);
         }
         status = choose_kernels(&ops[i], config, place, have, err);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "filter/filter.h"
-#include "filter/number.h"
 
 #define MOST_PADDING 65536
 
@@ -36,20 +35,6 @@ enum conv_status conv_layer_padding_parse(struct conv_layer *layer, const char *
 enum conv_status conv_layer_padding_parse_border(struct conv_layer *layer, const char *text,
                                                  struct conv_err *err)
 {
-    static const char prefix[] = "constant:";
-    double number = 0;
-    int value;
-    layer->border = CONV_BORDER_CONSTANT;
-    layer->border_value = 0;
-    if (!text)
-        return CONV_OK;
-    if (strncmp(text, prefix, sizeof prefix - 1) != 0)
-        return conv_filter_parse_border(&layer->border, &value, text, err);
-    const char *digits = text + sizeof prefix - 1;
-    if (conv_number_parse(&number, 1e30, digits, strlen(digits), NULL))
-        return conv_err_hint(
-            err, CONV_HINT_BORDER_CONSTANT, 0,
-            conv_err_set(err, CONV_ERR_USAGE, "takes a number, not '%.32s'", digits));
-    layer->border_value = (float)number;
-    return CONV_OK;
+    return conv_filter_parse_border(&layer->border, &layer->border_value,
+                                    text ? text : "constant:0", err);
 }

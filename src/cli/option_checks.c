@@ -55,6 +55,17 @@ static bool parse_sides(struct conv_options *options, const char *text)
     return false;
 }
 
+static enum conv_status parse_border(struct conv_options *options, struct conv_err *err)
+{
+    float value;
+    enum conv_status status =
+        conv_filter_parse_border(&options->border, &value, options->border_text, err);
+    if (!status)
+        status = conv_filter_check_border(value, err);
+    options->border_value = status ? 0 : (int)value;
+    return status;
+}
+
 static enum conv_status parse_size(struct conv_options *options, struct conv_err *err)
 {
     const char *text = options->size_text;
@@ -368,8 +379,7 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
     if (!status && options->shape_text && options->command == CONV_COMMAND_BENCH_LAYERS)
         status = parse_layer(options, err);
     if (!status && options->border_text && options->command != CONV_COMMAND_LAYER)
-        status = conv_filter_parse_border(&options->border, &options->border_value,
-                                          options->border_text, err);
+        status = parse_border(options, err);
     if (!status && options->encoder_text)
         status = conv_png_parse_encoder(&options->png.encoder, options->encoder_text, err);
     if (!status)

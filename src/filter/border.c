@@ -43,21 +43,29 @@ static enum conv_status refuse(const char *text, struct conv_err *err)
     return conv_err_set(err, CONV_ERR_USAGE, "unknown border '%.64s' (there are %s)", text, all);
 }
 
-enum conv_status conv_filter_parse_border(enum conv_border *border, int *value, const char *text,
+enum conv_status conv_filter_check_border(float value, struct conv_err *err)
+{
+    if (value >= 0 && value <= 255 && value == (float)(int)value)
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "border 'constant:V' takes a whole number from 0 to 255 (at 16 bits it "
+                        "counts 257-fold), not '%g'",
+                        (double)value);
+}
+
+enum conv_status conv_filter_parse_border(enum conv_border *border, float *value, const char *text,
                                           struct conv_err *err)
 {
     static const char prefix[] = "constant:";
     if (strncmp(text, prefix, sizeof prefix - 1) == 0) {
         const char *digits = text + sizeof prefix - 1;
         double number;
-        if (conv_number_parse(&number, 255, digits, strlen(digits), NULL) != CONV_OK ||
-            number < 0 || number != (int)number)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "border 'constant:V' takes a whole number from 0 to 255 (at 16 "
-                                "bits it counts 257-fold), not '%.32s'",
-                                digits);
+        if (conv_number_parse(&number, 1e30, digits, strlen(digits), NULL))
+            return conv_err_hint(
+                err, CONV_HINT_BORDER_CONSTANT, 0,
+                conv_err_set(err, CONV_ERR_USAGE, "takes a number, not '%.32s'", digits));
         *border = CONV_BORDER_CONSTANT;
-        *value = (int)number;
+        *value = (float)number;
         return CONV_OK;
     }
     for (size_t i = 0; i < NAME_COUNT; i++) {

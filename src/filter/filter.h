@@ -162,8 +162,13 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
                                          struct conv_err *err);
 
 // "reflect101", "edge", "constant:128", ... CONV_ERR_USAGE otherwise; `mirror` is refused with a
-// text that gives both its meanings. *value (8-bit units, 0 to 255) is set for constant, else 0.
-enum conv_status conv_filter_parse_border(enum conv_border *border, int *value, const char *text,
+// text that gives both its meanings. *value is set for constant, else 0: any number up to 1e30 in
+// magnitude, as float32 samples are.
+enum conv_status conv_filter_parse_border(enum conv_border *border, float *value, const char *text,
                                           struct conv_err *err);
+
+// CONV_ERR_USAGE unless the value of a border is one for images of 8 and 16 bits: a whole number of
+// 8-bit units from 0 to 255.
+enum conv_status conv_filter_check_border(float value, struct conv_err *err);
 
 #endif

@@ -109,6 +109,17 @@ void results_of_another_shape_or_place_are_refused(void **state)
     struct api_image images[2];
     conv_filter *filter = open_views(images, context);
     conv_image *source = &images[0].view, *result = &images[1].view;
+    // Of the constants of a border, images of 16 bits take those of 8-bit units.
+    static const char *const constants[] = {"constant:0.5", "constant:-1", "constant:256"};
+    for (int i = 0; i < 3; i++) {
+        conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
+        conv_filter *of_floats;
+        options.border = constants[i];
+        assert_int_equal(conv_filter_create(&of_floats, context, "blur", &options), CONV_OK);
+        REFUSE(CONV_ERR_USAGE, conv_filter_run(of_floats, source, result, 1, NULL));
+        assert_non_null(strstr(conv_context_message(context), "whole number"));
+        conv_filter_destroy(of_floats);
+    }
     conv_image other = *result;
     other.width--;
     REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, source, &other, 1, NULL));

@@ -150,7 +150,7 @@ static void filters(void **state)
         const char *border, *alpha, *kernel, *divisor, *bias, *variant;
         int side;
     } settings[] = {{.border = "mirrored"},
-                    {.border = "constant:256"},
+                    {.border = "constant:x"},
                     {.alpha = "drop"},
                     {.kernel = "1 2 3"},
                     {.divisor = "0"},

@@ -96,6 +96,9 @@ static const struct {
     {"gaussian:2.5", NULL, "filter", NAN},
     {"gaussian:6", NULL, NULL, NAN},
     {"sobel,blur", "constant:200", NULL, 200},
+    {"blur", "constant:0.5", NULL, 0.5f},
+    {"emboss,gaussian:1.5", "constant:-3.25", "filter", -3.25f},
+    {"prewitt,sharpen", "constant:1e3", NULL, 1000},
     {"unsharp:1,0.8,emboss", NULL, NULL, NAN},
 };
 enum { CASES = sizeof cases / sizeof cases[0] };

@@ -320,7 +320,7 @@ static void set_direct_plane(struct direct_job *job, const struct conv_stencil_p
     job->blank = scratch + (size_t)CONV_CPU_EDGE_LINES * CONV_CPU_EDGES;
     job->spare = job->blank + row;
     if (job->stencil->border == CONV_BORDER_CONSTANT)
-        memset(job->blank, job->stencil->border_value, width);
+        memset(job->blank, (int)job->stencil->border_value, width);
     bool aligned = ((uintptr_t)plane->dst | (uintptr_t)plane->dst_stride) % VECTOR == 0;
     job->streams = VECTOR >= 32 && aligned && width * (size_t)plane->height >= DIRECT_STREAM;
 }

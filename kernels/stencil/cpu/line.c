@@ -4,16 +4,16 @@
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 
-static void fill_value(void *line, int depth, int value, int from, int to)
+static void fill_value(void *line, int depth, float value, int from, int to)
 {
     if (depth == 32) {
         for (int i = from; i < to; i++)
-            ((float *)line)[i] = (float)value;
+            ((float *)line)[i] = value;
     } else if (depth == 16) {
         for (int i = from; i < to; i++)
             ((uint16_t *)line)[i] = (uint16_t)value;
     } else if (from < to) {
-        memset((uint8_t *)line + from, value, (size_t)(to - from));
+        memset((uint8_t *)line + from, (int)value, (size_t)(to - from));
     }
 }
 

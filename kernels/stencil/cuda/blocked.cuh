@@ -19,7 +19,8 @@ template <int ROWS_> struct block_shape {
 struct block_params {
     const struct conv_stencil_plane *planes;
     int32_t count;
-    int32_t border, border_value;
+    int32_t border;
+    float border_value;
     int32_t radius; // rows of halo above and below
     int32_t halo;   // columns of halo left and right, a multiple of 4
     int32_t pitch;  // samples from a row of the tile in shared memory to the next
@@ -38,7 +39,7 @@ __device__ inline bool packed4_aligned(const uint8_t *data, int64_t stride)
 // sm_80 on); others are loaded one by one as the border defines.
 template <typename Shape, typename Sample>
 __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile, int halo,
-                                 int radius, enum conv_border border, int border_value)
+                                 int radius, enum conv_border border, float border_value)
 {
     constexpr int COLUMNS = Shape::COLUMNS, WARPS = Shape::WARPS;
     constexpr int TILE_WIDTH = Shape::TILE_WIDTH, TILE_HEIGHT = Shape::TILE_HEIGHT;

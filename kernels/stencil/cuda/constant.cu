@@ -29,7 +29,7 @@ static __global__ void constant(const struct conv_stencil_plane *planes, int cou
         const Sample *row = (const Sample *)(plane.src + sy * plane.src_stride);
         for (int i = 0; i < filter.width; i++) {
             int sx = conv_border_index(border, left + i, plane.width);
-            int sample = sx < 0 || sy < 0 ? filter.border_value : row[sx];
+            int sample = sx < 0 || sy < 0 ? (int)filter.border_value : row[sx];
             add_tap(sum, filter.coef[j * filter.width + i], (operand<Sum>)sample);
         }
     }

@@ -32,7 +32,7 @@ static __global__ void interleaved(const struct conv_stencil_plane *images, int 
             const Sample *row = (const Sample *)(image.src + sy * image.src_stride);
             for (int i = 0; i < filter->width; i++) {
                 int sx = conv_border_index(border, left + i, width);
-                int sample = sx < 0 || sy < 0 ? filter->border_value : row[CHANNELS * sx + c];
+                int sample = sx < 0 || sy < 0 ? (int)filter->border_value : row[CHANNELS * sx + c];
                 add_tap(sum, filter->coef[j * filter->width + i], (operand<Sum>)sample);
             }
         }

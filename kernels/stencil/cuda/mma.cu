@@ -12,7 +12,8 @@ typedef block_shape<2 * MMA_ROWS> shape; // a warp computes 8 segments of two ba
 struct mma_filter {
     const struct conv_stencil_plane *planes;
     int32_t count;
-    int32_t border, border_value;
+    int32_t border;
+    float border_value;
     struct byte_taps taps;
 };
 

@@ -29,10 +29,10 @@ static __device__ bool is_image(const struct conv_stencil_plane *planes, int cou
 // Like load_tile_samples, for the same position in three planes, whose tiles are `next` samples
 // apart.
 template <typename Sample>
-static __device__ void load_three(Sample *to, int pitch, int next,
-                                  const struct conv_stencil_plane *planes,
-                                  const struct conv_stencil_plane &shape, int left, int top,
-                                  int columns, int rows, enum conv_border border, int border_value)
+static __device__ void
+load_three(Sample *to, int pitch, int next, const struct conv_stencil_plane *planes,
+           const struct conv_stencil_plane &shape, int left, int top, int columns, int rows,
+           enum conv_border border, float border_value)
 {
     const uint8_t *src[PLANES];
 #pragma unroll

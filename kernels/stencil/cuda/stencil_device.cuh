@@ -88,7 +88,8 @@ struct rounding {
 struct taps {
     struct rounding rounding;
     int32_t width, height;
-    int32_t border, border_value;
+    int32_t border;
+    float border_value;
     int32_t coef[CONV_FILTER_MAX_TAPS]; // row by row: integers, or the bits of floats for SUM_FLOAT
 };
 

@@ -12,7 +12,7 @@
 template <typename Sample>
 __device__ inline void
 load_tile_samples(Sample *to, int pitch, const struct conv_stencil_plane &plane, int left, int top,
-                  int columns, int rows, enum conv_border border, int border_value)
+                  int columns, int rows, enum conv_border border, float border_value)
 {
     for (int y = (int)threadIdx.y; y < rows; y += (int)blockDim.y) {
         int sy = conv_border_index(border, top + y, plane.height);
@@ -28,7 +28,8 @@ load_tile_samples(Sample *to, int pitch, const struct conv_stencil_plane &plane,
 // can be unrolled.
 template <int SIDE> struct square {
     struct rounding rounding;
-    int32_t border, border_value;
+    int32_t border;
+    float border_value;
     int32_t coef[SIDE * SIDE];
 };
 

@@ -62,7 +62,8 @@ struct tile_schedule {
     uint32_t last_group_tiles;
     uint32_t *work_counter, *finished_blocks; // in device memory, 0 before and after the launch
     uint32_t stage_bytes;
-    int32_t border, border_value;
+    int32_t border;
+    float border_value;
     int32_t channels;                          // of a pixel: 1, or more in interleaved images
     int32_t radius;                            // columns of the filter left of its centre
     struct conv_stencil_plane few[FEW_PLANES]; // the planes, if there are no more than that
