@@ -247,7 +247,8 @@ static void searched_streams_inflate_again(void **state)
     static const int efforts[][2] = {{1, 5}, {16, 10}};
     seed = 5;
     for (size_t e = 0; e < 2; e++) {
-        struct conv_deflate_search *search = conv_deflate_search_open(efforts[e][0], efforts[e][1]);
+        struct conv_deflate_search *search = conv_deflate_search_open();
+        conv_deflate_search_set_effort(search, efforts[e][0], efforts[e][1]);
         for (int content = 0; content < CONTENTS; content++) {
             for (size_t i = 0; i <= DEFLATE_SIZES; i++) {
                 size_t size =

@@ -13,6 +13,8 @@
 
 #define HASH_BITS 16
 #define HASH_BITS_LEAST 10
+// A block continues until it has this many tokens: fewer are not worth a header of their own.
+#define BLOCK_TOKENS ((size_t)8 << 10)
 // Prices are in eighths of a bit.
 #define UNIT 8
 // A match this long is taken without trying more candidates.
@@ -22,13 +24,15 @@
 #define FIRST_DISTANCE_BITS 6
 #define UNUSED_BITS 11
 
+_Static_assert(BLOCK_TOKENS + CONV_DEFLATE_SEARCH_BLOCK <= CONV_DEFLATE_BLOCK, "tokens fit");
+
 struct conv_deflate_search {
     int candidates;
     int skip_shift; // see deflate_search.h
     int hash_shift;
     uint32_t head[1 << HASH_BITS];        // last position of each hash
     uint32_t before[CONV_DEFLATE_WINDOW]; // by position modulo the window: the one before it
-    uint32_t price_to[CONV_DEFLATE_SEARCH_BLOCK + 1]; // of the block's first n literals
+    uint32_t price_to[CONV_DEFLATE_SEARCH_BLOCK + 1]; // of the first n literals of a part
     uint32_t length_price[CONV_DEFLATE_MATCH_MOST + 1];
     uint32_t distance_price[CONV_DEFLATE_DISTANCES];
     struct conv_deflate_codes codes;
@@ -39,7 +43,8 @@ struct conv_deflate_search {
 // candidate that is compared and does not match.
 struct place {
     const uint8_t *data; // of the stream
-    size_t from, to;     // the block
+    size_t block;        // its first byte
+    size_t from, to;     // the part of it that is searched: at most CONV_DEFLATE_SEARCH_BLOCK
 };
 
 struct found {
@@ -47,15 +52,19 @@ struct found {
     uint32_t length, distance;
 };
 
-struct conv_deflate_search *conv_deflate_search_open(int candidates, int skip_shift)
+struct conv_deflate_search *conv_deflate_search_open(void)
 {
     struct conv_deflate_search *search = calloc(1, sizeof *search);
-    if (search) {
-        search->candidates = candidates;
-        search->skip_shift = skip_shift;
+    if (search)
         conv_deflate_init_tokens(&search->tokens, conv_cpu_features());
-    }
     return search;
+}
+
+void conv_deflate_search_set_effort(struct conv_deflate_search *search, int candidates,
+                                    int skip_shift)
+{
+    search->candidates = candidates;
+    search->skip_shift = skip_shift;
 }
 
 void conv_deflate_search_close(struct conv_deflate_search *search)
@@ -180,7 +189,7 @@ static void find_all(struct conv_deflate_search *search, const struct place *pla
         struct found found = find(search, place, at);
         entered = ++at;
         if (found.gain == 0) {
-            at += (at - place->from - search->tokens.done) >> search->skip_shift;
+            at += (at - place->block - search->tokens.done) >> search->skip_shift;
             entered = at;
             continue;
         }
@@ -194,10 +203,28 @@ static void find_all(struct conv_deflate_search *search, const struct place *pla
             at++;
         }
         size_t start = at - 1;
-        conv_deflate_add_match(&search->tokens, start - place->from, found.length, found.distance);
+        conv_deflate_add_match(&search->tokens, start - place->block, found.length, found.distance);
         at = start + found.length;
         for (; entered < at && entered < hashable; entered++)
             enter(search, place->data, entered);
+    }
+}
+
+// With the literals that are not collected yet.
+static size_t count_tokens(const struct conv_deflate_tokens *tokens)
+{
+    return tokens->count + tokens->size - tokens->done;
+}
+
+static void put_block(struct conv_deflate_search *search, struct conv_bits *out, bool last)
+{
+    const uint8_t *data = search->tokens.data;
+    size_t size = search->tokens.size;
+    const struct conv_bits start = *out;
+    if (!conv_deflate_put_tokens(out, &search->codes, &search->tokens, last) ||
+        !conv_deflate_is_short(out, &start, size)) {
+        *out = start;
+        conv_deflate_store(out, data, size, last);
     }
 }
 
@@ -223,21 +250,21 @@ void conv_deflate_search_put(struct conv_deflate_search *search, struct conv_bit
     // 0x80808080: an unused entry is beyond the window.
     memset(search->head, 0x80, sizeof *search->head << bits);
     enter_window(search, part);
-    size_t blocks = (size - 1) / CONV_DEFLATE_SEARCH_BLOCK + 1;
-    for (size_t i = 0, from = part->from; i < blocks && !conv_cancel_is_asked(stop); i++) {
-        size_t to = from + (part->to - from) / (blocks - i);
-        bool last = part->last && to == part->to;
-        const struct place place = {data, from, to};
-        const struct conv_bits start = *out;
-        price_symbols(search, i == 0);
+    size_t parts = (size - 1) / CONV_DEFLATE_SEARCH_BLOCK + 1, block = part->from;
+    price_symbols(search, true);
+    conv_deflate_start_tokens(&search->tokens, data + block, 0);
+    for (size_t i = 0, from = block; i < parts && !conv_cancel_is_asked(stop); i++) {
+        size_t to = from + (part->to - from) / (parts - i);
+        const struct place place = {data, block, from, to};
         price_literals(search, data + from, to - from);
-        conv_deflate_start_tokens(&search->tokens, data + from, to - from);
+        search->tokens.size = to - block;
         find_all(search, &place);
-        if (!conv_deflate_put_tokens(out, &search->codes, &search->tokens, last) ||
-            !conv_deflate_is_short(out, &start, to - from)) {
-            *out = start;
-            conv_deflate_store(out, data + from, to - from, last);
-        }
         from = to;
+        if (to < part->to && count_tokens(&search->tokens) < BLOCK_TOKENS)
+            continue;
+        put_block(search, out, part->last && to == part->to);
+        price_symbols(search, false);
+        block = to;
+        conv_deflate_start_tokens(&search->tokens, data + block, 0);
     }
 }

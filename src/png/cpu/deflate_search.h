@@ -11,16 +11,19 @@
 
 #include "png/cpu/bit_writer.h"
 
-// Longest block, in bytes of data.
+// Bytes of data whose literals have one price; at least a block, unless the stream ends.
 #define CONV_DEFLATE_SEARCH_BLOCK ((size_t)64 << 10)
 
 // Scratch memory of one worker, about 1.7 MB.
 struct conv_deflate_search;
 
-// `candidates` (1 or more) are tried at each position. After every 2^skip_shift bytes without a
-// match one more position is skipped per step: smaller is faster. NULL: out of memory.
-struct conv_deflate_search *conv_deflate_search_open(int candidates, int skip_shift);
+struct conv_deflate_search *conv_deflate_search_open(void);         // NULL: out of memory
 void conv_deflate_search_close(struct conv_deflate_search *search); // NULL is fine
+
+// `candidates` (1 or more) are tried at each position. After every 2^skip_shift bytes without a
+// match one more position is skipped per step: smaller is faster. Before the first stream.
+void conv_deflate_search_set_effort(struct conv_deflate_search *search, int candidates,
+                                    int skip_shift);
 
 // The bytes of `data` from `from` to `to`, at least one. Matches may begin in the window before
 // `from`.

@@ -9,18 +9,19 @@
 #include "png/cpu/deflate_fast.h"
 #include "png/cpu/encode_internal.h"
 
-// Arguments of conv_deflate_search_open for each level.
+// The effort of each level; none has more of one thing and less of another than a lower level, or
+// some images would be larger.
 #define LAST_SEARCH_LEVEL 9
 static const struct {
     int candidates, skip_shift;
 } search_effort[LAST_SEARCH_LEVEL + 1] = {
-    [2] = {1, 5}, [3] = {2, 6}, [4] = {1, 7},   [5] = {2, 7},
+    [2] = {1, 5}, [3] = {2, 6}, [4] = {2, 7},   [5] = {3, 8},
     [6] = {4, 8}, [7] = {8, 9}, [8] = {16, 10}, [9] = {64, 12},
 };
 
-// conv's own writers take 1.3 to 1.7 MB, libdeflate's optimal parsing 9,011,200 bytes.
+// conv's own writers take 1.3 to 1.7 MB, libdeflate's optimal parsing 9,011,200 bytes besides.
 #define OWN_TABLES ((size_t)2 << 20)
-#define LIBDEFLATE_TABLES ((size_t)9 << 20)
+#define LIBDEFLATE_TABLES ((size_t)11 << 20)
 
 size_t conv_encode_tables_bytes(int level)
 {
@@ -35,6 +36,14 @@ enum conv_status conv_encode_out_of_memory(struct conv_err *err)
 enum conv_status conv_encode_cancelled(struct conv_err *err)
 {
     return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+}
+
+void conv_encode_set_effort(struct conv_encoder *encoder, int level)
+{
+    level = level < LAST_SEARCH_LEVEL ? level : LAST_SEARCH_LEVEL;
+    if (encoder->search)
+        conv_deflate_search_set_effort(encoder->search, search_effort[level].candidates,
+                                       search_effort[level].skip_shift);
 }
 
 enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsigned features,
@@ -52,15 +61,15 @@ enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsi
     made->functions = conv_filter_rows_choose(features);
     if (level <= 1)
         made->deflate = conv_deflate_open(features);
-    else if (level <= LAST_SEARCH_LEVEL)
-        made->search = conv_deflate_search_open(search_effort[level].candidates,
-                                                search_effort[level].skip_shift);
     else
+        made->search = conv_deflate_search_open();
+    if (level > LAST_SEARCH_LEVEL)
         made->compressor = libdeflate_alloc_compressor(level);
-    if (!made->deflate && !made->search && !made->compressor) {
+    if ((!made->deflate && !made->search) || (level > LAST_SEARCH_LEVEL && !made->compressor)) {
         conv_encode_close(made);
         return conv_encode_out_of_memory(err);
     }
+    conv_encode_set_effort(made, level);
     *encoder = made;
     return CONV_OK;
 }

@@ -23,11 +23,11 @@ struct conv_encoder {
     const atomic_int *stop; // may be NULL
     const struct conv_filter_rows *functions;
     struct conv_deflate *deflate;             // up to level 1
-    struct conv_deflate_search *search;       // levels 2 to 9
+    struct conv_deflate_search *search;       // from level 2 on
     struct libdeflate_compressor *compressor; // levels 10 to 12
     struct conv_buffer scratch;               // conv_encode_rows_scratch
     struct conv_buffer filtered;              // a stripe, or all rows from level 2 on
-    struct conv_buffer tried;                 // levels 2 to 9: rows that are tried
+    struct conv_buffer tried;                 // from level 2 on: a stream or rows that are tried
     struct conv_inflate *inflate;             // levels 10 to 12, for large images; or NULL
     struct conv_buffer inflated;              // the same
     struct conv_encode_rows rows;             // levels 0 and 1
@@ -42,6 +42,9 @@ struct conv_encode_task {
     size_t row_bytes; // of a filtered row, with its filter byte
     size_t all_bytes; // of all rows
 };
+
+// Lets the search work as at this level, from 10 on as at 9.
+void conv_encode_set_effort(struct conv_encoder *encoder, int level);
 
 // Fill in *err and return its status: CONV_ERR_MEMORY, CONV_ERR_CANCELLED.
 enum conv_status conv_encode_out_of_memory(struct conv_err *err);
