@@ -221,8 +221,8 @@ static enum conv_archive_step set_kind(struct tar_reader *tar, struct conv_archi
     tar->padding = conv_tar_padding(tar->left);
     tar->content = tar->input->at;
     member->size = 0;
-    member->kind =
-        type == '1' && is_there ? CONV_ARCHIVE_FILE : conv_tar_member_kind(type, member->name);
+    bool is_both = type == '1' && is_there && tar->is_pax; // a link, and the file
+    member->kind = is_both ? CONV_ARCHIVE_FILE : conv_tar_member_kind(type, member->name);
     if (tar->own.bad.status)
         return refuse_member(tar, tar->own.bad.status, tar->own.bad.text, err);
     if (tar->left > UINT64_MAX - CONV_TAR_BLOCK) // cannot be: sizes have 63 bits

@@ -19,14 +19,17 @@ def base256(value, width=12):
 
 
 def tar_header(name, size=0, kind=FILE, link=b"", magic=b"ustar\x0000", prefix=b"", checksum=None, mtime=0, mode=0o644,
-               tail=None):
-    """`size` is a number or the field's 12 bytes; `tail` replaces the bytes from 345 on (GNU's sparse map)."""
+               tail=None, raw=None, signed=False):
+    """`size` is a number or the field's 12 bytes; `tail` replaces the bytes from 345 on (GNU's sparse map); `raw` gives
+    bytes for other offsets; `signed`: the checksum is that of signed bytes."""
     size = size if isinstance(size, bytes) else octal(size, 12)
     block = struct.pack("100s8s8s8s12s12s8s1s100s8s32s32s8s8s155s12x", name, octal(mode, 8), octal(0, 8), octal(0, 8),
                         size, octal(mtime, 12), b" " * 8, kind, link, magic, b"", b"", b"", b"", prefix)
     if tail is not None:
         block = block[:345] + tail.ljust(BLOCK - 345, b"\0")
-    value = sum(block) if checksum is None else checksum
+    for at, data in (raw or {}).items():
+        block = block[:at] + data + block[at + len(data):]
+    value = sum(block) - 256 * signed * sum(byte > 127 for byte in block) if checksum is None else checksum
     return block[:148] + f"{value:06o}\0 ".encode() + block[156:]
 
 
@@ -99,7 +102,7 @@ class ZipEntry:
     def local_bytes(self):
         f = dict(self.local)
         if self.zip64:
-            f["extra"] += struct.pack("<HHQQ", 1, 16, f["size"], f["packed"])
+            f["extra"] = struct.pack("<HHQQ", 1, 16, f["size"], f["packed"]) + f["extra"]
             f["size"] = f["packed"] = MOST
         head = struct.pack("<4sHHHHHIIIHH", b"PK\3\4", 45 if self.zip64 else 20, f["flags"], f["method"], 0, 33,
                            f["crc"], f["packed"], f["size"], len(f["name"]), len(f["extra"])) + f["name"] + f["extra"]
@@ -112,11 +115,11 @@ class ZipEntry:
     def central_bytes(self, offset):
         f = dict(self.central)
         if self.zip64:
-            f["extra"] += struct.pack("<HHQQQ", 1, 24, f["size"], f["packed"], offset)
+            f["extra"] = struct.pack("<HHQQQ", 1, 24, f["size"], f["packed"], offset) + f["extra"]
             f["size"] = f["packed"] = offset = MOST
         return struct.pack("<4sBBHHHHHIIIHHHHHII", b"PK\1\2", 45 if self.zip64 else 20, f["made_by"], 20, f["flags"],
                            f["method"], 0, 33, f["crc"], f["packed"], f["size"], len(f["name"]), len(f["extra"]), 0, 0,
-                           0, f["mode"] << 16, f.get("offset", offset)) + f["name"] + f["extra"]
+                           0, f["mode"] << 16 | f.get("dos", 0), f.get("offset", offset)) + f["name"] + f["extra"]
 
 
 def zip_file(entries, comment=b"", zip64_end=False, count=None, before=b""):
