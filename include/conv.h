@@ -538,9 +538,9 @@ typedef struct conv_folder_options {
     int32_t recursive;                 /**< folders below the inputs, too */
     int32_t skip_existing; /**< outputs that exist are kept; by default they are replaced */
     int32_t update;        /**< outputs that are not older than their inputs are kept */
-    int32_t strip;         /**< metadata is not carried over */
-    int32_t level;         /**< of compression; -1: the default */
-    int32_t reserved_int;  /**< 0 */
+    int32_t strip; /**< 1: of metadata only colour space and orientation are kept; 2: nothing */
+    int32_t level; /**< of compression; -1: the default */
+    int32_t reserved_int; /**< 0 */
     /** Called from one thread at a time, but from any thread of the run or the calling one, several
      * times a second, however long an image takes, and for each image that fails. Non-zero stops
      * the run. May be NULL. */

@@ -91,7 +91,7 @@ static bool decode_ours(const struct file *file, struct conv_png_codec *codec,
     return !conv_png_probe(file->data, file->size, &header, NULL) &&
            !conv_png_check_size(file->data, file->size, &header, NULL) &&
            !conv_png_is_animated(file->data, file->size) &&
-           !conv_png_meta_collect(file->data, file->size, &header, meta, NULL) &&
+           !conv_png_meta_collect(file->data, file->size, &header, false, meta, NULL) &&
            !conv_png_decode(codec, file->data, file->size, &header, planes, NULL);
 }
 

@@ -154,7 +154,7 @@ def filter_folder(
     recursive: bool = False,
     skip_existing: bool = False,
     update: bool = False,
-    strip: bool = False,
+    strip: bool | Literal["all"] = False,
     level: int | None = None,
     archives: bool = True,
     shard: tuple[int, int] | None = None,

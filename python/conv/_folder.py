@@ -51,7 +51,7 @@ def filter_folder(
     recursive:     folders below the inputs, too
     skip_existing: outputs that exist are kept; by default they are replaced
     update:        outputs that are not older than their inputs are kept
-    strip:         metadata is not carried over
+    strip:         True: of metadata only colour space and orientation are kept; "all": nothing
     level:         of compression, 0 to 12
     archives:      False: archives are files like any other
     shard:         (i, n): only part i of n, counted from 0: of several archives whole ones, else images
@@ -73,7 +73,7 @@ def filter_folder(
         recursive=recursive,
         skip_existing=skip_existing,
         update=update,
-        strip=strip,
+        strip=2 if strip == "all" else int(bool(strip)),
         level=level,
         archives=archives,
         shard=_shard(shard, shard_by),

@@ -187,7 +187,7 @@ void read_options(Job &job, const nb::dict &options)
     job.options.recursive = nb::cast<bool>(options["recursive"]);
     job.options.skip_existing = nb::cast<bool>(options["skip_existing"]);
     job.options.update = nb::cast<bool>(options["update"]);
-    job.options.strip = nb::cast<bool>(options["strip"]);
+    job.options.strip = nb::cast<int>(options["strip"]);
     job.options.level = options["level"].is_none() ? -1 : nb::cast<int>(options["level"]);
     job.options.archives = nb::cast<bool>(options["archives"]);
     auto [shard, shards, by_name] = nb::cast<std::tuple<int, int, bool>>(options["shard"]);

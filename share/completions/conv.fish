@@ -95,7 +95,7 @@ complete -c conv -l gray -d 'Use the luminance of colour images as a single chan
 complete -c conv -l mix -x -d 'Blend the results: P % of the result and the rest of the original'
 complete -c conv -l roi -x -d 'Filter this region only'
 complete -c conv -l output-type -x -a 'same u8 u16 f32 f16' -d 'Type of the results: same, u8 or u16: 8 or 16 bits per sample'
-complete -c conv -l strip -d 'Drop metadata'
+complete -c conv -l strip -d 'Drop metadata except colour space and orientation'
 complete -c conv -l first-frame -d 'Take the first of several images in a file or pipe'
 complete -c conv -s p -l preserve -d 'Give the output the input\'s permissions and times'
 complete -c conv -s o -l output -r -d 'Write to this folder'

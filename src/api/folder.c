@@ -310,7 +310,9 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .deep = conv_filter_needs_16_bits(run->filters, run->backend_config.filter_count),
         .decode_on = coders ? CONV_CODER_AUTO : CONV_CODER_CPU,
         .encode_on = encodes ? CONV_CODER_GPU : CONV_CODER_CPU,
-        .strip = run->options.strip != 0,
+        .strip = run->options.strip == 0   ? CONV_STRIP_NONE
+                 : run->options.strip == 2 ? CONV_STRIP_ALL
+                                           : CONV_STRIP_MOST,
         .sink = run->sink,
         .skip_existing = run->options.skip_existing != 0,
         .update = run->options.update != 0,

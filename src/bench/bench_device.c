@@ -103,7 +103,7 @@ static enum conv_status fill(struct conv_bench_device *bench, int most, struct c
         .mem_limit = options->mem_limit,
         .max_pixels = options->max_pixels,
         .alpha = options->alpha,
-        .strip = true,
+        .strip = CONV_STRIP_ALL,
         .first_frame = true,
         .no_save = true,
     };

@@ -77,6 +77,7 @@ const char *conv_command_name(char *text, size_t size, enum conv_command command
 
 static const char *const shard_choices[] = {"bytes", "name", NULL};          // enum conv_shard_by
 static const char *const shard_of_choices[] = {"archives", "members", NULL}; // conv_shard_of
+static const char *const strip_choices[] = {"none", "most", "all", NULL};    // enum conv_strip
 static const char *const coder_choices[] = {"cpu", "auto", "gpu", NULL};
 static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};
 static const char *const error_choices[] = {"copy", "skip", "stop", NULL};
@@ -162,13 +163,16 @@ const struct conv_option conv_option_table[] = {
     {STRING(DECIDES, "mix", 0, "P%", mix_text), .commands = RUN,
      .help = "blend the results: P % of the result and the rest of the original"},
     {STRING(DECIDES, "roi", 0, "WxH+X+Y", roi_text), .commands = RUN,
-     .help = "filter this region only; the rest of the image stays unchanged"},
+     .help = "filter this region only; the rest of the pixels stay unchanged (but JPEG is encoded "
+             "again)"},
     {CHOICE(DECIDES, "output-type", 0, "TYPE", output_type, output_type_choices),
      .commands = RUN | LAYER,
      .help = "type of the results: same (default), u8 or u16: 8 or 16 bits per sample; f32: .npy "
              "files of float32, neither rounded nor clamped; conv layer: f32 (default) or f16"},
-    {FLAG(DECIDES, "strip", 0, strip), .commands = RUN | STREAMS,
-     .help = "drop metadata (default: keep what stays true after filtering)"},
+    {ROW(DECIDES, "strip", 0, NULL, KIND_CHOICE, strip), .choices = strip_choices,
+     .implied = "most", .commands = RUN | STREAMS,
+     .help = "drop metadata except colour space and orientation; --strip=all: everything (default: "
+             "keep what stays true after filtering)"},
     {FLAG(NEUTRAL, "first-frame", 0, first_frame), .commands = RUN | LAYER,
      .help = "take the first of several images in a file or pipe (default: refuse it)"},
     {FLAG(DECIDES, "preserve", 'p', preserve), .commands = RUN,

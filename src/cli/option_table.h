@@ -51,6 +51,8 @@ struct conv_option {
     size_t offset; // of the field in struct conv_options
     long min, max; // KIND_INT
     const char *const *choices;
+    const char
+        *implied; // a KIND_CHOICE without `arg`: the choice of --NAME; others are --NAME=CHOICE
     const char *values;  // what completions offer, separated by blanks; NULL: the choices
     const char *help;    // one line, which --help wraps
     const char *section; // printed before this row; NULL continues the section

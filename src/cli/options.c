@@ -54,8 +54,11 @@ static void build_syntax(struct syntax *syntax, unsigned commands, const char *s
         const struct conv_option *row = &conv_option_table[i];
         if (!(row->commands & commands))
             continue;
-        syntax->longs[syntax->count] = (struct option){
-            row->name, row->arg ? required_argument : no_argument, NULL, (int)syntax->count + 256};
+        syntax->longs[syntax->count] = (struct option){row->name,
+                                                       row->arg       ? required_argument
+                                                       : row->implied ? optional_argument
+                                                                      : no_argument,
+                                                       NULL, (int)syntax->count + 256};
         syntax->rows[syntax->count++] = row;
         if (row->letter) {
             *shorts++ = row->letter;
@@ -277,7 +280,8 @@ enum conv_status conv_options_parse(struct conv_options *options, const struct c
         }
         const struct conv_option *row =
             answer >= 256 ? syntax.rows[answer - 256] : find_letter(&syntax, answer);
-        enum conv_status status = conv_option_store(options, row, optarg, err);
+        enum conv_status status =
+            conv_option_store(options, row, optarg ? optarg : row->implied, err);
         if (status)
             return status;
         options->given[row - conv_option_table] = true;

@@ -108,7 +108,8 @@ struct conv_options {
     const char *mix_text, *roi_text;
     struct conv_blend blend; // of --mix and --roi; without `gray`
     int output_type;         // enum conv_output_type, or CONV_OPTIONS_OUTPUT_F16 of conv layer
-    bool strip, preserve, force, fsync, in_place, first_frame;
+    enum conv_strip strip;
+    bool preserve, force, fsync, in_place, first_frame;
     bool reproducible; // makes encode_on CONV_CODER_CPU
     const char *encoder_text;
     const char *to_text;

@@ -25,7 +25,7 @@ enum filter_file {
 #undef FILTER_TEXT
 
 static const struct conv_filter_builtin builtins[] = {
-    {"identity", "identity", "leaves the image as it is", text_identity, false},
+    {"identity", "identity", "leaves the pixels as they are", text_identity, false},
     {"blur", "blur", "mean of 3x3 pixels", text_blur, false},
     {"blur5", "blur", "mean of 5x5 pixels", text_blur5, false},
     {"gaussian", "gaussian", "soft blur, binomial 3x3", text_gaussian, false},

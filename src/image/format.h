@@ -65,6 +65,13 @@ enum conv_output_type {
     CONV_OUTPUT_F32,  // .npy, neither rounded nor clamped, on the scale of the input's samples
 };
 
+// What metadata outputs lack that are still true.
+enum conv_strip {
+    CONV_STRIP_NONE,
+    CONV_STRIP_MOST, // all but what changes how the image looks: colour space and orientation
+    CONV_STRIP_ALL,
+};
+
 struct conv_codec_config {
     int encoder;            // one of the format's own encoders; 0: its usual one
     int level;              // compression level of that encoder; -1: its default
@@ -134,21 +141,22 @@ struct conv_format {
     size_t (*end)(const uint8_t *data, size_t size);
     bool has_trailers; // cameras append parts to such files without announcing them
 
-    // Replaces the content of *metadata by what the output of a filter is to carry over. The depth
-    // and the channels of header->shape may be the output's instead of the decoded image's.
-    // CONV_ERR_MEMORY; *metadata is then valid and may be incomplete.
-    enum conv_status (*collect)(const uint8_t *data, size_t size,
-                                const struct conv_image_header *header,
-                                struct conv_metadata *metadata, struct conv_err *err);
-
-    // The same for an output in another format: take_common of the input's format fills *common,
-    // which is {0} before, and put_common of the output's replaces the content of *metadata by what
-    // it can hold of that. `shape` is the output's. CONV_ERR_MEMORY, as above.
+    // Fills *common, which is {0} before, with what the output of a filter is to carry over; if
+    // `look`, only what changes how the image looks. put_common of the output's format replaces the
+    // content of *metadata by what it can hold of that. `shape` is the output's. CONV_ERR_MEMORY;
+    // *metadata is then valid and may be incomplete.
     enum conv_status (*take_common)(const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
+                                    const struct conv_image_header *header, bool look,
                                     struct conv_common *common, struct conv_err *err);
     enum conv_status (*put_common)(const struct conv_common *common, const struct conv_image *shape,
                                    struct conv_metadata *metadata, struct conv_err *err);
+
+    // Instead of both where input and output have the same format, which may keep more and keep the
+    // order; NULL: both. The depth and the channels of header->shape may be the output's instead of
+    // the decoded image's.
+    enum conv_status (*collect)(const uint8_t *data, size_t size,
+                                const struct conv_image_header *header, bool look,
+                                struct conv_metadata *metadata, struct conv_err *err);
 
     // CONV_ERR_USAGE: the encoder has no such level; CONV_ERR_MEMORY. *codec is then NULL.
     enum conv_status (*open)(struct conv_codec **codec, const struct conv_codec_config *config,

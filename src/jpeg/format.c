@@ -211,7 +211,6 @@ const struct conv_format conv_jpeg_format = {
     .is_animated = is_never_animated,
     .end = conv_jpeg_end,
     .has_trailers = true,
-    .collect = conv_jpeg_collect,
     .take_common = conv_jpeg_take_common,
     .put_common = conv_jpeg_put_common,
     .open = open_codec,

@@ -50,17 +50,10 @@ size_t conv_jpeg_end(const uint8_t *data, size_t size);
 
 // --- metadata.c ----------------------------------------------------------------------------------
 
-// Collects the segments that are carried from JPEG to JPEG, complete with marker and length, in
-// file order: JFIF's density, Exif (without its thumbnail), XMP, ICC profiles, IPTC captions and
-// comments. Not carried: thumbnails, which show the image before it was filtered, the index of
-// further images (MPF), and segments of unknown meaning.
-enum conv_status conv_jpeg_collect(const uint8_t *data, size_t size,
-                                   const struct conv_image_header *header,
-                                   struct conv_metadata *metadata, struct conv_err *err);
-
-// conv_format.take_common and .put_common.
+// conv_format.take_common and .put_common: ICC profile, Exif, XMP, resources of Photoshop, comments
+// and resolution. Segments of unknown meaning are not carried over.
 enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
-                                       const struct conv_image_header *header,
+                                       const struct conv_image_header *header, bool look,
                                        struct conv_common *common, struct conv_err *err);
 enum conv_status conv_jpeg_put_common(const struct conv_common *common,
                                       const struct conv_image *shape,
@@ -72,11 +65,5 @@ extern const uint8_t conv_jpeg_jfif[CONV_JPEG_JFIF_SIZE];
 
 // True if the metadata, which may be NULL, begin with a JFIF segment.
 bool conv_jpeg_has_jfif(const struct conv_metadata *metadata);
-
-// --- exif.c --------------------------------------------------------------------------------------
-
-// Removes the thumbnail from a TIFF structure of *size bytes: its bytes are cut off or become 0.
-// A structure that cannot be understood stays unchanged.
-void conv_exif_drop_thumbnail(uint8_t *tiff, size_t *size);
 
 #endif

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Selects the segments of a JPEG that are carried from input to output, and converts them for other
-// formats.
+// Metadata from and to the segments of a JPEG.
 #include <string.h>
 
+#include "image/clean.h"
 #include "jpeg/jpeg.h"
 #include "jpeg/marker.h"
 
-#define JFIF "JFIF" // these four end with their NUL
+#define JFIF "JFIF" // these five end with their NUL
 #define XMP "http://ns.adobe.com/xap/1.0/"
-#define XMP_MORE "http://ns.adobe.com/xmp/extension/"
 #define PHOTOSHOP "Photoshop 3.0"
 #define EXIF "Exif\0" // and another NUL
 #define ICC "ICC_PROFILE"
@@ -86,11 +85,6 @@ static bool append_segment(struct conv_buffer *buffer, int code, const void *nam
            conv_buffer_append(buffer, data, size);
 }
 
-static bool append_marker(struct conv_buffer *buffer, const struct conv_marker *marker)
-{
-    return append_segment(buffer, marker->code, NULL, 0, marker->data, marker->length);
-}
-
 static bool append_icc_part(struct conv_buffer *buffer, int number, int count, const uint8_t *data,
                             size_t size)
 {
@@ -98,70 +92,6 @@ static bool append_icc_part(struct conv_buffer *buffer, int number, int count, c
     name[sizeof ICC] = (uint8_t)number;
     name[sizeof ICC + 1] = (uint8_t)count;
     return append_segment(buffer, CONV_MARKER_APP2, name, sizeof name, data, size);
-}
-
-static bool append_exif(struct conv_buffer *buffer, const uint8_t *tiff, size_t size)
-{
-    size_t at = buffer->size + HEAD + sizeof EXIF;
-    if (size > CONV_MARKER_MOST - sizeof EXIF)
-        return true;
-    if (!append_segment(buffer, CONV_MARKER_APP1, EXIF, sizeof EXIF, tiff, size))
-        return false;
-    conv_exif_drop_thumbnail(buffer->data + at, &size);
-    size_t length = 2 + sizeof EXIF + size;
-    buffer->size = at + size;
-    buffer->data[at - sizeof EXIF - 2] = (uint8_t)(length >> 8);
-    buffer->data[at - sizeof EXIF - 1] = (uint8_t)length;
-    return true;
-}
-
-// A resource of Photoshop: "8BIM", a number, a name (length, text, even in total), a size, data
-// (even). False if there is no complete one at *at.
-struct resource {
-    const uint8_t *start;
-    size_t size; // with everything
-    unsigned number;
-};
-
-static bool next_resource(struct resource *resource, const uint8_t *data, size_t size, size_t *at)
-{
-    size_t left = size - *at;
-    const uint8_t *p = data + *at;
-    if (left < 12 || memcmp(p, "8BIM", 4) != 0)
-        return false;
-    size_t name = ((size_t)p[6] + 2) & ~(size_t)1;
-    if (left < 6 + name + 4)
-        return false;
-    const uint8_t *length = p + 6 + name;
-    size_t bytes =
-        (size_t)length[0] << 24 | (size_t)length[1] << 16 | (size_t)length[2] << 8 | length[3];
-    size_t whole = 6 + name + 4 + bytes + (bytes & 1);
-    if (bytes > left || whole > left)
-        return false;
-    *resource = (struct resource){p, whole, conv_marker_read_u16(p + 4)};
-    *at += whole;
-    return true;
-}
-
-// Appends captions (IPTC) and other resources, but no thumbnails.
-static bool append_photoshop(struct conv_buffer *buffer, const struct conv_marker *marker)
-{
-    enum { THUMBNAIL_OLD = 0x0409, THUMBNAIL = 0x040C };
-    struct resource resource;
-    size_t from = sizeof PHOTOSHOP, start = buffer->size, at = from;
-    if (!append_segment(buffer, marker->code, PHOTOSHOP, sizeof PHOTOSHOP, NULL, 0))
-        return false;
-    while (next_resource(&resource, marker->data, marker->length, &at)) {
-        if (resource.number != THUMBNAIL && resource.number != THUMBNAIL_OLD &&
-            !conv_buffer_append(buffer, resource.start, resource.size))
-            return false;
-    }
-    size_t length = buffer->size - start - 2;
-    buffer->data[start + 2] = (uint8_t)(length >> 8);
-    buffer->data[start + 3] = (uint8_t)length;
-    if (length == 2 + from) // nothing is left
-        buffer->size = start;
-    return true;
 }
 
 static bool append_jfif(struct conv_buffer *buffer, int unit, unsigned x, unsigned y)
@@ -193,85 +123,6 @@ static bool is_xmp(const struct conv_marker *marker)
     return marker->code == CONV_MARKER_APP1 && STARTS_WITH(marker, XMP);
 }
 
-// --- to a JPEG -----------------------------------------------------------------------------------
-
-struct collection {
-    struct conv_buffer *buffer;
-    struct icc icc;
-    bool exif, profile; // seen
-};
-
-// False: out of memory.
-static bool collect_segment(struct collection *collection, const struct conv_marker *marker)
-{
-    struct conv_buffer *buffer = collection->buffer;
-    struct icc *icc = &collection->icc;
-    bool ok = true;
-    if (is_exif(marker) && !collection->exif) {
-        collection->exif = true;
-        return append_exif(buffer, marker->data + sizeof EXIF, marker->length - sizeof EXIF);
-    }
-    if (marker->code == CONV_MARKER_APP2 && STARTS_WITH(marker, ICC) && !collection->profile) {
-        collection->profile = true;
-        for (int i = 1; i <= icc->count && ok; i++)
-            ok = append_icc_part(buffer, i, icc->count, icc->part[i].data, icc->part[i].size);
-        return ok;
-    }
-    if (marker->code == CONV_MARKER_APP13 && STARTS_WITH(marker, PHOTOSHOP))
-        return append_photoshop(buffer, marker);
-    if (marker->code == CONV_MARKER_COM || is_xmp(marker) ||
-        (marker->code == CONV_MARKER_APP1 && STARTS_WITH(marker, XMP_MORE)))
-        return append_marker(buffer, marker);
-    return true;
-}
-
-// JFIF comes first, wherever it was.
-static bool collect_jfif(struct conv_buffer *buffer, const uint8_t *data, size_t size)
-{
-    struct conv_marker marker;
-    size_t at = 2;
-    while (conv_marker_next(&marker, data, size, &at) && marker.code != CONV_MARKER_SOS) {
-        const uint8_t *p = marker.data + JFIF_UNIT - HEAD;
-        if (is_jfif(&marker))
-            return append_jfif(buffer, p[0] <= UNIT_CENTIMETRE ? p[0] : UNIT_NONE,
-                               conv_marker_read_u16(p + 1), conv_marker_read_u16(p + 3));
-    }
-    return true;
-}
-
-static enum conv_status finish(struct conv_metadata *metadata, const struct conv_buffer *buffer,
-                               bool ok, struct conv_err *err)
-{
-    *metadata = (struct conv_metadata){buffer->data, buffer->size, buffer->capacity, buffer->size};
-    return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-}
-
-static bool is_for_gray(const struct icc *icc)
-{
-    enum { SPACE = 16 }; // offset of the colour space
-    return icc->count > 0 && icc->part[1].size >= SPACE + 4 &&
-           memcmp(icc->part[1].data + SPACE, "GRAY", 4) == 0;
-}
-
-enum conv_status conv_jpeg_collect(const uint8_t *data, size_t size,
-                                   const struct conv_image_header *header,
-                                   struct conv_metadata *metadata, struct conv_err *err)
-{
-    struct conv_buffer buffer = {.data = metadata->data, .capacity = metadata->capacity};
-    struct collection collection = {.buffer = &buffer};
-    struct conv_marker marker;
-    size_t at = 2;
-    find_icc(&collection.icc, data, size);
-    // Colours may have become gray.
-    collection.profile = header->shape.channels == 1 && !is_for_gray(&collection.icc);
-    bool ok = collect_jfif(&buffer, data, size);
-    while (ok && conv_marker_next(&marker, data, size, &at) && marker.code != CONV_MARKER_SOS)
-        ok = collect_segment(&collection, &marker);
-    return finish(metadata, &buffer, ok, err);
-}
-
-// --- from and to other formats -------------------------------------------------------------------
-
 static uint32_t per_metre(unsigned density, int unit)
 {
     return unit == UNIT_INCH ? (density * 10000 + 127) / 254 : density * 100;
@@ -285,30 +136,39 @@ static void take_density(struct conv_common *common, const uint8_t *p)
     common->density_y = common->metres ? per_metre(y, p[0]) : y;
 }
 
-// The first of each kind.
-static bool take_segment(struct conv_common *common, const struct conv_marker *marker)
+// Appends the text up to the first NUL, and a NUL.
+static bool take_comment(struct conv_buffer *comments, const struct conv_marker *marker)
 {
     static const uint8_t nul = 0;
+    return conv_buffer_append(comments, marker->data,
+                              strnlen((const char *)marker->data, marker->length)) &&
+           conv_buffer_append(comments, &nul, 1);
+}
+
+// The first of each kind. Long Exif goes on in segments that do not begin with a TIFF header; the
+// resources of Photoshop go on in any.
+static bool take_segment(struct conv_common *common, const struct conv_marker *marker)
+{
+    const uint8_t *data = marker->data;
+    size_t size = marker->length;
     if (is_jfif(marker) && common->density_x == 0)
-        take_density(common, marker->data + JFIF_UNIT - HEAD);
-    if (is_exif(marker) && common->exif.size == 0) {
-        if (!conv_buffer_append(&common->exif, marker->data + sizeof EXIF,
-                                marker->length - sizeof EXIF))
-            return false;
-        conv_exif_drop_thumbnail(common->exif.data, &common->exif.size);
+        take_density(common, data + JFIF_UNIT - HEAD);
+    if (is_exif(marker)) {
+        data += sizeof EXIF;
+        size -= sizeof EXIF;
+        bool first = size >= 4 && (memcmp(data, "II*", 4) == 0 || memcmp(data, "MM\0*", 4) == 0);
+        return (common->exif.size > 0 && first) || conv_buffer_append(&common->exif, data, size);
     }
     if (is_xmp(marker) && common->xmp.size == 0)
-        return conv_buffer_append(&common->xmp, marker->data + sizeof XMP,
-                                  marker->length - sizeof XMP);
-    if (marker->code == CONV_MARKER_COM)
-        return conv_buffer_append(&common->comments, marker->data,
-                                  strnlen((const char *)marker->data, marker->length)) &&
-               conv_buffer_append(&common->comments, &nul, 1);
-    return true;
+        return conv_buffer_append(&common->xmp, data + sizeof XMP, size - sizeof XMP);
+    if (marker->code == CONV_MARKER_APP13 && STARTS_WITH(marker, PHOTOSHOP))
+        return conv_buffer_append(&common->photoshop, data + sizeof PHOTOSHOP,
+                                  size - sizeof PHOTOSHOP);
+    return marker->code != CONV_MARKER_COM || take_comment(&common->comments, marker);
 }
 
 enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
-                                       const struct conv_image_header *header,
+                                       const struct conv_image_header *header, bool look,
                                        struct conv_common *common, struct conv_err *err)
 {
     struct conv_marker marker;
@@ -321,19 +181,52 @@ enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
         ok = conv_buffer_append(&common->icc, icc.part[i].data, icc.part[i].size);
     while (ok && conv_marker_next(&marker, data, size, &at) && marker.code != CONV_MARKER_SOS)
         ok = take_segment(common, &marker);
+    ok = ok && conv_common_clean(common, look);
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }
 
+// In dots per inch, or per centimetre where only that is exact.
 static bool put_density(struct conv_buffer *buffer, const struct conv_common *common)
 {
     uint64_t x = common->density_x, y = common->density_y;
+    int unit = common->metres ? UNIT_INCH : UNIT_NONE;
     if (common->metres) {
+        bool centimetres = x % 100 == 0 && y % 100 == 0;
         x = (x * 254 + 5000) / 10000;
         y = (y * 254 + 5000) / 10000;
+        if (centimetres && (per_metre((unsigned)x, UNIT_INCH) != common->density_x ||
+                            per_metre((unsigned)y, UNIT_INCH) != common->density_y)) {
+            unit = UNIT_CENTIMETRE;
+            x = common->density_x / 100;
+            y = common->density_y / 100;
+        }
     }
     if (x == 0 || y == 0 || x > 65535 || y > 65535)
         return true;
-    return append_jfif(buffer, common->metres ? UNIT_INCH : UNIT_NONE, (unsigned)x, (unsigned)y);
+    return append_jfif(buffer, unit, (unsigned)x, (unsigned)y);
+}
+
+// In as many segments as they need, without a resource in two of them.
+static bool put_photoshop(struct conv_buffer *buffer, const struct conv_buffer *photoshop)
+{
+    size_t from = 0, to = 0, most = CONV_MARKER_MOST - sizeof PHOTOSHOP;
+    bool ok = true;
+    while (ok && from < photoshop->size) {
+        size_t next = to;
+        if (to < photoshop->size)
+            conv_clean_photoshop_next(photoshop, &next);
+        if (next - from <= most && next > to) {
+            to = next;
+            continue;
+        }
+        if (to > from)
+            ok = append_segment(buffer, CONV_MARKER_APP13, PHOTOSHOP, sizeof PHOTOSHOP,
+                                photoshop->data + from, to - from);
+        else
+            to = next; // longer than a segment
+        from = to;
+    }
+    return ok;
 }
 
 static bool put_icc(struct conv_buffer *buffer, const struct conv_buffer *icc)
@@ -366,12 +259,15 @@ enum conv_status conv_jpeg_put_common(const struct conv_common *common,
     struct conv_buffer buffer = {.data = metadata->data, .capacity = metadata->capacity};
     bool ok = put_density(&buffer, common);
     if (ok && common->exif.size > 0)
-        ok = append_exif(&buffer, common->exif.data, common->exif.size);
+        ok = append_segment(&buffer, CONV_MARKER_APP1, EXIF, sizeof EXIF, common->exif.data,
+                            common->exif.size);
     if (ok && common->xmp.size > 0)
         ok = append_segment(&buffer, CONV_MARKER_APP1, XMP, sizeof XMP, common->xmp.data,
                             common->xmp.size);
+    ok = ok && put_photoshop(&buffer, &common->photoshop);
     if (ok && conv_common_icc_fits(&common->icc, shape->channels < 3 ? 1 : 3))
         ok = put_icc(&buffer, &common->icc);
     ok = ok && put_comments(&buffer, &common->comments);
-    return finish(metadata, &buffer, ok, err);
+    *metadata = (struct conv_metadata){buffer.data, buffer.size, buffer.capacity, buffer.size};
+    return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }

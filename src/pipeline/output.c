@@ -44,13 +44,14 @@ static enum conv_status collect(const struct conv_pipeline_config *config, struc
     const struct conv_format *from = job->format, *to = job->output_format;
     struct conv_image_header output = job->header;
     output.shape.depth = conv_output_depth(config, job);
-    if (from == to)
-        return from->collect(file->bytes, file->size, &output, &job->meta, &job->err);
+    bool look = config->strip == CONV_STRIP_MOST;
+    if (from == to && from->collect)
+        return from->collect(file->bytes, file->size, &output, look, &job->meta, &job->err);
     struct conv_common common = {0};
     struct conv_image_header file_header;
     conv_blend_file_header(job, &file_header);
     enum conv_status status =
-        from->take_common(file->bytes, file->size, &file_header, &common, &job->err);
+        from->take_common(file->bytes, file->size, &file_header, look, &common, &job->err);
     if (job->file_channels != output.shape.channels) // gray: not with a profile of colours
         common.icc.size = 0;
     if (!status)
@@ -78,7 +79,7 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
     if (config->output_type == CONV_OUTPUT_U16 && format->most_depth < 16)
         return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED, "%s cannot hold 16 bits per sample",
                             format->name);
-    return config->strip ? CONV_OK : collect(config, job);
+    return config->strip == CONV_STRIP_ALL ? CONV_OK : collect(config, job);
 }
 
 // In place, where rows of floats take at least the room of rows of samples: backwards from the last

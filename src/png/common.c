@@ -1,95 +1,28 @@
 // SPDX-License-Identifier: MIT
 // Metadata that other formats have as well, from and to PNG chunks.
 #include <libdeflate.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
+#include "image/embedded.h"
 #include "png/chunk.h"
+#include "png/content.h"
 #include "png/png.h"
 
 #define MOST_KEYWORD 79
 #define COMMENT "Comment" // keywords end with their NUL
 #define XMP "XML:com.adobe.xmp"
 #define PROFILE "ICC profile"
+#define CAPTIONS "Raw profile type iptc"
 #define PROFILE_LEVEL 6
-#define FIRST_ROOM ((size_t)1 << 14)
+#define LONG_PACKET ((size_t)1 << 16)
 
 enum { UNIT_UNKNOWN, UNIT_METRE }; // of pHYs
 enum { PHYS_SIZE = 9 };
 
 // --- from chunks ---------------------------------------------------------------------------------
-
-// The bytes of a keyword with its NUL; 0 if there is none.
-static size_t keyword_size(const struct conv_chunk *chunk)
-{
-    size_t most = chunk->length < MOST_KEYWORD + 1 ? chunk->length : MOST_KEYWORD + 1;
-    size_t length = strnlen((const char *)chunk->data, most);
-    return length < most ? length + 1 : 0;
-}
-
-static bool has_keyword(const struct conv_chunk *chunk, const char *keyword, size_t size)
-{
-    return keyword_size(chunk) == size && memcmp(chunk->data, keyword, size) == 0;
-}
-
-// Sets *at to where the text of an iTXt chunk begins. False if it is compressed or damaged.
-static bool find_text(const struct conv_chunk *chunk, size_t *at)
-{
-    size_t from = keyword_size(chunk) + 2; // flag and method of compression
-    if (from == 2 || from > chunk->length || chunk->data[from - 2] != 0)
-        return false;
-    for (int i = 0; i < 2; i++) { // language, translated keyword
-        const uint8_t *nul = memchr(chunk->data + from, 0, chunk->length - from);
-        if (!nul)
-            return false;
-        from = (size_t)(nul - chunk->data) + 1;
-    }
-    *at = from;
-    return true;
-}
-
-// Inflates a profile of at most CONV_COMMON_MOST bytes; a longer or damaged one is not carried
-// over. False: out of memory.
-static bool inflate_profile(struct conv_buffer *icc, const uint8_t *data, size_t size)
-{
-    struct libdeflate_decompressor *decompressor = libdeflate_alloc_decompressor();
-    enum libdeflate_result result = LIBDEFLATE_INSUFFICIENT_SPACE;
-    bool ok = decompressor;
-    size_t room = FIRST_ROOM, used = 0;
-    while (ok && result == LIBDEFLATE_INSUFFICIENT_SPACE && room <= CONV_COMMON_MOST) {
-        ok = conv_buffer_reserve(icc, room);
-        if (ok)
-            result = libdeflate_zlib_decompress(decompressor, data, size, icc->data, room, &used);
-        room *= 4;
-    }
-    icc->size = ok && result == LIBDEFLATE_SUCCESS ? used : 0;
-    if (decompressor)
-        libdeflate_free_decompressor(decompressor);
-    return ok;
-}
-
-static bool take_comment(struct conv_common *common, const uint8_t *text, size_t size)
-{
-    static const uint8_t nul = 0;
-    return conv_buffer_append(&common->comments, text, strnlen((const char *)text, size)) &&
-           conv_buffer_append(&common->comments, &nul, 1);
-}
-
-static bool take_text(struct conv_common *common, const struct conv_chunk *chunk)
-{
-    size_t at;
-    if (chunk->type == CONV_CHUNK_TYPE('t', 'E', 'X', 't'))
-        return !has_keyword(chunk, COMMENT, sizeof COMMENT) ||
-               take_comment(common, chunk->data + sizeof COMMENT, chunk->length - sizeof COMMENT);
-    if (!find_text(chunk, &at))
-        return true;
-    if (has_keyword(chunk, COMMENT, sizeof COMMENT))
-        return take_comment(common, chunk->data + at, chunk->length - at);
-    if (has_keyword(chunk, XMP, sizeof XMP) && common->xmp.size == 0)
-        return conv_buffer_append(&common->xmp, chunk->data + at, chunk->length - at);
-    return true;
-}
 
 static void take_density(struct conv_common *common, const struct conv_chunk *chunk)
 {
@@ -99,41 +32,40 @@ static void take_density(struct conv_common *common, const struct conv_chunk *ch
 }
 
 // The first of each kind. False: out of memory.
-static bool take_chunk(struct conv_common *common, const struct conv_chunk *chunk)
+static bool take_chunk(struct conv_common *common, const struct conv_chunk *chunk,
+                       struct conv_png_inflater *inflater)
 {
-    size_t keyword = keyword_size(chunk);
+    size_t most = chunk->length < MOST_KEYWORD + 1 ? chunk->length : MOST_KEYWORD + 1;
+    size_t name = strnlen((const char *)chunk->data, most), data = name + 2; // NUL and method
+    enum conv_png_content content;
     switch (chunk->type) {
     case CONV_CHUNK_TYPE('i', 'C', 'C', 'P'):
-        return keyword == 0 || chunk->length <= keyword || common->icc.size > 0 ||
-               inflate_profile(&common->icc, chunk->data + keyword + 1,
-                               chunk->length - keyword - 1);
-    case CONV_CHUNK_TYPE('e', 'X', 'I', 'f'):
-        return common->exif.size > 0 ||
-               conv_buffer_append(&common->exif, chunk->data, chunk->length);
+        return name == most || data > chunk->length || common->icc.size > 0 ||
+               conv_png_inflate(inflater, &common->icc, chunk->data + data, chunk->length - data);
     case CONV_CHUNK_TYPE('p', 'H', 'Y', 's'):
         if (chunk->length == PHYS_SIZE && common->density_x == 0)
             take_density(common, chunk);
         return true;
-    case CONV_CHUNK_TYPE('t', 'E', 'X', 't'):
-    case CONV_CHUNK_TYPE('i', 'T', 'X', 't'):
-        return take_text(common, chunk);
     default:
-        return true;
+        return conv_png_take_text(common, chunk, inflater, &content);
     }
 }
 
-enum conv_status conv_png_take_common(const uint8_t *data, size_t size, struct conv_common *common,
-                                      struct conv_err *err)
+enum conv_status conv_png_take_common(const uint8_t *data, size_t size, bool look,
+                                      struct conv_common *common, struct conv_err *err)
 {
     size_t at = CONV_PNG_SIGNATURE_SIZE;
+    struct conv_png_inflater inflater = {0};
     struct conv_chunk chunk;
     bool ok = true;
     while (ok && size > at && conv_chunk_next(&chunk, data, size, &at) &&
            chunk.type != CONV_CHUNK_IEND) {
         if (chunk.type != CONV_CHUNK_IDAT && conv_chunk_is_ancillary(chunk.type) &&
             conv_chunk_crc_is_right(&chunk))
-            ok = take_chunk(common, &chunk);
+            ok = take_chunk(common, &chunk, &inflater);
     }
+    conv_png_inflater_free(&inflater);
+    ok = ok && conv_common_clean(common, look);
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }
 
@@ -156,23 +88,28 @@ static bool append_chunk(struct conv_buffer *buffer, uint32_t type, const void *
     return conv_buffer_append(buffer, crc, sizeof crc);
 }
 
-static bool put_profile(struct conv_buffer *buffer, const struct conv_buffer *icc)
+static bool append_deflated(struct conv_buffer *buffer, uint32_t type, const void *head,
+                            size_t head_size, const uint8_t *data, size_t size)
 {
-    static const uint8_t head[sizeof PROFILE + 1] = PROFILE; // name, method of compression
     struct libdeflate_compressor *compressor = libdeflate_alloc_compressor(PROFILE_LEVEL);
     bool ok = compressor;
-    size_t room = ok ? libdeflate_zlib_compress_bound(compressor, icc->size) : 0;
-    uint8_t *data = ok ? malloc(room) : NULL;
-    ok = data;
-    if (ok) {
-        size_t size = libdeflate_zlib_compress(compressor, icc->data, icc->size, data, room);
-        ok = append_chunk(buffer, CONV_CHUNK_TYPE('i', 'C', 'C', 'P'), head, sizeof head, data,
-                          size);
-    }
-    free(data);
+    size_t room = ok ? libdeflate_zlib_compress_bound(compressor, size) : 0;
+    uint8_t *deflated = ok ? malloc(room) : NULL;
+    ok = deflated;
+    if (ok)
+        ok = append_chunk(buffer, type, head, head_size, deflated,
+                          libdeflate_zlib_compress(compressor, data, size, deflated, room));
+    free(deflated);
     if (compressor)
         libdeflate_free_compressor(compressor);
     return ok;
+}
+
+static bool put_profile(struct conv_buffer *buffer, const struct conv_buffer *icc)
+{
+    static const uint8_t head[sizeof PROFILE + 1] = PROFILE; // name, method of compression
+    return append_deflated(buffer, CONV_CHUNK_TYPE('i', 'C', 'C', 'P'), head, sizeof head,
+                           icc->data, icc->size);
 }
 
 static bool put_density(struct conv_buffer *buffer, const struct conv_common *common)
@@ -184,34 +121,8 @@ static bool put_density(struct conv_buffer *buffer, const struct conv_common *co
     return append_chunk(buffer, CONV_CHUNK_TYPE('p', 'H', 'Y', 's'), NULL, 0, data, sizeof data);
 }
 
-// Bytes of the UTF-8 character at `text`; 0 if there is none.
-static size_t character_size(const uint8_t *text, size_t left)
-{
-    size_t size = text[0] < 0x80                       ? 1
-                  : text[0] >= 0xC2 && text[0] < 0xE0  ? 2
-                  : text[0] >= 0xE0 && text[0] < 0xF0  ? 3
-                  : text[0] >= 0xF0 && text[0] <= 0xF4 ? 4
-                                                       : 0;
-    if (size > left)
-        return 0;
-    for (size_t i = 1; i < size; i++)
-        if ((text[i] & 0xC0) != 0x80)
-            return 0;
-    return size;
-}
-
-static bool is_utf8(const uint8_t *text, size_t size)
-{
-    for (size_t at = 0; at < size;) {
-        size_t step = character_size(text + at, size - at);
-        if (step == 0)
-            return false;
-        at += step;
-    }
-    return true;
-}
-
-// Latin-1 in tEXt, else iTXt, whose head is flag and method of compression and two empty texts.
+// Latin-1 in tEXt, else iTXt, whose head is flag and method of compression and two empty texts. A
+// long packet is compressed.
 static bool put_text(struct conv_buffer *buffer, const char *keyword, size_t keyword_size,
                      const uint8_t *text, size_t size)
 {
@@ -220,7 +131,12 @@ static bool put_text(struct conv_buffer *buffer, const char *keyword, size_t key
     for (size_t i = 0; i < size; i++)
         ascii = ascii && text[i] < 0x80;
     memcpy(head, keyword, keyword_size);
-    if (xmp || (!ascii && is_utf8(text, size)))
+    if (xmp && size > LONG_PACKET) {
+        head[keyword_size] = 1;
+        return append_deflated(buffer, CONV_CHUNK_TYPE('i', 'T', 'X', 't'), head, keyword_size + 4,
+                               text, size);
+    }
+    if (xmp || (!ascii && conv_embedded_is_utf8(text, size)))
         return append_chunk(buffer, CONV_CHUNK_TYPE('i', 'T', 'X', 't'), head, keyword_size + 4,
                             text, size);
     return append_chunk(buffer, CONV_CHUNK_TYPE('t', 'E', 'X', 't'), head, keyword_size, text,
@@ -238,6 +154,44 @@ static bool put_comments(struct conv_buffer *buffer, const struct conv_buffer *c
     return ok;
 }
 
+// As ImageMagick and exiv2 write captions: a name, the number of bytes, lines of 36 bytes.
+static bool put_photoshop(struct conv_buffer *buffer, const struct conv_buffer *photoshop)
+{
+    static const uint8_t head[sizeof CAPTIONS + 1] = CAPTIONS; // and method of compression
+    static const char digits[] = "0123456789abcdef";
+    struct conv_buffer text = {0};
+    size_t size = photoshop->size;
+    bool ok = conv_buffer_reserve(&text, 2 * size + size / 36 + 64);
+    if (ok)
+        text.size = (size_t)snprintf((char *)text.data, 64, "\niptc\n%8zu", size);
+    for (size_t i = 0; ok && i < size; i++) {
+        if (i % 36 == 0)
+            text.data[text.size++] = '\n';
+        text.data[text.size++] = (uint8_t)digits[photoshop->data[i] >> 4];
+        text.data[text.size++] = (uint8_t)digits[photoshop->data[i] & 15];
+    }
+    if (ok) {
+        text.data[text.size++] = '\n';
+        ok = append_deflated(buffer, CONV_CHUNK_TYPE('z', 'T', 'X', 't'), head, sizeof head,
+                             text.data, text.size);
+    }
+    conv_buffer_free(&text);
+    return ok;
+}
+
+bool conv_png_put_texts(struct conv_buffer *buffer, const struct conv_common *common)
+{
+    bool ok = true;
+    if (common->exif.size > 0)
+        ok = append_chunk(buffer, CONV_CHUNK_TYPE('e', 'X', 'I', 'f'), NULL, 0, common->exif.data,
+                          common->exif.size);
+    if (ok && common->xmp.size > 0)
+        ok = put_text(buffer, XMP, sizeof XMP, common->xmp.data, common->xmp.size);
+    if (ok && common->photoshop.size > 0)
+        ok = put_photoshop(buffer, &common->photoshop);
+    return ok && put_comments(buffer, &common->comments);
+}
+
 enum conv_status conv_png_put_common(const struct conv_common *common,
                                      const struct conv_image *shape, struct conv_metadata *meta,
                                      struct conv_err *err)
@@ -249,12 +203,7 @@ enum conv_status conv_png_put_common(const struct conv_common *common,
     if (ok && common->density_x > 0 && common->density_x <= CONV_CHUNK_MAX_FIELD &&
         common->density_y > 0 && common->density_y <= CONV_CHUNK_MAX_FIELD)
         ok = put_density(&buffer, common);
-    if (ok && common->exif.size > 0)
-        ok = append_chunk(&buffer, CONV_CHUNK_TYPE('e', 'X', 'I', 'f'), NULL, 0, common->exif.data,
-                          common->exif.size);
-    if (ok && common->xmp.size > 0)
-        ok = put_text(&buffer, XMP, sizeof XMP, common->xmp.data, common->xmp.size);
-    ok = ok && put_comments(&buffer, &common->comments);
+    ok = ok && conv_png_put_texts(&buffer, common);
     *meta = (struct conv_metadata){buffer.data, buffer.size, buffer.capacity, buffer.size};
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }

@@ -55,19 +55,19 @@ static enum conv_status check_size(const uint8_t *data, size_t size,
 }
 
 static enum conv_status collect(const uint8_t *data, size_t size,
-                                const struct conv_image_header *header,
+                                const struct conv_image_header *header, bool look,
                                 struct conv_metadata *metadata, struct conv_err *err)
 {
     struct conv_png_header png = unpack_header(header);
-    return conv_png_meta_collect(data, size, &png, metadata, err);
+    return conv_png_meta_collect(data, size, &png, look, metadata, err);
 }
 
 static enum conv_status take_common(const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
+                                    const struct conv_image_header *header, bool look,
                                     struct conv_common *common, struct conv_err *err)
 {
     (void)header;
-    return conv_png_take_common(data, size, common, err);
+    return conv_png_take_common(data, size, look, common, err);
 }
 
 static enum conv_status open_codec(struct conv_codec **codec,

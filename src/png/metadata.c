@@ -5,7 +5,14 @@
 
 #include "base/buffer.h"
 #include "png/chunk.h"
+#include "png/content.h"
 #include "png/png.h"
+
+// Bytes of a chunk that is neither a profile nor a text: the longest known one, cHRM, has 32. No
+// image is that small.
+#define MOST_PLAIN 64
+
+#define MOST_TRIES 4 // damaged ones cost time
 
 // A PNG has one chunk of each `single` type. Those marked `late` may also follow the image data,
 // where the others mean nothing.
@@ -24,7 +31,7 @@ static const struct {
     {CONV_CHUNK_TYPE('s', 'C', 'A', 'L'), true, false},
     {CONV_CHUNK_TYPE('s', 'T', 'E', 'R'), true, false},
     {CONV_CHUNK_TYPE('b', 'K', 'G', 'D'), true, false},
-    {CONV_CHUNK_TYPE('e', 'X', 'I', 'f'), true, true},
+    {CONV_CHUNK_TYPE('e', 'X', 'I', 'f'), false, true},
     {CONV_CHUNK_TYPE('t', 'E', 'X', 't'), false, true},
     {CONV_CHUNK_TYPE('z', 'T', 'X', 't'), false, true},
     {CONV_CHUNK_TYPE('i', 'T', 'X', 't'), false, true},
@@ -54,8 +61,11 @@ struct collection {
     struct conv_buffer *buffer;
     const uint8_t *palette;
     uint32_t palette_size; // entries
+    struct conv_png_inflater inflater;
     bool seen[CARRIED_COUNT];
-    bool late; // after the first IDAT
+    int tries[CONV_PNG_COMMENT]; // to read each kind of content
+    bool late;                   // after the first IDAT
+    bool look;                   // only what changes how the image looks
 };
 
 // True if the output has one channel in place of three.
@@ -127,6 +137,38 @@ static bool append_background(const struct conv_chunk *chunk, struct collection 
     return conv_buffer_append(collection->buffer, bytes, CONV_CHUNK_FRAME + size);
 }
 
+static bool is_color(uint32_t type)
+{
+    return type == CONV_CHUNK_TYPE('i', 'C', 'C', 'P') ||
+           type == CONV_CHUNK_TYPE('s', 'R', 'G', 'B') ||
+           type == CONV_CHUNK_TYPE('g', 'A', 'M', 'A') ||
+           type == CONV_CHUNK_TYPE('c', 'H', 'R', 'M') ||
+           type == CONV_CHUNK_TYPE('c', 'I', 'C', 'P') ||
+           type == CONV_CHUNK_TYPE('m', 'D', 'C', 'V');
+}
+
+// Appends a chunk of text or Exif: as it is if it is plain text, else what remains after cleaning.
+// The first good one of each kind.
+static bool append_text(struct collection *collection, const struct conv_chunk *chunk)
+{
+    struct conv_common common = {0};
+    enum conv_png_content content;
+    bool ok = conv_png_take_text(&common, chunk, &collection->inflater, &content);
+    bool plain = content == CONV_PNG_OTHER || content == CONV_PNG_COMMENT;
+    if (ok && plain && !collection->look)
+        ok = conv_buffer_append(collection->buffer, chunk->data - 8,
+                                CONV_CHUNK_FRAME + (size_t)chunk->length);
+    if (ok && content < CONV_PNG_COMMENT && content > CONV_PNG_OTHER &&
+        collection->tries[content] < MOST_TRIES) {
+        ok = conv_common_clean(&common, collection->look) &&
+             conv_png_put_texts(collection->buffer, &common);
+        bool good = common.exif.size + common.xmp.size + common.photoshop.size > 0;
+        collection->tries[content] += good ? MOST_TRIES : 1;
+    }
+    conv_common_free(&common);
+    return ok;
+}
+
 // False: out of memory.
 static bool collect_chunk(const struct conv_chunk *chunk, struct collection *collection)
 {
@@ -142,7 +184,12 @@ static bool collect_chunk(const struct conv_chunk *chunk, struct collection *col
     if (!conv_chunk_crc_is_right(chunk))
         return true;
     // A profile of colours is not allowed in a gray PNG.
-    if (chunk->type == CONV_CHUNK_TYPE('i', 'C', 'C', 'P') && becomes_gray(collection))
+    bool profile = chunk->type == CONV_CHUNK_TYPE('i', 'C', 'C', 'P');
+    if (profile && becomes_gray(collection))
+        return true;
+    if (i >= 0 && carried[i].late)
+        return append_text(collection, chunk);
+    if ((!profile && chunk->length > MOST_PLAIN) || (collection->look && !is_color(chunk->type)))
         return true;
     if (i >= 0)
         collection->seen[i] = true;
@@ -153,11 +200,11 @@ static bool collect_chunk(const struct conv_chunk *chunk, struct collection *col
 }
 
 enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
-                                       const struct conv_png_header *header,
+                                       const struct conv_png_header *header, bool look,
                                        struct conv_metadata *meta, struct conv_err *err)
 {
     struct conv_buffer buffer = {.data = meta->data, .capacity = meta->capacity};
-    struct collection collection = {.header = header, .buffer = &buffer};
+    struct collection collection = {.header = header, .buffer = &buffer, .look = look};
     size_t at = CONV_PNG_SIGNATURE_SIZE, front = 0;
     struct conv_chunk chunk;
     bool ok = true;
@@ -168,6 +215,7 @@ enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
         if (!collection.late)
             front = buffer.size;
     }
+    conv_png_inflater_free(&collection.inflater);
     *meta = (struct conv_metadata){buffer.data, buffer.size, buffer.capacity, front};
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }

@@ -52,15 +52,16 @@ enum conv_status conv_png_check_size(const uint8_t *data, size_t size,
 
 // Collects the chunks that are carried from input to output, complete with length, type and CRC, in
 // file order, each on its side of the image data. These are chunks that are still true after
-// filtering: the first of each for colour and print (iCCP sRGB gAMA cHRM cICP mDCV pHYs eXIf),
-// position and scale (oFFs sCAL sTER) and background (bKGD, converted to the output's colour type
-// and depth); all texts (tEXt zTXt iTXt); and unknown chunks that are safe to copy by their name.
-// Not carried: descriptions of the old samples or file (sBIT tIME hIST sPLT pCAL cLLI dSIG),
-// animation (acTL fcTL fdAT), unknown chunks that are unsafe to copy, and chunks with a wrong CRC
-// or beyond `data`. Replaces the content of *meta. `header` is conv_png_probe's, with the depth of
-// the output. CONV_ERR_MEMORY.
+// filtering: the first of each for colour and print (iCCP sRGB gAMA cHRM cICP mDCV pHYs), position
+// and scale (oFFs sCAL sTER) and background (bKGD, converted to the output's colour type and
+// depth); texts (tEXt zTXt iTXt); Exif, XMP and resources of Photoshop, cleaned (image/clean.h);
+// and short unknown chunks that are safe to copy by their name. Not carried: texts that may hold an
+// image, descriptions of the old samples or file (sBIT tIME hIST sPLT pCAL cLLI dSIG), animation
+// (acTL fcTL fdAT), unknown chunks that are long or unsafe to copy, and chunks with a wrong CRC or
+// beyond `data`. If `look`, only colour and, in Exif, the orientation. Replaces the content of
+// *meta. `header` is conv_png_probe's, with the depth of the output. CONV_ERR_MEMORY.
 enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
-                                       const struct conv_png_header *header,
+                                       const struct conv_png_header *header, bool look,
                                        struct conv_metadata *meta, struct conv_err *err);
 
 // True if a valid acTL chunk before the image data announces more than one frame (APNG).
@@ -71,10 +72,10 @@ size_t conv_png_end(const uint8_t *data, size_t size);
 
 // --- common.c ------------------------------------------------------------------------------------
 
-// conv_format.take_common and .put_common: iCCP, eXIf, pHYs, the XMP packet of an iTXt chunk, and
-// texts with the keyword "Comment".
-enum conv_status conv_png_take_common(const uint8_t *data, size_t size, struct conv_common *common,
-                                      struct conv_err *err);
+// conv_format.take_common and .put_common: iCCP, eXIf, pHYs, the XMP packet of an iTXt chunk, raw
+// profiles of ImageMagick, and texts with the keyword "Comment".
+enum conv_status conv_png_take_common(const uint8_t *data, size_t size, bool look,
+                                      struct conv_common *common, struct conv_err *err);
 enum conv_status conv_png_put_common(const struct conv_common *common,
                                      const struct conv_image *shape, struct conv_metadata *meta,
                                      struct conv_err *err);

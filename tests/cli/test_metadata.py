@@ -2,6 +2,7 @@
 """What an output keeps of its input besides pixels: mode, times, chunks. Animations are refused."""
 import os
 import stat
+import struct
 
 import pytest
 
@@ -26,6 +27,9 @@ def test_preserve_keeps_mode_and_time(box):
     assert stat.S_IMODE(after.st_mode) == 0o604 and after.st_mtime_ns == 1234567890_123456789
 
 
+EXIF = b"MM\0*" + struct.pack(">I H HHIHH I", 8, 1, 0x112, 3, 1, 6, 0, 0)
+
+
 def metadata():
     """The chunks before and after the image data."""
     early = [png.chunk(b"gAMA", (45455).to_bytes(4, "big")), png.chunk(b"cHRM", bytes(range(32))),
@@ -33,7 +37,7 @@ def metadata():
              png.chunk(b"oFFs", (7).to_bytes(4, "big") * 2 + b"\0"), png.chunk(b"sCAL", b"\1" b"2\0" b"3"),
              png.chunk(b"bKGD", b"\0\1\0\2\0\3"), png.chunk(b"tEXt", b"Title\0A image"),
              png.chunk(b"zzZz", b"private, safe to copy")]
-    late = [png.chunk(b"iTXt", b"Author\0\0\0en\0\0" + "Zoë".encode()), png.chunk(b"eXIf", b"MM\0*" + bytes(8)),
+    late = [png.chunk(b"iTXt", b"Author\0\0\0en\0\0" + "Zoë".encode()), png.chunk(b"eXIf", EXIF),
             png.chunk(b"llLl", b"private, safe to copy")]
     untrue = [png.chunk(b"tIME", bytes((7, 232, 1, 2, 3, 4, 5))), png.chunk(b"sBIT", b"\5\6\5"),
               png.chunk(b"cLLI", bytes(8)), png.chunk(b"dSIG", b"signed"), png.chunk(b"zzZZ", b"private, unsafe to copy")]
@@ -54,11 +58,22 @@ def test_what_stays_true_is_carried_over(box):
     assert is_embossed("b.png", source)
 
 
-def test_strip_leaves_pixels_only(box):
+def test_strip_keeps_how_the_image_looks(box):
+    """--strip turned photos of phones on their side and changed colours."""
     early, late, untrue = metadata()
     source = image(chunks=untrue + early, late_chunks=late)
     (box / "a.png").write_bytes(source.data)
     run("emboss", "--strip", "a.png", "b.png")
+    assert images.chunks((box / "b.png").read_bytes())[1:4] == [(b"gAMA", (45455).to_bytes(4, "big")), (b"cHRM", bytes(range(32))), (b"sRGB", b"\0")]
+    assert images.chunks((box / "b.png").read_bytes())[5:] == [(b"eXIf", EXIF), (b"IEND", b"")]
+    assert is_embossed("b.png", source)
+
+
+def test_strip_all_leaves_pixels_only(box):
+    early, late, untrue = metadata()
+    source = image(chunks=untrue + early, late_chunks=late)
+    (box / "a.png").write_bytes(source.data)
+    run("emboss", "--strip=all", "a.png", "b.png")
     assert {kind for kind, _ in images.chunks((box / "b.png").read_bytes())} == {b"IHDR", b"IDAT", b"IEND"}
     assert is_embossed("b.png", source)
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // libFuzzer target: JPEG files as a worker reads them. Nothing may be written outside the planes,
-// metadata that are carried over can be read again, and an
-// output of the pixels decodes to the same size.
+// metadata that are carried over can be read again and are clean, and an output of the pixels
+// decodes to the same size.
 #include <stdlib.h>
 #include <string.h>
 
+#include "image/clean.h"
 #include "jpeg/jpeg.h"
 #include "jpeg/marker.h"
 #include "png/png.h"
@@ -29,14 +30,31 @@ static void check_metadata(const struct conv_metadata *metadata)
         require(conv_marker_next(&marker, metadata->data, metadata->size, &at));
 }
 
+// Cleaning again changes nothing.
+static void check_clean(const struct conv_buffer *buffer, bool (*clean)(struct conv_buffer *))
+{
+    struct conv_buffer again = {0};
+    require(conv_buffer_append(&again, buffer->data, buffer->size) && clean(&again));
+    require(again.size == buffer->size);
+    require(again.size == 0 || memcmp(again.data, buffer->data, again.size) == 0);
+    conv_buffer_free(&again);
+}
+
+static bool clean_exif(struct conv_buffer *exif)
+{
+    return conv_clean_exif(exif, false);
+}
+
 static void carry_metadata(const uint8_t *data, size_t size, const struct conv_image_header *header)
 {
     struct conv_metadata metadata = {0};
     struct conv_common common = {0};
     struct conv_err err;
-    require(!conv_jpeg_format.collect(data, size, header, &metadata, &err));
-    check_metadata(&metadata);
-    require(!conv_jpeg_format.take_common(data, size, header, &common, &err));
+    require(!conv_jpeg_format.take_common(data, size, header, false, &common, &err));
+    require(common.exif.size <= CONV_CLEAN_EXIF_MOST);
+    check_clean(&common.exif, clean_exif);
+    check_clean(&common.xmp, conv_clean_xmp);
+    check_clean(&common.photoshop, conv_clean_photoshop);
     require(!conv_png_format.put_common(&common, &header->shape, &metadata, &err));
     require(!conv_jpeg_format.put_common(&common, &header->shape, &metadata, &err));
     check_metadata(&metadata);

@@ -22,10 +22,13 @@ static void add_metadata(struct png_file *file)
     static const uint8_t exif[] =
         "Exif\0\0MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0\6\0\0\0\0\0\32"
         "\0\2\2\1\0\4\0\0\0\1\0\0\0\70\2\2\0\4\0\0\0\1\0\0\0\4\0\0\0\0abcd";
-    static const uint8_t xmp[] = "http://ns.adobe.com/xap/1.0/\0<x:xmpmeta/>";
+    static const uint8_t xmp[] =
+        "http://ns.adobe.com/xap/1.0/\0<?xpacket begin=''?><x:xmpmeta xmlns:x='adobe:ns:meta/'>"
+        "<d a='1' xmlns:g='http://ns.adobe.com/xap/1.0/g/img/' g:image='&#xA;'><!-- c --><g:b/>"
+        "<Thumbnails><l>/9j/4AAQ</l></Thumbnails>t&amp;</d></x:xmpmeta><?xpacket end='w'?>";
     static const uint8_t photoshop[] = "Photoshop 3.0\0"
                                        "8BIM\4\14\0\0\0\0\0\2ab"
-                                       "8BIM\4\4\0\0\0\0\0\3abc";
+                                       "8BIM\4\4\0\0\0\0\0\11\34\2\170\0\4text\0";
     uint8_t icc[14 + 132] = "ICC_PROFILE\0\1\1";
     memcpy(icc + 14 + 16, "RGB ", 4);
     jpeg_insert(file, 20, 0xFE, "comment", 7);

@@ -53,7 +53,7 @@ static bool decode_ours(struct subject *subject, const struct png_file *file)
     struct conv_png_header header;
     return !conv_png_probe(file->data, file->size, &header, NULL) &&
            !conv_png_check_size(file->data, file->size, &header, NULL) &&
-           !conv_png_meta_collect(file->data, file->size, &header, &subject->meta, NULL) &&
+           !conv_png_meta_collect(file->data, file->size, &header, false, &subject->meta, NULL) &&
            !conv_png_decode(subject->codec, file->data, file->size, &header, &subject->planes,
                             NULL);
 }

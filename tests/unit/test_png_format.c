@@ -86,7 +86,8 @@ static void every_kind_goes_through_the_table(void **state)
         struct conv_image image = header.shape, expected, back;
         image_alloc(&image, 0);
         assert_int_equal(format->open(&codec, &config, NULL), CONV_OK);
-        assert_int_equal(format->collect(file.data, file.size, &header, &metadata, NULL), CONV_OK);
+        assert_int_equal(format->collect(file.data, file.size, &header, false, &metadata, NULL),
+                         CONV_OK);
         assert_int_equal(format->decode(codec, file.data, file.size, &header, &image, NULL),
                          CONV_OK);
         assert_int_equal(image_decode(&expected, file.data, file.size, NULL), CONV_OK);

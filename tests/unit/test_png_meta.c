@@ -68,7 +68,8 @@ static void add_image(void)
 
 static void collect(void)
 {
-    assert_int_equal(conv_png_meta_collect(file.data, file.size, &header, &meta, NULL), CONV_OK);
+    assert_int_equal(conv_png_meta_collect(file.data, file.size, &header, false, &meta, NULL),
+                     CONV_OK);
     assert_int_equal(meta.size, wanted.size);
     assert_int_equal(meta.front, wanted_front);
     if (wanted.size > 0)
@@ -78,6 +79,7 @@ static void collect(void)
 static void carried_kinds(void **state)
 {
     (void)state;
+    static const uint8_t long_text[65] = {0};
     start_file();
     add_carried("gAMA", "\0\0\xb1\x8f", 4);
     add_carried("cHRM", "01234567890123456789012345678901", 32);
@@ -117,11 +119,14 @@ static void carried_kinds(void **state)
     add_carried("caNv", "\0\0\0\5\0\0\0\5\0\0\0\1\0\0\0\1", 16);
     add_dropped("prvt", "of a later version of PNG", 25);
     add_dropped("pr1t", "no name", 7);
-    add_carried("tEXt", "", 0);
+    add_dropped("prVt", long_text, sizeof long_text); // may be an image
+    add_dropped("tEXt", "", 0);
     add_image();
-    add_carried("zTXt", "Comment\0\0xyz", 12);
+    add_dropped("zTXt", "Comment\0\0xyz", 12); // no zlib stream
+    add_carried("zTXt", "Comment\0\0\x78\x9c\x4b\x4c\x4a\6\0\2\x4d\1\x27", 20);
     add_carried("iTXt", "Title\0\0\0de\0\0abc", 15);
-    add_carried("eXIf", "MM\0*\0\0\0\10", 8);
+    add_dropped("eXIf", "MM\0*\0\0\0\10", 8); // without a directory
+    add_carried("eXIf", "MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0\6\0\0\0\0\0\0", 26);
     add_dropped("eXIf", "II*\0\10\0\0\0", 8);
     add_dropped("fdAT", "\0\0\0\2data", 8);
     add_dropped("tIME", "1234567", 7);
@@ -167,7 +172,7 @@ static void reused_for_the_next_image(void **state)
     start_file();
     add_image();
     collect();
-    assert_int_equal(conv_png_meta_collect(NULL, 0, &header, &meta, NULL), CONV_OK);
+    assert_int_equal(conv_png_meta_collect(NULL, 0, &header, false, &meta, NULL), CONV_OK);
     assert_int_equal(meta.size, 0);
     assert_int_equal(meta.front, 0);
 }
@@ -264,7 +269,7 @@ static void stays_within_the_data(void **state)
     for (size_t size = 0; size <= file.size; size++) {
         struct png_file part = {0};
         png_make_bytes(&part, file.data, size);
-        assert_int_equal(conv_png_meta_collect(part.data, part.size, &header, &meta, NULL),
+        assert_int_equal(conv_png_meta_collect(part.data, part.size, &header, false, &meta, NULL),
                          CONV_OK);
         size_t whole = size == file.size ? wanted.size : size >= file.size - 13 ? 15 : 0;
         assert_int_equal(meta.size, whole);

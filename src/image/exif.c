@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MIT
+// Exif metadata are a TIFF structure: directories of tags whose values are anywhere in it (Exif
+// 3.0, 4.5). Thumbnails and previews are in other directories than the four that are kept here, and
+// in MakerNote, which only its maker's programs can move.
+#include <string.h>
+
+#include "image/clean.h"
+#include "image/embedded.h"
+
+#define PREFIX "Exif\0" // and another NUL
+#define HEADER 8
+#define ENTRY 12         // bytes of a directory's entry
+#define MOST_ENTRIES 128 // more than there are tags in a directory's list
+#define MOST_BINARY 64   // bytes of a value that is not text: six rationals take 48
+#define MOST_TEXT 32768
+
+enum { MAIN, EXIF, GPS, INTEROP, DIRECTORIES };
+enum { ORIENTATION = 0x0112, COLOR_SPACE = 0xA001, INTEROP_INDEX = 1 };
+enum { BYTE = 1, ASCII, SHORT, LONG, RATIONAL, IFD = 13, UTF8 = 129 };
+
+// Bytes of a value of each type.
+static const uint8_t type_size[IFD + 1] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4};
+
+// The tags that are kept. `child` is the directory to which a tag points, which is not MAIN.
+enum text { PLAIN, UTF16, CODED }; // CODED: after a code of 8 bytes
+static const struct rule {
+    uint8_t directory, child, text;
+    uint16_t first, last;
+} rules[] = {
+    {.directory = MAIN, .first = 0x0100, .last = 0x0101}, // size
+    {.directory = MAIN, .first = 0x010D, .last = 0x0110}, // document, description, make, model
+    {.directory = MAIN, .first = ORIENTATION, .last = ORIENTATION},
+    {.directory = MAIN, .first = 0x011A, .last = 0x011B}, // resolution
+    {.directory = MAIN, .first = 0x011D, .last = 0x011D}, // page
+    {.directory = MAIN, .first = 0x0128, .last = 0x0129},
+    {.directory = MAIN, .first = 0x0131, .last = 0x0132}, // software, time
+    {.directory = MAIN, .first = 0x013B, .last = 0x013C}, // artist, computer
+    {.directory = MAIN, .first = 0x013E, .last = 0x013F}, // white point, primaries
+    {.directory = MAIN, .first = 0x0211, .last = 0x0211},
+    {.directory = MAIN, .first = 0x0213, .last = 0x0214},
+    {.directory = MAIN, .first = 0x4746, .last = 0x4749}, // rating
+    {.directory = MAIN, .first = 0x8298, .last = 0x8298}, // copyright
+    {.directory = MAIN, .first = 0x8769, .last = 0x8769, .child = EXIF},
+    {.directory = MAIN, .first = 0x8825, .last = 0x8825, .child = GPS},
+    {.directory = MAIN, .first = 0x9003, .last = 0x9004}, // as in the next
+    {.directory = MAIN, .first = 0x9C9B, .last = 0x9C9F, .text = UTF16},
+    {.directory = EXIF, .first = 0x829A, .last = 0x829D}, // exposure
+    {.directory = EXIF, .first = 0x8822, .last = 0x8824},
+    {.directory = EXIF, .first = 0x8827, .last = 0x8835}, // sensitivity
+    {.directory = EXIF, .first = 0x9000, .last = 0x9012}, // version, times
+    {.directory = EXIF, .first = 0x9101, .last = 0x9101},
+    {.directory = EXIF, .first = 0x9201, .last = 0x9214}, // shutter to subject area
+    {.directory = EXIF, .first = 0x9286, .last = 0x9286, .text = CODED},
+    {.directory = EXIF, .first = 0x9290, .last = 0x9292},
+    {.directory = EXIF, .first = 0x9400, .last = 0x9405},
+    {.directory = EXIF, .first = 0xA000, .last = 0xA004}, // version, colour space, size
+    {.directory = EXIF, .first = 0xA005, .last = 0xA005, .child = INTEROP},
+    {.directory = EXIF, .first = 0xA20B, .last = 0xA217},
+    {.directory = EXIF, .first = 0xA300, .last = 0xA302},
+    {.directory = EXIF, .first = 0xA401, .last = 0xA40C},
+    {.directory = EXIF, .first = 0xA420, .last = 0xA420},
+    {.directory = EXIF, .first = 0xA430, .last = 0xA43C}, // owner, lens, editors
+    {.directory = EXIF, .first = 0xA460, .last = 0xA462},
+    {.directory = EXIF, .first = 0xA500, .last = 0xA500}, // gamma
+    {.directory = GPS, .first = 0x00, .last = 0x1A},
+    {.directory = GPS, .first = 0x1B, .last = 0x1C, .text = CODED},
+    {.directory = GPS, .first = 0x1D, .last = 0x1F},
+    {.directory = INTEROP, .first = INTEROP_INDEX, .last = 2},
+};
+
+struct entry {
+    unsigned tag, type;
+    uint32_t count;
+    const uint8_t *value;
+    size_t size;
+    int child;
+};
+
+struct directory {
+    struct entry entry[MOST_ENTRIES]; // by tag
+    size_t count;
+};
+
+struct tree {
+    const uint8_t *data;
+    size_t size;
+    bool little; // least significant byte first
+    bool look;
+    struct directory directory[DIRECTORIES];
+    uint8_t orientation[2];
+};
+
+static uint32_t read_number(const struct tree *tree, const uint8_t *p, size_t bytes)
+{
+    uint32_t value = 0;
+    for (size_t i = 0; i < bytes; i++)
+        value = value << 8 | p[tree->little ? bytes - 1 - i : i];
+    return value;
+}
+
+static void write_number(const struct tree *tree, uint8_t *p, size_t bytes, uint32_t value)
+{
+    for (size_t i = 0; i < bytes; i++)
+        p[tree->little ? i : bytes - 1 - i] = (uint8_t)(value >> (8 * i));
+}
+
+// --- reading -------------------------------------------------------------------------------------
+
+static const struct rule *find_rule(int directory, unsigned tag)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].directory == directory && tag >= rules[i].first && tag <= rules[i].last)
+            return &rules[i];
+    return NULL;
+}
+
+static bool is_look(int directory, unsigned tag, int child)
+{
+    return child == EXIF || child == INTEROP || (directory == MAIN && tag == ORIENTATION) ||
+           (directory == EXIF && tag == COLOR_SPACE) ||
+           (directory == INTEROP && tag == INTEROP_INDEX);
+}
+
+static bool is_good_text(const struct tree *tree, const struct entry *entry, int text)
+{
+    const uint8_t *value = entry->value;
+    size_t size = entry->size;
+    if (text == UTF16)
+        return conv_embedded_is_utf16(value, size, true);
+    if (text != CODED)
+        return conv_embedded_is_text(value, size);
+    if (size >= 8 && memcmp(value, "UNICODE", 8) == 0)
+        return conv_embedded_is_utf16(value + 8, size - 8, tree->little) ||
+               conv_embedded_is_utf16(value + 8, size - 8, !tree->little);
+    return size >= 8 && conv_embedded_is_text(value + 8, size - 8);
+}
+
+// The first number from 1 to 8; programs write it in several types.
+static bool take_orientation(struct tree *tree, struct entry *entry)
+{
+    bool whole = entry->type == BYTE || entry->type == SHORT || entry->type == LONG;
+    uint32_t value = whole ? read_number(tree, entry->value, type_size[entry->type]) : 0;
+    if (value < 1 || value > 8 || (tree->orientation[0] | tree->orientation[1]))
+        return false;
+    write_number(tree, tree->orientation, 2, value);
+    *entry = (struct entry){ORIENTATION, SHORT, 1, tree->orientation, 2, 0};
+    return true;
+}
+
+static bool is_good(struct tree *tree, struct entry *entry, const struct rule *rule)
+{
+    bool text = rule->text || entry->type == ASCII || entry->type == UTF8;
+    if (entry->size == 0 || entry->size > (text ? MOST_TEXT : MOST_BINARY) ||
+        (text && !is_good_text(tree, entry, rule->text)) ||
+        conv_embedded_image(entry->value, entry->size))
+        return false;
+    return rule->directory != MAIN || entry->tag != ORIENTATION || take_orientation(tree, entry);
+}
+
+// Reads the entry at `p`; false if its value is not wholly inside.
+static bool read_entry(const struct tree *tree, struct entry *entry, const uint8_t *p)
+{
+    unsigned type = read_number(tree, p + 2, 2);
+    uint32_t count = read_number(tree, p + 4, 4);
+    size_t unit = type <= IFD ? type_size[type] : type == UTF8, at = 0;
+    *entry = (struct entry){read_number(tree, p, 2), type, count, p + 8, 0, 0};
+    if (unit == 0 || count > tree->size / unit)
+        return false;
+    entry->size = count * unit;
+    if (entry->size <= 4)
+        return true;
+    at = read_number(tree, p + 8, 4);
+    entry->value = tree->data + at;
+    return at <= tree->size && entry->size <= tree->size - at;
+}
+
+// The first entry of each tag, wherever it is in the order.
+static void add_entry(struct directory *directory, const struct entry *entry)
+{
+    size_t at = directory->count;
+    while (at > 0 && directory->entry[at - 1].tag > entry->tag)
+        at--;
+    if (directory->count == MOST_ENTRIES || (at > 0 && directory->entry[at - 1].tag == entry->tag))
+        return;
+    memmove(&directory->entry[at + 1], &directory->entry[at],
+            (directory->count - at) * sizeof *entry);
+    directory->entry[at] = *entry;
+    directory->count++;
+}
+
+// Directories have numbers that grow with their depth, so none contains itself.
+static void read_directory(struct tree *tree, int number, size_t at)
+{
+    struct directory *directory = &tree->directory[number];
+    if (at < HEADER || at > tree->size || tree->size - at < 2 || directory->count > 0)
+        return;
+    const uint8_t *p = tree->data + at + 2;
+    size_t count = read_number(tree, p - 2, 2), whole = (tree->size - at - 2) / ENTRY;
+    for (size_t i = 0; i < count && i < whole; i++, p += ENTRY) {
+        struct entry entry;
+        const struct rule *rule = find_rule(number, read_number(tree, p, 2));
+        if (!rule || (tree->look && !is_look(number, read_number(tree, p, 2), rule->child)) ||
+            !read_entry(tree, &entry, p))
+            continue;
+        entry.child = rule->child;
+        if (!rule->child && is_good(tree, &entry, rule))
+            add_entry(directory, &entry);
+        if (rule->child && entry.size == 4) {
+            read_directory(tree, rule->child, read_number(tree, entry.value, 4));
+            entry = (struct entry){entry.tag, LONG, 1, entry.value, 4, entry.child};
+            add_entry(directory, &entry);
+        }
+    }
+}
+
+// --- writing -------------------------------------------------------------------------------------
+
+static size_t directory_size(const struct directory *directory)
+{
+    return directory->count == 0 ? 0 : 2 + directory->count * ENTRY + 4;
+}
+
+// Text ends with a NUL.
+static bool needs_nul(const struct entry *entry)
+{
+    return entry->type == ASCII && entry->value[entry->size - 1] != 0;
+}
+
+static size_t value_size(const struct entry *entry)
+{
+    size_t size = entry->size + needs_nul(entry);
+    return size <= 4 ? 0 : size + (size & 1);
+}
+
+static size_t tree_size(const struct tree *tree)
+{
+    size_t size = HEADER;
+    for (int d = 0; d < DIRECTORIES; d++) {
+        size += directory_size(&tree->directory[d]);
+        for (size_t i = 0; i < tree->directory[d].count; i++)
+            size += value_size(&tree->directory[d].entry[i]);
+    }
+    return size;
+}
+
+static void drop_entry(struct directory *directory, struct entry *entry)
+{
+    directory->count--;
+    memmove(entry, entry + 1,
+            (size_t)(directory->entry + directory->count - entry) * sizeof *entry);
+}
+
+static void drop_longest(struct tree *tree)
+{
+    struct directory *from = NULL;
+    struct entry *longest = NULL;
+    for (int d = 0; d < DIRECTORIES; d++)
+        for (size_t i = 0; i < tree->directory[d].count; i++) {
+            struct entry *entry = &tree->directory[d].entry[i];
+            if (!longest || entry->size > longest->size) {
+                longest = entry;
+                from = &tree->directory[d];
+            }
+        }
+    drop_entry(from, longest);
+}
+
+static void drop_empty_children(struct tree *tree)
+{
+    for (int d = DIRECTORIES - 1; d >= 0; d--)
+        for (size_t i = tree->directory[d].count; i-- > 0;) {
+            struct entry *entry = &tree->directory[d].entry[i];
+            if (entry->child && tree->directory[entry->child].count == 0)
+                drop_entry(&tree->directory[d], entry);
+        }
+}
+
+// Writes a directory and its values at *at, which is moved after them. Its children follow it.
+static void write_directory(const struct tree *tree, int number, uint8_t *out, size_t *at)
+{
+    const struct directory *directory = &tree->directory[number];
+    uint8_t *p = out + *at;
+    *at += directory_size(directory);
+    write_number(tree, p, 2, (uint32_t)directory->count);
+    p += 2;
+    for (size_t i = 0; i < directory->count; i++, p += ENTRY) {
+        const struct entry *entry = &directory->entry[i];
+        bool nul = needs_nul(entry);
+        write_number(tree, p, 2, entry->tag);
+        write_number(tree, p + 2, 2, entry->type);
+        write_number(tree, p + 4, 4, entry->count + nul);
+        if (!entry->child)
+            memcpy(entry->size + nul <= 4 ? p + 8 : out + *at, entry->value, entry->size);
+        if (value_size(entry) > 0)
+            write_number(tree, p + 8, 4, (uint32_t)*at);
+        *at += value_size(entry);
+    }
+}
+
+static void write_tree(struct tree *tree, uint8_t *out)
+{
+    size_t at = HEADER, start[DIRECTORIES];
+    memcpy(out, tree->little ? "II*" : "MM\0*", 4);
+    write_number(tree, out + 4, 4, HEADER);
+    for (int d = 0; d < DIRECTORIES; d++) {
+        start[d] = at;
+        if (tree->directory[d].count > 0)
+            write_directory(tree, d, out, &at);
+    }
+    for (int d = 0; d < DIRECTORIES; d++)
+        for (size_t i = 0; i < tree->directory[d].count; i++)
+            if (tree->directory[d].entry[i].child)
+                write_number(tree, out + start[d] + 2 + i * ENTRY + 8, 4,
+                             (uint32_t)start[tree->directory[d].entry[i].child]);
+}
+
+bool conv_clean_exif(struct conv_buffer *exif, bool look)
+{
+    struct tree tree = {.data = exif->data, .size = exif->size, .look = look};
+    while (tree.size >= sizeof PREFIX && memcmp(tree.data, PREFIX, sizeof PREFIX) == 0) {
+        tree.data += sizeof PREFIX;
+        tree.size -= sizeof PREFIX;
+    }
+    exif->size = 0;
+    if (tree.size < HEADER ||
+        (memcmp(tree.data, "II*", 4) != 0 && memcmp(tree.data, "MM\0*", 4) != 0))
+        return true;
+    tree.little = tree.data[0] == 'I';
+    read_directory(&tree, MAIN, read_number(&tree, tree.data + 4, 4));
+    while (tree_size(&tree) > CONV_CLEAN_EXIF_MOST)
+        drop_longest(&tree);
+    drop_empty_children(&tree);
+    if (tree.directory[MAIN].count == 0)
+        return true;
+    size_t size = tree_size(&tree);
+    struct conv_buffer out = {0};
+    if (!conv_buffer_reserve(&out, size))
+        return false;
+    memset(out.data, 0, size);
+    write_tree(&tree, out.data);
+    out.size = size;
+    conv_buffer_free(exif);
+    *exif = out;
+    return true;
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: MIT
+// XMP is RDF in XML: properties are elements or attributes. The packet is copied tag by tag, and
+// properties that may not remain are not copied. Everything that XMP does not need (DOCTYPE, CDATA,
+// a prefix for two namespaces) and everything that is not well-formed gives up the packet.
+#include <ctype.h>
+#include <string.h>
+
+#include "image/clean.h"
+#include "image/embedded.h"
+
+#define COMMENT "<!-\x2D"
+#define MOST_DEPTH 64
+#define MOST_NAMESPACES 96
+#define MOST_INSTRUCTION 128 // bytes of <?xpacket begin="..." id="..."?>
+
+struct text {
+    const char *at;
+    size_t size;
+};
+
+struct element {
+    struct text name;
+    size_t start, content; // in the output: of the tag, and after it
+    bool leaf;             // has no elements so far
+};
+
+struct packet {
+    const char *at, *end; // what is left to read
+    struct conv_buffer out;
+    struct {
+        struct text prefix, uri;
+    } space[MOST_NAMESPACES];
+    size_t spaces;
+    struct element open[MOST_DEPTH];
+    size_t depth;
+    size_t skipped; // elements that are open inside one that is not copied, and that one
+    bool names_only, no_memory, root;
+};
+
+static bool equals(struct text text, const char *other)
+{
+    return text.size == strlen(other) && memcmp(text.at, other, text.size) == 0;
+}
+
+static bool starts(struct text text, const char *with)
+{
+    return text.size >= strlen(with) && memcmp(text.at, with, strlen(with)) == 0;
+}
+
+static bool same(struct text a, struct text b)
+{
+    return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
+}
+
+// --- what is dropped -----------------------------------------------------------------------------
+
+// Gain maps, depth, motion photos, and lists of the images in a file. Other makers of phones use
+// /photos/ in the same way. Faces and panoramas are still true.
+static bool is_dropped_space(struct text uri)
+{
+    static const char *const dropped[] = {
+        "http://ns.adobe.com/xap/1.0/g/img/",
+        "http://ns.adobe.com/xmp/note/",
+        "http://ns.adobe.com/hdr-gain-map/",
+        "http://ns.apple.com/",
+        "http://c2pa.org/",
+        "urn:iso:std:iso:ts:21496",
+    };
+    if (starts(uri, "http://ns.google.com/photos/1.0/panorama/") ||
+        starts(uri, "http://ns.apple.com/faceinfo/"))
+        return false;
+    for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
+        if (starts(uri, dropped[i]))
+            return true;
+    for (size_t i = 0; i + 8 <= uri.size; i++)
+        if (memcmp(uri.at + i, "/photos/", 8) == 0)
+            return true;
+    return false;
+}
+
+// A name is a prefix, a colon and a local name; without a colon the prefix is empty.
+static struct text cut_prefix(struct text *name)
+{
+    const char *colon = memchr(name->at, ':', name->size);
+    struct text prefix = {name->at, colon ? (size_t)(colon - name->at) : 0};
+    if (colon)
+        *name = (struct text){colon + 1, name->size - prefix.size - 1};
+    return prefix;
+}
+
+static struct text uri_of(const struct packet *packet, struct text prefix)
+{
+    for (size_t i = 0; i < packet->spaces; i++)
+        if (same(packet->space[i].prefix, prefix))
+            return packet->space[i].uri;
+    return (struct text){"", 0};
+}
+
+static bool is_dropped(const struct packet *packet, struct text name)
+{
+    static const char *const dropped[] = {"Thumbnails", "Thumbnail", "NativeDigest",
+                                          "LegacyIPTCDigest", "HasExtendedXMP"};
+    struct text prefix = cut_prefix(&name), uri = uri_of(packet, prefix);
+    for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
+        if (equals(name, dropped[i]))
+            return true;
+    return is_dropped_space(uri) ||
+           (equals(name, "provenance") && starts(uri, "http://purl.org/dc/terms/"));
+}
+
+static bool has_image(const void *at, size_t size)
+{
+    return conv_embedded_image(at, size);
+}
+
+// --- reading -------------------------------------------------------------------------------------
+
+static bool copy(struct packet *packet, const char *from, const char *to)
+{
+    if (packet->names_only || packet->skipped > 0)
+        return true;
+    packet->no_memory =
+        !conv_buffer_append(&packet->out, (const uint8_t *)from, (size_t)(to - from));
+    return !packet->no_memory;
+}
+
+static void skip_space(struct packet *packet)
+{
+    while (packet->at < packet->end && isspace((unsigned char)*packet->at))
+        packet->at++;
+}
+
+static bool take_name(struct packet *packet, struct text *name)
+{
+    const char *from = packet->at;
+    while (packet->at < packet->end &&
+           (isalnum((unsigned char)*packet->at) || strchr("_:.-", *packet->at) ||
+            (unsigned char)*packet->at >= 0x80) &&
+           *packet->at)
+        packet->at++;
+    *name = (struct text){from, (size_t)(packet->at - from)};
+    return name->size > 0 && !isdigit((unsigned char)from[0]) && !strchr(".-", from[0]);
+}
+
+// Character data without tags; references have to be complete.
+static bool is_good_data(struct text data)
+{
+    static const char *const names[] = {"amp;", "lt;", "gt;", "quot;", "apos;"};
+    const char *end = data.at + data.size;
+    if (memchr(data.at, '<', data.size) || memchr(data.at, 0, data.size))
+        return false;
+    for (const char *p = data.at; (p = memchr(p, '&', (size_t)(end - p))) != NULL;) {
+        struct text rest = {p + 1, (size_t)(end - p - 1)};
+        bool good = false;
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+            good |= starts(rest, names[i]);
+        const char *q = rest.at + 1;
+        bool hex = starts(rest, "#x");
+        for (q += hex; starts(rest, "#") && q < end && *q != ';'; q++)
+            if (!(hex ? isxdigit((unsigned char)*q) : isdigit((unsigned char)*q)))
+                return false;
+        good |= starts(rest, "#") && q < end && q > rest.at + 1 + hex;
+        if (!good)
+            return false;
+        p++;
+    }
+    return true;
+}
+
+static bool add_space(struct packet *packet, struct text prefix, struct text uri)
+{
+    for (size_t i = 0; i < packet->spaces; i++)
+        if (same(packet->space[i].prefix, prefix))
+            return same(packet->space[i].uri, uri);
+    if (packet->spaces == MOST_NAMESPACES)
+        return false;
+    packet->space[packet->spaces].prefix = prefix;
+    packet->space[packet->spaces++].uri = uri;
+    return true;
+}
+
+// Reads an attribute and copies it with the white space before it.
+static bool take_attribute(struct packet *packet)
+{
+    const char *from = packet->at;
+    struct text name, value, local;
+    skip_space(packet);
+    bool spaced = packet->at > from;
+    if (!take_name(packet, &name) || !spaced)
+        return false;
+    skip_space(packet);
+    if (packet->end - packet->at < 2 || *packet->at++ != '=')
+        return false;
+    skip_space(packet);
+    const char *quote = packet->at, *close = NULL;
+    if (quote < packet->end && (*quote == '"' || *quote == '\''))
+        close = memchr(quote + 1, *quote, (size_t)(packet->end - quote - 1));
+    if (!close)
+        return false;
+    packet->at = close + 1;
+    value = (struct text){quote + 1, (size_t)(close - quote - 1)};
+    if (!is_good_data(value))
+        return false;
+    local = name;
+    bool space = equals(cut_prefix(&local), "xmlns") || equals(name, "xmlns");
+    if (space && !add_space(packet, equals(name, "xmlns") ? (struct text){"", 0} : local, value))
+        return false;
+    if ((space ? is_dropped_space(value) : is_dropped(packet, name)) ||
+        has_image(value.at, value.size))
+        return true;
+    return copy(packet, from, packet->at);
+}
+
+static bool take_start(struct packet *packet)
+{
+    const char *from = packet->at;
+    struct text name;
+    size_t start = packet->out.size;
+    packet->at++;
+    if (!take_name(packet, &name) || packet->depth == MOST_DEPTH ||
+        (packet->depth == 0 && packet->root))
+        return false;
+    packet->root = true;
+    if (packet->skipped > 0 || is_dropped(packet, name))
+        packet->skipped++;
+    if (!copy(packet, from, packet->at))
+        return false;
+    for (;;) {
+        const char *rest = packet->at;
+        while (rest < packet->end && isspace((unsigned char)*rest))
+            rest++;
+        if (rest == packet->end)
+            return false;
+        if (*rest == '>' || *rest == '/')
+            break;
+        if (!take_attribute(packet))
+            return false;
+    }
+    from = packet->at;
+    skip_space(packet);
+    bool empty = *packet->at == '/';
+    packet->at += empty;
+    if (packet->at == packet->end || *packet->at++ != '>' || !copy(packet, from, packet->at))
+        return false;
+    if (packet->depth > 0)
+        packet->open[packet->depth - 1].leaf = false;
+    packet->open[packet->depth] = (struct element){name, start, packet->out.size, true};
+    packet->depth += !empty;
+    packet->skipped -= empty && packet->skipped > 0;
+    return true;
+}
+
+// The end of an element. Text that may hold an image takes the element with it.
+static bool take_end(struct packet *packet)
+{
+    const char *from = packet->at;
+    struct text name;
+    packet->at += 2;
+    if (!take_name(packet, &name) || packet->depth == 0)
+        return false;
+    const struct element *element = &packet->open[--packet->depth];
+    skip_space(packet);
+    if (packet->at == packet->end || *packet->at++ != '>' || !same(element->name, name))
+        return false;
+    if (packet->skipped > 0) {
+        packet->skipped--;
+        return true;
+    }
+    if (!packet->names_only && element->leaf &&
+        has_image(packet->out.data + element->content, packet->out.size - element->content)) {
+        packet->out.size = element->start;
+        return true;
+    }
+    return copy(packet, from, packet->at);
+}
+
+// Comments and instructions of other programs are dropped.
+static bool take_other(struct packet *packet)
+{
+    struct text rest = {packet->at, (size_t)(packet->end - packet->at)};
+    const char *end = NULL;
+    bool comment = starts(rest, COMMENT),
+         keep = starts(rest, "<?xpacket") || starts(rest, "<?xml ");
+    if (!comment && !starts(rest, "<?"))
+        return false;
+    for (const char *p = packet->at + (comment ? 4 : 2); !end && packet->end - p >= 3; p++)
+        end = comment ? (memcmp(p, "-\x2D>", 3) == 0 ? p + 3 : NULL)
+                      : (memcmp(p, "?>", 2) == 0 ? p + 2 : NULL);
+    if (!end && !comment && rest.size >= 4 && memcmp(packet->end - 2, "?>", 2) == 0)
+        end = packet->end;
+    if (!end)
+        return false;
+    const char *from = packet->at;
+    packet->at = end;
+    keep = keep && packet->depth == 0 && end - from <= MOST_INSTRUCTION;
+    return !keep || copy(packet, from, end);
+}
+
+static bool take_data(struct packet *packet)
+{
+    const char *from = packet->at, *end = memchr(from, '<', (size_t)(packet->end - from));
+    packet->at = end ? end : packet->end;
+    struct text data = {from, (size_t)(packet->at - from)};
+    for (size_t i = 0; i < data.size && packet->depth == 0; i++)
+        if (!isspace((unsigned char)data.at[i]))
+            return false;
+    return is_good_data(data) && copy(packet, from, packet->at);
+}
+
+static bool read_packet(struct packet *packet, const char *data, size_t size)
+{
+    packet->at = data;
+    packet->end = data + size;
+    packet->root = false;
+    while (packet->at < packet->end) {
+        size_t left = (size_t)(packet->end - packet->at);
+        char next = left >= 2 ? packet->at[1] : 0;
+        bool good = *packet->at != '<'           ? take_data(packet)
+                    : next == '/'                ? take_end(packet)
+                    : next == '!' || next == '?' ? take_other(packet)
+                                                 : take_start(packet);
+        if (!good)
+            return false;
+    }
+    return packet->depth == 0 && packet->root;
+}
+
+bool conv_clean_xmp(struct conv_buffer *xmp)
+{
+    static const uint8_t mark[] = {0xEF, 0xBB, 0xBF};
+    const uint8_t *data = xmp->data;
+    size_t size = xmp->size;
+    struct packet packet = {.names_only = true};
+    while (size > 0 && (data[size - 1] == 0 || isspace(data[size - 1])))
+        size--;
+    if (size >= sizeof mark && memcmp(data, mark, sizeof mark) == 0) {
+        data += sizeof mark;
+        size -= sizeof mark;
+    }
+    bool good = conv_embedded_is_text(data, size) && conv_embedded_is_utf8(data, size) &&
+                read_packet(&packet, (const char *)data, size);
+    packet.names_only = false;
+    good = good && read_packet(&packet, (const char *)data, size) &&
+           !has_image(packet.out.data, packet.out.size);
+    if (!good)
+        packet.out.size = 0;
+    conv_buffer_free(xmp);
+    *xmp = packet.out;
+    return !packet.no_memory;
+}
