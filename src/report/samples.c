@@ -83,13 +83,29 @@ double conv_samples_bin_start(int bin)
     return 1000 * exp2(bin / 16.0);
 }
 
+static int compare_times(const void *a, const void *b)
+{
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return (x > y) - (x < y);
+}
+
 double conv_samples_quantile(const struct conv_samples *samples, double share)
 {
-    uint64_t below = 0;
+    uint64_t below = 0, sorted[CONV_SAMPLES_EXACT];
+    if (samples->timed > 0 && samples->timed <= CONV_SAMPLES_EXACT) {
+        size_t count = (size_t)samples->timed, rank = (size_t)ceil(share * (double)count);
+        memcpy(sorted, samples->exact, count * sizeof *sorted);
+        qsort(sorted, count, sizeof *sorted, compare_times);
+        return (double)sorted[rank > 0 ? rank - 1 : 0];
+    }
+    double slowest = samples->slow_count ? (double)samples->slowest[0].total : 0;
     for (int i = 0; i < CONV_SAMPLES_BINS; i++) {
         below += samples->times[i];
+        double middle = conv_samples_bin_start(i) * exp2(1 / 32.0);
         if (below > 0 && (double)below >= share * (double)samples->timed)
-            return conv_samples_bin_start(i) * exp2(1 / 32.0); // the middle of the bin
+            return slowest > 0 && middle > slowest ? slowest : middle;
     }
     return 0;
 }
@@ -101,6 +117,8 @@ static void add_time(struct conv_samples *samples, const struct conv_record *rec
         total += record->ns[s];
     double bin = total > 1000 ? floor(16 * log2((double)total / 1000)) : 0;
     samples->times[bin < CONV_SAMPLES_BINS ? (int)bin : CONV_SAMPLES_BINS - 1]++;
+    if (samples->timed < CONV_SAMPLES_EXACT)
+        samples->exact[samples->timed] = total;
     samples->timed++;
     int at = samples->slow_count;
     while (at > 0 && samples->slowest[at - 1].total < total)

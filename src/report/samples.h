@@ -10,7 +10,8 @@
 #define CONV_SAMPLES_MOST_NAMES 5 // of a reason
 #define CONV_SAMPLES_MOST_PAIRS 3
 #define CONV_SAMPLES_MOST_SLOWEST 10
-// Times from 1 us on, 16 bins per octave: 2^24 us are 17 s; a bin is 4.4 % wide.
+#define CONV_SAMPLES_EXACT 4096 // images whose times are kept one by one
+// Of more images: times from 1 us on, 16 bins per octave: 2^24 us are 17 s; a bin is 4.4 % wide.
 #define CONV_SAMPLES_BINS (16 * 24)
 
 // Failures whose reasons differ in their numbers only.
@@ -42,6 +43,7 @@ struct conv_samples { // {0} is empty
     int slow_count;
     uint64_t times[CONV_SAMPLES_BINS]; // images per bin of time
     uint64_t timed;
+    uint64_t exact[CONV_SAMPLES_EXACT]; // of the first images
 
     struct conv_sample_pair pairs[CONV_SAMPLES_MOST_PAIRS]; // in the order of the source
     int pair_count;
@@ -53,7 +55,8 @@ void conv_samples_add(struct conv_samples *samples, const struct conv_record *re
 void conv_samples_warn(struct conv_samples *samples, const char *text);
 void conv_samples_free(struct conv_samples *samples);
 
-// The time, in ns, that a share of 0 to 1 of the images did not exceed, to the width of a bin; 0
+// The time, in ns, that a share of 0 to 1 of the images did not exceed: exact for up to
+// CONV_SAMPLES_EXACT images, otherwise to the width of a bin; never above that of the slowest. 0
 // without images.
 double conv_samples_quantile(const struct conv_samples *samples, double share);
 // Where a bin begins, in ns.

@@ -71,6 +71,37 @@ static void quantiles_are_within_a_bin(void **state)
     assert_true(conv_samples_quantile(&samples, 0.5) == 0);
 }
 
+// A quantile was once the middle of a bin, above the slowest image.
+static void quantiles_are_exact_and_at_most_the_slowest(void **state)
+{
+    (void)state;
+    static const int counts[] = {1, 2, 9, 100, 4096, 4097, 6000};
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+        struct conv_samples samples = {0};
+        int count = counts[k];
+        for (int i = 1; i <= count; i++) { // 1 to `count` times 10.01 us, in another order
+            struct conv_record record = {.input = "a", .outcome = CONV_OUTCOME_DONE};
+            record.ns[CONV_STAGE_DECODE] = (uint64_t)((i * 7919L) % count + 1) * 10010;
+            conv_samples_add(&samples, &record);
+        }
+        double slowest = (double)samples.slowest[0].total;
+        for (int percent = 0; percent <= 100; percent++) {
+            double found = conv_samples_quantile(&samples, percent / 100.0);
+            int rank = (percent * count + 99) / 100;
+            double right = 10010.0 * (rank > 0 ? rank : 1);
+            assert_true(found <= slowest);
+            if (count <= CONV_SAMPLES_EXACT) {
+                // 0.07 * 100 is more than 7
+                assert_true(found >= right && found <= right + 10010);
+            } else {
+                assert_true(percent == 0 || (found > right / 1.05 && found < right * 1.05));
+            }
+        }
+        assert_true(conv_samples_quantile(&samples, 1) >= slowest / 1.05);
+        conv_samples_free(&samples);
+    }
+}
+
 static void many_slices_are_none(void **state)
 {
     (void)state;
@@ -100,6 +131,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reasons_differ_in_more_than_numbers),
         cmocka_unit_test(quantiles_are_within_a_bin),
+        cmocka_unit_test(quantiles_are_exact_and_at_most_the_slowest),
         cmocka_unit_test(many_slices_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
