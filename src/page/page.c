@@ -36,9 +36,9 @@ static void bind_run(struct conv_template *filled, const struct conv_page *page)
     conv_template_number(filled, "done", (double)totals->done, 0);
     conv_template_number(filled, "failed", (double)totals->failed, 0);
     conv_template_number(filled, "skipped", (double)totals->skipped, 0);
+    conv_template_number(filled, "start_seconds", state->figures.start_seconds, 2);
     conv_template_text(filled, "limit", label_of(state->figures.limit));
-    conv_template_text(filled, "next_limit",
-                       label_of(state->figures.limit ? state->figures.next_limit : NULL));
+    conv_template_text(filled, "next_limit", label_of(state->figures.next_limit));
     snprintf(state->workers, sizeof state->workers, "%d %s", config->jobs,
              config->jobs == 1 ? "worker" : "workers");
     conv_template_text(filled, "workers", state->workers);
@@ -90,6 +90,7 @@ static bool is_true(const struct conv_page_state *state, const char *name, bool 
         {"some_failed", totals && totals->failed > 0},
         {"some_skipped", totals && totals->skipped > 0},
         {"limited", state->figures.limit != NULL},
+        {"limited_next", state->figures.next_limit != NULL},
         {"on_stream", page->config && page->config->device_async},
         {"overlapped", page->config && state->figures.overlap_two >= 0},
         {"any_pairs", page->pair_count > 0},

@@ -86,7 +86,10 @@ void conv_closing_print(const struct conv_report_config *config, const struct co
     if (totals->encoded_on_device)
         fprintf(stderr, ", %" PRIu64 " encoded there", totals->encoded_on_device);
     if (figures.limit)
-        fprintf(stderr, ", limit: %s, then %s, CPU utilisation %.0f %%", figures.limit,
-                figures.next_limit, 100 * figures.cpu_utilisation);
+        fprintf(stderr, ", limit: %s", figures.limit);
+    if (figures.next_limit)
+        fprintf(stderr, ", then %s", figures.next_limit);
+    if (totals->done)
+        fprintf(stderr, ", CPU utilisation %.0f %%", 100 * figures.cpu_utilisation);
     fputc('\n', stderr);
 }

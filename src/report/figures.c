@@ -30,6 +30,47 @@ static void find_limits(const struct conv_totals *totals, const struct conv_repo
             limits[1] = s;
 }
 
+// Less time says nothing about the next run: caches, clocks and the scheduler decide.
+#define LEAST_SECONDS 1.0
+
+// Decoding, encoding and filtering on the CPU, in seconds of one core, if no worker had waited for
+// a core that another worker had.
+static double computed_seconds(const struct conv_report_config *config,
+                               const struct conv_totals *totals)
+{
+    uint64_t ns = totals->ns[CONV_STAGE_DECODE] + totals->ns[CONV_STAGE_ENCODE] +
+                  (config->device_async ? 0 : totals->ns[CONV_STAGE_KERNEL]);
+    double share = config->jobs > config->cores ? (double)config->cores / config->jobs : 1;
+    return (double)ns / 1e9 * share;
+}
+
+// A stage limits a run in which stages are busy for most of the time, on the workers or on the
+// device, and have the cores that they need.
+static void name_limit(const struct conv_report_config *config, const struct conv_totals *totals,
+                       struct conv_figures *figures)
+{
+    double busy = 1 - figures->waiting, computed = computed_seconds(config, totals);
+    for (int s = CONV_STAGE_COPY_IN; s <= CONV_STAGE_COPY_OUT && config->device_async; s++)
+        busy = figures->busy[s] > busy ? figures->busy[s] : busy;
+    if (!totals->done || totals->seconds < LEAST_SECONDS)
+        return;
+    if (busy < 0.5) {
+        if (totals->start_seconds > 0.5 * totals->seconds)
+            figures->limit = config->device_async ? "starting the GPU" : "starting";
+        return;
+    }
+    if (computed > 0.25 * totals->seconds *
+                       (config->jobs < config->cores ? config->jobs : config->cores) &&
+        totals->cpu_seconds < 0.5 * computed) {
+        figures->limit = "other programs";
+        return;
+    }
+    int limits[2];
+    find_limits(totals, config, limits);
+    figures->limit = conv_record_stage_name((enum conv_stage)limits[0]);
+    figures->next_limit = conv_record_stage_name((enum conv_stage)limits[1]);
+}
+
 bool conv_figures_device(const struct conv_report_config *config, const struct conv_totals *totals,
                          int i, char name[16], double *share)
 {
@@ -73,6 +114,7 @@ void conv_figures_compute(const struct conv_report_config *config, const struct 
         .overlap_two = -1,
         .overlap_three = -1,
         .cores = config->cores,
+        .start_seconds = totals->start_seconds,
     };
     for (int s = 0; s < CONV_STAGE_COUNT; s++) {
         if (config->device_async && s >= CONV_STAGE_COPY_IN && s <= CONV_STAGE_COPY_OUT) {
@@ -89,10 +131,5 @@ void conv_figures_compute(const struct conv_report_config *config, const struct 
     }
     double used = totals->cpu_seconds * 1e9 / (run * figures->cores);
     figures->cpu_utilisation = used < 1 ? used : 1; // clocks differ by a tick
-    if (totals->done) {
-        int limits[2];
-        find_limits(totals, config, limits);
-        figures->limit = conv_record_stage_name((enum conv_stage)limits[0]);
-        figures->next_limit = conv_record_stage_name((enum conv_stage)limits[1]);
-    }
+    name_limit(config, totals, figures);
 }

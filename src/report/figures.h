@@ -17,8 +17,11 @@ struct conv_figures {
     int cores; // that this process may use
     // CPU time of this process, user and system, over seconds * cores. 0 to 1.
     double cpu_utilisation;
-    const char *limit;      // the stage that limits the run; NULL: nothing was done
-    const char *next_limit; // the one that would, if that one were faster
+    double start_seconds; // as in the totals
+    // What limits the run: a stage, "starting", "starting the GPU" or "other programs". NULL:
+    // nothing was done, it took less than a second, or nothing was busy for most of the time.
+    const char *limit;
+    const char *next_limit; // the stage that would, if that one were faster; NULL: no stage limits
 };
 
 // Fills *figures; if the run did nothing, all rates and shares are 0.

@@ -122,6 +122,7 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
     struct conv_figures figures;
     conv_figures_compute(config, totals, &figures);
     conv_json_figures(stream, &figures);
+    fprintf(stream, ",\"start_seconds\":%.6f", figures.start_seconds);
     conv_json_member(stream, "limit", figures.limit);
     conv_json_member(stream, "next_limit", figures.next_limit);
     print_devices(stream, config, totals);

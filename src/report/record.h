@@ -92,7 +92,10 @@ struct conv_totals {
     uint64_t ns[CONV_STAGE_COUNT]; // of done images, summed over workers and streams
     // One per device; the entry after the last is the fallback backend's (without overlap).
     struct conv_device_totals devices[CONV_REPORT_MOST_DEVICES + 1];
-    double seconds;     // wall clock from open to close
+    double seconds; // wall clock from open to close
+    // Of that, before the first stage of an image, or spent by all images in waiting for a device
+    // that starts.
+    double start_seconds;
     double cpu_seconds; // of all cores, from open to close
     struct conv_record_listing listing;
 };

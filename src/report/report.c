@@ -116,7 +116,8 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
     return CONV_OK;
 }
 
-static void count(struct conv_totals *totals, const struct conv_record *record)
+// `elapsed`: ns since the run began.
+static void count(struct conv_totals *totals, const struct conv_record *record, uint64_t elapsed)
 {
     switch (record->outcome) {
     case CONV_OUTCOME_FAILED:
@@ -140,8 +141,15 @@ static void count(struct conv_totals *totals, const struct conv_record *record)
     totals->bytes_out += record->bytes_out;
     totals->decoded_on_device += record->decoded_on_device;
     totals->encoded_on_device += record->encoded_on_device;
-    for (int s = 0; s < CONV_STAGE_COUNT; s++)
+    uint64_t own = 0;
+    for (int s = 0; s < CONV_STAGE_COUNT; s++) {
         totals->ns[s] += record->ns[s];
+        own += record->ns[s];
+    }
+    // An image that never waited would have begun when this time was over.
+    double before = ((double)elapsed - (double)own) / 1e9;
+    if (totals->done == 1 || before < totals->start_seconds)
+        totals->start_seconds = before > 0 ? before : 0;
 }
 
 // "LEAD INPUT -> OUTPUT (REASON)"
@@ -223,7 +231,7 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
     char text[sizeof record->err->text + 128];
     if (config->explain && given->err)
         explained.reason = config->explain(text, sizeof text, given->err);
-    count(&report->totals, record);
+    count(&report->totals, record, conv_clock_ns() - report->start_ns);
     if (config->samples)
         conv_samples_add(config->samples, record);
     for (int i = 0; i < 2; i++)

@@ -127,7 +127,7 @@ def test_figures_of_a_run(folder):
         record = json.loads(file.readlines()[-1])
     assert page.record == record
     keys = check_figures(page, record)
-    assert {"images_per_s", "seconds", "done", "failed", "cpu_utilisation", "waiting", "limit", "next_limit", "busy.decode",
+    assert {"images_per_s", "seconds", "done", "failed", "cpu_utilisation", "waiting", "start_seconds", "busy.decode",
             "ms.encode"} <= keys
     for text in ("--html p.html", "in/<script>alert(1)<.png", "bad signature", "replicate", "cpu", "5 × 5"):
         assert text in page.text, text
