@@ -220,14 +220,13 @@ static enum conv_status open_walk(struct run *run, const char *const *inputs, in
 static enum conv_status open_sink(struct run *run, const char *output, struct conv_err *err)
 {
     struct conv_sink_config config = {
-        .kind = conv_walk_shape(run->walk)->sink,
         .path = output,
         .workers = run->context->threads,
         .writes = true,
         .stop = &run->stop,
     };
     bool is_image = false;
-    config.targets = conv_walk_targets(run->walk, &config.target_count);
+    conv_walk_describe_outputs(run->walk, &config);
     enum conv_status status = conv_sink_open(&run->sink, &config, err);
     if (!status && config.kind == CONV_SINK_FOLDER && !conv_paths_is_folder(output))
         status = conv_walk_peek(run->walk, &is_image, err);

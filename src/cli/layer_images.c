@@ -182,7 +182,6 @@ static enum conv_status open_sink(struct images_run *run, atomic_int *stop, stru
 {
     const struct conv_options *options = run->options;
     struct conv_sink_config config = {
-        .kind = conv_walk_shape(run->selection.walk)->sink,
         .path = run->output ? run->output : "", // next to the inputs: outputs have their paths
         .workers = options->jobs,
         .force = options->force,
@@ -195,6 +194,7 @@ static enum conv_status open_sink(struct images_run *run, atomic_int *stop, stru
     bool is_image = false, writes = !options->dry_run && !options->no_save;
     if (run->collects)
         return CONV_OK;
+    conv_walk_describe_outputs(run->selection.walk, &config);
     enum conv_status status = conv_sink_open(&run->images.sink, &config, err);
     conv_signals_watch(run->images.sink);
     if (!status && writes && config.kind == CONV_SINK_FOLDER && run->output &&

@@ -45,7 +45,6 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
     const char *output = run->inputs.places.output;
     bool is_image = false, writes = !options->dry_run && !options->no_save;
     struct conv_sink_config config = {
-        .kind = conv_walk_shape(run->inputs.selection.walk)->sink,
         .writes = writes,
         .path = output ? output : "", // next to the inputs: outputs have their paths
         .workers = options->jobs,
@@ -56,8 +55,9 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
         .own_files = run->own_files,
         .own_file_count = conv_own_files_find(run->own_files, options),
         .stop = stop,
+        .copies = options->on_error == CONV_ON_ERROR_COPY,
     };
-    config.targets = conv_walk_targets(run->inputs.selection.walk, &config.target_count);
+    conv_walk_describe_outputs(run->inputs.selection.walk, &config);
     enum conv_status status = conv_sink_open(&run->sink, &config, err);
     conv_signals_watch(run->sink);
     if (!status && writes && config.kind == CONV_SINK_FOLDER && output &&

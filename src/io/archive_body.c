@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "io/archive_body.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "io/member_path.h"
+#include "io/paths.h"
 
 static char *add_string(char *to, const char **string, const char *from)
 {
@@ -44,6 +48,18 @@ void conv_archive_body_release(struct conv_archive_body *body)
     free(body->own);
     conv_archive_unit_release(body->unit);
     free(body);
+}
+
+bool conv_archive_body_target(char *target, const struct conv_archive_body *body)
+{
+    const struct conv_archive_member *member = &body->member;
+    char path[2 * PATH_MAX];
+    bool is_hard = member->kind == CONV_ARCHIVE_HARDLINK; // else relative to the link's folder
+    int folder = is_hard ? 0 : (int)(conv_paths_base(member->name) - member->name);
+    if (!is_hard && (member->link[0] == '/' || !member->link[0]))
+        return false;
+    int length = snprintf(path, sizeof path, "%.*s%s", folder, member->name, member->link);
+    return length < (int)sizeof path && (conv_member_path_normal(target, path) || is_hard);
 }
 
 void conv_archive_unit_release(struct conv_archive_unit *unit)

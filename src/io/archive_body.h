@@ -34,6 +34,10 @@ struct conv_archive_body *conv_archive_body_make(struct conv_archive_unit *unit,
 void conv_archive_body_retain(struct conv_archive_body *body);
 void conv_archive_body_release(struct conv_archive_body *body); // NULL is fine
 
+// Sets target (2 * PATH_MAX bytes) to the name, as conv_member_path_normal spells it, of the member
+// that a link leads to. False if a symbolic link leads out of the archive.
+bool conv_archive_body_target(char *target, const struct conv_archive_body *body);
+
 void conv_archive_unit_release(struct conv_archive_unit *unit); // closes it after its last use
 
 #endif

@@ -19,7 +19,7 @@ struct conv_open_archive;
 struct conv_archive_entry {
     struct conv_open_archive *to; // once it is placed
     int target;
-    bool is_dropped;
+    bool is_dropped, lacks; // the second: the archive is incomplete without it
     struct conv_archive_member member;
     struct conv_encoded content;
     struct conv_archive_body *body;  // retained; or NULL

@@ -12,18 +12,18 @@ static size_t short_length(const char *base)
     return base[0] ? 1 + strcspn(base + 1, ".") : 0;
 }
 
-static struct conv_digest digest_of(const char *path)
+static struct conv_digest digest_of(const char *path, bool is_archive)
 {
     const char *base = conv_paths_base(path);
     struct conv_digest digest = {0};
-    conv_hash_add(&digest, base, short_length(base));
+    conv_hash_add(&digest, base, is_archive ? short_length(base) : strcspn(base, "/"));
     return digest;
 }
 
 enum conv_status conv_archive_folders_add(struct conv_archive_folders *folders, const char *path,
-                                          struct conv_err *err)
+                                          bool is_archive, struct conv_err *err)
 {
-    struct conv_digest digest = digest_of(path);
+    struct conv_digest digest = digest_of(path, is_archive);
     bool added;
     enum conv_status status = conv_digest_set_add(&folders->used, &digest, &added, err);
     if (status || added)
@@ -35,7 +35,7 @@ void conv_archive_folders_name(char name[NAME_MAX + 1], const struct conv_archiv
                                const char *path)
 {
     const char *base = conv_paths_base(path);
-    struct conv_digest digest = digest_of(path);
+    struct conv_digest digest = digest_of(path, true);
     bool shared = folders->shared.count > 0 && conv_digest_set_has(&folders->shared, &digest);
     snprintf(name, NAME_MAX + 1, "%.*s", shared ? NAME_MAX : (int)short_length(base), base);
 }

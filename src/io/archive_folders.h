@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where several archives become files, the folder that each gets for its members: "a.tar.gz" gets
-// "a", and if another archive would get that, too, "a.tar.gz". One thread at a time.
+// Where archives become files beside those of other inputs, the folder that each gets for its
+// members: "a.tar.gz" gets "a", and if another input would get that, too, "a.tar.gz". One thread at
+// a time.
 #ifndef CONV_IO_ARCHIVE_FOLDERS_H
 #define CONV_IO_ARCHIVE_FOLDERS_H
 
@@ -13,11 +14,11 @@ struct conv_archive_folders {
     struct conv_digest_set used, shared; // short names
 };
 
-// An archive that will need a folder. CONV_ERR_MEMORY.
+// An input: an archive, or a file or folder, which keeps its name. CONV_ERR_MEMORY.
 enum conv_status conv_archive_folders_add(struct conv_archive_folders *folders, const char *path,
-                                          struct conv_err *err);
+                                          bool is_archive, struct conv_err *err);
 
-// The folder of an archive, once all were added.
+// The folder of an archive, once all inputs were added.
 void conv_archive_folders_name(char name[NAME_MAX + 1], const struct conv_archive_folders *folders,
                                const char *path);
 void conv_archive_folders_free(struct conv_archive_folders *folders);

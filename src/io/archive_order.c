@@ -138,9 +138,10 @@ enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64
     return enqueue(order, number, copy, err);
 }
 
-void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number, int target)
+void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number, int target,
+                             bool lacks)
 {
-    struct conv_archive_entry gone = {.is_dropped = true, .target = target};
+    struct conv_archive_entry gone = {.is_dropped = true, .lacks = lacks, .target = target};
     struct conv_err err = {0};
     pthread_mutex_lock(&order->lock);
     bool now = is_its_turn(order, number);
@@ -152,6 +153,7 @@ void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number, 
     struct conv_archive_entry *entry = calloc(1, sizeof *entry);
     if (entry) {
         entry->is_dropped = true;
+        entry->lacks = lacks;
         entry->target = target;
         entry->copied = sizeof *entry;
     }
@@ -167,6 +169,14 @@ bool conv_archive_order_may_begin(struct conv_archive_order *order, uint64_t num
     bool may = order->waiting <= order->limit || number <= order->next;
     pthread_mutex_unlock(&order->lock);
     return may;
+}
+
+bool conv_archive_order_is_due(struct conv_archive_order *order, uint64_t number)
+{
+    pthread_mutex_lock(&order->lock);
+    bool is_due = number <= order->next;
+    pthread_mutex_unlock(&order->lock);
+    return is_due;
 }
 
 // Archives that have no member.

@@ -79,11 +79,16 @@ enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64
                                         const struct conv_encoded *content,
                                         struct conv_archive_body *body, struct conv_err *err);
 
-// There will be no member `number`, which was to be in archive number `target`.
-void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number, int target);
+// There will be no member `number`, which was to be in archive number `target`. `lacks`: so the
+// archive is incomplete.
+void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number, int target,
+                             bool lacks);
 
 // False while too much waits and it is not this member's turn.
 bool conv_archive_order_may_begin(struct conv_archive_order *order, uint64_t number);
+
+// True if all members before this one are written, or have their places, or are dropped.
+bool conv_archive_order_is_due(struct conv_archive_order *order, uint64_t number);
 
 // True once writing has failed.
 bool conv_archive_order_has_failed(struct conv_archive_order *order);

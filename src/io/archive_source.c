@@ -75,18 +75,6 @@ static enum conv_source_step report_archive(const struct conv_archive_source *so
 
 // --- names below a folder ------------------------------------------------------------------------
 
-static enum conv_status check_unique(struct conv_archive_source *source, const char *path,
-                                     struct conv_err *err)
-{
-    bool added;
-    struct conv_digest digest = {0};
-    conv_hash_add(&digest, path, strlen(path));
-    enum conv_status status = conv_digest_set_add(&source->seen, &digest, &added, err);
-    if (status || added)
-        return status;
-    return conv_err_set(err, CONV_ERR_USAGE, "another member has the same output");
-}
-
 static enum conv_status make_target(struct conv_archive_source *source, char target[PATH_MAX],
                                     const char *name, struct conv_err *err)
 {
@@ -94,9 +82,7 @@ static enum conv_status make_target(struct conv_archive_source *source, char tar
     enum conv_status status = conv_member_path_make(path, NULL, name, strlen(name), err);
     if (!status && !conv_paths_join(target, source->below, path))
         status = conv_err_set(err, CONV_ERR_LIMIT, "path too long");
-    if (!status)
-        status = conv_member_path_check_links(&source->links, target, err);
-    return status ? status : check_unique(source, target, err);
+    return status ? status : conv_member_path_check_links(&source->links, target, err);
 }
 
 // --- contents ------------------------------------------------------------------------------------
@@ -180,9 +166,15 @@ static enum conv_status take_content(struct conv_archive_source *source,
 
 // --- members -------------------------------------------------------------------------------------
 
-// True if the member is passed over. *status: CONV_OK, or why that is a failure.
+static bool is_link(const struct conv_archive_member *member)
+{
+    return member->kind == CONV_ARCHIVE_SYMLINK || member->kind == CONV_ARCHIVE_HARDLINK;
+}
+
+// True if the member is passed over. *status: CONV_OK, or why that is a failure. `is_named`: as an
+// image, which a link to one is, too.
 static bool is_passed_by(const struct conv_archive_source *source,
-                         const struct conv_archive_member *member, bool is_image,
+                         const struct conv_archive_member *member, bool is_named,
                          enum conv_status *status, struct conv_err *err)
 {
     static const char *const kinds[] = {
@@ -193,10 +185,10 @@ static bool is_passed_by(const struct conv_archive_source *source,
     enum conv_archive_kind kind = member->kind;
     bool to_folder = source->config.folder != NULL;
     *status = CONV_OK;
-    if (kind == CONV_ARCHIVE_FILE)
-        return source->config.images_only && !is_image;
-    if (source->config.images_only || (kind == CONV_ARCHIVE_FOLDER && to_folder))
+    if (source->config.images_only && !(is_named && (kind == CONV_ARCHIVE_FILE || is_link(member))))
         return true;
+    if (kind == CONV_ARCHIVE_FILE || (kind == CONV_ARCHIVE_FOLDER && to_folder))
+        return kind == CONV_ARCHIVE_FOLDER;
     if (kind == CONV_ARCHIVE_DEVICE || (kind != CONV_ARCHIVE_FOLDER && to_folder))
         *status = conv_err_set(err, CONV_ERR_UNSUPPORTED, "is %s, which is not %s", kinds[kind],
                                to_folder ? "extracted" : "copied");
@@ -210,10 +202,10 @@ static enum conv_source_step take_member(struct conv_archive_source *source,
     char target[PATH_MAX];
     enum conv_status status;
     const char *relative = member->name + strspn(member->name, "/");
-    bool is_image = member->kind == CONV_ARCHIVE_FILE &&
-                    conv_folder_rules_take(&source->config.rules, relative);
-    item->is_copy = !is_image;
-    if (is_passed_by(source, member, is_image, &status, err)) {
+    bool is_named = conv_folder_rules_take(&source->config.rules, relative);
+    item->is_copy = !is_named || member->kind != CONV_ARCHIVE_FILE;
+    item->is_link = is_link(member);
+    if (is_passed_by(source, member, is_named, &status, err)) {
         if (source->others++ == 0)
             snprintf(source->other, sizeof source->other, "%s", member->name);
         return CONV_SOURCE_END;
@@ -263,9 +255,10 @@ static enum conv_source_step next_item(struct conv_source *base, struct conv_ite
         struct conv_archive_member member;
         struct conv_archive_reader *reader = source->unit->reader;
         item->ops = &item_ops;
-        item->is_named = item->in_place = item->is_copy = false;
+        item->is_named = item->in_place = item->is_copy = item->is_link = false;
         item->body = NULL;
         item->archive = source->unit->target;
+        item->holds = 0;
         enum conv_archive_step step = reader->ops->next(reader, &member, err);
         conv_archive_input_advance(&source->unit->input);
         if (step == CONV_ARCHIVE_DAMAGED) {
@@ -310,6 +303,56 @@ static bool limit(struct conv_source *base, size_t usual, size_t most)
     return true;
 }
 
+// --- links that come later -----------------------------------------------------------------------
+
+static enum conv_status hold(struct conv_source *base, struct conv_item *item, struct conv_err *err)
+{
+    struct conv_archive_source *source = (struct conv_archive_source *)base;
+    struct conv_archive_held *held = calloc(1, sizeof *held);
+    if (!source->closed && (source->closed = calloc(1, sizeof *source->closed))) {
+        atomic_init(&source->closed->uses, 1);
+        source->closed->input.fd = -1;
+        source->closed->held = &source->held;
+    }
+    struct conv_archive_body *body =
+        held && source->closed ? conv_archive_body_make(source->closed, &item->body->member) : NULL;
+    if (!body) {
+        free(held);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
+    }
+    *held = (struct conv_archive_held){NULL, body, source->path, item->archive, item->holds + 1};
+    *(source->held_first ? source->held_end : &source->held_first) = held;
+    source->held_end = &held->next;
+    conv_item_release(item);
+    return CONV_OK;
+}
+
+enum conv_source_step conv_archive_source_next_held(struct conv_archive_source *source,
+                                                    struct conv_item *item, struct conv_err *err)
+{
+    struct conv_archive_held *held = source->held_first;
+    if (!held)
+        return CONV_SOURCE_END;
+    source->held_first = held->next;
+    source->path = held->path;
+    item->ops = &item_ops;
+    item->is_named = item->in_place = false;
+    item->is_copy = item->is_link = true;
+    item->archive = held->target;
+    item->holds = held->holds;
+    item->body = held->body;
+    (void)name_item(item, held->path, held->body->member.name, held->body->member.name, err);
+    free(held);
+    return CONV_SOURCE_ITEM;
+}
+
+void conv_archive_source_leave(struct conv_archive_source *source)
+{
+    if (source->unit)
+        conv_archive_unit_release(source->unit);
+    source->unit = NULL;
+}
+
 // --- the source ----------------------------------------------------------------------------------
 
 void conv_archive_source_init(struct conv_archive_source *source,
@@ -320,6 +363,7 @@ void conv_archive_source_init(struct conv_archive_source *source,
         .may_wait = may_wait,
         .is_full = is_full,
         .limit = limit,
+        .hold = hold,
     };
     source->source.ops = &ops;
     source->config = *config;
@@ -333,10 +377,15 @@ void conv_archive_source_init(struct conv_archive_source *source,
 
 void conv_archive_source_close(struct conv_archive_source *source)
 {
-    if (source->unit)
-        conv_archive_unit_release(source->unit);
-    source->unit = NULL;
-    conv_digest_set_free(&source->seen);
+    conv_archive_source_leave(source);
+    for (struct conv_archive_held *held; (held = source->held_first);) {
+        source->held_first = held->next;
+        conv_archive_body_release(held->body);
+        free(held);
+    }
+    if (source->closed)
+        conv_archive_unit_release(source->closed);
+    source->closed = NULL;
 }
 
 enum conv_status conv_archive_source_begin(struct conv_archive_source *source,

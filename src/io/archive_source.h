@@ -8,7 +8,6 @@
 #ifndef CONV_IO_ARCHIVE_SOURCE_H
 #define CONV_IO_ARCHIVE_SOURCE_H
 
-#include "base/digest_set.h"
 #include "io/archive_body.h"
 #include "io/folder_source.h"
 #include "io/member_path.h"
@@ -17,10 +16,17 @@
 struct conv_archive_source_config {
     struct conv_folder_rules rules; // which names are images
     bool images_only;               // other members than images are skipped
-    // Outputs are files below this folder: members need names that stay in it and are unique, and
-    // links cannot be copied. NULL: outputs are archives, which take every name.
+    // Outputs are files below this folder: members need names that stay in it, and links cannot be
+    // copied. NULL: outputs are archives, which take every name.
     const char *folder;
     atomic_int *stop; // ends waits for a stream; may be NULL
+};
+
+struct conv_archive_held {
+    struct conv_archive_held *next;
+    struct conv_archive_body *body;
+    const char *path; // of its archive
+    int target, holds;
 };
 
 struct conv_archive_source {
@@ -36,14 +42,22 @@ struct conv_archive_source {
     bool has_begun;                 // it had a header
     uint64_t others;                // members passed by
     char other[256];                // the first of them
-    struct conv_digest_set seen;    // outputs below config.folder
     struct conv_member_links links;
+    struct conv_archive_held *held_first, **held_end; // links that come later
+    struct conv_archive_unit *closed; // the archive of all of them: their own may be closed
 };
 
 // Has to be closed, even if it was never begun. Keeps the arrays of *config.
 void conv_archive_source_init(struct conv_archive_source *source,
                               const struct conv_archive_source_config *config);
 void conv_archive_source_close(struct conv_archive_source *source);
+
+// The next link of conv_source_hold, first come, first served; else CONV_SOURCE_END.
+enum conv_source_step conv_archive_source_next_held(struct conv_archive_source *source,
+                                                    struct conv_item *item, struct conv_err *err);
+
+// Leaves the archive that is being read.
+void conv_archive_source_leave(struct conv_archive_source *source);
 
 // An archive that is about to be read.
 struct conv_archive_source_unit {

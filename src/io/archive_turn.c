@@ -207,7 +207,7 @@ void conv_archive_turn_take(struct conv_archive_order *order, struct conv_archiv
         if (!entry)
             break;
         order->next++;
-        order->lack[entry->target] |= entry->is_dropped;
+        order->lack[entry->target] |= entry->lacks;
         pthread_mutex_unlock(&order->lock);
         bool writes = !entry->is_dropped && place(order, &own, entry);
         pthread_mutex_lock(&order->lock);

@@ -11,6 +11,7 @@
 #include "base/descriptors.h"
 #include "base/standard.h"
 #include "io/archive_body.h"
+#include "io/formats.h"
 #include "io/paths.h"
 #include "io/source.h"
 
@@ -66,6 +67,28 @@ enum conv_status conv_item_set_target(struct conv_item *item, const char *suffix
         return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
     item->target = name;
     return CONV_OK;
+}
+
+enum conv_status conv_item_set_format(struct conv_item *item, const struct conv_format *format,
+                                      bool npy, struct conv_err *err)
+{
+    char target[PATH_MAX];
+    size_t name = strlen(item->name) + 1;
+    if (!npy && (!format || conv_formats_of_name(conv_item_target(item)) == format))
+        return CONV_OK;
+    snprintf(target, sizeof target, "%s", conv_item_target(item));
+    int length = snprintf(item->name + name, sizeof item->name - name, "%.*s%s",
+                          (int)extension_at(target), target, npy ? ".npy" : format->extension);
+    if (length < 0 || (size_t)length >= sizeof item->name - name)
+        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+    item->target = name;
+    return CONV_OK;
+}
+
+void conv_item_keep_name(struct conv_item *item)
+{
+    size_t length = strlen(item->name), own = strlen(item->body->member.name);
+    item->target = length >= own ? length - own : length;
 }
 
 bool conv_item_has_suffix(const struct conv_item *item, const char *suffix)

@@ -34,6 +34,24 @@ static enum conv_status place(const struct conv_sink *sink, const struct conv_it
     return fits ? CONV_OK : conv_err_set(err, CONV_ERR_LIMIT, "path too long");
 }
 
+// Outputs next to their inputs have whole paths as names, which are absolute or relative.
+static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
+                              enum conv_sink_claim *result, struct conv_err *err)
+{
+    struct conv_file_sink *sink = (struct conv_file_sink *)base;
+    const struct conv_sink_config *config = &sink->config;
+    const struct conv_output_claim place = {
+        .archive = !config->path[0] && conv_item_target(item)[0] == '/',
+        .name = conv_item_target(item),
+        .original = item->body ? conv_item_target(item) : NULL,
+        .owner = config->returns ? item->name : NULL,
+    };
+    (void)result;
+    return config->kind == CONV_SINK_FOLDER && config->may_coincide
+               ? conv_output_names_claim(&sink->names, &place, NULL, err)
+               : CONV_OK;
+}
+
 static bool should_look(const struct conv_sink *sink)
 {
     const struct conv_file_sink *files = file_sink(sink);
@@ -216,6 +234,7 @@ static enum conv_status finish(struct conv_sink *base, struct conv_err *err)
 {
     struct conv_file_sink *sink = (struct conv_file_sink *)base;
     (void)err;
+    conv_output_names_close(&sink->names);
     free(sink->temporaries);
     free(sink);
     return CONV_OK;
@@ -241,6 +260,7 @@ static enum conv_status open_files(struct conv_sink **out, const struct conv_sin
 {
     static const struct conv_sink_ops ops = {
         .makes_files = true,
+        .claim = claim,
         .place = place,
         .should_look = should_look,
         .look = look,
@@ -260,6 +280,7 @@ static enum conv_status open_files(struct conv_sink **out, const struct conv_sin
     sink->sink.ops = &ops;
     sink->config = *config;
     sink->temporaries = temporaries;
+    conv_output_names_open(&sink->names);
     conv_write_behind_start(&sink->behind, config->workers);
     *out = &sink->sink;
     return CONV_OK;

@@ -8,6 +8,7 @@
 #define CONV_IO_FILE_SINK_H
 
 #include "io/access.h"
+#include "io/output_names.h"
 #include "io/sink.h"
 #include "io/write_behind.h"
 
@@ -22,6 +23,7 @@ struct conv_file_temporary {
 struct conv_file_sink {
     struct conv_sink sink;
     struct conv_sink_config config;
+    struct conv_output_names names;
     struct conv_file_temporary *temporaries; // one per worker; a signal handler reads them
     atomic_uint next_number;                 // of a temporary file
     atomic_bool is_abandoned;

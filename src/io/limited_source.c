@@ -5,11 +5,19 @@ static enum conv_source_step next_item(struct conv_source *source, struct conv_i
                                        struct conv_err *err)
 {
     struct conv_limited_source *limited = (struct conv_limited_source *)source;
-    if (limited->left == 0)
+    if (limited->left == 0 && !limited->inner->ops->end)
         return CONV_SOURCE_END;
+    if (limited->left == 0)
+        limited->inner->ops->end(limited->inner); // links to what came before are left
     enum conv_source_step step = conv_source_next(limited->inner, item, err);
     limited->left -= step == CONV_SOURCE_ITEM && !item->is_copy;
     return step;
+}
+
+static enum conv_status hold(struct conv_source *source, struct conv_item *item,
+                             struct conv_err *err)
+{
+    return conv_source_hold(((struct conv_limited_source *)source)->inner, item, err);
 }
 
 static bool may_wait(const struct conv_source *source)
@@ -36,6 +44,7 @@ void conv_limited_source_init(struct conv_limited_source *limited, struct conv_s
         .may_wait = may_wait,
         .is_full = is_full,
         .limit = limit,
+        .hold = hold,
     };
     *limited = (struct conv_limited_source){{&ops}, inner, images};
 }

@@ -107,6 +107,8 @@ static enum conv_status check_inputs(const struct conv_operands *operands,
     bool any_archive = operands->archives && operands->archives->count > 0;
     shape->any_folder = operands->files_from || any_archive;
     shape->several = operands->input_count > 1;
+    shape->may_coincide = shape->any_folder || shape->several || operands->npy ||
+                          operands->format || operands->suffix;
     for (int i = 0; i < operands->input_count; i++) {
         bool is_folder = conv_paths_is_folder(operands->inputs[i]);
         shape->any_folder |= is_folder;

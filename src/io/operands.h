@@ -26,8 +26,9 @@ struct conv_operands {
 };
 
 struct conv_operands_shape {
-    bool any_folder; // among the inputs, or a list or archive: there may be any number of images
-    bool several;    // inputs: a folder gets a folder of its own name below the output
+    bool any_folder;   // among the inputs, or a list or archive: there may be any number of images
+    bool several;      // inputs: a folder gets a folder of its own name below the output
+    bool may_coincide; // the inputs may have different names and their outputs the same
     enum conv_sink_kind sink;
 };
 

@@ -43,6 +43,14 @@ struct conv_sink_config {
     struct conv_archive_target *targets;
     int target_count;
     bool writes; // false: `write` is never called, and nothing appears
+
+    // How the names of outputs differ from those of their inputs, apart from their folders.
+    bool may_coincide; // two outputs may get one name: struct conv_operands_shape
+    bool returns;      // an item may come again and replaces its output
+    bool copies;       // images that fail are copied under their own names
+    const char *suffix;
+    const struct conv_format *format;
+    bool npy;
 };
 
 // Where the output of one image goes.
@@ -70,6 +78,12 @@ enum conv_sink_result {
 
 #define CONV_SINK_LIST_LOST "the access control list could not be kept; the group has no access now"
 
+enum conv_sink_claim {
+    CONV_SINK_CLAIMED,
+    CONV_SINK_CLAIM_REPEATED, // a folder of an archive that has it already: item->reason
+    CONV_SINK_CLAIM_LATER,    // a link to a member that may come later: conv_source_hold
+};
+
 struct conv_sink;
 
 // Any thread, unless stated otherwise. *input: the identity of the image that was read, st_mode 0
@@ -81,8 +95,15 @@ struct conv_sink_ops {
     enum conv_status (*place)(const struct conv_sink *sink, const struct conv_item *item,
                               struct conv_output *output, struct conv_err *err);
 
+    // Gives the item its name, before `place`: in the order of the items, one thread at a time.
+    // NULL if there is one output. CONV_ERR_USAGE if an earlier item has the name, as a file or as
+    // a folder; CONV_ERR_LIMIT, CONV_ERR_MEMORY.
+    enum conv_status (*claim)(struct conv_sink *sink, struct conv_item *item,
+                              enum conv_sink_claim *claim, struct conv_err *err);
+
     // Writes the file. `worker` is below config.workers and differs between threads. CONV_ERR_IO;
-    // CONV_ERR_USAGE as `check`; CONV_ERR_CANCELLED. After a failure nothing is left.
+    // CONV_ERR_USAGE as `check`; CONV_ERR_CANCELLED. After a failure nothing is left. A link fails
+    // with CONV_ERR_UNSUPPORTED if the member that it leads to is not in the output.
     enum conv_status (*write)(struct conv_sink *sink, int worker, const struct conv_item *item,
                               const struct stat *input, const struct conv_output *output,
                               const struct conv_encoded *file, enum conv_sink_result *result,
@@ -99,8 +120,11 @@ struct conv_sink_ops {
     // For sinks that write items in the order of their numbers: each has to be written or dropped.
     // All NULL otherwise.
 
-    // There will be no output of this item.
-    void (*drop)(struct conv_sink *sink, const struct conv_item *item);
+    // True if all items before this one were written or dropped.
+    bool (*is_due)(const struct conv_sink *sink, const struct conv_item *item);
+
+    // There will be no output of this item. True if the output has a link to it.
+    bool (*drop)(struct conv_sink *sink, const struct conv_item *item);
 
     // False while too many bytes wait for any item to be begun except the one whose turn it is.
     bool (*may_begin)(const struct conv_sink *sink, const struct conv_item *item);
@@ -178,15 +202,26 @@ static inline bool conv_sink_has_order(const struct conv_sink *sink)
     return sink && sink->ops->drop;
 }
 
-static inline void conv_sink_drop(struct conv_sink *sink, const struct conv_item *item)
+static inline bool conv_sink_drop(struct conv_sink *sink, const struct conv_item *item)
 {
-    if (sink && sink->ops->drop)
-        sink->ops->drop(sink, item);
+    return sink && sink->ops->drop && sink->ops->drop(sink, item);
 }
 
 static inline bool conv_sink_may_begin(const struct conv_sink *sink, const struct conv_item *item)
 {
     return !sink || !sink->ops->may_begin || sink->ops->may_begin(sink, item);
+}
+
+static inline bool conv_sink_is_due(const struct conv_sink *sink, const struct conv_item *item)
+{
+    return !sink || !sink->ops->is_due || sink->ops->is_due(sink, item);
+}
+
+static inline enum conv_status conv_sink_claim(struct conv_sink *sink, struct conv_item *item,
+                                               enum conv_sink_claim *claim, struct conv_err *err)
+{
+    *claim = CONV_SINK_CLAIMED;
+    return sink && sink->ops->claim ? sink->ops->claim(sink, item, claim, err) : CONV_OK;
 }
 
 static inline bool conv_sink_has_failed(const struct conv_sink *sink)

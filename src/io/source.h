@@ -35,6 +35,7 @@ struct conv_input {
 struct conv_item_ops;
 struct conv_archive_body; // a member of an archive: archive_body.h
 struct conv_archive_input;
+struct conv_format;
 
 // One image of a source. It can be copied.
 struct conv_item {
@@ -48,6 +49,11 @@ struct conv_item {
 
     uint64_t number;    // of items from the same source, from 0 on: set by the pipeline
     bool is_copy;       // not an image: it is copied unchanged
+    bool is_link;       // a copy that is written once all items before it are written or dropped
+    bool keeps_name;    // an image that may be copied instead, under its own name
+    bool is_repeated;   // a folder of an archive whose output has it already
+    bool is_refused;    // an earlier item has the name
+    int holds;          // how often it was given to conv_source_hold
     int archive;        // number of the archive that its output belongs to, if outputs are archives
     const char *reason; // of CONV_SOURCE_DONE: why, a constant
     struct conv_archive_body *body;    // of a member of an archive; conv_item_release gives it back
@@ -135,6 +141,14 @@ const char *conv_item_target(const struct conv_item *item);
 enum conv_status conv_item_set_target(struct conv_item *item, const char *suffix, bool beside,
                                       struct conv_err *err);
 
+// Gives it the extension of the outputs' format, NULL: that of the input; or of .npy files: a.png
+// becomes a.npy. CONV_ERR_LIMIT.
+enum conv_status conv_item_set_format(struct conv_item *item, const struct conv_format *format,
+                                      bool npy, struct conv_err *err);
+
+// Gives the output of a member of an archive, for an archive, the member's own name again.
+void conv_item_keep_name(struct conv_item *item);
+
 // True if the item's name without its extension ends in `suffix`.
 bool conv_item_has_suffix(const struct conv_item *item, const char *suffix);
 
@@ -154,9 +168,9 @@ bool conv_input_wait(const struct conv_input *input, atomic_int *stop);
 enum conv_source_step {
     CONV_SOURCE_ITEM,
     CONV_SOURCE_BAD,      // item->name cannot be read; *err has the reason
-    CONV_SOURCE_REPEATED, // an image that the list had before, perhaps spelled differently
+    CONV_SOURCE_REPEATED, // the list had it before, perhaps spelled differently
     CONV_SOURCE_RESULT,   // by its name a result of an earlier run, not to be processed again
-    CONV_SOURCE_DONE,     // an input whose output is an archive that is done: item->reason
+    CONV_SOURCE_DONE,     // an input whose output is done: item->reason
     CONV_SOURCE_END,
 };
 
@@ -187,6 +201,12 @@ struct conv_source_ops {
     // Sets how many bytes make the source full, and how many a single item may hold. False if items
     // hold none. Before the first item. NULL: they hold none.
     bool (*limit)(struct conv_source *source, size_t usual, size_t most);
+
+    // For sources of links, else NULL. `hold` takes the link back and hands it out again after all
+    // other items of its output; CONV_ERR_MEMORY. After `end` only such links come. As `next`.
+    enum conv_status (*hold)(struct conv_source *source, struct conv_item *item,
+                             struct conv_err *err);
+    void (*end)(struct conv_source *source);
 };
 
 // The first member of every source.
@@ -208,6 +228,12 @@ static inline bool conv_source_may_wait(const struct conv_source *source)
 static inline bool conv_source_limit(struct conv_source *source, size_t usual, size_t most)
 {
     return source->ops->limit && source->ops->limit(source, usual, most);
+}
+
+static inline enum conv_status conv_source_hold(struct conv_source *source, struct conv_item *item,
+                                                struct conv_err *err)
+{
+    return source->ops->hold(source, item, err);
 }
 
 static inline bool conv_source_is_full(const struct conv_source *source)

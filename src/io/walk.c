@@ -12,8 +12,9 @@
 void conv_walk_name(char name[PATH_MAX], const struct conv_item *item)
 {
     const struct conv_archive_body *body = item->body;
-    bool links = body && body->member.kind == CONV_ARCHIVE_HARDLINK;
-    const char *whole = links ? body->member.link : conv_item_target(item);
+    char target[2 * PATH_MAX];
+    bool links = item->is_link && body && conv_archive_body_target(target, body);
+    const char *whole = links ? target : conv_item_target(item);
     size_t length = body ? conv_shard_sample(whole) : strlen(whole);
     snprintf(name, PATH_MAX, "%.*s", (int)length, whole);
 }
@@ -33,6 +34,8 @@ static bool is_ours(struct conv_walk *walk, enum conv_source_step step,
     char name[PATH_MAX];
     bool listed = step == CONV_SOURCE_ITEM, inside = walk->archive.unit != NULL;
     walk->is_over |= step == CONV_SOURCE_END;
+    if (step == CONV_SOURCE_ITEM && item->holds > 0)
+        return true; // was counted when it came first
     if (inside && walk->config.plan && walk->config.whole)
         return true; // the archive was counted as a whole
     walk->listed += listed;
@@ -50,7 +53,7 @@ static enum conv_source_step set_target(const struct conv_walk *walk, struct con
                                         struct conv_err *err)
 {
     const struct conv_operands *operands = &walk->config.operands;
-    if (!operands->suffix && !operands->beside)
+    if (item->is_copy || (!operands->suffix && !operands->beside))
         return CONV_SOURCE_ITEM;
     if (operands->beside && operands->suffix && conv_item_has_suffix(item, operands->suffix))
         return CONV_SOURCE_RESULT;
@@ -73,8 +76,8 @@ static enum conv_source_step next_item(struct conv_walk *walk, struct conv_item 
     }
     item->body = NULL;
     item->stream = NULL;
-    item->is_copy = false;
-    item->archive = 0;
+    item->is_copy = item->is_link = item->keeps_name = false;
+    item->archive = item->holds = 0;
     if (walk->found_all)
         return conv_watch_next(walk->watch, item, err);
     enum conv_source_step step = conv_walk_next_input(walk, item, err);
@@ -108,7 +111,7 @@ static enum conv_source_step next_counted(struct conv_source *source, struct con
         conv_item_release(item);
         step = next_item(walk, item, err);
     }
-    walk->items += step != CONV_SOURCE_END;
+    walk->items += step != CONV_SOURCE_END && item->holds == 0;
     if (walk->watch && !walk->found_all && step != CONV_SOURCE_END)
         look_ahead(walk);
     return step == CONV_SOURCE_ITEM ? set_target(walk, item, err) : step;
@@ -136,6 +139,20 @@ static bool limit(struct conv_source *source, size_t usual, size_t most)
 {
     struct conv_walk *walk = (struct conv_walk *)source;
     return walk->archives.count > 0 && conv_source_limit(&walk->archive.source, usual, most);
+}
+
+static enum conv_status hold(struct conv_source *source, struct conv_item *item,
+                             struct conv_err *err)
+{
+    return conv_source_hold(&((struct conv_walk *)source)->archive.source, item, err);
+}
+
+static void end(struct conv_source *source)
+{
+    struct conv_walk *walk = (struct conv_walk *)source;
+    walk->has_ended = true;
+    if (walk->archives.count > 0)
+        conv_archive_source_leave(&walk->archive);
 }
 
 enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct conv_err *err)
@@ -180,9 +197,10 @@ static enum conv_status open_archives(struct conv_walk *walk, const struct conv_
     }
     if (!status)
         status = conv_operands_check(&checked, &walk->shape, err);
-    for (int i = 0; i < operands->input_count && !status && walk->archives.count > 1; i++)
-        if (walk->archives.inputs[i])
-            status = conv_archive_folders_add(&walk->folders, operands->inputs[i], err);
+    for (int i = 0; i < operands->input_count && !status && walk->shape.several; i++)
+        if (walk->archives.count > 0)
+            status = conv_archive_folders_add(&walk->folders, operands->inputs[i],
+                                              walk->archives.inputs[i] != NULL, err);
     bool writes_files = operands->output && walk->shape.sink != CONV_SINK_ARCHIVE;
     if (!status && config->archives.enabled)
         conv_archive_source_init(&walk->archive,
@@ -203,6 +221,8 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
         .may_wait = may_wait,
         .is_full = is_full,
         .limit = limit,
+        .hold = hold,
+        .end = end,
     };
     const struct conv_operands *operands = &config->operands;
     struct conv_walk *walk = calloc(1, sizeof *walk);
@@ -268,6 +288,18 @@ struct conv_archive_target *conv_walk_targets(struct conv_walk *walk, int *count
 {
     *count = walk->archives.target_count;
     return walk->archives.targets;
+}
+
+void conv_walk_describe_outputs(struct conv_walk *walk, struct conv_sink_config *config)
+{
+    const struct conv_operands *operands = &walk->config.operands;
+    config->kind = walk->shape.sink;
+    config->targets = conv_walk_targets(walk, &config->target_count);
+    config->may_coincide = walk->shape.may_coincide;
+    config->returns = walk->watch != NULL;
+    config->suffix = operands->suffix;
+    config->format = operands->format;
+    config->npy = operands->npy;
 }
 
 enum conv_status conv_walk_skip(struct conv_walk *walk, enum conv_archive_done which,

@@ -59,6 +59,9 @@ const struct conv_operands_shape *conv_walk_shape(const struct conv_walk *walk);
 // The archives that outputs are written to, with shape->sink == CONV_SINK_ARCHIVE; the walk's.
 struct conv_archive_target *conv_walk_targets(struct conv_walk *walk, int *count);
 
+// Sets what *config says of the kind of the outputs and of their names; the rest is the caller's.
+void conv_walk_describe_outputs(struct conv_walk *walk, struct conv_sink_config *config);
+
 // Before the first step: outputs that are archives, all or nothing, are skipped if they are done
 // already (archive_done.h); their inputs become CONV_SOURCE_DONE.
 enum conv_status conv_walk_skip(struct conv_walk *walk, enum conv_archive_done which,

@@ -136,6 +136,9 @@ static enum conv_source_step next_inside(struct conv_walk *walk, struct conv_ite
         step = conv_source_next(&walk->folder.source, item, err);
     if (step == CONV_SOURCE_END && walk->config.archives.enabled)
         step = conv_source_next(&walk->archive.source, item, err);
+    bool is_last = walk->archives.each || walk->next_input == walk->config.operands.input_count;
+    if (step == CONV_SOURCE_END && walk->config.archives.enabled && is_last)
+        step = conv_archive_source_next_held(&walk->archive, item, err);
     return step;
 }
 
@@ -156,6 +159,9 @@ static enum conv_source_step next_listed(struct conv_walk *walk, struct conv_ite
 enum conv_source_step conv_walk_next_input(struct conv_walk *walk, struct conv_item *item,
                                            struct conv_err *err)
 {
+    if (walk->has_ended)
+        return walk->archives.count > 0 ? conv_archive_source_next_held(&walk->archive, item, err)
+                                        : CONV_SOURCE_END;
     if (walk->config.operands.files_from)
         return next_listed(walk, item, err);
     for (;;) {

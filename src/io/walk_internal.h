@@ -35,6 +35,7 @@ struct conv_walk {
     uint64_t items, listed;
     struct conv_digest names; // sum of the digests of listed names
     bool is_over;
+    bool has_ended;        // only links that were held come
     struct peeked *peeked; // NULL: nothing
 };
 

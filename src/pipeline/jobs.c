@@ -20,6 +20,7 @@ void conv_jobs_init(struct conv_jobs *jobs)
     init_list(&jobs->found);
     init_list(&jobs->announced);
     init_list(&jobs->parked);
+    init_list(&jobs->links);
     init_list(&jobs->to_encode);
 }
 
@@ -254,19 +255,35 @@ static void report_job(struct conv_scheduler *s, const struct conv_job *job)
     conv_report_file(s->report, &record);
 }
 
-// Copies the bytes of a member that could not be filtered to its place in the output. False if that
-// fails.
+static void append(struct conv_err *err, const char *text)
+{
+    size_t used = strlen(err->text);
+    snprintf(err->text + used, sizeof err->text - used, "%s", text);
+}
+
+// Copies the bytes of a member that could not be filtered, under its own name. False if that fails.
 static bool copy_failed(struct conv_scheduler *s, struct conv_job *job)
 {
+    const struct conv_sink *sink = s->config->sink;
     struct conv_err reason = job->err;
-    if (!s->config->copy_failed || !job->item.body || conv_stages_copy(s->config, 0, job)) {
+    if (!job->item.keeps_name)
+        return false;
+    conv_item_keep_name(&job->item);
+    if (sink->ops->place(sink, &job->item, &job->output, NULL) ||
+        conv_stages_copy(s->config, 0, job)) {
         job->err = reason;
         return false;
     }
     job->bytes_out = 0;
-    size_t used = strlen(job->err.text);
-    snprintf(job->err.text + used, sizeof job->err.text - used, "; copied as it is");
+    append(&job->err, "; copied as it is");
     return true;
+}
+
+// The next link may be due now.
+static void wake_for_links(struct conv_scheduler *s) CONV_NEEDS(s->lock)
+{
+    if (s->jobs.links.first)
+        pthread_cond_signal(&s->wake.workers);
 }
 
 void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
@@ -292,13 +309,16 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
             conv_scheduler_stop(s);
     }
     conv_lock_release(&s->lock);
-    if (!job->is_written && !(job->outcome == CONV_OUTCOME_FAILED && copy_failed(s, job)))
-        conv_sink_drop(s->config->sink, &job->item);
+    bool has_failed = job->outcome == CONV_OUTCOME_FAILED;
+    if (!job->is_written && !(has_failed && copy_failed(s, job)) &&
+        conv_sink_drop(s->config->sink, &job->item) && has_failed)
+        append(&job->err, "; an earlier link to it is in the output");
     conv_lock_acquire(&s->report_lock);
     report_job(s, job);
     conv_lock_release(&s->report_lock);
     conv_lock_acquire(&s->lock);
     conv_jobs_drop(s, job);
+    wake_for_links(s);
 }
 
 void conv_jobs_finish_done(struct conv_scheduler *s, struct conv_job *const jobs[], int count)
@@ -306,7 +326,7 @@ void conv_jobs_finish_done(struct conv_scheduler *s, struct conv_job *const jobs
     conv_lock_release(&s->lock);
     for (int i = 0; i < count; i++)
         if (!jobs[i]->is_written)
-            conv_sink_drop(s->config->sink, &jobs[i]->item);
+            (void)conv_sink_drop(s->config->sink, &jobs[i]->item);
     conv_lock_acquire(&s->report_lock);
     for (int i = 0; i < count; i++)
         report_job(s, jobs[i]);
@@ -314,6 +334,7 @@ void conv_jobs_finish_done(struct conv_scheduler *s, struct conv_job *const jobs
     conv_lock_acquire(&s->lock);
     for (int i = 0; i < count; i++)
         conv_jobs_drop(s, jobs[i]);
+    wake_for_links(s);
 }
 
 void conv_jobs_free(struct conv_jobs *jobs)

@@ -12,7 +12,6 @@
 #include "base/lock.h"
 #include "pipeline/layer_collect.h"
 #include "pipeline/layer_output.h"
-#include "pipeline/output.h"
 
 #define WAIT_NS 100000000u // a signal handler cannot wake a condition
 
@@ -21,7 +20,6 @@ struct run {
     struct conv_report *report;
     struct conv_lock taking; // of the source, whose next image may be long in coming
     struct conv_source *source;
-    struct conv_digest_set claimed; // outputs so far
     bool source_ended;
     int64_t taken;
 
@@ -62,8 +60,10 @@ static bool is_over(struct run *run)
 // The results of NAME.png are in NAME.npy.
 static enum conv_status name_output(struct run *run, struct worker *worker) CONV_NEEDS(run->taking)
 {
-    enum conv_status status = conv_output_retarget(&worker->item, ".npy", &worker->err);
-    return status ? status : conv_output_claim(&worker->item, &run->claimed, &worker->err);
+    enum conv_sink_claim claim;
+    enum conv_status status = conv_item_set_format(&worker->item, NULL, true, &worker->err);
+    return status ? status
+                  : conv_sink_claim(run->config->sink, &worker->item, &claim, &worker->err);
 }
 
 // The next image with its number. CONV_SOURCE_END also if the run is over.
@@ -396,7 +396,6 @@ enum conv_status conv_layer_images_run(const struct conv_layer_images *config,
     status = close_collect(run, run->status, err);
     pthread_cond_destroy(&run->changed);
     conv_lock_destroy(&run->taking);
-    conv_digest_set_free(&run->claimed);
     conv_lock_destroy(&run->lock);
     free(workers);
     free(run);

@@ -3,7 +3,6 @@
 #ifndef CONV_PIPELINE_OUTPUT_H
 #define CONV_PIPELINE_OUTPUT_H
 
-#include "base/digest_set.h"
 #include "pipeline/job.h"
 #include "tensor/npy.h"
 
@@ -21,22 +20,5 @@ int conv_output_depth(const struct conv_pipeline_config *config, const struct co
 // becomes float32. `header` must live as long as *file.
 void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
                      uint8_t header[CONV_NPY_OWN_HEADER], struct conv_encoded *file);
-
-// NAME.png becomes NAME with another extension, such as ".npy", in the item's target.
-// CONV_ERR_LIMIT if that is too long.
-enum conv_status conv_output_retarget(struct conv_item *item, const char *extension,
-                                      struct conv_err *err);
-
-// The same for an item with a place below a sink, where the run gives outputs other extensions than
-// their inputs; otherwise nothing. `claimed`: the targets so far. CONV_ERR_USAGE if the new target
-// is that of an earlier item, a.png after a.jpg for example; CONV_ERR_MEMORY.
-enum conv_status conv_output_rename(const struct conv_pipeline_config *config,
-                                    struct conv_item *item, struct conv_digest_set *claimed,
-                                    struct conv_err *err);
-
-// Adds the item's target to `claimed`. Errors as above; an item that comes again, as from a folder
-// that is watched, keeps its claim.
-enum conv_status conv_output_claim(const struct conv_item *item, struct conv_digest_set *claimed,
-                                   struct conv_err *err);
 
 #endif

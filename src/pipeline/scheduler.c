@@ -82,7 +82,6 @@ enum conv_status conv_scheduler_init(struct conv_scheduler *s,
 void conv_scheduler_destroy(struct conv_scheduler *s)
 {
     conv_budget_destroy(&s->files);
-    conv_digest_set_free(&s->claimed);
     conv_lock_destroy(&s->report_lock);
     conv_lock_destroy(&s->lock);
     pthread_cond_destroy(&s->wake.workers);

@@ -5,7 +5,6 @@
 #ifndef CONV_PIPELINE_SCHEDULER_H
 #define CONV_PIPELINE_SCHEDULER_H
 
-#include "base/digest_set.h"
 #include "base/lock.h"
 #include "pipeline/config.h"
 #include "pipeline/decode_policy.h"
@@ -17,6 +16,7 @@ struct conv_jobs {
     struct conv_job_list found;     // in the source; nothing is done yet
     struct conv_job_list announced; // the system fetches their files, which are not yet read
     struct conv_job_list parked;    // read, waiting for staging memory
+    struct conv_job_list links;     // announced, and not due yet: struct conv_item
     struct conv_job_list to_encode;
     struct conv_job *free;
     struct conv_file *free_files;
@@ -56,9 +56,8 @@ struct conv_scheduler {
 
     // Not changed while threads run.
     const struct conv_pipeline_config *config;
-    uint64_t numbered;              // images from the source, counted by the worker that uses it
-    struct conv_digest_set claimed; // outputs of conv_output_rename; used as `source` is
-    size_t table_bytes;             // conv_backend_ops.table_bytes
+    uint64_t numbered;  // images from the source, counted by the worker that uses it
+    size_t table_bytes; // conv_backend_ops.table_bytes
     bool filter_alpha;
     int most_live;                             // images in the pipeline at once
     int most_streams;                          // of each device

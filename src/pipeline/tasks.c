@@ -5,7 +5,6 @@
 #include "pipeline/fetch.h"
 #include "pipeline/groups.h"
 #include "pipeline/jobs.h"
-#include "pipeline/output.h"
 #include "pipeline/plan.h"
 #include "pipeline/stages.h"
 
@@ -15,20 +14,41 @@
 // other where images are small.
 #define WALK_BATCH 8
 
-// The next image of the source, with a place for its output.
+// The next step of the source. An image or copy has a name that no earlier one has.
+static enum conv_source_step next_named(struct conv_scheduler *s, struct conv_job *job)
+{
+    const struct conv_pipeline_config *config = s->config;
+    struct conv_item *item = &job->item;
+    for (;;) {
+        enum conv_sink_claim claim;
+        item->is_copy = item->is_link = item->keeps_name = false;
+        item->is_repeated = item->is_refused = false;
+        item->archive = item->holds = 0;
+        enum conv_source_step step = conv_source_next(s->source, item, &job->err);
+        if (step != CONV_SOURCE_ITEM || !config->sink || !conv_item_target(item)[0])
+            return step;
+        if (!item->is_copy &&
+            conv_item_set_format(item, config->output_format,
+                                 config->output_type == CONV_OUTPUT_F32, &job->err))
+            return CONV_SOURCE_BAD;
+        if (conv_sink_claim(config->sink, item, &claim, &job->err))
+            return CONV_SOURCE_BAD;
+        if (claim != CONV_SINK_CLAIM_LATER)
+            return claim == CONV_SINK_CLAIMED ? step : CONV_SOURCE_DONE;
+        if (conv_source_hold(s->source, item, &job->err))
+            return CONV_SOURCE_BAD;
+    }
+}
+
+// The same, with a place for its output.
 static enum conv_source_step next_job(struct conv_scheduler *s, struct conv_job *job)
 {
     const struct conv_sink *sink = s->config->sink;
-    job->item.is_copy = false;
-    job->item.archive = 0;
-    enum conv_source_step step = conv_source_next(s->source, &job->item, &job->err);
+    enum conv_source_step step = next_named(s, job);
     job->item.number = s->next_number;
     s->next_number += step != CONV_SOURCE_END;
     // An item that cannot be read may have no name below the sink: the list itself, for example.
     bool has_place = step != CONV_SOURCE_END && sink && conv_item_target(&job->item)[0];
-    if (has_place && step == CONV_SOURCE_ITEM && !job->item.is_copy &&
-        conv_output_rename(s->config, &job->item, &s->claimed, &job->err))
-        return CONV_SOURCE_BAD;
     if (has_place &&
         sink->ops->place(sink, &job->item, &job->output,
                          step == CONV_SOURCE_ITEM ? &job->err : NULL) &&

@@ -173,12 +173,14 @@ static bool fetch_next(struct conv_scheduler *s, bool stopping) CONV_NEEDS(s->lo
 // After a stop nothing new is begun.
 static bool drop_waiting(struct conv_scheduler *s, bool stopping) CONV_NEEDS(s->lock)
 {
-    if (!stopping || !(s->jobs.found.first || s->jobs.announced.first))
+    if (!stopping || !(s->jobs.found.first || s->jobs.announced.first || s->jobs.links.first))
         return false;
     while (s->jobs.found.first)
         conv_jobs_put_away(s, conv_jobs_pop(&s->jobs.found));
     while (s->jobs.announced.first)
         conv_jobs_drop(s, conv_jobs_pop(&s->jobs.announced));
+    while (s->jobs.links.first)
+        conv_jobs_drop(s, conv_jobs_pop(&s->jobs.links));
     return true;
 }
 
@@ -199,6 +201,20 @@ static void begin(struct conv_scheduler *s, struct conv_worker *worker, struct c
         conv_jobs_finish(s, job, status);
     else
         park(s, job);
+}
+
+// A link waits outside the queue, so that others can be begun meanwhile.
+static bool copy_link(struct conv_scheduler *s, struct conv_worker *worker, bool stopping)
+    CONV_NEEDS(s->lock)
+{
+    while (s->jobs.announced.first && s->jobs.announced.first->item.is_link)
+        conv_jobs_insert(&s->jobs.links, conv_jobs_pop(&s->jobs.announced));
+    struct conv_job *job = s->jobs.links.first;
+    if (!job || stopping || !conv_sink_is_due(s->config->sink, &job->item))
+        return false;
+    conv_jobs_pop(&s->jobs.links);
+    conv_tasks_copy(s, worker, job);
+    return true;
 }
 
 static bool read_next(struct conv_scheduler *s, struct conv_worker *worker) CONV_NEEDS(s->lock)
@@ -238,9 +254,9 @@ static bool announce_next(struct conv_scheduler *s, struct conv_worker *worker) 
 static bool do_task(struct conv_scheduler *s, struct conv_worker *worker, bool stopping)
     CONV_NEEDS(s->lock)
 {
-    return encode_next(s, worker) || place_parked(s, worker, stopping) || fetch_next(s, stopping) ||
-           drop_waiting(s, stopping) || read_next(s, worker) || announce_next(s, worker) ||
-           conv_helpers_help(s, worker, NULL);
+    return encode_next(s, worker) || place_parked(s, worker, stopping) ||
+           copy_link(s, worker, stopping) || fetch_next(s, stopping) || drop_waiting(s, stopping) ||
+           read_next(s, worker) || announce_next(s, worker) || conv_helpers_help(s, worker, NULL);
 }
 
 void *conv_worker_main(void *argument)

@@ -271,15 +271,15 @@ SEVEN = {
 # --- bombs: name -> (data, members that are done) ----------------------------------------------------
 
 def many_in_zip(count):
-    """Empty entries that all have one name."""
-    entry = w.ZipEntry(b"e.json", b"", w.STORED)
+    """Empty entries."""
+    entry = w.ZipEntry(b"000000.json", b"", w.STORED)
     local, record = entry.local_bytes(), entry.central_bytes(0)
-    head, tail = record[:42], record[46:]
-    directory = b"".join(head + struct.pack("<I", i * len(local)) + tail for i in range(count))
+    head = record[:42]
+    directory = b"".join(head + struct.pack("<I", i * len(local)) + b"%06d.json" % i for i in range(count))
     start = count * len(local)
     end = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, count, count, len(directory), start)
     end += struct.pack("<4sIQI", b"PK\6\7", 0, start + len(directory), 1)
-    return local * count + directory + end + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, w.MOST, w.MOST, 0)
+    return b"".join(local[:30] + b"%06d.json" % i for i in range(count)) + directory + end + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, w.MOST, w.MOST, 0)
 
 
 def bombs():
@@ -298,8 +298,12 @@ def bombs():
 
 
 def many(count=100_000):
-    return {"many.tar": w.tar_header(b"e.json") * count + w.TAR_END, "many.zip": many_in_zip(count),
-            "many.tar.gz": gzip.compress(w.tar_header(b"e.json") * count + w.TAR_END, 1)}
+    """Archives of that many empty members."""
+    header = w.tar_header(b"000000.json")
+    base = int(header[148:154], 8) - 6 * ord("0")
+    names = (b"%06d" % i for i in range(count))
+    tar = b"".join(name + header[6:148] + b"%06o" % (base + sum(name)) + header[154:] for name in names) + w.TAR_END
+    return {"many.tar": tar, "many.zip": many_in_zip(count), "many.tar.gz": gzip.compress(tar, 1)}
 
 
 CASES = {**TAR, **ZIP, **PACKED, **SEVEN}

@@ -82,8 +82,8 @@ def test_shards(box):
     assert os.listdir("one") == ["shard-001.tar"]
     run("emboss", "in/shard-001.tar", "in/shard-002.tar", "files", "--format", "files")
     assert os.path.exists("files/shard-002/000001.cls")
-    run("emboss", "in/shard-001.tar", "in/shard-002.tar", "all.tar")
-    assert len(read("all.tar")) == 6
+    result = run("emboss", "in/shard-001.tar", "in/shard-002.tar", "all.tar", code=1)
+    assert "in/shard-002.tar:000000.png: another member has the same output" in result.err and len(read("all.tar")) == 4
 
 
 # --- shards of archives --------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def counts(*args, code=0):
 
 def test_archives_that_are_done_are_skipped_as_a_whole(box):
     for i in range(3):
-        make(f"{i}.tar", list(samples(2)))
+        make(f"{i}.tar", [(f"{i}/{name}", data) for name, data in samples(2)])
     names = "{0..2}.tar"
     run("emboss", "{0..1}.tar", "out")
     before = os.stat("out/0.tar").st_mtime_ns
@@ -181,7 +181,7 @@ def test_archives_that_are_done_are_skipped_as_a_whole(box):
     os.utime("1.tar", ns=(later, later))
     assert counts("--update", names, "out") == (2, 2, 0)
     result = run("emboss", "--update", "--dry-run", names, "out")
-    assert "1.tar:000000.png" in result.out and "0.tar:" not in result.out
+    assert "1.tar:1/000000.png" in result.out and "0.tar:" not in result.out
     # One archive made of several inputs.
     run("emboss", "0.tar", "2.tar", "one.tar")
     assert counts("--skip-existing", "0.tar", "2.tar", "one.tar") == (0, 2, 0)
@@ -197,11 +197,11 @@ def test_archives_that_are_done_are_skipped_as_a_whole(box):
 def test_a_journal_lists_whole_archives(box):
     """An archive is done again if a member failed, the settings differ or it has changed since."""
     for i in range(3):
-        make(f"{i}.tar", list(samples(2)) + ([("bad.png", b"x")] if i == 2 else []))
+        make(f"{i}.tar", [(f"{i}/{name}", data) for name, data in samples(2)] + ([("bad.png", b"x")] if i == 2 else []))
     job = ("{0..2}.tar", "out", "--resume", "j")
     assert counts(*job, code=1) == (6, 0, 1)
     assert counts(*job, code=1) == (2, 2, 1)
-    make("2.tar", list(samples(3)))
+    make("2.tar", [(f"2/{name}", data) for name, data in samples(3)])
     os.remove("out/0.tar")
     assert counts(*job) == (5, 1, 0) and counts(*job) == (0, 3, 0)
     for settings in (("-z0",), ("--images-only",), ("--exclude=*0.png",), ("--on-error=copy",), ("--limit=1",)):

@@ -45,7 +45,7 @@ static enum conv_status put(int number, int target, struct conv_err *err)
 {
     char name[32], content[MEMBERS];
     if (number % 7 == 3) {
-        conv_archive_order_drop(order, (uint64_t)number, 0);
+        conv_archive_order_drop(order, (uint64_t)number, 0, true);
         return CONV_OK;
     }
     snprintf(name, sizeof name, "%d", number);
