@@ -18,7 +18,6 @@ static const struct conv_layer_variant *const variants[] = {
     &conv_cuda_layer_wgmma_half,
     &conv_cuda_layer_wgmma,
     &conv_cuda_layer_mma_half,
-    &conv_cuda_layer_mma,
     &conv_cuda_layer_few,
     &conv_cuda_layer_uniform,
     &conv_cuda_layer_aligned,

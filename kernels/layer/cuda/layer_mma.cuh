@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Layers on tensor cores: implicit GEMM with float16 operands and float32 sums. A float32 value
-// times a power of two is hi + lo / 2048, two float16 numbers of 11 bits each; three products
-// (hi hi, hi lo, lo hi) give float32's precision, one gives TF32's. Tensor cores multiply float16
-// twice as fast as TF32, whose mantissa is not longer.
+// Layers on tensor cores: implicit GEMM with float16 operands, scaled by a power of two, and
+// float32 sums. Tensor cores multiply float16 twice as fast as TF32, whose mantissa is not longer.
 #ifndef CONV_KERNELS_LAYER_CUDA_LAYER_MMA_CUH
 #define CONV_KERNELS_LAYER_CUDA_LAYER_MMA_CUH
 
@@ -10,7 +8,6 @@
 
 #define MMA_THREADS 256
 #define MMA_WARPS (MMA_THREADS / 32)
-#define MMA_LO 2048.0f // scale of the low parts: as large as the high ones, so that none underflows
 
 // Shared memory holds atoms: 16 bytes, the 8 float16 numbers that a row of a matrix operand takes.
 // An atom at pixel x holds 8 channels, or the last C % 8 channels of as many neighbouring pixels as
@@ -18,7 +15,7 @@
 struct mma_launch {
     const void *src;
     void *dst;
-    const uint16_t *weights; // [chunk][step][hi, lo][8 maps][atom][map][8]
+    const uint16_t *weights; // [chunk][step][8 maps][atom][map][8]
     const float *bias;       // [maps padded], then the inverse scale of each map
     const float *exact;      // [map][channel][kernel row][kernel column]
     const int *offsets;      // [step][2]: from the atom of an output's first sample, in bytes
@@ -30,7 +27,7 @@ struct mma_launch {
     int strip_rows, image_strips;
     int in_rows, in_width;          // of a strip, in_width in atoms
     int planes, last_pixels;        // planes of atoms; pixels of an atom of the last plane
-    int steps, chunks, plane_bytes; // plane_bytes: of all planes, high or low parts
+    int steps, chunks, plane_bytes; // plane_bytes: of all planes
 };
 
 __device__ inline float mma_read(const mma_launch &p, const char *image, int c, int y, int x)
@@ -48,13 +45,6 @@ __device__ inline float mma_read(const mma_launch &p, const char *image, int c, 
     const char *row = image + c * p.src_plane + y * p.src_row;
     return p.bytes ? layer_sample((const uint8_t *)row + x, p.divisor)
                    : __ldg((const float *)(const void *)row + x);
-}
-
-__device__ inline float mma_half_to_float(uint16_t half)
-{
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
-    return value;
 }
 
 __device__ inline uint16_t mma_to_half(float value)
@@ -110,7 +100,6 @@ __device__ inline void mma_range(const mma_launch &p, const char *image, int top
 }
 
 // Writes all atoms of a strip.
-template <int PRODUCTS>
 __device__ inline void mma_fill(const mma_launch &p, const char *image, int top, float scale,
                                 char *atoms)
 {
@@ -120,24 +109,18 @@ __device__ inline void mma_fill(const mma_launch &p, const char *image, int top,
         int channels = min(8, p.channels - plane * 8);
         int pixels = channels < 8 ? p.last_pixels : 1;
         for (int x = (int)threadIdx.x % 32; x < p.in_width; x += 32) {
-            uint32_t hi[4], lo[4];
+            uint32_t atom[4];
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 int pixel = pixels == 1 ? 0 : i / channels, c = i - pixel * channels;
                 float v = c < channels && pixel < pixels && x + pixel < p.in_width
                               ? mma_read(p, image, plane * 8 + c, y, x + pixel) * scale
                               : 0;
-                uint32_t high = mma_to_half(v);
-                hi[i / 2] = i % 2 ? hi[i / 2] | high << 16 : high;
-                if (PRODUCTS == 3) {
-                    uint32_t low = mma_to_half((v - mma_half_to_float((uint16_t)high)) * MMA_LO);
-                    lo[i / 2] = i % 2 ? lo[i / 2] | low << 16 : low;
-                }
+                uint32_t half = mma_to_half(v);
+                atom[i / 2] = i % 2 ? atom[i / 2] | half << 16 : half;
             }
             char *to = atoms + (line * p.in_width + x) * 16;
-            *(uint4 *)(void *)to = make_uint4(hi[0], hi[1], hi[2], hi[3]);
-            if (PRODUCTS == 3)
-                *(uint4 *)(void *)(to + p.plane_bytes) = make_uint4(lo[0], lo[1], lo[2], lo[3]);
+            *(uint4 *)(void *)to = make_uint4(atom[0], atom[1], atom[2], atom[3]);
         }
     }
 }
@@ -169,14 +152,14 @@ __device__ inline void mma_exact(const mma_launch &p, const char *image, int64_t
 }
 
 // A warp: MF * 16 outputs that follow each other in the strip, NF * 8 maps.
-template <int MF, int NF, int PRODUCTS>
+template <int MF, int NF>
 __device__ inline void mma_task(const mma_launch &p, uint32_t atoms, uint32_t weights,
                                 const int *offsets, int first_output, int outputs, int chunk,
                                 int64_t dst, float unscale)
 {
     int lane = (int)threadIdx.x % 32;
     uint32_t at[MF];
-    float sum[MF][NF][4], low[PRODUCTS == 3 ? MF : 1][PRODUCTS == 3 ? NF : 1][4];
+    float sum[MF][NF][4];
 #pragma unroll
     for (int f = 0; f < MF; f++) {
         int q = min(first_output + f * 16 + lane % 16, outputs - 1);
@@ -185,18 +168,15 @@ __device__ inline void mma_task(const mma_launch &p, uint32_t atoms, uint32_t we
 #pragma unroll
         for (int n = 0; n < NF; n++)
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
+            for (int k = 0; k < 4; k++)
                 sum[f][n][k] = 0;
-                if (PRODUCTS == 3)
-                    low[f][n][k] = 0;
-            }
     }
     uint32_t b_at = weights + (uint32_t)lane * 16;
-    const int parts = PRODUCTS == 3 ? 2 : 1, matrices = parts * NF * 2;
+    const int matrices = NF * 2;
     const int *offset = offsets + lane / 16;
 #pragma unroll 1
     for (int step = 0; step < p.steps; step++) {
-        // Matrix (part * NF + n) * 2 + atom, four at a time.
+        // Matrix n * 2 + atom, four at a time.
         uint32_t b[(matrices + 3) / 4][4];
 #pragma unroll
         for (int k = 0; k < (matrices + 3) / 4; k++)
@@ -210,17 +190,6 @@ __device__ inline void mma_task(const mma_launch &p, uint32_t atoms, uint32_t we
 #pragma unroll
             for (int n = 0; n < NF; n++)
                 mma_multiply(sum[f][n], a, b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
-            if (PRODUCTS == 3) {
-                const int q0 = NF;
-#pragma unroll
-                for (int n = 0; n < NF; n++)
-                    mma_multiply(low[f][n], a, b[(q0 + n) / 2][(q0 + n) % 2 * 2],
-                                 b[(q0 + n) / 2][(q0 + n) % 2 * 2 + 1]);
-                mma_load_matrices(a, at[f] + tap + (uint32_t)p.plane_bytes);
-#pragma unroll
-                for (int n = 0; n < NF; n++)
-                    mma_multiply(low[f][n], a, b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
-            }
         }
     }
     int64_t plane = (int64_t)p.out_height * p.out_width;
@@ -238,10 +207,7 @@ __device__ inline void mma_task(const mma_launch &p, uint32_t atoms, uint32_t we
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
                     int q = first_output + f * 16 + h * 8 + lane / 4;
-                    float y = sum[f][n][h * 2 + k];
-                    if (PRODUCTS == 3)
-                        y = fmaf(low[f][n][h * 2 + k], 1 / MMA_LO, y);
-                    y = fmaf(y * unscale, back, bias);
+                    float y = fmaf(sum[f][n][h * 2 + k] * unscale, back, bias);
                     y = layer_activate(p.activation, y);
                     if (q < outputs) {
                         if (p.half)
@@ -257,7 +223,7 @@ __device__ inline void mma_task(const mma_launch &p, uint32_t atoms, uint32_t we
 
 // One block per strip of an image. Shared memory: atoms, a chunk's weights, offsets of the steps,
 // room for mma_range(), and 256 bytes that the last load of weights may read.
-template <int MF, int NF, int PRODUCTS>
+template <int MF, int NF>
 static __global__ __launch_bounds__(MMA_THREADS, 2) void mma(const __grid_constant__ mma_launch p)
 {
     extern __shared__ __align__(128) char mma_memory[];
@@ -267,9 +233,8 @@ static __global__ __launch_bounds__(MMA_THREADS, 2) void mma(const __grid_consta
     int first_row = strip * p.strip_rows, top = first_row * p.stride;
     int outputs = min(p.strip_rows, p.out_height - first_row) * p.out_width;
     int64_t dst = image * p.maps * p.out_height * p.out_width + (int64_t)first_row * p.out_width;
-    const int parts = PRODUCTS == 3 ? 2 : 1;
-    char *atoms = mma_memory, *weights = atoms + parts * p.plane_bytes;
-    int weight_bytes = p.steps * parts * NF * 256;
+    char *atoms = mma_memory, *weights = atoms + p.plane_bytes;
+    int weight_bytes = p.steps * NF * 256;
     int *offsets = (int *)(void *)(weights + weight_bytes);
     uint32_t *range = (uint32_t *)(void *)(offsets + p.steps * 2);
 
@@ -284,7 +249,7 @@ static __global__ __launch_bounds__(MMA_THREADS, 2) void mma(const __grid_consta
         least = min(least, range[MMA_WARPS + i]);
     }
     // A power of two that makes the largest magnitude 2^14 to 2^15. The least one must stay above
-    // 2^-12, so that the low part of any sample has all its bits.
+    // 2^-12, where float16 has all its bits.
     int exponent = min(268 - (int)(largest >> 23), 253);
     float scale = largest ? __uint_as_float((uint32_t)exponent << 23) : 1;
     float unscale = largest ? __uint_as_float((uint32_t)(254 - exponent) << 23) : 1;
@@ -292,16 +257,16 @@ static __global__ __launch_bounds__(MMA_THREADS, 2) void mma(const __grid_consta
         mma_exact(p, src, dst, top, outputs);
         return;
     }
-    mma_fill<PRODUCTS>(p, src, top, scale, atoms);
+    mma_fill(p, src, top, scale, atoms);
     for (int chunk = 0; chunk < p.chunks; chunk++) {
         const uint4 *from = (const uint4 *)(const void *)p.weights + chunk * (weight_bytes / 16);
         for (int i = (int)threadIdx.x; i < weight_bytes / 16; i += MMA_THREADS)
             ((uint4 *)(void *)weights)[i] = __ldg(from + i);
         __syncthreads(); // weights, and at first the atoms, are complete
         for (int q = (int)threadIdx.x / 32 * MF * 16; q < outputs; q += MMA_WARPS * MF * 16)
-            mma_task<MF, NF, PRODUCTS>(p, (uint32_t)__cvta_generic_to_shared(atoms),
-                                       (uint32_t)__cvta_generic_to_shared(weights), offsets, q,
-                                       outputs, chunk, dst, unscale);
+            mma_task<MF, NF>(p, (uint32_t)__cvta_generic_to_shared(atoms),
+                             (uint32_t)__cvta_generic_to_shared(weights), offsets, q, outputs,
+                             chunk, dst, unscale);
         __syncthreads(); // weights may be overwritten
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cuda_layer_mma and cuda_layer_mma_half: the choice of an instance of mma.cuh, the weights as it
-// reads them, and its launch.
+// cuda_layer_mma_half: the choice of an instance of layer_mma.cuh, the weights as it reads them,
+// and its launch.
 #include <math.h>
 #include <string.h>
 
@@ -11,14 +11,15 @@
 #define MOST_SHARED (98 << 10) // two blocks on compute capability 9.0, one on 8.6 and later
 
 struct mma_shape {
-    int outputs, maps, products; // of a warp, in units of 16 and 8
+    int outputs, maps; // of a warp, in units of 16 and 8
     void (*kernel)(mma_launch);
 };
 
 static const struct mma_shape shapes[] = {
-    {2, 4, 3, mma<2, 4, 3>}, {2, 3, 3, mma<2, 3, 3>}, {2, 2, 3, mma<2, 2, 3>},
-    {2, 1, 3, mma<2, 1, 3>}, {4, 4, 1, mma<4, 4, 1>}, {4, 3, 1, mma<4, 3, 1>},
-    {4, 2, 1, mma<4, 2, 1>}, {4, 1, 1, mma<4, 1, 1>},
+    {4, 4, mma<4, 4>},
+    {4, 3, mma<4, 3>},
+    {4, 2, mma<4, 2>},
+    {4, 1, mma<4, 1>},
 };
 
 struct mma_config {
@@ -46,14 +47,13 @@ static bool fill_config(const struct conv_layer *layer, const struct conv_layer_
     c->atoms = row_atoms(layer, c) * layer->kernel_height;
     c->steps = ceil_div(c->atoms, 2);
     c->in_width = (out_width - 1) * layer->stride + layer->kernel_width;
-    int64_t weights = (int64_t)c->steps * (s->products == 3 ? 2 : 1) * s->maps * 256;
+    int64_t weights = (int64_t)c->steps * s->maps * 256;
     for (int strips = 1; strips <= out_height; strips++) {
         c->strip_rows = ceil_div(out_height, strips);
         c->image_strips = ceil_div(out_height, c->strip_rows);
         c->in_rows = (c->strip_rows - 1) * layer->stride + layer->kernel_height;
         int64_t plane = (int64_t)c->planes * c->in_rows * c->in_width * 16;
-        int64_t bytes =
-            plane * (s->products == 3 ? 2 : 1) + weights + c->steps * 8 + 2 * MMA_WARPS * 4 + 256;
+        int64_t bytes = plane + weights + c->steps * 8 + 2 * MMA_WARPS * 4 + 256;
         // Blocks of a wide image are as large as possible.
         if (bytes <= MOST_SHARED) {
             c->plane_bytes = (int)plane;
@@ -65,14 +65,14 @@ static bool fill_config(const struct conv_layer *layer, const struct conv_layer_
 }
 
 static bool configure(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                      int products, struct mma_config *best)
+                      struct mma_config *best)
 {
     bool found = false;
     float least = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct mma_config c;
         const struct mma_shape *s = &shapes[i];
-        if (s->products != products || !fill_config(layer, shape, (int)i, &c))
+        if (!fill_config(layer, shape, (int)i, &c))
             continue;
         int outputs = c.strip_rows * conv_layer_out_width(layer, shape->width);
         int rounds = ceil_div(outputs, s->outputs * 16);
@@ -90,12 +90,11 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found;
 }
 
-static bool can_mma_products(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                             int products)
+static bool can_mma(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     struct mma_config c;
     if (conv_layer_out_height(layer, shape->height) <= 0 ||
-        conv_layer_out_width(layer, shape->width) <= 0 || !configure(layer, shape, products, &c) ||
+        conv_layer_out_width(layer, shape->width) <= 0 || !configure(layer, shape, &c) ||
         c.steps > 64)
         return false;
     return half_scales_exist(layer);
@@ -110,19 +109,17 @@ static struct mma_parts parts_of(const struct conv_layer *layer, const struct mm
 {
     const struct mma_shape *s = &shapes[c->shape];
     struct mma_parts parts;
-    parts.weights =
-        (size_t)c->chunks * (size_t)c->steps * (s->products == 3 ? 2 : 1) * (size_t)s->maps * 256;
+    parts.weights = (size_t)c->chunks * (size_t)c->steps * (size_t)s->maps * 256;
     parts.bias = (size_t)(c->chunks * s->maps * 8) * 2 * sizeof(float);
     parts.exact = (size_t)layer->maps * layer_tap_count(layer) * sizeof(float);
     parts.offsets = (size_t)c->steps * 2 * sizeof(int);
     return parts;
 }
 
-static size_t packed_mma(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                         int products)
+static size_t packed_mma(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     struct mma_config c;
-    if (!configure(layer, shape, products, &c))
+    if (!configure(layer, shape, &c))
         return 0;
     struct mma_parts parts = parts_of(layer, &c);
     return parts.weights + parts.bias + parts.exact + parts.offsets;
@@ -149,16 +146,11 @@ static int find_atom(const struct conv_layer *layer, const struct mma_config *c,
     return index < c->atoms ? ((plane * c->in_rows + u) * c->in_width + v) * 16 : 0;
 }
 
-static uint16_t half_from(float value)
-{
-    return conv_half_from_float(value);
-}
-
-static void plan_mma(struct conv_layer_plan *plan, int products)
+static void plan_mma(struct conv_layer_plan *plan)
 {
     const struct conv_layer *layer = plan->layer;
     struct mma_config *c = layer_constants<struct mma_config>(plan);
-    configure(layer, &plan->shape, products, c);
+    configure(layer, &plan->shape, c);
     const struct mma_shape *s = &shapes[c->shape];
     struct mma_parts parts = parts_of(layer, c);
     memset(plan->packed, 0, plan->packed_bytes);
@@ -167,7 +159,7 @@ static void plan_mma(struct conv_layer_plan *plan, int products)
     float *exact = (float *)(void *)((char *)bias + parts.bias);
     int *offsets = (int *)(void *)((char *)exact + parts.exact);
     size_t all = layer_tap_count(layer);
-    int padded = c->chunks * s->maps * 8, halves = s->products == 3 ? 2 : 1;
+    int padded = c->chunks * s->maps * 8;
     memcpy(exact, layer->weights, parts.exact);
     for (int m = 0; m < layer->maps; m++) {
         if (layer->bias)
@@ -179,22 +171,17 @@ static void plan_mma(struct conv_layer_plan *plan, int products)
         offsets[index] = find_atom(layer, c, index, taps);
         for (int m = 0; m < layer->maps; m++) {
             int chunk = m / (s->maps * 8), n = m / 8 % s->maps;
-            uint16_t *to = weights +
-                           ((((size_t)chunk * (size_t)c->steps + (size_t)step) * (size_t)halves *
-                                 (size_t)s->maps +
-                             (size_t)n) *
-                                2 +
-                            (size_t)(index % 2)) *
-                               64 +
-                           m % 8 * 8;
-            for (int i = 0; i < 8; i++) {
-                if (taps[i] < 0)
-                    continue;
-                float w = layer->weights[(size_t)m * all + (size_t)taps[i]] / bias[padded + m];
-                to[i] = half_from(w);
-                if (halves == 2)
-                    to[i + s->maps * 128] = half_from((w - conv_half_to_float(to[i])) * MMA_LO);
-            }
+            uint16_t *to =
+                weights +
+                ((((size_t)chunk * (size_t)c->steps + (size_t)step) * (size_t)s->maps + (size_t)n) *
+                     2 +
+                 (size_t)(index % 2)) *
+                    64 +
+                m % 8 * 8;
+            for (int i = 0; i < 8; i++)
+                if (taps[i] >= 0)
+                    to[i] = conv_half_from_float(layer->weights[(size_t)m * all + (size_t)taps[i]] /
+                                                 bias[padded + m]);
         }
     }
 }
@@ -246,53 +233,15 @@ static enum conv_status run_mma(const struct conv_layer_plan *plan,
     return layer_launch_status();
 }
 
-template <int PRODUCTS>
-static bool can_mma(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return can_mma_products(layer, shape, PRODUCTS);
-}
-
-template <int PRODUCTS>
-static size_t packed_of(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return packed_mma(layer, shape, PRODUCTS);
-}
-
-template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
-{
-    plan_mma(plan, PRODUCTS);
-}
-
-// Filling shared memory with float16 parts takes as long as the exact order; one product makes up
-// for it if each sample is used often.
-static int score_mma(const struct conv_layer *, const struct conv_layer_shape *)
-{
-    return 30;
-}
-
+// Filling shared memory takes as long as the exact order: it is worth it if each sample is used
+// often.
 static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *)
 {
     return layer->channels <= 4 && layer->maps >= 32 && layer_tap_count(layer) >= 120 ? 110 : 30;
 }
 
-// 12 units of 2^-24 from the operands, 4 for each of at most 64 additions of tensor cores, which
-// truncate.
-const struct conv_layer_variant conv_cuda_layer_mma = {
-    "cuda_layer_mma",
-    "tensor cores, three float16 products of scaled high and low parts",
-    CONV_ON_CUDA,
-    80,
-    CONV_PRECISION_FAST,
-    12 + 4 * 64,
-    true,
-    can_mma<3>,
-    score_mma,
-    packed_of<3>,
-    plan_of<3>,
-    run_mma,
-};
-
-// Operands of 11 bits, like TF32's: an error of 2^-11 each.
+// Operands of 11 bits, like TF32's: an error of 2^-11 each; 4 units of 2^-24 for each of at most 64
+// additions of tensor cores, which truncate.
 const struct conv_layer_variant conv_cuda_layer_mma_half = {
     "cuda_layer_mma_half",
     "tensor cores, one float16 product of scaled operands",
@@ -301,9 +250,9 @@ const struct conv_layer_variant conv_cuda_layer_mma_half = {
     CONV_PRECISION_TF32,
     16400 + 4 * 64,
     true,
-    can_mma<1>,
+    can_mma,
     score_half,
-    packed_of<1>,
-    plan_of<1>,
+    packed_mma,
+    plan_mma,
     run_mma,
 };

@@ -99,18 +99,6 @@ static float block_cost(const struct strips_config *c, const struct strips_shape
            1.45f * (fill + multiply);
 }
 
-// Layers of that many images, or more, that are known to have a faster tile than the estimated one:
-// `conv bench layers` measured it (README.md, "strips").
-static const struct strips_known {
-    int products, channels, maps, kernel, side, images;
-    int blocks, rows, kernel_rows, group, tile_rows, wide; // of the tile, which has full width
-} known[] = {
-    {3, 3, 64, 7, 224, 100, 8, 1, 7, 1, 6, 1},
-    {3, 12, 24, 5, 33, 1000, 3, 3, 5, 1, 29, 0},
-    {1, 16, 32, 5, 28, 1000, 4, 4, 5, 4, 24, 0},
-    {1, 3, 64, 7, 224, 100, 8, 2, 7, 1, 16, 1},
-};
-
 // The number of stages for tasks of `bytes` bytes of samples. A second one delays the first task:
 // with three products 6→16 on 12² takes 0.051 ms with two stages and 0.049 with one, with one
 // product 0.037 and 0.039. With 16 or more channels and one product, or small tasks, stages cost
@@ -134,23 +122,6 @@ static void add_stages(const struct conv_layer *layer, const struct conv_layer_s
     c->stages_at = c->shared_bytes - c->atoms_at;
     for (; whole && c->stages < most && c->shared_bytes + image * c->group <= SHARED; c->stages++)
         c->shared_bytes += (int)image * c->group;
-}
-
-static bool is_known(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                     const struct strips_config *c)
-{
-    const struct strips_shape *s = &shapes[c->shape];
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        const struct strips_known *k = &known[i];
-        if (k->products == s->products && k->channels == layer->channels &&
-            k->maps == layer->maps && k->kernel == layer->kernel_height &&
-            k->kernel == layer->kernel_width && k->side == shape->height &&
-            k->side == shape->width && k->images <= shape->images && k->blocks == s->blocks &&
-            k->rows == s->rows && k->kernel_rows == s->kernel_rows && k->group == c->group &&
-            k->tile_rows == c->tile_rows && k->wide == c->wide && !c->split && c->across == 1)
-            return true;
-    }
-    return false;
 }
 
 // Completes a configuration whose shape, group, tile and `wide` are set; false if it needs too much
@@ -197,7 +168,7 @@ static bool fill_config(const struct conv_layer *layer, const struct conv_layer_
         return false;
     int64_t images = shape->images > 0 ? shape->images : 1000;
     int64_t tasks = ceil_div64(images, c->group) * c->down * c->across * (c->chunks >> c->split);
-    c->cost = is_known(layer, shape, c) ? 0 : block_cost(c, s, ceil_div64(tasks, PROCESSORS));
+    c->cost = block_cost(c, s, ceil_div64(tasks, PROCESSORS));
     add_stages(layer, shape, c);
     return true;
 }
