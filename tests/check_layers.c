@@ -34,20 +34,20 @@ struct tally {
 
 // The case as a variant reads it: padded in a buffer if the variant leaves that to its caller.
 struct prepared {
-    struct conv_layer layer;
-    struct conv_layer_shape shape;
     struct conv_layer_batch batch;
     struct check_memory padded, packed, scratch;
     struct conv_layer_plan plan;
 };
 
-static void prepare(struct prepared *made, const struct conv_layer_variant *variant,
+static void prepare(struct prepared *made, const struct conv_layer_variant *variant, unsigned have,
                     const struct check_case *c)
 {
-    *made = (struct prepared){.layer = c->layer, .shape = c->shape, .batch = check_case_batch(c)};
-    if (conv_layer_needs_pad(variant, &c->layer)) {
-        conv_layer_inner(&c->layer, &c->shape, &made->layer, &made->shape);
-        int64_t row = made->shape.width * (int64_t)sizeof(float), plane = row * made->shape.height;
+    *made = (struct prepared){.batch = check_case_batch(c)};
+    struct conv_layer_plan *plan = &made->plan;
+    if (!conv_layer_plan_find(plan, variant, &c->layer, &c->shape, have))
+        abort(); // the caller has found one
+    if (plan->pads) {
+        int64_t row = plan->shape.width * (int64_t)sizeof(float), plane = row * plan->shape.height;
         check_memory_init(&made->padded, (size_t)(c->images * c->layer.channels * plane), 4, true);
         conv_layer_pad(&c->layer, &c->shape, &made->batch, (float *)(void *)made->padded.data);
         made->batch.src = made->padded.data;
@@ -55,11 +55,9 @@ static void prepare(struct prepared *made, const struct conv_layer_variant *vari
         made->batch.src_plane = plane;
         made->batch.src_image = plane * c->layer.channels;
     }
-    made->layer.precision = variant->precision;
-    size_t packed = conv_layer_packed_bytes(variant, &made->layer, &made->shape);
-    check_memory_init(&made->packed, (packed + 63) / 64 * 64, 64, true);
-    conv_layer_plan_init(&made->plan, variant, &made->layer, &made->shape,
-                         packed ? made->packed.data : NULL);
+    plan->layer.precision = variant->precision;
+    check_memory_init(&made->packed, (plan->packed_bytes + 63) / 64 * 64, 64, true);
+    conv_layer_plan_pack(plan, plan->packed_bytes ? made->packed.data : NULL);
     // Scratch has exactly the size that the plan asks for and is filled with subnormal numbers.
     const uint32_t subnormal = 0x12345;
     check_memory_init(&made->scratch, (made->plan.scratch + 63) / 64 * 64, 64, true);
@@ -112,10 +110,11 @@ static bool met_subnormals(void)
 }
 #endif
 
-bool check_cpu_run(const struct conv_layer_variant *variant, struct check_case *c, bool quiet)
+bool check_cpu_run(const struct conv_layer_variant *variant, unsigned have, struct check_case *c,
+                   bool quiet)
 {
     struct prepared made;
-    prepare(&made, variant, c);
+    prepare(&made, variant, have, c);
     check_memory_clear(&c->dst);
     int height = made.batch.rows;
     // The parts depend on the case alone.
@@ -166,7 +165,9 @@ static unsigned offered(const struct conv_layer_variant *variant, const struct c
 static bool check_variant(const struct conv_layer_variant *variant, struct check_case *c,
                           const struct variants_machine *machine, int repeats, struct tally *tally)
 {
-    if (!conv_layer_can(variant, &c->layer, &c->shape, offered(variant, c, machine)) ||
+    unsigned have = offered(variant, c, machine);
+    struct conv_layer_plan plan;
+    if (!conv_layer_plan_find(&plan, variant, &c->layer, &c->shape, have) ||
         !check_case_suits(c, variant))
         return true;
     tally->cases++;
@@ -176,7 +177,7 @@ static bool check_variant(const struct conv_layer_variant *variant, struct check
         bool ok = true;
         for (int i = 0; i < repeats && ok; i++) {
             check_memory_clear(&c->dst);
-            ok = check_cuda_run(variant, c);
+            ok = check_cuda_run(variant, have, c);
             if (!ok)
                 check_case_print(c, variant->name);
             ok = ok && check_case_compare(c, variant, &tally->worst, false);
@@ -186,7 +187,8 @@ static bool check_variant(const struct conv_layer_variant *variant, struct check
 #else
     (void)repeats;
 #endif
-    return check_cpu_run(variant, c, false) && check_case_compare(c, variant, &tally->worst, false);
+    return check_cpu_run(variant, have, c, false) &&
+           check_case_compare(c, variant, &tally->worst, false);
 }
 
 // The variants of the table, then those that only benchmarks use. NULL after the last.

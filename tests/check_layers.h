@@ -71,7 +71,8 @@ extern const uint8_t check_memory_pattern;
 
 // Runs a variant on the CPU, output rows in several parts. On failure returns false, and prints
 // unless `quiet`.
-bool check_cpu_run(const struct conv_layer_variant *variant, struct check_case *c, bool quiet);
+bool check_cpu_run(const struct conv_layer_variant *variant, unsigned have, struct check_case *c,
+                   bool quiet);
 // The batch of a case in host memory, all rows.
 struct conv_layer_batch check_case_batch(const struct check_case *c);
 
@@ -81,7 +82,7 @@ bool check_selftest(void);
 #if CONV_HAVE_CUDA
 // Runs a variant on copies of the case's memories and copies dst back. Prints and returns false if
 // CUDA fails.
-bool check_cuda_run(const struct conv_layer_variant *variant, struct check_case *c);
+bool check_cuda_run(const struct conv_layer_variant *variant, unsigned have, struct check_case *c);
 #endif
 
 #endif

@@ -18,8 +18,6 @@
 // A case on the device. Each memory is an allocation of its own, so that tools that look for
 // accesses outside (compute-sanitizer, emulated/) find them.
 struct device_case {
-    struct conv_layer layer;
-    struct conv_layer_shape shape;
     struct conv_layer_plan plan;
     struct conv_layer_batch batch;
     void *padded, *packed; // on the host
@@ -57,18 +55,15 @@ static bool upload(void **d_memory, const void *memory, size_t size, size_t room
 }
 
 // The source, padded on the host if the variant leaves that to its caller.
-static bool upload_source(struct device_case *device, const struct conv_layer_variant *variant,
-                          const struct check_case *c)
+static bool upload_source(struct device_case *device, const struct check_case *c)
 {
-    device->layer = c->layer;
-    device->shape = c->shape;
+    const struct conv_layer_plan *plan = &device->plan;
     device->batch = check_case_batch(c);
     const void *src = c->src.data;
     size_t size = c->src.size;
-    if (conv_layer_needs_pad(variant, &c->layer)) {
-        conv_layer_inner(&c->layer, &c->shape, &device->layer, &device->shape);
-        int64_t row = device->shape.width * (int64_t)sizeof(float);
-        int64_t plane = row * device->shape.height;
+    if (plan->pads) {
+        int64_t row = plan->shape.width * (int64_t)sizeof(float);
+        int64_t plane = row * plan->shape.height;
         size = (size_t)(c->images * c->layer.channels * plane);
         src = device->padded = must_allocate(size);
         conv_layer_pad(&c->layer, &c->shape, &device->batch, device->padded);
@@ -84,16 +79,16 @@ static bool upload_source(struct device_case *device, const struct conv_layer_va
 }
 
 static bool prepare(struct device_case *device, const struct conv_layer_variant *variant,
-                    const struct check_case *c)
+                    unsigned have, const struct check_case *c)
 {
     *device = (struct device_case){0};
-    if (!upload_source(device, variant, c))
+    if (!conv_layer_plan_find(&device->plan, variant, &c->layer, &c->shape, have) ||
+        !upload_source(device, c))
         return false;
-    device->layer.precision = variant->precision;
-    size_t packed = conv_layer_packed_bytes(variant, &device->layer, &device->shape);
+    size_t packed = device->plan.packed_bytes;
     if (packed)
         device->packed = must_allocate(packed);
-    conv_layer_plan_init(&device->plan, variant, &device->layer, &device->shape, device->packed);
+    conv_layer_plan_pack(&device->plan, device->packed);
     if (!upload(&device->d_packed, device->packed, packed, packed ? packed : 1) ||
         !upload(&device->d_scratch, NULL, 0, device->plan.scratch ? device->plan.scratch : 1) ||
         !upload(&device->d_dst, NULL, 0, c->dst.size + 2 * DST_GUARD))
@@ -124,13 +119,13 @@ static bool download(const struct conv_layer_variant *variant, const struct devi
     return ok;
 }
 
-bool check_cuda_run(const struct conv_layer_variant *variant, struct check_case *c)
+bool check_cuda_run(const struct conv_layer_variant *variant, unsigned have, struct check_case *c)
 {
     struct device_case device;
 #ifdef CONV_EMULATED
     emulated_seed(check_case_order(c)); // the order of threads is repeated with the case
 #endif
-    bool ok = prepare(&device, variant, c);
+    bool ok = prepare(&device, variant, have, c);
     if (ok && variant->run(&device.plan, &device.batch) != CONV_OK) {
         printf("FAILED %s: launch: %s\n", variant->name, cudaGetErrorString(cudaGetLastError()));
         ok = false;

@@ -182,7 +182,7 @@ static void run_reference(struct check_case *c)
     struct conv_layer_plan plan;
     struct conv_layer_batch batch = check_case_batch(c);
     check_memory_clear(&c->dst);
-    conv_layer_plan_init(&plan, &conv_cpu_layer_reference, &c->layer, &c->shape, NULL);
+    conv_layer_plan_find(&plan, &conv_cpu_layer_reference, &c->layer, &c->shape, 0);
     conv_cpu_layer_reference.run(&plan, &batch);
 }
 

@@ -80,7 +80,7 @@ static void store(const struct conv_layer *layer, enum mistake mistake, void *ds
 static enum conv_status run(const struct conv_layer_plan *plan,
                             const struct conv_layer_batch *batch, enum mistake mistake)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     size_t taps =
         (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
     int height = conv_layer_out_height(layer, plan->shape.height);
@@ -121,11 +121,9 @@ RUN(run_half_truncates, MISTAKE_HALF_TRUNCATES)
 static enum conv_status run_wrong_border(const struct conv_layer_plan *plan,
                                          const struct conv_layer_batch *batch)
 {
-    struct conv_layer layer = *plan->layer;
     struct conv_layer_plan wrong = *plan;
-    if (layer.border == CONV_BORDER_REFLECT)
-        layer.border = CONV_BORDER_REFLECT101;
-    wrong.layer = &layer;
+    if (wrong.layer.border == CONV_BORDER_REFLECT)
+        wrong.layer.border = CONV_BORDER_REFLECT101;
     return conv_cpu_layer_reference.run(&wrong, batch);
 }
 
@@ -133,7 +131,7 @@ static enum conv_status run_wrong_border(const struct conv_layer_plan *plan,
 static enum conv_status run_writes_after(const struct conv_layer_plan *plan,
                                          const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     int height = conv_layer_out_height(layer, plan->shape.height);
     size_t end = (size_t)(batch->images * layer->maps * height *
                           conv_layer_out_width(layer, plan->shape.width));
@@ -150,7 +148,7 @@ static enum conv_status run_all_rows(const struct conv_layer_plan *plan,
 {
     struct conv_layer_batch all = *batch;
     all.first_row = 0;
-    all.rows = conv_layer_out_height(plan->layer, plan->shape.height);
+    all.rows = conv_layer_out_height(&plan->layer, plan->shape.height);
     return conv_cpu_layer_reference.run(plan, &all);
 }
 
@@ -203,7 +201,7 @@ bool check_selftest(void)
                 return false;
             }
             if (check_case_suits(&c, variant))
-                caught = !check_cpu_run(variant, &c, !planted[p].right) ||
+                caught = !check_cpu_run(variant, 0, &c, !planted[p].right) ||
                          !check_case_compare(&c, variant, &worst, !planted[p].right);
             check_case_free(&c);
         }

@@ -78,78 +78,62 @@ const struct conv_layer_extra *conv_layer_extras(int *count)
 #endif
 }
 
-bool conv_layer_needs_pad(const struct conv_layer_variant *variant, const struct conv_layer *layer)
+// True if the layer has padding or 8-bit input that the variant does not handle.
+static bool needs_pad(const struct conv_layer_variant *variant, const struct conv_layer *layer)
 {
     return !variant->pads && (layer->pad_top || layer->pad_bottom || layer->pad_left ||
                               layer->pad_right || layer->input != CONV_ELEMENT_F32);
 }
 
-void conv_layer_inner(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                      struct conv_layer *inner, struct conv_layer_shape *inner_shape)
-{
-    *inner = *layer;
-    inner->pad_top = inner->pad_bottom = inner->pad_left = inner->pad_right = 0;
-    inner->input = CONV_ELEMENT_F32;
-    inner->input_divisor = 1;
-    *inner_shape = *shape;
-    inner_shape->height += layer->pad_top + layer->pad_bottom;
-    inner_shape->width += layer->pad_left + layer->pad_right;
-}
-
-bool conv_layer_can(const struct conv_layer_variant *variant, const struct conv_layer *layer,
-                    const struct conv_layer_shape *shape, unsigned have)
+bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_variant *variant,
+                          const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                          unsigned have)
 {
     if (!conv_place_offers(variant->place, have, variant->needs))
         return false;
-    if (!variant->can)
-        return true;
-    if (!conv_layer_needs_pad(variant, layer))
-        return variant->can(layer, shape);
-    struct conv_layer inner;
-    struct conv_layer_shape inner_shape;
-    conv_layer_inner(layer, shape, &inner, &inner_shape);
-    return variant->can(&inner, &inner_shape);
-}
-
-const struct conv_layer_variant *conv_layer_pick(const struct conv_layer *layer,
-                                                 const struct conv_layer_shape *shape,
-                                                 enum conv_place place, unsigned have,
-                                                 const char *name)
-{
-    const struct conv_layer_variant *best = NULL;
-    int best_score = -1;
-    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
-        const struct conv_layer_variant *variant = variants[i];
-        if (variant->place != place || variant->precision > layer->precision ||
-            (name && strcmp(variant->name, name) != 0) ||
-            !conv_layer_can(variant, layer, shape, have))
-            continue;
-        int score = variant->score(layer, shape);
-        if (score > best_score) {
-            best = variant;
-            best_score = score;
-        }
-    }
-    return best;
-}
-
-size_t conv_layer_packed_bytes(const struct conv_layer_variant *variant,
-                               const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return variant->packed_bytes ? variant->packed_bytes(layer, shape) : 0;
-}
-
-void conv_layer_plan_init(struct conv_layer_plan *plan, const struct conv_layer_variant *variant,
-                          const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                          void *packed)
-{
     *plan = (struct conv_layer_plan){
         .variant = variant,
-        .layer = layer,
+        .layer = *layer,
         .shape = *shape,
-        .packed = packed,
-        .packed_bytes = conv_layer_packed_bytes(variant, layer, shape),
+        .pads = needs_pad(variant, layer),
     };
-    if (variant->plan)
-        variant->plan(plan);
+    if (plan->pads) {
+        plan->shape.height += layer->pad_top + layer->pad_bottom;
+        plan->shape.width += layer->pad_left + layer->pad_right;
+        plan->layer.pad_top = plan->layer.pad_bottom = 0;
+        plan->layer.pad_left = plan->layer.pad_right = 0;
+        plan->layer.input = CONV_ELEMENT_F32;
+        plan->layer.input_divisor = 1;
+    }
+    return !variant->plan || variant->plan(plan);
+}
+
+bool conv_layer_plan_best(struct conv_layer_plan *plan, const struct conv_layer *layer,
+                          const struct conv_layer_shape *shape, enum conv_place place,
+                          unsigned have, const char *name)
+{
+    int best = -1;
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        const struct conv_layer_variant *variant = variants[i];
+        struct conv_layer_plan candidate;
+        if (variant->place != place || variant->precision > layer->precision ||
+            (name && strcmp(variant->name, name) != 0) ||
+            !conv_layer_plan_find(&candidate, variant, layer, shape, have))
+            continue;
+        int score = variant->score(&candidate);
+        if (score > best) {
+            *plan = candidate;
+            best = score;
+        }
+    }
+    return best >= 0;
+}
+
+void conv_layer_plan_pack(struct conv_layer_plan *plan, void *packed)
+{
+    plan->packed = packed;
+    if (plan->packed_bytes > 0)
+        memset(packed, 0, plan->packed_bytes);
+    if (plan->variant->pack)
+        plan->variant->pack(plan);
 }

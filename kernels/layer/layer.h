@@ -107,11 +107,16 @@ struct conv_layer_batch {
 #define CONV_LAYER_SCRATCH_GAP ((size_t)256 << 10)
 
 // A variant made ready for a layer and a shape: everything that does not depend on the data,
-// derived once. Constant once it is ready: any number of threads may run it at the same time.
+// derived once and used by the choice, by packing and by every run. Constant once the weights are
+// packed: any number of threads may run it at the same time. May be copied.
 struct conv_layer_plan {
     const struct conv_layer_variant *variant;
-    const struct conv_layer *layer; // outlives the plan
+    // What the variant computes. With `pads` the caller fills a float32 buffer with conv_layer_pad
+    // (on CUDA, conv_cuda_layer_pad) before each run: this layer has no pads, and the shape is the
+    // padded one.
+    struct conv_layer layer; // its weights and bias outlive the plan
     struct conv_layer_shape shape;
+    bool pads;
     void *packed;         // the weights as the variant reads them, in host memory
     size_t packed_bytes;  // 0: none
     const void *d_packed; // CUDA: the same bytes in device memory, 256-byte aligned
@@ -134,17 +139,16 @@ struct conv_layer_variant {
     // activation, as the tests check; for finite operands, with FP16 for those in float16's normal
     // range. A sum that is NaN by definition is NaN in every precision. 0 for CONV_PRECISION_EXACT.
     float bound;
-    // True if it handles padding and 8-bit input itself; otherwise its input is float32 and already
-    // padded (conv_layer_needs_pad), and the layer's pads are 0.
+    // True if it handles padding and 8-bit input itself; otherwise conv_layer_plan.pads says where
+    // its input is padded and converted before.
     bool pads;
-    // Whether the variant can do the layer. NULL: it can do every layer.
-    bool (*can)(const struct conv_layer *layer, const struct conv_layer_shape *shape);
-    // How well it suits the layer. Called only if `can` returns true.
-    int (*score)(const struct conv_layer *layer, const struct conv_layer_shape *shape);
-    // Bytes of the packed weights; NULL: none.
-    size_t (*packed_bytes)(const struct conv_layer *layer, const struct conv_layer_shape *shape);
-    // Fills in packed, scratch and constants of a plan. NULL: there are none.
-    void (*plan)(struct conv_layer_plan *plan);
+    // Fills in packed_bytes, scratch and constants of a plan, which are 0 before, for its layer and
+    // shape. False if the variant cannot do the layer. NULL: it can do every layer, without these.
+    bool (*plan)(struct conv_layer_plan *plan);
+    // How well it suits the layer of its plan.
+    int (*score)(const struct conv_layer_plan *plan);
+    // Packs the weights at plan->packed, whose bytes are 0 before. NULL: there are none.
+    void (*pack)(const struct conv_layer_plan *plan);
     // Computes the batch. CPU variants are done on return, CUDA variants have only queued the work.
     // CONV_OK, or CONV_ERR_DEVICE if a launch failed; dst is then undefined.
     enum conv_status (*run)(const struct conv_layer_plan *plan,
@@ -164,40 +168,28 @@ struct conv_layer_extra {
 };
 const struct conv_layer_extra *conv_layer_extras(int *count);
 
-// True if a machine that offers `have` (see conv_place_offers) can run this variant on the layer.
-// True also for layers whose padding or 8-bit input conv_layer_pad handles for the variant.
-bool conv_layer_can(const struct conv_layer_variant *variant, const struct conv_layer *layer,
-                    const struct conv_layer_shape *shape, unsigned have);
+// Fills *plan for a variant, without packed weights. False if a machine that offers `have` (see
+// conv_place_offers) cannot run it on the layer. Takes no memory.
+bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_variant *variant,
+                          const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                          unsigned have);
 
-// The variant at `place` with the highest score among those that can run and are precise enough (if
-// scores are equal, the first in the table); with `name` the variant of that name, whatever its
-// score. NULL if there is none.
-const struct conv_layer_variant *conv_layer_pick(const struct conv_layer *layer,
-                                                 const struct conv_layer_shape *shape,
-                                                 enum conv_place place, unsigned have,
-                                                 const char *name);
+// The same for the variant at `place` with the highest score among those that can run and are
+// precise enough (if scores are equal, the first in the table); with `name` for the variant of that
+// name, whatever its score. False if there is none.
+bool conv_layer_plan_best(struct conv_layer_plan *plan, const struct conv_layer *layer,
+                          const struct conv_layer_shape *shape, enum conv_place place,
+                          unsigned have, const char *name);
 
-// True if the layer has padding or 8-bit input that `variant` does not handle. The caller then
-// plans with conv_layer_inner's layer and shape and fills a float32 buffer with conv_layer_pad (on
-// CUDA, conv_cuda_layer_pad) before each run.
-bool conv_layer_needs_pad(const struct conv_layer_variant *variant, const struct conv_layer *layer);
-void conv_layer_inner(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                      struct conv_layer *inner, struct conv_layer_shape *inner_shape);
+// Packs the weights into `packed`: plan->packed_bytes bytes, 64-byte aligned, which outlive the
+// plan; NULL if there are none. For CUDA the caller then copies them to the device and sets
+// d_packed.
+void conv_layer_plan_pack(struct conv_layer_plan *plan, void *packed);
 
 // Fills dst, [images][channels][padded height][padded width] of float32 without gaps, from src as
 // described by the strides in `batch`.
 void conv_layer_pad(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                     const struct conv_layer_batch *batch, float *dst);
-
-// Makes a plan of a variant that can run the layer. `packed` has conv_layer_packed_bytes bytes, is
-// 64-byte aligned and outlives the plan; for CUDA the caller then copies it to the device and sets
-// d_packed.
-size_t conv_layer_packed_bytes(const struct conv_layer_variant *variant,
-                               const struct conv_layer *layer,
-                               const struct conv_layer_shape *shape);
-void conv_layer_plan_init(struct conv_layer_plan *plan, const struct conv_layer_variant *variant,
-                          const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                          void *packed);
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,7 @@
 static float read_sample(const struct conv_layer_plan *plan, const uint8_t *src, int64_t row, int y,
                          int x)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     y = conv_border_index(layer->border, y, plan->shape.height);
     x = conv_border_index(layer->border, x, plan->shape.width);
     if (x < 0 || y < 0)
@@ -26,7 +26,7 @@ static float read_sample(const struct conv_layer_plan *plan, const uint8_t *src,
 static float compute(const struct conv_layer_plan *plan, const uint8_t *image,
                      const struct conv_layer_batch *batch, int m, int i, int j)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     int top = i * layer->stride - layer->pad_top, left = j * layer->stride - layer->pad_left;
     size_t taps =
         (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
@@ -42,17 +42,16 @@ static float compute(const struct conv_layer_plan *plan, const uint8_t *image,
     return conv_layer_activate(layer->activation, sum);
 }
 
-static int score_reference(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_reference(const struct conv_layer_plan *plan)
 {
-    (void)layer;
-    (void)shape;
+    (void)plan;
     return CONV_LAYER_SCORE_LAST;
 }
 
 static enum conv_status run_reference(const struct conv_layer_plan *plan,
                                       const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     int height = conv_layer_out_height(layer, plan->shape.height);
     int width = conv_layer_out_width(layer, plan->shape.width);
     for (int64_t b = 0; b < batch->images; b++) {

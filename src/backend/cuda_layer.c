@@ -98,15 +98,15 @@ static enum conv_status enqueue(const struct conv_layer_prepared *prepared,
     const struct conv_layer_plan *plan = &prepared->plan;
     struct conv_layer_batch own = *batch;
     enum conv_status status = CONV_OK;
-    if (prepared->pads) {
+    if (prepared->plan.pads) {
         status = conv_cuda_layer_pad(&prepared->outer, &prepared->shape, batch, batch->scratch);
-        own = conv_layer_batch_of(&prepared->layer, &prepared->inner, batch->images, batch->scratch,
-                                  batch->dst);
+        own = conv_layer_batch_of(&prepared->plan.layer, &prepared->plan.shape, batch->images,
+                                  batch->scratch, batch->dst);
         own.scratch = (uint8_t *)batch->scratch + prepared->pad_bytes;
         own.stream = batch->stream;
     }
     own.first_row = 0;
-    own.rows = conv_layer_out_height(&prepared->layer, prepared->inner.height);
+    own.rows = conv_layer_out_height(&prepared->plan.layer, prepared->plan.shape.height);
     if (!status)
         status = plan->variant->run(plan, &own);
     return status ? conv_cuda_device_report(err, cudaGetLastError(), "start the layer's kernel")

@@ -100,30 +100,26 @@ static enum conv_status fill_prepared(const struct conv_layer_context *context,
                                       const struct conv_layer_shape *shape, struct conv_err *err)
 {
     const struct conv_layer *layer = &context->layer;
-    const struct conv_layer_variant *variant =
-        conv_layer_pick(layer, shape, context->ops->place, context->have, context->variant);
-    if (!variant)
+    struct conv_layer_plan *plan = &prepared->plan;
+    if (!conv_layer_plan_best(plan, layer, shape, context->ops->place, context->have,
+                              context->variant))
         return no_variant(context, err);
-    prepared->shape = prepared->inner = *shape;
-    prepared->outer = prepared->layer = *layer;
-    prepared->pads = conv_layer_needs_pad(variant, layer);
-    if (prepared->pads) {
-        conv_layer_inner(layer, shape, &prepared->layer, &prepared->inner);
+    prepared->shape = *shape;
+    prepared->outer = *layer;
+    if (plan->pads) {
         size_t images = shape->images > 0 ? (size_t)shape->images : 1;
-        prepared->pad_bytes =
-            align(images * (size_t)layer->channels * (size_t)prepared->inner.height *
-                      (size_t)prepared->inner.width * sizeof(float),
-                  SCRATCH_ALIGN);
+        prepared->pad_bytes = align(images * (size_t)layer->channels * (size_t)plan->shape.height *
+                                        (size_t)plan->shape.width * sizeof(float),
+                                    SCRATCH_ALIGN);
     }
-    size_t packed = conv_layer_packed_bytes(variant, &prepared->layer, &prepared->inner);
+    size_t packed = plan->packed_bytes;
     if (packed > 0)
         prepared->packed = aligned_alloc(PACKED_ALIGN, align(packed, PACKED_ALIGN));
     if (packed > 0 && !prepared->packed)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights (%zu KiB)",
                             packed >> 10);
-    conv_layer_plan_init(&prepared->plan, variant, &prepared->layer, &prepared->inner,
-                         prepared->packed);
-    prepared->scratch = prepared->pad_bytes + prepared->plan.scratch;
+    conv_layer_plan_pack(plan, prepared->packed);
+    prepared->scratch = prepared->pad_bytes + plan->scratch;
     return packed > 0 && context->ops->upload ? context->ops->upload(context->device, prepared, err)
                                               : CONV_OK;
 }

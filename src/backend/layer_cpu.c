@@ -77,9 +77,9 @@ static enum conv_status reserve_staging(struct conv_layer_stream *head, size_t i
 // Bytes of the outputs of one image.
 static size_t output_bytes(const struct conv_layer_prepared *prepared)
 {
-    const struct conv_layer *layer = &prepared->layer;
-    return (size_t)layer->maps * (size_t)conv_layer_out_height(layer, prepared->inner.height) *
-           (size_t)conv_layer_out_width(layer, prepared->inner.width) *
+    const struct conv_layer *layer = &prepared->plan.layer;
+    return (size_t)layer->maps * (size_t)conv_layer_out_height(layer, prepared->plan.shape.height) *
+           (size_t)conv_layer_out_width(layer, prepared->plan.shape.width) *
            conv_element_size(layer->output);
 }
 
@@ -114,7 +114,7 @@ static void *pad_part(void *data)
     const struct conv_layer_prepared *prepared = part->prepared;
     struct conv_layer layer = prepared->outer;
     struct conv_layer_batch batch = part->batch;
-    size_t plane = (size_t)prepared->inner.height * (size_t)prepared->inner.width;
+    size_t plane = (size_t)prepared->plan.shape.height * (size_t)prepared->plan.shape.width;
     int channels = layer.channels;
     layer.channels = 1;
     batch.images = 1;
@@ -186,14 +186,14 @@ static enum conv_status run_stream(struct conv_layer_stream *head,
     if (scratch > 0)
         status =
             conv_tensor_memory_reserve(&stream->scratch, distance * (size_t)count, "a layer", err);
-    if (!status && prepared->pads)
+    if (!status && prepared->plan.pads)
         status = conv_tensor_memory_reserve(&stream->padded, prepared->pad_bytes, "a layer", err);
     if (status)
         return status;
-    if (prepared->pads) {
+    if (prepared->plan.pads) {
         pad_batch(stream, prepared, &batch);
-        batch = conv_layer_batch_of(&prepared->layer, &prepared->inner, images, stream->padded.data,
-                                    dst);
+        batch = conv_layer_batch_of(&prepared->plan.layer, &prepared->plan.shape, images,
+                                    stream->padded.data, dst);
     }
     for (int i = 0; i < count; i++) {
         struct part *part = &stream->parts[i];
@@ -213,14 +213,14 @@ static enum conv_status enqueue(const struct conv_layer_prepared *prepared,
 {
     const struct conv_layer_plan *plan = &prepared->plan;
     struct conv_layer_batch own = *batch;
-    if (prepared->pads) {
+    if (prepared->plan.pads) {
         conv_layer_pad(&prepared->outer, &prepared->shape, batch, batch->scratch);
-        own = conv_layer_batch_of(&prepared->layer, &prepared->inner, batch->images, batch->scratch,
-                                  batch->dst);
+        own = conv_layer_batch_of(&prepared->plan.layer, &prepared->plan.shape, batch->images,
+                                  batch->scratch, batch->dst);
         own.scratch = (uint8_t *)batch->scratch + prepared->pad_bytes;
     }
     own.first_row = 0;
-    own.rows = conv_layer_out_height(&prepared->layer, prepared->inner.height);
+    own.rows = conv_layer_out_height(&prepared->plan.layer, prepared->plan.shape.height);
     enum conv_status status = plan->variant->run(plan, &own);
     return status ? conv_err_set(err, status, "the layer's kernel failed") : CONV_OK;
 }

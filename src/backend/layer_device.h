@@ -11,11 +11,8 @@ struct conv_layer_prepared {
     struct conv_layer_prepared *next;
     struct conv_layer_shape shape; // as asked for
     struct conv_layer outer;       // the layer as asked for
-    struct conv_layer layer;       // what the variant runs: without padding if `pads`
-    struct conv_layer_shape inner; // its shape
     struct conv_layer_plan plan;
-    bool pads;         // the input is padded and converted first, into pad_bytes of scratch
-    size_t pad_bytes;  // a multiple of 256
+    size_t pad_bytes;  // of scratch, for the input of a plan that pads; a multiple of 256
     size_t scratch;    // pad_bytes and the plan's own
     void *packed;      // host memory
     void *d_packed;    // CUDA

@@ -84,7 +84,7 @@ static void *compute_rows(void *context)
 static void compute_expected(struct conv_bench_layers_data *data, int cores)
 {
     struct conv_layer_plan plan;
-    conv_layer_plan_init(&plan, &conv_cpu_layer_reference, &data->layer, &data->shape, NULL);
+    conv_layer_plan_find(&plan, &conv_cpu_layer_reference, &data->layer, &data->shape, 0);
     struct work work = {.data = data, .plan = &plan};
     pthread_t threads[64];
     int started = 0;

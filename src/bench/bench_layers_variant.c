@@ -203,21 +203,17 @@ static void set_step(struct conv_bench_layers *bench, struct conv_bench_layers_l
     bench->step_ms = ms;
 }
 
-static enum conv_status run_variant(struct conv_bench_layers *bench,
-                                    const struct conv_layer_variant *variant,
-                                    const struct conv_layer *layer, enum conv_bench_kind kind,
-                                    struct conv_err *err)
+static enum conv_status run_variant(struct conv_bench_layers *bench, struct conv_layer_plan *plan,
+                                    enum conv_bench_kind kind, struct conv_err *err)
 {
-    struct conv_layer_plan plan;
-    const struct conv_layer_shape *shape = &bench->here.shape;
-    size_t bytes = (conv_layer_packed_bytes(variant, layer, shape) + 64) / 64 * 64;
-    void *packed = aligned_alloc(64, bytes);
+    const struct conv_layer_variant *variant = plan->variant;
+    void *packed = aligned_alloc(64, (plan->packed_bytes + 64) / 64 * 64);
     if (!packed)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights");
-    conv_layer_plan_init(&plan, variant, layer, shape, packed);
+    conv_layer_plan_pack(plan, packed);
     enum conv_status status = measure_yardsticks(bench, err);
     if (!status)
-        status = bench->ops->use(bench->place, &plan, err);
+        status = bench->ops->use(bench->place, plan, err);
     if (!status) {
         struct conv_bench_layers_line line; // in the table once it is complete
         struct conv_bench_layers_line *added =
@@ -253,9 +249,11 @@ static bool is_chosen(const struct conv_bench_layers *bench,
     for (int p = 0; p <= CONV_PRECISION_FP16; p++) {
         struct conv_layer layer = bench->data.layer;
         layer.precision = (enum conv_precision)p;
+        struct conv_layer_plan plan;
         if (conv_bench_layers_is_measured(bench->options, layer.precision) &&
-            conv_layer_pick(&layer, &bench->here.shape, variant->place, offer(bench), NULL) ==
-                variant)
+            conv_layer_plan_best(&plan, &layer, &bench->here.shape, variant->place, offer(bench),
+                                 NULL) &&
+            plan.variant == variant)
             return true;
     }
     return false;
@@ -273,16 +271,16 @@ enum conv_status conv_bench_layers_variant(struct conv_bench_layers *bench,
                                : !conv_bench_layers_is_measured(options, variant->precision)))
         return CONV_OK;
     struct conv_layer layer = bench->data.layer;
+    struct conv_layer_plan plan;
     layer.precision = variant->precision;
     conv_bench_progress(bench->options->show_progress, variant->name);
     if (!conv_place_offers(variant->place, offer(bench), variant->needs))
         conv_bench_layers_skip(bench, kind, variant->name, "this machine lacks what it needs");
-    else if (!conv_layer_can(variant, &layer, &bench->here.shape, offer(bench)))
+    else if (!conv_layer_plan_find(&plan, variant, &layer, &bench->here.shape, offer(bench)))
         conv_bench_layers_skip(bench, kind, variant->name, "not possible for this layer");
-    else if (!options->layer_variant &&
-             variant->score(&layer, &bench->here.shape) == CONV_LAYER_SCORE_UNSUITED)
+    else if (!options->layer_variant && variant->score(&plan) == CONV_LAYER_SCORE_UNSUITED)
         conv_bench_layers_skip(bench, kind, variant->name, "not suited for this layer");
     else
-        return run_variant(bench, variant, &layer, kind, err);
+        return run_variant(bench, &plan, kind, err);
     return CONV_OK;
 }

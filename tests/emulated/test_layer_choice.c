@@ -40,10 +40,9 @@ static const char *choose(const struct conv_layer *layer, int64_t images, int si
                           unsigned capability)
 {
     struct conv_layer_shape shape = {images, side, side};
-    const struct conv_layer_variant *variant =
-        conv_layer_pick(layer, &shape, CONV_ON_CUDA, capability, NULL);
-    assert_non_null(variant);
-    return variant->name;
+    struct conv_layer_plan plan;
+    assert_true(conv_layer_plan_best(&plan, layer, &shape, CONV_ON_CUDA, capability, NULL));
+    return plan.variant->name;
 }
 
 // The fastest of the variants on an H100, 2026-11-26, as far as `slices` and `aligned` are
@@ -157,7 +156,9 @@ static bool can_slices(const struct conv_layer *layer, int64_t images, int heigh
                        unsigned capability)
 {
     struct conv_layer_shape shape = {images, height, width};
-    return conv_layer_pick(layer, &shape, CONV_ON_CUDA, capability, "cuda_layer_slices") != NULL;
+    struct conv_layer_plan plan;
+    return conv_layer_plan_best(&plan, layer, &shape, CONV_ON_CUDA, capability,
+                                "cuda_layer_slices");
 }
 
 // Other devices have less shared memory.

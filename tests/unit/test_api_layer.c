@@ -53,7 +53,7 @@ static void *expect(const struct layer_case *c, const float *weights, const floa
         layer.border_value = (float)atof(c->border + 9);
     struct conv_layer_shape shape = {c->images, c->height, c->width};
     struct conv_layer_plan plan;
-    conv_layer_plan_init(&plan, &conv_cpu_layer_reference, &layer, &shape, NULL);
+    conv_layer_plan_find(&plan, &conv_cpu_layer_reference, &layer, &shape, 0);
     int rows = conv_layer_out_height(&layer, c->height);
     *bytes = conv_element_size(layer.output) * (size_t)c->images * (size_t)c->maps * (size_t)rows *
              (size_t)conv_layer_out_width(&layer, c->width);

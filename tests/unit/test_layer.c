@@ -21,7 +21,7 @@ static void run_reference(const struct conv_layer *layer, int height, int width,
 {
     struct conv_layer_shape shape = {.images = 1, .height = height, .width = width};
     struct conv_layer_plan plan;
-    conv_layer_plan_init(&plan, &conv_cpu_layer_reference, layer, &shape, NULL);
+    conv_layer_plan_find(&plan, &conv_cpu_layer_reference, layer, &shape, 0);
     int64_t row = width * (int64_t)conv_element_size(layer->input);
     struct conv_layer_batch batch = {
         .images = 1,
@@ -216,81 +216,88 @@ static void table_is_consistent(void **state)
         assert_true((variant->precision == CONV_PRECISION_EXACT) == (variant->bound == 0));
         for (int j = 0; j < i; j++)
             assert_string_not_equal(variant->name, variants[j]->name);
-        if (!variant->can || variant->can(&layer, &shape))
-            assert_true(variant->score(&layer, &shape) >= CONV_LAYER_SCORE_LAST);
+        struct conv_layer_plan plan;
+        unsigned have = on_cpu ? ALL_FEATURES : 90;
+        if (conv_layer_plan_find(&plan, variant, &layer, &shape, have))
+            assert_true(variant->score(&plan) >= CONV_LAYER_SCORE_LAST);
         last_on_cpu = on_cpu ? variant : last_on_cpu;
     }
     assert_ptr_equal(last_on_cpu, &conv_cpu_layer_reference);
 }
 
-static void pick_follows_features_and_names(void **state)
+// The chosen variant, or NULL.
+static const struct conv_layer_variant *pick(const struct conv_layer *layer, enum conv_place place,
+                                             unsigned have, const char *name)
+{
+    struct conv_layer_shape shape = {1, 8, 8};
+    struct conv_layer_plan plan;
+    return conv_layer_plan_best(&plan, layer, &shape, place, have, name) ? plan.variant : NULL;
+}
+
+static void choice_follows_features_and_names(void **state)
 {
     (void)state;
     struct conv_layer layer = plain_layer();
-    struct conv_layer_shape shape = {1, 8, 8};
-    const char *name = conv_layer_pick(&layer, &shape, CONV_ON_CPU, 0, NULL)->name;
-    assert_string_equal(name, "cpu_layer_portable");
-    const struct conv_layer_variant *best =
-        conv_layer_pick(&layer, &shape, CONV_ON_CPU, ALL_FEATURES, NULL);
+    const struct conv_layer_variant *reference = &conv_cpu_layer_reference;
+    assert_string_equal(pick(&layer, CONV_ON_CPU, 0, NULL)->name, "cpu_layer_portable");
+    const struct conv_layer_variant *best = pick(&layer, CONV_ON_CPU, ALL_FEATURES, NULL);
 #if defined __x86_64__
     assert_string_equal(best->name, "cpu_layer_avx512");
-    best = conv_layer_pick(&layer, &shape, CONV_ON_CPU, CONV_CPU_AVX2, NULL);
+    best = pick(&layer, CONV_ON_CPU, CONV_CPU_AVX2, NULL);
     assert_string_equal(best->name, "cpu_layer_avx2");
-    assert_null(conv_layer_pick(&layer, &shape, CONV_ON_CPU, CONV_CPU_AVX2, "cpu_layer_avx512"));
+    assert_null(pick(&layer, CONV_ON_CPU, CONV_CPU_AVX2, "cpu_layer_avx512"));
 #endif
     // A variant that is more precise than requested is accepted.
     layer.precision = CONV_PRECISION_FP16;
-    assert_ptr_equal(conv_layer_pick(&layer, &shape, CONV_ON_CPU, CONV_CPU_AVX2, best->name), best);
+    assert_ptr_equal(pick(&layer, CONV_ON_CPU, CONV_CPU_AVX2, best->name), best);
     // A variant that is requested by name is used even with the lowest score.
-    assert_ptr_equal(conv_layer_pick(&layer, &shape, CONV_ON_CPU, 0, "cpu_layer_reference"),
-                     &conv_cpu_layer_reference);
-    assert_null(conv_layer_pick(&layer, &shape, CONV_ON_CPU, ALL_FEATURES, "cpu_layer_none"));
+    assert_ptr_equal(pick(&layer, CONV_ON_CPU, 0, "cpu_layer_reference"), reference);
+    assert_null(pick(&layer, CONV_ON_CPU, ALL_FEATURES, "cpu_layer_none"));
 #if !CONV_HAVE_CUDA
-    assert_null(conv_layer_pick(&layer, &shape, CONV_ON_CUDA, ALL_FEATURES, NULL));
+    assert_null(pick(&layer, CONV_ON_CUDA, ALL_FEATURES, NULL));
 #endif
     // Too many channels for 32-bit offsets.
     layer.channels = INT32_MAX;
-    assert_ptr_equal(conv_layer_pick(&layer, &shape, CONV_ON_CPU, ALL_FEATURES, NULL),
-                     &conv_cpu_layer_reference);
+    assert_ptr_equal(pick(&layer, CONV_ON_CPU, ALL_FEATURES, NULL), reference);
 }
 
-static bool can_unpadded_10x12(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static bool plan_unpadded_10x12(struct conv_layer_plan *plan)
 {
+    const struct conv_layer *layer = &plan->layer;
     return layer->pad_top + layer->pad_bottom + layer->pad_left + layer->pad_right == 0 &&
-           layer->input == CONV_ELEMENT_F32 && shape->height == 10 && shape->width == 12;
+           layer->input == CONV_ELEMENT_F32 && plan->shape.height == 10 && plan->shape.width == 12;
 }
 
 static void padding_is_left_to_the_caller(void **state)
 {
     (void)state;
-    const struct conv_layer_variant pads = {.pads = true, .can = can_unpadded_10x12};
-    const struct conv_layer_variant leaves = {.can = can_unpadded_10x12};
-    struct conv_layer layer = plain_layer(), inner;
-    struct conv_layer_shape shape = {7, 10, 12}, inner_shape;
-    assert_false(conv_layer_needs_pad(&leaves, &layer));
-    assert_true(conv_layer_can(&leaves, &layer, &shape, 0));
+    const struct conv_layer_variant pads = {.pads = true, .plan = plan_unpadded_10x12};
+    const struct conv_layer_variant leaves = {.plan = plan_unpadded_10x12};
+    struct conv_layer layer = plain_layer();
+    struct conv_layer_shape shape = {7, 10, 12};
+    struct conv_layer_plan plan;
+    assert_true(conv_layer_plan_find(&plan, &leaves, &layer, &shape, 0));
+    assert_false(plan.pads);
 
     layer.pad_bottom = 2;
     layer.pad_left = 1;
     layer.pad_right = 3;
     shape.height -= 2;
     shape.width -= 4;
-    assert_true(conv_layer_needs_pad(&leaves, &layer));
-    assert_false(conv_layer_needs_pad(&pads, &layer));
-    assert_true(conv_layer_can(&leaves, &layer, &shape, 0));
-    assert_false(conv_layer_can(&pads, &layer, &shape, 0));
-    conv_layer_inner(&layer, &shape, &inner, &inner_shape);
-    assert_int_equal(inner_shape.images, 7);
-    assert_true(can_unpadded_10x12(&inner, &inner_shape));
-    assert_int_equal(conv_layer_out_height(&inner, 10), conv_layer_out_height(&layer, 8));
+    assert_false(conv_layer_plan_find(&plan, &pads, &layer, &shape, 0));
+    assert_false(plan.pads);
+    assert_true(conv_layer_plan_find(&plan, &leaves, &layer, &shape, 0));
+    assert_true(plan.pads);
+    assert_int_equal(plan.shape.images, 7);
+    assert_int_equal(conv_layer_out_height(&plan.layer, 10), conv_layer_out_height(&layer, 8));
 
     layer.pad_bottom = layer.pad_left = layer.pad_right = 0;
     layer.input = CONV_ELEMENT_U8;
-    assert_true(conv_layer_needs_pad(&leaves, &layer));
-    assert_false(conv_layer_can(&leaves, &layer, &shape, 0));
+    assert_false(conv_layer_plan_find(&plan, &leaves, &layer, &shape, 0)); // another size
+    assert_true(plan.pads);
     const struct conv_layer_variant needy = {.needs = CONV_CPU_AVX2};
-    assert_false(conv_layer_can(&needy, &layer, &shape, 0));
-    assert_true(conv_layer_can(&needy, &layer, &shape, CONV_CPU_AVX2));
+    assert_false(conv_layer_plan_find(&plan, &needy, &layer, &shape, 0));
+    assert_true(conv_layer_plan_find(&plan, &needy, &layer, &shape, CONV_CPU_AVX2));
     assert_true(conv_place_offers(CONV_ON_CUDA, 100, 90));
     assert_false(conv_place_offers(CONV_ON_CUDA, 89, 90));
     assert_true(conv_place_offers(CONV_ON_CUDA, 90, CONV_CUDA_ONLY + 90));
@@ -327,14 +334,11 @@ static void scratch_is_bounded(void **state)
         for (int v = 0; v < count; v++) {
             if (variants[v]->place != CONV_ON_CPU)
                 continue;
-            size_t bytes = conv_layer_packed_bytes(variants[v], &layer, &shape);
-            void *packed = aligned_alloc(64, (bytes + 64) / 64 * 64);
             struct conv_layer_plan plan;
-            conv_layer_plan_init(&plan, variants[v], &layer, &shape, packed);
-            assert_int_equal(plan.packed_bytes, bytes);
-            assert_ptr_equal(plan.variant, variants[v]);
+            assert_true(
+                conv_layer_plan_find(&plan, variants[v], &layer, &shape, conv_cpu_features()) ||
+                !conv_place_offers(CONV_ON_CPU, conv_cpu_features(), variants[v]->needs));
             assert_in_range(plan.scratch, 0, cases[i].most);
-            free(packed);
         }
         free(weights);
     }
@@ -351,7 +355,7 @@ int main(void)
         cmocka_unit_test(half_round_trips_and_rounds),
         cmocka_unit_test(output_sizes),
         cmocka_unit_test(table_is_consistent),
-        cmocka_unit_test(pick_follows_features_and_names),
+        cmocka_unit_test(choice_follows_features_and_names),
         cmocka_unit_test(padding_is_left_to_the_caller),
         cmocka_unit_test(scratch_is_bounded),
     };

@@ -73,7 +73,7 @@ static size_t run_reference(const struct conv_layer *layer, void *dst)
 {
     struct conv_layer_shape shape = {IMAGES, HEIGHT, WIDTH};
     struct conv_layer_plan plan;
-    conv_layer_plan_init(&plan, &conv_cpu_layer_reference, layer, &shape, NULL);
+    conv_layer_plan_find(&plan, &conv_cpu_layer_reference, layer, &shape, 0);
     int64_t row = WIDTH * (int64_t)conv_element_size(layer->input);
     struct conv_layer_batch batch = {
         .images = IMAGES,
@@ -109,12 +109,13 @@ static void every_variant_gives_the_bits_of_the_reference(void **state)
     for (int number = 0; number < 16; number++) {
         struct conv_layer layer = make_layer(number);
         struct conv_layer_shape shape = {IMAGES, HEIGHT, WIDTH};
+        struct conv_layer_plan plan;
         size_t size = run_reference(&layer, expected);
         assert_true(size <= sizeof expected);
         for (int i = 0; i < count; i++) {
             if (variants[i]->place != CONV_ON_CPU ||
                 variants[i]->precision != CONV_PRECISION_EXACT ||
-                !conv_layer_can(variants[i], &layer, &shape, conv_cpu_features()))
+                !conv_layer_plan_find(&plan, variants[i], &layer, &shape, conv_cpu_features()))
                 continue;
             struct conv_layer_context *context = open_context(&layer, variants[i]->name);
             for (int jobs = 1; jobs < 16; jobs += 4) {

@@ -125,9 +125,10 @@ static ptrdiff_t offset_of(const struct conv_layer_blocked *blocked, int stride,
     return at + v % stride * blocked->copy_size + v / stride;
 }
 
-static void pack(struct conv_layer_plan *plan, const struct conv_layer_blocked *blocked)
+void conv_layer_blocked_pack(const struct conv_layer_plan *plan)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     int32_t *offsets = plan->packed;
     for (int c = 0; c < layer->channels; c++)
         for (int u = 0; u < layer->kernel_height; u++)
@@ -148,28 +149,19 @@ static void pack(struct conv_layer_plan *plan, const struct conv_layer_blocked *
 }
 
 // Offsets in the smallest block, of 8 vectors, are int32_t.
-bool conv_layer_blocked_can(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static bool offsets_fit(const struct conv_layer *layer)
 {
-    (void)shape;
     int stride = layer->stride, height = layer->kernel_height, width = layer->kernel_width;
     int64_t rows = (int64_t)min(stride, height) * (1 + (height - 1) / stride);
     int64_t columns = (int64_t)min(stride, width) * (8 * MOST_LANES + (width - 1) / stride);
     return layer->channels <= INT32_MAX / (rows * columns);
 }
 
-size_t conv_layer_blocked_packed_bytes(const struct conv_layer *layer,
-                                       const struct conv_layer_shape *shape)
-{
-    (void)shape;
-    return conv_layer_blocked_offsets(layer) * sizeof(int32_t) +
-           (size_t)layer->maps * (conv_layer_blocked_taps(layer) + 1) * sizeof(float);
-}
-
 // True if outputs bypass the caches, provided that their rows adjoin.
 static bool is_streamed(const struct conv_layer_plan *plan,
                         const struct conv_layer_blocked *blocked)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     double outputs = (double)plan->shape.images * layer->maps * blocked->height * blocked->width;
     return layer->output == CONV_ELEMENT_F32 && layer->activation <= CONV_ACTIVATION_RELU &&
            conv_layer_blocked_taps(layer) <= MOST_STREAMED_TAPS &&
@@ -191,9 +183,11 @@ static size_t padded_size(const struct conv_layer *layer, const struct conv_laye
     return is_copied ? rows * columns + (size_t)lanes : 0;
 }
 
-void conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, bool streams)
+bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, bool streams)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
+    if (!offsets_fit(layer))
+        return false;
     struct conv_layer_blocked *blocked = (struct conv_layer_blocked *)(void *)plan->constants;
     *blocked = (struct conv_layer_blocked){
         .height = conv_layer_out_height(layer, plan->shape.height),
@@ -210,5 +204,7 @@ void conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
         blocked->kept = (plan->scratch + vector - 1) / vector * vector;
         plan->scratch = blocked->kept + (size_t)layer->maps * vector;
     }
-    pack(plan, blocked);
+    plan->packed_bytes = conv_layer_blocked_offsets(layer) * sizeof(int32_t) +
+                         (size_t)layer->maps * (conv_layer_blocked_taps(layer) + 1) * sizeof(float);
+    return true;
 }

@@ -50,13 +50,12 @@ static inline size_t conv_layer_blocked_taps(const struct conv_layer *layer)
     return (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
 }
 
+// `lanes`: float32 in a vector; `most_maps`: of a tile; `streams`: outputs may bypass the caches.
+// False if there are too many channels.
+bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, bool streams);
 // Packed weights: for each tap c, u, v the offset of its samples in the copy, int32_t; then for
 // each group the bias of its maps and, for each tap, the weights of its maps.
-bool conv_layer_blocked_can(const struct conv_layer *layer, const struct conv_layer_shape *shape);
-size_t conv_layer_blocked_packed_bytes(const struct conv_layer *layer,
-                                       const struct conv_layer_shape *shape);
-// `lanes`: float32 in a vector; `most_maps`: of a tile; `streams`: outputs may bypass the caches.
-void conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, bool streams);
+void conv_layer_blocked_pack(const struct conv_layer_plan *plan);
 // Elements of 4 bytes before the first group.
 static inline size_t conv_layer_blocked_offsets(const struct conv_layer *layer)
 {

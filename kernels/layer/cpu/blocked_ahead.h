@@ -26,7 +26,7 @@ struct ahead {
 static struct ahead plan_ahead(const struct conv_layer_plan *plan,
                                const struct conv_layer_batch *batch, ptrdiff_t tiles)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     struct block block = {.first_row = batch->first_row, .rows = batch->rows};
     struct window window = window_of(layer, &block);

@@ -35,7 +35,7 @@ static const float *read_line(const struct conv_layer_plan *plan,
                               const struct conv_layer_batch *batch, const uint8_t *plane, int y,
                               int x, int n, float *line)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     int width = plan->shape.width;
     y = conv_border_index(layer->border, y, plan->shape.height);
     if (y < 0) {
@@ -135,7 +135,7 @@ static void copy_rows(const struct conv_layer_plan *plan, const struct conv_laye
                       const uint8_t *plane, const struct window *window, float *line, float *dst)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    int stride = plan->layer->stride;
+    int stride = plan->layer.stride;
     for (int r = 0; r < window->rows; r++) {
         if (r % stride >= blocked->row_phases)
             continue;
@@ -150,7 +150,7 @@ static void copy_rows(const struct conv_layer_plan *plan, const struct conv_laye
 // the padding.
 static bool is_inside(const struct conv_layer_plan *plan, const struct window *window)
 {
-    return plan->layer->input == CONV_ELEMENT_F32 && window->top >= 0 && window->left >= 0 &&
+    return plan->layer.input == CONV_ELEMENT_F32 && window->top >= 0 && window->left >= 0 &&
            window->rows <= plan->shape.height - window->top &&
            window->columns <= plan->shape.width - window->left;
 }
@@ -207,7 +207,7 @@ static void copy_padded(const struct conv_layer_plan *plan, const struct conv_la
 static void copy_block(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                        const struct block *block)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     float *scratch = batch->scratch, *line = scratch + blocked->line;
     const struct window window = window_of(layer, block);

@@ -54,7 +54,7 @@ static void compute_group(struct image_run *run, int maps, const float *samples,
 // cache, and each fetched weight is used for all of them.
 static void compute_span(struct image_run *run, const float *samples, size_t at, int count)
 {
-    const struct conv_layer *layer = run->plan->layer;
+    const struct conv_layer *layer = &run->plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
     struct tile *tile = &run->tile;
     size_t taps = conv_layer_blocked_taps(layer);
@@ -127,7 +127,7 @@ static ptrdiff_t tiles_of(const struct conv_layer_blocked *blocked, int rows)
 static enum conv_status run_blocked(const struct conv_layer_plan *plan,
                                     const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     size_t map_size =
         (size_t)blocked->height * (size_t)blocked->width * conv_element_size(layer->output);
@@ -157,19 +157,18 @@ static enum conv_status run_blocked(const struct conv_layer_plan *plan,
     return CONV_OK;
 }
 
-static void plan_blocked(struct conv_layer_plan *plan)
+static bool plan_blocked(struct conv_layer_plan *plan)
 {
 #ifdef STREAM
-    conv_layer_blocked_plan(plan, LANES, MOST_MAPS, true);
+    return conv_layer_blocked_plan(plan, LANES, MOST_MAPS, true);
 #else
-    conv_layer_blocked_plan(plan, LANES, MOST_MAPS, false);
+    return conv_layer_blocked_plan(plan, LANES, MOST_MAPS, false);
 #endif
 }
 
-static int score_blocked(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_blocked(const struct conv_layer_plan *plan)
 {
-    (void)layer;
-    (void)shape;
+    (void)plan;
     return SCORE;
 }
 
@@ -181,10 +180,9 @@ static int score_blocked(const struct conv_layer *layer, const struct conv_layer
         .needs = needed,                                                                           \
         .precision = CONV_PRECISION_EXACT,                                                         \
         .pads = true,                                                                              \
-        .can = conv_layer_blocked_can,                                                             \
-        .score = score_blocked,                                                                    \
-        .packed_bytes = conv_layer_blocked_packed_bytes,                                           \
         .plan = plan_blocked,                                                                      \
+        .score = score_blocked,                                                                    \
+        .pack = conv_layer_blocked_pack,                                                           \
         .run = run_blocked,                                                                        \
     }
 

@@ -91,40 +91,35 @@ static float find_useful(const struct conv_layer *layer, const struct conv_layer
     return needed / (turns * ROW_CYCLES);
 }
 
-static bool can_aligned(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static bool plan_aligned(struct conv_layer_plan *plan)
 {
-    struct aligned_config c;
-    return configure(layer, shape, &c);
+    struct aligned_config *c = layer_constants<struct aligned_config>(plan);
+    if (!configure(&plan->layer, &plan->shape, c))
+        return false;
+    plan->packed_bytes = (size_t)c->weight_floats * sizeof(float);
+    return true;
 }
 
 // Other variants are faster for few images (12→24, 33², 100 images: 0.041 ms instead of 0.047),
 // where `useful` is low; as fast for very many (10,000: 2.473 and 2.485); and where output rows are
 // multiples of four and channels few (12→24, 32², 1,000 images: 0.259 and 0.267).
-static int score_aligned(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_aligned(const struct conv_layer_plan *plan)
 {
-    struct aligned_config c;
-    if (!configure(layer, shape, &c))
-        return CONV_LAYER_SCORE_UNSUITED;
+    const struct aligned_config *c = layer_constants<struct aligned_config>(plan);
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
     bool whole = conv_layer_out_width(layer, shape->width) % 4 == 0 && layer->channels <= 12;
     bool suits =
-        shape->images <= MOST_IMAGES && !whole && find_useful(layer, shape, &c) >= LEAST_USEFUL;
+        shape->images <= MOST_IMAGES && !whole && find_useful(layer, shape, c) >= LEAST_USEFUL;
     return suits ? 92 : 74;
 }
 
-static size_t packed_aligned(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static void pack_aligned(const struct conv_layer_plan *plan)
 {
-    struct aligned_config c;
-    return configure(layer, shape, &c) ? (size_t)c.weight_floats * sizeof(float) : 0;
-}
-
-static void plan_aligned(struct conv_layer_plan *plan)
-{
-    const struct conv_layer *layer = plan->layer;
-    struct aligned_config *c = layer_constants<struct aligned_config>(plan);
-    configure(layer, &plan->shape, c);
+    const struct conv_layer *layer = &plan->layer;
+    const struct aligned_config *c = layer_constants<struct aligned_config>(plan);
     int taps = layer->channels * KERNEL * KERNEL;
     float *to = (float *)plan->packed;
-    memset(to, 0, plan->packed_bytes);
     for (int g = 0; g < c->groups; g++, to += group_floats(layer))
         for (int m = 0; m < MAPS; m++) {
             // The last group ends with the maps and may overlap the one before.
@@ -144,7 +139,7 @@ static void plan_aligned(struct conv_layer_plan *plan)
 static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                         struct aligned_launch *p)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct aligned_config *c = layer_constants<struct aligned_config>(plan);
     p->weights = (const float *)plan->d_packed;
     p->src_row = batch->src_row;
@@ -170,7 +165,7 @@ static void fill_launch(const struct conv_layer_plan *plan, const struct conv_la
 static enum conv_status run_aligned(const struct conv_layer_plan *plan,
                                     const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct aligned_config *c = layer_constants<struct aligned_config>(plan);
     if (batch->images <= 0)
         return CONV_OK;
@@ -213,9 +208,8 @@ const struct conv_layer_variant conv_cuda_layer_aligned = {
     CONV_PRECISION_EXACT,
     0,
     true,
-    can_aligned,
-    score_aligned,
-    packed_aligned,
     plan_aligned,
+    score_aligned,
+    pack_aligned,
     run_aligned,
 };

@@ -244,20 +244,23 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found;
 }
 
-static bool can_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static bool plan_bulk(struct conv_layer_plan *plan)
 {
-    struct bulk_config c;
-    return configure(layer, shape, &c);
+    struct bulk_config *c = layer_constants<struct bulk_config>(plan);
+    if (!configure(&plan->layer, &plan->shape, c))
+        return false;
+    plan->packed_bytes = (size_t)c->weight_floats * sizeof(float);
+    return true;
 }
 
-static int score_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_bulk(const struct conv_layer_plan *plan)
 {
     // `useful` is also low where threads are idle, or fewer items fit in memory than are computed
     // at a time.
-    struct bulk_config c;
-    if (!configure(layer, shape, &c))
-        return CONV_LAYER_SCORE_UNSUITED;
-    const struct bulk_shape *s = &shapes[c.shape];
+    const struct bulk_config *c = layer_constants<struct bulk_config>(plan);
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    const struct bulk_shape *s = &shapes[c->shape];
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
     // Units of 8 columns x 8 maps, one for each thread of `rows`. If they occupy half of the
@@ -265,27 +268,19 @@ static int score_bulk(const struct conv_layer *layer, const struct conv_layer_sh
     // instead of 0.053 (H100).
     int64_t units = shape->images * out_height * ceil_div(out_width, 8) * ceil_div(layer->maps, 8);
     bool small = shape->images > 0 && units < PROCESSORS * 160;
-    bool suits = c.useful >= (small ? 0.3f : s->suited) && layer->channels <= s->most_channels &&
+    bool suits = c->useful >= (small ? 0.3f : s->suited) && layer->channels <= s->most_channels &&
                  layer_taps(layer) >= s->least_taps;
     // 3→12, 33²: 0.059 instead of 0.071 from `uniform`, which is slower with rows of other lengths.
     return suits ? s->score + (s->columns == 29 && out_width % 4 != 0) : 74;
 }
 
-static size_t packed_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static void pack_bulk(const struct conv_layer_plan *plan)
 {
-    struct bulk_config c;
-    return configure(layer, shape, &c) ? (size_t)c.weight_floats * sizeof(float) : 0;
-}
-
-static void plan_bulk(struct conv_layer_plan *plan)
-{
-    const struct conv_layer *layer = plan->layer;
-    struct bulk_config *c = layer_constants<struct bulk_config>(plan);
-    configure(layer, &plan->shape, c);
+    const struct conv_layer *layer = &plan->layer;
+    const struct bulk_config *c = layer_constants<struct bulk_config>(plan);
     const struct bulk_shape *s = &shapes[c->shape];
     int maps = s->maps, width = layer->kernel_width, taps = layer_taps(layer);
     float *to = (float *)plan->packed;
-    memset(to, 0, plan->packed_bytes);
     for (int g = 0; g < c->groups; g++, to += group_floats(layer, s))
         for (int m = 0; m < maps; m++) {
             // The last group ends with the maps and may overlap the one before.
@@ -321,7 +316,7 @@ static void choose_copies(const struct conv_layer *layer, const struct conv_laye
 static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                         struct bulk_launch *p)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct bulk_config *c = layer_constants<struct bulk_config>(plan);
     p->weights = (const float *)plan->d_packed;
     p->src_row = batch->src_row;
@@ -353,7 +348,7 @@ static void fill_launch(const struct conv_layer_plan *plan, const struct conv_la
 static enum conv_status run_bulk(const struct conv_layer_plan *plan,
                                  const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct bulk_config *c = layer_constants<struct bulk_config>(plan);
     const struct bulk_shape *s = &shapes[c->shape];
     if (batch->images <= 0)
@@ -396,9 +391,8 @@ const struct conv_layer_variant conv_cuda_layer_bulk = {
     CONV_PRECISION_EXACT,
     0,
     true,
-    can_bulk,
-    score_bulk,
-    packed_bulk,
     plan_bulk,
+    score_bulk,
+    pack_bulk,
     run_bulk,
 };

@@ -122,28 +122,26 @@ static size_t layer_taps(const struct conv_layer *layer)
     return (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
 }
 
-static bool can_direct(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static bool plan_direct(struct conv_layer_plan *plan)
 {
-    return conv_layer_out_height(layer, shape->height) > 0 &&
-           conv_layer_out_width(layer, shape->width) > 0 && ceil_div(layer->maps, MAPS) < 65536;
+    const struct conv_layer *layer = &plan->layer;
+    plan->packed_bytes =
+        (size_t)ceil_div(layer->maps, MAPS) * MAPS * (layer_taps(layer) + 1) * sizeof(float);
+    return conv_layer_out_height(layer, plan->shape.height) > 0 &&
+           conv_layer_out_width(layer, plan->shape.width) > 0 &&
+           ceil_div(layer->maps, MAPS) < 65536;
 }
 
-static int score_direct(const struct conv_layer *, const struct conv_layer_shape *)
+static int score_direct(const struct conv_layer_plan *)
 {
     return 40;
 }
 
-static size_t packed_direct(const struct conv_layer *layer, const struct conv_layer_shape *)
+static void pack_direct(const struct conv_layer_plan *plan)
 {
-    return (size_t)ceil_div(layer->maps, MAPS) * MAPS * (layer_taps(layer) + 1) * sizeof(float);
-}
-
-static void plan_direct(struct conv_layer_plan *plan)
-{
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     size_t taps = layer_taps(layer);
     float *packed = (float *)plan->packed;
-    memset(packed, 0, plan->packed_bytes);
     float *bias = packed + (size_t)ceil_div(layer->maps, MAPS) * MAPS * taps;
     for (int m = 0; m < layer->maps; m++) {
         float *to = packed + (size_t)(m / MAPS) * taps * MAPS + m % MAPS;
@@ -157,7 +155,7 @@ static void plan_direct(struct conv_layer_plan *plan)
 static enum conv_status run_direct(const struct conv_layer_plan *plan,
                                    const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     if (batch->images <= 0)
         return CONV_OK;
     int groups = ceil_div(layer->maps, MAPS);
@@ -189,9 +187,8 @@ const struct conv_layer_variant conv_cuda_layer_direct = {
     CONV_PRECISION_EXACT,
     0,
     true,
-    can_direct,
-    score_direct,
-    packed_direct,
     plan_direct,
+    score_direct,
+    pack_direct,
     run_direct,
 };

@@ -225,47 +225,45 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found;
 }
 
-static bool can_few(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int weight_floats(const struct conv_layer *layer, const struct few_config *c)
 {
-    struct few_config c = {};
-    return conv_layer_out_height(layer, shape->height) > 0 &&
-           conv_layer_out_width(layer, shape->width) > 0 && configure(layer, shape, true, &c) &&
-           configure(layer, shape, false, &c);
-}
-
-static int score_few(const struct conv_layer *, const struct conv_layer_shape *)
-{
-    return 90;
-}
-
-// Weights for the chosen instance, and for the one that handles rows at any sample.
-static size_t packed_few(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    struct few_config c = {};
-    size_t floats = 0;
     int taps = layer->channels * layer->kernel_height * layer->kernel_width;
-    for (int anywhere = 0; anywhere < 2; anywhere++)
-        if (configure(layer, shape, anywhere, &c))
-            floats += (size_t)((c.groups * shapes[c.shape].padded * (1 + taps) + 3) / 4 * 4);
-    return floats * sizeof(float);
+    return (c->groups * shapes[c->shape].padded * (1 + taps) + 3) / 4 * 4;
 }
 
+// The chosen instance, and the one that handles rows at any sample.
 struct few_plan {
     struct few_config at_vectors, anywhere;
     int anywhere_weights; // where its weights begin
 };
 
-static void plan_few(struct conv_layer_plan *plan)
+static bool plan_few(struct conv_layer_plan *plan)
 {
     struct few_plan *c = layer_constants<struct few_plan>(plan);
-    const struct conv_layer *layer = plan->layer;
-    int taps = layer->channels * layer->kernel_height * layer->kernel_width;
-    configure(layer, &plan->shape, false, &c->at_vectors);
-    configure(layer, &plan->shape, true, &c->anywhere);
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    if (conv_layer_out_height(layer, shape->height) <= 0 ||
+        conv_layer_out_width(layer, shape->width) <= 0 ||
+        !configure(layer, shape, true, &c->anywhere) ||
+        !configure(layer, shape, false, &c->at_vectors))
+        return false;
+    c->anywhere_weights = weight_floats(layer, &c->at_vectors);
+    plan->packed_bytes =
+        (size_t)(c->anywhere_weights + weight_floats(layer, &c->anywhere)) * sizeof(float);
+    return true;
+}
+
+static int score_few(const struct conv_layer_plan *)
+{
+    return 90;
+}
+
+static void pack_few(const struct conv_layer_plan *plan)
+{
+    const struct few_plan *c = layer_constants<struct few_plan>(plan);
+    const struct conv_layer *layer = &plan->layer;
     const struct few_shape *s = &shapes[c->at_vectors.shape];
-    memset(plan->packed, 0, plan->packed_bytes);
     fill_weights(layer, s->maps, s->padded, c->at_vectors.groups, (float *)plan->packed);
-    c->anywhere_weights = (c->at_vectors.groups * s->padded * (1 + taps) + 3) / 4 * 4;
     s = &shapes[c->anywhere.shape];
     fill_weights(layer, s->maps, s->padded, c->anywhere.groups,
                  (float *)plan->packed + c->anywhere_weights);
@@ -274,7 +272,7 @@ static void plan_few(struct conv_layer_plan *plan)
 static enum conv_status run_few(const struct conv_layer_plan *plan,
                                 const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct few_plan *plans = layer_constants<struct few_plan>(plan);
     if (batch->images <= 0)
         return CONV_OK;
@@ -320,9 +318,8 @@ const struct conv_layer_variant conv_cuda_layer_few = {
     CONV_PRECISION_EXACT,
     0,
     true,
-    can_few,
-    score_few,
-    packed_few,
     plan_few,
+    score_few,
+    pack_few,
     run_few,
 };

@@ -38,17 +38,18 @@ static inline size_t ladder_taps(const struct conv_layer *layer) // of one map
     return (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
 }
 
-static inline size_t ladder_packed_bytes(const struct conv_layer *layer,
-                                         const struct conv_layer_shape *shape)
+// The plan of a variant that does what CAN allows.
+template <bool (*CAN)(const struct conv_layer *layer, const struct conv_layer_shape *shape)>
+static bool ladder_plan(struct conv_layer_plan *plan)
 {
-    (void)shape;
-    return (size_t)layer->maps * (ladder_taps(layer) + 1) * sizeof(float);
+    plan->packed_bytes = (size_t)plan->layer.maps * (ladder_taps(&plan->layer) + 1) * sizeof(float);
+    return CAN(&plan->layer, &plan->shape);
 }
 
 // Packs the weights unchanged, then the bias.
-static inline void ladder_plan(struct conv_layer_plan *plan)
+static inline void ladder_pack(const struct conv_layer_plan *plan)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     size_t weights = (size_t)layer->maps * ladder_taps(layer);
     float *packed = (float *)plan->packed;
     memcpy(packed, layer->weights, weights * sizeof *packed);
@@ -62,18 +63,15 @@ static inline bool ladder_can(const struct conv_layer *layer, const struct conv_
            (int64_t)shape->height * shape->width <= INT32_MAX / 4;
 }
 
-template <int SCORE>
-static int ladder_score(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+template <int SCORE> static int ladder_score(const struct conv_layer_plan *)
 {
-    (void)layer;
-    (void)shape;
     return SCORE;
 }
 
 static inline struct ladder ladder_of(const struct conv_layer_plan *plan,
                                       const struct conv_layer_batch *batch, int tile_width)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const float *packed = (const float *)plan->d_packed;
     struct ladder ladder = {};
     ladder.x = (const float *)batch->src;
@@ -113,7 +111,7 @@ static inline enum conv_status ladder_status(void)
 template <typename Launch>
 static enum conv_status ladder_groups(const struct conv_layer_plan *plan, const Launch &launch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     size_t taps = ladder_taps(layer);
     int group = (int)(LADDER_CONSTANT / taps);
     const float *weights = (const float *)plan->packed;
@@ -130,20 +128,11 @@ static enum conv_status ladder_groups(const struct conv_layer_plan *plan, const 
 }
 
 // Defines a row of the table, cuda_layer_NAME.
-#define LADDER_VARIANT(NAME, SUMMARY, PRECISION, BOUND, CAN, SCORE, PLAN, RUN)                     \
+#define LADDER_VARIANT(NAME, SUMMARY, PRECISION, BOUND, PLAN, SCORE, RUN)                          \
     const struct conv_layer_variant conv_cuda_layer_##NAME = {                                     \
-        "cuda_layer_" #NAME,                                                                       \
-        SUMMARY,                                                                                   \
-        CONV_ON_CUDA,                                                                              \
-        75,                                                                                        \
-        CONV_PRECISION_##PRECISION,                                                                \
-        BOUND,                                                                                     \
-        false,                                                                                     \
-        CAN,                                                                                       \
-        ladder_score<SCORE>,                                                                       \
-        ladder_packed_bytes,                                                                       \
-        PLAN,                                                                                      \
-        RUN,                                                                                       \
+        "cuda_layer_" #NAME,        SUMMARY,     CONV_ON_CUDA, 75,                                 \
+        CONV_PRECISION_##PRECISION, BOUND,       false,        PLAN,                               \
+        ladder_score<SCORE>,        ladder_pack, RUN,                                              \
     }
 
 // --- in kernels ----------------------------------------------------------------------------------

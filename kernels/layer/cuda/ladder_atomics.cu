@@ -77,11 +77,11 @@ static enum conv_status run_atomics(const struct conv_layer_plan *plan,
     int blocks = (int)(count / THREADS < 65535 ? count / THREADS + 1 : 65535);
     start<<<blocks, THREADS, 0, stream>>>(ladder, count);
     atomics<<<ladder_grid(&ladder, LADDER_SIDE, ladder.maps * ladder.channels),
-              dim3(LADDER_SIDE, LADDER_SIDE), tile_bytes(plan->layer), stream>>>(ladder);
+              dim3(LADDER_SIDE, LADDER_SIDE), tile_bytes(&plan->layer), stream>>>(ladder);
     if (ladder.activation != CONV_ACTIVATION_NONE)
         finish<<<blocks, THREADS, 0, stream>>>(ladder, count);
     return ladder_status();
 }
 
-LADDER_VARIANT(atomics, "channels summed by atomic additions", FAST, MOST_ADDITIONS, can_atomics, 5,
-               ladder_plan, run_atomics);
+LADDER_VARIANT(atomics, "channels summed by atomic additions", FAST, MOST_ADDITIONS,
+               ladder_plan<can_atomics>, 5, run_atomics);

@@ -62,9 +62,9 @@ static enum conv_status run_channels(const struct conv_layer_plan *plan,
     struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
     return ladder_groups(plan, [&](const struct ladder_constant &weights, int first, int count) {
         channels<<<ladder_grid(&ladder, LADDER_SIDE, count), dim3(LADDER_SIDE, LADDER_SIDE),
-                   tile_bytes(plan->layer), (cudaStream_t)batch->stream>>>(ladder, weights, first);
+                   tile_bytes(&plan->layer), (cudaStream_t)batch->stream>>>(ladder, weights, first);
     });
 }
 
 LADDER_VARIANT(channels, "as before, all input channels in shared memory at once", EXACT, 0,
-               can_channels, 16, ladder_plan, run_channels);
+               ladder_plan<can_channels>, 16, run_channels);

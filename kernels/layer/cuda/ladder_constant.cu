@@ -44,5 +44,5 @@ static enum conv_status run_constant(const struct conv_layer_plan *plan,
     });
 }
 
-LADDER_VARIANT(constant, "as naive, weights in constant memory", EXACT, 0, can_constant, 12,
-               ladder_plan, run_constant);
+LADDER_VARIANT(constant, "as naive, weights in constant memory", EXACT, 0,
+               ladder_plan<can_constant>, 12, run_constant);

@@ -50,5 +50,5 @@ static enum conv_status run_fused(const struct conv_layer_plan *plan,
     return ladder_status();
 }
 
-LADDER_VARIANT(fused, "as im2col, the columns made where they are multiplied", EXACT, 0, ladder_can,
-               8, ladder_plan, run_fused);
+LADDER_VARIANT(fused, "as im2col, the columns made where they are multiplied", EXACT, 0,
+               ladder_plan<ladder_can>, 8, run_fused);

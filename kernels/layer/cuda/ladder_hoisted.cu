@@ -72,9 +72,9 @@ static enum conv_status run_hoisted(const struct conv_layer_plan *plan,
     struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
     return ladder_groups(plan, [&](const struct ladder_constant &weights, int first, int count) {
         hoisted<<<ladder_grid(&ladder, LADDER_SIDE, count), dim3(LADDER_SIDE, LADDER_SIDE),
-                  tile_bytes(plan->layer), (cudaStream_t)batch->stream>>>(ladder, weights, first);
+                  tile_bytes(&plan->layer), (cudaStream_t)batch->stream>>>(ladder, weights, first);
     });
 }
 
 LADDER_VARIANT(hoisted, "as before, pointers advance instead of index products", EXACT, 0,
-               can_hoisted, 15, ladder_plan, run_hoisted);
+               ladder_plan<can_hoisted>, 15, run_hoisted);

@@ -67,7 +67,7 @@ static size_t image_bytes(const struct conv_layer *layer, const struct conv_laye
 // The matrices of this many images exist at the same time.
 static int images_of(const struct conv_layer_plan *plan)
 {
-    size_t images = SCRATCH / image_bytes(plan->layer, &plan->shape) + 1;
+    size_t images = SCRATCH / image_bytes(&plan->layer, &plan->shape) + 1;
     if (plan->shape.images > 0 && images > (size_t)plan->shape.images)
         images = (size_t)plan->shape.images;
     return images < 65535 ? (int)images : 65535;
@@ -79,10 +79,12 @@ static bool can_im2col(const struct conv_layer *layer, const struct conv_layer_s
            image_bytes(layer, shape) <= MOST_SCRATCH;
 }
 
-static void plan_im2col(struct conv_layer_plan *plan)
+static bool plan_im2col(struct conv_layer_plan *plan)
 {
-    ladder_plan(plan);
-    plan->scratch = (size_t)images_of(plan) * image_bytes(plan->layer, &plan->shape);
+    if (!ladder_plan<can_im2col>(plan))
+        return false;
+    plan->scratch = (size_t)images_of(plan) * image_bytes(&plan->layer, &plan->shape);
+    return true;
 }
 
 static enum conv_status run_im2col(const struct conv_layer_plan *plan,
@@ -94,7 +96,7 @@ static enum conv_status run_im2col(const struct conv_layer_plan *plan,
     float *columns = (float *)batch->scratch;
     for (int64_t first = 0; first < batch->images; first += most) {
         int images = (int)(batch->images - first < most ? batch->images - first : most);
-        int64_t blocks = (int64_t)images * (int64_t)ladder_taps(plan->layer) * positions / THREADS;
+        int64_t blocks = (int64_t)images * (int64_t)ladder_taps(&plan->layer) * positions / THREADS;
         unroll<<<(int)(blocks < 65535 ? blocks + 1 : 65535), THREADS, 0, stream>>>(ladder, first,
                                                                                    images, columns);
         dim3 grid((unsigned)((positions - 1) / SIDE + 1), (unsigned)((ladder.maps - 1) / SIDE + 1),
@@ -107,4 +109,4 @@ static enum conv_status run_im2col(const struct conv_layer_plan *plan,
 }
 
 LADDER_VARIANT(im2col, "columns of taps in memory, then a product of matrices by tiles", EXACT, 0,
-               can_im2col, 7, plan_im2col, run_im2col);
+               plan_im2col, 7, run_im2col);

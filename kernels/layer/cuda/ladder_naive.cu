@@ -36,5 +36,5 @@ static enum conv_status run_naive(const struct conv_layer_plan *plan,
     return ladder_status();
 }
 
-LADDER_VARIANT(naive, "one thread per output, everything in global memory", EXACT, 0, ladder_can,
-               11, ladder_plan, run_naive);
+LADDER_VARIANT(naive, "one thread per output, everything in global memory", EXACT, 0,
+               ladder_plan<ladder_can>, 11, run_naive);

@@ -121,14 +121,13 @@ static enum conv_status run_tiled(const struct conv_layer_plan *plan,
 // Faster than all other variants that support kernels of any size (16→32, 32², 2×2, batch 1,000:
 // 0.34 instead of 0.65 ms; 1→8, 96², 15×15: 1.35 instead of 1.79), unless its blocks of 128 outputs
 // are a third empty (64→128, 14², 2×2: 1.85 instead of 1.61) or the layer must be padded first.
-static int score_register(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_register(const struct conv_layer_plan *plan)
 {
-    int64_t outputs = (int64_t)conv_layer_out_height(layer, shape->height) *
-                      conv_layer_out_width(layer, shape->width);
+    const struct conv_layer *layer = &plan->layer;
+    int64_t outputs = (int64_t)conv_layer_out_height(layer, plan->shape.height) *
+                      conv_layer_out_width(layer, plan->shape.width);
     bool full = outputs * 10 >= (outputs + 127) / 128 * 128 * 7;
-    return full && layer->stride == 1 && !conv_layer_needs_pad(&conv_cuda_layer_register, layer)
-               ? 45
-               : 18;
+    return full && layer->stride == 1 && !plan->pads ? 45 : 18;
 }
 
 #define SUMMARY(MAPS, MAPS_EACH, POSITIONS, THREADS)                                               \
@@ -136,8 +135,8 @@ static int score_register(const struct conv_layer *layer, const struct conv_laye
           " threads"
 #define ROW(NAME, TEXT, SCORE, ...)                                                                \
     {                                                                                              \
-        NAME, TEXT, CONV_ON_CUDA, 75, CONV_PRECISION_EXACT, 0, false, ladder_can, SCORE,           \
-            ladder_packed_bytes, ladder_plan, run_tiled<__VA_ARGS__>                               \
+        NAME, TEXT, CONV_ON_CUDA, 75, CONV_PRECISION_EXACT, 0, false, ladder_plan<ladder_can>,     \
+            SCORE, ladder_pack, run_tiled<__VA_ARGS__>                                             \
     }
 
 const struct conv_layer_variant conv_cuda_layer_register =

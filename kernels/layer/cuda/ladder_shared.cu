@@ -56,9 +56,9 @@ static enum conv_status run_shared(const struct conv_layer_plan *plan,
 {
     struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
     shared<<<ladder_grid(&ladder, LADDER_SIDE, ladder.maps), dim3(LADDER_SIDE, LADDER_SIDE),
-             tile_bytes(plan->layer), (cudaStream_t)batch->stream>>>(ladder);
+             tile_bytes(&plan->layer), (cudaStream_t)batch->stream>>>(ladder);
     return ladder_status();
 }
 
-LADDER_VARIANT(shared, "as naive, tile of the input in shared memory", EXACT, 0, can_shared, 13,
-               ladder_plan, run_shared);
+LADDER_VARIANT(shared, "as naive, tile of the input in shared memory", EXACT, 0,
+               ladder_plan<can_shared>, 13, run_shared);

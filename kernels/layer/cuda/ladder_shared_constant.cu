@@ -60,10 +60,10 @@ static enum conv_status run_shared_constant(const struct conv_layer_plan *plan,
     struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
     return ladder_groups(plan, [&](const struct ladder_constant &weights, int first, int count) {
         shared_constant<<<ladder_grid(&ladder, LADDER_SIDE, count), dim3(LADDER_SIDE, LADDER_SIDE),
-                          tile_bytes(plan->layer), (cudaStream_t)batch->stream>>>(ladder, weights,
-                                                                                  first);
+                          tile_bytes(&plan->layer), (cudaStream_t)batch->stream>>>(ladder, weights,
+                                                                                   first);
     });
 }
 
 LADDER_VARIANT(shared_constant, "input in shared, weights in constant memory", EXACT, 0,
-               can_shared_constant, 14, ladder_plan, run_shared_constant);
+               ladder_plan<can_shared_constant>, 14, run_shared_constant);

@@ -69,7 +69,7 @@ template <int CHANNELS, int KERNEL, int SIDE, int WIDTH, int HEIGHT>
 static void launch_if(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                       const struct ladder_constant &weights, int first, int count)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     if (layer->channels != CHANNELS || layer->kernel_height != KERNEL || plan->shape.height != SIDE)
         return;
     // Of one layer 51 KB: more than arrays of a fixed size may have, except on 90a.
@@ -96,4 +96,4 @@ static enum conv_status run_specialised(const struct conv_layer_plan *plan,
 }
 
 LADDER_VARIANT(specialised, "as before, a kernel of its own for each of some layers", EXACT, 0,
-               can_specialised, 17, ladder_plan, run_specialised);
+               ladder_plan<can_specialised>, 17, run_specialised);

@@ -59,7 +59,7 @@ static enum conv_status run_tree(const struct conv_layer_plan *plan,
                                  const struct conv_layer_batch *batch)
 {
     struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
-    int parts = parts_of(plan->layer);
+    int parts = parts_of(&plan->layer);
     int positions = ladder.out_height * ladder.out_width;
     dim3 block(POSITIONS, (unsigned)parts);
     dim3 grid((unsigned)((positions - 1) / POSITIONS + 1), (unsigned)ladder.maps,
@@ -84,5 +84,5 @@ static enum conv_status run_tree(const struct conv_layer_plan *plan,
     return ladder_status();
 }
 
-LADDER_VARIANT(tree, "channels summed as a tree of threads", FAST, MOST_ADDITIONS, can_tree, 6,
-               ladder_plan, run_tree);
+LADDER_VARIANT(tree, "channels summed as a tree of threads", FAST, MOST_ADDITIONS,
+               ladder_plan<can_tree>, 6, run_tree);

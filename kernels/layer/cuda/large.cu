@@ -145,48 +145,40 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found;
 }
 
-static bool can_large(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    struct large_config c = {};
-    return configure(layer, shape, &c);
-}
-
-static int score_large(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    struct large_config c = {};
-    if (!configure(layer, shape, &c))
-        return CONV_LAYER_SCORE_UNSUITED;
-    // `tiles` and `rows` have instances for 11×11: 1→8, 128², 1,000 images: 0.663 ms, `tiles`
-    // 0.727; but 3→8, 32²: 0.112, `tiles` 0.086. 9×9: 8→16, 64²: 1.506, `rows` 1.390. Others: 1→8,
-    // 64², 17×17: 0.225, `rows` 0.609.
-    float least = layer->kernel_width == 11 ? 0.8f : 0.4f;
-    return layer->kernel_width >= 10 && c.useful >= least ? 87 : 74;
-}
-
 static size_t weight_floats(const struct conv_layer *layer, const struct large_config *c)
 {
     return (size_t)c->chunks * (size_t)layer->channels * (size_t)layer->kernel_height *
            (size_t)c->row_floats;
 }
 
-static size_t packed_large(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static bool plan_large(struct conv_layer_plan *plan)
 {
-    struct large_config c = {};
-    if (!configure(layer, shape, &c))
-        return 0;
-    size_t biases = (size_t)c.chunks * (size_t)(c.groups * shapes[c.shape].maps);
-    return (weight_floats(layer, &c) + biases) * sizeof(float);
+    struct large_config *c = layer_constants<struct large_config>(plan);
+    if (!configure(&plan->layer, &plan->shape, c))
+        return false;
+    size_t biases = (size_t)c->chunks * (size_t)(c->groups * shapes[c->shape].maps);
+    plan->packed_bytes = (weight_floats(&plan->layer, c) + biases) * sizeof(float);
+    return true;
 }
 
-static void plan_large(struct conv_layer_plan *plan)
+static int score_large(const struct conv_layer_plan *plan)
 {
-    const struct conv_layer *layer = plan->layer;
-    struct large_config *c = layer_constants<struct large_config>(plan);
-    configure(layer, &plan->shape, c);
+    const struct large_config *c = layer_constants<struct large_config>(plan);
+    const struct conv_layer *layer = &plan->layer;
+    // `tiles` and `rows` have instances for 11×11: 1→8, 128², 1,000 images: 0.663 ms, `tiles`
+    // 0.727; but 3→8, 32²: 0.112, `tiles` 0.086. 9×9: 8→16, 64²: 1.506, `rows` 1.390. Others: 1→8,
+    // 64², 17×17: 0.225, `rows` 0.609.
+    float least = layer->kernel_width == 11 ? 0.8f : 0.4f;
+    return layer->kernel_width >= 10 && c->useful >= least ? 87 : 74;
+}
+
+static void pack_large(const struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct large_config *c = layer_constants<struct large_config>(plan);
     int maps = shapes[c->shape].maps, width = layer->kernel_width;
     size_t rows = (size_t)layer->channels * (size_t)layer->kernel_height; // of kernels
     float *packed = (float *)plan->packed, *bias = packed + weight_floats(layer, c);
-    memset(packed, 0, plan->packed_bytes);
     for (int g = 0; g < ceil_div(layer->maps, maps); g++)
         for (int m = 0; m < maps && m < layer->maps; m++) {
             // The last group ends with the maps and may overlap the one before.
@@ -205,7 +197,7 @@ static void plan_large(struct conv_layer_plan *plan)
 static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                         const struct large_config *c, struct large_launch *p)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     layer_set_sizes(p, plan, batch);
     layer_set_border(p, layer);
     p->weights = (const float *)plan->d_packed;
@@ -262,9 +254,8 @@ const struct conv_layer_variant conv_cuda_layer_large = {
     CONV_PRECISION_EXACT,
     0,
     true,
-    can_large,
-    score_large,
-    packed_large,
     plan_large,
+    score_large,
+    pack_large,
     run_large,
 };

@@ -16,7 +16,7 @@
 #define LAYER_PARAMETER_FLOATS 7500
 #endif
 
-// The constants of a plan, zeroed by conv_layer_plan_init.
+// The constants of a plan, zeroed by conv_layer_plan_find.
 template <typename Constants> static Constants *layer_constants(struct conv_layer_plan *plan)
 {
     static_assert(sizeof(Constants) <= sizeof plan->constants && alignof(Constants) <= 16,
@@ -35,7 +35,7 @@ template <typename Launch>
 static inline void layer_set_sizes(Launch *p, const struct conv_layer_plan *plan,
                                    const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     p->src = batch->src;
     p->src_row = batch->src_row;
     p->src_plane = batch->src_plane;

@@ -90,16 +90,6 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found;
 }
 
-static bool can_mma(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    struct mma_config c;
-    if (conv_layer_out_height(layer, shape->height) <= 0 ||
-        conv_layer_out_width(layer, shape->width) <= 0 || !configure(layer, shape, &c) ||
-        c.steps > 64)
-        return false;
-    return half_scales_exist(layer);
-}
-
 // Bytes of each part of the packed weights.
 struct mma_parts {
     size_t weights, bias, exact, offsets;
@@ -116,13 +106,18 @@ static struct mma_parts parts_of(const struct conv_layer *layer, const struct mm
     return parts;
 }
 
-static size_t packed_mma(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static bool plan_mma(struct conv_layer_plan *plan)
 {
-    struct mma_config c;
-    if (!configure(layer, shape, &c))
-        return 0;
-    struct mma_parts parts = parts_of(layer, &c);
-    return parts.weights + parts.bias + parts.exact + parts.offsets;
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    struct mma_config *c = layer_constants<struct mma_config>(plan);
+    if (conv_layer_out_height(layer, shape->height) <= 0 ||
+        conv_layer_out_width(layer, shape->width) <= 0 || !configure(layer, shape, c) ||
+        c->steps > 64 || !half_scales_exist(layer))
+        return false;
+    struct mma_parts parts = parts_of(layer, c);
+    plan->packed_bytes = parts.weights + parts.bias + parts.exact + parts.offsets;
+    return true;
 }
 
 // Atom `index` of the layer: its place, and the tap of each of its 8 numbers (-1: none).
@@ -146,14 +141,12 @@ static int find_atom(const struct conv_layer *layer, const struct mma_config *c,
     return index < c->atoms ? ((plane * c->in_rows + u) * c->in_width + v) * 16 : 0;
 }
 
-static void plan_mma(struct conv_layer_plan *plan)
+static void pack_mma(const struct conv_layer_plan *plan)
 {
-    const struct conv_layer *layer = plan->layer;
-    struct mma_config *c = layer_constants<struct mma_config>(plan);
-    configure(layer, &plan->shape, c);
+    const struct conv_layer *layer = &plan->layer;
+    const struct mma_config *c = layer_constants<struct mma_config>(plan);
     const struct mma_shape *s = &shapes[c->shape];
     struct mma_parts parts = parts_of(layer, c);
-    memset(plan->packed, 0, plan->packed_bytes);
     uint16_t *weights = (uint16_t *)plan->packed;
     float *bias = (float *)(void *)((char *)plan->packed + parts.weights);
     float *exact = (float *)(void *)((char *)bias + parts.bias);
@@ -189,7 +182,7 @@ static void plan_mma(struct conv_layer_plan *plan)
 static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                         const struct mma_config *c, struct mma_launch *p)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     struct mma_parts parts = parts_of(layer, c);
     const char *packed = (const char *)plan->d_packed;
     layer_set_sizes(p, plan, batch);
@@ -235,8 +228,9 @@ static enum conv_status run_mma(const struct conv_layer_plan *plan,
 
 // Filling shared memory takes as long as the exact order: it is worth it if each sample is used
 // often.
-static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *)
+static int score_half(const struct conv_layer_plan *plan)
 {
+    const struct conv_layer *layer = &plan->layer;
     return layer->channels <= 4 && layer->maps >= 32 && layer_tap_count(layer) >= 120 ? 110 : 30;
 }
 
@@ -250,9 +244,8 @@ const struct conv_layer_variant conv_cuda_layer_mma_half = {
     CONV_PRECISION_TF32,
     16400 + 4 * 64,
     true,
-    can_mma,
-    score_half,
-    packed_mma,
     plan_mma,
+    score_half,
+    pack_mma,
     run_mma,
 };

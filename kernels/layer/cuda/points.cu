@@ -265,29 +265,28 @@ static size_t chunk_floats(const struct conv_layer *layer)
     return (size_t)chunk_groups(layer) * (size_t)group_maps(layer) * (1 + (size_t)layer->channels);
 }
 
-static size_t packed_points(const struct conv_layer *layer, const struct conv_layer_shape *)
+static bool plan_points(struct conv_layer_plan *plan)
 {
-    return (size_t)chunks_of(layer) * chunk_floats(layer) * sizeof(float);
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    if (layer->kernel_height != 1 || layer->kernel_width != 1 || layer->stride != 1 ||
+        shape->height <= 0 || shape->width <= 0 ||
+        (int64_t)shape->height * shape->width >= INT32_MAX - TILE || chunk_groups(layer) <= 0 ||
+        chunks_of(layer) >= 65536)
+        return false;
+    plan->packed_bytes = (size_t)chunks_of(layer) * chunk_floats(layer) * sizeof(float);
+    return true;
 }
 
-static bool can_points(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return layer->kernel_height == 1 && layer->kernel_width == 1 && layer->stride == 1 &&
-           shape->height > 0 && shape->width > 0 &&
-           (int64_t)shape->height * shape->width < INT32_MAX - TILE && chunk_groups(layer) > 0 &&
-           chunks_of(layer) < 65536;
-}
-
-static int score_points(const struct conv_layer *, const struct conv_layer_shape *)
+static int score_points(const struct conv_layer_plan *)
 {
     return 95;
 }
 
-static void plan_points(struct conv_layer_plan *plan)
+static void pack_points(const struct conv_layer_plan *plan)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     int maps = group_maps(layer), groups = chunk_groups(layer), channels = layer->channels;
-    memset(plan->packed, 0, plan->packed_bytes);
     for (int m = 0; m < layer->maps; m++) {
         int group = m / maps % groups;
         float *packed = (float *)plan->packed + (size_t)(m / maps / groups) * chunk_floats(layer);
@@ -332,7 +331,7 @@ static enum conv_status launch(const points_launch &p, int chunks, cudaStream_t 
 static enum conv_status run_points(const struct conv_layer_plan *plan,
                                    const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     if (batch->images <= 0)
         return CONV_OK;
     int width = plan->shape.width, chunks = chunks_of(layer);
@@ -370,9 +369,8 @@ const struct conv_layer_variant conv_cuda_layer_points = {
     CONV_PRECISION_EXACT,
     0,
     false,
-    can_points,
-    score_points,
-    packed_points,
     plan_points,
+    score_points,
+    pack_points,
     run_points,
 };

@@ -247,45 +247,41 @@ static bool configure(const struct conv_layer *layer, struct points_bulk_config 
     return least < INT32_MAX;
 }
 
-static bool can_points_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static bool plan_points_bulk(struct conv_layer_plan *plan)
 {
-    struct points_bulk_config c;
-    return layer->kernel_height == 1 && layer->kernel_width == 1 && layer->stride == 1 &&
-           layer->maps <= 1 << 20 && shape->height > 0 && shape->width > 0 &&
-           (int64_t)shape->height * shape->width <= MOST_OUTPUTS / (layer->maps + 8) &&
-           configure(layer, &c) && c.chunks < 65536;
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    struct points_bulk_config *c = layer_constants<struct points_bulk_config>(plan);
+    if (layer->kernel_height != 1 || layer->kernel_width != 1 || layer->stride != 1 ||
+        layer->maps > 1 << 20 || shape->height <= 0 || shape->width <= 0 ||
+        (int64_t)shape->height * shape->width > MOST_OUTPUTS / (layer->maps + 8) ||
+        !configure(layer, c) || c->chunks >= 65536)
+        return false;
+    plan->packed_bytes = (size_t)c->chunks * (1 + (size_t)layer->channels) *
+                         (size_t)shapes[c->shape].maps * sizeof(float);
+    return true;
 }
 
 // A launch of so few outputs is faster than on tensor cores with three products. `points`, which
 // keeps all channels of a tile in shared memory, is faster with few channels, also of layers that
 // leave a part of a chunk of maps unused.
-static int score_points_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_points_bulk(const struct conv_layer_plan *plan)
 {
-    struct points_bulk_config c = {};
-    configure(layer, &c);
-    int64_t positions = (int64_t)shape->height * shape->width * c.chunks;
+    const struct points_bulk_config *c = layer_constants<struct points_bulk_config>(plan);
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    int64_t positions = (int64_t)shape->height * shape->width * c->chunks;
     bool few = shape->images > 0 && shape->images < FEW && shape->images * positions < FEW;
-    bool full = (int64_t)layer->maps * 5 >= (int64_t)c.chunks * shapes[c.shape].maps * 4;
+    bool full = (int64_t)layer->maps * 5 >= (int64_t)c->chunks * shapes[c->shape].maps * 4;
     if (few && full && layer->channels >= 32 && layer->channels <= 256)
         return 130;
     return layer->channels >= 96 || (layer->channels >= 48 && full) ? 97 : 40;
 }
 
-static size_t packed_points_bulk(const struct conv_layer *layer, const struct conv_layer_shape *)
+static void pack_points_bulk(const struct conv_layer_plan *plan)
 {
-    struct points_bulk_config c;
-    if (!configure(layer, &c))
-        return 0;
-    return (size_t)c.chunks * (1 + (size_t)layer->channels) * (size_t)shapes[c.shape].maps *
-           sizeof(float);
-}
-
-static void plan_points_bulk(struct conv_layer_plan *plan)
-{
-    const struct conv_layer *layer = plan->layer;
-    struct points_bulk_config *c = layer_constants<struct points_bulk_config>(plan);
-    configure(layer, c);
-    memset(plan->packed, 0, plan->packed_bytes);
+    const struct conv_layer *layer = &plan->layer;
+    const struct points_bulk_config *c = layer_constants<struct points_bulk_config>(plan);
     size_t maps = (size_t)shapes[c->shape].maps, channels = (size_t)layer->channels;
     for (size_t m = 0; m < (size_t)layer->maps; m++) {
         float *to = (float *)plan->packed + m / maps * (1 + channels) * maps + m % maps;
@@ -299,7 +295,7 @@ static void plan_points_bulk(struct conv_layer_plan *plan)
 static enum conv_status run_points_bulk(const struct conv_layer_plan *plan,
                                         const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct points_bulk_config *c = layer_constants<struct points_bulk_config>(plan);
     void (*kernel)(points_bulk_launch) = shapes[c->shape].kernel;
     if (batch->images <= 0)
@@ -332,9 +328,8 @@ const struct conv_layer_variant conv_cuda_layer_points_bulk = {
     CONV_PRECISION_EXACT,
     0,
     false,
-    can_points_bulk,
-    score_points_bulk,
-    packed_points_bulk,
     plan_points_bulk,
+    score_points_bulk,
+    pack_points_bulk,
     run_points_bulk,
 };

@@ -66,7 +66,7 @@ static inline ring_source ring_source_of(const struct conv_layer_plan *plan,
     s.rounds = s.all / (workers * count);
     int64_t left = s.all - s.rounds * workers * count;
     s.rest = (int)ceil_div64(ceil_div64(left, workers), RING_LEAST) * RING_LEAST;
-    s.channels = plan->layer->channels;
+    s.channels = plan->layer.channels;
     s.stages = stages;
     s.vector = s.positions % 4 == 0 && s.src_row == s.width * (int64_t)sizeof(float) &&
                s.src_plane % 16 == 0 && s.src_image % 16 == 0;

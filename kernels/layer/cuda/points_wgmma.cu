@@ -79,17 +79,6 @@ static bool weights_are_usual(const struct conv_layer *layer)
     return true;
 }
 
-static bool can_products(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                         int products)
-{
-    struct panel_config c;
-    return layer->kernel_height == 1 && layer->kernel_width == 1 && layer->stride == 1 &&
-           layer->channels <= MOST_CHANNELS && layer->maps <= 1 << 20 && shape->height > 0 &&
-           shape->width > 0 &&
-           (int64_t)shape->height * shape->width <= MOST_OUTPUTS / (layer->maps + 8) &&
-           configure(layer, products, &c) && c.chunks < 65536 && weights_are_usual(layer);
-}
-
 // Bytes of each part of the packed weights.
 struct panel_parts {
     size_t weights, bias, exact;
@@ -104,13 +93,20 @@ static struct panel_parts parts_of(const struct conv_layer *layer, const struct 
     return parts;
 }
 
-static size_t packed_products(const struct conv_layer *layer, int products)
+template <int PRODUCTS> static bool plan_products(struct conv_layer_plan *plan)
 {
-    struct panel_config c;
-    if (!configure(layer, products, &c))
-        return 0;
-    struct panel_parts parts = parts_of(layer, &c);
-    return parts.weights + parts.bias + parts.exact;
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    struct panel_config *c = layer_constants<struct panel_config>(plan);
+    if (layer->kernel_height != 1 || layer->kernel_width != 1 || layer->stride != 1 ||
+        layer->channels > MOST_CHANNELS || layer->maps > 1 << 20 || shape->height <= 0 ||
+        shape->width <= 0 ||
+        (int64_t)shape->height * shape->width > MOST_OUTPUTS / (layer->maps + 8) ||
+        !configure(layer, PRODUCTS, c) || c->chunks >= 65536 || !weights_are_usual(layer))
+        return false;
+    struct panel_parts parts = parts_of(layer, c);
+    plan->packed_bytes = parts.weights + parts.bias + parts.exact;
+    return true;
 }
 
 // The nearest number of 11 bits. The kernel rounds samples in the same way.
@@ -123,17 +119,15 @@ static float round_tf32(float value)
     return value;
 }
 
-static void plan_products(struct conv_layer_plan *plan, int products)
+static void pack_products(const struct conv_layer_plan *plan)
 {
-    const struct conv_layer *layer = plan->layer;
-    struct panel_config *c = layer_constants<struct panel_config>(plan);
-    configure(layer, products, c);
+    const struct conv_layer *layer = &plan->layer;
+    const struct panel_config *c = layer_constants<struct panel_config>(plan);
     struct panel_parts parts = parts_of(layer, c);
-    memset(plan->packed, 0, plan->packed_bytes);
     float *weights = (float *)plan->packed;
     float *bias = (float *)(void *)((char *)plan->packed + parts.weights);
     memcpy((char *)bias + parts.bias, layer->weights, parts.exact);
-    size_t maps = (size_t)shapes[c->shape].maps, halves = products == 3 ? 2 : 1;
+    size_t maps = (size_t)shapes[c->shape].maps, halves = shapes[c->shape].products == 3 ? 2 : 1;
     for (size_t m = 0; m < (size_t)layer->maps; m++) {
         if (layer->bias)
             bias[m] = layer->bias[m];
@@ -143,7 +137,7 @@ static void plan_products(struct conv_layer_plan *plan, int products)
                         ((m / maps * (size_t)c->steps * 2 + k / 4) * halves * maps + m % maps) * 4 +
                         k % 4;
             to[0] = round_tf32(w);
-            if (products == 3)
+            if (halves == 2)
                 to[maps * 4] = round_tf32(w - to[0]);
         }
     }
@@ -152,7 +146,7 @@ static void plan_products(struct conv_layer_plan *plan, int products)
 static enum conv_status run_panels(const struct conv_layer_plan *plan,
                                    const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct panel_config *c = layer_constants<struct panel_config>(plan);
     void (*kernel)(panel_launch) = shapes[c->shape].kernel;
     if (batch->images <= 0)
@@ -183,23 +177,6 @@ static enum conv_status run_panels(const struct conv_layer_plan *plan,
     return layer_launch_status();
 }
 
-template <int PRODUCTS>
-static bool can_panels(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return can_products(layer, shape, PRODUCTS);
-}
-
-template <int PRODUCTS>
-static size_t packed_of(const struct conv_layer *layer, const struct conv_layer_shape *)
-{
-    return packed_products(layer, PRODUCTS);
-}
-
-template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
-{
-    plan_products(plan, PRODUCTS);
-}
-
 // With fewer than 8 channels half of a step or more is unused, and exact variants are as fast; with
 // up to 16 they are in launches of few positions.
 static bool is_worth_it(const struct conv_layer *layer, const struct conv_layer_shape *shape)
@@ -209,13 +186,17 @@ static bool is_worth_it(const struct conv_layer *layer, const struct conv_layer_
     return layer->channels > 16 || (layer->channels >= 8 && !few);
 }
 
-static int score_panels(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_panels(const struct conv_layer_plan *plan)
 {
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
     return is_worth_it(layer, shape) ? 126 : 25;
 }
 
-static int score_tf32(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_tf32(const struct conv_layer_plan *plan)
 {
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
     return is_worth_it(layer, shape) ? 136 : 25;
 }
 
@@ -229,10 +210,9 @@ const struct conv_layer_variant conv_cuda_layer_points_wgmma = {
     CONV_PRECISION_FAST,
     12 + 4 * 3 * MOST_CHANNELS / 8,
     false,
-    can_panels<3>,
+    plan_products<3>,
     score_panels,
-    packed_of<3>,
-    plan_of<3>,
+    pack_products,
     run_panels,
 };
 
@@ -245,9 +225,8 @@ const struct conv_layer_variant conv_cuda_layer_points_tf32 = {
     CONV_PRECISION_TF32,
     16400 + 4 * MOST_CHANNELS / 8,
     false,
-    can_panels<1>,
+    plan_products<1>,
     score_tf32,
-    packed_of<1>,
-    plan_of<1>,
+    pack_products,
     run_panels,
 };

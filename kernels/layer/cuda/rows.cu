@@ -128,17 +128,29 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found && best->chunks < 65536;
 }
 
-static bool can_rows(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static size_t packed_floats(const struct conv_layer *layer, const struct rows_config *c)
 {
-    struct rows_config c = {};
-    return conv_layer_out_height(layer, shape->height) > 0 &&
-           conv_layer_out_width(layer, shape->width) > 0 && configure(layer, shape, &c);
+    return (size_t)c->chunks * ((size_t)layer->channels * (size_t)c->weight_floats +
+                                (size_t)(c->groups * shapes[c->shape].maps));
+}
+
+static bool plan_rows(struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    struct rows_config *c = layer_constants<struct rows_config>(plan);
+    if (conv_layer_out_height(layer, shape->height) <= 0 ||
+        conv_layer_out_width(layer, shape->width) <= 0 || !configure(layer, shape, c))
+        return false;
+    plan->packed_bytes = packed_floats(layer, c) * sizeof(float);
+    return true;
 }
 
 // The samples of a block are listed first, which takes long for few channels; after that, padding
 // and 8-bit samples cost nothing extra.
-static int score_rows(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_rows(const struct conv_layer_plan *plan)
 {
+    const struct conv_layer *layer = &plan->layer;
     bool pads = layer->pad_top || layer->pad_bottom || layer->pad_left || layer->pad_right;
     if (layer->input != CONV_ELEMENT_F32)
         return 85;
@@ -148,34 +160,19 @@ static int score_rows(const struct conv_layer *layer, const struct conv_layer_sh
     // 1.270.
     // 3→32, 64², 7×7, where a block computes whole rows: 0.79 instead of 0.87; 3→64, 112², 7×7, in
     // panels of 28 columns: 0.84 instead of 0.59.
-    struct rows_config c = {};
-    bool whole = layer->kernel_width == 7 && configure(layer, shape, &c) && c.panels == 1;
+    bool whole = layer->kernel_width == 7 && layer_constants<struct rows_config>(plan)->panels == 1;
     bool faster = (layer->channels == 1 && layer->kernel_width <= 9) || layer->kernel_width == 1 ||
                   (!pads && (layer->channels > 4 || whole));
     return faster ? 85 : 75;
 }
 
-static size_t packed_floats(const struct conv_layer *layer, const struct rows_config *c)
+static void pack_rows(const struct conv_layer_plan *plan)
 {
-    return (size_t)c->chunks * ((size_t)layer->channels * (size_t)c->weight_floats +
-                                (size_t)(c->groups * shapes[c->shape].maps));
-}
-
-static size_t packed_rows(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    struct rows_config c = {};
-    return configure(layer, shape, &c) ? packed_floats(layer, &c) * sizeof(float) : 0;
-}
-
-static void plan_rows(struct conv_layer_plan *plan)
-{
-    const struct conv_layer *layer = plan->layer;
-    struct rows_config *c = layer_constants<struct rows_config>(plan);
-    configure(layer, &plan->shape, c);
+    const struct conv_layer *layer = &plan->layer;
+    const struct rows_config *c = layer_constants<struct rows_config>(plan);
     int own = shapes[c->shape].maps, maps = c->groups * own; // of a group; of a chunk
     int taps = layer->kernel_height * layer->kernel_width;
     float *packed = (float *)plan->packed;
-    memset(packed, 0, plan->packed_bytes);
     float *bias = packed + (size_t)c->chunks * (size_t)layer->channels * (size_t)c->weight_floats;
     for (int m = 0; m < layer->maps; m++) {
         if (layer->bias)
@@ -209,7 +206,7 @@ static enum conv_status launch(const struct rows_config *c, struct rows_launch *
 static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                         const struct rows_config *c, struct rows_launch *p)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     layer_set_sizes(p, plan, batch);
     layer_set_border(p, layer);
     p->weights = (const float *)plan->d_packed;
@@ -257,7 +254,7 @@ static enum conv_status run_rows(const struct conv_layer_plan *plan,
     for (int64_t b = 0; b < batch->images && !status; b++) {
         p.src = (const char *)batch->src + b * p.src_image;
         p.to.dst = (char *)batch->dst +
-                   b * p.maps * p.to.plane * (int64_t)conv_element_size(plan->layer->output);
+                   b * p.maps * p.to.plane * (int64_t)conv_element_size(plan->layer.output);
         status = launch(c, &p, stream);
     }
     return status;
@@ -271,9 +268,8 @@ const struct conv_layer_variant conv_cuda_layer_rows = {
     CONV_PRECISION_EXACT,
     0,
     true,
-    can_rows,
-    score_rows,
-    packed_rows,
     plan_rows,
+    score_rows,
+    pack_rows,
     run_rows,
 };

@@ -68,9 +68,9 @@ static void try_shares(const struct conv_layer *layer, const struct conv_layer_s
     }
 }
 
-// Tries all instances and numbers of strips. With `first` it stops at the first that fits.
+// Tries all instances and numbers of strips.
 static bool configure(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                      bool first, struct slices_config *best)
+                      struct slices_config *best)
 {
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
@@ -98,17 +98,27 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
             previous = c.strip_rows;
             if (slices_fill_item(layer, s, shape, &c))
                 try_shares(layer, shape, &c, &found, best);
-            if (first && found)
-                return true;
         }
     }
     return found;
 }
 
-static bool can_slices(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+// Floats of the weights, and of the biases.
+static size_t weight_floats(const struct conv_layer *layer, const struct slices_config *c)
 {
-    struct slices_config c;
-    return configure(layer, shape, true, &c);
+    const struct slices_shape *s = &shapes[c->shape];
+    return (size_t)c->groups * (size_t)layer->channels *
+           (size_t)slices_weight_group(s->kernel_width, s->maps);
+}
+
+static bool plan_slices(struct conv_layer_plan *plan)
+{
+    struct slices_config *c = layer_constants<struct slices_config>(plan);
+    if (!configure(&plan->layer, &plan->shape, c))
+        return false;
+    size_t floats = weight_floats(&plan->layer, c) + (size_t)(c->groups * shapes[c->shape].maps);
+    plan->packed_bytes = floats * sizeof(float);
+    return true;
 }
 
 // Microseconds that other exact variants take, from what they were measured to do. They compute
@@ -151,46 +161,31 @@ static float others_cost(const struct conv_layer *layer, const struct conv_layer
 // Padded and 8-bit input was not measured.
 #define SINGLE_COPIES_MARGIN 1.25f
 
-static int score_slices(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_slices(const struct conv_layer_plan *plan)
 {
+    const struct slices_config *c = layer_constants<struct slices_config>(plan);
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
     if (shape->images <= 0)
         return CONV_LAYER_SCORE_UNSUITED;
-    struct slices_config c;
     float others = others_cost(layer, shape);
-    if (others <= 0 || !configure(layer, shape, false, &c))
+    if (others <= 0)
         return 60;
     int taps = layer->channels * layer->kernel_height * layer->kernel_width;
     float margin = slices_loads_singly(layer) ? SINGLE_COPIES_MARGIN : 1;
-    if (c.cost * margin > others || (taps < LEAST_TAPS && c.cost > FEW_COST))
+    if (c->cost * margin > others || (taps < LEAST_TAPS && c->cost > FEW_COST))
         return 60;
-    return c.cost < TENSOR_CORES_COST ? 125 : 95;
+    return c->cost < TENSOR_CORES_COST ? 125 : 95;
 }
 
-// Floats of the weights, and of the biases.
-static size_t weight_floats(const struct conv_layer *layer, const struct slices_config *c)
+static void pack_slices(const struct conv_layer_plan *plan)
 {
-    const struct slices_shape *s = &shapes[c->shape];
-    return (size_t)c->groups * (size_t)layer->channels *
-           (size_t)slices_weight_group(s->kernel_width, s->maps);
-}
-
-static size_t packed_floats(const struct conv_layer *layer, const struct slices_config *c)
-{
-    return weight_floats(layer, c) + (size_t)(c->groups * shapes[c->shape].maps);
-}
-
-static size_t packed_slices(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    struct slices_config c;
-    return configure(layer, shape, false, &c) ? packed_floats(layer, &c) * sizeof(float) : 0;
-}
-
-static void pack(const struct conv_layer *layer, const struct slices_config *c, float *packed)
-{
+    const struct conv_layer *layer = &plan->layer;
+    const struct slices_config *c = layer_constants<struct slices_config>(plan);
+    float *packed = (float *)plan->packed;
     int maps = shapes[c->shape].maps, side = layer->kernel_width;
     int row = slices_weight_row(side, maps), group = slices_weight_group(side, maps);
     float *bias = packed + weight_floats(layer, c);
-    memset(packed, 0, packed_floats(layer, c) * sizeof(float));
     for (int i = 0; i < c->groups * maps; i++) {
         int g = i / maps, m = i % maps;
         // The last group ends with the maps and may overlap the one before.
@@ -209,13 +204,6 @@ static void pack(const struct conv_layer *layer, const struct slices_config *c, 
     }
 }
 
-static void plan_slices(struct conv_layer_plan *plan)
-{
-    struct slices_config *c = layer_constants<struct slices_config>(plan);
-    configure(plan->layer, &plan->shape, false, c);
-    pack(plan->layer, c, (float *)plan->packed);
-}
-
 // Samples of a row that are copied at a time.
 static int choose_copy(const struct conv_layer *layer, const struct conv_layer_batch *batch,
                        int width)
@@ -229,7 +217,7 @@ static int choose_copy(const struct conv_layer *layer, const struct conv_layer_b
 static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                         const struct slices_config *c, struct slices_launch *p)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct slices_shape *s = &shapes[c->shape];
     layer_set_sizes(p, plan, batch);
     layer_set_border(p, layer);
@@ -268,7 +256,7 @@ static void fill_launch(const struct conv_layer_plan *plan, const struct conv_la
 static enum conv_status run_slices(const struct conv_layer_plan *plan,
                                    const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct slices_config *c = layer_constants<struct slices_config>(plan);
     const struct slices_shape *s = &shapes[c->shape];
     struct slices_launch p;
@@ -306,9 +294,8 @@ const struct conv_layer_variant conv_cuda_layer_slices = {
     CONV_PRECISION_EXACT,
     0,
     true,
-    can_slices,
-    score_slices,
-    packed_slices,
     plan_slices,
+    score_slices,
+    pack_slices,
     run_slices,
 };

@@ -209,17 +209,6 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found;
 }
 
-static bool can_products(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                         int products)
-{
-    struct strips_config c;
-    if (!configure(layer, shape, products, &c) ||
-        (int64_t)shape->height * shape->width > 1 << 27 || // 6 planes of outputs: int
-        (int64_t)c.group * layer->maps * shape->height * shape->width > INT32_MAX)
-        return false;
-    return half_scales_exist(layer);
-}
-
 // Bytes of each part of the packed weights.
 struct strips_parts {
     size_t weights, bias, exact, offsets;
@@ -236,14 +225,19 @@ static struct strips_parts parts_of(const struct conv_layer *layer, const struct
     return parts;
 }
 
-static size_t packed_products(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                              int products)
+template <int PRODUCTS> static bool plan_products(struct conv_layer_plan *plan)
 {
-    struct strips_config c;
-    if (!configure(layer, shape, products, &c))
-        return 0;
-    struct strips_parts parts = parts_of(layer, &c);
-    return parts.weights + parts.bias + parts.exact + parts.offsets;
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    struct strips_config *c = layer_constants<struct strips_config>(plan);
+    if (!configure(layer, shape, PRODUCTS, c) ||
+        (int64_t)shape->height * shape->width > 1 << 27 || // 6 planes of outputs: int
+        (int64_t)c->group * layer->maps * shape->height * shape->width > INT32_MAX ||
+        !half_scales_exist(layer))
+        return false;
+    struct strips_parts parts = parts_of(layer, c);
+    plan->packed_bytes = parts.weights + parts.bias + parts.exact + parts.offsets;
+    return true;
 }
 
 // Finds atom `index` of row `u` of the kernel; atoms are numbered by plane, then column. Returns
@@ -318,14 +312,12 @@ static uint2 pack_set(const struct conv_layer *layer, const struct strips_config
     return make_uint2((uint32_t)(place + row * c->pitch * 16), distance);
 }
 
-static void plan_products(struct conv_layer_plan *plan, int products)
+static void pack_products(const struct conv_layer_plan *plan)
 {
-    const struct conv_layer *layer = plan->layer;
-    struct strips_config *c = layer_constants<struct strips_config>(plan);
-    configure(layer, &plan->shape, products, c);
+    const struct conv_layer *layer = &plan->layer;
+    const struct strips_config *c = layer_constants<struct strips_config>(plan);
     const struct strips_shape *s = &shapes[c->shape];
     struct strips_parts parts = parts_of(layer, c);
-    memset(plan->packed, 0, plan->packed_bytes);
     uint16_t *weights = (uint16_t *)plan->packed;
     float *bias = (float *)(void *)((char *)plan->packed + parts.weights);
     float *exact = (float *)(void *)((char *)bias + parts.bias);
@@ -363,7 +355,7 @@ static void set_stages(strips_launch *p, const struct strips_config *c)
 static enum conv_status run_strips(const struct conv_layer_plan *plan,
                                    const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct strips_config *c = layer_constants<struct strips_config>(plan);
     const struct strips_shape *s = &shapes[c->shape];
     void (*kernel)(strips_launch) = s->kernel;
@@ -402,23 +394,6 @@ static enum conv_status run_strips(const struct conv_layer_plan *plan,
     return layer_launch_status();
 }
 
-template <int PRODUCTS>
-static bool can_strips(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return can_products(layer, shape, PRODUCTS);
-}
-
-template <int PRODUCTS>
-static size_t packed_of(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return packed_products(layer, shape, PRODUCTS);
-}
-
-template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
-{
-    plan_products(plan, PRODUCTS);
-}
-
 // With few products per sample, making its float16 parts costs more than it saves: 3→16, 32², 5×5
 // takes 0.053 ms (`uniform` 0.047), 4→16, 65², 0.211 (0.354), 4→8, 50², 0.090 (0.112). Kernels of
 // even size, and large ones of one channel, are worth it because no exact variant is fast for them.
@@ -443,8 +418,10 @@ static bool is_unknown(const struct conv_layer *layer, const struct conv_layer_s
 // than 8 channels if kernels are 4×4, if there are many taps, or if launches are small: 24→48 on
 // 28² with 5×5 takes 0.207 ms (`wgmma` 0.169), 16→32 on 28² 0.095 (0.107), with 100 images 0.025
 // (0.020).
-static int score_strips(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_strips(const struct conv_layer_plan *plan)
 {
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
     bool few_images = shape->images > 0 && shape->images < 1000;
     if (!is_worth_it(layer) || is_unknown(layer, shape))
         return 25;
@@ -457,8 +434,10 @@ static int score_strips(const struct conv_layer *layer, const struct conv_layer_
 
 // Weights of many maps and taps leave little memory for samples: 50→100 on 12² takes 0.069 ms
 // (`wgmma_half` 0.059), 24→48 on 28² 0.095 (0.105), 20→50 on 12² with 100 images 0.010 (0.008).
-static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_half(const struct conv_layer_plan *plan)
 {
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
     bool large = layer->channels >= 16 && layer->maps > 32 && layer->kernel_height >= 5;
     bool few_images = shape->images > 0 && shape->images < 1000;
     if (!is_worth_it(layer) || is_unknown(layer, shape))
@@ -476,10 +455,9 @@ const struct conv_layer_variant conv_cuda_layer_strips = {
     CONV_PRECISION_FAST,
     36 + 4 * STRIPS_MOST_STEPS,
     false,
-    can_strips<3>,
+    plan_products<3>,
     score_strips,
-    packed_of<3>,
-    plan_of<3>,
+    pack_products,
     run_strips,
 };
 
@@ -492,9 +470,8 @@ const struct conv_layer_variant conv_cuda_layer_strips_half = {
     CONV_PRECISION_TF32,
     16400 + 4 * STRIPS_MOST_STEPS,
     false,
-    can_strips<1>,
+    plan_products<1>,
     score_half,
-    packed_of<1>,
-    plan_of<1>,
+    pack_products,
     run_strips,
 };

@@ -148,39 +148,36 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found;
 }
 
-static bool can_tiles(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    struct tiles_config c;
-    return conv_layer_out_height(layer, shape->height) > 0 &&
-           conv_layer_out_width(layer, shape->width) > 0 && configure(layer, shape, &c);
-}
-
-static int score_tiles(const struct conv_layer *, const struct conv_layer_shape *)
-{
-    return 80;
-}
-
 static size_t map_floats(const struct conv_layer *layer, const struct tiles_config *c)
 {
     return (size_t)c->chunks * ((size_t)layer->channels * (size_t)c->weight_floats +
                                 (size_t)(c->groups * pad4(shapes[c->shape].maps)));
 }
 
-static size_t packed_tiles(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static bool plan_tiles(struct conv_layer_plan *plan)
 {
-    struct tiles_config c;
-    return configure(layer, shape, &c) ? map_floats(layer, &c) * sizeof(float) : 0;
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    struct tiles_config *c = layer_constants<struct tiles_config>(plan);
+    if (conv_layer_out_height(layer, shape->height) <= 0 ||
+        conv_layer_out_width(layer, shape->width) <= 0 || !configure(layer, shape, c))
+        return false;
+    plan->packed_bytes = map_floats(layer, c) * sizeof(float);
+    return true;
 }
 
-static void plan_tiles(struct conv_layer_plan *plan)
+static int score_tiles(const struct conv_layer_plan *)
 {
-    const struct conv_layer *layer = plan->layer;
-    struct tiles_config *c = layer_constants<struct tiles_config>(plan);
-    configure(layer, &plan->shape, c);
+    return 80;
+}
+
+static void pack_tiles(const struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct tiles_config *c = layer_constants<struct tiles_config>(plan);
     const struct tiles_shape *s = &shapes[c->shape];
     int padded = pad4(s->maps), taps = layer->kernel_height * layer->kernel_width;
     float *packed = (float *)plan->packed;
-    memset(packed, 0, plan->packed_bytes);
     float *bias = packed + (size_t)c->chunks * (size_t)layer->channels * (size_t)c->weight_floats;
     for (int m = 0; m < layer->maps; m++) {
         int chunk = m / (c->groups * s->maps), group = m / s->maps - chunk * c->groups;
@@ -236,7 +233,7 @@ static enum conv_status run_uniform(const struct conv_layer *layer, const struct
 static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                         const struct tiles_config *c, struct tiles_launch *p)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct tiles_shape *s = &shapes[c->shape];
     layer_set_sizes(p, plan, batch);
     layer_set_border(p, layer);
@@ -280,7 +277,7 @@ static enum conv_status run_tiles(const struct conv_layer_plan *plan,
     fill_launch(plan, batch, c, &p);
     int64_t blocks = ceil_div64(p.strips * p.strip_units, s->threads);
     if (s->uniform)
-        return run_uniform(plan->layer, c, &p, blocks, (cudaStream_t)batch->stream);
+        return run_uniform(&plan->layer, c, &p, blocks, (cudaStream_t)batch->stream);
     if (layer_allow_shared_memory((const void *)s->kernel))
         return CONV_ERR_DEVICE;
     dim3 grid((unsigned)blocks, (unsigned)c->chunks);
@@ -297,9 +294,8 @@ const struct conv_layer_variant conv_cuda_layer_tiles = {
     CONV_PRECISION_EXACT,
     0,
     true,
-    can_tiles,
-    score_tiles,
-    packed_tiles,
     plan_tiles,
+    score_tiles,
+    pack_tiles,
     run_tiles,
 };

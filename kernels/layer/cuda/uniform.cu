@@ -109,20 +109,29 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found;
 }
 
-static bool can_uniform(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+// The chosen instance, and the one that handles rows at any sample.
+struct uniform_plan {
+    struct uniform_config at_vectors, anywhere;
+};
+
+static bool plan_uniform(struct conv_layer_plan *plan)
 {
-    struct uniform_config c;
+    struct uniform_plan *c = layer_constants<struct uniform_plan>(plan);
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
     return conv_layer_out_height(layer, shape->height) > 0 &&
-           conv_layer_out_width(layer, shape->width) > 0 && configure(layer, shape, true, &c) &&
-           configure(layer, shape, false, &c);
+           conv_layer_out_width(layer, shape->width) > 0 &&
+           configure(layer, shape, true, &c->anywhere) &&
+           configure(layer, shape, false, &c->at_vectors);
 }
 
 // Best with up to 4 channels (3 to 6, 32 x 32, 5x5: bulk copies take 0.97 ms and cuDNN 0.74), with
 // 3x3 (24 to 24, 56 x 56, 1,000 images: 0.66 ms, `rows` 1.09), and with rows of 4n outputs (10 to
 // 20, 12 x 12, 5x5, 10,000 images: 0.150 ms, `rows` 0.277).
-static int score_uniform(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+static int score_uniform(const struct conv_layer_plan *plan)
 {
-    int out_width = conv_layer_out_width(layer, shape->width);
+    const struct conv_layer *layer = &plan->layer;
+    int out_width = conv_layer_out_width(layer, plan->shape.width);
     bool whole = out_width % 4 == 0;
     // Short rows of other lengths: 8 to 16, 12 x 12, 3x3, 10,000 images: 0.154 ms, `rows` 0.112.
     if (layer->kernel_width == 3 && layer->channels > 4 && !whole && out_width < 12)
@@ -133,25 +142,16 @@ static int score_uniform(const struct conv_layer *layer, const struct conv_layer
                : 70;
 }
 
-static void plan_uniform(struct conv_layer_plan *plan)
-{
-    struct uniform_config *c = layer_constants<struct uniform_config>(plan);
-    configure(plan->layer, &plan->shape, false, c);
-}
-
 static enum conv_status run_uniform(const struct conv_layer_plan *plan,
                                     const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
-    const struct uniform_config *c = layer_constants<struct uniform_config>(plan);
+    const struct conv_layer *layer = &plan->layer;
+    const struct uniform_plan *plans = layer_constants<struct uniform_plan>(plan);
     if (batch->images <= 0)
         return CONV_OK;
-    struct uniform_config anywhere;
-    int bytes = shapes[c->shape].vector * 4;
-    if (batch->src_row % bytes || batch->src_plane % bytes || batch->src_image % bytes) {
-        configure(layer, &plan->shape, true, &anywhere);
-        c = &anywhere;
-    }
+    int bytes = shapes[plans->at_vectors.shape].vector * 4;
+    bool anywhere = batch->src_row % bytes || batch->src_plane % bytes || batch->src_image % bytes;
+    const struct uniform_config *c = anywhere ? &plans->anywhere : &plans->at_vectors;
     const struct uniform_shape *s = &shapes[c->shape];
     struct uniform_launch p;
     p.src = batch->src;
@@ -184,9 +184,8 @@ const struct conv_layer_variant conv_cuda_layer_uniform = {
     CONV_PRECISION_EXACT,
     0,
     true,
-    can_uniform,
+    plan_uniform,
     score_uniform,
     NULL,
-    plan_uniform,
     run_uniform,
 };

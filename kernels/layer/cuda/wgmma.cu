@@ -156,17 +156,6 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found;
 }
 
-static bool can_products(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                         int products)
-{
-    struct wgmma_config c;
-    if (!configure(layer, shape, products, &c) ||
-        (int64_t)shape->height * shape->width > 1 << 27 || // 6 planes of outputs: int
-        (int64_t)c.group * layer->maps * shape->height * shape->width > INT32_MAX)
-        return false;
-    return half_scales_exist(layer);
-}
-
 // Bytes of each part of the packed weights.
 struct wgmma_parts {
     size_t weights, bias, exact, offsets;
@@ -184,14 +173,19 @@ static struct wgmma_parts parts_of(const struct conv_layer *layer, const struct 
     return parts;
 }
 
-static size_t packed_products(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                              int products)
+template <int PRODUCTS> static bool plan_products(struct conv_layer_plan *plan)
 {
-    struct wgmma_config c;
-    if (!configure(layer, shape, products, &c))
-        return 0;
-    struct wgmma_parts parts = parts_of(layer, &c);
-    return parts.weights + parts.bias + parts.exact + parts.offsets;
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    struct wgmma_config *c = layer_constants<struct wgmma_config>(plan);
+    if (!configure(layer, shape, PRODUCTS, c) ||
+        (int64_t)shape->height * shape->width > 1 << 27 || // 6 planes of outputs: int
+        (int64_t)c->group * layer->maps * shape->height * shape->width > INT32_MAX ||
+        !half_scales_exist(layer))
+        return false;
+    struct wgmma_parts parts = parts_of(layer, c);
+    plan->packed_bytes = parts.weights + parts.bias + parts.exact + parts.offsets;
+    return true;
 }
 
 // Atom `index` of the layer, in the order plane, row, column: its place, and the tap of each of its
@@ -240,14 +234,12 @@ static void pack_atom(const struct conv_layer *layer, const struct wgmma_config 
     }
 }
 
-static void plan_products(struct conv_layer_plan *plan, int products)
+static void pack_products(const struct conv_layer_plan *plan)
 {
-    const struct conv_layer *layer = plan->layer;
-    struct wgmma_config *c = layer_constants<struct wgmma_config>(plan);
-    configure(layer, &plan->shape, products, c);
+    const struct conv_layer *layer = &plan->layer;
+    const struct wgmma_config *c = layer_constants<struct wgmma_config>(plan);
     const struct wgmma_shape *s = &shapes[c->shape];
     struct wgmma_parts parts = parts_of(layer, c);
-    memset(plan->packed, 0, plan->packed_bytes);
     uint16_t *weights = (uint16_t *)plan->packed;
     float *bias = (float *)(void *)((char *)plan->packed + parts.weights);
     float *exact = (float *)(void *)((char *)bias + parts.bias);
@@ -276,7 +268,7 @@ static void plan_products(struct conv_layer_plan *plan, int products)
 static enum conv_status run_wgmma(const struct conv_layer_plan *plan,
                                   const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     const struct wgmma_config *c = layer_constants<struct wgmma_config>(plan);
     void (*kernel)(wgmma_launch) = shapes[c->shape].kernels[c->square];
     if (batch->images <= 0)
@@ -307,37 +299,21 @@ static enum conv_status run_wgmma(const struct conv_layer_plan *plan,
     return layer_launch_status();
 }
 
-template <int PRODUCTS>
-static bool can_wgmma(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return can_products(layer, shape, PRODUCTS);
-}
-
-template <int PRODUCTS>
-static size_t packed_of(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return packed_products(layer, shape, PRODUCTS);
-}
-
-template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
-{
-    plan_products(plan, PRODUCTS);
-}
-
 // If a sample has few products, splitting it into float16 parts does not pay off.
 static bool is_worth_it(const struct conv_layer *layer)
 {
     return layer->channels >= 3 && (double)layer->maps * (double)layer_tap_count(layer) >= 2000;
 }
 
-static int score_wgmma(const struct conv_layer *layer, const struct conv_layer_shape *)
+static int score_wgmma(const struct conv_layer_plan *plan)
 {
-    return is_worth_it(layer) ? 120 : 25;
+    return is_worth_it(&plan->layer) ? 120 : 25;
 }
 
 // With few channels, reading samples is the limit, and three products have the better tiles.
-static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *)
+static int score_half(const struct conv_layer_plan *plan)
 {
+    const struct conv_layer *layer = &plan->layer;
     return is_worth_it(layer) ? layer->channels >= 8 ? 130 : 115 : 25;
 }
 
@@ -351,10 +327,9 @@ const struct conv_layer_variant conv_cuda_layer_wgmma = {
     CONV_PRECISION_FAST,
     36 + 4 * WGMMA_MOST_STEPS,
     false,
-    can_wgmma<3>,
+    plan_products<3>,
     score_wgmma,
-    packed_of<3>,
-    plan_of<3>,
+    pack_products,
     run_wgmma,
 };
 
@@ -367,9 +342,8 @@ const struct conv_layer_variant conv_cuda_layer_wgmma_half = {
     CONV_PRECISION_TF32,
     16400 + 4 * WGMMA_MOST_STEPS,
     false,
-    can_wgmma<1>,
+    plan_products<1>,
     score_half,
-    packed_of<1>,
-    plan_of<1>,
+    pack_products,
     run_wgmma,
 };

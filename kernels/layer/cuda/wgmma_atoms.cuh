@@ -69,7 +69,7 @@ template <typename Launch, typename Config>
 static void wgmma_set_launch(Launch *p, const struct conv_layer_plan *plan,
                              const struct conv_layer_batch *batch, const Config *c)
 {
-    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer *layer = &plan->layer;
     layer_set_sizes(p, plan, batch);
     p->dst = batch->dst;
     p->images = batch->images;
