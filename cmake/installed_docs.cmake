@@ -44,5 +44,7 @@ function(conv_install_manual)
     string(REGEX REPLACE "\n\\.TH CONV 1 ([^ ]+) conv " "\n.TH CONV 1 \\1 \"conv ${PROJECT_VERSION}\" " text "${text}")
     string(REGEX REPLACE "\n\\.Os\n" "\n.Os \"conv ${PROJECT_VERSION}\"\n" text "${text}")
     file(WRITE ${PROJECT_BINARY_DIR}/installed_docs/conv.1 "${text}")
-    install(FILES ${PROJECT_BINARY_DIR}/installed_docs/conv.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    file(WRITE ${PROJECT_BINARY_DIR}/installed_docs/conv-bench.1 ".so man1/conv.1\n")
+    install(FILES ${PROJECT_BINARY_DIR}/installed_docs/conv.1 ${PROJECT_BINARY_DIR}/installed_docs/conv-bench.1
+        DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endfunction()

@@ -42,13 +42,15 @@ def main():
                 shutil.copy(kept, manifest)
         installed = find_files(prefix)
         names = {os.path.relpath(path, prefix) for path in installed}
-        assert {"bin/conv", "share/man/man1/conv.1", "share/doc/conv/README.md", "share/conv/filters/emboss.mat"} <= names, names
+        assert {"bin/conv", "bin/conv-bench", "share/man/man1/conv.1", "share/doc/conv/README.md", "share/conv/filters/emboss.mat"} <= names, names
         with open(os.path.join(source, "CMakeLists.txt"), encoding="utf-8") as file:
             version = re.search(r"project\(conv VERSION ([0-9.]+)", file.read())[1]
         with open(os.path.join(prefix, "share/man/man1/conv.1"), encoding="utf-8") as file:
             assert f'"conv {version}"' in file.read(), "the manual page has another version"
         said = subprocess.run([os.path.join(prefix, "bin/conv"), "--version"], check=True, capture_output=True, text=True).stdout
         assert said.split()[1] == version, said
+        bench = [os.path.join(prefix, "bin/conv"), "bench", "codec", "--device", "cpu", os.path.join(source, "samples", "landscape-rgb.png")]
+        subprocess.run(bench, check=True, stdout=subprocess.DEVNULL)  # runs bin/conv-bench
         links = sum(check_links(path) for path in installed if path.endswith(".md"))
         assert links > 8
         stranger = os.path.join(prefix, "share/doc/conv/notes")

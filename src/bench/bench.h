@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "backend/backend.h"
+#include "cli/bench_shapes.h"
 #include "filter/filter.h"
 #include "io/walk.h"
 #include "kernels/layer/layer.h"
@@ -33,14 +34,6 @@ struct conv_bench_devices {
     const char (*names)[16];
     int count;
     const char *name; // "cuda:0,cuda:1"
-};
-
-// A convolution layer: stride 1, no padding.
-struct conv_bench_layer {
-    const char *name; // of a row of conv_bench_layers_list, else NULL
-    int batch;        // images; 0: the usual batches, one after the other
-    int channels, height, width, maps;
-    int kernel_height, kernel_width;
 };
 
 // Everything that `conv bench` needs. Pointers belong to the caller and outlive the call.
@@ -73,7 +66,7 @@ struct conv_bench_options {
     const struct conv_bench_compare *compare; // an earlier benchmark, or NULL
 
     // conv_bench_layers
-    const struct conv_bench_layer *layer;           // NULL: all of conv_bench_layers_list
+    const struct conv_bench_layer *layer;           // NULL: all of conv_bench_shapes_list
     const struct conv_layer_variant *layer_variant; // to measure alone, or NULL
     bool layer_chosen;  // measure the variants that conv layer would choose, and competitors
     bool any_precision; // else only variants of `precision`
@@ -121,9 +114,6 @@ enum conv_status conv_bench_layers(const struct conv_bench_options *options, str
 
 // A layer variant by its name; NULL if there is none.
 const struct conv_layer_variant *conv_bench_layers_find(const char *name);
-
-// The layers that are measured unless another one is requested.
-const struct conv_bench_layer *conv_bench_layers_list(int *count);
 
 // The images of a folder through 1, 2, 4, ... streams (on the CPU: workers).
 enum conv_status conv_bench_streams(const struct conv_bench_options *options, struct conv_err *err);

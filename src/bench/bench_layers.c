@@ -159,7 +159,7 @@ enum conv_status conv_bench_layers(const struct conv_bench_options *options, str
     int count = 1, batch_count = (int)(sizeof batches / sizeof batches[0]);
     bool first = true;
     const struct conv_bench_layer *list =
-        options->layer ? options->layer : conv_bench_layers_list(&count);
+        options->layer ? options->layer : conv_bench_shapes_list(&count);
     for (int i = 0; i < count; i++)
         for (int j = 0; j < (list[i].batch ? 1 : batch_count) && !status; j++) {
             status = bench_layer(options, &list[i], list[i].batch ? list[i].batch : batches[j],

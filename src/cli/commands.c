@@ -116,6 +116,12 @@ int conv_commands_flush(void)
     return conv_standard_flush(&err) ? conv_commands_fail(&err) : CONV_EXIT_OK;
 }
 
+void conv_commands_say_note(const struct conv_options *options)
+{
+    if (options->note[0] && !options->quiet)
+        fprintf(stderr, "conv: %s\n", options->note);
+}
+
 // --- the program ---------------------------------------------------------------------------------
 
 static int (*const commands[])(const struct conv_options *options) = {
@@ -152,8 +158,9 @@ static int run(const struct conv_backend_ops *const *backends, int argc, char **
     }
     if (options.operand_count == 0)
         return conv_help_missing();
-    if (options.note[0] && !options.quiet)
-        fprintf(stderr, "conv: %s\n", options.note);
+    if (commands[options.command] != conv_bench_main) // which parses the options once more
+        conv_commands_say_note(&options);
+    options.argv = argv;
     if (options.command != CONV_COMMAND_RUN) { // its name is not an operand
         options.operands++;
         options.operand_count--;

@@ -17,6 +17,7 @@ enum {
 };
 
 // The whole program with a table of backends (backends.h); main.c has this build's, a test its own.
+// A program that is linked with src/bench computes `bench` itself; conv runs conv-bench.
 // Returns the exit code, or ends the process if a thread cannot be waited for.
 int conv_commands_main(const struct conv_backend_ops *const *backends, int argc, char **argv);
 
@@ -27,7 +28,7 @@ int conv_devices_main(const struct conv_options *options);      // devices.c
 int conv_verify_main(const struct conv_options *options);       // verify.c
 int conv_layer_main(const struct conv_options *options);        // layer.c
 int conv_report_merge_main(const struct conv_options *options); // report_merge.c
-int conv_bench_main(const struct conv_options *options);        // bench.c
+int conv_bench_main(const struct conv_options *options);        // bench_program.c
 int conv_help_main(const struct conv_options *options);         // help.c
 int conv_version_main(const struct conv_options *options);      // help.c
 
@@ -38,6 +39,9 @@ void conv_help_print_json(
 
 // For a command line without command and filter: prints a message and returns CONV_EXIT_USAGE.
 int conv_help_missing(void);
+
+// What the program says before it begins: options->note.
+void conv_commands_say_note(const struct conv_options *options);
 
 // For commands without operands: CONV_ERR_USAGE if there are any.
 enum conv_status conv_commands_check_operands(const struct conv_options *options,

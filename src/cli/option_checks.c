@@ -105,7 +105,7 @@ static bool parse_kernel_size(struct conv_bench_layer *layer, const char *text)
 static bool find_layer(struct conv_bench_layer *layer, const char *name)
 {
     int count;
-    const struct conv_bench_layer *list = conv_bench_layers_list(&count);
+    const struct conv_bench_layer *list = conv_bench_shapes_list(&count);
     for (int i = 0; i < count; i++)
         if (strcmp(list[i].name, name) == 0) {
             *layer = list[i];

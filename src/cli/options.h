@@ -12,7 +12,7 @@
 #include "backend/backends.h"
 #include "base/err.h"
 #include "base/limits.h"
-#include "bench/bench.h"
+#include "cli/bench_shapes.h"
 #include "filter/filter.h"
 #include "image/format.h"
 #include "io/shard.h"
@@ -71,6 +71,7 @@ struct conv_layer_options {
 enum conv_shard_of { CONV_SHARD_OF_ARCHIVES, CONV_SHARD_OF_MEMBERS };
 
 struct conv_options {
+    char **argv;                                    // of the program, with a NULL at its end
     const struct conv_backend_ops *const *backends; // the program's, by place: backends.h
     const struct conv_limits *limits;               // of this process, read at its start
     enum conv_command command;

@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "io/walk.h"
 #include "report/record.h"
+#include "report/report.h"
 
 // The plan of the run's shard; *plan is NULL without --shard. Lists all inputs of *config if shards
 // are balanced by size; ends early once *stop, which may be NULL, is non-zero. CONV_ERR_USAGE if

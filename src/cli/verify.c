@@ -16,6 +16,7 @@
 #include "io/image_reader.h"
 #include "io/walk.h"
 #include "report/json.h"
+#include "report/report.h"
 
 struct verify {
     const struct conv_options *options;

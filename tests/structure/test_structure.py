@@ -20,8 +20,8 @@ BUILD = pathlib.Path(os.environ.get("CONV_BUILD_DIR", SOURCE / "build"))
 # other. CONTRIBUTING.md explains them.
 LAYERS = (
     ("src/main.c",),
-    ("src/cli",),
     ("src/bench",),
+    ("src/cli",),
     ("src/api",),
     ("src/page",),
     ("src/pipeline",),

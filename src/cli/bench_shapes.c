@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The layers that conv bench layers measures and that --shape names.
-#include "bench/bench.h"
+#include "cli/bench_shapes.h"
 
 #define SIDES(K) .kernel_height = (K), .kernel_width = (K)
 
@@ -12,7 +11,7 @@ static const struct conv_bench_layer layers[] = {
     {"vgg-1", 100, 3, 224, 224, 64, SIDES(3)}, {"resnet-1", 100, 3, 224, 224, 64, SIDES(7)},
 };
 
-const struct conv_bench_layer *conv_bench_layers_list(int *count)
+const struct conv_bench_layer *conv_bench_shapes_list(int *count)
 {
     *count = (int)(sizeof layers / sizeof layers[0]);
     return layers;

@@ -333,6 +333,7 @@ int conv_bench_main(const struct conv_options *options)
         return conv_commands_fail(&err);
     }
     command->options = *options;
+    conv_commands_say_note(options);
     if (options->command == CONV_COMMAND_BENCH_KERNELS)
         status = bench_kernels(command, &err);
     else if (options->command == CONV_COMMAND_BENCH_LAYERS)
