@@ -192,14 +192,14 @@ int conv_access_give(int fd, const struct conv_access *from, bool owner, bool *l
 
 // --- extended attributes -------------------------------------------------------------------------
 
+// Others belong to file systems: trusted.gfid of GlusterFS identifies a file.
 static bool is_copied(const char *name)
 {
-    static const char *const others[] = {LIST, "security.capability", "security.ima",
-                                         "security.evm"};
+    static const char *const others[] = {"security.capability", "security.ima", "security.evm"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0)
             return false;
-    return true;
+    return strncmp(name, "user.", 5) == 0 || strncmp(name, "security.", 9) == 0;
 }
 
 static void copy_attribute(int fd, const char *path, const char *name)

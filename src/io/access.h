@@ -59,8 +59,9 @@ mode_t conv_access_first(const struct conv_access *access);
 // access. -1 with errno.
 int conv_access_give(int fd, const struct conv_access *access, bool owner, bool *list_lost);
 
-// Copies extended attributes of the file `path`, named as for conv_access_read, to the open file,
-// as far as the system allows. Capabilities and checksums are for another content.
+// Copies the extended attributes user.* and security.* of the file `path`, named as for
+// conv_access_read, to the open file, as far as the system allows. Capabilities and checksums are
+// for another content.
 void conv_access_copy_attributes(int fd, int folder, const char *path);
 
 // CONV_ERR_IO with a hint if the file, about which *info is known, must not be replaced: the user

@@ -99,6 +99,7 @@ def make_file(rng, path):
     if LIST in os.listxattr(path):
         os.removexattr(path, LIST)
     os.setxattr(path, "user.note", path.encode())
+    os.setxattr(path, "security.capability", struct.pack("<IIIII", 0x02000001, 0x2000, 0, 0, 0))  # cap_net_raw
     if rng.random() < 0.5:
         os.chmod(path, rng.choice((0o600, 0o640, 0o604, 0o644, 0o660, 0o666, 0o444, rng.randrange(0o10000))))
     else:
@@ -202,6 +203,7 @@ def test_a_replaced_file_gives_no_user_more(work, way, seed):
             assert os.stat(path).st_mode & 0o7000 == 0 or path in left
         if way == "in place" and user is None:
             assert os.getxattr(path, "user.note") == path.encode()
+            assert ("security.capability" in os.listxattr(path)) == (path in left)
     assert sorted(os.listdir("files")) == sorted(map(os.path.basename, paths))
 
 
@@ -316,6 +318,22 @@ def test_what_a_killed_run_leaves_gives_no_user_more(work, way):
             if way == "preserve":
                 paths.append(f"{folder}/new.png")
     assert seen > 5 or way == "preserve"
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_a_list_that_cannot_be_kept_is_said_and_gives_the_group_nothing(box):
+    """Users and groups that entries excluded are others then."""
+    (box / "a.png").write_bytes(PNG)
+    try:
+        os.setxattr("a.png", LIST, pack([(1, 6, 2**32 - 1), (2, 4, 3002), (2, 5, 3003), (4, 6, 2**32 - 1), (16, 6, 2**32 - 1),
+                                         (32, 6, 2**32 - 1)]))
+    except OSError:
+        pytest.skip("the file system has no access control lists")
+    done = subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsetxattr", "-e",
+                           "inject=fsetxattr:error=ENOSPC", program.BINARY, "emboss", "--device", "cpu", "--in-place", "a.png"],
+                          capture_output=True, timeout=program.TIMEOUT)
+    assert done.returncode == 0 and b"conv: a.png: the access control list could not be kept" in done.stderr
+    assert stat.S_IMODE(os.stat("a.png").st_mode) == 0o604 and LIST not in os.listxattr("a.png")
 
 
 # --- members of archives --------------------------------------------------------------------------
