@@ -91,13 +91,18 @@ enum conv_status conv_commands_check_operands(const struct conv_options *options
                         options->operands[0]);
 }
 
+int conv_commands_code_of(const struct conv_err *err)
+{
+    if (err->status == CONV_ERR_USAGE)
+        return CONV_EXIT_USAGE;
+    return err->status == CONV_ERR_DEVICE ? CONV_EXIT_DEVICE : CONV_EXIT_SOME_FAILED;
+}
+
 int conv_commands_fail(const struct conv_err *err)
 {
     char text[CONV_HINTS_SIZE];
     conv_report_say("%s", conv_hints_explain(text, sizeof text, err));
-    if (err->status == CONV_ERR_USAGE)
-        return CONV_EXIT_USAGE;
-    return err->status == CONV_ERR_DEVICE ? CONV_EXIT_DEVICE : CONV_EXIT_SOME_FAILED;
+    return conv_commands_code_of(err);
 }
 
 int conv_commands_exit_code(const struct conv_totals *totals, int stop)

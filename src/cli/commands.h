@@ -53,6 +53,9 @@ enum conv_status conv_commands_parse_chain(const struct conv_options *options, c
                                            struct conv_filter *filters, int *count,
                                            struct conv_err *err);
 
+// The exit code that belongs to err->status.
+int conv_commands_code_of(const struct conv_err *err);
+
 // Prints `conv: TEXT` on stderr and returns the exit code that belongs to err->status.
 int conv_commands_fail(const struct conv_err *err);
 

@@ -56,6 +56,7 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
         .own_file_count = conv_own_files_find(run->own_files, options),
         .stop = stop,
         .copies = options->on_error == CONV_ON_ERROR_COPY,
+        .is_endless = options->watch,
     };
     conv_walk_describe_outputs(run->inputs.selection.walk, &config);
     enum conv_status status = conv_sink_open(&run->sink, &config, err);
@@ -218,42 +219,84 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
     return conv_run_page_write(&run->page, "filtered with", &run->config, totals, stop, code, err);
 }
 
-// Closes the report, the trace and the page, each even if another fails. Returns the first failure.
-static enum conv_status finish(struct run *run, int stop, bool failed, int *code,
-                               struct conv_err *err)
+// The archives that are not complete yet will not be.
+static void settle(struct run *run, const struct conv_err *failure)
+{
+    char text[CONV_HINTS_SIZE] = "";
+    int count, held;
+    const struct conv_archive_target *targets =
+        conv_walk_targets(run->inputs.selection.walk, &count);
+    bool lost = failure && failure->status != CONV_ERR_CANCELLED;
+    if (lost)
+        conv_hints_explain(text, sizeof text, failure);
+    while ((held = conv_report_held(run->report)))
+        conv_report_settle(run->report, held,
+                           atomic_load(&targets[held - 1].is_written) ? CONV_REPORT_KEPT
+                           : lost                                     ? CONV_REPORT_LOST
+                                                                      : CONV_REPORT_FORGOTTEN,
+                           text);
+}
+
+// A failure that is not one image's. *code: of the run so far.
+static void say_failure(struct run *run, const struct conv_err *failure, int *code)
+{
+    char text[CONV_HINTS_SIZE];
+    bool interrupted = *code >= CONV_EXIT_SIGNAL;
+    if (!failure->status || (interrupted && failure->status == CONV_ERR_CANCELLED))
+        return;
+    conv_report_warn(run->report, conv_hints_explain(text, sizeof text, failure));
+    *code = interrupted ? *code : conv_commands_code_of(failure);
+}
+
+// The exit code, from what the images did.
+static int count_images(struct run *run, int stop, bool failed, struct conv_report_rest *rest)
 {
     struct conv_totals totals;
-    struct conv_err later;
-    struct conv_report_rest rest;
     conv_report_totals(run->report, &totals);
-    *code = conv_commands_exit_code(&totals, stop);
-    conv_run_inputs_report_passed(run->inputs.selection.walk, run->report);
-    if (run->options.watch && (stop > 0 || *code == CONV_EXIT_NOTHING)) {
+    int code = conv_commands_exit_code(&totals, stop);
+    if (run->options.watch && (stop > 0 || code == CONV_EXIT_NOTHING)) {
         // A watch is always ended by a signal.
-        *code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
+        code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
     } else if (stop > 0) {
-        conv_run_inputs_count_rest(&run->options, &run->inputs.selection, &totals, &rest);
-        conv_report_interrupted(run->report, &rest);
-    } else if (*code == CONV_EXIT_NOTHING && !failed) {
+        conv_run_inputs_count_rest(&run->options, &run->inputs.selection, &totals, rest);
+        conv_report_interrupted(run->report, rest);
+    } else if (code == CONV_EXIT_NOTHING && !failed) {
         conv_stall_begin(conv_signals_stall());
         struct conv_walk_count count = conv_walk_count(run->inputs.selection.walk);
         if (conv_run_shard_is_empty(&run->options, run->inputs.selection.walk))
-            *code = CONV_EXIT_OK;
+            code = CONV_EXIT_OK;
         else
             conv_run_inputs_print_none(&run->options, &count);
         conv_stall_end(conv_signals_stall());
     }
+    return code;
+}
+
+// Closes the trace, the page and the report, each even if another fails. `failure`: of the run, or
+// NULL. The closing line follows all messages. Returns the exit code.
+static int finish(struct run *run, int stop, const struct conv_err *failure)
+{
+    struct conv_totals totals;
+    struct conv_report_rest rest;
+    struct conv_err err = {0};
+    settle(run, failure);
+    int code = count_images(run, stop, failure, &rest);
+    if (failure)
+        say_failure(run, failure, &code);
+    conv_run_inputs_report_passed(run->inputs.selection.walk, run->report);
     conv_run_shard_report(&run->options, run->inputs.plan, run->inputs.selection.walk, run->report);
     if (!run->options.quiet && conv_places_was_replaced(&run->inputs.places))
         conv_report_say("replaced %s", run->inputs.places.output);
     run->config.streams = conv_report_most_streams(run->report); // for the page
-    enum conv_status status = conv_report_close(run->report, *code, &totals, err);
-    enum conv_status traced = conv_trace_finish(run->trace, status ? &later : err);
-    status = status ? status : traced;
-    enum conv_status paged = CONV_OK;
-    if (run->page.file)
-        paged = write_page(run, &totals, stop, *code, status ? &later : err);
-    return status ? status : paged;
+    if (conv_trace_finish(run->trace, &err))
+        say_failure(run, &err, &code);
+    conv_report_finish(run->report, &totals);
+    if (run->page.file && write_page(run, &totals, stop, code, &err))
+        say_failure(run, &err, &code);
+    if (conv_report_summarize(run->report, code, NULL, &err))
+        say_failure(run, &err, &code);
+    conv_report_end(run->report);
+    return code;
 }
 
 static void close_run(struct run *run)
@@ -272,7 +315,6 @@ static void close_run(struct run *run)
 int conv_run_main(const struct conv_options *options)
 {
     struct conv_err err = {0}, later = {0};
-    int code = CONV_EXIT_OK;
     uint64_t start_ns = conv_clock_ns();
     struct run *run = calloc(1, sizeof *run);
     if (!run) {
@@ -305,14 +347,14 @@ int conv_run_main(const struct conv_options *options)
     conv_signals_watch(NULL);
     enum conv_status finished = conv_sink_finish(run->sink, status ? &later : &err);
     status = status ? status : finished;
+    int signal = atomic_load(stop), code = CONV_EXIT_SIGNAL + signal;
     if (run->report) {
-        enum conv_status closed =
-            finish(run, atomic_load(stop), status != CONV_OK, &code, status ? &later : &err);
-        status = status ? status : closed;
-        if (!status)
-            conv_signals_set_final(code);
+        code = finish(run, signal, status ? &err : NULL);
+        conv_signals_set_final(code);
         conv_stall_begin(conv_signals_stall()); // everything is written
+    } else if (signal <= 0 || status != CONV_ERR_CANCELLED) {
+        code = conv_commands_fail(&err);
     }
     close_run(run);
-    return status ? conv_commands_fail(&err) : code;
+    return code;
 }

@@ -365,8 +365,7 @@ void conv_run_inputs_count_rest(const struct conv_options *options,
                                 struct conv_selection *selection, const struct conv_totals *totals,
                                 struct conv_report_rest *rest)
 {
-    uint64_t over =
-        totals->done + totals->failed + totals->skipped + totals->planned + totals->copied;
+    uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
     bool resumes = options->skip_existing || options->update || options->resume_path;
     rest->images = conv_selection_count_rest(selection, over, &rest->known);
     int archives = 0;

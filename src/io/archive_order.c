@@ -128,9 +128,8 @@ enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64
     bool failed = order->failure.status != CONV_OK, now = is_its_turn(order, number);
     if (now)
         conv_archive_turn_take(order, &entry);
-    failed |= order->failure.status != CONV_OK;
     pthread_mutex_unlock(&order->lock);
-    if (now || failed)
+    if (now || failed) // a later failure may be another archive's: see is_written
         return failed ? refuse_failed(err) : CONV_OK;
     struct conv_archive_entry *copy = conv_archive_entry_copy(&order->buffers, &entry);
     if (!copy)
@@ -197,9 +196,27 @@ static enum conv_status make_empty(struct conv_archive_order *order, struct conv
     return status;
 }
 
+// After a signal members that were begun are missing: those that wait follow without them.
+static void close_gaps(struct conv_archive_order *order)
+{
+    pthread_mutex_lock(&order->lock);
+    for (size_t i = 0; i < order->room; i++) {
+        struct conv_archive_entry *entry = *conv_archive_turn_slot(order, order->next);
+        if (entry) {
+            order->lack[entry->target] = true;
+            conv_archive_turn_take(order, NULL);
+        } else {
+            order->next++;
+        }
+    }
+    pthread_mutex_unlock(&order->lock);
+}
+
 enum conv_status conv_archive_order_finish(struct conv_archive_order *order, bool keep,
                                            struct conv_err *err)
 {
+    if (keep && atomic_load(order->config.stop) > 0)
+        close_gaps(order);
     enum conv_status status = order->failure.status;
     bool complete = true;
     if (status)

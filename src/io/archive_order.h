@@ -38,8 +38,9 @@ struct conv_archive_origin {
 struct conv_archive_target {
     char *path;
     const struct conv_archive_format *format;
-    atomic_bool is_due; // it appears, even if it has no member
-    const char *done;   // why it is not written again; NULL: it is written
+    atomic_bool is_written; // it is complete and has its name
+    atomic_bool is_due;     // it appears, even if it has no member
+    const char *done;       // why it is not written again; NULL: it is written
     // Its inputs, which the journal records once it is complete; malloc'ed, or NULL:
     // archive_done.h.
     struct conv_archive_origin *origins;

@@ -194,10 +194,16 @@ static void limit(struct conv_sink *sink, size_t bytes)
     conv_archive_order_limit(order_of(sink), bytes);
 }
 
+static bool is_written(const struct conv_sink *base, int archive)
+{
+    return atomic_load(&((const struct archive_sink *)base)->config.targets[archive].is_written);
+}
+
 static enum conv_status finish(struct conv_sink *base, struct conv_err *err)
 {
     struct archive_sink *sink = (struct archive_sink *)base;
-    bool keep = sink->config.writes && atomic_load(sink->config.stop) == 0;
+    int stop = atomic_load(sink->config.stop);
+    bool keep = sink->config.writes && (stop == 0 || (stop > 0 && sink->config.is_endless));
     enum conv_status status = conv_archive_order_finish(sink->order, keep, err);
     conv_output_names_close(&sink->names);
     free(sink);
@@ -221,6 +227,7 @@ enum conv_status conv_archive_sink_open(struct conv_sink **out,
         .may_begin = may_begin,
         .has_failed = has_failed,
         .limit = limit,
+        .is_written = is_written,
         .finish = finish,
         .remove_temporaries = remove_temporaries,
     };

@@ -45,8 +45,11 @@ enum conv_status conv_archive_turn_close(struct conv_archive_order *order,
                                          struct conv_err *err)
 {
     struct conv_journal *journal = order->lack[archive->target] ? NULL : order->config.journal;
-    return conv_open_archive_finish(archive, target_of(order, archive->target), keep,
-                                    order->config.fsync, journal, err);
+    struct conv_archive_target *target = &order->config.targets[archive->target];
+    enum conv_status status =
+        conv_open_archive_finish(archive, target, keep, order->config.fsync, journal, err);
+    atomic_store(&target->is_written, keep && !status);
+    return status;
 }
 
 // Called and left with the lock, without it in between: completes an archive that is sealed and

@@ -39,9 +39,10 @@ struct conv_sink_config {
     int own_file_count;
     const atomic_int *stop; // ends the wait for the reader of a pipe when it becomes non-zero
     // Of CONV_SINK_ARCHIVE, by conv_item.archive. They appear when the sink is finished, unless
-    // *stop is not zero then.
+    // *stop is not zero then. `is_endless`: a signal is the usual end, and completes them.
     struct conv_archive_target *targets;
     int target_count;
+    bool is_endless;
     bool writes; // false: `write` is never called, and nothing appears
 
     // How the names of outputs differ from those of their inputs, apart from their folders.
@@ -131,6 +132,9 @@ struct conv_sink_ops {
 
     // True once no output can be written any more; `finish` has the reason.
     bool (*has_failed)(const struct conv_sink *sink);
+
+    // True once that archive is complete and has its name. Also NULL if outputs are files.
+    bool (*is_written)(const struct conv_sink *sink, int archive);
 
     // Sets how many bytes of outputs may wait for their turn. Called before the first item.
     void (*limit)(struct conv_sink *sink, size_t bytes);

@@ -111,7 +111,8 @@ static enum conv_source_step next_counted(struct conv_source *source, struct con
         conv_item_release(item);
         step = next_item(walk, item, err);
     }
-    walk->items += step != CONV_SOURCE_END && item->holds == 0;
+    bool is_copy = step == CONV_SOURCE_ITEM && item->is_copy;
+    walk->items += step != CONV_SOURCE_END && item->holds == 0 && !is_copy;
     if (walk->watch && !walk->found_all && step != CONV_SOURCE_END)
         look_ahead(walk);
     return step == CONV_SOURCE_ITEM ? set_target(walk, item, err) : step;

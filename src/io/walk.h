@@ -82,7 +82,7 @@ bool conv_walk_is_repeatable(const struct conv_walk_config *config);
 enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct conv_err *err);
 
 struct conv_walk_count {
-    uint64_t items;    // handed out, CONV_SOURCE_BAD included
+    uint64_t items;    // handed out, CONV_SOURCE_BAD included, copies not
     uint64_t listed;   // images found, in whatever shard
     bool are_archives; // `listed` counts archives, which are divided as a whole
     // Of the names of all images found, in any order; without a plan 0.

@@ -228,6 +228,13 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
         pthread_cond_signal(&s->wake.workers);
 }
 
+// True if outputs are parts of archives, which may still fail.
+static bool is_held(const struct conv_scheduler *s)
+{
+    const struct conv_sink *sink = s->config->sink;
+    return sink && sink->ops->is_written && !s->config->no_save && !s->config->dry_run;
+}
+
 static void report_job(struct conv_scheduler *s, const struct conv_job *job)
     CONV_NEEDS(s->report_lock)
 {
@@ -237,6 +244,7 @@ static void report_job(struct conv_scheduler *s, const struct conv_job *job)
         .input = job->item.name,
         .title = job->item.ops->title,
         .are_files = job->item.ops->is_file && sink && sink->ops->makes_files,
+        .archive = is_held(s) ? 1 + job->item.archive : 0,
         .output = job->output.path[0] ? job->output.path : NULL,
         .outcome = job->outcome,
         .reason = job->reason,
@@ -253,6 +261,9 @@ static void report_job(struct conv_scheduler *s, const struct conv_job *job)
     };
     memcpy(record.ns, job->ns, sizeof record.ns);
     conv_report_file(s->report, &record);
+    int held = is_held(s) ? conv_report_held(s->report) : 0;
+    if (held && sink->ops->is_written(sink, held - 1))
+        conv_report_settle(s->report, held, CONV_REPORT_KEPT, NULL);
 }
 
 static void append(struct conv_err *err, const char *text)
@@ -288,7 +299,7 @@ static void wake_for_links(struct conv_scheduler *s) CONV_NEEDS(s->lock)
 
 void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
 {
-    if (status && conv_sink_has_failed(s->config->sink))
+    if (conv_sink_has_failed(s->config->sink))
         conv_scheduler_stop(s);
     if (status == CONV_ERR_CANCELLED) { // as if it had never begun
         conv_jobs_drop(s, job);
@@ -323,6 +334,8 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
 
 void conv_jobs_finish_done(struct conv_scheduler *s, struct conv_job *const jobs[], int count)
 {
+    if (conv_sink_has_failed(s->config->sink))
+        conv_scheduler_stop(s);
     conv_lock_release(&s->lock);
     for (int i = 0; i < count; i++)
         if (!jobs[i]->is_written)

@@ -36,8 +36,7 @@ static void print_passed(const struct conv_record_passed *passed)
 
 static void print_interrupted(const struct conv_totals *totals, const struct conv_report_rest *rest)
 {
-    uint64_t over =
-        totals->done + totals->failed + totals->skipped + totals->planned + totals->copied;
+    uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
     fprintf(stderr, "interrupted: %" PRIu64, totals->done);
     if (rest->known)
         fprintf(stderr, " of %" PRIu64, over + rest->images);

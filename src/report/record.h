@@ -43,6 +43,7 @@ struct conv_record {
     uint64_t number;            // in the order of the source, from 1 without gaps; 0: there is none
     const char *input, *output; // output NULL: unknown
     const char *title;          // what messages call the input; NULL: `input`
+    int archive;                // done or copied only once this archive is complete; 0: none
     bool are_files;             // input and output can be read by these names
     enum conv_outcome outcome;
     const char *reason;                 // why failed, skipped or planned; when done a note or NULL

@@ -11,6 +11,7 @@
 #include "base/features.h"
 #include "base/standard.h"
 #include "report/closing.h"
+#include "report/held.h"
 #include "report/json.h"
 #include "report/order.h"
 #include "report/progress.h"
@@ -20,6 +21,8 @@
 struct conv_report {
     struct conv_report_config config;
     struct conv_totals totals;
+    struct conv_totals seen; // with what is held; for the progress
+    struct conv_held held;
     struct conv_progress progress;
     struct conv_order order; // of lines about images that are done or planned
     struct conv_overlap *overlaps[CONV_REPORT_MOST_DEVICES]; // one per device
@@ -116,42 +119,6 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
     return CONV_OK;
 }
 
-// `elapsed`: ns since the run began.
-static void count(struct conv_totals *totals, const struct conv_record *record, uint64_t elapsed)
-{
-    switch (record->outcome) {
-    case CONV_OUTCOME_FAILED:
-        totals->failed++;
-        return;
-    case CONV_OUTCOME_SKIPPED:
-        totals->skipped++;
-        return;
-    case CONV_OUTCOME_PLANNED:
-        totals->planned++;
-        return;
-    case CONV_OUTCOME_COPIED:
-        totals->copied++;
-        return;
-    case CONV_OUTCOME_DONE:
-        break;
-    }
-    totals->done++;
-    totals->pixels += (uint64_t)record->width * (uint64_t)record->height;
-    totals->bytes_in += record->bytes_in;
-    totals->bytes_out += record->bytes_out;
-    totals->decoded_on_device += record->decoded_on_device;
-    totals->encoded_on_device += record->encoded_on_device;
-    uint64_t own = 0;
-    for (int s = 0; s < CONV_STAGE_COUNT; s++) {
-        totals->ns[s] += record->ns[s];
-        own += record->ns[s];
-    }
-    // An image that never waited would have begun when this time was over.
-    double before = ((double)elapsed - (double)own) / 1e9;
-    if (totals->done == 1 || before < totals->start_seconds)
-        totals->start_seconds = before > 0 ? before : 0;
-}
-
 // "LEAD INPUT -> OUTPUT (REASON)"
 static void print_event(FILE *stream, const char *lead, const struct conv_record *record)
 {
@@ -219,19 +186,13 @@ static void print_file(struct conv_report *report, const struct conv_record *rec
                       record->outcome == CONV_OUTCOME_SKIPPED ? "conv: skipped" : "conv: done",
                       record);
     }
-    conv_progress_update(&report->progress, &report->totals);
+    conv_progress_update(&report->progress, &report->seen);
     conv_stall_end(report->print_stall);
 }
 
-void conv_report_file(struct conv_report *report, const struct conv_record *given)
+static void publish(struct conv_report *report, const struct conv_record *record)
 {
     const struct conv_report_config *config = &report->config;
-    struct conv_record explained = *given;
-    const struct conv_record *record = &explained;
-    char text[sizeof record->err->text + 128];
-    if (config->explain && given->err)
-        explained.reason = config->explain(text, sizeof text, given->err);
-    count(&report->totals, record, conv_clock_ns() - report->start_ns);
     if (config->samples)
         conv_samples_add(config->samples, record);
     for (int i = 0; i < 2; i++)
@@ -246,6 +207,86 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
         print_file(report, record);
 }
 
+// True if something shows each record.
+static bool shows_records(const struct conv_report_config *config)
+{
+    return config->samples || config->json || config->json_path || config->listener ||
+           config->verbose;
+}
+
+void conv_report_file(struct conv_report *report, const struct conv_record *given)
+{
+    const struct conv_report_config *config = &report->config;
+    struct conv_record explained = *given;
+    const struct conv_record *record = &explained;
+    bool is_kept = given->outcome == CONV_OUTCOME_DONE || given->outcome == CONV_OUTCOME_COPIED;
+    char text[sizeof record->err->text + 128];
+    uint64_t elapsed = conv_clock_ns() - report->start_ns;
+    conv_held_count(&report->seen, record, elapsed);
+    if (is_kept && given->archive &&
+        conv_held_add(&report->held, record, elapsed, shows_records(config))) {
+        conv_report_tick(report);
+        return;
+    }
+    if (config->explain && given->err)
+        explained.reason = config->explain(text, sizeof text, given->err);
+    conv_held_count(&report->totals, record, elapsed);
+    publish(report, record);
+}
+
+int conv_report_held(const struct conv_report *report)
+{
+    return report->held.first ? report->held.first->archive : 0;
+}
+
+static void publish_held(void *user, struct conv_record *record)
+{
+    publish(user, record);
+}
+
+static void forget_held(void *user, struct conv_record *record)
+{
+    (void)user;
+    (void)record;
+}
+
+struct loss {
+    struct conv_report *report;
+    const char *reason;
+};
+
+static void publish_lost(void *user, struct conv_record *record)
+{
+    struct loss *loss = user;
+    record->outcome = CONV_OUTCOME_FAILED;
+    record->reason = loss->reason;
+    for (int i = 0; i < 2; i++)
+        if (loss->report->streams[i])
+            conv_json_file(loss->report->streams[i], record);
+    if (loss->report->config.samples)
+        conv_samples_add(loss->report->config.samples, record);
+}
+
+void conv_report_settle(struct conv_report *report, int number, enum conv_report_fate fate,
+                        const char *reason)
+{
+    struct conv_held_archive *archive = conv_held_take(&report->held, number);
+    struct loss loss = {report, reason};
+    if (!archive)
+        return;
+    struct conv_totals *totals = &archive->totals;
+    if (fate == CONV_REPORT_LOST)
+        *totals = (struct conv_totals){.failed = totals->done + totals->copied};
+    if (fate != CONV_REPORT_FORGOTTEN)
+        conv_held_sum(&report->totals, totals);
+    if (fate == CONV_REPORT_KEPT)
+        conv_held_release(archive, publish_held, report);
+    else if (fate == CONV_REPORT_LOST)
+        conv_held_release(archive, publish_lost, &loss);
+    else
+        conv_held_release(archive, forget_held, NULL);
+}
+
 bool conv_report_has_progress(const struct conv_report *report)
 {
     return report->progress.active;
@@ -254,7 +295,7 @@ bool conv_report_has_progress(const struct conv_report *report)
 void conv_report_tick(struct conv_report *report)
 {
     conv_stall_begin(report->print_stall);
-    conv_progress_update(&report->progress, &report->totals);
+    conv_progress_update(&report->progress, &report->seen);
     conv_stall_end(report->print_stall);
 }
 
@@ -292,6 +333,13 @@ void conv_report_totals(const struct conv_report *report, struct conv_totals *to
         conv_overlap_read(report->overlaps[d], &totals->devices[d].overlap);
 }
 
+void conv_report_finish(struct conv_report *report, struct conv_totals *totals)
+{
+    conv_report_totals(report, &report->totals);
+    if (totals)
+        *totals = report->totals;
+}
+
 void conv_report_streams(struct conv_report *report, int streams)
 {
     if (report->config.streams < streams)
@@ -318,11 +366,12 @@ void conv_report_passed(struct conv_report *report, const struct conv_record_pas
     report->totals.passed = *passed;
 }
 
-enum conv_status conv_report_close(struct conv_report *report, int exit_code,
-                                   struct conv_totals *totals, struct conv_err *err)
+enum conv_status conv_report_summarize(struct conv_report *report, int exit_code,
+                                       struct conv_totals *totals, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    conv_report_totals(report, &report->totals);
+    if (!report->totals.seconds)
+        conv_report_finish(report, NULL);
     conv_stall_begin(report->print_stall);
     conv_progress_clear(&report->progress);
     conv_order_flush(&report->order, order_stream(&report->config)); // a signal leaves gaps
@@ -350,13 +399,30 @@ enum conv_status conv_report_close(struct conv_report *report, int exit_code,
         // A dry run prints its list on stdout.
         conv_stall_begin(report->print_stall);
         enum conv_status flushed = conv_standard_flush(status ? NULL : err);
-        if (!report->config.quiet)
-            conv_closing_print(&report->config, &report->totals, report->rest);
         conv_stall_end(report->print_stall);
         status = status ? status : flushed;
     }
     if (totals)
         *totals = report->totals;
+    return status;
+}
+
+void conv_report_end(struct conv_report *report)
+{
+    if (!report->config.listener && !report->config.quiet) {
+        conv_stall_begin(report->print_stall);
+        conv_closing_print(&report->config, &report->totals, report->rest);
+        conv_stall_end(report->print_stall);
+    }
+    for (int archive; (archive = conv_report_held(report));)
+        conv_report_settle(report, archive, CONV_REPORT_FORGOTTEN, NULL);
     free_report(report);
+}
+
+enum conv_status conv_report_close(struct conv_report *report, int exit_code,
+                                   struct conv_totals *totals, struct conv_err *err)
+{
+    enum conv_status status = conv_report_summarize(report, exit_code, totals, err);
+    conv_report_end(report);
     return status;
 }

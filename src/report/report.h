@@ -17,6 +17,19 @@ enum conv_status conv_report_open(struct conv_report **report,
 // Counts the record and prints what is due. The record may be freed afterwards.
 void conv_report_file(struct conv_report *report, const struct conv_record *record);
 
+// The number of an archive (record.archive) whose records are held; 0 if none are.
+int conv_report_held(const struct conv_report *report);
+
+enum conv_report_fate {
+    CONV_REPORT_KEPT,      // the archive is complete: its records are done or copied
+    CONV_REPORT_LOST,      // it could not be written: they have failed, for `reason`
+    CONV_REPORT_FORGOTTEN, // a signal came before: they count as not begun
+};
+
+// Counts and shows the records that were held.
+void conv_report_settle(struct conv_report *report, int archive, enum conv_report_fate fate,
+                        const char *reason);
+
 // A group, or a part of one, that passed through a stream: from `start` on (conv_clock_ns) it was
 // copied in, filtered and copied out without a pause.
 struct conv_report_work {
@@ -48,6 +61,9 @@ void conv_report_warn(struct conv_report *report, const char *text);
 // Everything counted so far, seconds included.
 void conv_report_totals(const struct conv_report *report, struct conv_totals *totals);
 
+// The same at the end of the run: the summary has these times, too.
+void conv_report_finish(struct conv_report *report, struct conv_totals *totals);
+
 // For a run of one shard: sets the images of all shards together. To be called before
 // conv_report_close.
 void conv_report_listing(struct conv_report *report, const struct conv_record_listing *listing);
@@ -66,8 +82,15 @@ void conv_report_interrupted(struct conv_report *report, const struct conv_repor
 // conv_report_close.
 void conv_report_passed(struct conv_report *report, const struct conv_record_passed *passed);
 
-// Writes the JSON summary and the closing line, fills *totals (may be NULL), frees the report.
-// `exit_code` is part of the summary. CONV_ERR_IO if the JSON could not be written completely.
+// Writes the JSON summary and fills *totals (may be NULL). `exit_code` is part of the summary.
+// CONV_ERR_IO if the JSON could not be written completely.
+enum conv_status conv_report_summarize(struct conv_report *report, int exit_code,
+                                       struct conv_totals *totals, struct conv_err *err);
+
+// Prints the closing line, after all other messages, and frees the report.
+void conv_report_end(struct conv_report *report);
+
+// Both.
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,
                                    struct conv_totals *totals, struct conv_err *err);
 
