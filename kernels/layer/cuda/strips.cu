@@ -70,7 +70,7 @@ static float crossing_share(const struct strips_config *c)
 // 128 bytes per cycle or a store; `fill` for reading samples, slower where shared memory leaves
 // little to the first level cache. The first fill and the last multiplication are not hidden.
 // Tiles that are narrower than the image, and strips of two images, write short runs of memory,
-// which is slow. The constants are fitted to measurements (README.md, "strips").
+// which is slow. The constants are fitted to measurements.
 static float block_cost(const struct strips_config *c, const struct strips_shape *s, int64_t tasks)
 {
     int parts = s->products == 3 ? 2 : 1, units = ceil_div(c->strips, 4) << c->split;
