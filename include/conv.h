@@ -20,7 +20,9 @@
  * a failure the results are undefined and everything that was created can still be used, except
  * after CONV_ERR_DEVICE: then only conv_free and destroy functions may be called with that
  * context and what belongs to it. Nothing is printed, no signal is handled, no global state is
- * kept, and the process is never ended.
+ * kept, and the process is never ended: not by a file that becomes shorter while it is read, and
+ * not by a closed pipe that conv_filter_folder writes to. Signals are blocked in the threads of a
+ * context and of conv_filter_folder.
  *
  * Structs that a caller fills in begin with their size (`options.size = sizeof options`, or the
  * CONV_..._INIT macro), so that programs compiled against an older version keep working with a
@@ -541,9 +543,9 @@ typedef struct conv_folder_options {
     int32_t strip; /**< 1: of metadata only colour space and orientation are kept; 2: nothing */
     int32_t level; /**< of compression; -1: the default */
     int32_t reserved_int; /**< 0 */
-    /** Called from one thread at a time, but from any thread of the run or the calling one, several
-     * times a second, however long an image takes, and for each image that fails. Non-zero stops
-     * the run. May be NULL. */
+    /** Called from one thread at a time, but from any thread of the run, several times a second,
+     * however long an image takes, and for each image that fails. Non-zero stops the run. May be
+     * NULL. */
     int (*progress)(void *user, const conv_folder_progress *progress);
     void *user;       /**< for `progress` */
     int32_t archives; /**< archives are read and written, as tar and zip; else they are files */

@@ -53,7 +53,8 @@ def check_symbols(prefix, library, header, major):
     assert re.search(rf"\(SONAME\).*\[libconv\.so\.{major}\]", dynamic), dynamic
     # Functions that no library may call: they would print, end the process or change it for all of its threads.
     undefined = run("nm", "--dynamic", "--undefined-only", library)
-    for name in ("exit", "_exit", "signal", "sigaction", "printf", "puts", "perror", "setlocale", "chdir", "mallopt"):
+    for name in ("exit", "_exit", "signal", "sigaction", "printf", "puts", "perror", "setlocale", "chdir", "mallopt", "abort", "quick_exit",
+                 "umask", "raise", "alarm", "setitimer", "sigprocmask", "putenv", "unsetenv"):
         assert not re.search(rf"\b{name}(@|$)", undefined, flags=re.M), f"{library} calls {name}"
 
 

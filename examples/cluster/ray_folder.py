@@ -40,6 +40,8 @@ def filter_batch(batch):
 def main():
     names = sorted(os.path.relpath(os.path.join(root, name), SOURCE)
                    for root, _, files in os.walk(SOURCE) for name in files if name.lower().endswith(".png"))
+    if not names:
+        sys.exit(f"no PNG files in {SOURCE}; conv.filter_folder filters JPEG")
     ray.init(ignore_reinit_error=True, log_to_driver=False)
     results = ray.data.from_items(names, override_num_blocks=max(1, len(names) // 16)).map_batches(filter_batch, batch_size=16)
     totals = [sum(column) for column in zip(*((row["done"], row["skipped"], row["failed"]) for row in results.iter_rows()))]

@@ -6,7 +6,8 @@
     files = conv.encode_png(edges)
 
 Arrays. NumPy arrays, torch tensors, CuPy and JAX arrays, and all that has the buffer protocol, DLPack or
-__cuda_array_interface__ are read where they are, without a copy. Results are arrays of the same package;
+__cuda_array_interface__ are read where they are; those with negative or zero strides, or samples at addresses
+that are not multiples of their size, are copied first. Results are arrays of the same package;
 those of other objects are NumPy arrays in host memory and conv.Array in device memory.
 
 Layouts. layout="HWC" (the default): height x width x channels; "CHW": channels x height x width; "HW": gray

@@ -39,7 +39,7 @@ def layer(
     padding:       "valid", "same", or a number of samples
     border:        of the padding: "constant:0" (the default), "replicate", "reflect", "reflect101", "wrap"
     activation:    None, "relu", "tanh" or "abs"
-    precision:     "exact" (the default: the same bits on all devices), "fast", "tf32" or "fp16"
+    precision:     "exact" (the default: the same bits on all devices, by sums in one order), "fast", "tf32" or "fp16"
     variant:       a kernel to force
     dtype:         of the result: "float32" or "float16", or the type itself
     input_divisor: of uint8 images: 1 or 255

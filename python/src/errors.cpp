@@ -2,6 +2,7 @@
 #include "errors.h"
 
 #include <cstdarg>
+#include <cstring>
 
 #include "contexts.h"
 #include "helpers.h"
@@ -79,6 +80,10 @@ void raise_now(nb::handle exception)
 
 nb::object png_error(int64_t index, conv_status status, const char *reason)
 {
+    if (strncmp(reason, "a JPEG;", 7) == 0) // the library's hint is for files
+        reason = "a JPEG, and only PNG is decoded in memory: conv.filter_folder filters JPEG "
+                 "files; Pillow, "
+                 "torchvision.io or simplejpeg decode them";
     return helpers.png_error(index, message_text(reason), conv_status_name(status));
 }
 

@@ -49,6 +49,14 @@ def test_errors_are_returned():
     assert isinstance(conv.decode_png(b"", errors="return"), conv.PngError)
 
 
+def test_the_error_for_a_jpeg():
+    """1.0.0 said that conv reads PNG only, and to use another program."""
+    for call in (conv.decode_png, conv.probe_png, lambda data: conv.decode_png([FILE, data]), lambda data: conv.decode_png([data], batch=True)):
+        with pytest.raises(conv.PngError, match="a JPEG.*filter_folder") as error:
+            call(b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(64))
+        assert "vips" not in str(error.value)
+
+
 @pytest.mark.parametrize("layout, shape", (("HWC", (2, 0, 0, 1)), ("CHW", (2, 1, 0, 0)), ("HW", (2, 0, 0))))
 def test_a_batch_in_which_all_files_fail(layout, shape):
     """No file says how large the array is. 1.0.0 raised, and the reasons were lost."""

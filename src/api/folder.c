@@ -9,6 +9,7 @@
 #include "api/api_context.h"
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/thread_start.h"
 #include "filter/filter.h"
 #include "io/operands.h"
 #include "io/paths.h"
@@ -41,6 +42,7 @@ struct run {
     struct conv_sink *sink;
     struct conv_report *report;
     struct conv_limits limits;
+    size_t mem_limit;      // bytes
     struct conv_lock lock; // of the callback and what it is given
     conv_folder_progress progress;
     uint64_t last_ns; // of the callback
@@ -196,7 +198,9 @@ static enum conv_status open_walk(struct run *run, const char *const *inputs, in
                 .npy = run->backend_config.floats,
                 .recursive = run->options.recursive != 0,
             },
-        .archives = {.enabled = run->options.archives != 0},
+        .archives = {.enabled = run->options.archives != 0,
+                     .unmapped = true,
+                     .most_copied = run->mem_limit / 4},
         .whole = run->options.archives && input_count > 1,
         .stop = &run->stop,
     };
@@ -223,6 +227,7 @@ static enum conv_status open_sink(struct run *run, const char *output, struct co
         .path = output,
         .workers = run->context->threads,
         .writes = true,
+        .unmapped = true,
         .stop = &run->stop,
     };
     bool is_image = false;
@@ -264,6 +269,7 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
     if (!run->filters)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     conv_limits_read(&run->limits);
+    run->mem_limit = conv_defaults_mem_limit(&run->limits, run->context->ops->backend->async);
     status = conv_api_read_chain(&run->backend_config, run->filters, run->context, filter, &options,
                                  err);
     if (!status)
@@ -302,7 +308,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .streams = conv_defaults_streams(coders),
         .most_streams = conv_defaults_most_streams(coders),
         .group_bytes = conv_defaults_group_bytes(coders),
-        .mem_limit = conv_defaults_mem_limit(&run->limits, ops->async),
+        .mem_limit = run->mem_limit,
         .max_pixels = context->max_pixels,
         .codec = {.encoder = CONV_PNG_FAST, .level = run->options.level},
         .output_type = run->backend_config.floats ? CONV_OUTPUT_F32 : CONV_OUTPUT_SAME,
@@ -349,6 +355,33 @@ static enum conv_status finish(struct run *run, enum conv_status status, struct 
     return status;
 }
 
+struct call {
+    struct run *run;
+    const char *filter, *output;
+    const char *const *inputs;
+    int input_count;
+    conv_status status;
+};
+
+static void *run_call(void *argument)
+{
+    struct call *call = argument;
+    struct run *run = call->run;
+    const conv_context *context = run->context;
+    struct conv_err *err = &run->context->err;
+    int previous = 0;
+    enum conv_status status = context->ops->enter(context->device, &previous, err);
+    bool entered = !status;
+    if (!status)
+        status = prepare(run, call->filter, call->inputs, call->input_count, call->output, err);
+    if (!status)
+        status = run_pipeline(run, err);
+    call->status = finish(run, status, err);
+    if (entered)
+        context->ops->leave(context->device, previous);
+    return NULL;
+}
+
 conv_status conv_filter_folder(conv_context *context, const char *filter, const char *const *inputs,
                                int input_count, const char *output,
                                const conv_folder_options *options, conv_folder_progress *result)
@@ -372,19 +405,14 @@ conv_status conv_filter_folder(conv_context *context, const char *filter, const 
         status = conv_err_set(err, CONV_ERR_USAGE, "`size` of the result is not set");
     if (!status)
         status = check_call(filter, inputs, input_count, output, &run->options, err);
-    int previous = 0;
-    bool entered = false;
-    if (!status) {
-        status = context->ops->enter(context->device, &previous, err);
-        entered = !status;
+    if (!status) { // in a thread of the library, whose signals are not the caller's
+        struct call call = {run, filter, output, inputs, input_count, CONV_OK};
+        pthread_t thread;
+        int errnum = conv_thread_start(&thread, run_call, &call);
+        if (errnum == 0)
+            pthread_join(thread, NULL);
+        status = errnum ? conv_err_thread(err, errnum) : call.status;
     }
-    if (!status)
-        status = prepare(run, filter, inputs, input_count, output, err);
-    if (!status)
-        status = run_pipeline(run, err);
-    status = finish(run, status, err);
-    if (entered)
-        context->ops->leave(context->device, previous);
     if (result && result->size >= sizeof *result) { // a newer program's has more members
         run->progress.size = result->size;
         memcpy(result, &run->progress, sizeof *result);

@@ -4,12 +4,12 @@
 #include "api/api_workers.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/lock.h"
+#include "base/thread_start.h"
 
 #define LONG_NS 1000000000u // waits end by a condition; this only bounds them
 
@@ -108,18 +108,11 @@ void conv_api_workers_close(struct conv_api_workers *workers)
     free(workers);
 }
 
-// Signals are handled by the program's own threads, so all are blocked in these threads.
 static void start_threads(struct conv_api_workers *workers, int wanted)
 {
-    sigset_t all, old;
-    if (workers->started >= wanted)
-        return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     while (workers->started < wanted &&
-           pthread_create(&workers->ids[workers->started], NULL, run_thread, workers) == 0)
+           conv_thread_start(&workers->ids[workers->started], run_thread, workers) == 0)
         workers->started++;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 // A thread takes about 20 us to wake up, in which another decodes, encodes or filters some thousand

@@ -141,6 +141,8 @@ struct conv_archive_format {
     const char *const *extensions; // of files, with the dot, matched in upper and lower case; NULL
                                    // ends the list
 
+    bool seeks; // it is read in any order: its directory is at its end
+
     // True if a file that begins with these bytes is of this format; fewer than CONV_ARCHIVE_HEAD
     // bytes are a whole file. NULL: no file is.
     bool (*recognise)(const uint8_t *head, size_t size);

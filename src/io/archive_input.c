@@ -260,12 +260,39 @@ bool conv_archive_input_may_wait(const struct conv_archive_input *input)
     return !conv_paths_is_readable(input->fd);
 }
 
+enum conv_status conv_archive_input_copy(struct conv_archive_input *input, size_t most,
+                                         struct conv_err *err)
+{
+    if (input->map || !S_ISREG(input->info.st_mode) || input->info.st_size <= 0 ||
+        (uint64_t)input->info.st_size > most)
+        return CONV_OK;
+    size_t size = (size_t)input->info.st_size, done = 0;
+    uint8_t *copy = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED)
+        return CONV_OK; // it is read in its order
+    ssize_t got = 1;
+    for (; done < size && got > 0; done += got > 0 ? (size_t)got : 0)
+        got = read_some(input, copy + done, size - done < AHEAD_BYTES ? size - done : AHEAD_BYTES,
+                        err);
+    if (done < size) {
+        munmap(copy, size);
+        return got < 0 ? err->status
+                       : conv_err_set(err, CONV_ERR_IO, "cannot read: it has become shorter");
+    }
+    free(input->buffer);
+    input->buffer = NULL;
+    input->map = copy;
+    input->size = size;
+    input->is_copy = true;
+    return CONV_OK;
+}
+
 // --- the map -------------------------------------------------------------------------------------
 
 enum conv_status conv_archive_input_touch(const struct conv_archive_input *input,
                                           const uint8_t *data, size_t size, struct conv_err *err)
 {
-    if (input->fd < 0 || size == 0)
+    if (input->fd < 0 || input->is_copy || size == 0)
         return CONV_OK;
     uintptr_t first = (uintptr_t)data & ~(uintptr_t)(PAGE - 1);
     uintptr_t end = (uintptr_t)data + size;
@@ -279,7 +306,8 @@ enum conv_status conv_archive_input_touch(const struct conv_archive_input *input
 
 void conv_archive_input_advance(struct conv_archive_input *input)
 {
-    if (!input->map || input->fd < 0 || input->at < input->forgotten + KEPT_BYTES + STEP_BYTES)
+    if (!input->map || input->fd < 0 || input->is_copy ||
+        input->at < input->forgotten + KEPT_BYTES + STEP_BYTES)
         return;
     uint64_t end = (input->at - KEPT_BYTES) & ~(uint64_t)(PAGE - 1);
     uint8_t *map = (uint8_t *)(uintptr_t)input->map;

@@ -21,6 +21,7 @@ struct conv_archive_input {
     bool owns_fd;
     struct stat info;   // of the descriptor
     const uint8_t *map; // the whole archive, or NULL: it can only be read
+    bool is_copy;       // the map is memory of the process, which a change of the file leaves alone
     uint64_t size;      // of the map
     uint64_t at;        // position: of the next byte that is handed out
     uint64_t forgotten; // bytes of the map that are no longer in this process's memory
@@ -40,7 +41,13 @@ struct conv_archive_input {
 enum conv_status conv_archive_input_open(struct conv_archive_input *input, const char *path,
                                          bool may_map, atomic_int *stop, struct conv_err *err);
 
-// The same for bytes in memory, which stay the caller's.
+// Copies an unmapped file of at most `most` bytes, of which nothing was read, to memory: it can
+// then be used like a mapped one. Larger ones, and what is no file, stay as they are. CONV_ERR_IO,
+// CONV_ERR_CANCELLED.
+enum conv_status conv_archive_input_copy(struct conv_archive_input *input, size_t most,
+                                         struct conv_err *err);
+
+// Opens bytes in memory, which stay the caller's.
 void conv_archive_input_open_bytes(struct conv_archive_input *input, const uint8_t *data,
                                    size_t size);
 

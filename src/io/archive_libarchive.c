@@ -44,6 +44,7 @@ static bool is_bzip2(const uint8_t *head, size_t size)
 
 static const struct conv_archive_format zip = {
     .name = "zip",
+    .seeks = true,
     .extensions = (const char *const[]){".zip", NULL},
     .recognise = is_zip,
     .read = conv_zip_read,
@@ -85,6 +86,7 @@ static const struct conv_archive_format tar_bz2 = {
 
 static const struct conv_archive_format seven_zip = {
     .name = "7z",
+    .seeks = true,
     .extensions = (const char *const[]){".7z", NULL},
     .recognise = is_7z,
     .read = conv_libarchive_read,

@@ -53,6 +53,7 @@ struct conv_archive_order_config {
     int target_count;
     bool fsync, force;            // as of the sink
     int threads;                  // that put members
+    bool unmapped;                // as of the sink
     struct conv_journal *journal; // gets a line per input of each archive without a dropped member,
                                   // before it appears; or NULL
     const atomic_int *stop;

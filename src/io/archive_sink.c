@@ -237,6 +237,7 @@ enum conv_status conv_archive_sink_open(struct conv_sink **out,
         .fsync = config->fsync,
         .force = config->force,
         .threads = config->workers,
+        .unmapped = config->unmapped,
         .journal = config->journal,
         .stop = config->stop,
     };

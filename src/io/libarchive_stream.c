@@ -86,9 +86,12 @@ enum conv_status conv_libarchive_stream_open(struct conv_libarchive_stream *stre
     if (size < 0)
         return err->status;
     if (!input->map && size >= 2 && memcmp(head, "7z", 2) == 0)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "a 7-Zip archive can be read from a file only, not from a pipe: its "
-                            "directory is at its end");
+        return S_ISREG(input->info.st_mode)
+                   ? conv_err_set(err, CONV_ERR_LIMIT,
+                                  "the 7-Zip archive is larger than the memory for a copy of it")
+                   : conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                                  "a 7-Zip archive can be read from a file only, not from a pipe: "
+                                  "its directory is at its end");
     stream->archive = archive_read_new();
     if (!stream->archive)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");

@@ -33,6 +33,7 @@ struct conv_sink_config {
     bool preserve;    // outputs get permissions and times of their inputs
     bool force;       // write-protected files are replaced as well
     bool fsync;       // data, name and folder are on the disk when `write` returns
+    bool unmapped;    // no output is mapped, as conv_archive_settings.unmapped
     // Gets a line per output. Required in place.
     struct conv_journal *journal;
     const struct conv_paths_id *own_files; // that the run itself writes: no output replaces one

@@ -64,7 +64,13 @@ static enum conv_source_step begin_archive(struct conv_walk *walk,
     if (conv_operands_is_standard(path) && input.buffer)
         archives->standard = (struct conv_archive_input){.fd = -1};
     else
-        status = conv_archive_input_open(&input, path, true, walk->config.stop, err);
+        status = conv_archive_input_open(&input, path, !walk->config.archives.unmapped,
+                                         walk->config.stop, err);
+    if (!status && walk->config.archives.unmapped && format->seeks) {
+        status = conv_archive_input_copy(&input, walk->config.archives.most_copied, err);
+        if (status)
+            conv_archive_input_close(&input);
+    }
     if (!status)
         status = conv_archive_source_begin(&walk->archive, &unit, &input, err);
     item->archive = unit.target;
