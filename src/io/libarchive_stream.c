@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <libdeflate.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,35 @@ static int open_archive(struct conv_libarchive_stream *stream)
     return result;
 }
 
+static uint64_t get(const uint8_t *from, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = bytes; i-- > 0;)
+        value = value << 8 | from[i];
+    return value;
+}
+
+// Checks place and checksum of the directory of a 7-Zip archive, which the library does not.
+static enum conv_status check_7z(struct conv_libarchive_stream *stream, struct conv_err *err)
+{
+    const struct conv_archive_input *input = stream->input;
+    const uint8_t *map = input->map;
+    enum { HEADER = 32 };
+    if (input->size < HEADER)
+        return conv_err_set(err, CONV_ERR_FORMAT, "the archive is truncated");
+    uint64_t at = get(map + 12, 8), size = get(map + 20, 8), room = input->size - HEADER;
+    if (libdeflate_crc32(0, map + 12, 20) != get(map + 8, 4))
+        return conv_err_set(err, CONV_ERR_FORMAT, "the archive is damaged: its header is invalid");
+    if (at > room || size > room - at)
+        return conv_err_set(err, CONV_ERR_FORMAT,
+                            "the archive is truncated: its directory is missing");
+    if (libdeflate_crc32(0, map + HEADER + at, (size_t)size) != get(map + 28, 4))
+        return conv_err_set(err, CONV_ERR_FORMAT,
+                            "the archive is damaged: its directory is invalid");
+    stream->after_7z = room - at - size;
+    return CONV_OK;
+}
+
 enum conv_status conv_libarchive_stream_open(struct conv_libarchive_stream *stream,
                                              struct conv_archive_input *input, struct conv_err *err)
 {
@@ -108,6 +138,8 @@ enum conv_status conv_libarchive_stream_open(struct conv_libarchive_stream *stre
                        : archive_read_support_format_zip(stream->archive)) != ARCHIVE_OK)
         status = conv_libarchive_stream_explain(
             stream, "libarchive on this machine cannot read such an archive", err);
+    if (!status && stream->is_7z && input->at == 0)
+        status = check_7z(stream, err);
     if (!status && open_archive(stream) != ARCHIVE_OK)
         status = conv_libarchive_stream_explain(stream,
                                                 "not an archive, or damaged at its beginning", err);
@@ -162,20 +194,6 @@ bool conv_libarchive_stream_check(struct conv_libarchive_stream *stream, uint64_
     return false;
 }
 
-// What follows a 7-Zip archive, whose first header says where it ends.
-static enum conv_status check_7z(const struct conv_archive_input *input, struct conv_err *err)
-{
-    uint64_t at = 0, size = 0;
-    for (int i = 7; i >= 0 && input->size >= 32; i--) {
-        at = at << 8 | input->map[12 + i];
-        size = size << 8 | input->map[20 + i];
-    }
-    if (at <= input->size && size <= input->size && 32 + at + size < input->size)
-        return conv_err_set(err, CONV_ERR_FORMAT, "%" PRIu64 " bytes follow the archive",
-                            input->size - 32 - at - size);
-    return CONV_OK;
-}
-
 enum conv_status conv_libarchive_stream_finish(struct conv_libarchive_stream *stream,
                                                uint64_t members, struct conv_err *err)
 {
@@ -186,7 +204,9 @@ enum conv_status conv_libarchive_stream_finish(struct conv_libarchive_stream *st
     while (got > 0);
     if (got < 0)
         return conv_libarchive_stream_explain(stream, "", err);
-    return stream->is_7z  ? check_7z(stream->input, err)
-           : stream->tail ? conv_zip_check_tail(stream->tail, stream->tail_size, members, err)
-                          : CONV_OK;
+    if (stream->after_7z > 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "%" PRIu64 " bytes follow the archive",
+                            stream->after_7z);
+    return stream->tail ? conv_zip_check_tail(stream->tail, stream->tail_size, members, err)
+                        : CONV_OK;
 }

@@ -12,9 +12,10 @@
 struct conv_libarchive_stream {
     struct archive *archive;
     struct conv_archive_input *input;
-    locale_t locale; // UTF-8, in which the library converts names; 0: the system has none
-    bool is_7z;      // else zip
-    uint8_t *tail;   // the last bytes of an input that is not mapped; else NULL
+    locale_t locale;   // UTF-8, in which the library converts names; 0: the system has none
+    bool is_7z;        // else zip
+    uint64_t after_7z; // bytes that follow the archive
+    uint8_t *tail;     // the last bytes of an input that is not mapped; else NULL
     size_t tail_size;
     struct conv_err failure; // of the input, which the library cannot carry
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "io/tar_header.h"
 
+#include <string.h>
+
 unsigned conv_tar_checksum(const struct conv_tar_header *header, bool is_signed)
 {
     const unsigned char *bytes = (const unsigned char *)header;
@@ -25,6 +27,12 @@ bool conv_tar_is_header(const void *block)
         return false;
     return sum == (int64_t)conv_tar_checksum(header, false) ||
            sum == (int64_t)(int)conv_tar_checksum(header, true);
+}
+
+bool conv_tar_is_zeros(const void *data, size_t size)
+{
+    static const char zeros[CONV_TAR_BLOCK];
+    return memcmp(data, zeros, size) == 0;
 }
 
 // Big-endian two's complement below the highest bit of the first byte.

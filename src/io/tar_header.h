@@ -36,6 +36,8 @@ unsigned conv_tar_checksum(const struct conv_tar_header *header, bool is_signed)
 // True if the checksum is right.
 bool conv_tar_is_header(const void *block);
 
+bool conv_tar_is_zeros(const void *data, size_t size); // CONV_TAR_BLOCK at most
+
 // A number in octal, or of GNU tar in base 256. False if it is neither, or does not fit.
 bool conv_tar_parse_number(int64_t *value, const char *field, size_t size);
 

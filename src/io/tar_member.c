@@ -69,3 +69,27 @@ enum conv_archive_kind conv_tar_member_kind(char type, const char *name)
            : type == '5' || type == 'D' || has_slash   ? CONV_ARCHIVE_FOLDER
                                                        : CONV_ARCHIVE_FILE;
 }
+
+enum block { BLOCK_HEADER, BLOCK_ZEROS, BLOCK_END, BLOCK_OTHER };
+
+// What is `ahead` bytes from here. BLOCK_OTHER also if that is too far to be looked at.
+static enum block look_ahead(struct conv_archive_input *input, uint64_t ahead)
+{
+    const uint8_t *data;
+    if (ahead > (input->map ? input->size : CONV_ARCHIVE_INPUT_PEEK - CONV_TAR_BLOCK))
+        return BLOCK_OTHER;
+    ssize_t got = conv_archive_input_peek(input, &data, (size_t)ahead + CONV_TAR_BLOCK, NULL);
+    if (got < (ssize_t)ahead + CONV_TAR_BLOCK)
+        return got == (ssize_t)ahead ? BLOCK_END : BLOCK_OTHER;
+    return conv_tar_is_zeros(data + ahead, CONV_TAR_BLOCK) ? BLOCK_ZEROS
+           : conv_tar_is_header(data + ahead)              ? BLOCK_HEADER
+                                                           : BLOCK_OTHER;
+}
+
+bool conv_tar_member_has_content(struct conv_archive_input *input, uint64_t size, bool is_pax)
+{
+    enum block next = size > 0 ? look_ahead(input, 0) : BLOCK_HEADER;
+    return next == BLOCK_OTHER ||
+           (next == BLOCK_ZEROS && is_pax &&
+            look_ahead(input, size + conv_tar_padding(size)) == BLOCK_HEADER);
+}

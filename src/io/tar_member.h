@@ -4,6 +4,7 @@
 #define CONV_IO_TAR_MEMBER_H
 
 #include "io/archive.h"
+#include "io/archive_input.h"
 #include "io/tar_header.h"
 
 // Strings of a member: in the header their fields need not end in NUL.
@@ -19,5 +20,10 @@ void conv_tar_member_fill(struct conv_archive_member *member, struct conv_tar_na
 
 // The kind of a member of this type. Before 1988, folders were files whose names end in a slash.
 enum conv_archive_kind conv_tar_member_kind(char type, const char *name);
+
+// Whether a link, a folder or a device, whose header says that it has `size` bytes, has them. Some
+// programs write the size of a link's target there, and POSIX.1-2001, whose programs write PAX
+// headers, allows a hard link to have a content. The input is after the header.
+bool conv_tar_member_has_content(struct conv_archive_input *input, uint64_t size, bool is_pax);
 
 #endif

@@ -48,12 +48,6 @@ static enum conv_status refuse_end(const struct tar_reader *tar, const char *whe
                         where, tar->input->at);
 }
 
-static bool is_zero(const uint8_t *block, size_t size)
-{
-    static const uint8_t zeros[CONV_TAR_BLOCK];
-    return memcmp(block, zeros, size) == 0;
-}
-
 // Skips the rest of the member. CONV_ERR_FORMAT if the archive ends in it.
 static enum conv_status skip_rest(struct tar_reader *tar, struct conv_err *err)
 {
@@ -88,7 +82,7 @@ static enum conv_status next_header(struct tar_reader *tar, bool *end, struct co
                 tar, marked ? "within the mark of its end" : "without the mark of its end", err);
         if (got < CONV_TAR_BLOCK && !marked)
             return refuse_end(tar, "inside a header", err);
-        bool zero = is_zero(block, (size_t)got);
+        bool zero = conv_tar_is_zeros(block, (size_t)got);
         if (!zero && (got < CONV_TAR_BLOCK || !conv_tar_is_header(block)))
             return conv_err_set(err, CONV_ERR_FORMAT,
                                 marked ? "byte %" PRIu64
@@ -154,29 +148,6 @@ static void set_member(struct tar_reader *tar, struct conv_archive_member *membe
         own->bad = tar->gnu.bad;
 }
 
-// True if the archive goes on `ahead` bytes from here: with a header, zeros, or its end. False also
-// if that is too far to be looked at.
-static bool goes_on(struct tar_reader *tar, uint64_t ahead)
-{
-    const uint8_t *data;
-    const struct conv_archive_input *input = tar->input;
-    if (ahead > (input->map ? input->size : CONV_ARCHIVE_INPUT_PEEK - CONV_TAR_BLOCK))
-        return false;
-    ssize_t got = conv_archive_input_peek(tar->input, &data, (size_t)ahead + CONV_TAR_BLOCK, NULL);
-    if (got < (ssize_t)ahead + CONV_TAR_BLOCK)
-        return got == (ssize_t)ahead;
-    return is_zero(data + ahead, CONV_TAR_BLOCK) || conv_tar_is_header(data + ahead);
-}
-
-// Whether a link, a folder or a device has a content. Some programs write the size of the target
-// without a content, and POSIX.1-2001 allows a hard link to have one. PAX headers come from
-// programs that follow it.
-static bool has_content(struct tar_reader *tar, uint64_t size)
-{
-    return size > 0 &&
-           (!goes_on(tar, 0) || (tar->is_pax && goes_on(tar, size + conv_tar_padding(size))));
-}
-
 static enum conv_archive_step refuse_member(struct tar_reader *tar, enum conv_status status,
                                             const char *what, struct conv_err *err)
 {
@@ -216,7 +187,8 @@ static enum conv_archive_step set_kind(struct tar_reader *tar, struct conv_archi
 {
     char type = tar->header.type;
     bool is_own = type >= '1' && type <= '6'; // of a kind without a content
-    bool is_there = is_own ? has_content(tar, member->size) : member->size > 0;
+    bool is_there = is_own ? conv_tar_member_has_content(tar->input, member->size, tar->is_pax)
+                           : member->size > 0;
     tar->left = is_there ? member->size : 0;
     tar->padding = conv_tar_padding(tar->left);
     tar->content = tar->input->at;

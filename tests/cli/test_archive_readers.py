@@ -160,6 +160,4 @@ def test_damaged_7z(box):
     rng = random.Random(SEED)
     made = [odd_archives.damaged_7z(rng) for _ in range(ROUNDS)]
     found, said = run_all(made, ".7z")
-    wrong = [f"seed {SEED}, archive {i}: {sorted(found[i])}" for i in range(ROUNDS)
-             if not said[i] and set(found[i]) != {b"a.png", b"t.json", b"z.png"}]
-    assert not wrong, "\n".join(wrong)
+    assert all(said), [f"seed {SEED}, archive {i}: {sorted(found[i])}" for i in range(ROUNDS) if not said[i]]
