@@ -42,8 +42,7 @@ const char *conv_item_target(const struct conv_item *item)
     return item->name + item->target;
 }
 
-// The offset at which the extension of a path begins: its end if it has none.
-static size_t extension_at(const char *path)
+size_t conv_item_extension_at(const char *path)
 {
     const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
     return dot && dot > (slash ? slash + 1 : path) ? (size_t)(dot - path) : strlen(path);
@@ -60,7 +59,7 @@ enum conv_status conv_item_set_target(struct conv_item *item, const char *suffix
         return CONV_OK;
     }
     snprintf(target, sizeof target, "%s", beside ? item->name : conv_item_target(item));
-    size_t stem = extension_at(target);
+    size_t stem = conv_item_extension_at(target);
     int length = snprintf(item->name + name, sizeof item->name - name, "%.*s%s%s", (int)stem,
                           target, suffix, target + stem);
     if (length < 0 || (size_t)length >= sizeof item->name - name)
@@ -77,8 +76,9 @@ enum conv_status conv_item_set_format(struct conv_item *item, const struct conv_
     if (!npy && (!format || conv_formats_of_name(conv_item_target(item)) == format))
         return CONV_OK;
     snprintf(target, sizeof target, "%s", conv_item_target(item));
-    int length = snprintf(item->name + name, sizeof item->name - name, "%.*s%s",
-                          (int)extension_at(target), target, npy ? ".npy" : format->extension);
+    int length =
+        snprintf(item->name + name, sizeof item->name - name, "%.*s%s",
+                 (int)conv_item_extension_at(target), target, npy ? ".npy" : format->extension);
     if (length < 0 || (size_t)length >= sizeof item->name - name)
         return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
     item->target = name;
@@ -93,7 +93,7 @@ void conv_item_keep_name(struct conv_item *item)
 
 bool conv_item_has_suffix(const struct conv_item *item, const char *suffix)
 {
-    size_t stem = extension_at(item->name), length = strlen(suffix);
+    size_t stem = conv_item_extension_at(item->name), length = strlen(suffix);
     return stem >= length && strncmp(item->name + stem - length, suffix, length) == 0;
 }
 

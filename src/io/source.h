@@ -136,6 +136,9 @@ const uint8_t *conv_item_streamed(const struct conv_item *item);
 // The output's name below the sink: "sub/a.png".
 const char *conv_item_target(const struct conv_item *item);
 
+// The offset at which the extension of a path begins: its end if it has none.
+size_t conv_item_extension_at(const char *path);
+
 // Inserts `suffix` into it: "sub/a_sharp.png" for "_sharp"; NULL leaves it. `beside`: the name
 // becomes that of a file next to the item, with the path of the item. CONV_ERR_LIMIT.
 enum conv_status conv_item_set_target(struct conv_item *item, const char *suffix, bool beside,

@@ -9,13 +9,17 @@
 
 #include "io/archive_body.h"
 
-void conv_walk_name(char name[PATH_MAX], const struct conv_item *item)
+void conv_walk_name(char name[PATH_MAX], const struct conv_operands *operands,
+                    const struct conv_item *item)
 {
     const struct conv_archive_body *body = item->body;
     char target[2 * PATH_MAX];
     bool links = item->is_link && body && conv_archive_body_target(target, body);
     const char *whole = links ? target : conv_item_target(item);
-    size_t length = body ? conv_shard_sample(whole) : strlen(whole);
+    bool renames = operands->npy || operands->format;
+    size_t length = body      ? conv_shard_sample(whole)
+                    : renames ? conv_item_extension_at(whole)
+                              : strlen(whole);
     snprintf(name, PATH_MAX, "%.*s", (int)length, whole);
 }
 
@@ -45,7 +49,7 @@ static bool is_ours(struct conv_walk *walk, enum conv_source_step step,
         return true;
     if (!walk->config.plan)
         return true;
-    conv_walk_name(name, item);
+    conv_walk_name(name, &walk->config.operands, item);
     return !name[0] || conv_walk_count_name(walk, name, listed);
 }
 

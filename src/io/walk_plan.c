@@ -42,7 +42,7 @@ enum conv_status conv_walk_plan_fill(struct conv_shard_plan *plan,
         step = conv_source_next(conv_walk_source(walk), &item, &ignored);
         if (step != CONV_SOURCE_ITEM)
             continue;
-        conv_walk_name(name, &item);
+        conv_walk_name(name, &config->operands, &item);
         status = conv_shard_plan_add(plan, name, size_of(&item), err);
         conv_item_release(&item);
     }
