@@ -62,6 +62,8 @@ def filter_folder(
     """
     for path in inputs if isinstance(inputs, (list, tuple)) else (inputs,):
         os.stat(path)  # FileNotFoundError for what the caller has named
+    if strip not in (False, True, "all"):
+        raise ValueError(f"strip: True, False or 'all', not {strip!r}")
     options = dict(
         border=border,
         alpha=alpha,

@@ -3,7 +3,9 @@
 
 import os
 import signal
+import struct
 import threading
+import zlib
 
 import numpy as np
 import pytest
@@ -49,6 +51,24 @@ def test_existing_outputs(photos, tmp_path):
     os.utime(photos / "03.png", (2**31 - 9, 2**31 - 9))
     assert run(photos, out, "emboss", update=True).done == 1
     assert run(photos, out, "emboss").done == 12
+
+
+def test_strip(photos, tmp_path):
+    """strip dropped the orientation and the colour space, too."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    exif = b"MM\0*" + struct.pack(">I H HHIHH I", 8, 1, 0x112, 3, 1, 6, 0, 0)
+    data = (photos / "00.png").read_bytes()
+    extra = chunk(b"sRGB", b"\0") + chunk(b"eXIf", exif) + chunk(b"tEXt", b"Title\0a title")
+    (photos / "00.png").write_bytes(data[:33] + extra + data[33:])
+    for strip, kept in ((False, (True, True)), (True, (True, False)), ("all", (False, False))):
+        run(photos / "00.png", tmp_path / f"{strip}.png", "emboss", strip=strip)
+        after = (tmp_path / f"{strip}.png").read_bytes()
+        assert (exif in after and b"sRGB" in after, b"a title" in after) == kept
+    with pytest.raises(ValueError, match="strip"):
+        run(photos, tmp_path / "out", "emboss", strip="most")
 
 
 def test_archives_and_shards(photos, tmp_path):

@@ -70,9 +70,11 @@ static bool is_file(const uint8_t *data, size_t size, size_t at)
     }
 }
 
-// All of them have a NUL among their first bytes, which text has not.
+// All of them have NULs, which text has only at its end.
 static bool has_file(const uint8_t *data, size_t size)
 {
+    while (size > 0 && data[size - 1] == 0)
+        size--;
     if (!memchr(data, 0, size))
         return false;
     for (size_t at = 0; at + 4 <= size; at++)

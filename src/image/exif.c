@@ -126,7 +126,7 @@ static bool is_good_text(const struct tree *tree, const struct entry *entry, int
     const uint8_t *value = entry->value;
     size_t size = entry->size;
     if (text == UTF16)
-        return conv_embedded_is_utf16(value, size, true);
+        return entry->type != ASCII && conv_embedded_is_utf16(value, size, true);
     if (text != CODED)
         return conv_embedded_is_text(value, size);
     if (size >= 8 && memcmp(value, "UNICODE", 8) == 0)

@@ -11,7 +11,8 @@
 #define COMMENT "<!-\x2D"
 #define MOST_DEPTH 64
 #define MOST_NAMESPACES 96
-#define MOST_INSTRUCTION 128 // bytes of <?xpacket begin="..." id="..."?>
+#define MOST_PACKET ((size_t)1 << 20) // bytes; a small PNG may hold one that expands far
+#define MOST_INSTRUCTION 128          // bytes of <?xpacket begin="..." id="..."?>
 
 struct text {
     const char *at;
@@ -223,8 +224,8 @@ static bool take_start(struct packet *packet)
     packet->root = true;
     if (packet->skipped > 0 || is_dropped(packet, name))
         packet->skipped++;
-    if (!copy(packet, from, packet->at))
-        return false;
+    if ((packet->depth == 0 && packet->skipped > 0) || !copy(packet, from, packet->at))
+        return false; // nothing would remain
     for (;;) {
         const char *rest = packet->at;
         while (rest < packet->end && isspace((unsigned char)*rest))
@@ -269,7 +270,7 @@ static bool take_end(struct packet *packet)
     if (!packet->names_only && element->leaf &&
         has_image(packet->out.data + element->content, packet->out.size - element->content)) {
         packet->out.size = element->start;
-        return true;
+        return packet->depth > 0;
     }
     return copy(packet, from, packet->at);
 }
@@ -325,25 +326,30 @@ static bool read_packet(struct packet *packet, const char *data, size_t size)
     return packet->depth == 0 && packet->root;
 }
 
+// The size without white space and NULs at the end.
+static size_t trim(const uint8_t *data, size_t size)
+{
+    while (size > 0 && (data[size - 1] == 0 || isspace(data[size - 1])))
+        size--;
+    return size;
+}
+
 bool conv_clean_xmp(struct conv_buffer *xmp)
 {
     static const uint8_t mark[] = {0xEF, 0xBB, 0xBF};
     const uint8_t *data = xmp->data;
-    size_t size = xmp->size;
+    size_t size = trim(data, xmp->size);
     struct packet packet = {.names_only = true};
-    while (size > 0 && (data[size - 1] == 0 || isspace(data[size - 1])))
-        size--;
     if (size >= sizeof mark && memcmp(data, mark, sizeof mark) == 0) {
         data += sizeof mark;
         size -= sizeof mark;
     }
-    bool good = conv_embedded_is_text(data, size) && conv_embedded_is_utf8(data, size) &&
-                read_packet(&packet, (const char *)data, size);
+    bool good = size <= MOST_PACKET && conv_embedded_is_text(data, size) &&
+                conv_embedded_is_utf8(data, size) && read_packet(&packet, (const char *)data, size);
     packet.names_only = false;
     good = good && read_packet(&packet, (const char *)data, size) &&
            !has_image(packet.out.data, packet.out.size);
-    if (!good)
-        packet.out.size = 0;
+    packet.out.size = good ? trim(packet.out.data, packet.out.size) : 0;
     conv_buffer_free(xmp);
     *xmp = packet.out;
     return !packet.no_memory;
