@@ -66,15 +66,33 @@ static void print_variant(const struct conv_filter *filter, const struct conv_op
     putchar('\n');
 }
 
+// How near to the border the bound of a parametric filter does not hold: as far as its passes reach
+// together, unless the border of each pass's result is that of the image, filtered.
+static int border_excluded(const struct conv_filter *filter, enum conv_border border)
+{
+    int reach = 0;
+    if (border == CONV_BORDER_REPLICATE || border == CONV_BORDER_CONSTANT)
+        for (int p = 0; p < filter->passes; p++)
+            reach += filter[p + 1 - filter->pass].width / 2;
+    return reach;
+}
+
 // The lines that only parametric filters have.
-static void print_deviation(const struct conv_filter *filter)
+static void print_deviation(const struct conv_filter *filter, enum conv_border border)
 {
     if (filter->passes)
         printf("  pass         %d of %d, with samples of 16 bits\n", filter->pass, filter->passes);
-    if (conv_filter_is_parametric(filter->name))
-        printf("  ideal        within %.3g of 255 of the ideal results before rounding, on any "
-               "image\n",
-               filter->deviation);
+    if (!conv_filter_is_parametric(filter->name))
+        return;
+    int excluded = border_excluded(filter, border);
+    printf("  ideal        within %.3g of 255 of the ideal results before rounding%s, on any image",
+           filter->deviation, filter->threshold > 0 ? " and threshold" : "");
+    if (excluded > 0)
+        printf(
+            ",\n               for pixels that are %d or more pixels from the border; nearer ones "
+            "can be\n               far off with this border, not with reflect, reflect101 or wrap",
+            excluded);
+    putchar('\n');
 }
 
 static void print_filter(const struct conv_filter *filter, const struct conv_options *options)
@@ -114,7 +132,7 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     } else {
         printf("  separable    no\n");
     }
-    print_deviation(filter);
+    print_deviation(filter, options->border);
     for (int i = 0; i < CONV_BACKENDS; i++)
         print_variant(filter, options, options->backends[i]);
     if (conv_bank_accepts(filter->name))
@@ -158,7 +176,8 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
     if (filter->threshold > 0)
         printf(",\"threshold\":%.17g", filter->threshold);
     if (conv_filter_is_parametric(filter->name))
-        printf(",\"deviation\":%.17g", filter->deviation);
+        printf(",\"deviation\":%.17g,\"border_excluded\":%d", filter->deviation,
+               border_excluded(filter, options->border));
     if (filter->passes)
         printf(",\"pass\":%d,\"passes\":%d", filter->pass, filter->passes);
     printf(",\"exact\":%s", conv_filter_is_exact(filter) ? "true" : "false");
