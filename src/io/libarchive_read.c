@@ -80,7 +80,8 @@ static ssize_t read_content(struct reader *reader, uint8_t *data, size_t room, s
         return refuse(reader, "it is longer than it says", err);
     if (data && count > 0)
         memcpy(data, reader->block, count);
-    reader->block += count;
+    if (count > 0)
+        reader->block += count;
     reader->block_left -= count;
     reader->produced += count;
     reader->contents += count;

@@ -24,32 +24,31 @@ enum conv_status conv_spans_add(struct conv_spans *spans, uint64_t start, uint64
                                 struct conv_err *err)
 {
     size_t i = find(spans, start);
-    struct conv_span *next = spans->spans + i;
-    *apart = i == spans->count || next->start >= end;
+    *apart = i == spans->count || spans->spans[i].start >= end;
     if (!*apart)
         return CONV_OK;
-    bool joins_next = i < spans->count && next->start == end;
-    if (i > 0 && next[-1].end == start) {
-        next[-1].end = joins_next ? next->end : end;
-        if (joins_next)
-            memmove(next, next + 1, (--spans->count - i) * sizeof *next);
-        return CONV_OK;
-    }
-    if (joins_next) {
-        next->start = start;
-        return CONV_OK;
-    }
-    if (spans->count == spans->capacity) {
+    bool joins_next = i < spans->count && spans->spans[i].start == end;
+    bool joins_last = i > 0 && spans->spans[i - 1].end == start;
+    if (!joins_next && !joins_last && spans->count == spans->capacity) {
         size_t capacity = spans->capacity ? 2 * spans->capacity : 16;
         struct conv_span *more = realloc(spans->spans, capacity * sizeof *more);
         if (!more)
             return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the places of members");
         spans->spans = more;
         spans->capacity = capacity;
-        next = more + i;
     }
-    memmove(next + 1, next, (spans->count++ - i) * sizeof *next);
-    *next = (struct conv_span){start, end};
+    struct conv_span *next = spans->spans + i;
+    if (joins_last && joins_next) {
+        next[-1].end = next->end;
+        memmove(next, next + 1, (--spans->count - i) * sizeof *next);
+    } else if (joins_last) {
+        next[-1].end = end;
+    } else if (joins_next) {
+        next->start = start;
+    } else {
+        memmove(next + 1, next, (spans->count++ - i) * sizeof *next);
+        *next = (struct conv_span){start, end};
+    }
     return CONV_OK;
 }
 
