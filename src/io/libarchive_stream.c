@@ -183,7 +183,9 @@ enum conv_status conv_libarchive_stream_explain(const struct conv_libarchive_str
     const char *text = archive_error_string(stream->archive);
     if (archive_errno(stream->archive) == ENOMEM)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
-    return conv_err_set(err, CONV_ERR_FORMAT, "%s: %s", what, text ? text : "it ends too early");
+    text = text ? text : "it ends too early";
+    int length = (int)strcspn(text, "\n"); // some texts end in one
+    return conv_err_set(err, CONV_ERR_FORMAT, "%s: %.*s", what, length, text);
 }
 
 bool conv_libarchive_stream_check(struct conv_libarchive_stream *stream, uint64_t contents)

@@ -18,6 +18,8 @@
 
 #define FEED_MOST ((size_t)1 << 20) // bytes of the archive that are looked at at once
 
+#define SHARES_BYTES "the member shares bytes of the zip file with an earlier one"
+
 struct reader {
     struct conv_archive_reader base;
     struct conv_archive_input *input;
@@ -242,8 +244,7 @@ static enum conv_status open_member(struct reader *reader, struct conv_archive_m
     if (status)
         return status;
     if (!apart)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the member shares bytes of the zip file with an earlier one");
+        return conv_err_set(err, CONV_ERR_FORMAT, "%s", SHARES_BYTES);
     reader->input->at = (uint64_t)(content - reader->file.data); // for what is kept in memory
     if (member->kind == CONV_ARCHIVE_FOLDER && record->size > 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "is a folder, but has a content");
@@ -328,6 +329,29 @@ static void close_reader(struct conv_archive_reader *base)
     free(reader);
 }
 
+// Compares all entries with the directory for libarchive, which goes by their own headers.
+static enum conv_status check_entries(struct reader *reader, struct conv_err *err)
+{
+    struct conv_zip_file *file = &reader->file;
+    struct conv_zip_record record;
+    enum conv_status status = CONV_OK;
+    for (uint64_t at = file->start; !status && conv_zip_record_next(file, &at, &record);) {
+        const uint8_t *content;
+        uint64_t end;
+        bool apart = true;
+        struct conv_err cause;
+        enum conv_status found = conv_zip_record_content(file, &record, &content, &end, &cause);
+        if (!found)
+            status = conv_spans_add(&reader->spans, file->base + record.offset, end, &apart, err);
+        if (!found && !apart)
+            found = conv_err_set(&cause, CONV_ERR_FORMAT, "%s", SHARES_BYTES);
+        if (found && !file->doubt.status)
+            (void)conv_err_set(&file->doubt, found, "%.*s: %s", (int)record.name_size,
+                               (const char *)record.name, cause.text);
+    }
+    return status;
+}
+
 enum conv_status conv_zip_read(struct conv_archive_reader **out, struct conv_archive_input *input,
                                struct conv_err *err)
 {
@@ -351,6 +375,8 @@ enum conv_status conv_zip_read(struct conv_archive_reader **out, struct conv_arc
     reader->base.ops = &ops;
     reader->input = input;
     reader->at = reader->file.start;
+    if (!status && reader->has_directory && !reader->file.is_usual)
+        status = check_entries(reader, err);
     if (!status && !(reader->has_directory && reader->file.is_usual))
         status = conv_libarchive_read(&reader->other, input, err);
     if (!status && inflateInit2(&reader->stream, -15) != Z_OK) // deflate without a header

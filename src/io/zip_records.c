@@ -291,6 +291,12 @@ static enum conv_status find_directory(struct conv_zip_file *file, uint64_t at,
                             "the zip file contradicts itself: its directory does not begin %" PRIu64
                             " bytes before its end record",
                             end->size);
+    uint64_t first = end->size > 0 ? get(file->data + file->start + 42, 4) : MOST_32;
+    if (file->base > 0 && first != MOST_32 &&
+        (first > end->start || get(file->data + file->base + first, 4) != IS_HEADER))
+        return conv_err_set(err, CONV_ERR_FORMAT,
+                            "the zip file contradicts itself: place or size of its directory is "
+                            "wrong");
     return CONV_OK;
 }
 
@@ -342,7 +348,8 @@ enum conv_status conv_zip_check_tail(const uint8_t *data, size_t size, uint64_t 
         return said == (count & MOST_16) || said == MOST_16 ? CONV_OK
                                                             : refuse_count(said, count, err);
     }
-    return refuse_no_directory(err);
+    return conv_err_set(err, CONV_ERR_FORMAT,
+                        "the archive is truncated in its directory, or other data follows it");
 }
 
 static enum conv_status doubt(struct conv_zip_file *file, const struct end_record *end,
