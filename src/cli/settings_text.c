@@ -236,7 +236,7 @@ enum conv_status conv_settings_text(char **text, const struct conv_settings *set
     for (int i = 0; i < settings->input_count && settings->members; i++)
         print_string(out, "input", settings->inputs[i]);
     bool failed = ferror(out);
-    if (fclose(out) == 0 && !failed)
+    if (fclose(out) == 0 && !failed && *text) // closing needs memory, too
         return CONV_OK;
     free(*text);
     return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the settings");
