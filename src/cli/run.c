@@ -56,6 +56,7 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
         .own_file_count = conv_own_files_find(run->own_files, options),
         .stop = stop,
         .copies = options->on_error == CONV_ON_ERROR_COPY,
+        .is_partial = options->images_only || options->limit > 0 || options->shard_text,
         .is_endless = options->watch,
     };
     conv_walk_describe_outputs(run->inputs.selection.walk, &config);

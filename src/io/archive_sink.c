@@ -32,8 +32,8 @@ static const char *original_of(const struct conv_item *item)
 }
 
 // True if the link has to come after the member that it leads to, which has not come yet: a hard
-// link, or one whose target may get another name. It is held back again and again if it leads
-// through other such links. Other symbolic links stay where they are.
+// link, or one whose target may get another name or may not come. It is held back again and again
+// if it leads through other such links. Other symbolic links stay where they are.
 static bool is_early(struct archive_sink *sink, const struct conv_item *item)
 {
     const struct conv_sink_config *config = &sink->config;
@@ -43,7 +43,7 @@ static bool is_early(struct archive_sink *sink, const struct conv_item *item)
         conv_output_names_fate(&sink->names, item->archive, target) != CONV_OUTPUT_UNKNOWN)
         return false;
     if (item->body->member.kind == CONV_ARCHIVE_HARDLINK || config->suffix || config->format ||
-        config->npy)
+        config->npy || config->is_partial)
         return true;
     conv_output_names_await(&sink->names, item->archive, target);
     return false;
@@ -55,11 +55,13 @@ static enum conv_status refuse_lost(const struct conv_archive_member *link, stru
                         link->link);
 }
 
-// True for a hard link to a member that has never come, or to itself.
+// True for a hard link to a member that has never come, or to itself, and if not all members come,
+// for a symbolic link to one.
 static bool leads_nowhere(struct archive_sink *sink, const struct conv_item *item)
 {
     char target[2 * PATH_MAX];
-    return item->is_link && item->body->member.kind == CONV_ARCHIVE_HARDLINK &&
+    return item->is_link &&
+           (item->body->member.kind == CONV_ARCHIVE_HARDLINK || sink->config.is_partial) &&
            conv_archive_body_target(target, item->body) &&
            conv_output_names_fate(&sink->names, item->archive, target) == CONV_OUTPUT_UNKNOWN;
 }
