@@ -47,9 +47,9 @@ struct conv_backend_config {
 struct conv_backend; // a device with a chain of filters; each kind has its own
 struct conv_stream;  // a CUDA stream with its device memory, or the scratch of a worker
 
-// After `open` a backend does not change: any thread may call any function with it, at the same
-// time as others. A stream belongs to one thread at a time. All streams are closed before the
-// backend.
+// After `open` a backend does not change, except for what it caches: any thread may call any
+// function with it, at the same time as others, and gets the same answers. A stream belongs to one
+// thread at a time. All streams are closed before the backend.
 struct conv_backend_ops {
     const char *name;      // "cpu", "cuda": how users and the names of kernels call it
     const char *title;     // in sentences: "the CPU", "CUDA"
@@ -117,8 +117,9 @@ struct conv_backend_ops {
     // True if the device has memory for more streams than a run begins with, and some is left for
     // other processes. NULL: always true.
     bool (*has_room)(struct conv_backend *backend);
-    // How many device-coded groups, linked by `next`, stream_run takes at once; at most
-    // CONV_BACKEND_MOST_TOGETHER. Their kernels are launched together. NULL: one.
+    // How many device-coded groups, linked by `next`, stream_run can take at once; at most
+    // CONV_BACKEND_MOST_TOGETHER. Their kernels are launched together. NULL: one. The caller takes
+    // fewer once a device had no room for several.
     int (*together)(const struct conv_backend *backend);
     // Runs the whole chain on the group, and on those linked to it: upload, kernels, download.
     // Returns when the result is at group->h_result. CONV_ERR_MEMORY: no room for this group; a

@@ -38,14 +38,14 @@ static size_t spare_of(size_t bytes, size_t step)
     return conv_image_align(bytes + bytes / 8, step) - bytes;
 }
 
-// Of `groups` groups; with room for as many as a stream runs at once, since memory that grows
-// stalls all streams.
+// Of `of->groups` groups; with room for as many as may run at once, since memory that grows stalls
+// all streams.
 static enum conv_status reserve(struct conv_stream *stream, enum conv_cuda_coder_part part,
-                                size_t bytes, int groups, struct conv_err *err)
+                                size_t bytes, const struct conv_cuda_extent *of,
+                                struct conv_err *err)
 {
-    int together = stream->backend->together;
-    int most = groups < together ? together : groups;
-    size_t all = stream->coder.is_device_coded ? bytes / (size_t)groups * (size_t)most : bytes;
+    int most = of->groups < of->together ? of->together : of->groups;
+    size_t all = stream->coder.is_device_coded ? bytes / (size_t)of->groups * (size_t)most : bytes;
     all = all < bytes ? bytes : all;
     return conv_cuda_memory_reserve(&stream->coder.part[part], bytes,
                                     all - bytes + spare_of(all, (size_t)1 << 16), "for coding",
@@ -75,6 +75,7 @@ void conv_cuda_coder_free(struct conv_cuda_coder *coder)
 void conv_cuda_extent_add(struct conv_cuda_extent *extent, const struct conv_group *group)
 {
     extent->groups++;
+    extent->together = extent->together < group->together ? group->together : extent->together;
     extent->images += group->image_count;
     extent->planes += group->plane_count;
     extent->front += conv_image_align(group->front, CONV_IMAGE_PLANE_ALIGN);
@@ -146,7 +147,7 @@ static enum conv_status plan_decoding(struct conv_stream *stream,
                                       struct conv_decode_image *table, size_t rows,
                                       struct conv_err *err)
 {
-    enum conv_status status = reserve(stream, CONV_CUDA_CODER_ROWS, rows, all->groups, err);
+    enum conv_status status = reserve(stream, CONV_CUDA_CODER_ROWS, rows, all, err);
     if (!status)
         conv_cuda_decode_plan(table, all->images, stream->coder.part[CONV_CUDA_CODER_ROWS].d_data);
     return status;
@@ -161,9 +162,8 @@ static enum conv_status plan_encoding(struct conv_stream *stream,
         return conv_err_set(err, all->groups > 1 ? CONV_ERR_MEMORY : CONV_ERR_DEVICE,
                             "the group is too large to be encoded on CUDA");
     enum conv_status status =
-        reserve(stream, CONV_CUDA_CODER_SCRATCH, plan->scratch_bytes, all->groups, err);
-    return status ? status
-                  : reserve(stream, CONV_CUDA_CODER_CHUNKS, plan->output_bytes, all->groups, err);
+        reserve(stream, CONV_CUDA_CODER_SCRATCH, plan->scratch_bytes, all, err);
+    return status ? status : reserve(stream, CONV_CUDA_CODER_CHUNKS, plan->output_bytes, all, err);
 }
 
 enum conv_status conv_cuda_coder_make_tables(struct conv_stream *stream,
@@ -210,16 +210,15 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
     struct conv_cuda_coder *coder = &stream->coder;
     size_t answers = sizeof(struct conv_encode_result) + sizeof(uint32_t);
     coder->is_device_coded = conv_group_is_device_coded(group);
-    enum conv_status status =
-        reserve(stream, CONV_CUDA_CODER_PASSTHROUGH, all->back, all->groups, err);
+    enum conv_status status = reserve(stream, CONV_CUDA_CODER_PASSTHROUGH, all->back, all, err);
     if (!status)
         status = reserve_mapped(&coder->answers, (size_t)all->images * answers, err);
     if (!status && group->decoded)
-        status = reserve(stream, CONV_CUDA_CODER_STREAMS, in_bytes, all->groups, err);
+        status = reserve(stream, CONV_CUDA_CODER_STREAMS, in_bytes, all, err);
     if (!status && all->groups > 1)
         status = reserve_mapped(&coder->tables, table_bytes, err);
     if (!status && all->groups > 1)
-        status = reserve(stream, CONV_CUDA_CODER_TABLES, table_bytes, all->groups, err);
+        status = reserve(stream, CONV_CUDA_CODER_TABLES, table_bytes, all, err);
     return status;
 }
 

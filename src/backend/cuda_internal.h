@@ -21,8 +21,8 @@ struct conv_backend {
     // Decoding kernels that the driver has loaded: those for whole images, and those for parts.
     atomic_bool has_whole, has_split;
     atomic_size_t
-        whole_bytes;     // of streams decoded as wholes because those for parts are not loaded
-    atomic_int together; // groups that a stream runs at once, if they are device-coded
+        whole_bytes; // of streams decoded as wholes because those for parts are not loaded
+    int together;    // device-coded groups that a stream can run at once
     int op_count;
     bool premultiplied;
     struct conv_chain_op chain[];
@@ -74,6 +74,7 @@ enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_gr
 // each rounded up to CONV_IMAGE_PLANE_ALIGN. The same, up to a group, is where it begins.
 struct conv_cuda_extent {
     int groups, images, planes;
+    int together;                // groups that may run at once later
     size_t front, back, streams; // bytes
 };
 

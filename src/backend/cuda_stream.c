@@ -414,8 +414,6 @@ enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_gr
         (void)cudaGetLastError();
         if (status == CONV_ERR_MEMORY) // the next group may need it, perhaps without coders
             conv_cuda_coder_free(&stream->coder);
-        if (status == CONV_ERR_MEMORY && group->next) // nor is there room to spare for several
-            stream->backend->together = 1;
         return status;
     }
     if (group->decoded)

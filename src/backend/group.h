@@ -68,6 +68,9 @@ struct conv_group {
     uint8_t *h_result; // set by the backend: h_out, or h_in if the last filter ended there
     // Device-coded: the next of the groups that run together with this one; NULL: none.
     struct conv_group *next;
+    // How many may run together on this stream from now on, set by the owner of the first of them:
+    // the backend reserves memory for as many. 0: as many as are linked.
+    int together;
     // Threads that may help to run it, set by its owner; NULL: none. Only the CPU backend uses
     // them.
     struct conv_parallel *parallel;

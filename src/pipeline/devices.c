@@ -304,12 +304,12 @@ void conv_devices_grow(struct conv_scheduler *s, int device)
 
 // While streams are being added, each takes one group: what several take, above all pinned memory
 // for their results, would delay the first ones.
-int conv_devices_together(const struct conv_scheduler *s, int device)
+int conv_devices_together(const struct conv_scheduler *s, int device, int *later)
 {
     const struct conv_device_state *state = &s->devices[device];
-    bool able = state->phase == CONV_DEVICE_READY && !state->runs_apart &&
-                state->growth.streams >= state->growth.most;
-    return able ? most_together(s, device) : 1;
+    bool able = state->phase == CONV_DEVICE_READY && !state->runs_apart;
+    *later = able ? most_together(s, device) : 1;
+    return state->growth.streams >= state->growth.most ? *later : 1;
 }
 
 void conv_devices_run_apart(struct conv_scheduler *s, int device)

@@ -24,7 +24,8 @@ struct conv_device_state {
     struct conv_err lost;    // LOST: the reason; else CONV_OK
     bool oom_reported;       // that it had no room for a group
     bool coder_oom_reported; // that it had no room for a group's coders
-    bool runs_apart;         // it had no room for several groups at once, or for another stream
+    // It had no room for several groups at once, or for another stream. Nothing else keeps this.
+    bool runs_apart;
 };
 
 // Called before the threads start: opens streams on all devices that are open. Fewer streams, or
@@ -47,8 +48,10 @@ void conv_devices_put_stream(struct conv_stream_thread *owner);
 // started that opens another one.
 void conv_devices_grow(struct conv_scheduler *s, int device) CONV_NEEDS(s->lock);
 
-// How many groups a stream of the device may run at once.
-int conv_devices_together(const struct conv_scheduler *s, int device) CONV_NEEDS(s->lock);
+// How many groups a stream of the device may run at once now; *later: and once all streams are
+// open.
+int conv_devices_together(const struct conv_scheduler *s, int device, int *later)
+    CONV_NEEDS(s->lock);
 // The device had no room for several: from now on one.
 void conv_devices_run_apart(struct conv_scheduler *s, int device) CONV_TAKES(s->lock);
 

@@ -358,7 +358,8 @@ static void run_slot(struct conv_scheduler *s, struct conv_stream_thread *thread
     struct conv_err err = {0};
     enum conv_status status;
     enum result result = FILTERED;
-    int count = conv_groups_take_together(s, slots, conv_devices_together(s, thread->device));
+    int most = conv_devices_together(s, thread->device, &slot->group.together);
+    int count = conv_groups_take_together(s, slots, most);
     conv_devices_grow(s, thread->device);
     conv_lock_release(&s->lock);
     thread->slot = slot;
