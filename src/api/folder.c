@@ -17,9 +17,6 @@
 #include "pipeline/defaults.h"
 #include "pipeline/pipeline.h"
 
-// Members of archives that wait, of inputs and of outputs each.
-#define MOST_WAITING ((size_t)1 << 30)
-
 #define PROGRESS_NS 100000000u // between two calls of the callback
 
 // A source that counts what the walk hands out.
@@ -327,9 +324,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
     };
     (void)conv_defaults_limit(&config, true);
     config.codec.stop = &run->stop;
-    size_t part = config.mem_limit / 4 < MOST_WAITING ? config.mem_limit / 4 : MOST_WAITING;
-    (void)conv_source_limit(&run->source.head, part, config.mem_limit);
-    conv_sink_limit(run->sink, part);
+    conv_defaults_limit_archives(&config, &run->source.head);
     return conv_pipeline_run(&config, &run->source.head, run->report, err);
 }
 
@@ -391,9 +386,12 @@ conv_status conv_filter_folder(conv_context *context, const char *filter, const 
     struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
     struct run *run = calloc(1, sizeof *run);
-    if ((!status && !run) || (run && conv_lock_init(&run->lock)))
+    bool has_lock = run && conv_lock_init(&run->lock) == 0;
+    if (!status && !has_lock)
         status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     if (status) {
+        if (has_lock)
+            conv_lock_destroy(&run->lock);
         free(run);
         return conv_api_end(context, status);
     }

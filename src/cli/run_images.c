@@ -17,24 +17,6 @@ static void give_memory_back(void)
 #endif
 }
 
-// Members of streams that are read, and members that wait to be written in order, get a quarter of
-// the staging memory each, and at most as much as hides the time that one slow image takes. If the
-// memory of the whole run is limited, their memory is subtracted from that for images.
-#define MOST_WAITING ((size_t)1 << 30)
-static void limit_archives(struct conv_pipeline_config *config, struct conv_source *source,
-                           struct conv_sink *sink)
-{
-    bool orders = sink && sink->ops->limit;
-    size_t part = config->mem_limit / 4, rest = config->memory / 16;
-    if (config->memory > 0 && rest < part)
-        part = rest;
-    part = part < MOST_WAITING ? part : MOST_WAITING;
-    bool holds = conv_source_limit(source, part, config->mem_limit);
-    conv_sink_limit(sink, part);
-    if (config->memory > 0)
-        config->memory -= part * (size_t)(orders + holds);
-}
-
 enum conv_status conv_run_images(const struct conv_options *options, struct conv_device *device,
                                  const struct conv_filter *filters, struct conv_source *source,
                                  struct conv_sink *sink, uint64_t expected,
@@ -93,7 +75,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
 #endif
     config.codec.stop = stop;
     config.blend.gray = options->gray;
-    limit_archives(&config, source, sink);
+    conv_defaults_limit_archives(&config, source);
     give_memory_back();
     return conv_pipeline_run(&config, source, report, err);
 }

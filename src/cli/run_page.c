@@ -91,7 +91,7 @@ enum conv_status conv_run_page_write(struct conv_page_job *job, const char *verb
     if (!memory)
         return conv_err_errno(err, errno, "cannot write the page");
     conv_json_summary(memory, config, totals, code);
-    if (fclose(memory) != 0) {
+    if (fclose(memory) != 0 || !record) {
         free(record);
         return conv_err_errno(err, errno, "cannot write the page");
     }

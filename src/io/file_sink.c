@@ -2,6 +2,7 @@
 // Which files a sink of files may replace, and how it decides between the two ways of writing one.
 #include "io/file_sink.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -200,6 +201,7 @@ static enum conv_status write_output(struct conv_sink *base, int worker,
     struct conv_existing existing = {0};
     enum conv_status status = CONV_OK;
     bool looks = should_look(base), few = conv_descriptors_are_few(), linked = false;
+    assert(worker >= 0 && worker < sink->config.workers);
     *result = CONV_SINK_WRITTEN;
     if (looks) {
         look(base, output, &existing);

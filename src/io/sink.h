@@ -73,6 +73,8 @@ struct conv_existing {
 #define CONV_SINK_UP_TO_DATE "the output is up to date"
 #define CONV_SINK_NOTED "the journal lists it as done"
 
+#define CONV_SINK_NO_WORKER (-1) // a thread that is not one of config.workers
+
 enum conv_sink_result {
     CONV_SINK_WRITTEN = 0,
     CONV_SINK_WITHOUT_LIST, // without the access control list of the replaced file, or of the input
@@ -104,7 +106,8 @@ struct conv_sink_ops {
     enum conv_status (*claim)(struct conv_sink *sink, struct conv_item *item,
                               enum conv_sink_claim *claim, struct conv_err *err);
 
-    // Writes the file. `worker` is below config.workers and differs between threads. CONV_ERR_IO;
+    // Writes the file. `worker` is below config.workers and differs between threads; it may be
+    // CONV_SINK_NO_WORKER for a sink that writes items in the order of their numbers. CONV_ERR_IO;
     // CONV_ERR_USAGE as `check`; CONV_ERR_CANCELLED. After a failure nothing is left. A link fails
     // with CONV_ERR_UNSUPPORTED if the member that it leads to is not in the output.
     enum conv_status (*write)(struct conv_sink *sink, int worker, const struct conv_item *item,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/defaults.h"
 
+#include "io/sink.h"
 #include "pipeline/pipeline.h"
 
 // Copies of 16 MiB reach nine tenths of the speed of large ones. The time to decode a group on the
@@ -74,4 +75,21 @@ bool conv_defaults_limit(struct conv_pipeline_config *config, bool refuse_beyond
     if (config->codec.keep > keep)
         config->codec.keep = keep;
     return limits.counts_address_space;
+}
+
+// Members of streams that are read, and members that wait to be written in order, get a quarter of
+// the staging memory each, and at most as much as hides the time that one slow image takes. If the
+// memory of the whole run is limited, their memory is subtracted from that for images.
+#define MOST_WAITING ((size_t)1 << 30)
+void conv_defaults_limit_archives(struct conv_pipeline_config *config, struct conv_source *source)
+{
+    bool orders = config->sink && config->sink->ops->limit;
+    size_t part = config->mem_limit / 4, rest = config->memory / 16;
+    if (config->memory > 0 && rest < part)
+        part = rest;
+    part = part < MOST_WAITING ? part : MOST_WAITING;
+    bool holds = conv_source_limit(source, part, config->mem_limit);
+    conv_sink_limit(config->sink, part);
+    if (config->memory > 0)
+        config->memory -= part * (size_t)(orders + holds);
 }

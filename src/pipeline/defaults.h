@@ -4,6 +4,7 @@
 #define CONV_PIPELINE_DEFAULTS_H
 
 #include "base/limits.h"
+#include "io/source.h"
 #include "pipeline/config.h"
 
 // Streams of a device at the beginning of a run and at most, and the staging bytes of a group, for
@@ -27,5 +28,9 @@ size_t conv_defaults_mem_limit(const struct conv_limits *limits, bool async);
 // as in the configuration. Returns true if mapped addresses count, so that arenas of malloc do,
 // too.
 bool conv_defaults_limit(struct conv_pipeline_config *config, bool refuse_beyond);
+
+// Called after it: sets how much memory members of archives take while they wait, those that
+// `source` reads and those that config->sink writes, and subtracts it from the run's.
+void conv_defaults_limit_archives(struct conv_pipeline_config *config, struct conv_source *source);
 
 #endif

@@ -272,7 +272,8 @@ static void append(struct conv_err *err, const char *text)
     snprintf(err->text + used, sizeof err->text - used, "%s", text);
 }
 
-// Copies the bytes of a member that could not be filtered, under its own name. False if that fails.
+// Copies the bytes of a member that could not be filtered into its archive, under its own name; by
+// any thread. False if that fails.
 static bool copy_failed(struct conv_scheduler *s, struct conv_job *job)
 {
     const struct conv_sink *sink = s->config->sink;
@@ -281,7 +282,7 @@ static bool copy_failed(struct conv_scheduler *s, struct conv_job *job)
         return false;
     conv_item_keep_name(&job->item);
     if (sink->ops->place(sink, &job->item, &job->output, NULL) ||
-        conv_stages_copy(s->config, 0, job)) {
+        conv_stages_copy(s->config, CONV_SINK_NO_WORKER, job)) {
         job->err = reason;
         return false;
     }

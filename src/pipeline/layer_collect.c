@@ -8,8 +8,11 @@
 enum conv_status conv_layer_collect_open(struct conv_layer_collect *collect, struct conv_err *err)
 {
     int errnum = conv_lock_init(&collect->lock);
-    if (!errnum)
+    if (!errnum) {
         errnum = conv_lock_init_condition(&collect->changed);
+        if (errnum)
+            conv_lock_destroy(&collect->lock);
+    }
     return errnum ? conv_err_errno(err, errnum, "cannot write %s", collect->path) : CONV_OK;
 }
 

@@ -317,11 +317,10 @@ static void *work(void *data)
 
 // --- all of them ---------------------------------------------------------------------------------
 
-static struct worker *start_workers(struct run *run)
+static void start_workers(struct run *run, struct worker *workers)
 {
     const struct conv_layer_images *config = run->config;
-    struct worker *workers = calloc((size_t)config->jobs, sizeof *workers);
-    for (int i = 0; workers && i < config->jobs; i++) {
+    for (int i = 0; i < config->jobs; i++) {
         struct worker *worker = &workers[i];
         worker->run = run;
         worker->number = i;
@@ -334,7 +333,30 @@ static struct worker *start_workers(struct run *run)
         // them.
         worker->has_thread = i > 0 && pthread_create(&worker->thread, NULL, work, worker) == 0;
     }
-    return workers;
+}
+
+// 0, or an error number; then nothing is left to destroy.
+static int init_locks(struct run *run)
+{
+    int errnum = conv_lock_init(&run->lock);
+    if (errnum)
+        return errnum;
+    errnum = conv_lock_init(&run->taking);
+    if (!errnum) {
+        errnum = conv_lock_init_condition(&run->changed);
+        if (errnum)
+            conv_lock_destroy(&run->taking);
+    }
+    if (errnum)
+        conv_lock_destroy(&run->lock);
+    return errnum;
+}
+
+static void destroy_locks(struct run *run)
+{
+    pthread_cond_destroy(&run->changed);
+    conv_lock_destroy(&run->taking);
+    conv_lock_destroy(&run->lock);
 }
 
 static enum conv_status open_collect(struct run *run, struct conv_err *err)
@@ -369,34 +391,30 @@ enum conv_status conv_layer_images_run(const struct conv_layer_images *config,
                                        struct conv_err *err)
 {
     struct run *run = calloc(1, sizeof *run);
-    if (!run)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the run");
+    struct worker *workers = calloc((size_t)config->jobs, sizeof *workers);
+    int errnum = run && workers ? init_locks(run) : 0;
+    enum conv_status status = !run || !workers ? conv_err_workers(err, config->jobs)
+                              : errnum         ? conv_err_errno(err, errnum, "cannot start workers")
+                                               : CONV_OK;
+    if (status)
+        goto out;
     run->config = config;
     run->source = source;
     run->report = report_to;
     run->spare = (int64_t)(config->mem_limit / 2);
-    int errnum = conv_lock_init(&run->lock);
-    errnum = errnum ? errnum : conv_lock_init(&run->taking);
-    errnum = errnum ? errnum : conv_lock_init_condition(&run->changed);
-    enum conv_status status =
-        errnum ? conv_err_errno(err, errnum, "cannot start workers") : open_collect(run, err);
-    struct worker *workers = status ? NULL : start_workers(run);
-    if (!status && !workers)
-        status = conv_err_workers(err, config->jobs);
-    if (status) {
-        free(run);
-        return status;
+    status = open_collect(run, err);
+    if (!status) {
+        start_workers(run, workers);
+        work(&workers[0]);
+        for (int i = 1; i < config->jobs; i++)
+            if (workers[i].has_thread)
+                pthread_join(workers[i].thread, NULL);
+        if (run->status && err)
+            *err = run->err;
+        status = close_collect(run, run->status, err);
     }
-    work(&workers[0]);
-    for (int i = 1; i < config->jobs; i++)
-        if (workers[i].has_thread)
-            pthread_join(workers[i].thread, NULL);
-    if (run->status && err)
-        *err = run->err;
-    status = close_collect(run, run->status, err);
-    pthread_cond_destroy(&run->changed);
-    conv_lock_destroy(&run->taking);
-    conv_lock_destroy(&run->lock);
+    destroy_locks(run);
+out:
     free(workers);
     free(run);
     return status;

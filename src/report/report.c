@@ -152,9 +152,9 @@ static void print_in_turn(struct conv_report *report, FILE *stream, const char *
     if (memory) {
         print_event(memory, lead, record);
         fclose(memory);
-    } else if (lead) { // also without memory
-        print_event(stream, lead, record);
     }
+    if (lead && !text) // also without memory
+        print_event(stream, lead, record);
     if (record->number && (report->config.verbose || report->config.dry_run))
         conv_order_add(&report->order, stream, record->number, text);
 }

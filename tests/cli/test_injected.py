@@ -2,6 +2,7 @@
 """Faults that are rare in practice: no memory, no threads, short reads and writes, quota (tests/preload/faults.c)."""
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import zlib
@@ -112,6 +113,20 @@ def test_every_allocation_fails_once_around_a_list_and_reports(box, batch):
     reports = ("--report", "report.jsonl", "--trace=t.json", "--html=p.html")
     args = ("emboss,gaussian5", "-j1", *reports, "--files-from", "list", "in", "out")
     assert count_until_none_fails(box, batch, "alloc", *args) > 20
+
+
+@pytest.mark.parametrize("output", ("out", "out/all.npy"))
+def test_every_allocation_of_a_layer_fails_once(box, output):
+    """A run that fails before its first image frees what it has, and only that."""
+    (box / "in").mkdir()
+    (box / "out").mkdir()
+    np.save("w.npy", np.ones((2, 1, 3, 3), np.float32))
+    (box / "in" / "a.png").write_bytes(images.make("gray8", np.random.default_rng(3), 9, 8).data)
+    program.run("layer", "w.npy", "in", output)
+    want = {name: (box / "out" / name).read_bytes() for name in tree("out")}
+    shutil.rmtree("out")
+    (box / "out").mkdir()
+    assert count_until_none_fails(box, want, "alloc", "layer", "w.npy", "-j2", "in", output) > 20
 
 
 @pytest.mark.parametrize("faults,codes", (("thread=1", (1,)), ("thread=2", (0,)), ("thread=2+", (0,)), ("thread=3+", (0,))))
