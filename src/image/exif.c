@@ -13,6 +13,7 @@
 #define MOST_ENTRIES 128 // more than there are tags in a directory's list
 #define MOST_BINARY 64   // bytes of a value that is not text: six rationals take 48
 #define MOST_TEXT 32768
+#define CODE 8 // bytes
 
 enum { MAIN, EXIF, GPS, INTEROP, DIRECTORIES };
 enum { ORIENTATION = 0x0112, COLOR_SPACE = 0xA001, INTEROP_INDEX = 1 };
@@ -121,6 +122,18 @@ static bool is_look(int directory, unsigned tag, int child)
            (directory == INTEROP && tag == INTEROP_INDEX);
 }
 
+// A code of 8 bytes: ASCII, JIS or none, with NULs or spaces after it.
+static bool has_code(const uint8_t *value, size_t size)
+{
+    size_t at = size < CODE                      ? 0
+                : memcmp(value, "ASCII", 5) == 0 ? 5
+                : memcmp(value, "JIS", 3) == 0   ? 3
+                                                 : 0;
+    while (size >= CODE && at < CODE && (value[at] == 0 || value[at] == ' '))
+        at++;
+    return at == CODE;
+}
+
 static bool is_good_text(const struct tree *tree, const struct entry *entry, int text)
 {
     const uint8_t *value = entry->value;
@@ -129,10 +142,10 @@ static bool is_good_text(const struct tree *tree, const struct entry *entry, int
         return entry->type != ASCII && conv_embedded_is_utf16(value, size, true);
     if (text != CODED)
         return conv_embedded_is_text(value, size);
-    if (size >= 8 && memcmp(value, "UNICODE", 8) == 0)
-        return conv_embedded_is_utf16(value + 8, size - 8, tree->little) ||
-               conv_embedded_is_utf16(value + 8, size - 8, !tree->little);
-    return size >= 8 && conv_embedded_is_text(value + 8, size - 8);
+    if (size < CODE || memcmp(value, "UNICODE", CODE) != 0)
+        return has_code(value, size) && conv_embedded_is_text(value + CODE, size - CODE);
+    return conv_embedded_is_utf16(value + CODE, size - CODE, tree->little) ||
+           conv_embedded_is_utf16(value + CODE, size - CODE, !tree->little);
 }
 
 // The first number from 1 to 8; programs write it in several types.

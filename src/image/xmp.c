@@ -11,6 +11,7 @@
 #define COMMENT "<!-\x2D"
 #define MOST_DEPTH 64
 #define MOST_NAMESPACES 96
+#define MOST_ATTRIBUTES 256           // of an element
 #define MOST_PACKET ((size_t)1 << 20) // bytes; a small PNG may hold one that expands far
 #define MOST_INSTRUCTION 128          // bytes of <?xpacket begin="..." id="..."?>
 
@@ -30,12 +31,17 @@ struct packet {
     struct conv_buffer out;
     struct {
         struct text prefix, uri;
+        size_t depth; // of the outermost open element that declares it, from 1; 0: none
+        bool used;    // in the tag that is read
     } space[MOST_NAMESPACES];
     size_t spaces;
+    struct text attribute[MOST_ATTRIBUTES]; // names in that tag
+    size_t attributes;
     struct element open[MOST_DEPTH];
     size_t depth;
     size_t skipped; // elements that are open inside one that is not copied, and that one
     bool names_only, no_memory, root;
+    bool unbound; // a prefix in the tag is declared nowhere
 };
 
 static bool equals(struct text text, const char *other)
@@ -89,15 +95,18 @@ static struct text cut_prefix(struct text *name)
     return prefix;
 }
 
-static struct text uri_of(const struct packet *packet, struct text prefix)
+static struct text uri_of(struct packet *packet, struct text prefix)
 {
     for (size_t i = 0; i < packet->spaces; i++)
-        if (same(packet->space[i].prefix, prefix))
+        if (same(packet->space[i].prefix, prefix)) {
+            packet->space[i].used = true;
             return packet->space[i].uri;
+        }
+    packet->unbound |= prefix.size > 0 && !equals(prefix, "xml");
     return (struct text){"", 0};
 }
 
-static bool is_dropped(const struct packet *packet, struct text name)
+static bool is_dropped(struct packet *packet, struct text name)
 {
     static const char *const dropped[] = {"Thumbnails", "Thumbnail", "NativeDigest",
                                           "LegacyIPTCDigest", "HasExtendedXMP"};
@@ -170,14 +179,49 @@ static bool is_good_data(struct text data)
 
 static bool add_space(struct packet *packet, struct text prefix, struct text uri)
 {
-    for (size_t i = 0; i < packet->spaces; i++)
-        if (same(packet->space[i].prefix, prefix))
-            return same(packet->space[i].uri, uri);
-    if (packet->spaces == MOST_NAMESPACES)
+    size_t i = 0;
+    while (i < packet->spaces && !same(packet->space[i].prefix, prefix))
+        i++;
+    if (i == MOST_NAMESPACES || (i < packet->spaces && !same(packet->space[i].uri, uri)))
         return false;
-    packet->space[packet->spaces].prefix = prefix;
-    packet->space[packet->spaces++].uri = uri;
+    packet->spaces += i == packet->spaces;
+    packet->space[i].prefix = prefix;
+    packet->space[i].uri = uri;
+    if (packet->space[i].depth == 0)
+        packet->space[i].depth = packet->depth + 1;
     return true;
+}
+
+static bool add_attribute(struct packet *packet, struct text name)
+{
+    for (size_t i = 0; i < packet->attributes; i++)
+        if (same(packet->attribute[i], name))
+            return false;
+    if (packet->attributes == MOST_ATTRIBUTES)
+        return false;
+    packet->attribute[packet->attributes++] = name;
+    return true;
+}
+
+// All prefixes of a tag have to be declared in it or around it. In the first pass they may be
+// declared later.
+static bool check_spaces(struct packet *packet)
+{
+    bool good = packet->names_only || !packet->unbound;
+    for (size_t i = 0; i < packet->spaces; i++) {
+        good = good && (packet->names_only || !packet->space[i].used ||
+                        packet->space[i].depth > 0 || packet->space[i].prefix.size == 0);
+        packet->space[i].used = false;
+    }
+    packet->unbound = false;
+    return good;
+}
+
+static void end_spaces(struct packet *packet)
+{
+    for (size_t i = 0; i < packet->spaces; i++)
+        if (packet->space[i].depth == packet->depth + 1)
+            packet->space[i].depth = 0;
 }
 
 // Reads an attribute and copies it with the white space before it.
@@ -187,7 +231,7 @@ static bool take_attribute(struct packet *packet)
     struct text name, value, local;
     skip_space(packet);
     bool spaced = packet->at > from;
-    if (!take_name(packet, &name) || !spaced)
+    if (!take_name(packet, &name) || !spaced || !add_attribute(packet, name))
         return false;
     skip_space(packet);
     if (packet->end - packet->at < 2 || *packet->at++ != '=')
@@ -206,8 +250,10 @@ static bool take_attribute(struct packet *packet)
     bool space = equals(cut_prefix(&local), "xmlns") || equals(name, "xmlns");
     if (space && !add_space(packet, equals(name, "xmlns") ? (struct text){"", 0} : local, value))
         return false;
-    if ((space ? is_dropped_space(value) : is_dropped(packet, name)) ||
-        has_image(value.at, value.size))
+    bool image = has_image(value.at, value.size);
+    if (space && image)
+        return false;
+    if (image || (space ? is_dropped_space(value) : is_dropped(packet, name)))
         return true;
     return copy(packet, from, packet->at);
 }
@@ -222,7 +268,9 @@ static bool take_start(struct packet *packet)
         (packet->depth == 0 && packet->root))
         return false;
     packet->root = true;
-    if (packet->skipped > 0 || is_dropped(packet, name))
+    packet->attributes = 0;
+    bool dropped = is_dropped(packet, name);
+    if (packet->skipped > 0 || dropped)
         packet->skipped++;
     if ((packet->depth == 0 && packet->skipped > 0) || !copy(packet, from, packet->at))
         return false; // nothing would remain
@@ -241,11 +289,14 @@ static bool take_start(struct packet *packet)
     skip_space(packet);
     bool empty = *packet->at == '/';
     packet->at += empty;
-    if (packet->at == packet->end || *packet->at++ != '>' || !copy(packet, from, packet->at))
+    if (packet->at == packet->end || *packet->at++ != '>' || !copy(packet, from, packet->at) ||
+        !check_spaces(packet))
         return false;
     if (packet->depth > 0)
         packet->open[packet->depth - 1].leaf = false;
     packet->open[packet->depth] = (struct element){name, start, packet->out.size, true};
+    if (empty)
+        end_spaces(packet);
     packet->depth += !empty;
     packet->skipped -= empty && packet->skipped > 0;
     return true;
@@ -260,6 +311,7 @@ static bool take_end(struct packet *packet)
     if (!take_name(packet, &name) || packet->depth == 0)
         return false;
     const struct element *element = &packet->open[--packet->depth];
+    end_spaces(packet);
     skip_space(packet);
     if (packet->at == packet->end || *packet->at++ != '>' || !same(element->name, name))
         return false;

@@ -4,7 +4,9 @@ can read it. CONV_ROUNDS sets how many files of each format."""
 import json
 import os
 import shutil
+import struct
 import subprocess
+import xml.etree.ElementTree
 
 import numpy as np
 import pytest
@@ -26,6 +28,14 @@ def read_tags(*folders):
     """exiftool's reading of all files of folders, by path."""
     out = subprocess.run([EXIFTOOL, "-json", "-n", "-G1", "-a", "-struct", *folders], stdout=subprocess.PIPE, check=False).stdout
     return {row["SourceFile"]: row for row in json.loads(out)}
+
+
+def damage(rng, data, start, end):
+    """Some bytes of the metadata are others."""
+    data = bytearray(data)
+    for at in rng.integers(start, max(start + 1, end), int(rng.integers(1, 12))):
+        data[at] = rng.choice([0, 1, 255, rng.integers(256)])
+    return bytes(data)
 
 
 def make_files(seed, folder):
@@ -92,3 +102,28 @@ def test_what_describes_the_image_remains(filtered):
         assert not {"IFD0:Make", "GPS:GPSLatitude", "XMP-xmp:Rating", "IPTC:City"} & set(tags[path]), path
     for path, _, _ in outputs(trees, box, "none"):
         assert "IFD0:Orientation" not in tags[path], path
+
+
+@pytest.mark.skipif(not EXIFTOOL, reason="no exiftool")
+def test_damaged_metadata_is_readable_or_absent(tmp_path):
+    """Wrong offsets, counts and types, loops, and XML that is not well-formed were carried over."""
+    seed = int(os.environ.get("CONV_SEED", "0")) or int.from_bytes(os.urandom(3), "big")
+    print(f"CONV_SEED={seed}")
+    os.mkdir(tmp_path / "in")
+    for i in range(2 * ROUNDS):
+        rng = np.random.default_rng((seed, i))
+        tree = metadata_trees.Tree(rng)
+        tiff, xmp, photoshop = (damage(rng, part, 0 if i % 3 else 4, len(part)) for part in (tree.tiff(), tree.xmp(), tree.photoshop()))
+        segments = (jpeg.exif_segment(tiff), jpeg.segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + xmp), jpeg.segment(0xED, b"Photoshop 3.0\0" + photoshop))
+        (tmp_path / "in" / f"{i}.jpg").write_bytes(jpeg.make(images.texture(rng, 3, 24, 17, 255).transpose(1, 2, 0), *segments))
+    for folder, options in (("jpg", ()), ("png", ("--to=png",))):
+        run("identity", *options, tmp_path / "in", tmp_path / folder)
+    for path, tags in read_tags(tmp_path / "jpg", tmp_path / "png").items():
+        warnings = [text for key, text in tags.items() if key.endswith((":Warning", ":Error"))]
+        assert not warnings, (path, warnings)
+        with open(path, "rb") as file:
+            data = file.read()
+        start = data.find(b"http://ns.adobe.com/xap/1.0/\0")
+        if path.endswith(".jpg") and start > 0 and data[start - 4:start - 2] == b"\xff\xe1":
+            size = struct.unpack(">H", data[start - 2:start])[0]
+            xml.etree.ElementTree.fromstring(data[start + 29:start - 2 + size])
