@@ -410,8 +410,9 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
 /**
  * Filters `count` images. sources[i] and results[i] have the same width, height and number of
  * channels. Samples are U8, U16 or F32; results have the same type (F32 with options.floats). A
- * call whose results overlap each other or a source is refused (CONV_ERR_USAGE); in host memory
- * results[i] may be the view sources[i].
+ * call whose results overlap each other is refused (CONV_ERR_USAGE), in device memory also one
+ * whose results overlap a source. In host memory results[i] may be the view sources[i]; other
+ * sources that a result overlaps are copied first.
  *
  * Device memory: the work is queued on `stream`, and the function returns without waiting for it.
  * The filter must not be destroyed, and no image freed, before the work is done. Planar images

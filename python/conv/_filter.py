@@ -97,8 +97,8 @@ def filter(
     variant: a kernel to force (conv.kernels())
     layout:  "HWC", "CHW" or "HW"
     out:     where results are written, of the images' shape and of the results' type; in host memory it
-             may be the images themselves, each its own result. BufferError if it cannot be written to in
-             place, ValueError if it overlaps anything else of the call
+             may be the images themselves, or overlap them. BufferError if it cannot be written to in place,
+             ValueError if results overlap each other
     stream:  a CUDA stream: a number, or an object of torch, cupy or with __cuda_stream__
     device:  "cuda" filters images in host memory on the device
 

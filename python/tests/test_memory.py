@@ -25,25 +25,13 @@ def random_view(rng, base, height, width, channels):
     return np.lib.stride_tricks.as_strided(base[first:], (height, width, channels), strides)
 
 
-def same_view(a, b):
-    strides = [[s for s, length in zip(view.strides, view.shape) if length > 1] for view in (a, b)]
-    return a.__array_interface__["data"][0] == b.__array_interface__["data"][0] and strides[0] == strides[1]
-
-
 def is_mirrored(view):
     return any(stride < 0 for stride, length in zip(view.strides, view.shape) if length > 1)
 
 
-def clash(sources, outs):
-    """Whether something is written that another argument reads or writes. An image's own result may be its view.
-    Mirrored images are copied before anything is written."""
-    sources = [np.zeros(1) if is_mirrored(source) else source for source in sources]
-    for i, out in enumerate(outs):
-        if any(np.shares_memory(out, other) for other in outs[:i]):
-            return True
-        if any(np.shares_memory(out, source) for k, source in enumerate(sources) if k != i or not same_view(source, out)):
-            return True
-    return False
+def clash(outs):
+    """Whether something is written twice. Images that results overlap are copied before anything is written."""
+    return any(np.shares_memory(out, other) for i, out in enumerate(outs) for other in outs[:i])
 
 
 @pytest.mark.parametrize("dtype", (np.uint8, np.uint16, np.float32))
@@ -59,11 +47,11 @@ def test_lists_with_views_of_one_buffer(rng, dtype):
         try:
             conv.filter(sources, "sharpen", out=outs)
         except (ValueError, BufferError):
-            assert any(map(is_mirrored, outs)) or clash(sources, outs)
+            assert any(map(is_mirrored, outs)) or clash(outs)
             assert np.array_equal(base, before)
             refused += 1
         else:
-            assert not clash(sources, outs)
+            assert not clash(outs)
             assert all(np.array_equal(out, right) for out, right in zip(outs, wanted))
             done += 1
     assert ROUNDS < 300 or (refused > 30 and done > 30)
@@ -78,21 +66,21 @@ def test_batches_that_overlap(noise):
         source = base[360 : 360 + 270].reshape(3, 6, 5, 3)
         source[:] = items[:3]
         out = base[360 + shift : 360 + 270 + shift].reshape(3, 6, 5, 3)
-        if shift == 0:
-            assert np.array_equal(conv.filter(source, "blur", out=out), wanted[:3])
-            continue
-        with pytest.raises(ValueError, match="overlap"):
-            conv.filter(source, "blur", out=out)
-        assert np.array_equal(source, items[:3])
+        assert np.array_equal(conv.filter(source, "blur", out=out), wanted[:3])
     stack = np.concatenate([items, items])
     assert np.array_equal(conv.filter(stack[0::2], "blur", out=stack[1::2]), wanted[[0, 2, 0, 2]])
     x, y = items[0].copy(), items[1].copy()
-    for images, outs in (([x, y], [y, x]), ([x, x], [x, y]), ([x, y], [y, y]), ([x[None], y], [y[None], x])):
-        with pytest.raises(ValueError, match="overlap"):
+    for images, outs in (([x, x], [x, x]), ([x, y], [y, y]), ([x, y], [x, x]), ([x, y], [x, x])):
+        with pytest.raises(ValueError):
             conv.filter(images, "blur", out=outs)
     assert np.array_equal(x, items[0]) and np.array_equal(y, items[1])
+    conv.filter([x, y], "blur", out=[y, x])
+    assert np.array_equal(y, wanted[0]) and np.array_equal(x, wanted[1])
     conv.filter([x, y], "blur", out=[x, y])
-    assert np.array_equal(x, wanted[0]) and np.array_equal(y, wanted[1])
+    assert np.array_equal(y, conv.filter(wanted[0], "blur")) and np.array_equal(x, conv.filter(wanted[1], "blur"))
+    stack = items.copy()
+    conv.filter(stack[:3], "blur", out=stack[1:])
+    assert np.array_equal(stack[1:], wanted[:3]) and np.array_equal(stack[0], items[0])
 
 
 def test_channels_and_tiles_in_place(noise):

@@ -111,30 +111,42 @@ static int compare_starts(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-// Drops the spans of a list that end before `span`, and finds one that it meets. NULL: none.
-static const struct conv_api_span *find_meeting(const struct conv_api_span **list, size_t *count,
-                                                const struct conv_api_span *span)
+static bool copy_instead(struct conv_api_span *a, struct conv_api_span *b)
+{
+    struct conv_api_span *read = a->written ? b : a;
+    if (read->written || !read->may_copy)
+        return false;
+    read->is_copied = true;
+    return true;
+}
+
+// Drops the spans of a list that end before `span` or are copied, and finds one that it meets.
+// NULL: none.
+static struct conv_api_span *find_meeting(struct conv_api_span **list, size_t *count,
+                                          struct conv_api_span *span)
 {
     size_t left = 0;
     for (size_t i = 0; i < *count; i++) {
-        if (list[i]->end <= span->start)
+        struct conv_api_span *other = list[i];
+        if (other->end <= span->start)
             continue;
-        if (conv_api_apart_meet(list[i], span))
-            return list[i];
-        list[left++] = list[i];
+        if (conv_api_apart_meet(other, span) && !copy_instead(other, span))
+            return other;
+        if (!other->is_copied)
+            list[left++] = other;
     }
     *count = left;
     return NULL;
 }
 
-bool conv_api_apart_clash(struct conv_api_span *spans, size_t count,
-                          const struct conv_api_span **active, const struct conv_api_span *clash[2])
+bool conv_api_apart_clash(struct conv_api_span *spans, size_t count, struct conv_api_span **active,
+                          const struct conv_api_span *clash[2])
 {
-    const struct conv_api_span **written = active, **read = active + count;
+    struct conv_api_span **written = active, **read = active + count;
     size_t writes = 0, reads = 0;
     qsort(spans, count, sizeof *spans, compare_starts);
     for (size_t i = 0; i < count; i++) {
-        const struct conv_api_span *span = &spans[i], *other;
+        struct conv_api_span *span = &spans[i], *other;
         other = find_meeting(written, &writes, span);
         if (!other && span->written)
             other = find_meeting(read, &reads, span);
@@ -145,7 +157,7 @@ bool conv_api_apart_clash(struct conv_api_span *spans, size_t count,
         }
         if (span->written)
             written[writes++] = span;
-        else
+        else if (!span->is_copied)
             read[reads++] = span;
     }
     return false;

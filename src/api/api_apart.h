@@ -19,8 +19,10 @@ struct conv_api_span {
     struct {
         int64_t count, stride;
     } axes[3];
-    int item;     // of the batch
-    bool written; // else it is only read
+    int item;       // of the batch
+    bool written;   // else it is only read
+    bool may_copy;  // if it is only read: the caller can read a copy
+    bool is_copied; // which it has to
 };
 
 // Of a checked view; of blocks of `size` bytes along axes of {count, stride}, NULL: of one block.
@@ -32,9 +34,9 @@ struct conv_api_span conv_api_apart_bytes(const void *data, size_t size, const i
 bool conv_api_apart_meet(const struct conv_api_span *a, const struct conv_api_span *b);
 
 // Finds a written span, clash[0], that has bytes in common with another one, clash[1]: false if
-// there is none. Sorts the spans; `active` is scratch for twice as many pointers.
-bool conv_api_apart_clash(struct conv_api_span *spans, size_t count,
-                          const struct conv_api_span **active,
+// there is none. Where that is one that may be copied, sets its is_copied instead. Sorts the spans;
+// `active` is scratch for twice as many pointers.
+bool conv_api_apart_clash(struct conv_api_span *spans, size_t count, struct conv_api_span **active,
                           const struct conv_api_span *clash[2]);
 
 #endif

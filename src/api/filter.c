@@ -260,19 +260,81 @@ static enum conv_status refuse_overlap(const struct conv_api_span *const clash[2
     if (clash[1]->written)
         return conv_err_set(err, CONV_ERR_USAGE, "results[%d] overlaps results[%d]", clash[0]->item,
                             clash[1]->item);
-    return conv_err_set(err, CONV_ERR_USAGE, "results[%d] overlaps sources[%d]%s", clash[0]->item,
-                        clash[1]->item,
-                        clash[0]->item == clash[1]->item ? " without being the same view" : "");
+    return conv_err_set(err, CONV_ERR_USAGE, "results[%d] overlaps sources[%d], in device memory",
+                        clash[0]->item, clash[1]->item);
 }
 
-// Checks that nothing is written to that another image of the call reads or writes. In host memory,
-// results[i] may be the view sources[i].
-static enum conv_status check_apart(const conv_filter *filter, const conv_image *sources,
-                                    const conv_image *results, int count, struct conv_err *err)
+// Replaces a view in host memory by a copy.
+static enum conv_status copy_view(const conv_filter *filter, conv_image *view, void **copy,
+                                  struct conv_err *err)
+{
+    size_t size = (size_t)conv_sample_bytes(view->sample);
+    size_t bytes = size * (size_t)view->width * (size_t)view->height * (size_t)view->channels;
+    enum conv_status status = conv_api_take(filter->context->pools, CONV_HOST, bytes, copy, err);
+    if (status)
+        return status;
+    uint8_t *to = *copy;
+    for (int y = 0; y < view->height; y++)
+        for (int x = 0; x < view->width; x++)
+            for (int c = 0; c < view->channels; c++, to += size)
+                memcpy(to,
+                       (const uint8_t *)view->data + y * view->row_stride +
+                           x * view->column_stride + c * view->channel_stride,
+                       size);
+    view->data = *copy;
+    view->channel_stride = (int64_t)size;
+    view->column_stride = view->channels * view->channel_stride;
+    view->row_stride = view->width * view->column_stride;
+    return CONV_OK;
+}
+
+// The sources of a call, some of them copied. {0}: those of the caller.
+struct separated {
+    conv_image *sources;
+    void **copies; // in the same memory
+    int count;     // of copies
+};
+
+static enum conv_status copy_sources(const conv_filter *filter, struct separated *separated,
+                                     const struct conv_api_span *spans, size_t used,
+                                     const conv_image *sources, int count, struct conv_err *err)
+{
+    void *memory;
+    enum conv_status status =
+        conv_api_take(filter->context->pools, CONV_HOST,
+                      (size_t)count * (sizeof *sources + sizeof(void *)), &memory, err);
+    if (status)
+        return status;
+    separated->sources = memory;
+    separated->copies = (void **)(separated->sources + count);
+    memcpy(separated->sources, sources, (size_t)count * sizeof *sources);
+    for (size_t i = 0; i < used && !status; i++)
+        if (spans[i].is_copied) {
+            status = copy_view(filter, &separated->sources[spans[i].item],
+                               &separated->copies[separated->count], err);
+            separated->count += !status;
+        }
+    return status;
+}
+
+static void free_separated(const conv_filter *filter, struct separated *separated)
+{
+    struct conv_api_pools *pools = filter->context->pools;
+    for (int i = 0; i < separated->count; i++)
+        conv_api_give(pools, CONV_HOST, separated->copies[i]);
+    conv_api_give(pools, CONV_HOST, separated->sources);
+}
+
+// Makes sure that nothing is written to that is still to be read, or written twice. In host memory,
+// results[i] may be the view sources[i], and other sources that results overlap are copied.
+static enum conv_status separate(const conv_filter *filter, struct separated *separated,
+                                 const conv_image *sources, const conv_image *results, int count,
+                                 struct conv_err *err)
 {
     struct conv_api_pools *pools = filter->context->pools;
     const struct conv_api_span *clash[2];
     size_t most = 2 * (size_t)count, used = 0;
+    bool copies = false;
     void *memory;
     enum conv_status status = conv_api_take(
         pools, CONV_HOST, most * (sizeof(struct conv_api_span) + 2 * sizeof(void *)), &memory, err);
@@ -282,11 +344,17 @@ static enum conv_status check_apart(const conv_filter *filter, const conv_image 
     for (int i = 0; i < count; i++) {
         bool on_device = sources[i].memory == CONV_DEVICE && !conv_api_is_cpu(filter->context);
         spans[used++] = conv_api_apart_view(&results[i], i, true);
-        if (on_device || !conv_api_view_is(&sources[i], &results[i]))
-            spans[used++] = conv_api_apart_view(&sources[i], i, false);
+        if (!on_device && conv_api_view_is(&sources[i], &results[i]))
+            continue;
+        spans[used] = conv_api_apart_view(&sources[i], i, false);
+        spans[used++].may_copy = !on_device;
     }
-    if (conv_api_apart_clash(spans, used, (const struct conv_api_span **)(spans + most), clash))
+    if (conv_api_apart_clash(spans, used, (struct conv_api_span **)(spans + most), clash))
         status = refuse_overlap(clash, err);
+    for (size_t i = 0; i < used; i++)
+        copies |= spans[i].is_copied;
+    if (!status && copies)
+        status = copy_sources(filter, separated, spans, used, sources, count, err);
     conv_api_give(pools, CONV_HOST, memory);
     return status;
 }
@@ -359,9 +427,12 @@ conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
         status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", sources ? "results" : "sources");
     for (int i = 0; i < count && !status; i++)
         status = check_pair(filter, &sources[i], &results[i], i, err);
+    struct separated separated = {0};
     if (!status && count > 0)
-        status = check_apart(filter, sources, results, count, err);
+        status = separate(filter, &separated, sources, results, count, err);
     if (!status && count > 0)
-        status = run_all(filter, sources, results, count, stream, err);
+        status = run_all(filter, separated.sources ? separated.sources : sources, results, count,
+                         stream, err);
+    free_separated(filter, &separated);
     return conv_api_end(context, status);
 }

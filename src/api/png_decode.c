@@ -317,7 +317,7 @@ static void check_apart(struct decoding *decoding)
         spans[used] = conv_api_apart_bytes(file->data, item->view.data ? file->size : 0, NULL);
         spans[used++].item = i;
     }
-    if (conv_api_apart_clash(spans, used, (const struct conv_api_span **)(spans + most), clash)) {
+    if (conv_api_apart_clash(spans, used, (struct conv_api_span **)(spans + most), clash)) {
         status = conv_err_set(&err, CONV_ERR_USAGE, "the memory of image %d overlaps %s %d",
                               clash[0]->item, clash[1]->written ? "that of image" : "file",
                               clash[1]->item);

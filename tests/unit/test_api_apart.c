@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Arguments of one call that share memory: refused if a byte is written that another argument reads
-// or writes, and right otherwise. In 1.0.0 a result was compared with its own source only, so that
-// results = {y, x} of sources = {x, y} were wrong without an error.
+// Arguments of one call that share memory: refused if a byte is written twice, and right otherwise.
+// In 1.0.0 a result was compared with its own source only, so that results = {y, x} of sources =
+// {x, y} were wrong without an error.
 #include <stdio.h>
 
 #include "support/api_test.h"
@@ -47,25 +47,13 @@ static bool mark(uint8_t *marks, const uint8_t *buffer, const conv_image *view, 
     return met;
 }
 
-static bool is_same(const conv_image *a, const conv_image *b)
+// Whether a byte belongs to two results.
+static bool expect_clash(const uint8_t *buffer, const conv_image *results, int count)
 {
-    return a->data == b->data && a->row_stride == b->row_stride &&
-           a->column_stride == b->column_stride && a->channel_stride == b->channel_stride;
-}
-
-// Whether a byte is written that another argument of the call reads or writes, byte by byte.
-static bool expect_clash(const uint8_t *buffer, const conv_image *sources,
-                         const conv_image *results, int count)
-{
-    for (int i = 0; i < count; i++) {
-        uint8_t marks[2 * BYTES] = {0};
-        (void)mark(marks, buffer, &results[i], 1, 0);
-        for (int k = 0; k < count; k++)
-            if ((k > i && mark(marks, buffer, &results[k], 0, 1)) ||
-                (!(k == i && is_same(&sources[k], &results[i])) &&
-                 mark(marks, buffer, &sources[k], 0, 1)))
-                return true;
-    }
+    uint8_t marks[2 * BYTES] = {0};
+    for (int i = 0; i < count; i++)
+        if (mark(marks, buffer, &results[i], 1, 1))
+            return true;
     return false;
 }
 
@@ -94,7 +82,7 @@ static void filters(void **state)
             assert_int_equal(conv_filter_run(filter, &sources[i], &shape, 1, NULL), CONV_OK);
         }
         memcpy(before, buffer, sizeof buffer);
-        bool clash = expect_clash(buffer, sources, results, count);
+        bool clash = expect_clash(buffer, results, count);
         conv_status status = conv_filter_run(filter, sources, results, count, NULL);
         if ((status != CONV_OK) != clash)
             fail_msg("round %d: %s, '%s'", round, clash ? "not refused" : "refused",
