@@ -328,6 +328,24 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
     return conv_pipeline_run(&config, &run->source.head, run->report, err);
 }
 
+// The members of archives that are not complete yet have failed, or were cancelled.
+static void settle(struct run *run, const struct conv_err *failure)
+{
+    char text[CONV_MESSAGE_SIZE] = "";
+    int count, held;
+    const struct conv_archive_target *targets =
+        run->walk ? conv_walk_targets(run->walk, &count) : NULL;
+    bool lost = failure && failure->status != CONV_ERR_CANCELLED;
+    if (lost)
+        conv_api_explain(text, sizeof text, failure);
+    while ((held = conv_report_held(run->report)))
+        conv_report_settle(run->report, held,
+                           atomic_load(&targets[held - 1].is_written) ? CONV_REPORT_KEPT
+                           : lost                                     ? CONV_REPORT_LOST
+                                                                      : CONV_REPORT_FORGOTTEN,
+                           text);
+}
+
 // Closes everything, also after a failure; `status` is that of the run so far.
 static enum conv_status finish(struct run *run, enum conv_status status, struct conv_err *err)
 {
@@ -336,6 +354,7 @@ static enum conv_status finish(struct run *run, enum conv_status status, struct 
     enum conv_status finished = conv_sink_finish(run->sink, status ? &later : err);
     status = status ? status : finished;
     if (run->report) {
+        settle(run, status ? err : NULL);
         enum conv_status closed = conv_report_close(run->report, 0, &totals, status ? &later : err);
         status = status ? status : closed;
         update_progress(run, &totals);
