@@ -134,7 +134,11 @@ def host_numbers(array, name, dtype):
     array = numpy.asarray(array)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be numbers, not {array.dtype}")
-    return numpy.ascontiguousarray(array, dtype)
+    with numpy.errstate(over="ignore"):
+        result = numpy.ascontiguousarray(array, dtype)
+    if not numpy.isfinite(result).all() and numpy.isfinite(array).all():
+        raise ValueError(f"{name} are too large for {dtype}")
+    return result
 
 
 def dtype_name(dtype):

@@ -179,6 +179,7 @@ WRONG = [
     (TypeError, lambda: conv.encode_png(IMAGE, level="best")),
     (ValueError, lambda: conv.layer(FLOATS, WEIGHTS[:, :2])),
     (ValueError, lambda: conv.layer(FLOATS, WEIGHTS[0])),
+    (ValueError, lambda: conv.layer(FLOATS, WEIGHTS.astype(np.float64) + 1e300)),
     (ValueError, lambda: conv.layer(FLOATS, WEIGHTS, np.zeros(7))),
     (ValueError, lambda: conv.layer(FLOATS, WEIGHTS, padding="full")),
     (ValueError, lambda: conv.layer(FLOATS, WEIGHTS, activation="gelu")),

@@ -118,12 +118,13 @@ static void try_spec(const char *text)
 static void try_border(const char *text)
 {
     enum conv_border border;
-    int value;
+    float value;
     struct conv_err err = {0};
     enum conv_status status = conv_filter_parse_border(&border, &value, text, &err);
     if (status)
         check_message(status, &err);
-    else if (value < 0 || value > 255 || strcmp(conv_filter_border_name(border), "unknown") == 0)
+    else if (!(value >= -1e30f && value <= 1e30f) ||
+             strcmp(conv_filter_border_name(border), "unknown") == 0)
         fail("border", text);
 }
 
