@@ -3,7 +3,6 @@
 #include "cli/layer_command.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/own_files.h"
 #include "io/operands.h"
@@ -38,16 +37,7 @@ enum conv_status conv_layer_check_files(const struct conv_options *options, cons
     if (!to_standard && options->filter.bias && would_overwrite(output, options->filter.bias))
         return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the bias",
                             options->filter.bias);
-    if (to_standard && options->json)
-        return conv_err_set(
-            err, CONV_ERR_USAGE,
-            "--json and the tensor cannot both go to standard output; use --report");
-    bool writes = !options->dry_run && !options->no_save;
-    if (to_standard && writes && isatty(STDOUT_FILENO))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "a tensor is not written to a terminal; redirect standard output, or "
-                            "name an output file");
-    return CONV_OK;
+    return conv_places_check_standard(options, output, "tensor", err);
 }
 
 const char *conv_layer_skip_reason(const struct conv_options *options, const char *input,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // conv layer WEIGHTS IMAGE... OUTPUT: images and folders, one .npy file each or one for all.
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/commands.h"
@@ -56,23 +55,6 @@ static struct conv_walk_config make_walk(const struct images_run *run, atomic_in
     return config;
 }
 
-static enum conv_status check_standard(const struct images_run *run, struct conv_err *err)
-{
-    const struct conv_options *options = run->options;
-    if (!run->output || !conv_operands_is_standard(run->output) || options->dry_run ||
-        options->no_save)
-        return CONV_OK;
-    if (options->json)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--json and the result cannot both go to standard output; use "
-                            "--report");
-    if (isatty(STDOUT_FILENO))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "a tensor is not written to a terminal; redirect standard output, or "
-                            "name an output file");
-    return CONV_OK;
-}
-
 static enum conv_status check_archives(const struct images_run *run, struct conv_err *err)
 {
     struct conv_walk *walk = run->selection.walk;
@@ -99,7 +81,7 @@ static enum conv_status open_walk(struct images_run *run, atomic_int *stop, stru
                                      run->output};
     enum conv_status status = conv_own_files_check(options, &use, err);
     if (!status)
-        status = check_standard(run, err);
+        status = conv_places_check_standard(options, run->output, "tensor", err);
     if (status)
         return status;
     bool any = options->files_from || places->input_count > 1;

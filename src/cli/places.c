@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include "base/standard.h"
+#include "io/operands.h"
 #include "io/paths.h"
 
 static struct conv_paths_id identify(const char *path)
@@ -81,4 +83,27 @@ enum conv_status conv_places_check(const struct conv_options *options,
     return conv_err_set(err, CONV_ERR_USAGE,
                         "--suffix is for results in a folder or with --beside; the output has a "
                         "name already");
+}
+
+enum conv_status conv_places_check_standard(const struct conv_options *options, const char *output,
+                                            const char *what, struct conv_err *err)
+{
+    bool writes = !options->dry_run && !options->no_save;
+    if (!output || !conv_operands_is_standard(output))
+        return CONV_OK;
+    if (options->json)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--json and the %s cannot both go to standard output; use --report",
+                            what);
+    if (writes && isatty(STDOUT_FILENO))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "the %s is not written to a terminal; redirect standard output, or "
+                            "name an output file",
+                            what);
+    if (writes && !options->quiet && conv_standard_is_shared())
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "standard output and standard error are the same file: messages would "
+                            "get into the %s; separate them, or use --quiet",
+                            what);
+    return CONV_OK;
 }

@@ -31,6 +31,11 @@ void conv_places_fill_walk(const struct conv_places *places, const struct conv_o
 void conv_places_fill_reading_walk(const struct conv_options *options, const char *const *inputs,
                                    int input_count, struct conv_walk_config *config);
 
+// CONV_ERR_USAGE if the output is standard output, and `what` (an "image") cannot go there: it is a
+// terminal, or messages or the lines of --json go there.
+enum conv_status conv_places_check_standard(const struct conv_options *options, const char *output,
+                                            const char *what, struct conv_err *err);
+
 // After the walk was opened: CONV_ERR_USAGE for --suffix if there is one output with a name.
 enum conv_status conv_places_check(const struct conv_options *options,
                                    const struct conv_operands_shape *shape, struct conv_err *err);

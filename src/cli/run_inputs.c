@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/standard.h"
 #include "cli/device.h"
 #include "cli/own_files.h"
 #include "cli/run_shard.h"
@@ -18,17 +17,10 @@ static bool is_standard(const char *path)
 }
 
 // Refuses a terminal as the output or an input.
-static enum conv_status check_terminals(const struct conv_options *options,
-                                        const char *const *inputs, int count, const char *output,
-                                        struct conv_err *err)
+static enum conv_status check_terminal(const struct conv_options *options,
+                                       const char *const *inputs, int count, struct conv_err *err)
 {
-    if (options->dry_run)
-        return CONV_OK;
-    if (is_standard(output) && !options->no_save && isatty(STDOUT_FILENO))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "an image is not written to a terminal; redirect standard output, or "
-                            "name an output file");
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count && !options->dry_run; i++)
         if (is_standard(inputs[i]) && isatty(STDIN_FILENO))
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "an image is not read from a terminal; redirect standard input, or "
@@ -240,19 +232,13 @@ static enum conv_status check_places(struct conv_run_inputs *inputs,
     status = conv_own_files_check(options, &use, err);
     if (status)
         return status;
-    if (is_standard(output) && options->json)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--json and the image cannot both go to standard output; use --report");
-    status = check_terminals(options, places->inputs, places->input_count, output, err);
+    status = conv_places_check_standard(options, output, "image", err);
+    if (!status)
+        status = check_terminal(options, places->inputs, places->input_count, err);
     if (!status)
         status = check_batch(options, places->inputs, places->input_count, err);
     if (status)
         return status;
-    bool writes = !options->dry_run && !options->no_save;
-    if (is_standard(output) && writes && !options->quiet && conv_standard_is_shared())
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "standard output and standard error are the same file: messages would "
-                            "get into the image; separate them, or use --quiet");
     return CONV_OK;
 }
 

@@ -49,7 +49,7 @@ static enum conv_status make_buffer(struct conv_archive_input *input, struct con
 {
     input->buffer = aligned_alloc(PAGE, BUFFER_BYTES);
     return input->buffer ? CONV_OK
-                         : conv_err_set(err, CONV_ERR_MEMORY, "no memory for reading an archive");
+                         : conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
 }
 
 enum conv_status conv_archive_input_open(struct conv_archive_input *input, const char *path,

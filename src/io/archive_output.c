@@ -60,7 +60,7 @@ static enum conv_status open_special(struct conv_archive_output *output, struct 
     output->fd = own >= 0 ? own : conv_special_open(output->path, output->stop);
     output->owns_fd = own < 0 && output->fd >= 0;
     if (output->fd < 0 && errno == EINTR)
-        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for a reader of %s",
+        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for the reader of %s",
                             output->path);
 #ifdef F_SETPIPE_SZ
     if (output->fd >= 0) // fewer switches between its two ends

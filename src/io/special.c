@@ -94,7 +94,7 @@ enum conv_status conv_special_write(const char *path, const struct conv_encoded 
     int own = conv_paths_descriptor(path);
     int fd = own >= 0 ? own : conv_special_open(path, stop);
     if (fd < 0 && errno == EINTR)
-        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for a reader of %s",
+        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for the reader of %s",
                             path);
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot open %s", path);

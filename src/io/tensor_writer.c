@@ -66,7 +66,7 @@ static enum conv_status open_special(struct conv_tensor_writer *writer, struct c
     if (own == STDOUT_FILENO && conv_standard_is_closed(STDOUT_FILENO))
         return conv_err_set(err, CONV_ERR_IO, "cannot write to standard output: it is closed");
     if (writer->fd < 0 && errno == EINTR)
-        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for a reader of %s",
+        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for the reader of %s",
                             writer->path);
     return writer->fd < 0 ? conv_err_errno(err, errno, "cannot open %s", writer->path) : CONV_OK;
 }

@@ -2,6 +2,7 @@
 """`conv layer` on images, against the definition in NumPy."""
 import os
 import pathlib
+import subprocess
 
 import numpy as np
 import pytest
@@ -92,6 +93,17 @@ def test_a_name_twice_in_a_list_has_the_words_of_filters(box):
     with open("list", "w", encoding="utf-8") as file:
         file.write("a.png\n./a.png\n")
     assert "./a.png: listed again; only the first counts" in layer("w.npy", "--files-from=list", "out").err
+
+
+def test_messages_never_get_into_a_tensor(box):
+    """With 2>&1 they did; for images it was refused."""
+    weights(4, 3, 3, 3)
+    write_image("in/a.png", "rgb8")
+    tensor(1, 3, 8, 8)
+    for source in ("in", "in/a.png", "x.npy"):
+        done = subprocess.run([*program.RUNNER, program.BINARY, "layer", "w.npy", source, "-"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=program.TIMEOUT)
+        assert done.returncode == 2 and b"messages would get into the tensor" in done.stdout, source
 
 
 def test_one_file_takes_one_shape(box):
