@@ -128,6 +128,7 @@ TAR = {
     "gnu_long_1_mb": Case(A + w.gnu_long(b"x" * 1_000_000, GOOD) + B + w.TAR_END, ("a.png", "z.png"), ("x" * 100,)),
     "gnu_long_2_gib": Case(A + w.tar_header(b"././@LongLink", w.octal(2**31, 12), b"L") + B, ("a.png",), damage=""),
     "pax_path": Case(w.pax(w.pax_record(b"path", b"b.png")) + image("a.png") + w.TAR_END, ("b.png",)),
+    "pax_empty_path": Case(w.pax(w.pax_record(b"path", b"")) + image("a.png") + w.TAR_END, ("a.png",)),
     "pax_size": Case(w.pax(w.pax_record(b"size", str(len(GOOD)).encode())) + w.tar_header(b"a.png", 0) + w.padded(GOOD)
                      + B + w.TAR_END, ("a.png", "z.png")),
     "pax_size_conflict": Case(A + w.pax(w.pax_record(b"size", b"99999999")) + image("b.png") + B + w.TAR_END, ("a.png",),

@@ -23,7 +23,7 @@ ODD_RECORDS = ((b"uid", b""), (b"uid", b"-2"), (b"uid", b"1e3"), (b"uid", b"x"),
                (b"mtime", b"."), (b"atime", b"never"), (b"comment", b"A" * 70_000), (b"comment", b"A" * 1_200_000),
                (b"comment", b"\xff\0\n=9 a=b"), (b"hdrcharset", b"BINARY"), (b"hdrcharset", b"none"), (b"uname", b"\xff\xfe"),
                (b"gname", b""), (b"size", b""), (b"VENDOR.x", b""), (b"SCHILY.xattr.user.a=b", b"c"), (b"LIBARCHIVE.creationtime", b"x"),
-               (b"path", b""), (b"linkpath", b"nowhere"), (b"realtime.any", b"1"), (b"charset", b"x"), (b"size", b"-1"),
+               (b"linkpath", b"nowhere"), (b"realtime.any", b"1"), (b"charset", b"x"), (b"size", b"-1"),
                (b"size", b"0x10"), (b"ctime", b"-0.000"))
 ODD_NUMBERS = (b"       ", b"0000644", b"    644", b"644\0\0\0\0", b"644    ", b"       \0", b"\x80\0\0\0\0\0\1\xa4", b"\xff" * 8,
                b"zzzzzzz\0", b"-000001\0", b"8888888\0")
