@@ -14,6 +14,7 @@
 #include "io/formats.h"
 #include "io/paths.h"
 #include "io/source.h"
+#include "io/watch.h"
 
 // Bytes fetched ahead of each file: together a bounded part of the page cache.
 #define AHEAD_BYTES ((size_t)4 << 20)
@@ -24,6 +25,9 @@ void conv_item_release(struct conv_item *item)
 {
     conv_archive_body_release(item->body);
     item->body = NULL;
+    if (item->watched)
+        conv_watch_end(item->watched, item->is_again);
+    item->watched = NULL;
 }
 
 const struct stat *conv_item_archive(const struct conv_item *item)
@@ -258,12 +262,9 @@ static enum conv_status check_unchanged(const struct conv_input *input, struct c
     return CONV_OK;
 }
 
-static bool is_replaced(const struct conv_item *item, const struct conv_input *input)
+static bool is_replaced(const struct conv_item *item, const struct conv_input *input, bool *gone)
 {
-    struct stat now;
-    if (stat(item->name, &now) != 0)
-        return errno == ENOENT;
-    return input->info.st_mode != 0 && !conv_paths_is_unchanged(&input->info, &now);
+    return conv_watch_is_changing(item, &input->info, gone);
 }
 
 static enum conv_status open_standard(const struct conv_item *item, struct conv_input *input,

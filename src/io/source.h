@@ -35,6 +35,7 @@ struct conv_input {
 struct conv_item_ops;
 struct conv_archive_body; // a member of an archive: archive_body.h
 struct conv_archive_input;
+struct conv_watch_busy; // watch.h
 struct conv_format;
 
 // One image of a source. It can be copied.
@@ -47,15 +48,17 @@ struct conv_item {
     bool is_named; // on the command line, so it may be a pipe or a device
     bool in_place; // its output replaces it: a regular file, not a link
 
-    uint64_t number;    // of items from the same source, from 0 on: set by the pipeline
-    bool is_copy;       // not an image: it is copied unchanged
-    bool is_link;       // a copy that is written once all items before it are written or dropped
-    bool keeps_name;    // an image that may be copied instead, under its own name
-    bool is_repeated;   // a folder of an archive whose output has it already
-    bool is_refused;    // an earlier item has the name
-    int holds;          // how often it was given to conv_source_hold
-    int archive;        // number of the archive that its output belongs to, if outputs are archives
-    const char *reason; // of CONV_SOURCE_DONE: why, a constant
+    uint64_t number;  // of items from the same source, from 0 on: set by the pipeline
+    bool is_copy;     // not an image: it is copied unchanged
+    bool is_link;     // a copy that is written once all items before it are written or dropped
+    bool keeps_name;  // an image that may be copied instead, under its own name
+    bool is_repeated; // a folder of an archive whose output has it already
+    bool is_refused;  // an earlier item has the name
+    int holds;        // how often it was given to conv_source_hold
+    int archive;      // number of the archive that its output belongs to, if outputs are archives
+    bool is_again;    // see is_replaced
+    struct conv_watch_busy *watched;   // of an item in a watched folder, until it is released
+    const char *reason;                // of CONV_SOURCE_DONE: why, a constant
     struct conv_archive_body *body;    // of a member of an archive; conv_item_release gives it back
     struct conv_archive_input *stream; // of standard input whose first bytes were examined; or NULL
 };
@@ -100,10 +103,10 @@ struct conv_item_ops {
     // new.
     enum conv_status (*unchanged)(const struct conv_input *input, struct conv_err *err);
 
-    // Optional: true if the item is gone or has been replaced since `input` was set; its source
-    // hands out the new version when that is complete. Failing to read the old one is then not an
-    // error.
-    bool (*is_replaced)(const struct conv_item *item, const struct conv_input *input);
+    // Optional: true if the item is gone, is being written, or has been replaced since `input` was
+    // set. Failing to read it is then not an error; unless *gone, its source hands it out again if
+    // item->is_again is set before it is released.
+    bool (*is_replaced)(const struct conv_item *item, const struct conv_input *input, bool *gone);
 
     // Also for an input that was only announced. Does nothing if it is not open.
     void (*close)(struct conv_input *input);

@@ -80,6 +80,8 @@ static enum conv_source_step next_item(struct conv_walk *walk, struct conv_item 
     }
     item->body = NULL;
     item->stream = NULL;
+    item->watched = NULL;
+    item->is_again = false;
     item->is_copy = item->is_link = item->keeps_name = false;
     item->archive = item->holds = 0;
     if (walk->found_all)
@@ -272,10 +274,10 @@ void conv_walk_close(struct conv_walk *walk)
     conv_archive_operands_close(&walk->archives);
     conv_archive_folders_free(&walk->folders);
     conv_list_source_close(&walk->list);
-    conv_watch_close(walk->watch);
     if (walk->peeked)
         conv_item_release(&walk->peeked->item);
     free(walk->peeked);
+    conv_watch_close(walk->watch);
     free(walk);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "io/watch_internal.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,15 +19,26 @@ enum conv_status conv_watch_open(struct conv_watch **out, const struct conv_fold
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to watch folders");
     watch->rules = rules;
     watch->stop = stop;
-    watch->began = watch->drained = time(NULL);
+    watch->drained = time(NULL);
+    watch->drained_ns = watch->checked_ns = conv_clock_ns();
+    pthread_mutex_init(&watch->lock, NULL); // on Linux neither takes memory nor fails
     enum conv_status status = conv_watch_folders_open(&watch->folders, err);
     if (status) {
+        pthread_mutex_destroy(&watch->lock);
         free(watch);
         return status;
     }
     conv_descriptors_keep(1);
     *out = watch;
     return CONV_OK;
+}
+
+static void free_busy(struct conv_watch_busy *busy)
+{
+    for (struct conv_watch_busy *next; busy; busy = next) {
+        next = busy->next;
+        free(busy);
+    }
 }
 
 void conv_watch_close(struct conv_watch *watch)
@@ -36,7 +48,11 @@ void conv_watch_close(struct conv_watch *watch)
     conv_watch_folders_close(&watch->folders);
     conv_descriptors_keep(-1);
     conv_watch_arrivals_free(&watch->arrivals);
-    conv_digest_set_free(&watch->found);
+    free(watch->handed);
+    free(watch->ready.path);
+    free_busy(watch->busy);
+    free_busy(watch->again);
+    pthread_mutex_destroy(&watch->lock);
     free(watch->roots);
     free(watch);
 }
@@ -50,7 +66,10 @@ enum conv_status conv_watch_add(struct conv_watch *watch, const char *path, size
     if (!roots)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to watch folders");
     watch->roots = roots;
-    roots[watch->root_count++] = (struct conv_watch_root){.path = path, .target = target};
+    struct conv_watch_root *root = &roots[watch->root_count++];
+    *root = (struct conv_watch_root){.path = path, .target = target};
+    if (stat(path[0] ? path : ".", &root->info) != 0)
+        return conv_err_errno(err, errno, "cannot watch the folder");
     return conv_watch_add_tree(watch, path, watch->root_count - 1, &folders_only, err);
 }
 
@@ -65,6 +84,7 @@ static enum conv_source_step hand_out(struct conv_item *item, const char *path,
     item->ops = step == CONV_SOURCE_ITEM ? &conv_item_watched : &conv_item_file;
     item->target = root && root->target < length ? root->target : length;
     item->is_named = item->in_place = false;
+    item->watched = NULL;
     return step;
 }
 
@@ -101,14 +121,17 @@ static bool is_over(const struct conv_watch *watch)
 enum conv_source_step conv_watch_next(struct conv_watch *watch, struct conv_item *item,
                                       struct conv_err *err)
 {
-    struct conv_watch_arrival arrival;
     while (!watch->stop || !atomic_load(watch->stop)) {
         conv_watch_read_events(watch);
+        conv_watch_check_roots(watch, conv_clock_ns());
         if (take_failure(watch, item, err))
             return CONV_SOURCE_BAD;
-        if (conv_watch_arrivals_take(&watch->arrivals, conv_clock_ns(), &arrival)) {
-            hand_out(item, arrival.path, &watch->roots[arrival.root], CONV_SOURCE_ITEM);
-            free(arrival.path);
+        if (conv_watch_find_ready(watch)) {
+            struct conv_watch_arrival *ready = &watch->ready;
+            hand_out(item, ready->path, &watch->roots[ready->root], CONV_SOURCE_ITEM);
+            item->watched = conv_watch_begin(watch, ready->path, ready->root);
+            free(ready->path);
+            ready->path = NULL;
             return CONV_SOURCE_ITEM;
         }
         uint64_t wait_ns = conv_watch_arrivals_wait_ns(&watch->arrivals, conv_clock_ns());
@@ -124,5 +147,5 @@ enum conv_source_step conv_watch_next(struct conv_watch *watch, struct conv_item
 
 bool conv_watch_may_wait(struct conv_watch *watch)
 {
-    return conv_watch_arrivals_wait_ns(&watch->arrivals, conv_clock_ns()) > 0;
+    return !conv_watch_find_ready(watch);
 }

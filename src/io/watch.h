@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Watches folders (inotify, Linux) and hands out images as they arrive: files that were closed
-// after writing, renamed into place, or linked. The walk hands out the images that exist at the
-// beginning.
+// Watches folders (inotify, Linux) and hands out images as they arrive, in whichever way: files
+// that are closed after writing, renamed, exchanged or linked into place, in folders that arrive.
+// The walk hands out the images that exist at the beginning. While an image is processed no other
+// version of it is handed out, so that the last version is the last that is written.
 //
 // Nothing is missed: a folder is watched before it is listed, and if the system drops events
 // because too many are waiting, the folders are listed again for files that changed since. An image
@@ -37,5 +38,14 @@ enum conv_source_step conv_watch_next(struct conv_watch *watch, struct conv_item
 
 // True if conv_watch_next would wait now.
 bool conv_watch_may_wait(struct conv_watch *watch);
+
+// Any thread: notes that the image is being processed, until conv_watch_end. NULL without memory.
+struct conv_watch_busy *conv_watch_begin(struct conv_watch *watch, const char *path, int root);
+
+// `again`: it has changed while it was read, and is to be handed out once more.
+void conv_watch_end(struct conv_watch_busy *busy, bool again);
+
+// True if the file is gone, is open for writing, or is not the one that was read.
+bool conv_watch_is_changing(const struct conv_item *item, const struct stat *before, bool *gone);
 
 #endif

@@ -3,7 +3,6 @@
 #include "io/watch_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,60 +15,6 @@
 
 #define MOST_WAITING 65536 // arrivals, before further events are left in the system's queue
 
-// --- files ---------------------------------------------------------------------------------------
-
-static struct conv_digest digest_file(const char *path, const struct stat *info)
-{
-    struct conv_digest digest = {0};
-    const int64_t numbers[] = {(int64_t)info->st_ino,         info->st_size,
-                               info->st_mtim.tv_sec,          info->st_mtim.tv_nsec,
-                               (int64_t)info->st_ctim.tv_sec, info->st_ctim.tv_nsec};
-    conv_hash_add(&digest, path, strlen(path));
-    conv_hash_add(&digest, numbers, sizeof numbers);
-    return digest;
-}
-
-static bool is_found(const struct conv_watch *watch, const char *path)
-{
-    struct stat info;
-    if (watch->found.count == 0 || stat(path, &info) != 0)
-        return false;
-    struct conv_digest digest = digest_file(path, &info);
-    return conv_digest_set_has(&watch->found, &digest);
-}
-
-// False if a program has the file open for writing. The system refuses a read lease of such a file;
-// where it gives no leases (network folders, files of other users), the answer is true.
-static bool is_complete(const char *path, struct stat *info)
-{
-    conv_descriptors_take(1);
-    int fd = conv_paths_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    bool complete = true;
-    info->st_mode = 0;
-    if (fd >= 0) {
-        if (fstat(fd, info) != 0)
-            info->st_mode = 0;
-        if (S_ISREG(info->st_mode) && fcntl(fd, F_SETLEASE, F_RDLCK) != 0)
-            complete = errno != EAGAIN;
-        close(fd); // ends the lease
-    }
-    conv_descriptors_give(1);
-    return complete;
-}
-
-bool conv_watch_take_found(struct conv_watch *watch, struct conv_item *item)
-{
-    struct stat info;
-    item->ops = &conv_item_watched;
-    if (!is_complete(item->name, &info))
-        return false;
-    struct conv_digest digest = digest_file(item->name, &info);
-    // Without memory the image is filtered twice.
-    if (info.st_mode && info.st_ctime + 1 >= watch->began)
-        (void)conv_digest_set_add(&watch->found, &digest, NULL, NULL);
-    return true;
-}
-
 // --- folders -------------------------------------------------------------------------------------
 
 static const char *relative_name(const struct conv_watch_root *root, const char *path)
@@ -78,7 +23,7 @@ static const char *relative_name(const struct conv_watch_root *root, const char 
     return relative + strspn(relative, "/");
 }
 
-static void note_failure(struct conv_watch *watch, const char *path, const struct conv_err *err)
+void conv_watch_note_failure(struct conv_watch *watch, const char *path, const struct conv_err *err)
 {
     if (watch->failed.err.status)
         return; // one at a time
@@ -86,14 +31,15 @@ static void note_failure(struct conv_watch *watch, const char *path, const struc
     watch->failed.err = *err;
 }
 
-static void take_file(struct conv_watch *watch, const char *path, int root)
+void conv_watch_take_file(struct conv_watch *watch, const char *path, int root, bool is_closed)
 {
     struct conv_err err;
+    const struct conv_watch_arrival arrival = {
+        .path = (char *)(uintptr_t)path, .root = root, .is_closed = is_closed};
     const char *relative = relative_name(&watch->roots[root], path);
-    if (!conv_folder_rules_take(watch->rules, relative) || is_found(watch, path))
-        return;
-    if (conv_watch_arrivals_add(&watch->arrivals, path, root, conv_clock_ns(), &err))
-        note_failure(watch, path, &err);
+    if (conv_folder_rules_take(watch->rules, relative) &&
+        conv_watch_arrivals_add(&watch->arrivals, &arrival, conv_clock_ns(), &err))
+        conv_watch_note_failure(watch, path, &err);
 }
 
 // `path`: of an entry. Returns a copy of it if it is a folder to go down into.
@@ -108,9 +54,8 @@ static char *take_entry(struct conv_watch *watch, const char *path, int root,
             conv_folder_rules_enter(watch->rules, relative_name(&watch->roots[root], path));
         return enters ? strdup(path) : NULL;
     }
-    // One that is being written has its event later.
-    if (listing->takes_files && info.st_ctime >= listing->since && is_complete(path, &info))
-        take_file(watch, path, root);
+    if (listing->takes_files && info.st_ctime >= listing->since)
+        conv_watch_take_file(watch, path, root, true);
     return NULL;
 }
 
@@ -145,16 +90,20 @@ static void list_folder(struct conv_watch *watch, const char *path, int root,
 enum conv_status conv_watch_add_tree(struct conv_watch *watch, const char *path, int root,
                                      const struct conv_watch_listing *listing, struct conv_err *err)
 {
-    enum conv_status status = conv_watch_folders_add(&watch->folders, path, root, err);
+    bool is_new;
+    struct conv_watch_listing all = *listing;
+    enum conv_status status = conv_watch_folders_add(&watch->folders, path, root, &is_new, err);
     if (status || (!watch->rules->recursive && !listing->takes_files))
         return status;
+    if (is_new) // its files have other names now, but changed long ago
+        all.since = 0;
     char **below = NULL;
     size_t count = 0;
-    list_folder(watch, path, root, listing, &below, &count);
+    list_folder(watch, path, root, &all, &below, &count);
     for (size_t i = 0; i < count; i++) {
         if (conv_watch_add_tree(watch, below[i], root, listing, err) &&
             conv_paths_is_folder(below[i]))
-            note_failure(watch, below[i], err);
+            conv_watch_note_failure(watch, below[i], err);
         free(below[i]);
     }
     free(below);
@@ -169,18 +118,21 @@ static void take_folder(struct conv_watch *watch, const char *path, int root)
     struct conv_err err;
     if (conv_folder_rules_enter(watch->rules, relative_name(&watch->roots[root], path)) &&
         conv_watch_add_tree(watch, path, root, &all, &err) && conv_paths_is_folder(path))
-        note_failure(watch, path, &err);
+        conv_watch_note_failure(watch, path, &err);
 }
 
 // Events were dropped: everything that may have changed since the last one is listed.
 static void list_again(struct conv_watch *watch)
 {
-    const struct conv_watch_listing recent = {.takes_files = true, .since = watch->drained - 1};
+    // Whether or not the clock was set meanwhile.
+    time_t since = time(NULL) - (time_t)((conv_clock_ns() - watch->drained_ns) / 1000000000);
+    since = since < watch->drained ? since : watch->drained;
+    const struct conv_watch_listing recent = {.takes_files = true, .since = since - 1};
     struct conv_err err;
     for (int i = 0; i < watch->root_count; i++)
         if (!watch->roots[i].is_gone &&
             conv_watch_add_tree(watch, watch->roots[i].path, i, &recent, &err))
-            note_failure(watch, watch->roots[i].path, &err);
+            conv_watch_note_failure(watch, watch->roots[i].path, &err);
 }
 
 static void end_root(struct conv_watch *watch, int root)
@@ -189,11 +141,19 @@ static void end_root(struct conv_watch *watch, int root)
     conv_watch_folders_remove(&watch->folders, watch->roots[root].path);
 }
 
-// A hard or symbolic link has no other event than its creation.
-static bool is_link(const char *path)
+void conv_watch_check_roots(struct conv_watch *watch, uint64_t now_ns)
 {
-    struct stat info;
-    return lstat(path, &info) == 0 && (S_ISLNK(info.st_mode) || info.st_nlink > 1);
+    struct stat now;
+    if (now_ns - watch->checked_ns < 1000000000)
+        return;
+    watch->checked_ns = now_ns;
+    for (int i = 0; i < watch->root_count; i++) {
+        const struct conv_watch_root *root = &watch->roots[i];
+        bool is_there = stat(root->path[0] ? root->path : ".", &now) == 0;
+        if (!root->is_gone &&
+            (!is_there || now.st_dev != root->info.st_dev || now.st_ino != root->info.st_ino))
+            end_root(watch, i);
+    }
 }
 
 static void handle_entry(struct conv_watch *watch, const struct conv_watch_folder *folder,
@@ -203,17 +163,19 @@ static void handle_entry(struct conv_watch *watch, const struct conv_watch_folde
     int root = folder->root;
     if (!conv_paths_join(path, folder->path, event->name))
         return; // no program can have opened it by this path either
+    struct stat info;
+    bool exists = lstat(path, &info) == 0, leaves = event->mask & (IN_MOVED_FROM | IN_DELETE);
     if (event->mask & IN_ISDIR) {
         if (event->mask & IN_MOVED_FROM)
             conv_watch_folders_remove(&watch->folders, path);
-        else if (event->mask & (IN_CREATE | IN_MOVED_TO))
+        if (exists && S_ISDIR(info.st_mode)) // another may have taken its place
             take_folder(watch, path, root);
-        return;
-    }
-    if (event->mask & (IN_MOVED_FROM | IN_DELETE))
+    } else if (leaves && !exists) {
         conv_watch_arrivals_remove(&watch->arrivals, path);
-    else if (event->mask & (IN_CLOSE_WRITE | IN_MOVED_TO) || is_link(path))
-        take_file(watch, path, root);
+    } else {
+        bool is_closed = event->mask & (IN_CLOSE_WRITE | IN_MOVED_TO);
+        conv_watch_take_file(watch, path, root, is_closed);
+    }
 }
 
 static void handle_event(struct conv_watch *watch, const struct inotify_event *event)
@@ -249,6 +211,7 @@ void conv_watch_read_events(struct conv_watch *watch)
             continue;
         if (got <= 0) {
             watch->drained = now;
+            watch->drained_ns = conv_clock_ns();
             return;
         }
         for (ssize_t at = 0; at < got;) {

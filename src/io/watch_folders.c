@@ -75,8 +75,15 @@ static enum conv_status store(struct conv_watch_folders *folders, int wd, char *
     return CONV_OK;
 }
 
+const struct conv_watch_folder *conv_watch_folders_find(const struct conv_watch_folders *folders,
+                                                        int wd)
+{
+    int place = find_place(folders, wd);
+    return is_at(folders, place, wd) ? &folders->all[place] : NULL;
+}
+
 enum conv_status conv_watch_folders_add(struct conv_watch_folders *folders, const char *path,
-                                        int root, struct conv_err *err)
+                                        int root, bool *is_new, struct conv_err *err)
 {
     int wd = inotify_add_watch(folders->fd, path[0] ? path : ".", EVENTS);
     if (wd < 0 && errno == ENOSPC)
@@ -85,6 +92,8 @@ enum conv_status conv_watch_folders_add(struct conv_watch_folders *folders, cons
                             "fs.inotify.max_user_watches)");
     if (wd < 0)
         return conv_err_errno(err, errno, "cannot watch the folder");
+    const struct conv_watch_folder *known = conv_watch_folders_find(folders, wd);
+    *is_new = !known || strcmp(known->path, path) != 0;
     char *copy = strdup(path);
     if (!copy)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a folder's name");
@@ -92,13 +101,6 @@ enum conv_status conv_watch_folders_add(struct conv_watch_folders *folders, cons
     if (status)
         free(copy);
     return status;
-}
-
-const struct conv_watch_folder *conv_watch_folders_find(const struct conv_watch_folders *folders,
-                                                        int wd)
-{
-    int place = find_place(folders, wd);
-    return is_at(folders, place, wd) ? &folders->all[place] : NULL;
 }
 
 static bool is_within(const char *path, const char *folder)

@@ -298,6 +298,19 @@ static void wake_for_links(struct conv_scheduler *s) CONV_NEEDS(s->lock)
         pthread_cond_signal(&s->wake.workers);
 }
 
+// Its source hands the image out again when it is complete.
+static void read_later(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock)
+{
+    job->item.is_again = true;
+    conv_lock_release(&s->lock);
+    (void)conv_sink_drop(s->config->sink, &job->item);
+    conv_lock_acquire(&s->report_lock);
+    conv_report_pass(s->report, job->number);
+    conv_lock_release(&s->report_lock);
+    conv_lock_acquire(&s->lock);
+    conv_jobs_drop(s, job);
+}
+
 void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
 {
     if (conv_sink_has_failed(s->config->sink))
@@ -307,10 +320,15 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         return;
     }
     bool was_read = job->bytes_out > 0; // and encoded: it is the output that failed
+    bool gone;
     if (status && !was_read && job->item.ops->is_replaced &&
-        job->item.ops->is_replaced(&job->item, &job->input)) {
+        job->item.ops->is_replaced(&job->item, &job->input, &gone)) {
+        if (!gone) {
+            read_later(s, job);
+            return;
+        }
         job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = "was replaced or removed while it was read";
+        job->reason = "was removed while it was read";
     } else if (status) {
         job->outcome = CONV_OUTCOME_FAILED;
         job->reason = job->err.text;

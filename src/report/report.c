@@ -234,6 +234,12 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
     publish(report, record);
 }
 
+void conv_report_pass(struct conv_report *report, uint64_t number)
+{
+    if (number && (report->config.verbose || report->config.dry_run))
+        conv_order_add(&report->order, order_stream(&report->config), number, NULL);
+}
+
 int conv_report_held(const struct conv_report *report)
 {
     return report->held.first ? report->held.first->archive : 0;

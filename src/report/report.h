@@ -17,6 +17,9 @@ enum conv_status conv_report_open(struct conv_report **report,
 // Counts the record and prints what is due. The record may be freed afterwards.
 void conv_report_file(struct conv_report *report, const struct conv_record *record);
 
+// There will be no record of that number.
+void conv_report_pass(struct conv_report *report, uint64_t number);
+
 // The number of an archive (record.archive) whose records are held; 0 if none are.
 int conv_report_held(const struct conv_report *report);
 
