@@ -42,8 +42,8 @@ static bool is_early(struct archive_sink *sink, const struct conv_item *item)
         !conv_archive_body_target(target, item->body) ||
         conv_output_names_fate(&sink->names, item->archive, target) != CONV_OUTPUT_UNKNOWN)
         return false;
-    if (item->body->member.kind == CONV_ARCHIVE_HARDLINK || config->suffix || config->format ||
-        config->npy || config->is_partial)
+    if (item->body->member.kind == CONV_ARCHIVE_HARDLINK || config->format || config->npy ||
+        config->is_partial)
         return true;
     conv_output_names_await(&sink->names, item->archive, target);
     return false;
@@ -86,6 +86,11 @@ static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
     enum conv_status status =
         conv_output_names_claim(&sink->names, &place, &item->is_repeated, err);
     item->is_refused = status != CONV_OK;
+    char target[2 * PATH_MAX];
+    if (!status && item->is_link && body->member.kind == CONV_ARCHIVE_SYMLINK &&
+        conv_archive_body_target(target, body))
+        status =
+            conv_output_names_link(&sink->names, item->archive, body->member.name, target, err);
     if (item->is_repeated) {
         *result = CONV_SINK_CLAIM_REPEATED;
         item->reason = "the output has this folder already";
@@ -114,12 +119,11 @@ static enum conv_status follow(struct archive_sink *sink, const struct conv_arch
         return CONV_OK;
     snprintf(item->name, sizeof item->name, "%s", member->link);
     item->target = 0;
-    enum conv_status status =
-        config->suffix ? conv_item_set_target(item, config->suffix, false, err) : CONV_OK;
-    if (!status)
-        status = conv_item_set_format(item, config->format, config->npy, err);
+    member->link = item->name;
+    if (conv_item_set_format(item, config->format, config->npy, err))
+        return err->status;
     member->link = conv_item_target(item);
-    return status;
+    return CONV_OK;
 }
 
 // "out.tar:a.png", for reports.

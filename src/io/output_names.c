@@ -3,6 +3,8 @@
 #include "io/output_names.h"
 
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "io/member_path.h"
@@ -16,8 +18,17 @@ enum fact {
     RENAMED,  // the member's output is a RESULT
     COPIED,   // the member has its own name nevertheless
     LOST,     // the member is not written
+    LINK,     // the member is a symbolic link: names->links
     AWAITED,  // an earlier link leads to the member
     OWNER,    // the item that has this name
+};
+
+#define MOST_LINKS 8 // on the way to one member
+
+struct conv_output_link {
+    struct conv_output_link *next;
+    struct conv_digest digest;
+    char target[];
 };
 
 struct place {
@@ -94,13 +105,18 @@ static enum conv_status add_folders(struct place place, struct conv_err *err)
 
 void conv_output_names_open(struct conv_output_names *names)
 {
-    names->facts = (struct conv_digest_set){0};
+    *names = (struct conv_output_names){0};
     pthread_mutex_init(&names->lock, NULL); // on Linux neither takes memory nor fails
 }
 
 void conv_output_names_close(struct conv_output_names *names)
 {
     conv_digest_set_free(&names->facts);
+    for (int i = 0; i < CONV_OUTPUT_LINKS; i++)
+        for (struct conv_output_link *link; (link = names->links[i]);) {
+            names->links[i] = link->next;
+            free(link);
+        }
     pthread_mutex_destroy(&names->lock);
 }
 
@@ -218,6 +234,66 @@ void conv_output_names_copy(struct conv_output_names *names, int archive, const 
     note(names, archive, original, COPIED);
 }
 
+enum conv_status conv_output_names_link(struct conv_output_names *names, int archive,
+                                        const char *original, const char *target,
+                                        struct conv_err *err)
+{
+    struct place place;
+    size_t size = strlen(target) + 1;
+    struct conv_output_link *link = malloc(sizeof *link + size);
+    if (!link || !open_place(&place, names, archive, original)) {
+        free(link);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the name of a link");
+    }
+    memcpy(link->target, target, size);
+    link->digest = digest_of(&place, LINK);
+    pthread_mutex_lock(&names->lock);
+    struct conv_output_link **chain = &names->links[link->digest.word[0] % CONV_OUTPUT_LINKS];
+    link->next = *chain;
+    *chain = link;
+    enum conv_status status = add(&place, LINK, err);
+    pthread_mutex_unlock(&names->lock);
+    return status;
+}
+
+static const char *find_link(const struct conv_output_names *names, const struct place *place)
+{
+    struct conv_digest digest = digest_of(place, LINK);
+    if (!conv_digest_set_has(&names->facts, &digest))
+        return NULL;
+    const struct conv_output_link *link = names->links[digest.word[0] % CONV_OUTPUT_LINKS];
+    while (link && memcmp(&link->digest, &digest, sizeof digest) != 0)
+        link = link->next;
+    return link ? link->target : NULL;
+}
+
+// Replaces the first folder on the way that is a link. False if there is none.
+static bool follow_folder(struct conv_output_names *names, struct place *place)
+{
+    struct place folder = *place;
+    const char *target = NULL;
+    for (folder.length = 1; folder.length < place->length && !target; folder.length++)
+        if (place->path[folder.length] == '/')
+            target = find_link(names, &folder);
+    if (!target)
+        return false;
+    const char *rest = place->path + folder.length - 1;
+    int length = snprintf(folder.path, sizeof folder.path, "%s%s", target, rest);
+    if (length >= (int)sizeof folder.path || !conv_member_path_normal(place->path, folder.path))
+        return false;
+    place->length = strlen(place->path);
+    return true;
+}
+
+static enum conv_output_fate fate_of(const struct place *place)
+{
+    return has(place, COPIED)                      ? CONV_OUTPUT_KEPT
+           : has(place, LOST)                      ? CONV_OUTPUT_LOST
+           : has(place, RENAMED)                   ? CONV_OUTPUT_RENAMED
+           : has(place, OWN) || has(place, INSIDE) ? CONV_OUTPUT_KEPT
+                                                   : CONV_OUTPUT_UNKNOWN;
+}
+
 enum conv_output_fate conv_output_names_fate(struct conv_output_names *names, int archive,
                                              const char *original)
 {
@@ -225,11 +301,9 @@ enum conv_output_fate conv_output_names_fate(struct conv_output_names *names, in
     if (!open_place(&place, names, archive, original))
         return CONV_OUTPUT_UNKNOWN;
     pthread_mutex_lock(&names->lock);
-    enum conv_output_fate fate = has(&place, COPIED)                       ? CONV_OUTPUT_KEPT
-                                 : has(&place, LOST)                       ? CONV_OUTPUT_LOST
-                                 : has(&place, RENAMED)                    ? CONV_OUTPUT_RENAMED
-                                 : has(&place, OWN) || has(&place, INSIDE) ? CONV_OUTPUT_KEPT
-                                                                           : CONV_OUTPUT_UNKNOWN;
+    enum conv_output_fate fate = fate_of(&place);
+    for (int i = 0; !fate && i < MOST_LINKS && follow_folder(names, &place); i++)
+        fate = fate_of(&place);
     pthread_mutex_unlock(&names->lock);
     return fate;
 }

@@ -13,9 +13,12 @@
 
 #include "base/digest_set.h"
 
+#define CONV_OUTPUT_LINKS 1024 // chains
+
 struct conv_output_names {
     pthread_mutex_t lock; // guards all below
     struct conv_digest_set facts;
+    struct conv_output_link *links[CONV_OUTPUT_LINKS]; // symbolic links, by their digests
 };
 
 void conv_output_names_open(struct conv_output_names *names);
@@ -55,6 +58,13 @@ enum conv_output_fate {
     CONV_OUTPUT_LOST,
 };
 
+// A symbolic link of that name leads to a place in the archive, as conv_member_path_normal spells
+// it. CONV_ERR_MEMORY.
+enum conv_status conv_output_names_link(struct conv_output_names *names, int archive,
+                                        const char *original, const char *target,
+                                        struct conv_err *err);
+
+// Follows links to folders on the way to the member.
 enum conv_output_fate conv_output_names_fate(struct conv_output_names *names, int archive,
                                              const char *original);
 

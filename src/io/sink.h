@@ -51,7 +51,6 @@ struct conv_sink_config {
     bool returns;      // an item may come again and replaces its output
     bool copies;       // images that fail are copied under their own names
     bool is_partial;   // not all members of archives come
-    const char *suffix;
     const struct conv_format *format;
     bool npy;
 };

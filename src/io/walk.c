@@ -304,7 +304,6 @@ void conv_walk_describe_outputs(struct conv_walk *walk, struct conv_sink_config 
     config->targets = conv_walk_targets(walk, &config->target_count);
     config->may_coincide = walk->shape.may_coincide;
     config->returns = walk->watch != NULL;
-    config->suffix = operands->suffix;
     config->format = operands->format;
     config->npy = operands->npy;
 }

@@ -11,7 +11,7 @@ import zipfile
 import pytest
 
 import tars
-from program import BINARY, run
+from program import BINARY, HAS_JPEG, run
 
 ROUNDS = int(os.environ.get("CONV_ROUNDS", 8))
 ALPHABET = ("a", "Z", "9", "_", " ", "ä", "字")
@@ -114,3 +114,27 @@ def test_what_a_zip_file_cannot_hold_is_one_members_failure(box):
         assert found == [(name, value if isinstance(value, bytes) else value.encode()) for name, kind, value in members
                          if kind != tarfile.LNKTYPE], seed
         subprocess.run(["unzip", "-tqq", "out.zip"], check=True)
+
+
+@pytest.mark.parametrize("options", (["--to", "jpg"], ["--output-type", "f32"]))
+def test_links_through_folders_and_links(box, options):
+    """Links lead to a renamed member in whatever order they come, through other links and links to folders."""
+    if "jpg" in options and not HAS_JPEG:
+        pytest.skip("built without libjpeg-turbo")
+    links = [("cur", "v/w"), ("latest", "cur"), ("one.png", "latest/a.png"), ("v/two.png", "../cur/a.png"),
+             ("v/three.png", "./two.png"), ("v/w/four.png", "../../one.png"), ("five", "v/three.png"), ("./six", "v//w/../w/a.png")]
+    for seed in range(ROUNDS):
+        rng = random.Random(seed)
+        members = [("v/w/a.png", tars.PNGS[0], {})] + [(name, b"", {"type": tarfile.SYMTYPE, "linkname": link}) for name, link in links]
+        rng.shuffle(members)
+        at = [name for name, *_ in members].index("v/w/a.png")
+        members.insert(rng.randint(at + 1, len(members)), ("v/hard", b"", {"type": tarfile.LNKTYPE, "linkname": "./v/w/a.png"}))
+        tars.make("in.tar", members)
+        run("identity", "-q", *options, "in.tar", "out.tar")
+        shutil.rmtree("x", ignore_errors=True)
+        os.mkdir("x")
+        subprocess.run(["tar", "-xf", "out.tar", "-C", "x"], check=True)
+        target = os.path.realpath("x/v/w/" + ("a.jpg" if "jpg" in options else "a.npy"))
+        assert {name: os.path.realpath("x/" + name) for name, _ in links if not os.path.isdir("x/" + name)} == {
+            name: target for name, _ in links[2:]}, seed
+        assert os.path.samefile("x/v/hard", target)
