@@ -130,8 +130,8 @@ static enum conv_status add_target(struct conv_archive_operands *archives, const
     if (!conv_paths_join(path, folder, name))
         return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
     if (!can_write(format))
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "archives of the format %s cannot be written: %s", format->name, path);
+        return conv_err_set(err, CONV_ERR_USAGE, "archives of the format %s cannot be written: %s",
+                            format->name, path);
     struct conv_archive_target *target = &archives->targets[archives->target_count];
     target->path = strdup(path);
     if (!target->path)

@@ -166,6 +166,27 @@ static enum conv_status check_output_name(const struct conv_operands *operands, 
     return CONV_OK;
 }
 
+// No file that is an operand is the output made from it, where outputs keep the names of inputs.
+static enum conv_status check_files(const struct conv_operands *operands, bool is_folder,
+                                    struct conv_err *err)
+{
+    char path[PATH_MAX];
+    struct stat in, out;
+    for (int i = 0; i < operands->input_count; i++) {
+        const char *input = operands->inputs[i];
+        if ((operands->archives && operands->archives->inputs[i]) || stat(input, &in) ||
+            !S_ISREG(in.st_mode) || operands->suffix || operands->format || operands->npy)
+            continue;
+        if (conv_paths_join(path, is_folder ? operands->output : "",
+                            is_folder ? conv_paths_base(input) : operands->output) &&
+            stat(path, &out) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+            return conv_err_hint(err, CONV_HINT_REPLACE_INSTEAD, 0,
+                                 conv_err_set(err, CONV_ERR_USAGE,
+                                              "%s: the output would overwrite the input", input));
+    }
+    return CONV_OK;
+}
+
 static enum conv_status check_output(const struct conv_operands *operands,
                                      struct conv_operands_shape *shape, struct conv_err *err)
 {
@@ -195,12 +216,14 @@ static enum conv_status check_output(const struct conv_operands *operands,
     bool is_folder = shape->any_folder || shape->several || slash || conv_paths_is_folder(output) ||
                      (operands->to_folder && !format && !ends_in_npy(output));
     shape->sink = is_folder ? CONV_SINK_FOLDER : CONV_SINK_FILE;
-    if (!is_folder)
-        return check_output_name(operands, output, format, err);
+    enum conv_status status = check_files(operands, is_folder, err);
+    if (status || !is_folder)
+        return status ? status : check_output_name(operands, output, format, err);
     if (format && !slash && !conv_paths_exists(output))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "the output %s is not a folder (%s/ would make one)", output, output);
-    enum conv_status status = shape->several ? check_names(operands, err) : CONV_OK;
+    if (shape->several)
+        status = check_names(operands, err);
     if (!status && conv_paths_exists(output) && !conv_paths_is_folder(output))
         return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a file, not a folder", output);
     return status;

@@ -33,7 +33,7 @@ def test_files_lists_and_several_folders(box):
 def test_without_it_the_same_folder_is_refused(box):
     made = fill(box / "in", "a.png")
     assert "--in-place" in run("emboss", "in", "in", code=2).err
-    assert "--in-place" in run("emboss", "in/a.png", "in/a.png", code=1).err
+    assert "--in-place" in run("emboss", "in/a.png", "in/a.png", code=2).err
     assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
 
 

@@ -234,7 +234,7 @@ def test_the_report_overwrites_no_image(box):
 
 def test_a_dry_run_says_what_would_fail(box):
     fill(box, "a.png")
-    assert "overwrite" in run("emboss", "--dry-run", "a.png", "a.png", code=1).err
+    assert "overwrite" in run("emboss", "--dry-run", "a.png", "a.png", code=2).err
     assert "missing.png" in run("emboss", "--dry-run", "missing.png", "b.png", code=1).err
 
 
