@@ -73,8 +73,6 @@ static bool is_file(const uint8_t *data, size_t size, size_t at)
 // All of them have NULs, which text has only at its end.
 static bool has_file(const uint8_t *data, size_t size)
 {
-    while (size > 0 && data[size - 1] == 0)
-        size--;
     if (!memchr(data, 0, size))
         return false;
     for (size_t at = 0; at + 4 <= size; at++)
@@ -216,6 +214,8 @@ static bool has_digits(const uint8_t *data, size_t size)
 
 bool conv_embedded_image(const uint8_t *data, size_t size)
 {
+    while (size > 0 && data[size - 1] == 0)
+        size--;
     return size >= LEAST_IMAGE && (has_file(data, size) || has_digits(data, size));
 }
 
@@ -263,7 +263,11 @@ static size_t character_size(const uint8_t *text, size_t left)
     for (size_t i = 1; i < size; i++)
         if ((text[i] & 0xC0) != 0x80)
             return 0;
-    return size;
+    // Longer than needed, surrogates, beyond U+10FFFF, U+FFFE and U+FFFF.
+    bool wrong = (text[0] == 0xE0 && text[1] < 0xA0) || (text[0] == 0xED && text[1] >= 0xA0) ||
+                 (text[0] == 0xF0 && text[1] < 0x90) || (text[0] == 0xF4 && text[1] >= 0x90) ||
+                 (text[0] == 0xEF && text[1] == 0xBF && text[2] >= 0xBE);
+    return wrong ? 0 : size;
 }
 
 bool conv_embedded_is_utf8(const uint8_t *data, size_t size)

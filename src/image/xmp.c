@@ -140,16 +140,39 @@ static void skip_space(struct packet *packet)
         packet->at++;
 }
 
+// Names are of ASCII.
 static bool take_name(struct packet *packet, struct text *name)
 {
     const char *from = packet->at;
-    while (packet->at < packet->end &&
-           (isalnum((unsigned char)*packet->at) || strchr("_:.-", *packet->at) ||
-            (unsigned char)*packet->at >= 0x80) &&
-           *packet->at)
-        packet->at++;
+    bool start = true, good = true; // of the name or of its part after the colon
+    int colons = 0;
+    for (; packet->at < packet->end; packet->at++) {
+        int c = (unsigned char)*packet->at;
+        if (!isalnum(c) && (c == 0 || !strchr("_:.-", c)))
+            break;
+        good = good && (!start || isalpha(c) || c == '_');
+        start = c == ':';
+        colons += start;
+    }
     *name = (struct text){from, (size_t)(packet->at - from)};
-    return name->size > 0 && !isdigit((unsigned char)from[0]) && !strchr(".-", from[0]);
+    return good && !start && colons <= 1;
+}
+
+// "#65;" or "#x41;", of a character that XML allows.
+static bool is_character(struct text rest)
+{
+    bool hex = starts(rest, "#x");
+    unsigned long value = 0;
+    size_t first = hex ? 2 : 1, i = first;
+    for (; i < rest.size && i < 10 && isxdigit((unsigned char)rest.at[i]); i++) {
+        int c = (unsigned char)rest.at[i] | 0x20;
+        if (!hex && c > '9')
+            return false;
+        value = value * (hex ? 16 : 10) + (unsigned)(c >= 'a' ? c - 'a' + 10 : (c & 15));
+    }
+    return i > first && i < rest.size && rest.at[i] == ';' &&
+           (value == '\t' || value == '\n' || value == '\r' || (value >= 0x20 && value < 0xD800) ||
+            (value >= 0xE000 && value < 0xFFFE) || (value >= 0x10000 && value < 0x110000));
 }
 
 // Character data without tags; references have to be complete.
@@ -157,19 +180,17 @@ static bool is_good_data(struct text data)
 {
     static const char *const names[] = {"amp;", "lt;", "gt;", "quot;", "apos;"};
     const char *end = data.at + data.size;
-    if (memchr(data.at, '<', data.size) || memchr(data.at, 0, data.size))
-        return false;
+    for (size_t i = 0; i < data.size; i++)
+        if (data.at[i] == '<' ||
+            ((unsigned char)data.at[i] < 0x20 && !strchr("\t\n\r", data.at[i])) ||
+            data.at[i] == 0 || (data.size - i >= 3 && memcmp(data.at + i, "]]>", 3) == 0))
+            return false;
     for (const char *p = data.at; (p = memchr(p, '&', (size_t)(end - p))) != NULL;) {
         struct text rest = {p + 1, (size_t)(end - p - 1)};
         bool good = false;
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
             good |= starts(rest, names[i]);
-        const char *q = rest.at + 1;
-        bool hex = starts(rest, "#x");
-        for (q += hex; starts(rest, "#") && q < end && *q != ';'; q++)
-            if (!(hex ? isxdigit((unsigned char)*q) : isdigit((unsigned char)*q)))
-                return false;
-        good |= starts(rest, "#") && q < end && q > rest.at + 1 + hex;
+        good = good || (starts(rest, "#") && is_character(rest));
         if (!good)
             return false;
         p++;
@@ -248,6 +269,8 @@ static bool take_attribute(struct packet *packet)
         return false;
     local = name;
     bool space = equals(cut_prefix(&local), "xmlns") || equals(name, "xmlns");
+    if (space && (value.size == 0 || starts(local, "xml")) && !equals(name, "xmlns"))
+        return false;
     if (space && !add_space(packet, equals(name, "xmlns") ? (struct text){"", 0} : local, value))
         return false;
     bool image = has_image(value.at, value.size);
@@ -332,8 +355,7 @@ static bool take_other(struct packet *packet)
 {
     struct text rest = {packet->at, (size_t)(packet->end - packet->at)};
     const char *end = NULL;
-    bool comment = starts(rest, COMMENT),
-         keep = starts(rest, "<?xpacket") || starts(rest, "<?xml ");
+    bool comment = starts(rest, COMMENT), keep = starts(rest, "<?xpacket ");
     if (!comment && !starts(rest, "<?"))
         return false;
     for (const char *p = packet->at + (comment ? 4 : 2); !end && packet->end - p >= 3; p++)
