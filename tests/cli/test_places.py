@@ -4,6 +4,7 @@ import os
 import random
 import re
 import subprocess
+import tarfile
 
 import numpy as np
 import pytest
@@ -205,3 +206,17 @@ def test_files_of_other_programs(photos):
     assert "no image" not in run("emboss", "in/._a.png", "x.png", code=1).err and not os.path.exists("x.png")
     fill("apple/._a.png")
     assert " in apple (1 ignored: ._*, .thumb* or @eaDir; --no-ignore takes them)\n" in run("emboss", "apple", "new", code=3).err
+
+
+@pytest.mark.parametrize("args", (
+    ("a.png", "a.png"), ("a.png", "./../{box}/a.png"), ("a.png", "."), ("a.png", "b.png", "."), ("in", "x.tar.xz"),
+    ("in", "x.tar.bz2"), ("in", "x.7z"), ("in.tar", "x.7z"), ("-q", "--format=7z", "in", "-"), ("a.png", "x.webp"), ("in", "in"),
+    ("in.tar", "in.tar")))
+def test_what_the_command_line_alone_makes_impossible_is_wrong_usage(box, args):
+    """Exit code 1 made scripts try again for ever."""
+    fill("a.png", "b.png", "in/c.png")
+    with tarfile.open("in.tar", "w") as archive:
+        archive.add("a.png")
+    before = {path: path.read_bytes() for path in box.rglob("*") if path.is_file()}
+    run("emboss", *(arg.replace("{box}", box.name) for arg in args), code=2)
+    assert {path: path.read_bytes() for path in box.rglob("*") if path.is_file()} == before
