@@ -86,7 +86,8 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
             conv_source_next(conv_walk_source(walk), &job->item, &job->err);
         if (step == CONV_SOURCE_END)
             break;
-        bool bad = step == CONV_SOURCE_BAD || load_image(images, job, &config);
+        bool is_link = step == CONV_SOURCE_ITEM && job->item.is_copy; // to a member of an archive
+        bool bad = step == CONV_SOURCE_BAD || (!is_link && load_image(images, job, &config));
         conv_item_release(&job->item);
         if (bad)
             status =

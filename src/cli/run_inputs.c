@@ -138,8 +138,8 @@ static enum conv_status check_archives(const struct conv_options *options,
                             "--beside is for files, not for members of archives");
     if (options->preserve && to_archive)
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "--preserve is for files, not for an archive: its members keep mode "
-                            "and time anyway");
+                            "--preserve is for files, not for an archive: members of another one "
+                            "keep mode and time anyway");
     if (!to_archive && options->on_error == CONV_ON_ERROR_COPY)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--on-error copy is for archives as outputs; the others are files");

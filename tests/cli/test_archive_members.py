@@ -69,6 +69,10 @@ def test_other_commands_read_archives(box):
     make("in.tar", list(samples(5)))
     assert "5 images, identical pixels" in run("verify", "emboss", "in.tar").out
     assert "5 images, identical pixels" in run("verify", "emboss", "-", stdin=(box / "in.tar").read_bytes()).out
+    links = [(f"{kind}.png", b"", {"type": kind.encode(), "linkname": "000000.png"}) for kind in "12"]
+    make("links.tar", list(samples(5)) + links)  # hard and symbolic
+    assert "5 images, identical pixels" in run("verify", "emboss", "links.tar").out
+    assert "fast -z 1" in run("bench", "codec", "links.tar", "-z", "1").out
     run("layer", "gabor:2x2", "--pool=mean", "in.tar", "out", "--device=cpu")
     assert sorted(os.listdir("out")) == [f"{i:06}.npy" for i in range(5)]
     run("layer", "gabor:2x2", "--pool=mean", "in.tar", "all.npy", "--device=cpu")
