@@ -17,6 +17,7 @@
 #include "io/special.h"
 #include "io/standard_sink.h"
 #include "io/temporary.h"
+#include "io/watch.h"
 
 static const struct conv_file_sink *file_sink(const struct conv_sink *sink)
 {
@@ -48,9 +49,14 @@ static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
         .owner = config->returns ? item->name : NULL,
     };
     (void)result;
-    return config->kind == CONV_SINK_FOLDER && config->may_coincide
-               ? conv_output_names_claim(&sink->names, &place, NULL, err)
-               : CONV_OK;
+    if (config->kind != CONV_SINK_FOLDER || !config->may_coincide)
+        return CONV_OK;
+    enum conv_status status = conv_output_names_claim(&sink->names, &place, NULL, err);
+    if (!item->watched || (status && status != CONV_ERR_USAGE))
+        return status;
+    if (!conv_watch_has_rival(item->watched, place.name, status != CONV_OK))
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE, "another image has the same output, %s", place.name);
 }
 
 static bool should_look(const struct conv_sink *sink)

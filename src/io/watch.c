@@ -49,6 +49,7 @@ void conv_watch_close(struct conv_watch *watch)
     conv_descriptors_keep(-1);
     conv_watch_arrivals_free(&watch->arrivals);
     free(watch->handed);
+    conv_digest_set_free(&watch->contested);
     free(watch->ready.path);
     free_busy(watch->busy);
     free_busy(watch->again);

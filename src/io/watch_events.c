@@ -171,7 +171,7 @@ static void handle_entry(struct conv_watch *watch, const struct conv_watch_folde
         if (exists && S_ISDIR(info.st_mode)) // another may have taken its place
             take_folder(watch, path, root);
     } else if (leaves && !exists) {
-        conv_watch_arrivals_remove(&watch->arrivals, path);
+        conv_watch_leave(watch, path, root);
     } else {
         bool is_closed = event->mask & (IN_CLOSE_WRITE | IN_MOVED_TO);
         conv_watch_take_file(watch, path, root, is_closed);

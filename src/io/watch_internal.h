@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "base/digest_set.h"
 #include "io/watch.h"
 #include "io/watch_arrivals.h"
 #include "io/watch_folders.h"
@@ -39,13 +40,14 @@ struct conv_watch {
     struct {
         uint64_t name, version;
     } * handed;
-    time_t drained;                  // when no event was left
-    uint64_t drained_ns;             // the same on conv_clock_ns
-    uint64_t checked_ns;             // when the folders of the operands were last looked for
-    struct conv_watch_arrival ready; // to be handed out next; path NULL: none
-    pthread_mutex_t lock;            // guards both lists
-    struct conv_watch_busy *busy;    // handed out and not released
-    struct conv_watch_busy *again;   // released, to be read again
+    time_t drained;                   // when no event was left
+    uint64_t drained_ns;              // the same on conv_clock_ns
+    uint64_t checked_ns;              // when the folders of the operands were last looked for
+    struct conv_watch_arrival ready;  // to be handed out next; path NULL: none
+    struct conv_digest_set contested; // names that two images wanted, and their stems
+    pthread_mutex_t lock;             // guards both lists
+    struct conv_watch_busy *busy;     // handed out and not released
+    struct conv_watch_busy *again;    // released, to be read again
     // A folder that could not be watched; failed.err.status 0: none.
     struct {
         char path[PATH_MAX];
@@ -72,8 +74,14 @@ void conv_watch_take_file(struct conv_watch *watch, const char *path, int root, 
 // is none yet.
 bool conv_watch_find_ready(struct conv_watch *watch);
 
+// The version of the file that was handed out last may be handed out again.
+void conv_watch_forget(struct conv_watch *watch, const char *path);
+
 // Notes which operands are gone, or have other folders at their paths, at most once a second.
 void conv_watch_check_roots(struct conv_watch *watch, uint64_t now_ns);
+
+// The file is gone: it is not handed out, and one that could not have its output's name is.
+void conv_watch_leave(struct conv_watch *watch, const char *path, int root);
 
 // Stores the failure unless one is stored already.
 void conv_watch_note_failure(struct conv_watch *watch, const char *path,

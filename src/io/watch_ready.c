@@ -71,6 +71,14 @@ static uint64_t digest_version(const struct stat *info)
     return digest.word[0];
 }
 
+void conv_watch_forget(struct conv_watch *watch, const char *path)
+{
+    struct conv_digest name = {0};
+    conv_hash_add(&name, path, strlen(path));
+    if (watch->handed)
+        watch->handed[name.word[0] % PLACES].version = 0;
+}
+
 // Notes that this version is handed out; true if it was the last time, too.
 static bool is_known(struct conv_watch *watch, const char *path, const struct stat *info)
 {

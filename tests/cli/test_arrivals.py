@@ -9,6 +9,7 @@ import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import images
@@ -289,3 +290,54 @@ def test_a_tree_arrives_while_events_are_dropped(box):
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("options, output", ((("--to", "png"), "a.png"), (("--output-type", "f32"), "a.npy")))
+def test_an_image_of_another_format_takes_the_name(box, options, output):
+    """While both are there, the later one is refused; it gets the output when the other one goes."""
+    source, target = box / "in", box / "out"
+    source.mkdir()
+    second = image(2, width=16)
+    (source / "a.jpg").write_bytes(image(1, width=8).data)  # what it is does not depend on its name
+    process = start("identity", "--watch", "--report=r", *options, source, target)
+
+    def width():
+        path = target / output
+        if not path.exists():
+            return 0
+        return np.load(path).shape[-1] if output == "a.npy" else images.read(path).shape[-1]
+
+    try:
+        until(lambda: width() == 8, process)
+        (source / "a.png").write_bytes(second.data)
+        until(lambda: Path("r").read_text().count('in/a.png","output') > 0, process)
+        assert width() == 8
+        (source / "a.jpg").unlink()
+        until(lambda: width() == 16, process)
+        process.send_signal(signal.SIGTERM)
+        err = process.communicate(timeout=TIMEOUT)[1].decode()
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 1 and err.count("another image has the same output") == 1, err
+
+
+def test_an_image_that_is_replaced_by_one_of_another_format(box):
+    """It had "the same output" as the one that was gone."""
+    source, target = box / "in", box / "out"
+    source.mkdir()
+    (source / "a.jpg").write_bytes(image(1, width=8).data)
+    process = start("identity", "--watch", "--to", "png", source, target)
+    try:
+        until(lambda: (target / "a.png").exists(), process)
+        stop(process)
+        (source / "a.png").write_bytes(image(2, width=16).data)
+        (source / "a.jpg").unlink()
+        process.send_signal(signal.SIGCONT)
+        until(lambda: images.read(target / "a.png").shape[-1] == 16, process)
+        process.send_signal(signal.SIGTERM)
+        err = process.communicate(timeout=TIMEOUT)[1].decode()
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 0 and "2 done, 0 failed" in err, err
