@@ -116,7 +116,8 @@ const struct conv_option conv_option_table[] = {
      .help = "keep running until Ctrl-C, filtering images as they arrive in the input folders"},
     {STRING(MEMBERS, "format", 0, "FORMAT", format_text), .commands = RUN, .values = "tar files",
      .help = "archives: the format of standard input and output (tar, zip, tar.gz, ...); if OUTPUT "
-             "is a folder, of the archives to write into it; files: write their members as files"},
+             "is a folder, each input becomes an archive of its name in it; files: write their "
+             "members as files"},
     {FLAG(MEMBERS, "images-only", 0, images_only), .commands = RUN,
      .help = "archives: drop members that are not images (default: copy them unchanged)"},
     {FLAG(NEUTRAL, "skip-existing", 0, skip_existing), .commands = RUN | LAYER,
