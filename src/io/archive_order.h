@@ -73,8 +73,9 @@ void conv_archive_order_limit(struct conv_archive_order *order, size_t bytes);
 // is put or dropped once. `content` is NULL unless the member is a file. It is copied if `body` is
 // NULL; otherwise it stays in place, and *body is retained until it has been written
 // (archive_body.h). CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED, CONV_ERR_FORMAT: the archive cannot hold
-// this member, which the caller still has to drop. CONV_ERR_MEMORY. CONV_ERR_CANCELLED: the archive
-// has failed, and conv_archive_order_finish will say why.
+// this member, which the caller still has to drop. CONV_ERR_MEMORY. CONV_ERR_CANCELLED: an
+// archive has failed before, and conv_archive_order_finish will say why. CONV_OK promises nothing
+// until target->is_written.
 struct conv_archive_body;
 enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64_t number,
                                         int target, const struct conv_archive_member *member,

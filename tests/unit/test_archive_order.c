@@ -170,7 +170,7 @@ static void test_failure(void **state)
     begin(1);
     targets[0].path = (char *)(uintptr_t) "/proc/none/a.tar";
     assert_int_equal(put(1, 0, &err), CONV_OK);
-    assert_int_equal(put(0, 0, &err), CONV_ERR_CANCELLED);
+    assert_int_equal(put(0, 0, &err), CONV_OK); // the archive's failure, not the member's
     assert_true(conv_archive_order_has_failed(order));
     assert_int_equal(put(2, 0, &err), CONV_ERR_CANCELLED);
     assert_int_equal(conv_archive_order_finish(order, true, &last), CONV_ERR_IO);
