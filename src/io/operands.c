@@ -2,6 +2,7 @@
 // The checks of inputs and output, in the order in which their messages are most useful.
 #include "io/operands.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -193,6 +194,10 @@ static enum conv_status check_output(const struct conv_operands *operands,
     const char *output = operands->output;
     if (!output[0])
         return conv_err_set(err, CONV_ERR_USAGE, "the name of the output is empty");
+    struct stat info;
+    if (!conv_operands_is_standard(output) && stat(output, &info) && errno == ENOTDIR)
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s: its path leads through a file",
+                            output);
     if (operands->archives) {
         enum conv_status status =
             conv_archive_operands_target(operands->archives, operands, shape, err);

@@ -69,6 +69,8 @@ USAGE_ERRORS = [  # the arguments, and what the message must contain
     (("./missing.mat", "a.png", "b.png"), "missing.mat"),
     (("emboss", "a.png", "./a.png"), "overwrite the input"),
     (("emboss", "a.png", "."), "overwrite the input"),
+    (("emboss", "a.png", "a.png/"), "a file"),
+    (("emboss", "a.png", "a.png/b/c.tar"), "a file"),
     (("emboss", "a.png", "b.tar.xz"), "tar.xz"),
     (("emboss", "a.png", "b.7z"), "7z"),
     (("show",), "show"),
