@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "io/image_reader.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -22,12 +23,14 @@ enum conv_status conv_image_reader_probe(const struct conv_format *format, const
     return format->check_size(data, size, header, err);
 }
 
-// Images that follow the first one directly.
+// Images that follow the first one, directly or after blanks, line ends and NUL bytes.
 static unsigned count_following(const struct conv_format *format, const uint8_t *data, size_t size)
 {
     unsigned count = 0;
     for (;;) {
         size_t end = format->end(data, size);
+        while (end < size && (data[end] == 0 || isspace(data[end])))
+            end++;
         data += end;
         size -= end;
         format = conv_formats_find(data, size);

@@ -32,6 +32,8 @@ def refused(data, more, name="standard input"):
 def test_images_on_a_pipe(box, count):
     refused(b"".join(PNG[:count]), count - 1)
     refused(PNG[0] + PNG[1][:-5], 1)  # the last is incomplete
+    for gap in (b"\n", b"\r\n \t", bytes(4096)):  # a list of files, or blocks of a tape
+        refused(gap.join(PNG[:count]) + gap, count - 1)
     for rest in (b"\0" * 64, b"\x89PN", PNG[0][8:], b"text"):
         run("blur", "-", "-", stdin=PNG[0] + rest)
 
