@@ -48,8 +48,8 @@ static void end_at_once(int number)
 #define SAME_NS 300000000
 
 // An answer takes less than 200 ms.
-#define PATIENCE_NS 150000000
-#define LOOK_US 30000
+#define PATIENCE_NS 100000000
+#define LOOK_US 20000
 
 // After the first signal: ends the program if it is in work that cannot be cancelled, or waits for
 // a reader that has stalled.

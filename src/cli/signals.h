@@ -18,7 +18,7 @@ void conv_signals_begin(void);
 // From now on the command polls the flag: 0, the signal that came, or -1 set by the pipeline.
 atomic_int *conv_signals_install(void);
 
-// Around work that does not poll the flag, and may be cut off at any time: 150 ms after a signal
+// Around work that does not poll the flag, and may be cut off at any time: 100 ms after a signal
 // the program ends. Any thread; calls may be nested.
 void conv_signals_begin_work(void);
 void conv_signals_end_work(void);

@@ -37,6 +37,8 @@ static void clean_comments(struct conv_buffer *comments)
 bool conv_common_clean(struct conv_common *common, bool look)
 {
     clean_comments(&common->comments);
+    if (conv_embedded_in_tables(common->icc.data, common->icc.size))
+        common->icc.size = 0;
     if (look) {
         common->xmp.size = common->photoshop.size = common->comments.size = 0;
         common->density_x = common->density_y = 0;

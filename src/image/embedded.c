@@ -6,6 +6,8 @@
 
 #define LEAST_IMAGE 40 // bytes of a GIF of one pixel
 #define LEAST_LINE 48  // encoders break lines at 60 to 76 digits
+#define LEAST_RUN 16   // of the digits that are looked at
+#define LEAST_BYTES 16 // as numbers with something between them
 #define MOST_DIGITS 256
 
 // First bytes of files. Nearly all positions of a text are excluded by them alone.
@@ -193,11 +195,10 @@ static bool read_digits(const uint8_t *data, size_t size, size_t *from)
     return false;
 }
 
-// Encoders write at least LEAST_LINE digits in a row, escapes included: looking at one character of
-// as many finds them.
+// Looking at one character of LEAST_RUN finds all runs that are as long, escapes included.
 static bool has_digits(const uint8_t *data, size_t size)
 {
-    for (size_t at = LEAST_LINE - 1; at < size; at += LEAST_LINE) {
+    for (size_t at = LEAST_RUN - 1; at < size; at += LEAST_RUN) {
         size_t from = at, to = at;
         if (!is_digit(data[at]))
             continue;
@@ -205,9 +206,60 @@ static bool has_digits(const uint8_t *data, size_t size)
             from--;
         while (to < size && is_digit(data[to]))
             to++;
-        if (to - from >= LEAST_LINE && read_digits(data, size, &from))
-            return true;
+        while (to > from && to - from >= LEAST_RUN) // what is no digit after all ends a part of it
+            if (read_digits(data, size, &from))
+                return true;
         at = from > to ? from - 1 : to - 1;
+    }
+    return false;
+}
+
+// --- bytes as numbers ----------------------------------------------------------------------------
+
+// What is between two numbers: spaces, commas, 0x, \x, %, NULs of UTF-16.
+static size_t skip_between(const uint8_t *p, size_t left)
+{
+    size_t at = 0;
+    while (at < left && at < 8 &&
+           (memchr(" ,:;%\\xX-\r\n\t", p[at], 13) || p[at] == 0 ||
+            (p[at] == '0' && left - at > 1 && (p[at + 1] | 0x20) == 'x')))
+        at++;
+    return at;
+}
+
+// True if LEAST_BYTES numbers of the base begin here, and a file with them.
+static bool is_numbers(const uint8_t *p, size_t left, int base)
+{
+    uint32_t head = 0;
+    for (size_t count = 0, at = 0; count < LEAST_BYTES; count++) {
+        int value = 0;
+        size_t digits = 0, between;
+        for (; digits < (base == 16 ? 2 : 3) && at < left; digits++, at++) {
+            int digit = hex_digit(p[at]);
+            if (digit < 0 || digit >= base)
+                break;
+            value = value * base + digit;
+        }
+        between = skip_between(p + at, left - at);
+        at += between;
+        if (value > 255 || digits < (base == 16 ? 2 : 1) || (base == 10 && between == 0))
+            return false;
+        head = count < 4 ? head << 8 | (uint32_t)value : head;
+        if (count == 3 && !is_signature(head))
+            return false;
+    }
+    return true;
+}
+
+static bool has_numbers(const uint8_t *data, size_t size)
+{
+    bool inside = false; // a number
+    for (size_t at = 0; at + 2 * LEAST_BYTES < size; at++) {
+        bool digit = kinds[data[at]] < BREAK && hex_digit(data[at]) >= 0;
+        if (digit && !inside &&
+            (is_numbers(data + at, size - at, 16) || is_numbers(data + at, size - at, 10)))
+            return true;
+        inside = digit && !(data[at] == '0' && (data[at + 1] | 0x20) == 'x');
     }
     return false;
 }
@@ -216,7 +268,43 @@ bool conv_embedded_image(const uint8_t *data, size_t size)
 {
     while (size > 0 && data[size - 1] == 0)
         size--;
-    return size >= LEAST_IMAGE && (has_file(data, size) || has_digits(data, size));
+    return size >= LEAST_IMAGE &&
+           (has_file(data, size) || has_digits(data, size) || has_numbers(data, size));
+}
+
+// --- tables --------------------------------------------------------------------------------------
+
+// Three segments of a JPEG, one after the other.
+static bool is_jpeg(const uint8_t *data, size_t size, size_t at)
+{
+    if (size - at < 3 || memcmp(data + at, "\xFF\xD8\xFF", 3) != 0)
+        return false;
+    at += 2;
+    for (int i = 0; i < 3; i++) {
+        if (size - at < 4 || data[at] != 0xFF || data[at + 1] < 0xC0)
+            return false;
+        size_t length = 2 + ((size_t)data[at + 2] << 8 | data[at + 3]);
+        if (length < 4 || length > size - at)
+            return false;
+        at += length;
+    }
+    return true;
+}
+
+bool conv_embedded_in_tables(const uint8_t *data, size_t size)
+{
+    static const char *const heads[] = {"\x89PNG\r\n\x1A\n", "GIF89a", "GIF87a"};
+    for (size_t at = 0; at < size; at++) {
+        if (!may_begin(data[at]))
+            continue;
+        for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+            if (size - at > strlen(heads[i]) && memcmp(data + at, heads[i], strlen(heads[i])) == 0)
+                return true;
+        if (is_jpeg(data, size, at) ||
+            (size - at >= 12 && memcmp(data + at, "RIFF", 4) == 0 && is_file(data, size, at)))
+            return true;
+    }
+    return false;
 }
 
 // --- text ----------------------------------------------------------------------------------------

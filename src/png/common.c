@@ -35,13 +35,10 @@ static void take_density(struct conv_common *common, const struct conv_chunk *ch
 static bool take_chunk(struct conv_common *common, const struct conv_chunk *chunk,
                        struct conv_png_inflater *inflater)
 {
-    size_t most = chunk->length < MOST_KEYWORD + 1 ? chunk->length : MOST_KEYWORD + 1;
-    size_t name = strnlen((const char *)chunk->data, most), data = name + 2; // NUL and method
     enum conv_png_content content;
     switch (chunk->type) {
     case CONV_CHUNK_TYPE('i', 'C', 'C', 'P'):
-        return name == most || data > chunk->length || common->icc.size > 0 ||
-               conv_png_inflate(inflater, &common->icc, chunk->data + data, chunk->length - data);
+        return common->icc.size > 0 || conv_png_take_profile(&common->icc, chunk, inflater);
     case CONV_CHUNK_TYPE('p', 'H', 'Y', 's'):
         if (chunk->length == PHYS_SIZE && common->density_x == 0)
             take_density(common, chunk);

@@ -46,6 +46,16 @@ bool conv_png_inflate(struct conv_png_inflater *inflater, struct conv_buffer *ou
     return true;
 }
 
+bool conv_png_take_profile(struct conv_buffer *icc, const struct conv_chunk *chunk,
+                           struct conv_png_inflater *inflater)
+{
+    size_t most = chunk->length < MOST_KEYWORD + 1 ? chunk->length : MOST_KEYWORD + 1;
+    size_t name = strnlen((const char *)chunk->data, most), data = name + 2; // NUL and method
+    icc->size = 0;
+    return name == most || data > chunk->length ||
+           conv_png_inflate(inflater, icc, chunk->data + data, chunk->length - data);
+}
+
 // --- texts ---------------------------------------------------------------------------------------
 
 struct text {

@@ -22,6 +22,11 @@ void conv_png_inflater_free(struct conv_png_inflater *inflater);
 bool conv_png_inflate(struct conv_png_inflater *inflater, struct conv_buffer *out,
                       const uint8_t *data, size_t size);
 
+// Replaces the content of *icc by the profile in an iCCP chunk; empty if it is damaged. False: out
+// of memory.
+bool conv_png_take_profile(struct conv_buffer *icc, const struct conv_chunk *chunk,
+                           struct conv_png_inflater *inflater);
+
 // The metadata of a chunk that other formats have as well.
 enum conv_png_content {
     CONV_PNG_OTHER, // a text among them

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "image/embedded.h"
 #include "png/chunk.h"
 #include "png/content.h"
 #include "png/png.h"
@@ -169,6 +170,15 @@ static bool append_text(struct collection *collection, const struct conv_chunk *
     return ok;
 }
 
+// A profile that can be read and holds no image. False: out of memory.
+static bool check_profile(struct collection *collection, const struct conv_chunk *chunk, bool *good)
+{
+    struct conv_buffer *icc = &collection->inflater.scratch;
+    bool ok = conv_png_take_profile(icc, chunk, &collection->inflater);
+    *good = ok && icc->size > 0 && !conv_embedded_in_tables(icc->data, icc->size);
+    return ok;
+}
+
 // False: out of memory.
 static bool collect_chunk(const struct conv_chunk *chunk, struct collection *collection)
 {
@@ -190,6 +200,11 @@ static bool collect_chunk(const struct conv_chunk *chunk, struct collection *col
     if (i >= 0 && carried[i].late)
         return append_text(collection, chunk);
     if ((!profile && chunk->length > MOST_PLAIN) || (collection->look && !is_color(chunk->type)))
+        return true;
+    bool good = true;
+    if (profile && !check_profile(collection, chunk, &good))
+        return false;
+    if (!good)
         return true;
     if (i >= 0)
         collection->seen[i] = true;

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Random metadata through every pair of formats: no image remains in them, what describes the image does, and exiftool
 can read it. CONV_ROUNDS sets how many files of each format."""
+import base64
 import json
 import os
 import shutil
 import struct
 import subprocess
 import xml.etree.ElementTree
+import zlib
 
 import numpy as np
 import pytest
@@ -127,3 +129,55 @@ def test_damaged_metadata_is_readable_or_absent(tmp_path):
         if path.endswith(".jpg") and start > 0 and data[start - 4:start - 2] == b"\xff\xe1":
             size = struct.unpack(">H", data[start - 2:start])[0]
             xml.etree.ElementTree.fromstring(data[start + 29:start - 2 + size])
+
+
+def notations(rng, image):
+    """Texts that hold a file, as programs write bytes."""
+    digits, encoded = image.hex(), base64.b64encode(image).decode()
+    pairs = [digits[i:i + 2] for i in range(0, len(digits), 2)]
+    width = int(rng.integers(16, 48))
+    lines = lambda text: "\n".join(text[i:i + width] for i in range(0, len(text), width))
+    texts = [between.join(pairs) for between in (" ", ":", ", ", "\n", " 0x", ",0x", "\\x", "%", "-")]
+    texts += [", ".join(map(str, image)), json.dumps({"type": "Buffer", "data": list(image)}), lines(encoded), lines(digits.upper())]
+    texts.append("\n".join(f"{i:08x}  {' '.join(pairs[i:i + 16])}" for i in range(0, len(pairs), 16)))
+    return texts + ["x" * int(rng.integers(3)) + text for text in texts[:3]]
+
+
+def test_an_image_in_another_notation_is_dropped(tmp_path):
+    """Bytes as numbers, base64 in short lines, and digits after an entity of XML were carried over."""
+    seed = int(os.environ.get("CONV_SEED", "0")) or int.from_bytes(os.urandom(3), "big")
+    print(f"CONV_SEED={seed}")
+    rng = np.random.default_rng(seed)
+    planes = images.texture(rng, 3, 24, 17, 255)
+    plain = png.encode(17, 24, images.rows_of(planes), png.RGB, 8)
+    image = next(image for image in iter(lambda: metadata_trees.marker_image(rng), None) if image[:2] != b"BM")  # two bytes are no signature
+    os.mkdir(tmp_path / "in")
+    texts = notations(rng, image)
+    for i, text in enumerate(texts):
+        chunk = png.chunk(b"tEXt", b"Data\0" + text.encode()) + png.chunk(b"tEXt", b"Title\0" + b"255 216 or FF D8 is how they begin " * 2)
+        (tmp_path / "in" / f"{i}.png").write_bytes(plain[:33] + chunk + plain[33:])
+        value = '{"preview":"' + base64.b64encode(image).decode() + '"}' if i % 2 else text
+        value = value.replace("&", "&amp;").replace('"', "&quot;")
+        xmp = (f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description rdf:about="" '
+               f'xmlns:o="http://example.org/" xmlns:xmp="http://ns.adobe.com/xap/1.0/" xmp:Rating="3" o:data="{value}"/></rdf:RDF></x:xmpmeta>')
+        (tmp_path / "in" / f"x{i}.jpg").write_bytes(jpeg.make(planes.transpose(1, 2, 0), jpeg.segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + xmp.encode())))
+    assert run("identity", tmp_path / "in", tmp_path / "out").code == 0
+    for i, text in enumerate(texts):
+        data = (tmp_path / "out" / f"{i}.png").read_bytes()
+        assert b"Title" in data and b"Data" not in data, text[:80]
+        data = (tmp_path / "out" / f"x{i}.jpg").read_bytes()
+        assert b"Rating" in data and b"o:data" not in data, text[:80]
+
+
+def test_a_profile_that_holds_an_image_is_dropped(tmp_path):
+    """iCCP chunks were copied from PNG to PNG without being read."""
+    planes = images.texture(np.random.default_rng(1), 3, 24, 17, 255)
+    plain = png.encode(17, 24, images.rows_of(planes), png.RGB, 8)
+    profile, image = jpeg.profile(size=300), jpeg.make(planes.transpose(1, 2, 0))
+    good = b"x\0\0" + zlib.compress(profile)
+    for content, kept in ((good, True), (good + image, False), (b"x\0\0" + image, False), (b"x\0\0" + zlib.compress(profile + image), False), (b"x" * 80 + good, False)):
+        (tmp_path / "a.png").write_bytes(plain[:33] + png.chunk(b"iCCP", content) + plain[33:])
+        for name in ("o.png", "o.jpg"):
+            assert run("identity", tmp_path / "a.png", tmp_path / name).code == 0
+            assert (b"iCCP" in (tmp_path / "o.png").read_bytes()) == kept, content[:8]
+        assert (b"ICC_PROFILE" in (tmp_path / "o.jpg").read_bytes()) == kept, content[:8]

@@ -83,7 +83,8 @@ static void carried_kinds(void **state)
     start_file();
     add_carried("gAMA", "\0\0\xb1\x8f", 4);
     add_carried("cHRM", "01234567890123456789012345678901", 32);
-    add_carried("iCCP", "name\0\0not really compressed", 27);
+    add_dropped("iCCP", "name\0\0not really compressed", 27);
+    add_carried("iCCP", "name\0\0\x78\x9c\x4b\x4c\x4a\6\0\2\x4d\1\x27", 17);
     add_dropped("sBIT", "\5", 1);
     add_carried("sRGB", "\0", 1);
     add_carried("cICP", "\x09\x10\0\1", 4);
