@@ -202,10 +202,14 @@ static enum conv_source_step take_member(struct conv_archive_source *source,
     char target[PATH_MAX];
     enum conv_status status;
     const char *relative = member->name + strspn(member->name, "/");
+    while (strncmp(relative, "./", 2) == 0)
+        relative += 2 + strspn(relative + 2, "/");
     bool is_named = conv_folder_rules_take(&source->config.rules, relative);
     item->is_copy = !is_named || member->kind != CONV_ARCHIVE_FILE;
     item->is_link = is_link(member);
     if (is_passed_by(source, member, is_named, &status, err)) {
+        if (member->kind == CONV_ARCHIVE_FILE)
+            conv_folder_source_pass_over(source->config.passed, relative);
         if (source->others++ == 0)
             snprintf(source->other, sizeof source->other, "%s", member->name);
         return CONV_SOURCE_END;

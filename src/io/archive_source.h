@@ -19,7 +19,8 @@ struct conv_archive_source_config {
     // Outputs are files below this folder: members need names that stay in it, and links cannot be
     // copied. NULL: outputs are archives, which take every name.
     const char *folder;
-    atomic_int *stop; // ends waits for a stream; may be NULL
+    struct conv_folder_source *passed; // counts the files that are skipped
+    atomic_int *stop;                  // ends waits for a stream; may be NULL
 };
 
 struct conv_archive_held {

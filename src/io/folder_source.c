@@ -37,10 +37,24 @@ static bool is_ignored(const struct conv_folder_rules *rules, const char *name)
                                  strcmp(name, "@eaDir") == 0);
 }
 
+// True if a folder that the file is in is not to be entered.
+static bool is_shut(const struct conv_folder_rules *rules, const char *relative)
+{
+    char folder[PATH_MAX];
+    for (const char *end = relative; (end = strchr(end, '/')) != NULL; end++) {
+        snprintf(folder, sizeof folder, "%.*s", (int)(end - relative), relative);
+        if (is_ignored(rules, conv_paths_base(folder)) ||
+            matches(rules->exclude, rules->exclude_count, folder, true))
+            return true;
+    }
+    return false;
+}
+
 bool conv_folder_rules_take(const struct conv_folder_rules *rules, const char *relative)
 {
     return is_included(rules, relative) && !is_ignored(rules, conv_paths_base(relative)) &&
-           !matches(rules->exclude, rules->exclude_count, relative, false);
+           !matches(rules->exclude, rules->exclude_count, relative, false) &&
+           !is_shut(rules, relative);
 }
 
 bool conv_folder_rules_enter(const struct conv_folder_rules *rules, const char *relative)
@@ -133,14 +147,14 @@ static const char *relative_name(const struct conv_folder_source *folder, const 
 }
 
 // Counts what the user may take for a part of the job.
-static void pass_over(struct conv_folder_source *folder, const char *name, enum kind kind)
+static void pass_over(struct conv_folder_source *folder, const char *name, bool is_folder)
 {
     const char *format = conv_format_of_name(name);
     int at = 0;
     if (folder->rules.include_count || conv_temporary_is(name) || is_ignored(&folder->rules, name))
         return;
-    folder->folders += kind == KIND_FOLDER;
-    if (kind != KIND_FILE || !format)
+    folder->folders += is_folder;
+    if (is_folder || !format)
         return;
     folder->images++;
     while (at < folder->format_count && strcmp(folder->formats[at], format) < 0)
@@ -151,6 +165,18 @@ static void pass_over(struct conv_folder_source *folder, const char *name, enum 
     memmove(folder->formats + at + 1, folder->formats + at,
             (size_t)(folder->format_count++ - at) * sizeof *folder->formats);
     folder->formats[at] = format;
+}
+
+void conv_folder_source_pass_over(struct conv_folder_source *folder, const char *relative)
+{
+    const struct conv_folder_rules *rules = &folder->rules;
+    const char *name = conv_paths_base(relative);
+    if (matches(rules->exclude, rules->exclude_count, relative, false) || is_shut(rules, relative))
+        return;
+    if (!is_included(rules, relative))
+        pass_over(folder, name, false);
+    else
+        folder->ignored += is_ignored(rules, name);
 }
 
 // One entry of the innermost folder: CONV_SOURCE_END if it is not an image.
@@ -185,8 +211,8 @@ static enum conv_source_step take_entry(struct conv_folder_source *folder,
     if (!included && kind == KIND_FILE && !conv_temporary_is(entry->d_name) &&
         folder->others++ == 0)
         snprintf(folder->other, sizeof folder->other, "%s", entry->d_name);
-    if (!included)
-        pass_over(folder, entry->d_name, kind);
+    if (!included && (kind == KIND_FILE || kind == KIND_FOLDER))
+        pass_over(folder, entry->d_name, kind == KIND_FOLDER);
     // A link to a folder could lead in circles: with `recursive` it is skipped, as by find and
     // rsync.
     if (!included || (kind == KIND_FOLDER_LINK && rules->recursive))

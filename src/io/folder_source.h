@@ -23,8 +23,8 @@ struct conv_folder_rules {
     bool no_ignore; // take ._*, .thumb* and @eaDir, which are files of other programs
 };
 
-// True if a file is taken, and if a folder is entered; `relative`: its path below the outermost
-// folder. Any thread.
+// True if a file is taken, by its name and the folders it is in, and if a folder is entered;
+// `relative`: its path below the outermost folder. Any thread.
 bool conv_folder_rules_take(const struct conv_folder_rules *rules, const char *relative);
 bool conv_folder_rules_enter(const struct conv_folder_rules *rules, const char *relative);
 
@@ -53,6 +53,9 @@ struct conv_folder_source {
 // Keeps the arrays of *rules. To be closed, even if it was never begun.
 void conv_folder_source_init(struct conv_folder_source *folder,
                              const struct conv_folder_rules *rules);
+
+// Counts a file that is skipped, elsewhere than in a folder, in folder->images or folder->ignored.
+void conv_folder_source_pass_over(struct conv_folder_source *folder, const char *relative);
 
 // Opens a folder, after the end of the one before. `target`: offset in its path at which the names
 // below the sink begin. CONV_ERR_IO; CONV_ERR_LIMIT if the path is too long.

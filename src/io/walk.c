@@ -215,6 +215,7 @@ static enum conv_status open_archives(struct conv_walk *walk, const struct conv_
                                      .rules = *rules,
                                      .images_only = config->archives.images_only,
                                      .folder = writes_files ? operands->output : NULL,
+                                     .passed = &walk->folder,
                                      .stop = config->stop,
                                  });
     return status;

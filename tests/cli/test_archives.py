@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from folders import fill
 from program import BINARY, RUNNER, run, start
 from tars import PNGS, expected, make, read, samples, temporaries
 
@@ -62,6 +63,23 @@ def test_tar_to_folder_and_back(box):
         info = archive.getmember("a/b/c.png")
     assert names == sorted(names) and len(names) == 7
     assert (info.mtime, info.mode, info.uid, info.uname) == (1600000000, 0o644, 0, "")
+
+
+GLOBS = ("", "--exclude old/", "--exclude /sub/old/", "--exclude /a.png", "--exclude old", "--exclude sub/**", "--include /*.png",
+         "--include sub/*.png", "--include **/a.png", "--no-ignore")
+
+
+@pytest.mark.parametrize("members", (".", "* ._*"))
+def test_members_are_chosen_as_files_are(box, members):
+    """--exclude old/ and @eaDir had no effect on what is in these folders; nothing with a slash matched ./a.png."""
+    fill(box / "in", "a.png", "._b.png", "@eaDir/c.png", "old/a.png", "sub/a.png", "sub/old/d.png")
+    subprocess.run(f"cd in && tar cf ../in.tar {members}", shell=True, check=True)
+    for glob in GLOBS:
+        chosen = [[os.path.normpath(record["input"].replace("in.tar:", "in/")) for record in
+                   run("identity", "--json", *options, *glob.split(), out).records() if record.get("status") == "done"]
+                  for options, out in ((("-r", "in"), "out"), (("in.tar",), "out.tar"))]
+        assert sorted(chosen[0]) == sorted(set(chosen[1])), glob
+        assert chosen[0], glob
 
 
 def test_images_only(box):

@@ -2,6 +2,7 @@
 """What a run does not process is reported: images one after the other in a file or pipe, images of other formats,
 folders that are not entered. These runs ended with exit code 0 and no word about it."""
 import os
+import tarfile
 import threading
 
 import numpy as np
@@ -87,6 +88,10 @@ def test_other_formats_and_folders(box):
     assert "2 done, 0 failed, 0 skipped, 1 ignored, 5 images not read (HEIC, TIFF, WebP, ...), " in run("blur", "-r", "card", "tree").err
     assert "not read" not in run("blur", "--include", "*.png", "card", "chosen").err
     assert "5 images not read" in run("layer", "sobel", "card", "maps").err
+    with tarfile.open("card.tar", "w") as archive:
+        archive.add("card")
+    assert "2 done, 0 failed, 0 skipped, 5 images not read (HEIC, TIFF, WebP, ...)" in run("blur", "--images-only", "card.tar", "out.tar").err
+    assert "not read" not in run("blur", "card.tar", "out.tar").err  # but copied
     os.remove("card/a.png")
     result = run("blur", "card", "none", code=3)
     assert "1 folder was not entered; --recursive does" in result.err and not os.path.exists("none")
