@@ -105,8 +105,8 @@ static bool reads_stream(const struct conv_places *places)
 
 // --format must have an effect, and must not contradict the name of an output archive.
 static enum conv_status check_format_text(const struct conv_options *options,
-                                          const struct conv_places *places,
-                                          const struct conv_walk *walk, struct conv_err *err)
+                                          const struct conv_places *places, struct conv_walk *walk,
+                                          struct conv_err *err)
 {
     const char *text = options->format_text;
     if (!text)
@@ -116,12 +116,15 @@ static enum conv_status check_format_text(const struct conv_options *options,
     if (!conv_walk_reads_archives(walk) && (files || !to_archive))
         return conv_err_set(err, CONV_ERR_USAGE, "--format %s: no input is an archive%s", text,
                             files ? "" : ", nor is the output; --to says the format of images");
-    const struct conv_archive_format *named =
-        to_archive && places->output ? conv_archive_of_path(places->output) : NULL;
-    if (named && (files || (named != conv_archive_of_name(text) && !reads_stream(places))))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--format %s contradicts the name of the output, %s", text,
-                            places->output);
+    int count = 0;
+    const struct conv_archive_target *targets = to_archive ? conv_walk_targets(walk, &count) : NULL;
+    for (int i = 0; i < count; i++) {
+        const struct conv_archive_format *named = conv_archive_of_path(targets[i].path);
+        if (named && (files || (named != conv_archive_of_name(text) && !reads_stream(places))))
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "--format %s contradicts the name of the output, %s", text,
+                                targets[i].path);
+    }
     return CONV_OK;
 }
 

@@ -106,6 +106,7 @@ def test_format_without_archives(box):
             assert f"--format {kind}: no input is an archive" in run("blur", "--format", kind, *args.split(), code=2).err
     for args in ("zip in o.tar", "zip a.tar o.tar", "files a.tar o.tar"):
         assert "contradicts the name of the output, o.tar" in run("blur", "--format", *args.split(), code=2).err
+    assert "contradicts the name of the output, o/a.tar" in run("blur", "--format", "zip", "a.tar", "o", code=2).err
     assert sorted(os.listdir()) == ["a.tar", "in"]
-    for args in ("tar in o1.tar", "tar a.tar o2.tar", "zip a.tar o3", "files a.tar o4", "tar - o5.zip"):
+    for args in ("tar in o1.tar", "tar a.tar o2.tar", "tar a.tar o3", "files a.tar o4", "tar - o5.zip"):
         run("blur", "--format", *args.split(), stdin=open("a.tar", "rb").read())
