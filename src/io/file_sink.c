@@ -36,6 +36,30 @@ static enum conv_status place(const struct conv_sink *sink, const struct conv_it
     return fits ? CONV_OK : conv_err_set(err, CONV_ERR_LIMIT, "path too long");
 }
 
+#define MOST_NUMBER 9
+
+// A result and a copy of one name, or two results: neither is lost. "a.2.png"; false if all numbers
+// are taken.
+static bool claim_number(struct conv_file_sink *sink, struct conv_item *item)
+{
+    for (int number = 2; number <= MOST_NUMBER; number++) {
+        struct conv_item other = *item;
+        struct conv_err refused;
+        char suffix[8];
+        snprintf(suffix, sizeof suffix, ".%d", number);
+        other.is_numbered = true;
+        if (conv_item_set_target(&other, suffix, false, &refused))
+            return false;
+        const struct conv_output_claim place = {.name = conv_item_target(&other),
+                                                .original = item->name};
+        if (conv_output_names_claim(&sink->names, &place, NULL, &refused))
+            continue;
+        *item = other;
+        return true;
+    }
+    return false;
+}
+
 // Outputs next to their inputs have whole paths as names, which are absolute or relative.
 static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
                               enum conv_sink_claim *result, struct conv_err *err)
@@ -45,13 +69,19 @@ static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
     const struct conv_output_claim place = {
         .archive = !config->path[0] && conv_item_target(item)[0] == '/',
         .name = conv_item_target(item),
-        .original = item->body ? conv_item_target(item) : NULL,
+        .original = !item->body       ? NULL
+                    : item->is_result ? item->name
+                                      : conv_item_target(item),
         .owner = config->returns ? item->name : NULL,
     };
     (void)result;
     if (config->kind != CONV_SINK_FOLDER || !config->may_coincide)
         return CONV_OK;
     enum conv_status status = conv_output_names_claim(&sink->names, &place, NULL, err);
+    if (status == CONV_ERR_USAGE && item->body &&
+        (item->is_result || conv_output_names_is_result(&sink->names, place.name)) &&
+        claim_number(sink, item))
+        return CONV_OK;
     if (!item->watched || (status && status != CONV_ERR_USAGE))
         return status;
     if (!conv_watch_has_rival(item->watched, place.name, status != CONV_OK))

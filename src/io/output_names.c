@@ -186,6 +186,17 @@ enum conv_status conv_output_names_claim(struct conv_output_names *names,
     return status;
 }
 
+bool conv_output_names_is_result(struct conv_output_names *names, const char *name)
+{
+    struct place place;
+    if (!open_place(&place, names, 0, name))
+        return false;
+    pthread_mutex_lock(&names->lock);
+    bool is_result = has(&place, RESULT);
+    pthread_mutex_unlock(&names->lock);
+    return is_result;
+}
+
 bool conv_output_names_reserve(struct conv_output_names *names, int archive, const char *original)
 {
     struct place place;

@@ -38,6 +38,9 @@ enum conv_status conv_output_names_claim(struct conv_output_names *names,
                                          const struct conv_output_claim *claim, bool *repeated,
                                          struct conv_err *err);
 
+// True if the name was given to an output that has another name than its member.
+bool conv_output_names_is_result(struct conv_output_names *names, const char *name);
+
 // Keeps a second name for a member, its own, in case it is copied instead. False if it is taken.
 bool conv_output_names_reserve(struct conv_output_names *names, int archive, const char *original);
 

@@ -54,6 +54,8 @@ struct conv_item {
     bool keeps_name;  // an image that may be copied instead, under its own name
     bool is_repeated; // a folder of an archive whose output has it already
     bool is_refused;  // an earlier item has the name
+    bool is_result;   // its output has the extension of another format
+    bool is_numbered; // an earlier item of another name has its output's, so that has a number
     int holds;        // how often it was given to conv_source_hold
     int archive;      // number of the archive that its output belongs to, if outputs are archives
     bool is_again;    // see is_replaced

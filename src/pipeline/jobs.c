@@ -319,6 +319,10 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         conv_jobs_drop(s, job);
         return;
     }
+    if (!status && job->item.is_numbered && job->outcome != CONV_OUTCOME_SKIPPED)
+        status = conv_err_set(&job->err, CONV_ERR_USAGE,
+                              "another member has the same output; this one is %s",
+                              conv_item_target(&job->item));
     bool was_read = job->bytes_out > 0; // and encoded: it is the output that failed
     bool gone;
     if (status && !was_read && job->item.ops->is_replaced &&

@@ -135,7 +135,7 @@ bool conv_small_files_write(struct conv_scheduler *s, struct conv_worker *worker
     conv_lock_acquire(&s->lock);
     for (int i = 0; i < count; i++) {
         conv_groups_leave(s, jobs[i]);
-        if (status[i])
+        if (status[i] || jobs[i]->item.is_numbered)
             conv_jobs_finish(s, jobs[i], status[i]);
         else
             jobs[done++] = jobs[i];

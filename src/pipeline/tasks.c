@@ -22,14 +22,17 @@ static enum conv_source_step next_named(struct conv_scheduler *s, struct conv_jo
     for (;;) {
         enum conv_sink_claim claim;
         item->is_copy = item->is_link = item->keeps_name = false;
-        item->is_repeated = item->is_refused = false;
+        item->is_repeated = item->is_refused = item->is_numbered = item->is_result = false;
         item->archive = item->holds = 0;
         enum conv_source_step step = conv_source_next(s->source, item, &job->err);
         if (step != CONV_SOURCE_ITEM || !config->sink || !conv_item_target(item)[0])
             return step;
-        if (!item->is_copy &&
-            conv_item_set_format(item, config->output_format,
-                                 config->output_type == CONV_OUTPUT_F32, &job->err))
+        bool npy = config->output_type == CONV_OUTPUT_F32;
+        item->is_result =
+            !item->is_copy &&
+            (npy || (config->output_format &&
+                     conv_formats_of_name(conv_item_target(item)) != config->output_format));
+        if (item->is_result && conv_item_set_format(item, config->output_format, npy, &job->err))
             return CONV_SOURCE_BAD;
         if (conv_sink_claim(config->sink, item, &claim, &job->err))
             return CONV_SOURCE_BAD;

@@ -2,6 +2,8 @@
 """Members of archives that need more than a copy: sparse files, links, long names, large ones."""
 import io
 import os
+import pathlib
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -110,6 +112,28 @@ def test_names_stay_in_the_folder(box):
     result = run("emboss", "in.tar", "out.tar", code=1)  # an archive takes every name, once
     assert result.err.count("another member has the same output") == 2 + 1
     assert [name for name, _ in read("out.tar")] == ["../up.png", "x/..", "a.png", "C:/x.png", "..\\up.png"]
+
+
+def test_members_of_one_name_get_numbers_in_a_folder(box):
+    """The second one was lost: a copy of the name that a result had got, and a result of that of a copy."""
+    label = b"label"
+    make("in.tar", [("a.png", PNGS[0]), ("a.npy", label), ("b.npy", label), ("b.png", PNGS[1]), ("b.2.npy", label), ("b.npy", label), ("c", label),
+                    ("c", label), ("c/f.png", PNGS[0])])
+    made = {"a.npy": None, "a.2.npy": label, "b.npy": label, "b.2.npy": None, "b.2.2.npy": label, "c": label}
+    for jobs in ("-j1", "-j4"):
+        shutil.rmtree("out", ignore_errors=True)
+        result = run("identity", jobs, "--output-type", "f32", "in.tar", "out", code=1)
+        assert "in.tar:a.npy: another member has the same output; this one is a.2.npy\n" in result.err
+        assert "in.tar:b.npy: another member has the same output, b.npy\n" in result.err  # the archive has it twice
+        assert "in.tar:c/f.png: another output is a file where c/f.npy has a folder\n" in result.err
+        assert "1 done, 6 failed, 0 skipped, 2 copied" in result.err
+        assert {str(path.relative_to("out")) for path in pathlib.Path("out").rglob("*") if path.is_file()} == set(made)
+        assert all(pathlib.Path("out", name).read_bytes() == data for name, data in made.items() if data)
+    dry = run("identity", "--dry-run", "--output-type", "f32", "in.tar", "dry", code=1)
+    assert dry.err.count("another member has the same output; this one is") == 3
+    make("many.tar", [("a.png", PNGS[0])] * 12)
+    assert run("identity", "--output-type", "f32", "many.tar", "many", code=1).err.count("; this one is a.") == 8
+    assert len(os.listdir("many")) == 9
 
 
 @pytest.mark.parametrize("action", ("skip", "copy", "stop"))

@@ -289,7 +289,9 @@ def one_run(rng):
     if to_archive:
         check_links(records, inputs, outputs, shards or "--limit" in options or "--images-only" in options)
     as_they_are = [r for r in records if "copied as it is" in (r["error"] or "")]
-    assert len(outputs) == len(made) + len(as_they_are), ("outputs without a record", sorted(outputs), made)
+    numbered = {r["error"].split("this one is ")[1] for r in records if "this one is " in (r["error"] or "")}
+    assert all(any(o.endswith("/" + n) for o in set(outputs) - {r["output"] for r in made}) for n in numbered), ("lost", numbered)
+    assert len(outputs) == len(made) + len(as_they_are) + len(numbered), ("outputs without a record", sorted(outputs), made)
     with_record = {r["input"] for r in records}
     missing = (taken(operands, inputs, options) if listed is None else listed) - with_record
     if not to_archive:
