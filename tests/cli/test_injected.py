@@ -142,10 +142,10 @@ def test_threads_that_cannot_be_had(box, batch, faults, codes):
 def test_a_second_signal_ends_a_run_that_a_file_server_does_not_answer(box, batch, jobs):
     process = start("emboss", jobs, "in", "out", env=environment("read=stick"))
     until(lambda: os.path.getsize("seen") == 2, process)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGTERM)  # another one, so that both arrive
+    # Until one counts as the second: what follows within 300 ms is the first one once more.
+    until(lambda: process.send_signal(signal.SIGINT) or process.poll() is not None)
     process.communicate(timeout=program.TIMEOUT)
-    assert process.returncode in (130, 143)
+    assert process.returncode == 130
     assert not [name for _, _, names in os.walk("out") for name in names if name.endswith(".tmp")]
 
 
