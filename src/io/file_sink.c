@@ -156,6 +156,7 @@ static bool is_noted(const struct conv_sink *sink, const struct conv_item *item,
         .member = conv_item_streamed(item),
         .folder = AT_FDCWD,
         .name = output->path,
+        .is_copy = item->is_copy,
     };
     return conv_journal_knows(config->journal, &fact);
 }

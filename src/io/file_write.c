@@ -159,6 +159,7 @@ static enum conv_status note_output(const struct conv_file_write *write, int fd,
         .folder = fd,
         .name = "",
         .encoded = write->encoded,
+        .is_copy = write->item->is_copy,
     };
     if (fstat(fd, &out) != 0)
         return conv_err_errno(err, errno, "cannot stat the output %s", write->path);

@@ -72,6 +72,7 @@ struct conv_journal_fact {
     int folder;
     const char *name;
     const struct conv_encoded *encoded; // the output's bytes, to add a line
+    bool is_copy;                       // they are the input's
 };
 
 // CONV_ERR_USAGE if the file is something else, which is left alone, or cannot be opened or, in

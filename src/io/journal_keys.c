@@ -34,6 +34,8 @@ static void add_origin(struct conv_digest *digest, const struct conv_journal_fac
         add_number(digest, fact->archive->st_size);
         add_time(digest, &fact->archive->st_mtim);
     }
+    if (fact->is_copy)
+        add_number(digest, 1);
     if (fact->member)
         conv_hash_add(digest, fact->member, (size_t)fact->in->st_size);
     conv_hash_add(digest, fact->input, strlen(fact->input));

@@ -215,6 +215,16 @@ def test_what_decides_the_members_of_an_archive_is_compared(box, options):
     assert (box / "out.tar").read_bytes() == (box / "want.tar").read_bytes()
 
 
+def test_a_copy_is_not_taken_for_a_result(box):
+    """A member that was copied as it is stayed unfiltered when it was to be filtered, and the other way round."""
+    pack(box / "in.tar", {"a.png": stored(1), "b.png": stored(2)}, 10**9)
+    for options in (["--exclude=b*"], [], ["--include=b*"]):
+        run("blur", "--resume", "journal", *options, "in.tar", "out")
+        run("blur", *options, "in.tar", "want")
+        assert contents(box / "out") == contents(box / "want")
+        assert summary("blur", "--resume", "journal", *options, "in.tar", "out") == (0, 2)
+
+
 # --- outputs with the times of their inputs -------------------------------------------------------
 
 def test_an_output_with_copied_times_is_compared_by_its_bytes(box):
