@@ -108,6 +108,21 @@ def test_no_level_is_larger_than_a_lower_one(box):
         assert (images.read(f"out{level}/{name}") == planes).all(), (name, level)
 
 
+# Straight gradients: level 6 made twice as large a file as level 3.
+def test_no_level_of_a_regular_image_is_larger(box):
+    rng = np.random.default_rng(SEED)
+    os.makedirs("in")
+    for turn in range(4 * ROUNDS):
+        height, width = rng.integers(150, 450, 2)
+        y, x = np.mgrid[0:height, 0:width]
+        a, b = rng.integers(1, 9, 2)
+        ramp = (x * a + y * b) * 255 // (width * a + height * b)
+        save(f"in/gray{turn}.png", ramp.astype(np.uint8)[None])
+        save(f"in/deep{turn}.png", ((x * a * 37 + y * b * 91) % 65536).astype(np.uint16)[None])
+        save(f"in/colour{turn}.png", np.stack([ramp, x * 255 // width, (y * b + x) * 255 // (height * b + width)]).astype(np.uint8))
+    check("in", range(2, 10))
+
+
 # Large images are compressed in bands, after trials on samples.
 @pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reason="the same code in the release build")
 def test_no_level_of_large_images_is_larger(box):

@@ -27,10 +27,15 @@
 // Regular patterns, such as ordered dithering and gradients, are up to 6 % smaller with the effort
 // of this level than with that of the next ones, which find longer matches at more distances.
 #define FALLBACK 2
+#define SEARCH_MOST 9 // the effort of levels 10 to 12
 // Of images without repetitions level 9 saves less than 1/SEARCH_GAINS of what FALLBACK leaves.
 #define SEARCH_GAINS 16
-// In files smaller than this a few matches make 1 %: all lower levels are tried.
+// In files smaller than this a few matches make 1 %: all lower levels are tried. So they are in
+// small ones of regular images: of two efforts, the lower one makes up to half of the file of a
+// gradient.
 #define TINY 4096
+#define SMALL ((size_t)256 << 10)
+#define REGULAR 12
 
 // --- filtering -----------------------------------------------------------------------------------
 
@@ -191,12 +196,18 @@ static bool keep_smaller(const struct conv_encoder *encoder, uint8_t *at, size_t
     return true;
 }
 
-// Tries FALLBACK, for a tiny file all lower levels; true if one is smaller.
+static bool needs_all(size_t size, size_t all_bytes)
+{
+    return size < TINY || (size < SMALL && size < all_bytes / REGULAR);
+}
+
+// Tries FALLBACK, or all lower levels; true if one is smaller.
 static bool search_lower(struct conv_encoder *encoder, uint8_t *at, size_t *size, size_t all_bytes)
 {
     bool smaller = false;
-    int step = *size < TINY ? 1 : encoder->level;
-    for (int effort = FALLBACK; effort < encoder->level; effort += step) {
+    int own = encoder->compressor ? SEARCH_MOST : encoder->level;
+    int step = needs_all(*size, all_bytes) ? 1 : own;
+    for (int effort = FALLBACK; effort < own; effort += step) {
         conv_encode_set_effort(encoder, effort);
         size_t tried = compress_searched(encoder, encoder->tried.data, all_bytes);
         smaller |= keep_smaller(encoder, at, size, tried);
@@ -226,16 +237,17 @@ static size_t compress_all(struct conv_encoder *encoder, const struct conv_encod
             keep_smaller(encoder, at, &size, compress_optimal(encoder, tried, all_bytes));
         return size;
     }
-    if (size < TINY)
+    bool small = needs_all(size, all_bytes);
+    if (small)
         search_lower(encoder, at, &size, all_bytes);
     filter_all(encoder, task, task->src->height, true);
     bool unfiltered =
         keep_smaller(encoder, at, &size, compress_searched(encoder, tried, all_bytes));
-    if (size < TINY && search_lower(encoder, at, &size, all_bytes))
+    if (small && search_lower(encoder, at, &size, all_bytes))
         unfiltered = true;
     if (!unfiltered)
         filter_all(encoder, task, task->src->height, false);
-    if (size >= TINY)
+    if (!small)
         search_lower(encoder, at, &size, all_bytes);
     if (encoder->compressor)
         keep_smaller(encoder, at, &size, compress_optimal(encoder, tried, all_bytes));
