@@ -287,7 +287,7 @@ static enum conv_archive_step next(struct conv_archive_reader *reader,
             return damaged(tar);
         }
         enum conv_archive_step step = set_kind(tar, member, err);
-        if (type == 'V' || type == 'N') // a label; old names, which nothing has written since 1990
+        if (type == 'V') // a label
             continue;
         if (is_cut_off(tar)) {
             refuse_end(tar, "inside a member", err);
