@@ -271,10 +271,6 @@ enum conv_status conv_bench_streams(const struct conv_bench_options *options, st
         conv_streams_table_print_csv(&bench->table);
     if (!status && options->page->file)
         status = write_page(bench, err);
-    uint64_t failed = bench->table.totals[0].failed; // in each run
-    if (!status && bench->table.count > 0 && failed > 0)
-        status = conv_err_set(err, CONV_ERR_FORMAT, "%llu of the images failed",
-                              (unsigned long long)failed);
     conv_bench_device_close(bench->staged);
     for (int i = 0; i < bench->trace_count; i++)
         conv_trace_free(bench->traces[i]);

@@ -228,10 +228,5 @@ int conv_help_main(const struct conv_options *options)
         strcmp(word, "custom") != 0 &&
         conv_filter_parse_chain(filters, &count, word, &options->filter, &err))
         return refuse_word(word, &err);
-    if (options->operand_count > used) {
-        conv_err_set(&err, CONV_ERR_USAGE, "help is for one command, but '%s' was given as well",
-                     options->operands[used]);
-        return conv_commands_fail(&err);
-    }
     return conv_help_print(&of_word);
 }

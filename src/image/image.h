@@ -15,10 +15,9 @@
 #define CONV_IMAGE_ROW_ALIGN 16
 #define CONV_IMAGE_PLANE_ALIGN 128
 // The same sample of several planes is used together. Addresses that are multiples of 4096 apart
-// share a set of the nearest cache, and on some processors 2^28 apart its tag, too: a JPEG of 16384
-// x 16384 took four times as long to decode as one of 16352 x 16416. Planes from SPREAD_FROM bytes
-// on therefore take SPREAD bytes more than a multiple of PAGE, so that samples of four planes are
-// at least 640 bytes apart modulo PAGE.
+// share a set of the nearest cache. Planes from SPREAD_FROM bytes on therefore take SPREAD bytes
+// more than a multiple of PAGE, so that samples of four planes are at least 640 bytes apart modulo
+// PAGE.
 #define CONV_IMAGE_PAGE 4096
 #define CONV_IMAGE_SPREAD (9 * CONV_IMAGE_PLANE_ALIGN)
 #define CONV_IMAGE_SPREAD_FROM ((size_t)1 << 20)

@@ -173,8 +173,6 @@ def test_help_of_one_command(box, typed, usage):
 def test_help_of_something_unknown(box):
     assert "did you mean 'verify'" in run("help", "verfiy", code=2).err
     assert "did you mean 'emboss'" in run("help", "embos", code=2).err
-    for typed in ("emboss blur", "layer x", "bench x", "report merge x"):
-        assert f"'{typed.split()[-1]}' was given as well" in run("help", *typed.split(), code=2).err
 
 
 @texts
