@@ -199,10 +199,10 @@ def check_links(records, inputs, outputs, is_partial):
         led = [i for i, value in inputs.items() if isinstance(value, list) and i.startswith(archive)
                and before == resolve(i.split(":", 1)[1], "", True)]
         led = [r for r in records if r["input"] in led]
-        if not led or before is None or before == resolve(name, "", True):
-            assert target == before
-            continue
         kept = {resolve(r["output"].split(":", 1)[1], "", True) for r in led if r["status"] in ("done", "copied")}
+        if not led or before is None or before == resolve(name, "", True):  # itself, or an earlier member of its name
+            assert target == before or target in kept
+            continue
         kept |= {before for r in led if "copied as it is" in (r["error"] or "")}
         if kept:
             assert target in kept, ("another target", record, link, kept)
