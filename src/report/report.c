@@ -376,7 +376,7 @@ enum conv_status conv_report_summarize(struct conv_report *report, int exit_code
                                        struct conv_totals *totals, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    if (!report->totals.seconds)
+    if (report->totals.seconds == 0)
         conv_report_finish(report, NULL);
     conv_stall_begin(report->print_stall);
     conv_progress_clear(&report->progress);
