@@ -29,6 +29,7 @@ enum conv_hint {
     CONV_HINT_SIZE,           // the size of a built-in filter, `value`
     CONV_HINT_SIZE_OF_CUSTOM, // the same, and the filter is not built in
     CONV_HINT_SUBFOLDERS,     // folders below the inputs are included
+    CONV_HINT_TRACE,          // the file with the trace; the text begins with its path
     CONV_HINT_VARIANT,        // the kernel variant; the text begins with its name
     // The setting that would help.
     CONV_HINT_DEFINE_KERNEL,

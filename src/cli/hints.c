@@ -27,6 +27,7 @@ static const struct words table[CONV_HINT_COUNT] = {
     [CONV_HINT_SIZE] = {"--size {N}: ", ""},
     [CONV_HINT_SIZE_OF_CUSTOM] = {"--size {N} chooses among built-in filters; ", ""},
     [CONV_HINT_SUBFOLDERS] = {"with --recursive ", ""},
+    [CONV_HINT_TRACE] = {"--trace ", ""},
     [CONV_HINT_VARIANT] = {"--variant ", ""},
     [CONV_HINT_DEFINE_KERNEL] = {"", ": --kernel SPEC"},
     [CONV_HINT_EXISTING] = {"", ": use --skip-existing"},

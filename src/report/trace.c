@@ -105,8 +105,10 @@ static enum conv_status open_file(struct conv_trace *trace, const char *path, st
     char first[sizeof head + TAIL_SIZE];
     trace->path = strdup(path);
     trace->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (trace->fd < 0 || !trace->path)
-        return conv_err_errno(err, errno, "cannot write %s", path);
+    if (trace->fd < 0 || !trace->path) {
+        conv_err_errno(err, errno, "%s", path);
+        return conv_err_hint(err, CONV_HINT_TRACE, 0, err->status = CONV_ERR_USAGE);
+    }
     trace->seekable = lseek(trace->fd, 0, SEEK_CUR) >= 0;
     memcpy(first, head, sizeof head);
     append(trace, first, sizeof head - 1);

@@ -174,7 +174,8 @@ def test_a_full_disk_is_said_and_leaves_valid_json(box):
 
 def test_a_trace_that_cannot_be_written_ends_the_run_before_it_begins(box):
     fill(box / "in", "a.png")
-    assert "missing/t.json" in run("emboss", "--trace", "missing/t.json", "in", "out", code=1).err
+    for option in ("--trace", "--report", "--html", "--resume"):
+        assert f"{option} missing/t: No such file" in run("emboss", option, "missing/t", "in", "out", code=2).err
     assert "/dev/full" in run("emboss", "--trace", "/dev/full", "in", "out", code=1).err
     assert not (box / "out").exists()
 
