@@ -14,6 +14,7 @@
 #include "io/operands.h"
 #include "io/paths.h"
 #include "io/walk_plan.h"
+#include "pipeline/archive_records.h"
 #include "pipeline/defaults.h"
 #include "pipeline/pipeline.h"
 
@@ -332,18 +333,10 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
 static void settle(struct run *run, const struct conv_err *failure)
 {
     char text[CONV_MESSAGE_SIZE] = "";
-    int count, held;
-    const struct conv_archive_target *targets =
-        run->walk ? conv_walk_targets(run->walk, &count) : NULL;
     bool lost = failure && failure->status != CONV_ERR_CANCELLED;
     if (lost)
         conv_api_explain(text, sizeof text, failure);
-    while ((held = conv_report_held(run->report)))
-        conv_report_settle(run->report, held,
-                           atomic_load(&targets[held - 1].is_written) ? CONV_REPORT_KEPT
-                           : lost                                     ? CONV_REPORT_LOST
-                                                                      : CONV_REPORT_FORGOTTEN,
-                           text);
+    conv_archive_records_settle(run->report, run->walk, lost ? text : NULL);
 }
 
 // Closes everything, also after a failure; `status` is that of the run so far.

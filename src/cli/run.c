@@ -18,6 +18,7 @@
 #include "cli/signals.h"
 #include "io/paths.h"
 #include "io/sink.h"
+#include "pipeline/archive_records.h"
 
 // The state of conv_run_main.
 struct run {
@@ -224,18 +225,10 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
 static void settle(struct run *run, const struct conv_err *failure)
 {
     char text[CONV_HINTS_SIZE] = "";
-    int count, held;
-    const struct conv_archive_target *targets =
-        conv_walk_targets(run->inputs.selection.walk, &count);
     bool lost = failure && failure->status != CONV_ERR_CANCELLED;
     if (lost)
         conv_hints_explain(text, sizeof text, failure);
-    while ((held = conv_report_held(run->report)))
-        conv_report_settle(run->report, held,
-                           atomic_load(&targets[held - 1].is_written) ? CONV_REPORT_KEPT
-                           : lost                                     ? CONV_REPORT_LOST
-                                                                      : CONV_REPORT_FORGOTTEN,
-                           text);
+    conv_archive_records_settle(run->report, run->inputs.selection.walk, lost ? text : NULL);
 }
 
 // A failure that is not one image's. *code: of the run so far.
