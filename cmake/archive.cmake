@@ -14,7 +14,7 @@ if(NOT CONV_STATIC AND NOT CONV_ARCHIVE STREQUAL "OFF")
         message(FATAL_ERROR "CONV_ARCHIVE=ON, but there is no libarchive ${oldest_libarchive} or later (package libarchive-dev)")
     endif()
 endif()
-# With these libraries, and always with zlib, conv reads compressed tars: src/io/unpack.h. libarchive
+# With these libraries, and always with zlib, conv reads compressed tars: src/io/archive/unpack.h. libarchive
 # itself is linked to them.
 set(CONV_UNPACK_LIBRARIES "")
 set(CONV_UNPACK_INCLUDES "")

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend/bank_context.h"
+#include "engine/bank_context.h"
 #include "kernels/common/border.h"
 #include "support/device.h"
 #include "support/random.h"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Every function of src/pipeline/ holds the locks that it states (base/lock.h), as far as clang's
+# Every function of src/run/ holds the locks that it states (base/lock.h), as far as clang's
 # analysis sees; and that analysis finds what is planted here. Exits 77 without clang.
 #   check_lock_rules.sh REPOSITORY
 set -eu
@@ -10,14 +10,14 @@ analyse() {
     clang -std=c17 -D_GNU_SOURCE -Isrc -I. -Iinclude -fsyntax-only -Wthread-safety -Werror=thread-safety "$@"
 }
 
-analyse src/base/lock.c src/pipeline/*.c
+analyse src/base/lock.c src/run/*.c
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 plant() { # NAME BODY: a function with a scheduler that breaks a rule
     cat >"$work/$1.c" <<EOF
-#include "pipeline/devices.h"
-#include "pipeline/jobs.h"
+#include "run/devices.h"
+#include "run/jobs.h"
 void planted(struct conv_scheduler *s, struct conv_job *job, struct conv_err *err);
 void planted(struct conv_scheduler *s, struct conv_job *job, struct conv_err *err)
 {

@@ -13,9 +13,9 @@
 #include "api/api_memory.h"
 #include "api/api_workers.h"
 #include "api/file_memory.h"
-#include "backend/backend.h"
 #include "base/err.h"
 #include "conv.h"
+#include "engine/backend.h"
 #include "png/png.h"
 
 // The context's services for its device. They live as long as the device, but memory is taken only

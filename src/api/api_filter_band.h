@@ -4,7 +4,7 @@
 #define CONV_API_API_FILTER_BAND_H
 
 #include "api/api_device.h"
-#include "backend/chain.h"
+#include "engine/chain.h"
 
 struct conv_api_filter {
     const struct conv_api_host *host;

@@ -11,9 +11,9 @@
 #include "api/api_device.h"
 #include "api/api_memory.h"
 #include "api/api_workers.h"
-#include "backend/cuda_internal.h"
-#include "device/cuda_device.h"
-#include "device/cuda_memory.h"
+#include "engine/cuda_device.h"
+#include "engine/cuda_internal.h"
+#include "engine/cuda_memory.h"
 #include "kernels/layout/layout.h"
 
 // --- parts of a batch ----------------------------------------------------------------------------

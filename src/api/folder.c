@@ -11,12 +11,12 @@
 #include "base/lock.h"
 #include "base/thread_start.h"
 #include "filter/filter.h"
-#include "io/operands.h"
-#include "io/paths.h"
-#include "io/walk_plan.h"
-#include "pipeline/archive_records.h"
-#include "pipeline/defaults.h"
-#include "pipeline/pipeline.h"
+#include "io/files/paths.h"
+#include "io/walk/operands.h"
+#include "io/walk/walk_plan.h"
+#include "run/archive_records.h"
+#include "run/defaults.h"
+#include "run/pipeline.h"
 
 #define PROGRESS_NS 100000000u // between two calls of the callback
 

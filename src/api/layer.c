@@ -8,7 +8,7 @@
 #include "api/api_apart.h"
 #include "api/api_context.h"
 #include "api/layer_options.h"
-#include "backend/layer_context.h"
+#include "engine/layer_context.h"
 
 // Blocks of scratch that a layer has outgrown, which queued work may still use. Each has at least
 // twice the size of the one before.

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/layer_padding.h"
+#include "engine/layer_padding.h"
 
 // The index of `text` among the names, or 0 without a text.
 static enum conv_status parse_name(int *index, const char *text, const char *const *names,

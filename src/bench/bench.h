@@ -6,10 +6,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "backend/backend.h"
 #include "cli/bench_shapes.h"
+#include "engine/backend.h"
 #include "filter/filter.h"
-#include "io/walk.h"
+#include "io/walk/walk.h"
 #include "kernels/layer/layer.h"
 #include "page/page_job.h"
 #include "png/png.h"

@@ -15,7 +15,7 @@
 #include "cli/run.h"
 #include "cli/run_page.h"
 #include "cli/signals.h"
-#include "io/operands.h"
+#include "io/walk/operands.h"
 
 struct command {
     struct conv_options options; // as they take effect

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "bench/bench_cuda_timer.h"
 
-#include "device/cuda_device.h"
+#include "engine/cuda_device.h"
 
 cudaError_t conv_bench_timer_open(struct conv_bench_timer *timer, int device)
 {

@@ -6,13 +6,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend/backends.h"
 #include "base/clock.h"
 #include "bench/bench_copies.h"
 #include "bench/bench_cuda.h"
-#include "io/walk.h"
-#include "pipeline/pool.h"
-#include "pipeline/stages.h"
+#include "engine/backends.h"
+#include "io/walk/walk.h"
+#include "run/pool.h"
+#include "run/stages.h"
 
 #define RUN_NS 500000000u
 #define GROUPS_PER_STREAM 2

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backends.h"
-#include "backend/filter_image.h"
-#include "pipeline/stages.h"
+#include "engine/backends.h"
+#include "engine/filter_image.h"
 #include "png/cpu/interleave.h"
+#include "run/stages.h"
 
 // --- files ---------------------------------------------------------------------------------------
 

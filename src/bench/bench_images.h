@@ -4,8 +4,8 @@
 #define CONV_BENCH_BENCH_IMAGES_H
 
 #include "bench/bench.h"
-#include "pipeline/job.h"
 #include "png/png.h"
+#include "run/job.h"
 
 struct conv_bench_image {
     struct conv_file file;

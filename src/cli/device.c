@@ -8,7 +8,7 @@
 #include "base/features.h"
 #include "base/suggest.h"
 #include "cli/launcher.h"
-#include "pipeline/rates.h"
+#include "run/rates.h"
 
 static bool left_open; // see conv_device_is_left_open
 

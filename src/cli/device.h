@@ -3,11 +3,11 @@
 #ifndef CONV_CLI_DEVICE_H
 #define CONV_CLI_DEVICE_H
 
-#include "backend/async_open.h"
-#include "backend/backend.h"
 #include "cli/options.h"
-#include "pipeline/pipeline.h"
-#include "pipeline/workload.h"
+#include "engine/async_open.h"
+#include "engine/backend.h"
+#include "run/pipeline.h"
+#include "run/workload.h"
 
 struct conv_device {
     const struct conv_backend_ops *ops;

@@ -2,9 +2,9 @@
 // conv devices: the GPUs, the processor and what limits its use; with --json one object.
 #include "cli/commands.h"
 
-#include "backend/backend.h"
 #include "base/features.h"
 #include "base/limits.h"
+#include "engine/backend.h"
 #include "report/json.h"
 #include "report/report.h"
 

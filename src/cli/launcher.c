@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/shard.h"
+#include "io/walk/shard.h"
 
 struct launcher {
     const char *title, *rank, *size;

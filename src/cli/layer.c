@@ -9,7 +9,7 @@
 #include "base/stall.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
-#include "io/operands.h"
+#include "io/walk/operands.h"
 
 static bool ends_in(const char *text, const char *end)
 {

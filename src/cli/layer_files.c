@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 
 #include "cli/own_files.h"
-#include "io/operands.h"
-#include "io/paths.h"
+#include "io/files/paths.h"
+#include "io/walk/operands.h"
 
 // True if `path` is the same regular file as the output.
 static bool would_overwrite(const char *output, const char *path)

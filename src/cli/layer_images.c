@@ -11,10 +11,10 @@
 #include "cli/run_journal.h"
 #include "cli/run_shard.h"
 #include "cli/signals.h"
-#include "io/operands.h"
-#include "io/paths.h"
-#include "pipeline/layer_images.h"
-#include "pipeline/workload.h"
+#include "io/files/paths.h"
+#include "io/walk/operands.h"
+#include "run/layer_images.h"
+#include "run/workload.h"
 
 struct images_run {
     const struct conv_options *options;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/layer_padding.h"
 #include "cli/device.h"
+#include "engine/layer_padding.h"
 #include "report/report.h"
 
 // --- values --------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 #ifndef CONV_CLI_LAYER_SETUP_H
 #define CONV_CLI_LAYER_SETUP_H
 
-#include "backend/operation.h"
 #include "cli/options.h"
-#include "io/tensor_file.h"
+#include "engine/operation.h"
+#include "io/files/tensor_file.h"
 
 struct conv_layer_setup {
     struct conv_tensor weights, bias;

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "backend/layer_flow.h"
 #include "base/clock.h"
 #include "base/stall.h"
 #include "cli/commands.h"
 #include "cli/layer_report.h"
 #include "cli/layer_shapes.h"
 #include "cli/signals.h"
-#include "io/operands.h"
-#include "io/paths.h"
+#include "engine/layer_flow.h"
+#include "io/files/paths.h"
+#include "io/walk/operands.h"
 #include "report/progress.h"
 #include "report/report.h"
 #include "tensor/convert.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/paths.h"
+#include "io/files/paths.h"
 
 #define MOST 1000000
 

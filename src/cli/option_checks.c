@@ -6,10 +6,10 @@
 
 #include "cli/option_table.h"
 #include "filter/number.h"
-#include "io/formats.h"
-#include "io/glob.h"
-#include "pipeline/defaults.h"
+#include "io/files/formats.h"
+#include "io/walk/glob.h"
 #include "png/png.h"
+#include "run/defaults.h"
 
 // The limit for a layer's input or output: beyond the memory of any machine, and far from an
 // overflow.

@@ -9,16 +9,16 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "backend/backends.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "cli/bench_shapes.h"
+#include "engine/backends.h"
 #include "filter/filter.h"
 #include "image/format.h"
-#include "io/shard.h"
+#include "io/walk/shard.h"
 #include "kernels/layer/layer.h"
-#include "pipeline/config.h"
 #include "report/when.h"
+#include "run/config.h"
 
 #define CONV_OPTIONS_MAX_GLOBS 64
 #define CONV_OPTIONS_MOST 128 // options that the table can hold

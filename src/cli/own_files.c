@@ -6,10 +6,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "io/formats.h"
-#include "io/glob.h"
-#include "io/operands.h"
-#include "io/paths.h"
+#include "io/files/formats.h"
+#include "io/files/paths.h"
+#include "io/walk/glob.h"
+#include "io/walk/operands.h"
 #include "report/report.h"
 
 #define MOST CONV_OWN_FILES_MOST

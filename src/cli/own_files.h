@@ -5,7 +5,7 @@
 #define CONV_CLI_OWN_FILES_H
 
 #include "cli/options.h"
-#include "io/paths.h"
+#include "io/files/paths.h"
 
 // At most: --resume, --report, --trace, --html.
 #define CONV_OWN_FILES_MOST 4

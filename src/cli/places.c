@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "base/standard.h"
-#include "io/operands.h"
-#include "io/paths.h"
+#include "io/files/paths.h"
+#include "io/walk/operands.h"
 
 static struct conv_paths_id identify(const char *path)
 {

@@ -4,9 +4,9 @@
 #define CONV_CLI_PLACES_H
 
 #include "cli/options.h"
-#include "io/operands.h"
-#include "io/paths.h"
-#include "io/walk.h"
+#include "io/files/paths.h"
+#include "io/walk/operands.h"
+#include "io/walk/walk.h"
 
 struct conv_places {
     const char *const *inputs; // belongs to the options

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backends.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "cli/commands.h"
@@ -16,9 +15,10 @@
 #include "cli/run_page.h"
 #include "cli/run_shard.h"
 #include "cli/signals.h"
-#include "io/paths.h"
+#include "engine/backends.h"
+#include "io/files/paths.h"
 #include "io/sink.h"
-#include "pipeline/archive_records.h"
+#include "run/archive_records.h"
 
 // The state of conv_run_main.
 struct run {

@@ -4,8 +4,8 @@
 
 #include <malloc.h>
 
-#include "pipeline/defaults.h"
-#include "pipeline/pipeline.h"
+#include "run/defaults.h"
+#include "run/pipeline.h"
 
 // Makes freed memory return to the system. By default glibc raises its threshold to the size of a
 // large block that is freed, and each thread then keeps blocks of that size: sixteen workers with

@@ -8,8 +8,8 @@
 #include "cli/device.h"
 #include "cli/own_files.h"
 #include "cli/run_shard.h"
-#include "io/formats.h"
-#include "io/paths.h"
+#include "io/files/formats.h"
+#include "io/files/paths.h"
 
 static bool is_standard(const char *path)
 {

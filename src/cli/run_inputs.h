@@ -8,8 +8,8 @@
 #include "cli/operand_ranges.h"
 #include "cli/places.h"
 #include "cli/selection.h"
-#include "pipeline/workload.h"
 #include "report/report.h"
+#include "run/workload.h"
 
 struct conv_run_inputs {
     struct conv_shard_plan *plan;      // of --shard, or NULL; closed by the caller as well

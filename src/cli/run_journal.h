@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// --resume: from options to io/journal.h.
+// --resume: from options to io/files/journal.h.
 #ifndef CONV_CLI_RUN_JOURNAL_H
 #define CONV_CLI_RUN_JOURNAL_H
 
 #include <stdatomic.h>
 
 #include "cli/settings_text.h"
-#include "io/journal.h"
+#include "io/files/journal.h"
 
 // Opens the journal of --resume, or with --in-place one in memory, for outputs of these settings,
 // and reports damaged lines. Errors as conv_journal_open.

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/walk_plan.h"
+#include "io/walk/walk_plan.h"
 #include "report/report.h"
 
 // --- the plan ------------------------------------------------------------------------------------

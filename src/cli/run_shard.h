@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// --shard: from options to a plan of io/shard.h, and to its records in reports.
+// --shard: from options to a plan of io/walk/shard.h, and to its records in reports.
 #ifndef CONV_CLI_RUN_SHARD_H
 #define CONV_CLI_RUN_SHARD_H
 
 #include <stdatomic.h>
 
 #include "cli/options.h"
-#include "io/walk.h"
+#include "io/walk/walk.h"
 #include "report/record.h"
 #include "report/report.h"
 

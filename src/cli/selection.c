@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
-#include "io/paths.h"
+#include "io/files/paths.h"
 
 // Time to count the remaining images after a signal; a name takes about a microsecond.
 #define COUNT_NS 100000000u

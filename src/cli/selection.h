@@ -7,9 +7,9 @@
 #include <pthread.h>
 
 #include "cli/options.h"
-#include "io/limited_source.h"
-#include "io/sorted_source.h"
-#include "io/walk.h"
+#include "io/walk/limited_source.h"
+#include "io/walk/sorted_source.h"
+#include "io/walk/walk.h"
 #include "report/report.h"
 
 struct conv_selection {

@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-#include "backend/backend.h"
 #include "base/features.h"
 #include "cli/banks.h"
+#include "engine/backend.h"
 #include "kernels/stencil/stencil.h"
 #include "report/json.h"
 #include "report/report.h"

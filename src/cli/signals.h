@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The first Ctrl-C, SIGTERM, SIGHUP or SIGQUIT: a command that polls the flag begins no new image
-// and cancels images in flight unless they are finished within a moment (pipeline/pipeline.c). The
+// and cancels images in flight unless they are finished within a moment (run/pipeline.c). The
 // program ends at once, without leaving a temporary file: after the first signal in a command that
 // does not poll, in work that cannot be cancelled, or if the reader of messages, report, trace or
 // page has stalled; otherwise after a second signal, unless it follows so soon that it is the same

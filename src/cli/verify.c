@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 
 #include "conv.h"
-#include "io/image_reader.h"
-#include "io/walk.h"
+#include "io/files/image_reader.h"
+#include "io/walk/walk.h"
 #include "report/json.h"
 #include "report/report.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What an image format has to provide so that the pipeline can read and write it, and which format
-// a file has by its first bytes or its name. io/formats.h lists the formats that are provided.
+// a file has by its first bytes or its name. io/files/formats.h lists the formats that are
+// provided.
 #ifndef CONV_IMAGE_FORMAT_H
 #define CONV_IMAGE_FORMAT_H
 

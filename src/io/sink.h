@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "image/format.h"
-#include "io/paths.h"
+#include "io/files/paths.h"
 #include "io/source.h"
 
 struct conv_journal;

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/formats.h"
-#include "io/image_reader.h"
-#include "io/paths.h"
+#include "io/files/formats.h"
+#include "io/files/image_reader.h"
+#include "io/files/paths.h"
 #include "page/page_job.h"
 #include "png/png.h"
 

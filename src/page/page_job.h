@@ -4,8 +4,8 @@
 #ifndef CONV_PAGE_PAGE_JOB_H
 #define CONV_PAGE_PAGE_JOB_H
 
-#include "backend/backend.h"
 #include "base/limits.h"
+#include "engine/backend.h"
 #include "page/page.h"
 
 #define CONV_PAGE_JOB_MOST_FACTS (24 + CONV_BACKEND_MOST_DEVICES)

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda_internal.h"
-#include "backend/group.h"
+#include "engine/cuda_internal.h"
+#include "engine/group.h"
 #include "png/cuda/cuda_decode.h"
 
 #define MIB ((size_t)1 << 20)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // PNG decoded and encoded by a fake device: with the CPU's coders, through the interface that
-// groups have for a device's (backend/group.h). The files are therefore identical to those of the
+// groups have for a device's (engine/group.h). The files are therefore identical to those of the
 // CPU's encoder.
 #include <libdeflate.h>
 #include <stdint.h>

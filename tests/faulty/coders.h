@@ -3,7 +3,7 @@
 #ifndef CONV_TESTS_FAULTY_CODERS_H
 #define CONV_TESTS_FAULTY_CODERS_H
 
-#include "backend/backend.h"
+#include "engine/backend.h"
 
 // As conv_backend_ops's.
 bool faulty_takes_stream(const struct conv_image *shape, size_t most_bytes);

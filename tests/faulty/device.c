@@ -27,10 +27,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend/backends.h"
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "coders.h"
+#include "engine/backends.h"
 #include "faulty.h"
 
 #define TABLE_BYTES 64 // per plane, after the planes, as CUDA's

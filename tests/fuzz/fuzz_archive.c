@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/archive.h"
-#include "io/archive_input.h"
-#include "io/expansion.h"
+#include "io/archive/archive.h"
+#include "io/archive/archive_input.h"
+#include "io/archive/expansion.h"
 
 static void check(bool good)
 {

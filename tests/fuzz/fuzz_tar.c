@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/archive.h"
-#include "io/archive_input.h"
+#include "io/archive/archive.h"
+#include "io/archive/archive_input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

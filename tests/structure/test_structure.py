@@ -24,9 +24,9 @@ LAYERS = (
     ("src/cli",),
     ("src/api",),
     ("src/page",),
-    ("src/pipeline",),
-    ("src/report", "src/io", "src/backend"),
-    ("src/device", "src/png", "src/jpeg", "kernels/stencil", "kernels/layer", "kernels/bank", "kernels/layout"),
+    ("src/run",),
+    ("src/report", "src/io", "src/engine"),
+    ("src/png", "src/jpeg", "kernels/stencil", "kernels/layer", "kernels/bank", "kernels/layout"),
     ("src/tensor", "kernels/common"),
     ("src/filter", "src/image"),
     ("src/base",),
@@ -140,7 +140,7 @@ def headers_that_need_others(root, folder=""):
 # Commands that do their work through the functions of conv.h, as other programs do: of the code that filters they may
 # include only that header.
 CLIENTS_OF_THE_LIBRARY = ("src/cli/verify.c", "src/cli/verify_kernels.c", "src/cli/verify_kernels.h")
-ENGINE = ("backend/", "kernels/", "pipeline/", "png/", "api/")
+ENGINE = ("engine/", "kernels/", "run/", "png/", "api/")
 
 
 def clients_of_the_engine(root):
@@ -296,8 +296,8 @@ def planted(tmp_path):
 
 
 @pytest.mark.parametrize("name, include", (
-    ("src/base/clock.c", "pipeline/pipeline.h"), ("src/png/codec.c", "backend/backend.h"),
-    ("kernels/stencil/reference.c", "png/png.h"), ("src/report/json.c", "io/paths.h"),
+    ("src/base/clock.c", "run/pipeline.h"), ("src/png/codec.c", "engine/backend.h"),
+    ("kernels/stencil/reference.c", "png/png.h"), ("src/report/json.c", "io/files/paths.h"),
     ("kernels/stencil/cpu/plan.c", "kernels/stencil/cuda/cuda_variants.h"), ("src/cli/options.c", "bench/bench.h"),
 ))
 def test_a_planted_include_is_found(planted, name, include):
@@ -306,8 +306,8 @@ def test_a_planted_include_is_found(planted, name, include):
 
 
 def test_a_planted_way_around_the_library_is_found(planted):
-    root = planted("src/cli/verify.c", '\n#include "backend/filter_image.h"\n')
-    assert clients_of_the_engine(root) == ["src/cli/verify.c includes backend/filter_image.h"]
+    root = planted("src/cli/verify.c", '\n#include "engine/filter_image.h"\n')
+    assert clients_of_the_engine(root) == ["src/cli/verify.c includes engine/filter_image.h"]
 
 
 def test_a_planted_header_of_the_same_name_is_found(planted):

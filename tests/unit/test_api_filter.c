@@ -3,7 +3,7 @@
 // types, alpha modes, chains, borders, heights of several bands, and any number of threads.
 #include <stdio.h>
 
-#include "backend/filter_image.h"
+#include "engine/filter_image.h"
 #include "support/api_image.h"
 #include "support/api_test.h"
 #include "support/random.h"

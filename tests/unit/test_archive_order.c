@@ -11,9 +11,9 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "io/archive_buffers.h"
-#include "io/archive_input.h"
-#include "io/archive_order.h"
+#include "io/archive/archive_buffers.h"
+#include "io/archive/archive_input.h"
+#include "io/archive/archive_order.h"
 #include "support/folder.h"
 #include "support/random.h"
 

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "io/archive_output.h"
+#include "io/archive/archive_output.h"
 
 #define FOLDER "/dev/shm"
 #define RECORD 700001 // not a multiple of anything

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "pipeline/budget.h"
+#include "run/budget.h"
 #include "support/random.h"
 
 #define LIMIT 100

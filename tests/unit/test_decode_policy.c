@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The rule of src/pipeline/decode_policy.h on made-up times.
+// The rule of src/run/decode_policy.h on made-up times.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "pipeline/decode_policy.h"
+#include "run/decode_policy.h"
 
 #define MS ((uint64_t)1000000)
 #define PHOTO 700000 // bytes of a stream

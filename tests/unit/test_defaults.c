@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "io/sink.h"
-#include "pipeline/defaults.h"
+#include "run/defaults.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "io/file_read.h"
+#include "io/files/file_read.h"
 #include "support/parallel.h"
 #include "support/random.h"
 

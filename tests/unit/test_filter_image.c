@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "backend/filter_image.h"
+#include "engine/filter_image.h"
 #include "support/random.h"
 #include "support/test_image.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Globs of names in a folder tree (src/io/glob.h).
+// Globs of names in a folder tree (src/io/walk/glob.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "io/glob.h"
+#include "io/walk/glob.h"
 
 static const struct {
     const char *glob, *path;

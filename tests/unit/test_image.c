@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "backend/group.h"
+#include "engine/group.h"
 #include "image/image.h"
 
 // Bytes by which samples of one position in different planes must differ modulo a page.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The journal of done images (src/io/journal.h), as killed runs, other versions and other programs
-// leave it.
+// The journal of done images (src/io/files/journal.h), as killed runs, other versions and other
+// programs leave it.
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "io/journal.h"
+#include "io/files/journal.h"
 #include "support/folder.h"
 
 #define HEADER "conv-journal 3\n"

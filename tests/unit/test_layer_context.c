@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "backend/layer_flow.h"
 #include "base/features.h"
+#include "engine/layer_flow.h"
 #include "support/random.h"
 
 #define MAPS 3

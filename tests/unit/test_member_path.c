@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Names of members of archives become paths below a folder (src/io/member_path.h), or are refused.
+// Names of members of archives become paths below a folder (src/io/archive/member_path.h), or are
+// refused.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "io/member_path.h"
+#include "io/archive/member_path.h"
 #include "support/folder.h"
 #include "support/random.h"
 

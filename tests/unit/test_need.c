@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "backend/group.h"
 #include "base/features.h"
-#include "pipeline/need.h"
+#include "engine/group.h"
+#include "run/need.h"
 
 static void estimate(struct conv_need *need, size_t *staging, size_t *scratch, int width)
 {

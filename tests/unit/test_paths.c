@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Paths (src/io/paths.h): joined, resolved, compared, made.
+// Paths (src/io/files/paths.h): joined, resolved, compared, made.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "io/paths.h"
+#include "io/files/paths.h"
 #include "support/folder.h"
 
 static void test_join(void **state)

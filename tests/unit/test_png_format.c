@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "io/formats.h"
+#include "io/files/formats.h"
 #include "support/png_make.h"
 #include "support/test_image.h"
 

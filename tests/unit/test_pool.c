@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "pipeline/pool.h"
+#include "run/pool.h"
 #include "support/random.h"
 
 #define SLOTS 7

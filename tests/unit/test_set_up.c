@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a run sets in its environment for the driver (set_up_process in src/backend/backend.h).
+// What a run sets in its environment for the driver (set_up_process in src/engine/backend.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "backend/backend.h"
+#include "engine/backend.h"
 
 #define VISIBLE "CUDA_VISIBLE_DEVICES"
 #define COPY "CUDA_DEVICE_MAX_COPY_CONNECTIONS"

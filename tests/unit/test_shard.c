@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Shards of names, and plans that balance them.
-#include "io/shard.h"
+#include "io/walk/shard.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
-#include "io/file_sink.h"
-#include "io/journal.h"
-#include "io/temporary.h"
+#include "io/files/file_sink.h"
+#include "io/files/journal.h"
+#include "io/files/temporary.h"
 #include "support/folder.h"
 
 static atomic_int stop;

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "pipeline/job.h"
-#include "pipeline/slot.h"
+#include "run/job.h"
+#include "run/slot.h"
 
 #define JOB(state) CONV_JOB_##state
 #define SLOT(state) CONV_SLOT_##state

@@ -10,11 +10,11 @@
 
 #include <cmocka.h>
 
-#include "io/archive.h"
-#include "io/archive_input.h"
-#include "io/tar_header.h"
-#include "io/tar_pax.h"
-#include "io/tar_writer.h"
+#include "io/archive/archive.h"
+#include "io/archive/archive_input.h"
+#include "io/archive/tar_header.h"
+#include "io/archive/tar_pax.h"
+#include "io/archive/tar_writer.h"
 
 static uint8_t bytes[1 << 20];
 static size_t used;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Names of unfinished files, and which of the left-over ones may be removed (src/io/temporary.h).
+// Names of unfinished files, and which of the left-over ones may be removed
+// (src/io/files/temporary.h).
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "io/temporary.h"
+#include "io/files/temporary.h"
 #include "support/folder.h"
 
 static void test_names(void **state)

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "filter/filter.h"
-#include "io/journal.h"
-#include "io/walk.h"
-#include "pipeline/pipeline.h"
+#include "io/files/journal.h"
+#include "io/walk/walk.h"
+#include "run/pipeline.h"
 #include "support/png_make.h"
 #include "support/random.h"
 

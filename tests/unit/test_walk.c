@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The result of walking the operands of a command line (src/io/walk.h): items, their names below
-// the sink, and the reasons why some cannot be read.
+// The result of walking the operands of a command line (src/io/walk/walk.h): items, their names
+// below the sink, and the reasons why some cannot be read.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "io/walk.h"
+#include "io/walk/walk.h"
 #include "support/folder.h"
 
 #define MOST 32

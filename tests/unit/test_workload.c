@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The estimate of the workload (src/pipeline/workload.h), on files made for it.
+// The estimate of the workload (src/run/workload.h), on files made for it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "io/walk.h"
-#include "pipeline/rates.h"
-#include "pipeline/workload.h"
+#include "io/walk/walk.h"
+#include "run/rates.h"
+#include "run/workload.h"
 
 #define KIB ((uint64_t)1024)
 

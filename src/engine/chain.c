@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include "engine/chain.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/suggest.h"
+
+#define MOST_NAMES 64
+
+static const char *device_word(enum conv_place place)
+{
+    return place == CONV_ON_CPU ? "CPU" : "GPU";
+}
+
+// Reports why there is no kernel `name` (NULL: any) at `place`.
+static enum conv_status no_variant(const char *name, enum conv_place place, struct conv_err *err)
+{
+    const char *device = device_word(place);
+    if (!name)
+        return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel can run this filter", device);
+    const char *names[MOST_NAMES];
+    char all[512] = "";
+    size_t count = 0;
+    int variant_count;
+    const struct conv_variant *const *variants = conv_stencil_variants(&variant_count);
+    for (int i = 0; i < variant_count && count < MOST_NAMES; i++) {
+        if (variants[i]->place != place)
+            continue;
+        if (strcmp(variants[i]->name, name) == 0)
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "kernel '%s' cannot run this filter on this %s", name, device);
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", used ? ", " : "", variants[i]->name);
+        names[count++] = variants[i]->name;
+    }
+    const char *near = conv_suggest_nearest(name, names, sizeof names[0], count);
+    return conv_err_set(err, CONV_ERR_USAGE, "unknown %s kernel '%s'%s%s%s (there are %s)", device,
+                        name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
+                        all);
+}
+
+// The plans of an op whose stencils are set.
+static enum conv_status choose_kernels(struct conv_chain_op *op,
+                                       const struct conv_backend_config *config,
+                                       enum conv_place place, unsigned have, struct conv_err *err)
+{
+    const struct conv_variant *variant[CONV_CHAIN_DEPTHS];
+    int depths = conv_chain_depths(config);
+    bool any = false;
+    for (int d = 0; d < depths; d++) {
+        if (!config->kernel)
+            variant[d] = conv_stencil_pick(&op->stencil[d], config->launch_bytes, place, have,
+                                           config->variant);
+        else
+            variant[d] =
+                conv_stencil_can(config->kernel, &op->stencil[d], have) ? config->kernel : NULL;
+        any = any || variant[d];
+    }
+    if (!any)
+        return config->kernel ? conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
+                                             device_word(place))
+                              : no_variant(config->variant, place, err);
+    for (int d = 0; d < depths; d++) {
+        if (!variant[d])
+            variant[d] =
+                conv_stencil_pick(&op->stencil[d], config->launch_bytes, place, have, NULL);
+        if (!variant[d])
+            return no_variant(NULL, place, err);
+        conv_stencil_plan_init(&op->plan[d], variant[d], &op->stencil[d]);
+    }
+    return CONV_OK;
+}
+
+enum conv_status conv_chain_prepare(struct conv_chain_op *ops,
+                                    const struct conv_backend_config *config, enum conv_place place,
+                                    unsigned have, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < config->filter_count && !status; i++) {
+        for (int d = 0; d < conv_chain_depths(config); d++) {
+            struct conv_stencil *stencil = &ops[i].stencil[d];
+            // Images of 8 and 16 bits are refused where their border has no such value.
+            bool fits = d == 2 || !conv_filter_check_border(config->border_value, NULL);
+            conv_stencil_init(stencil, &config->filters[i], 8 << d, config->border,
+                              fits ? config->border_value : 0);
+            stencil->floats = stencil->floats || (config->floats && i == config->filter_count - 1);
+        }
+        status = choose_kernels(&ops[i], config, place, have, err);
+    }
+    return status;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// Stands in for cuda.c in a build without CUDA.
+#include "engine/backend.h"
+#include "engine/bank_steps.h"
+#include "engine/layer_device.h"
+
+static bool has_driver(void)
+{
+    return false;
+}
+
+static enum conv_status devices(struct conv_device_info *info, int room, int *count,
+                                struct conv_err *err)
+{
+    (void)info;
+    (void)room;
+    *count = 0;
+    return conv_err_set(err, CONV_ERR_DEVICE, "this conv was built without CUDA");
+}
+
+static enum conv_status open_none(struct conv_backend **backend,
+                                  const struct conv_backend_config *config, struct conv_err *err)
+{
+    int count;
+    (void)config;
+    *backend = NULL;
+    return devices(NULL, 0, &count, err);
+}
+
+const struct conv_backend_ops conv_backend_cuda = {
+    .name = "cuda",
+    .title = "CUDA",
+    .place = CONV_ON_CUDA,
+    .built = false,
+    .async = true,
+    .has_driver = has_driver,
+    .devices = devices,
+    .open = open_none,
+};
+
+static enum conv_status open_no_layer(int device, unsigned *have, struct conv_err *err)
+{
+    int count;
+    (void)device;
+    *have = 0;
+    return devices(NULL, 0, &count, err);
+}
+
+const struct conv_layer_device_ops conv_layer_device_cuda = {
+    .name = "cuda",
+    .place = CONV_ON_CUDA,
+    .open = open_no_layer,
+};
+
+static enum conv_status upload_no_bank(int device, struct conv_bank_steps *steps,
+                                       struct conv_err *err)
+{
+    unsigned have;
+    (void)steps;
+    return open_no_layer(device, &have, err);
+}
+
+static void release_no_bank(int device, struct conv_bank_steps *steps)
+{
+    (void)device;
+    (void)steps;
+}
+
+const struct conv_bank_device_ops conv_bank_device_cuda = {
+    .place = CONV_ON_CUDA,
+    .upload = upload_no_bank,
+    .release = release_no_bank,
+};

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// Puts members into archives in the order of their numbers, whichever thread is done first.
+//
+// A member whose turn it is goes straight to the archive. One that is early is copied and waits;
+// its thread waits for at most a quarter of the time that a copy takes. So a waiting member never
+// occupies a thread, staging memory or a lock, and the member whose turn it is always gets what it
+// needs. The memory of waiting members is limited by admission instead:
+// conv_archive_order_may_begin refuses to begin further members while too much waits, except for
+// the one whose turn it is. Members that were begun before that add at most the outputs of the
+// images in flight, which staging memory limits.
+//
+// A file of plain tar is written by several threads at a time, each at its member's offset, which
+// is known as soon as the sizes of all members before it are; the next archive begins meanwhile.
+// Everything else is written by one thread at a time.
+//
+// Any thread may call any function, unless stated otherwise.
+#ifndef CONV_ARCHIVE_ARCHIVE_ORDER_H
+#define CONV_ARCHIVE_ARCHIVE_ORDER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "io/archive/archive.h"
+
+struct conv_archive_order;
+
+struct conv_journal;
+
+// An input of an archive to be written, as it was before it was read.
+struct conv_archive_origin {
+    const char *path;
+    struct stat info;
+};
+
+// One archive to be written.
+struct conv_archive_target {
+    char *path;
+    const struct conv_archive_format *format;
+    atomic_bool is_written; // it is complete and has its name
+    atomic_bool is_due;     // it appears, even if it has no member
+    const char *done;       // why it is not written again; NULL: it is written
+    // Its inputs, which the journal records once it is complete; malloc'ed, or NULL:
+    // archive_done.h.
+    struct conv_archive_origin *origins;
+    int origin_count;
+    bool misses; // an input was missing
+};
+
+struct conv_archive_order_config {
+    struct conv_archive_target *targets; // the caller's; members come for one after the other
+    int target_count;
+    bool fsync, force;            // as of the sink
+    int threads;                  // that put members
+    bool unmapped;                // as of the sink
+    struct conv_journal *journal; // gets a line per input of each archive without a dropped member,
+                                  // before it appears; or NULL
+    const atomic_int *stop;
+};
+
+// Opens no archive yet: each appears with its first member. Keeps the pointers in *config; *order
+// is set on success only. CONV_ERR_MEMORY.
+enum conv_status conv_archive_order_open(struct conv_archive_order **order,
+                                         const struct conv_archive_order_config *config,
+                                         struct conv_err *err);
+
+// Sets the bytes that waiting members, and buffers kept for them, may take: at least several times
+// the size of an output.
+void conv_archive_order_limit(struct conv_archive_order *order, size_t bytes);
+
+// Puts member `number`, counted from 0 over all archives, into archive number `target`. Each number
+// is put or dropped once. `content` is NULL unless the member is a file. It is copied if `body` is
+// NULL; otherwise it stays in place, and *body is retained until it has been written
+// (archive_body.h). CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED, CONV_ERR_FORMAT: the archive cannot hold
+// this member, which the caller still has to drop. CONV_ERR_MEMORY. CONV_ERR_CANCELLED: an
+// archive has failed before, and conv_archive_order_finish will say why. CONV_OK promises nothing
+// until target->is_written.
+struct conv_archive_body;
+enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64_t number,
+                                        int target, const struct conv_archive_member *member,
+                                        const struct conv_encoded *content,
+                                        struct conv_archive_body *body, struct conv_err *err);
+
+// There will be no member `number`, which was to be in archive number `target`. `lacks`: so the
+// archive is incomplete.
+void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number, int target,
+                             bool lacks);
+
+// False while too much waits and it is not this member's turn.
+bool conv_archive_order_may_begin(struct conv_archive_order *order, uint64_t number);
+
+// True if all members before this one are written, or have their places, or are dropped.
+bool conv_archive_order_is_due(struct conv_archive_order *order, uint64_t number);
+
+// True once writing has failed.
+bool conv_archive_order_has_failed(struct conv_archive_order *order);
+
+// Completes the last archive, and creates those that are due and have no members; with keep ==
+// false, removes unfinished ones instead. Frees the order. No other thread may use it. CONV_ERR_IO,
+// with the first failure.
+enum conv_status conv_archive_order_finish(struct conv_archive_order *order, bool keep,
+                                           struct conv_err *err);
+
+// Removes the unfinished archive. Async-signal-safe, for the end of the program.
+void conv_archive_order_remove(struct conv_archive_order *order);
+
+#endif

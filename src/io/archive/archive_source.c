@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: MIT
+// Names members ARCHIVE:NAME and decides what is done with each.
+#include "io/archive/archive_source.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/files/paths.h"
+
+#define DEFAULT_LIMIT ((size_t)256 << 20)
+
+// --- items ---------------------------------------------------------------------------------------
+
+static bool identify(const struct conv_item *item, struct stat *info)
+{
+    const struct conv_archive_body *body = item->body;
+    if (!body) {
+        errno = ENOENT;
+        return false;
+    }
+    // A member is never the file that replaces its archive.
+    *info = (struct stat){
+        .st_dev = body->unit->input.info.st_dev,
+        .st_ino = body->unit->input.info.st_ino,
+        .st_mode = S_IFREG | body->member.mode,
+        .st_size = (off_t)body->member.size,
+        .st_mtim = body->member.mtime,
+        .st_atim = body->member.mtime,
+    };
+    return true;
+}
+
+static enum conv_status view(const struct conv_item *item, struct conv_input *input,
+                             const uint8_t **data, size_t *size, struct conv_err *err)
+{
+    const struct conv_archive_body *body = item->body;
+    (void)identify(item, &input->info);
+    *data = body->data;
+    *size = (size_t)body->member.size;
+    return body->own ? CONV_OK : conv_archive_input_touch(&body->unit->input, *data, *size, err);
+}
+
+static const struct conv_item_ops item_ops = {.identify = identify, .view = view};
+
+// "in.tar:dir/a.png", and the output's name as a part of it or after its NUL.
+static enum conv_status name_item(struct conv_item *item, const char *path, const char *name,
+                                  const char *target, struct conv_err *err)
+{
+    size_t before = strlen(path) + 1, size = strlen(name) + 1, more = strlen(target) + 1;
+    bool same = strcmp(name, target) == 0;
+    if (before + size + (same ? 0 : more) > sizeof item->name) {
+        snprintf(item->name, sizeof item->name, "%s:%.*s", path, 256, name);
+        item->target = strlen(item->name);
+        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+    }
+    snprintf(item->name, sizeof item->name, "%s:", path);
+    memcpy(item->name + before, name, size);
+    item->target = same ? before : before + size;
+    if (!same)
+        memcpy(item->name + item->target, target, more);
+    return CONV_OK;
+}
+
+// The archive itself, without an output.
+static enum conv_source_step report_archive(const struct conv_archive_source *source,
+                                            struct conv_item *item)
+{
+    snprintf(item->name, sizeof item->name, "%s", source->path);
+    item->target = strlen(item->name);
+    return CONV_SOURCE_BAD;
+}
+
+// --- names below a folder ------------------------------------------------------------------------
+
+static enum conv_status make_target(struct conv_archive_source *source, char target[PATH_MAX],
+                                    const char *name, struct conv_err *err)
+{
+    char path[PATH_MAX];
+    enum conv_status status = conv_member_path_make(path, NULL, name, strlen(name), err);
+    if (!status && !conv_paths_join(target, source->below, path))
+        status = conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+    return status ? status : conv_member_path_check_links(&source->links, target, err);
+}
+
+// --- contents ------------------------------------------------------------------------------------
+
+static enum conv_status refuse_size(struct conv_err *err)
+{
+    return conv_err_hint(
+        err, CONV_HINT_MEM_LIMIT_FILE, 0,
+        conv_err_set(err, CONV_ERR_LIMIT,
+                     "the member is larger than the memory for members of a stream"));
+}
+
+// A content whose size is known at its end.
+static enum conv_status read_unknown(struct conv_archive_reader *reader,
+                                     struct conv_archive_body *body, size_t most,
+                                     struct conv_err *err)
+{
+    size_t capacity = 0, size = 0;
+    for (;;) {
+        if (size == capacity) {
+            capacity = capacity ? 2 * capacity : 1 << 16;
+            uint8_t *data = size <= most ? realloc(body->own, capacity) : NULL;
+            if (!data)
+                return size > most ? refuse_size(err)
+                                   : conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
+            body->own = data;
+        }
+        ssize_t got = reader->ops->read(reader, body->own + size, capacity - size, err);
+        if (got < 0)
+            return err->status;
+        if (got == 0)
+            break;
+        size += (size_t)got;
+    }
+    body->member.size = size;
+    body->member.size_unknown = false;
+    return size > most ? refuse_size(err) : CONV_OK;
+}
+
+static enum conv_status read_known(struct conv_archive_reader *reader,
+                                   struct conv_archive_body *body, size_t most,
+                                   struct conv_err *err)
+{
+    if (body->member.size > most)
+        return refuse_size(err);
+    size_t size = (size_t)body->member.size, done = 0;
+    body->own = malloc(size + !size);
+    if (!body->own)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
+    while (done < size) {
+        ssize_t got = reader->ops->read(reader, body->own + done, size - done, err);
+        if (got < 0)
+            return err->status;
+        if (got == 0)
+            return conv_err_set(err, CONV_ERR_FORMAT, "damaged archive: the member is too short");
+        done += (size_t)got;
+    }
+    return CONV_OK;
+}
+
+static enum conv_status take_content(struct conv_archive_source *source,
+                                     struct conv_archive_body *body, struct conv_err *err)
+{
+    struct conv_archive_reader *reader = source->unit->reader;
+    size_t most = source->most;
+    body->data = reader->ops->map ? reader->ops->map(reader) : NULL;
+    if (body->data)
+        return CONV_OK;
+    enum conv_status status = body->member.size_unknown ? read_unknown(reader, body, most, err)
+                                                        : read_known(reader, body, most, err);
+    body->data = body->own;
+    if (!status) {
+        atomic_fetch_add(&source->held, (size_t)body->member.size);
+        return CONV_OK;
+    }
+    free(body->own);
+    body->own = NULL;
+    source->is_broken = status != CONV_ERR_LIMIT && status != CONV_ERR_MEMORY;
+    return status;
+}
+
+// --- members -------------------------------------------------------------------------------------
+
+static bool is_link(const struct conv_archive_member *member)
+{
+    return member->kind == CONV_ARCHIVE_SYMLINK || member->kind == CONV_ARCHIVE_HARDLINK;
+}
+
+// True if the member is passed over. *status: CONV_OK, or why that is a failure. `is_named`: as an
+// image, which a link to one is, too.
+static bool is_passed_by(const struct conv_archive_source *source,
+                         const struct conv_archive_member *member, bool is_named,
+                         enum conv_status *status, struct conv_err *err)
+{
+    static const char *const kinds[] = {
+        [CONV_ARCHIVE_SYMLINK] = "a symbolic link",
+        [CONV_ARCHIVE_HARDLINK] = "a hard link",
+        [CONV_ARCHIVE_DEVICE] = "a device or a pipe",
+    };
+    enum conv_archive_kind kind = member->kind;
+    bool to_folder = source->config.folder != NULL;
+    *status = CONV_OK;
+    if (source->config.images_only && !(is_named && (kind == CONV_ARCHIVE_FILE || is_link(member))))
+        return true;
+    if (kind == CONV_ARCHIVE_FILE || (kind == CONV_ARCHIVE_FOLDER && to_folder))
+        return kind == CONV_ARCHIVE_FOLDER;
+    if (kind == CONV_ARCHIVE_DEVICE || (kind != CONV_ARCHIVE_FOLDER && to_folder))
+        *status = conv_err_set(err, CONV_ERR_UNSUPPORTED, "is %s, which is not %s", kinds[kind],
+                               to_folder ? "extracted" : "copied");
+    return false;
+}
+
+static enum conv_source_step take_member(struct conv_archive_source *source,
+                                         const struct conv_archive_member *member,
+                                         struct conv_item *item, struct conv_err *err)
+{
+    char target[PATH_MAX];
+    enum conv_status status;
+    const char *relative = member->name + strspn(member->name, "/");
+    while (strncmp(relative, "./", 2) == 0)
+        relative += 2 + strspn(relative + 2, "/");
+    bool is_named = conv_folder_rules_take(&source->config.rules, relative);
+    item->is_copy = !is_named || member->kind != CONV_ARCHIVE_FILE;
+    item->is_link = is_link(member);
+    if (is_passed_by(source, member, is_named, &status, err)) {
+        if (member->kind == CONV_ARCHIVE_FILE)
+            conv_folder_source_pass_over(source->config.passed, relative);
+        if (source->others++ == 0)
+            snprintf(source->other, sizeof source->other, "%s", member->name);
+        return CONV_SOURCE_END;
+    }
+    if (!status && source->config.folder)
+        status = make_target(source, target, member->name, err);
+    if (name_item(item, source->path, member->name,
+                  !status && source->config.folder ? target : member->name, status ? NULL : err) &&
+        !status)
+        status = CONV_ERR_LIMIT;
+    if (!status) {
+        item->body = conv_archive_body_make(source->unit, member);
+        if (!item->body)
+            status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
+    }
+    if (!status && member->kind == CONV_ARCHIVE_FILE)
+        status = take_content(source, item->body, err);
+    if (!status)
+        return CONV_SOURCE_ITEM;
+    conv_item_release(item);
+    return CONV_SOURCE_BAD;
+}
+
+// Closes the archive. CONV_SOURCE_BAD if it has changed since it was opened.
+static enum conv_source_step end_unit(struct conv_archive_source *source, struct conv_item *item,
+                                      struct conv_err *err)
+{
+    struct stat now;
+    const struct conv_archive_input *input = &source->unit->input;
+    bool changed = input->fd >= 0 && S_ISREG(input->info.st_mode) && fstat(input->fd, &now) == 0 &&
+                   !conv_paths_is_unchanged(&input->info, &now);
+    if (source->is_due)
+        atomic_store(source->is_due, true);
+    conv_archive_unit_release(source->unit);
+    source->unit = NULL;
+    if (!changed)
+        return CONV_SOURCE_END;
+    conv_err_set(err, CONV_ERR_IO, "changed while it was read");
+    return report_archive(source, item);
+}
+
+static enum conv_source_step next_item(struct conv_source *base, struct conv_item *item,
+                                       struct conv_err *err)
+{
+    struct conv_archive_source *source = (struct conv_archive_source *)base;
+    while (source->unit) {
+        struct conv_archive_member member;
+        struct conv_archive_reader *reader = source->unit->reader;
+        item->ops = &item_ops;
+        item->is_named = item->in_place = item->is_copy = item->is_link = false;
+        item->body = NULL;
+        item->archive = source->unit->target;
+        item->holds = 0;
+        enum conv_archive_step step = reader->ops->next(reader, &member, err);
+        conv_archive_input_advance(&source->unit->input);
+        if (step == CONV_ARCHIVE_DAMAGED) {
+            if (!source->has_begun) // not an archive: an existing output stays
+                source->is_due = NULL;
+            bool reported = source->is_broken; // with the member that it ended in
+            enum conv_source_step end = end_unit(source, item, reported ? err : NULL);
+            return reported ? end : report_archive(source, item);
+        }
+        source->is_broken = false; // a member that failed may be followed by others
+        source->has_begun = true;
+        if (step == CONV_ARCHIVE_END)
+            return end_unit(source, item, err);
+        if (step == CONV_ARCHIVE_BAD) {
+            (void)name_item(item, source->path, member.name, member.name, NULL);
+            return CONV_SOURCE_BAD;
+        }
+        enum conv_source_step taken = take_member(source, &member, item, err);
+        if (taken != CONV_SOURCE_END)
+            return taken;
+    }
+    return CONV_SOURCE_END;
+}
+
+static bool may_wait(const struct conv_source *base)
+{
+    const struct conv_archive_source *source = (const struct conv_archive_source *)base;
+    return source->unit && conv_archive_input_may_wait(&source->unit->input);
+}
+
+static bool is_full(const struct conv_source *base)
+{
+    const struct conv_archive_source *source = (const struct conv_archive_source *)base;
+    return atomic_load(&source->held) > source->usual;
+}
+
+static bool limit(struct conv_source *base, size_t usual, size_t most)
+{
+    struct conv_archive_source *source = (struct conv_archive_source *)base;
+    source->usual = usual;
+    source->most = most;
+    return true;
+}
+
+// --- links that come later -----------------------------------------------------------------------
+
+static enum conv_status hold(struct conv_source *base, struct conv_item *item, struct conv_err *err)
+{
+    struct conv_archive_source *source = (struct conv_archive_source *)base;
+    struct conv_archive_held *held = calloc(1, sizeof *held);
+    if (!source->closed && (source->closed = calloc(1, sizeof *source->closed))) {
+        atomic_init(&source->closed->uses, 1);
+        source->closed->input.fd = -1;
+        source->closed->held = &source->held;
+    }
+    struct conv_archive_body *body =
+        held && source->closed ? conv_archive_body_make(source->closed, &item->body->member) : NULL;
+    if (!body) {
+        free(held);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
+    }
+    *held = (struct conv_archive_held){NULL, body, source->path, item->archive, item->holds + 1};
+    *(source->held_first ? source->held_end : &source->held_first) = held;
+    source->held_end = &held->next;
+    conv_item_release(item);
+    return CONV_OK;
+}
+
+enum conv_source_step conv_archive_source_next_held(struct conv_archive_source *source,
+                                                    struct conv_item *item, struct conv_err *err)
+{
+    struct conv_archive_held *held = source->held_first;
+    if (!held)
+        return CONV_SOURCE_END;
+    source->held_first = held->next;
+    source->path = held->path;
+    item->ops = &item_ops;
+    item->is_named = item->in_place = false;
+    item->is_copy = item->is_link = true;
+    item->archive = held->target;
+    item->holds = held->holds;
+    item->body = held->body;
+    (void)name_item(item, held->path, held->body->member.name, held->body->member.name, err);
+    free(held);
+    return CONV_SOURCE_ITEM;
+}
+
+void conv_archive_source_leave(struct conv_archive_source *source)
+{
+    if (source->unit)
+        conv_archive_unit_release(source->unit);
+    source->unit = NULL;
+}
+
+// --- the source ----------------------------------------------------------------------------------
+
+void conv_archive_source_init(struct conv_archive_source *source,
+                              const struct conv_archive_source_config *config)
+{
+    static const struct conv_source_ops ops = {
+        .next = next_item,
+        .may_wait = may_wait,
+        .is_full = is_full,
+        .limit = limit,
+        .hold = hold,
+    };
+    source->source.ops = &ops;
+    source->config = *config;
+    source->links.folder = config->folder;
+    source->unit = NULL;
+    source->others = 0;
+    source->other[0] = '\0';
+    atomic_init(&source->held, 0);
+    source->usual = source->most = DEFAULT_LIMIT;
+}
+
+void conv_archive_source_close(struct conv_archive_source *source)
+{
+    conv_archive_source_leave(source);
+    for (struct conv_archive_held *held; (held = source->held_first);) {
+        source->held_first = held->next;
+        conv_archive_body_release(held->body);
+        free(held);
+    }
+    if (source->closed)
+        conv_archive_unit_release(source->closed);
+    source->closed = NULL;
+}
+
+enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
+                                           const struct conv_archive_source_unit *from,
+                                           struct conv_archive_input *input, struct conv_err *err)
+{
+    struct conv_archive_unit *unit = calloc(1, sizeof *unit);
+    if (!unit) {
+        conv_archive_input_close(input);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for an archive");
+    }
+    unit->input = *input;
+    *input = (struct conv_archive_input){.fd = -1};
+    unit->held = &source->held;
+    unit->target = from->target;
+    atomic_init(&unit->uses, 1);
+    source->path = from->path;
+    source->is_due = from->is_due;
+    source->is_broken = source->has_begun = false;
+    snprintf(source->below, sizeof source->below, "%s", from->below);
+    enum conv_status status =
+        from->format->read
+            ? from->format->read(&unit->reader, &unit->input, err)
+            : conv_err_set(err, CONV_ERR_UNSUPPORTED, "archives of the format %s cannot be read",
+                           from->format->name);
+    if (status)
+        conv_archive_unit_release(unit);
+    else
+        source->unit = unit;
+    return status;
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// One thread at a time has the turn: it gives members their places, in order, and writes them where
+// that has to be done in order. It holds the turn, not the lock, while it opens, writes and closes
+// archives. Members of a file of plain tar only get their places during the turn, and are written
+// after it by any thread that calls; the last of these threads completes an archive whose members
+// all have their places, while the next archive is being written.
+#include "io/archive/archive_turn.h"
+
+// An archive is written through maps only if at least this many bytes may wait: maps count as
+// memory of the process, though the file system has their pages anyway.
+#define LEAST_TO_MAP ((size_t)400 << 20)
+
+struct conv_archive_entry **conv_archive_turn_slot(struct conv_archive_order *order,
+                                                   uint64_t number)
+{
+    return &order->ring[number & (order->room - 1)];
+}
+
+// --- writing -------------------------------------------------------------------------------------
+
+void conv_archive_turn_fail(struct conv_archive_order *order, const struct conv_err *err)
+{
+    pthread_mutex_lock(&order->lock);
+    if (!order->failure.status)
+        order->failure = *err;
+    pthread_mutex_unlock(&order->lock);
+}
+
+static const struct conv_archive_target *target_of(const struct conv_archive_order *order,
+                                                   int target)
+{
+    return &order->config.targets[target];
+}
+
+static void write_entry(struct conv_archive_order *order, const struct conv_archive_entry *entry)
+{
+    struct conv_err err = {0};
+    if (!conv_archive_order_has_failed(order) &&
+        conv_open_archive_write(entry->to, target_of(order, entry->target), entry, &err))
+        conv_archive_turn_fail(order, &err);
+}
+
+enum conv_status conv_archive_turn_close(struct conv_archive_order *order,
+                                         struct conv_open_archive *archive, bool keep,
+                                         struct conv_err *err)
+{
+    struct conv_journal *journal = order->lack[archive->target] ? NULL : order->config.journal;
+    struct conv_archive_target *target = &order->config.targets[archive->target];
+    enum conv_status status =
+        conv_open_archive_finish(archive, target, keep, order->config.fsync, journal, err);
+    atomic_store(&target->is_written, keep && !status);
+    return status;
+}
+
+// Called and left with the lock, without it in between: completes an archive that is sealed and
+// written.
+static void complete(struct conv_archive_order *order, struct conv_open_archive *archive)
+{
+    struct conv_err err = {0};
+    bool keep = order->failure.status == CONV_OK;
+    pthread_mutex_unlock(&order->lock);
+    if (conv_archive_turn_close(order, archive, keep, &err))
+        conv_archive_turn_fail(order, &err);
+    pthread_mutex_lock(&order->lock);
+    archive->target = -1;
+    pthread_cond_signal(&order->completed);
+}
+
+// Called when a member was written that counted as `copied` waiting bytes, with the lock held, as
+// on return.
+static void end_write(struct conv_archive_order *order, struct conv_open_archive *archive,
+                      size_t copied)
+{
+    order->waiting -= copied;
+    if (--archive->writing == 0 && archive->is_sealed)
+        complete(order, archive);
+}
+
+// Writes members that other threads have placed, until none is left. Called and left with the lock.
+static void write_placed(struct conv_archive_order *order)
+{
+    struct conv_archive_entry *entry;
+    while ((entry = order->placed)) {
+        order->placed = entry->next;
+        pthread_mutex_unlock(&order->lock);
+        write_entry(order, entry);
+        struct conv_open_archive *archive = entry->to;
+        size_t copied = entry->copied;
+        // Without the lock: the system may take its time.
+        conv_archive_entry_free(&order->buffers, entry);
+        pthread_mutex_lock(&order->lock);
+        end_write(order, archive, copied);
+    }
+}
+
+bool conv_archive_order_has_failed(struct conv_archive_order *order)
+{
+    pthread_mutex_lock(&order->lock);
+    bool failed = order->failure.status != CONV_OK;
+    pthread_mutex_unlock(&order->lock);
+    return failed;
+}
+
+// --- the turn ------------------------------------------------------------------------------------
+
+enum conv_status conv_archive_turn_open(struct conv_archive_order *order,
+                                        struct conv_open_archive *archive, int target,
+                                        struct conv_err *err)
+{
+    const struct conv_archive_target *to = &order->config.targets[target];
+    bool may_map = to->format->frame && order->limit >= LEAST_TO_MAP && !order->config.unmapped;
+    enum conv_status status =
+        conv_archive_output_open(&archive->output, to->path, may_map ? order->config.threads : 1,
+                                 order->config.force, order->config.stop, err);
+    if (status)
+        return status;
+    conv_archive_windows_expect(&archive->output.windows, order->usual);
+    pthread_mutex_lock(&order->lock);
+    archive->target = target;
+    archive->writing = 0;
+    archive->is_sealed = false;
+    pthread_mutex_unlock(&order->lock);
+    order->current = archive;
+    order->made[target] = true;
+    return to->format->frame ? CONV_OK : to->format->write(&archive->writer, &archive->output, err);
+}
+
+// With the lock: no further member of the archive will come.
+static void seal(struct conv_archive_order *order)
+{
+    struct conv_open_archive *archive = order->current;
+    order->current = NULL;
+    if (!archive)
+        return;
+    order->usual = archive->output.at;
+    archive->is_sealed = true;
+    if (archive->writing == 0)
+        complete(order, archive);
+}
+
+static struct conv_open_archive *find_closed(struct conv_archive_order *order)
+{
+    for (int i = 0; i < CONV_ARCHIVE_MOST_OPEN; i++)
+        if (order->open[i].target < 0)
+            return &order->open[i];
+    return NULL;
+}
+
+// With the turn, without the lock: opens the next archive; the open one is completed once its
+// members are written. `own` is written first, since it is not among those that others can write.
+static void change_target(struct conv_archive_order *order, struct conv_archive_entry **own,
+                          int target)
+{
+    struct conv_err err = {0};
+    struct conv_open_archive *next;
+    if (*own)
+        write_entry(order, *own);
+    pthread_mutex_lock(&order->lock);
+    if (*own)
+        end_write(order, (*own)->to, (*own)->copied);
+    *own = NULL;
+    seal(order);
+    while (!(next = find_closed(order))) {
+        write_placed(order);
+        if (!find_closed(order))
+            pthread_cond_wait(&order->completed, &order->lock);
+    }
+    bool failed = order->failure.status != CONV_OK;
+    pthread_mutex_unlock(&order->lock);
+    if (!failed && conv_archive_turn_open(order, next, target, &err))
+        conv_archive_turn_fail(order, &err);
+}
+
+// A member gets its place, and is written if that has to be done in order. With the turn, without
+// the lock. True if it is still to be written.
+static bool place(struct conv_archive_order *order, struct conv_archive_entry **own,
+                  struct conv_archive_entry *entry)
+{
+    if (!order->current || entry->target != order->current->target)
+        change_target(order, own, entry->target);
+    if (conv_archive_order_has_failed(order))
+        return false;
+    struct conv_open_archive *archive = entry->to = order->current;
+    if (archive->writer || archive->output.is_stream) {
+        write_entry(order, entry);
+        return false;
+    }
+    struct conv_archive_frame frame;
+    struct conv_err err = {0};
+    if (order->config.targets[entry->target].format->frame(&entry->member, &frame, &err)) {
+        conv_archive_turn_fail(order, &err);
+        return false;
+    }
+    entry->offset = archive->output.at;
+    archive->output.at += frame.before + entry->content.size + frame.after;
+    return true;
+}
+
+void conv_archive_turn_take(struct conv_archive_order *order, struct conv_archive_entry *given)
+{
+    struct conv_archive_entry *own = NULL, *entry = given;
+    order->has_turn = true;
+    atomic_store(&order->due, CONV_ARCHIVE_NO_MEMBER);
+    for (;;) {
+        if (!entry && order->room > 0) {
+            struct conv_archive_entry **slot = conv_archive_turn_slot(order, order->next);
+            entry = *slot;
+            *slot = NULL;
+        }
+        if (!entry)
+            break;
+        order->next++;
+        order->lack[entry->target] |= entry->lacks;
+        pthread_mutex_unlock(&order->lock);
+        bool writes = !entry->is_dropped && place(order, &own, entry);
+        pthread_mutex_lock(&order->lock);
+        if (writes)
+            entry->to->writing++;
+        if (writes && entry == given) {
+            own = given;
+        } else if (writes) {
+            entry->next = order->placed;
+            order->placed = entry;
+        } else {
+            order->waiting -= entry->copied;
+            if (entry != given)
+                conv_archive_entry_free(&order->buffers, entry);
+        }
+        entry = NULL;
+    }
+    order->has_turn = false;
+    atomic_store(&order->due, order->next);
+    if (own) {
+        pthread_mutex_unlock(&order->lock);
+        write_entry(order, own);
+        pthread_mutex_lock(&order->lock);
+        end_write(order, own->to, own->copied);
+    }
+    write_placed(order);
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// The internals of archive_order.h: one thread at a time has the turn and places members.
+//
+// "With the lock": the caller holds order->lock. "With the turn": order->has_turn is true and was
+// set by this thread.
+#ifndef CONV_ARCHIVE_ARCHIVE_TURN_H
+#define CONV_ARCHIVE_ARCHIVE_TURN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "io/archive/archive_buffers.h"
+#include "io/archive/archive_entry.h"
+#include "io/archive/archive_order.h"
+#include "io/archive/open_archive.h"
+
+#define CONV_ARCHIVE_NO_MEMBER UINT64_MAX
+
+// Archives that are open at a time.
+#define CONV_ARCHIVE_MOST_OPEN 4
+
+struct conv_archive_order {
+    struct conv_archive_order_config config;
+    struct conv_open_archive open[CONV_ARCHIVE_MOST_OPEN];
+    struct conv_open_archive *current; // of the turn: that members are placed in; NULL: none
+    uint64_t usual;                    // of the turn: bytes of the archive before; 0: none
+    bool *made;                        // by target
+    bool *lack;                        // by target: a member was dropped
+    struct conv_archive_buffers buffers;
+
+    atomic_uint_fast64_t
+        due; // the member whose turn it is; CONV_ARCHIVE_NO_MEMBER while a thread has the turn
+    pthread_mutex_t lock;             // guards all below
+    pthread_cond_t completed;         // an archive
+    bool has_turn;                    // a thread has the turn
+    uint64_t next;                    // the member whose turn it is
+    struct conv_archive_entry **ring; // those that wait, by number modulo `room`, a power of two
+    size_t room;
+    struct conv_archive_entry *placed; // to be written at their offsets
+    size_t waiting, limit;
+    struct conv_err failure;
+};
+
+// Where a waiting member of that number is; order->room must not be 0. With the lock.
+struct conv_archive_entry **conv_archive_turn_slot(struct conv_archive_order *order,
+                                                   uint64_t number);
+
+// Takes the turn for all members that are due. `given`: the first of them, which stays the
+// caller's, or NULL. Called and left with the lock, without it in between. Errors become those of
+// the order.
+void conv_archive_turn_take(struct conv_archive_order *order, struct conv_archive_entry *given);
+
+// Notes the first failure: nothing is written after it. Without the lock.
+void conv_archive_turn_fail(struct conv_archive_order *order, const struct conv_err *err);
+
+// Begins archive number `target`, which becomes order->current. With the turn, without the lock.
+// CONV_ERR_IO, CONV_ERR_MEMORY.
+enum conv_status conv_archive_turn_open(struct conv_archive_order *order,
+                                        struct conv_open_archive *archive, int target,
+                                        struct conv_err *err);
+
+// Completes an archive whose members are all written, or removes it. Without the lock.
+enum conv_status conv_archive_turn_close(struct conv_archive_order *order,
+                                         struct conv_open_archive *archive, bool keep,
+                                         struct conv_err *err);
+
+#endif

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// The content of a compressed stream, from an archive's bytes: everything before damage is handed
+// out, the sums in the stream are checked, and it is bounded how far it expands. Uses zlib,
+// libzstd, liblzma and libbz2.
+#ifndef CONV_ARCHIVE_UNPACK_H
+#define CONV_ARCHIVE_UNPACK_H
+
+#include "io/archive/archive_input.h"
+
+struct conv_unpack;
+
+// --- methods (unpack_methods.c) ------------------------------------------------------------------
+
+// The input that is left, and the room for output. `run` advances both.
+struct conv_unpack_bytes {
+    const uint8_t *in;
+    size_t in_size;
+    uint8_t *out;
+    size_t out_size;
+};
+
+enum conv_unpack_result {
+    CONV_UNPACK_MORE, // more input is needed, or more room
+    CONV_UNPACK_END,  // the end of a stream; another one may follow
+    CONV_UNPACK_DAMAGED,
+    CONV_UNPACK_NO_MEMORY,
+};
+
+// One library's decompressor.
+struct conv_unpack_method {
+    const char *name;        // "zstd"
+    const char *magic;       // the first bytes of an archive, without a NUL
+    const char *firsts;      // bytes that a further stream may begin with
+    bool may_follow_padding; // a further stream may come after zeros
+
+    void *(*open)(void);          // NULL without memory
+    bool (*restart)(void *state); // before another stream; false without memory
+    // Everything before damage comes out before CONV_UNPACK_DAMAGED, or with it.
+    enum conv_unpack_result (*run)(void *state, struct conv_unpack_bytes *bytes);
+    void (*close)(void *state);
+};
+
+// The method of a stream that begins with these bytes. NULL if there is none, or none in this
+// build.
+const struct conv_unpack_method *conv_unpack_find(const uint8_t *head, size_t size);
+
+// --- streams -------------------------------------------------------------------------------------
+
+// The input must outlive it. CONV_ERR_MEMORY.
+enum conv_status conv_unpack_open(struct conv_unpack **unpack,
+                                  const struct conv_unpack_method *method,
+                                  struct conv_archive_input *input, struct conv_err *err);
+void conv_unpack_close(struct conv_unpack *unpack); // NULL is fine
+
+// The next bytes, at most `size`: returns how many, 0 at the end. Streams may follow one another;
+// what follows the last one must be zeros, as padding is. -1 with *err: CONV_ERR_FORMAT for a
+// truncated or damaged stream, CONV_ERR_LIMIT for one that expands too far, CONV_ERR_MEMORY, and as
+// conv_archive_input_take; every later call fails in the same way.
+ssize_t conv_unpack_read(struct conv_unpack *unpack, uint8_t *data, size_t size,
+                         struct conv_err *err);
+
+// Bytes of the compressed stream: of all of it if it is mapped, else of what has been read.
+uint64_t conv_unpack_stored(const struct conv_unpack *unpack);
+
+#endif

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+#include "io/files/file_read.h"
+
+#include <stdlib.h>
+
+#include "base/cancel.h"
+#include "base/huge.h"
+#include "io/files/formats.h"
+
+#define READ_CHUNK ((size_t)1 << 16)
+#define SHARED_LEAST ((size_t)8 << 20)
+#define READ_MOST ((size_t)16 << 20) // at once: a signal is noticed between two reads
+
+// One byte more than the size lets a single read see the end of the file.
+size_t conv_file_read_capacity(size_t size)
+{
+    return conv_image_align(size + 1, READ_CHUNK);
+}
+
+static enum conv_status reserve(const struct conv_file_read *how, struct conv_file *file,
+                                size_t capacity, struct conv_err *err)
+{
+    if (capacity <= file->capacity)
+        return CONV_OK;
+    if (how->grow)
+        how->grow(how->context, capacity);
+    uint8_t *data = realloc(file->data, capacity);
+    if (!data)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a file of %zu bytes", capacity);
+    conv_huge_use(data, capacity);
+    file->data = data;
+    file->capacity = capacity;
+    return CONV_OK;
+}
+
+static enum conv_status refuse_size(struct conv_err *err)
+{
+    return conv_err_hint(
+        err, CONV_HINT_MEM_LIMIT_FILE, 0,
+        conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than the memory limit"));
+}
+
+// False if the run is to stop.
+static bool wait_readable(const struct conv_file_read *how, const struct conv_input *input)
+{
+    if (how->pause)
+        how->pause(how->context);
+    bool readable = conv_input_wait(input, how->stop);
+    if (how->resume)
+        how->resume(how->context);
+    return readable;
+}
+
+// Finds the format of the file once enough bytes are read.
+static enum conv_status check_head(const struct conv_file *file, const struct conv_format **format,
+                                   struct conv_err *err)
+{
+    const struct conv_format *found = conv_formats_find(file->data, file->size);
+    if (file->size < found->head_bytes)
+        return CONV_OK;
+    return conv_formats_check(format, file->data, file->size, err);
+}
+
+// Reads what is left of a large file, except for its end, by several threads.
+static void read_by_many(const struct conv_file_read *how, const struct conv_item *item,
+                         struct conv_input *input, struct conv_file *file)
+{
+    size_t all = (size_t)input->info.st_size;
+    if (!item->ops->read_shared || !conv_input_is_file(input) || all > file->capacity ||
+        file->size > all || all - file->size < SHARED_LEAST ||
+        conv_parallel_most(how->parallel, 0) < 2)
+        return;
+    if (item->ops->read_shared(input, file->data + file->size, all - file->size, how->parallel,
+                               how->stop))
+        file->size = all;
+}
+
+static enum conv_status read_open(const struct conv_file_read *how, const struct conv_item *item,
+                                  struct conv_input *input, struct conv_file *file,
+                                  const struct conv_format **format, struct conv_err *err)
+{
+    bool regular = conv_input_is_file(input);
+    size_t expected = regular ? (size_t)input->info.st_size : 0;
+    if (expected > how->limit)
+        return refuse_size(err);
+    enum conv_status status = reserve(how, file, conv_file_read_capacity(expected), err);
+    while (!status) {
+        if (!regular && !wait_readable(how, input))
+            return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
+        if (conv_cancel_is_asked(how->stop))
+            return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+        // The first bytes are read alone: no memory is taken for a file that is not an image.
+        bool first = !*format;
+        size_t room = file->capacity - file->size, most = first ? READ_CHUNK : READ_MOST;
+        ssize_t got =
+            item->ops->read(input, file->data + file->size, room < most ? room : most, err);
+        if (got == CONV_INPUT_LATER)
+            continue;
+        if (got < 0)
+            return err->status;
+        if (got == 0)
+            return item->ops->unchanged(input, err);
+        file->size += (size_t)got;
+        if (first)
+            status = check_head(file, format, err);
+        if (!status && first && *format)
+            read_by_many(how, item, input, file);
+        if (!status && file->size > how->limit)
+            return refuse_size(err);
+        if (!status && file->size == file->capacity)
+            status = reserve(how, file, 2 * file->capacity, err);
+    }
+    return status;
+}
+
+static enum conv_status view_file(const struct conv_file_read *how, const struct conv_item *item,
+                                  struct conv_input *input, struct conv_file *file,
+                                  const struct conv_format **format, struct conv_err *err)
+{
+    enum conv_status status = item->ops->view(item, input, &file->bytes, &file->size, err);
+    if (!status && file->size > how->limit)
+        status = refuse_size(err);
+    if (status)
+        return status;
+    *format = conv_formats_find(file->bytes, file->size);
+    return (*format)->check_head(file->bytes, file->size, err);
+}
+
+enum conv_status conv_file_read(const struct conv_file_read *how, const struct conv_item *item,
+                                struct conv_input *input, struct conv_file *file,
+                                const struct conv_format **format, struct conv_err *err)
+{
+    *format = NULL;
+    file->size = 0;
+    if (item->ops->view)
+        return view_file(how, item, input, file, format, err);
+    enum conv_status status = item->ops->open(item, input, err);
+    if (status)
+        return status;
+    if (!conv_input_is_file(input))
+        conv_input_keep(input); // the writer of a pipe may take long
+    status = read_open(how, item, input, file, format, err);
+    item->ops->close(input);
+    file->bytes = file->data;
+    if (!status && !*format)
+        status = conv_formats_check(format, file->data, file->size, err);
+    return status;
+}

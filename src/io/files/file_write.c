@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: MIT
+// How one file gets its content and its name.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/descriptors.h"
+#include "io/files/access.h"
+#include "io/files/file_sink.h"
+#include "io/files/journal.h"
+#include "io/files/temporary.h"
+
+#define MOST_ATTEMPTS 100 // at an unused temporary name
+
+// EINTR from close() is not a write error: Linux closes the descriptor anyway.
+static int close_written(int fd)
+{
+    return close(fd) == 0 || errno == EINTR ? 0 : -1;
+}
+
+static int sync_file(int fd)
+{
+    int result;
+    do
+        result = fsync(fd);
+    while (result != 0 && errno == EINTR);
+    return result;
+}
+
+static int write_parts(int fd, const struct conv_encoded *encoded)
+{
+    struct iovec parts[CONV_ENCODED_PARTS];
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++) {
+        parts[i].iov_base = (void *)(uintptr_t)encoded->part[i].data; // writev only reads
+        parts[i].iov_len = encoded->part[i].size;
+    }
+    int first = 0;
+    while (first < CONV_ENCODED_PARTS) {
+        if (parts[first].iov_len == 0) {
+            first++;
+            continue;
+        }
+        ssize_t written = writev(fd, parts + first, CONV_ENCODED_PARTS - first);
+        if (written < 0) {
+            if (errno == EINTR)
+                continue;
+            return -1;
+        }
+        for (size_t left = (size_t)written; left > 0 && first < CONV_ENCODED_PARTS;) {
+            size_t step = left < parts[first].iov_len ? left : parts[first].iov_len;
+            if (step > 0) // an empty part may have no address
+                parts[first].iov_base = (uint8_t *)parts[first].iov_base + step;
+            parts[first].iov_len -= step;
+            left -= step;
+            if (parts[first].iov_len == 0)
+                first++;
+        }
+    }
+    return 0;
+}
+
+// --- folders -------------------------------------------------------------------------------------
+
+// The folder of `path`, "." if it has none.
+static const char *name_folder(char folder[PATH_MAX], const char *path)
+{
+    snprintf(folder, PATH_MAX, "%.*s", (int)(conv_paths_base(path) - path), path);
+    return folder[0] ? folder : ".";
+}
+
+// The name of `path` in its folder.
+static const char *name_in(int folder, const char *path)
+{
+    return folder == AT_FDCWD ? path : conv_paths_base(path);
+}
+
+int conv_file_open_folder(const struct conv_file_sink *sink, const char *path, struct conv_err *err)
+{
+    char folder[PATH_MAX];
+    const char *name = name_folder(folder, path);
+    // Only a folder that is to be flushed has to be readable.
+    int flags = O_DIRECTORY | (sink->config.fsync ? O_RDONLY : O_PATH);
+    int fd = conv_paths_open(name, flags);
+    if (fd < 0 && errno == ENOENT) {
+        if (conv_paths_make_parent(path, err))
+            return -1;
+        fd = conv_paths_open(name, flags);
+    }
+    if (fd < 0)
+        conv_err_errno(err, errno, "cannot create %s", path);
+    return fd;
+}
+
+enum conv_status conv_file_sync_folder(const struct conv_file_write *write, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    int folder = write->folder;
+    int fd = folder == AT_FDCWD ? conv_file_open_folder(write->sink, write->path, err) : folder;
+    if (fd < 0)
+        return err->status;
+    // File systems that cannot do this to a folder have nothing to flush.
+    if (sync_file(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
+        status = conv_err_errno(err, errno, "cannot flush the folder of %s", write->path);
+    if (fd != folder)
+        close(fd);
+    return status;
+}
+
+// --- content -------------------------------------------------------------------------------------
+
+// Finds out whose access the file gets, and the mode to create it with: that of the file that it
+// replaces; with `preserve`, its input's; otherwise what the system gives a new file.
+static mode_t plan_access(struct conv_file_write *write, bool replaces, struct conv_access *access)
+{
+    const struct conv_sink_config *config = &write->sink->config;
+    const struct stat *input = write->input;
+    bool preserves = config->preserve && config->kind != CONV_SINK_IN_PLACE;
+    write->access = NULL;
+    write->keeps_owner = !preserves;
+    if (!preserves) {
+        if (replaces && conv_access_of_replaced(access, write->folder, write->path))
+            write->access = access;
+    } else if (S_ISREG(input->st_mode) && write->item->body) {
+        return input->st_mode & 0777; // of a member of an archive; the umask applies
+    } else if (S_ISREG(input->st_mode)) {
+        if (!conv_access_read(access, AT_FDCWD, write->item->name, true) ||
+            access->info.st_dev != input->st_dev || access->info.st_ino != input->st_ino)
+            conv_access_guess(access, input);
+        write->access = access;
+    }
+    return write->access ? conv_access_first(access) : 0666;
+}
+
+static enum conv_status give_access(struct conv_file_write *write, int fd, struct conv_err *err)
+{
+    if (!write->access)
+        return CONV_OK;
+    if (write->sink->config.kind == CONV_SINK_IN_PLACE)
+        conv_access_copy_attributes(fd, write->folder, write->path);
+    if (conv_access_give(fd, write->access, write->keeps_owner, &write->list_lost) != 0)
+        return conv_err_errno(err, errno, "cannot set the permissions of %s", write->path);
+    return CONV_OK;
+}
+
+static enum conv_status note_output(const struct conv_file_write *write, int fd,
+                                    struct conv_err *err)
+{
+    struct stat out;
+    const struct conv_journal_fact fact = {
+        .input = write->item->name,
+        .output = write->path,
+        .in = write->input,
+        .out = &out,
+        .archive = conv_item_archive(write->item),
+        .member = conv_item_streamed(write->item),
+        .folder = fd,
+        .name = "",
+        .encoded = write->encoded,
+        .is_copy = write->item->is_copy,
+    };
+    if (fstat(fd, &out) != 0)
+        return conv_err_errno(err, errno, "cannot stat the output %s", write->path);
+    return conv_journal_add(write->sink->config.journal, &fact, err);
+}
+
+// Everything but the name: content, access, times, and unless in place the journal's line.
+static enum conv_status fill_file(struct conv_file_write *write, int fd, struct conv_err *err)
+{
+    const struct conv_sink_config *config = &write->sink->config;
+    const struct stat *input = write->input;
+    const struct timespec times[2] = {input->st_atim, input->st_mtim};
+    bool in_place = config->kind == CONV_SINK_IN_PLACE, is_file = S_ISREG(input->st_mode);
+    if (write_parts(fd, write->encoded) != 0)
+        return conv_err_errno(err, errno, "cannot write %s", write->path);
+    enum conv_status status = give_access(write, fd, err);
+    if (status)
+        return status;
+    if (config->preserve && is_file && futimens(fd, times) != 0)
+        return conv_err_errno(err, errno, "cannot set the time of %s", write->path);
+    if (config->fsync && sync_file(fd) != 0)
+        return conv_err_errno(err, errno, "cannot write %s", write->path);
+    if (!config->fsync)
+        conv_write_behind_add(&write->sink->behind, fd, write->encoded->size);
+    return config->journal && !in_place && is_file ? note_output(write, fd, err) : CONV_OK;
+}
+
+// --- a new file ----------------------------------------------------------------------------------
+
+// After a failure: the folder, which is given by its path, was moved or is not made yet.
+static bool is_folder_lost(const struct conv_file_write *write)
+{
+    char folder[PATH_MAX];
+    return errno == ENOENT && write->folder == AT_FDCWD &&
+           access(name_folder(folder, write->path), F_OK) != 0;
+}
+
+// Gives the file, which has no name yet, its name. False if that fails.
+static bool link_file(const struct conv_file_write *write, int fd)
+{
+    struct conv_file_sink *sink = write->sink;
+    char link[32];
+    const char *name = name_in(write->folder, write->path);
+    if (atomic_load(&sink->is_abandoned))
+        return false;
+    if (!atomic_load(&sink->links_by_path)) {
+        if (linkat(fd, "", write->folder, name, AT_EMPTY_PATH) == 0)
+            return true;
+        if (errno == EEXIST || is_folder_lost(write))
+            return false;
+        atomic_store(&sink->links_by_path, true);
+    }
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (linkat(AT_FDCWD, link, write->folder, name, AT_SYMLINK_FOLLOW) == 0)
+        return true;
+    if (errno != EEXIST && !is_folder_lost(write))
+        atomic_store(&sink->lacks_nameless, true);
+    return false;
+}
+
+// Without a temporary name the folder is changed once instead of twice, for which writers of small
+// files wait for each other, and a killed run leaves nothing.
+enum conv_status conv_file_write_new(struct conv_file_write *write, bool *linked,
+                                     struct conv_err *err)
+{
+    char name[PATH_MAX];
+    struct conv_access access;
+    mode_t mode = plan_access(write, false, &access);
+    const char *folder = write->folder == AT_FDCWD ? name_folder(name, write->path) : ".";
+    int fd, tries = 0;
+    *linked = false;
+    do
+        fd = openat(write->folder, folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+    while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)));
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        return conv_err_errno(err, errno, "cannot create %s", write->path);
+    if (fd < 0) {
+        if (!is_folder_lost(write))
+            atomic_store(&write->sink->lacks_nameless, true);
+        return CONV_OK;
+    }
+    enum conv_status status = fill_file(write, fd, err);
+    *linked = !status && link_file(write, fd);
+    if (close_written(fd) != 0 && *linked) {
+        status = conv_err_errno(err, errno, "cannot write %s", write->path);
+        unlinkat(write->folder, name_in(write->folder, write->path), 0);
+    }
+    return status;
+}
+
+// --- a replacement -------------------------------------------------------------------------------
+
+// -1 with errno.
+static int open_temporary(const struct conv_file_write *write, mode_t mode)
+{
+    struct conv_file_sink *sink = write->sink;
+    struct conv_file_temporary *temporary = write->temporary;
+    bool by_path = write->folder == AT_FDCWD;
+    size_t length = by_path ? (size_t)(conv_paths_base(write->path) - write->path) : 0;
+    if (length + CONV_TEMPORARY_NAME_SIZE > sizeof temporary->name) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(temporary->name, write->path, length);
+    temporary->folder = write->folder;
+    for (int attempt = 1, tries = 0;; attempt++) {
+        int fd = -1;
+        conv_temporary_name(temporary->name + length, atomic_fetch_add(&sink->next_number, 1));
+        atomic_store(&temporary->exists, true);
+        do
+            fd = atomic_load(&sink->is_abandoned)
+                     ? -1
+                     : openat(write->folder, temporary->name,
+                              O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)) &&
+               !atomic_load(&sink->is_abandoned));
+        if (fd >= 0)
+            return fd;
+        atomic_store(&temporary->exists, false);
+        if (errno != EEXIST || attempt == MOST_ATTEMPTS)
+            return -1;
+    }
+}
+
+static enum conv_status rename_file(const struct conv_file_write *write, struct conv_err *err)
+{
+    if (renameat(write->folder, write->temporary->name, write->folder,
+                 name_in(write->folder, write->path)) != 0)
+        return conv_err_errno(err, errno, "cannot write %s", write->path);
+    return CONV_OK;
+}
+
+static bool has_access(const struct stat *info, const struct conv_access *access)
+{
+    return info->st_mode == access->info.st_mode && info->st_uid == access->info.st_uid &&
+           info->st_gid == access->info.st_gid;
+}
+
+// Sets write->result to CONV_SINK_REPLACED if the file in the output's place is the result of this
+// run, which reached the image twice, or of another one with the same journal. A file that was
+// changed otherwise since the image was read is not replaced.
+static enum conv_status check_input(struct conv_file_write *write, struct conv_err *err)
+{
+    struct stat now;
+    struct conv_journal *journal = write->sink->config.journal;
+    const char *name = name_in(write->folder, write->path);
+    if (fstatat(write->folder, name, &now, AT_SYMLINK_NOFOLLOW) != 0)
+        return conv_err_errno(err, errno, "cannot replace the input");
+    const struct conv_journal_fact fact = {
+        .output = write->path,
+        .out = &now,
+        .folder = write->folder,
+        .name = name,
+    };
+    if (conv_journal_knows(journal, &fact))
+        write->result = CONV_SINK_REPLACED;
+    else if (!conv_paths_is_unchanged(write->input, &now) || !write->access ||
+             !has_access(&now, write->access))
+        return conv_err_set(err, CONV_ERR_IO, "changed while it was filtered; left as it is");
+    return CONV_OK;
+}
+
+static enum conv_status note_replacement(const struct conv_file_write *write, struct conv_err *err)
+{
+    struct stat out;
+    struct conv_journal *journal = write->sink->config.journal;
+    const char *name = write->temporary->name;
+    if (fstatat(write->folder, name, &out, AT_SYMLINK_NOFOLLOW) != 0)
+        return conv_err_errno(err, errno, "cannot stat the output %s", write->path);
+    const struct conv_journal_fact fact = {
+        .input = write->item->name,
+        .output = write->path,
+        .out = &out,
+        .folder = write->folder,
+        .name = name,
+        .encoded = write->encoded,
+    };
+    return conv_journal_add(journal, &fact, err);
+}
+
+// The last look at the input, the journal's line and the new name are one step for every thread and
+// run that shares the journal: see journal.h.
+static enum conv_status replace_input(struct conv_file_write *write, struct conv_err *err)
+{
+    struct conv_journal *journal = write->sink->config.journal;
+    enum conv_status status = conv_journal_lock(journal, err);
+    if (status)
+        return status;
+    status = check_input(write, err);
+    bool replaces = !status && write->result == CONV_SINK_WRITTEN;
+    if (replaces)
+        status = note_replacement(write, err);
+    if (replaces && !status)
+        status = rename_file(write, err);
+    conv_journal_unlock(journal);
+    return status;
+}
+
+enum conv_status conv_file_write_renamed(struct conv_file_write *write, struct conv_err *err)
+{
+    struct conv_access access;
+    int fd = open_temporary(write, plan_access(write, true, &access));
+    if (fd < 0)
+        return conv_err_errno(err, errno, "cannot create %s", write->path);
+    enum conv_status status = fill_file(write, fd, err);
+    if (close_written(fd) != 0 && !status)
+        status = conv_err_errno(err, errno, "cannot write %s", write->path);
+    if (!status)
+        status = write->sink->config.kind == CONV_SINK_IN_PLACE ? replace_input(write, err)
+                                                                : rename_file(write, err);
+    if (status || write->result != CONV_SINK_WRITTEN)
+        unlinkat(write->folder, write->temporary->name, 0);
+    atomic_store(&write->temporary->exists, false);
+    return status;
+}

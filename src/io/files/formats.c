@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// The table, and how a format is chosen from it.
+#include "io/files/formats.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "png/png.h"
+#if CONV_HAVE_JPEG
+#include "jpeg/jpeg.h"
+#endif
+
+const struct conv_format *const conv_formats[] = {
+    &conv_png_format,
+#if CONV_HAVE_JPEG
+    &conv_jpeg_format,
+#endif
+};
+const int conv_format_count = sizeof conv_formats / sizeof conv_formats[0];
+#if CONV_HAVE_JPEG
+const char conv_formats_read[] = "PNG or JPEG", conv_formats_written[] = "PNG and JPEG";
+#else
+const char conv_formats_read[] = "PNG", conv_formats_written[] = "PNG";
+#endif
+
+const struct conv_format *conv_formats_of_name(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (int i = 0; i < conv_format_count; i++)
+        for (const char *const *pattern = conv_formats[i]->patterns; *pattern; pattern++)
+            if (fnmatch(*pattern, name, FNM_CASEFOLD) == 0)
+                return conv_formats[i];
+    return NULL;
+}
+
+const struct conv_format *conv_formats_of_extension(const char *extension)
+{
+    char name[16];
+    int length = snprintf(name, sizeof name, "x.%s", extension);
+    return length > 2 && length < (int)sizeof name ? conv_formats_of_name(name) : NULL;
+}
+
+bool conv_formats_match_name(const char *name)
+{
+    return conv_formats_of_name(name);
+}
+
+static const struct conv_format *find(const char *name)
+{
+    for (int i = 0; name && i < conv_format_count; i++)
+        if (strcmp(conv_formats[i]->name, name) == 0)
+            return conv_formats[i];
+    return NULL;
+}
+
+const struct conv_format *conv_formats_find(const uint8_t *data, size_t size)
+{
+    const struct conv_format *format = find(conv_format_of_bytes(data, size));
+    return format ? format : conv_formats[0];
+}
+
+const char *conv_formats_converter(const char *format)
+{
+    if (strcmp(format, "raw") == 0)
+        return "darktable-cli INPUT OUTPUT.png";
+    // Formats that libvips does not read by itself.
+    static const char *const others[] = {"BMP", "TGA"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(format, others[i]) == 0)
+            return "mogrify -format png INPUT";
+    return "vips copy INPUT OUTPUT.png";
+}
+
+enum conv_status conv_formats_check(const struct conv_format **format, const uint8_t *data,
+                                    size_t size, struct conv_err *err)
+{
+    const char *name = conv_format_of_bytes(data, size);
+    *format = conv_formats_find(data, size);
+    if (name && !find(name))
+        return conv_err_set(err, CONV_ERR_FORMAT, "%s %s; conv reads %s only (%s converts it)",
+                            conv_format_article(name), name, conv_formats_written,
+                            conv_formats_converter(name));
+    // A file that ends within a signature is truncated.
+    bool begins = size > 0 && (data[0] == 0x89 || data[0] == 0xFF);
+    if (!name && size > 0 && !(begins && size < conv_formats[0]->head_bytes))
+        return conv_err_set(err, CONV_ERR_FORMAT, "not a %s (bad signature)", conv_formats_read);
+    return (*format)->check_head(data, size, err);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// The names of a run's outputs. No name is given twice, however it is spelled, and none is both a
+// file and a folder: the second one is refused, in the order of the items. Also what became of the
+// members of archives, for links to them.
+//
+// Takes 21 to 43 bytes per name and folder, twice that for members that are renamed. Claims come
+// from one thread at a time; any thread may call the other functions.
+#ifndef CONV_FILES_OUTPUT_NAMES_H
+#define CONV_FILES_OUTPUT_NAMES_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/digest_set.h"
+
+#define CONV_OUTPUT_LINKS 1024 // chains
+
+struct conv_output_names {
+    pthread_mutex_t lock; // guards all below
+    struct conv_digest_set facts;
+    struct conv_output_link *links[CONV_OUTPUT_LINKS]; // symbolic links, by their digests
+};
+
+void conv_output_names_open(struct conv_output_names *names);
+void conv_output_names_close(struct conv_output_names *names);
+
+struct conv_output_claim {
+    int archive;          // that the output goes to; 0 if outputs are files
+    const char *name;     // of the output
+    const char *original; // of the member that it is made from; NULL: the same
+    const char *owner;    // an item that may come again and keeps its claim; NULL: none does
+    bool is_folder;       // may come again: *repeated
+};
+
+// CONV_ERR_USAGE: the name is taken; CONV_ERR_MEMORY. *repeated is set for a folder, and may be
+// NULL otherwise.
+enum conv_status conv_output_names_claim(struct conv_output_names *names,
+                                         const struct conv_output_claim *claim, bool *repeated,
+                                         struct conv_err *err);
+
+// True if the name was given to an output that has another name than its member.
+bool conv_output_names_is_result(struct conv_output_names *names, const char *name);
+
+// Keeps a second name for a member, its own, in case it is copied instead. False if it is taken.
+bool conv_output_names_reserve(struct conv_output_names *names, int archive, const char *original);
+
+// An earlier link leads to this member, which has not come yet.
+void conv_output_names_await(struct conv_output_names *names, int archive, const char *original);
+// True if such a link leads nowhere: the member is lost.
+bool conv_output_names_is_missed(struct conv_output_names *names, int archive,
+                                 const char *original);
+
+// The member is not written; is written under its own name instead of that of its result.
+void conv_output_names_lose(struct conv_output_names *names, int archive, const char *original);
+void conv_output_names_copy(struct conv_output_names *names, int archive, const char *original);
+
+enum conv_output_fate {
+    CONV_OUTPUT_UNKNOWN, // there is no such member yet
+    CONV_OUTPUT_KEPT,    // has its own name
+    CONV_OUTPUT_RENAMED, // has the name of a result
+    CONV_OUTPUT_LOST,
+};
+
+// A symbolic link of that name leads to a place in the archive, as conv_member_path_normal spells
+// it. CONV_ERR_MEMORY.
+enum conv_status conv_output_names_link(struct conv_output_names *names, int archive,
+                                        const char *original, const char *target,
+                                        struct conv_err *err);
+
+// Follows links to folders on the way to the member.
+enum conv_output_fate conv_output_names_fate(struct conv_output_names *names, int archive,
+                                             const char *original);
+
+#endif

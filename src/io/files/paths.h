@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// Paths: joined, resolved, compared, opened, and folders made. Any thread.
+#ifndef CONV_FILES_PATHS_H
+#define CONV_FILES_PATHS_H
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+
+enum conv_paths_relation { CONV_PATHS_APART, CONV_PATHS_SAME, CONV_PATHS_NESTED };
+
+// Whether two folders are the same or one contains the other, links resolved; the second need not
+// exist yet. APART if one cannot be resolved.
+enum conv_paths_relation conv_paths_relation(const char *existing, const char *other);
+
+// The absolute path without links, in `resolved` (PATH_MAX bytes). Its last components need not
+// exist. False if it cannot be resolved.
+bool conv_paths_resolve(const char *path, char *resolved);
+
+// dst (PATH_MAX bytes) = folder/name; an empty folder gives just the name. dst may be folder
+// itself. False if it does not fit.
+bool conv_paths_join(char *dst, const char *folder, const char *name);
+
+// The part after the last slash; trailing slashes belong to the name before them.
+const char *conv_paths_base(const char *path);
+
+bool conv_paths_exists(const char *path);    // false for a link that leads nowhere
+bool conv_paths_is_folder(const char *path); // or a link to one
+
+// A file for as long as it exists.
+struct conv_paths_id {
+    dev_t device;
+    ino_t inode;
+};
+
+// The file that a path leads to, or that opening it would create. All spellings of a path, and
+// links, have the same identity.
+struct conv_paths_identity {
+    bool exists;
+    struct stat info;        // of the file; if it does not exist, of the folder
+    char name[NAME_MAX + 1]; // of a file that does not exist
+};
+
+// False if there is no such file and none can be made.
+bool conv_paths_identify(struct conv_paths_identity *identity, const char *path);
+bool conv_paths_is_same(const struct conv_paths_identity *a, const struct conv_paths_identity *b);
+
+// True if two calls of stat() saw the same file with the same content, as far as inode, size and
+// modification time show.
+bool conv_paths_is_unchanged(const struct stat *before, const struct stat *after);
+
+// True if the first file was modified before the second.
+bool conv_paths_is_older(const struct stat *first, const struct stat *second);
+
+// True if one component is "..".
+bool conv_paths_climbs(const char *path);
+
+// open() with O_CLOEXEC, a new file with mode 0666 less the umask. Repeated after a signal, and
+// while there is no free descriptor but other threads may close one (descriptors.h). -1 with errno.
+int conv_paths_open(const char *path, int flags);
+
+// The same for a new file with another mode.
+int conv_paths_create(const char *path, int flags, mode_t mode);
+
+// The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for; it need
+// not be open. -1: none.
+int conv_paths_descriptor(const char *path);
+
+// Waits until a pipe, terminal or socket can be read or has ended. False once *stop, which may be
+// NULL, is non-zero: a plain read would not notice a signal that another thread received.
+bool conv_paths_wait_readable(int fd, atomic_int *stop);
+bool conv_paths_is_readable(int fd); // true if that would not wait
+
+// mkdir -p. CONV_ERR_IO; CONV_ERR_LIMIT if the path is too long.
+enum conv_status conv_paths_make_folder(const char *path, struct conv_err *err);
+
+// The same for the folder of the file `path`.
+enum conv_status conv_paths_make_parent(const char *path, struct conv_err *err);
+
+#endif

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// Turns names into items and recognises those that it has seen.
+#include "io/walk/list_source.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "io/files/paths.h"
+#include "io/walk/operands.h"
+
+// A digest that is the same for all spellings of a path without "..": "a//b", "./a/b".
+static struct conv_digest digest_path(const char *path)
+{
+    struct conv_digest digest = {0};
+    for (size_t length; *path; path += length) {
+        path += strspn(path, "/");
+        length = strcspn(path, "/");
+        if (length > 0 && !(length == 1 && path[0] == '.'))
+            conv_hash_add(&digest, path, length);
+    }
+    return digest;
+}
+
+// A digest of a name in a folder, the same however the folder is reached: through links, or where
+// it is mounted again.
+static struct conv_digest digest_file(const char *path)
+{
+    struct stat info;
+    char folder[PATH_MAX];
+    const char *base = conv_paths_base(path);
+    snprintf(folder, sizeof folder, "%.*s", (int)(base - path), path);
+    if (stat(folder[0] ? folder : ".", &info) != 0)
+        return digest_path(path); // there is no such file
+    struct conv_digest digest = {0};
+    const uint64_t numbers[] = {(uint64_t)info.st_dev, (uint64_t)info.st_ino};
+    conv_hash_add(&digest, numbers, sizeof numbers);
+    conv_hash_add(&digest, base, strcspn(base, "/"));
+    return digest;
+}
+
+// With outputs in place or beside the inputs, two names are one image if they are the same file.
+// Otherwise they are one image if they have the same output: "a.png" in the list's folder and
+// "/a.png" are two images with one output.
+static enum conv_source_step check_seen(struct conv_list_source *list, const char *name,
+                                        const struct conv_item *item, struct conv_err *err)
+{
+    bool by_file = list->in_place || list->beside, added;
+    struct conv_digest digest = by_file ? digest_file(item->name) : digest_path(name);
+    struct conv_digest other = digest;
+    uint64_t absolute = !by_file && name[0] == '/';
+    digest.word[1] = (digest.word[1] & ~(uint64_t)1) | absolute;
+    other.word[1] = digest.word[1] ^ 1;
+    if (!by_file && conv_digest_set_has(&list->seen, &other)) {
+        conv_err_set(err, CONV_ERR_USAGE, "another name in the list has the same output");
+        return CONV_SOURCE_BAD;
+    }
+    if (conv_digest_set_add(&list->seen, &digest, &added, err))
+        return CONV_SOURCE_BAD;
+    return added ? CONV_SOURCE_ITEM : CONV_SOURCE_REPEATED;
+}
+
+static void name_item(struct conv_item *item, const char *name)
+{
+    snprintf(item->name, sizeof item->name, "%.*s", (int)sizeof item->name - 1, name);
+    item->target = strlen(item->name);
+}
+
+static enum conv_source_step next_item(struct conv_source *source, struct conv_item *item,
+                                       struct conv_err *err)
+{
+    struct conv_list_source *list = (struct conv_list_source *)source;
+    struct stat info;
+    item->ops = &conv_item_file;
+    item->is_named = false;
+    item->in_place = list->in_place;
+    err->status = CONV_OK;
+    const char *name = conv_name_list_next(&list->names, err);
+    if (!name) {
+        name_item(item, list->path);
+        if (conv_operands_is_standard(list->path))
+            item->ops = &conv_item_standard;
+        return err->status ? CONV_SOURCE_BAD : CONV_SOURCE_END;
+    }
+    // In a list "-" is the name of a file.
+    const char *folder = name[0] == '/'                    ? ""
+                         : list->folder                    ? list->folder
+                         : conv_operands_is_standard(name) ? "."
+                                                           : "";
+    const char *relative = name + strspn(name, "/"); // so it is below the output
+    if (!conv_paths_join(item->name, folder, name)) {
+        name_item(item, name);
+        conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        return CONV_SOURCE_BAD;
+    }
+    item->target = strlen(item->name) - strlen(relative);
+    if (conv_paths_climbs(relative)) {
+        conv_err_set(err, CONV_ERR_USAGE, "a name in the list may not contain '..'");
+        return CONV_SOURCE_BAD;
+    }
+    if (stat(item->name, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+        conv_err_set(err, CONV_ERR_FORMAT, "is a pipe, socket or device, not an image");
+        return CONV_SOURCE_BAD;
+    }
+    return check_seen(list, name, item, err);
+}
+
+static bool may_wait(const struct conv_source *source)
+{
+    return conv_name_list_may_wait(&((const struct conv_list_source *)source)->names);
+}
+
+enum conv_status conv_list_source_open(struct conv_list_source *list, const char *path, bool nul,
+                                       const char *folder, bool in_place, atomic_int *stop,
+                                       struct conv_err *err)
+{
+    static const struct conv_source_ops ops = {.next = next_item, .may_wait = may_wait};
+    list->source.ops = &ops;
+    list->path = path;
+    list->folder = folder;
+    list->in_place = in_place;
+    return conv_name_list_open(&list->names, path, nul, stop, err);
+}
+
+void conv_list_source_close(struct conv_list_source *list)
+{
+    if (!list->source.ops)
+        return;
+    conv_name_list_close(&list->names);
+    conv_digest_set_free(&list->seen);
+}

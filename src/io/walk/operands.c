@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+// The checks of inputs and output, in the order in which their messages are most useful.
+#include "io/walk/operands.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "io/archive/archive_operands.h"
+#include "io/files/formats.h"
+#include "io/files/in_place.h"
+#include "io/files/paths.h"
+
+bool conv_operands_is_standard(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
+static enum conv_status check_pair(const char *input, const char *output, bool recursive,
+                                   struct conv_err *err)
+{
+    switch (conv_paths_relation(input, output)) {
+    case CONV_PATHS_SAME:
+        return conv_err_hint(
+            err, CONV_HINT_OTHER_FOLDER, 0,
+            conv_err_set(err, CONV_ERR_USAGE, "input and output are the same folder: %s", input));
+    case CONV_PATHS_NESTED:
+        if (recursive)
+            return conv_err_hint(err, CONV_HINT_SUBFOLDERS, 0,
+                                 conv_err_set(err, CONV_ERR_USAGE,
+                                              "neither of %s and %s may lie inside the other",
+                                              input, output));
+        break;
+    case CONV_PATHS_APART:
+        break;
+    }
+    return CONV_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(conv_paths_base(*(const char *const *)a),
+                  conv_paths_base(*(const char *const *)b));
+}
+
+// "..", "a/../", "." and "/" name no folder below the output; the first would leave it.
+static bool lacks_name(const char *path)
+{
+    const char *base = conv_paths_base(path);
+    size_t length = strcspn(base, "/");
+    return length == 0 || (length <= 2 && strncmp(base, "..", length) == 0);
+}
+
+// Several inputs go into one folder under their own names, which must differ.
+static enum conv_status check_names(const struct conv_operands *operands, struct conv_err *err)
+{
+    size_t count = (size_t)operands->input_count;
+    const char **sorted = malloc(count * sizeof *sorted);
+    if (!sorted)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu names", count);
+    memcpy(sorted, operands->inputs, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_names);
+    enum conv_status status = CONV_OK;
+    for (size_t i = 0; i < count && !status; i++)
+        if (lacks_name(sorted[i]))
+            status = conv_err_set(err, CONV_ERR_USAGE,
+                                  "with several inputs each output is named after its input, and "
+                                  "'%s' has no name; write the folder's own name",
+                                  sorted[i]);
+    for (size_t i = 1; i < count && !status; i++)
+        if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
+            status = conv_err_hint(err, CONV_HINT_KEEP_FOLDERS, 0,
+                                   conv_err_set(err, CONV_ERR_USAGE,
+                                                "%s and %s would become the same output file",
+                                                sorted[i - 1], sorted[i]));
+    free(sorted);
+    return status;
+}
+
+static enum conv_status check_input(const struct conv_operands *operands, const char *input,
+                                    bool is_folder, struct conv_err *err)
+{
+    if (!input[0])
+        return conv_err_set(err, CONV_ERR_USAGE, "the name of an input is empty");
+    if (operands->files_from && !is_folder)
+        return conv_err_hint(
+            err, CONV_HINT_LIST_INPUTS, 0,
+            conv_err_set(err, CONV_ERR_USAGE,
+                         "the input must be the folder that the names are in; %s is not a folder",
+                         input));
+    if (operands->in_place && conv_operands_is_standard(input))
+        return conv_err_hint(
+            err, CONV_HINT_REPLACE, 0,
+            conv_err_set(err, CONV_ERR_USAGE, "standard input cannot be replaced"));
+    if (operands->beside && conv_operands_is_standard(input))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "standard input has no folder to write the result to");
+    if (!operands->in_place && is_folder && operands->output)
+        return check_pair(input, operands->output, operands->recursive, err);
+    return CONV_OK;
+}
+
+static enum conv_status check_inputs(const struct conv_operands *operands,
+                                     struct conv_operands_shape *shape, struct conv_err *err)
+{
+    bool any_archive = operands->archives && operands->archives->count > 0;
+    shape->any_folder = operands->files_from || any_archive;
+    shape->several = operands->input_count > 1;
+    shape->may_coincide = shape->any_folder || shape->several || operands->npy ||
+                          operands->format || operands->suffix;
+    for (int i = 0; i < operands->input_count; i++) {
+        bool is_folder = conv_paths_is_folder(operands->inputs[i]);
+        shape->any_folder |= is_folder;
+        enum conv_status status = check_input(operands, operands->inputs[i], is_folder, err);
+        if (status)
+            return status;
+    }
+    if (operands->in_place && any_archive)
+        return conv_err_hint(err, CONV_HINT_REPLACE, 0,
+                             conv_err_set(err, CONV_ERR_USAGE, "archives cannot be replaced"));
+    if (operands->files_from && shape->several)
+        return conv_err_hint(
+            err, CONV_HINT_LIST_INPUTS, 0,
+            conv_err_set(err, CONV_ERR_USAGE,
+                         "only one input is possible, the folder that the names are in; %d given",
+                         operands->input_count));
+    if (!operands->in_place && !operands->beside)
+        return CONV_OK;
+    enum conv_status status =
+        conv_in_place_check(operands->inputs, operands->input_count, operands->recursive, err);
+    return status && operands->beside ? conv_err_hint(err, CONV_HINT_NONE, 0, status) : status;
+}
+
+static bool ends_in_npy(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 4 && strcasecmp(name + length - 4, ".npy") == 0;
+}
+
+// Checks the format that the name of an output file stands for. `format` is its name, NULL if the
+// file's name stands for none.
+static enum conv_status check_output_name(const struct conv_operands *operands, const char *output,
+                                          const char *format, struct conv_err *err)
+{
+    const struct conv_format *written = conv_formats_of_name(output);
+    int stem = format ? (int)(strrchr(output, '.') - output) : 0;
+    if (operands->npy && format)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "float32 results are written as .npy; the name %s means %s: use "
+                            "%.*s.npy",
+                            output, format, stem, output);
+    if (!operands->npy && ends_in_npy(output))
+        return conv_err_hint(err, CONV_HINT_FLOATS, 0,
+                             conv_err_set(err, CONV_ERR_USAGE,
+                                          "the output %s: .npy files are for float32 results",
+                                          output));
+    if (format && !written)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "conv writes %s only; the name %s means %s: use %.*s.png",
+                            conv_formats_written, output, format, stem, output);
+    if (written && operands->format && written != operands->format)
+        return conv_err_set(
+            err, CONV_ERR_USAGE, "outputs are to be %s; the name %s means %s: use %.*s%s",
+            operands->format->name, output, format, stem, output, operands->format->extension);
+    return CONV_OK;
+}
+
+// No file that is an operand is the output made from it, where outputs keep the names of inputs.
+static enum conv_status check_files(const struct conv_operands *operands, bool is_folder,
+                                    struct conv_err *err)
+{
+    char path[PATH_MAX];
+    struct stat in, out;
+    for (int i = 0; i < operands->input_count; i++) {
+        const char *input = operands->inputs[i];
+        if ((operands->archives && operands->archives->inputs[i]) || stat(input, &in) ||
+            !S_ISREG(in.st_mode) || operands->suffix || operands->format || operands->npy)
+            continue;
+        if (conv_paths_join(path, is_folder ? operands->output : "",
+                            is_folder ? conv_paths_base(input) : operands->output) &&
+            stat(path, &out) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+            return conv_err_hint(err, CONV_HINT_REPLACE_INSTEAD, 0,
+                                 conv_err_set(err, CONV_ERR_USAGE,
+                                              "%s: the output would overwrite the input", input));
+    }
+    return CONV_OK;
+}
+
+static enum conv_status check_output(const struct conv_operands *operands,
+                                     struct conv_operands_shape *shape, struct conv_err *err)
+{
+    const char *output = operands->output;
+    if (!output[0])
+        return conv_err_set(err, CONV_ERR_USAGE, "the name of the output is empty");
+    struct stat info;
+    if (!conv_operands_is_standard(output) && stat(output, &info) && errno == ENOTDIR)
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s: its path leads through a file",
+                            output);
+    if (operands->archives) {
+        enum conv_status status =
+            conv_archive_operands_target(operands->archives, operands, shape, err);
+        if (!status && operands->archives->target_count > 1)
+            status = check_names(operands, err);
+        if (status || shape->sink == CONV_SINK_ARCHIVE)
+            return status;
+    }
+    if (conv_operands_is_standard(output)) {
+        shape->sink = CONV_SINK_STANDARD;
+        if (shape->any_folder || shape->several)
+            return conv_err_set(err, CONV_ERR_USAGE, "standard output takes only one image");
+        return CONV_OK;
+    }
+    // A closed descriptor's number may become that of a file which the run itself opens.
+    if (conv_paths_descriptor(output) >= 0 && !conv_paths_exists(output))
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s: the descriptor is not open",
+                            output);
+    bool slash = output[strlen(output) - 1] == '/';
+    const char *format = conv_format_of_name(output);
+    bool is_folder = shape->any_folder || shape->several || slash || conv_paths_is_folder(output) ||
+                     (operands->to_folder && !format && !ends_in_npy(output));
+    shape->sink = is_folder ? CONV_SINK_FOLDER : CONV_SINK_FILE;
+    enum conv_status status = check_files(operands, is_folder, err);
+    if (status || !is_folder)
+        return status ? status : check_output_name(operands, output, format, err);
+    if (format && !slash && !conv_paths_exists(output))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "the output %s is not a folder (%s/ would make one)", output, output);
+    if (shape->several)
+        status = check_names(operands, err);
+    if (!status && conv_paths_exists(output) && !conv_paths_is_folder(output))
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a file, not a folder", output);
+    return status;
+}
+
+enum conv_status conv_operands_check(const struct conv_operands *operands,
+                                     struct conv_operands_shape *shape, struct conv_err *err)
+{
+    *shape = (struct conv_operands_shape){0};
+    enum conv_status status = check_inputs(operands, shape, err);
+    if (status)
+        return status;
+    if (operands->in_place)
+        shape->sink = CONV_SINK_IN_PLACE;
+    if (operands->beside)
+        shape->sink = CONV_SINK_FOLDER; // with whole paths as names
+    return operands->output ? check_output(operands, shape, err) : CONV_OK;
+}

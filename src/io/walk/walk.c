@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT
+// Counts the steps of the operands (walk_inputs.c), keeps those of the shard, and takes one ahead
+// where that is asked for.
+#include "io/walk/walk_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/archive/archive_body.h"
+
+void conv_walk_name(char name[PATH_MAX], const struct conv_operands *operands,
+                    const struct conv_item *item)
+{
+    const struct conv_archive_body *body = item->body;
+    char target[2 * PATH_MAX];
+    bool links = item->is_link && body && conv_archive_body_target(target, body);
+    const char *whole = links ? target : conv_item_target(item);
+    bool renames = operands->npy || operands->format;
+    size_t length = body      ? conv_shard_sample(whole)
+                    : renames ? conv_item_extension_at(whole)
+                              : strlen(whole);
+    snprintf(name, PATH_MAX, "%.*s", (int)length, whole);
+}
+
+bool conv_walk_count_name(struct conv_walk *walk, const char *name, bool listed)
+{
+    struct conv_digest digest = conv_shard_digest(name);
+    for (int i = 0; i < 2 && listed; i++)
+        walk->names.word[i] += digest.word[i];
+    return conv_shard_plan_has(walk->config.plan, name);
+}
+
+// Counts the step. False if it is an image of another shard.
+static bool is_ours(struct conv_walk *walk, enum conv_source_step step,
+                    const struct conv_item *item)
+{
+    char name[PATH_MAX];
+    bool listed = step == CONV_SOURCE_ITEM, inside = walk->archive.unit != NULL;
+    walk->is_over |= step == CONV_SOURCE_END;
+    if (step == CONV_SOURCE_ITEM && item->holds > 0)
+        return true; // was counted when it came first
+    if (inside && walk->config.plan && walk->config.whole)
+        return true; // the archive was counted as a whole
+    walk->listed += listed;
+    if (inside && step == CONV_SOURCE_BAD)
+        listed = false; // of a member, whose name may be known
+    else if (step != CONV_SOURCE_ITEM && step != CONV_SOURCE_REPEATED)
+        return true;
+    if (!walk->config.plan)
+        return true;
+    conv_walk_name(name, &walk->config.operands, item);
+    return !name[0] || conv_walk_count_name(walk, name, listed);
+}
+
+static enum conv_source_step set_target(const struct conv_walk *walk, struct conv_item *item,
+                                        struct conv_err *err)
+{
+    const struct conv_operands *operands = &walk->config.operands;
+    if (item->is_copy || (!operands->suffix && !operands->beside))
+        return CONV_SOURCE_ITEM;
+    if (operands->beside && operands->suffix && conv_item_has_suffix(item, operands->suffix))
+        return CONV_SOURCE_RESULT;
+    return conv_item_set_target(item, operands->suffix, operands->beside, err) ? CONV_SOURCE_BAD
+                                                                               : CONV_SOURCE_ITEM;
+}
+
+static enum conv_source_step next_item(struct conv_walk *walk, struct conv_item *item,
+                                       struct conv_err *err)
+{
+    struct peeked *peeked = walk->peeked;
+    if (peeked) {
+        enum conv_source_step first = peeked->step;
+        memcpy(item, &peeked->item, sizeof *item);
+        if (first == CONV_SOURCE_BAD)
+            *err = peeked->err;
+        free(peeked);
+        walk->peeked = NULL;
+        return first;
+    }
+    item->body = NULL;
+    item->stream = NULL;
+    item->watched = NULL;
+    item->is_again = false;
+    item->is_copy = item->is_link = item->keeps_name = false;
+    item->archive = item->holds = 0;
+    if (walk->found_all)
+        return conv_watch_next(walk->watch, item, err);
+    enum conv_source_step step = conv_walk_next_input(walk, item, err);
+    if (walk->watch && step == CONV_SOURCE_END) {
+        walk->found_all = true;
+        step = conv_watch_next(walk->watch, item, err);
+    }
+    return step;
+}
+
+// Takes a step ahead, so that may_wait is exact while images found by the walk are left.
+static void look_ahead(struct conv_walk *walk)
+{
+    struct peeked *peeked = calloc(1, sizeof *peeked);
+    if (!peeked)
+        return;
+    peeked->step = conv_walk_next_input(walk, &peeked->item, &peeked->err);
+    walk->found_all = peeked->step == CONV_SOURCE_END;
+    if (walk->found_all)
+        free(peeked);
+    else
+        walk->peeked = peeked;
+}
+
+static enum conv_source_step next_counted(struct conv_source *source, struct conv_item *item,
+                                          struct conv_err *err)
+{
+    struct conv_walk *walk = (struct conv_walk *)source;
+    enum conv_source_step step = next_item(walk, item, err);
+    while (!is_ours(walk, step, item)) {
+        conv_item_release(item);
+        step = next_item(walk, item, err);
+    }
+    bool is_copy = step == CONV_SOURCE_ITEM && item->is_copy;
+    walk->items += step != CONV_SOURCE_END && item->holds == 0 && !is_copy;
+    if (walk->watch && !walk->found_all && step != CONV_SOURCE_END)
+        look_ahead(walk);
+    return step == CONV_SOURCE_ITEM ? set_target(walk, item, err) : step;
+}
+
+static bool may_wait(const struct conv_source *source)
+{
+    const struct conv_walk *walk = (const struct conv_walk *)source;
+    if (walk->peeked)
+        return false;
+    if (walk->watch)
+        return walk->found_all && conv_watch_may_wait(walk->watch);
+    if (walk->config.archives.enabled && conv_source_may_wait(&walk->archive.source))
+        return true;
+    return walk->config.operands.files_from && conv_source_may_wait(&walk->list.source);
+}
+
+static bool is_full(const struct conv_source *source)
+{
+    const struct conv_walk *walk = (const struct conv_walk *)source;
+    return walk->config.archives.enabled && conv_source_is_full(&walk->archive.source);
+}
+
+static bool limit(struct conv_source *source, size_t usual, size_t most)
+{
+    struct conv_walk *walk = (struct conv_walk *)source;
+    return walk->archives.count > 0 && conv_source_limit(&walk->archive.source, usual, most);
+}
+
+static enum conv_status hold(struct conv_source *source, struct conv_item *item,
+                             struct conv_err *err)
+{
+    return conv_source_hold(&((struct conv_walk *)source)->archive.source, item, err);
+}
+
+static void end(struct conv_source *source)
+{
+    struct conv_walk *walk = (struct conv_walk *)source;
+    walk->has_ended = true;
+    if (walk->archives.count > 0)
+        conv_archive_source_leave(&walk->archive);
+}
+
+enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct conv_err *err)
+{
+    struct peeked *peeked = calloc(1, sizeof *peeked);
+    if (!peeked)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the walk");
+    peeked->step = next_item(walk, &peeked->item, &peeked->err);
+    walk->peeked = peeked;
+    *is_image = peeked->step == CONV_SOURCE_ITEM;
+    return CONV_OK;
+}
+
+static enum conv_status begin_watch(struct conv_walk *walk, struct conv_err *err)
+{
+    const struct conv_operands *operands = &walk->config.operands;
+    enum conv_status status =
+        conv_watch_open(&walk->watch, &walk->folder.rules, walk->config.stop, err);
+    for (int i = 0; i < operands->input_count && !status; i++) {
+        const char *input = operands->inputs[i];
+        struct conv_err cause;
+        status = conv_watch_add(walk->watch, input, conv_walk_folder_target(walk, input), &cause);
+        if (status)
+            conv_err_set(err, status, "%s: %s", input, cause.text);
+    }
+    return status;
+}
+
+// Opens the archives among the operands, and determines the kind of output.
+static enum conv_status open_archives(struct conv_walk *walk, const struct conv_folder_rules *rules,
+                                      struct conv_err *err)
+{
+    const struct conv_walk_config *config = &walk->config;
+    const struct conv_operands *operands = &config->operands;
+    struct conv_operands checked = *operands;
+    enum conv_status status = CONV_OK;
+    walk->archives.standard.fd = -1;
+    if (config->archives.enabled) {
+        checked.archives = &walk->archives;
+        status = conv_archive_operands_open(&walk->archives, &config->archives, operands,
+                                            config->stop, err);
+    }
+    if (!status)
+        status = conv_operands_check(&checked, &walk->shape, err);
+    for (int i = 0; i < operands->input_count && !status && walk->shape.several; i++)
+        if (walk->archives.count > 0)
+            status = conv_archive_folders_add(&walk->folders, operands->inputs[i],
+                                              walk->archives.inputs[i] != NULL, err);
+    bool writes_files = operands->output && walk->shape.sink != CONV_SINK_ARCHIVE;
+    if (!status && config->archives.enabled)
+        conv_archive_source_init(&walk->archive,
+                                 &(struct conv_archive_source_config){
+                                     .rules = *rules,
+                                     .images_only = config->archives.images_only,
+                                     .folder = writes_files ? operands->output : NULL,
+                                     .passed = &walk->folder,
+                                     .stop = config->stop,
+                                 });
+    return status;
+}
+
+enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_config *config,
+                                struct conv_err *err)
+{
+    static const struct conv_source_ops ops = {
+        .next = next_counted,
+        .may_wait = may_wait,
+        .is_full = is_full,
+        .limit = limit,
+        .hold = hold,
+        .end = end,
+    };
+    const struct conv_operands *operands = &config->operands;
+    struct conv_walk *walk = calloc(1, sizeof *walk);
+    if (!walk)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the walk");
+    walk->source.ops = &ops;
+    walk->config = *config;
+    struct conv_folder_rules rules = {
+        .recursive = operands->recursive,
+        .in_place = operands->in_place,
+        .include = config->include,
+        .include_count = config->include_count,
+        .exclude = config->exclude,
+        .exclude_count = config->exclude_count,
+        .no_ignore = config->no_ignore,
+    };
+    conv_folder_source_init(&walk->folder, &rules);
+    enum conv_status status = open_archives(walk, &rules, err);
+    if (!status && operands->files_from)
+        status = conv_list_source_open(&walk->list, operands->files_from, config->nul,
+                                       operands->input_count ? operands->inputs[0] : NULL,
+                                       operands->in_place, config->stop, err);
+    walk->list.beside = operands->beside;
+    if (!status && config->watch)
+        status = begin_watch(walk, err);
+    if (status) {
+        conv_walk_close(walk);
+        return status;
+    }
+    *out = walk;
+    return CONV_OK;
+}
+
+void conv_walk_close(struct conv_walk *walk)
+{
+    if (!walk)
+        return;
+    conv_sorted_source_close(walk->sorted);
+    conv_folder_source_close(&walk->folder);
+    if (walk->archive.source.ops)
+        conv_archive_source_close(&walk->archive);
+    conv_archive_operands_close(&walk->archives);
+    conv_archive_folders_free(&walk->folders);
+    conv_list_source_close(&walk->list);
+    if (walk->peeked)
+        conv_item_release(&walk->peeked->item);
+    free(walk->peeked);
+    conv_watch_close(walk->watch);
+    free(walk);
+}
+
+struct conv_source *conv_walk_source(struct conv_walk *walk)
+{
+    return &walk->source;
+}
+
+const struct conv_operands_shape *conv_walk_shape(const struct conv_walk *walk)
+{
+    return &walk->shape;
+}
+
+struct conv_archive_target *conv_walk_targets(struct conv_walk *walk, int *count)
+{
+    *count = walk->archives.target_count;
+    return walk->archives.targets;
+}
+
+void conv_walk_describe_outputs(struct conv_walk *walk, struct conv_sink_config *config)
+{
+    const struct conv_operands *operands = &walk->config.operands;
+    config->kind = walk->shape.sink;
+    config->targets = conv_walk_targets(walk, &config->target_count);
+    config->may_coincide = walk->shape.may_coincide;
+    config->returns = walk->watch != NULL;
+    config->format = operands->format;
+    config->npy = operands->npy;
+}
+
+enum conv_status conv_walk_skip(struct conv_walk *walk, enum conv_archive_done which,
+                                struct conv_journal *journal, struct conv_err *err)
+{
+    return conv_archive_done_find(&walk->archives, &walk->config.operands, which, journal, err);
+}
+
+bool conv_walk_reads_archives(const struct conv_walk *walk)
+{
+    return walk->archives.count > 0;
+}
+
+bool conv_walk_allows_another(const struct conv_walk *walk, bool *images)
+{
+    *images = !walk->archives.has_stream;
+    return *images && !walk->archives.standard.buffer;
+}
+
+bool conv_walk_is_repeatable(const struct conv_walk_config *config)
+{
+    struct stat info;
+    const char *list = config->operands.files_from;
+    return !list ||
+           (!conv_operands_is_standard(list) && stat(list, &info) == 0 && S_ISREG(info.st_mode));
+}
+
+struct conv_walk_count conv_walk_count(const struct conv_walk *walk)
+{
+    bool has_example = walk->folder.others > 0;
+    uint64_t others = walk->folder.others + walk->archive.others;
+    return (struct conv_walk_count){
+        .items = walk->items,
+        .are_archives = walk->config.plan && walk->config.whole && walk->archives.count > 0,
+        .listed = walk->listed,
+        .names = walk->names,
+        .is_complete = walk->is_over,
+        .others = others,
+        .other = has_example ? walk->folder.other : walk->archive.other,
+        .ignored = walk->folder.ignored,
+        .images = walk->folder.images,
+        .folders = walk->folder.folders,
+        .formats = walk->folder.formats,
+        .format_count = walk->folder.format_count,
+    };
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// The source of everything that a command line names: files, folders, a list of names, standard
+// input, one after the other.
+#ifndef CONV_WALK_WALK_H
+#define CONV_WALK_WALK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "io/archive/archive_done.h"
+#include "io/archive/archive_operands.h"
+#include "io/source.h"
+#include "io/walk/operands.h"
+#include "io/walk/shard.h"
+
+struct conv_walk_config {
+    struct conv_operands operands;
+    const char *const *include; // globs: glob.h
+    int include_count;
+    const char *const *exclude;
+    int exclude_count;
+    bool no_ignore; // see struct conv_folder_rules
+    bool watch;     // after the images that are there, those that arrive in the folders, until
+                    // *stop
+    struct conv_archive_settings archives;
+    bool nul; // the names of operands.files_from end in NUL, not in newline
+    const struct conv_shard_plan
+        *plan;        // only images of its shard are handed out; NULL: all. Not with watch
+    bool whole;       // with a plan: an archive as a whole is in a shard, by its own name
+    atomic_int *stop; // ends the wait for a slow list when it becomes non-zero; may be NULL
+};
+
+struct conv_walk;
+
+// With a plan, an input that cannot be listed (CONV_SOURCE_BAD) is handed out in every shard, since
+// it may be a whole folder; a member of an archive that cannot be read only in the shard of its
+// name.
+//
+// Checks what can be checked before the first image: conv_operands_check, that the list can be
+// opened (CONV_ERR_USAGE), and that folders can be watched (CONV_ERR_LIMIT, CONV_ERR_IO). Looks for
+// archives (conv_archive_operands_open). Changes
+// nothing on disk. Keeps the strings and arrays of *config.
+enum conv_status conv_walk_open(struct conv_walk **walk, const struct conv_walk_config *config,
+                                struct conv_err *err);
+void conv_walk_close(struct conv_walk *walk); // NULL is fine
+
+// The name of an item in the plan: conv_item_target, without its extension where outputs get
+// another one, so that one process sees all images that would get one name; for a member of an
+// archive, the sample that it belongs to; for a link, the sample of its target.
+void conv_walk_name(char name[PATH_MAX], const struct conv_operands *operands,
+                    const struct conv_item *item);
+
+// Belongs to the walk. Its items stay valid without it.
+struct conv_source *conv_walk_source(struct conv_walk *walk);
+
+// What the operands are together.
+const struct conv_operands_shape *conv_walk_shape(const struct conv_walk *walk);
+
+// The archives that outputs are written to, with shape->sink == CONV_SINK_ARCHIVE; the walk's.
+struct conv_archive_target *conv_walk_targets(struct conv_walk *walk, int *count);
+
+// Sets what *config says of the kind of the outputs and of their names; the rest is the caller's.
+void conv_walk_describe_outputs(struct conv_walk *walk, struct conv_sink_config *config);
+
+// Before the first step: outputs that are archives, all or nothing, are skipped if they are done
+// already (archive_done.h); their inputs become CONV_SOURCE_DONE.
+enum conv_status conv_walk_skip(struct conv_walk *walk, enum conv_archive_done which,
+                                struct conv_journal *journal, struct conv_err *err);
+
+// True if an input is an archive.
+bool conv_walk_reads_archives(const struct conv_walk *walk);
+
+// False if a second walk would consume input of this one, because standard input or a pipe has an
+// archive. *images: it has an image, and a walk without archives is possible.
+bool conv_walk_allows_another(const struct conv_walk *walk, bool *images);
+
+// True if the same operands can be walked a second time: a list that comes through a pipe cannot.
+bool conv_walk_is_repeatable(const struct conv_walk_config *config);
+
+// True if the next step of the source, which is taken now and handed out later, is an image. May
+// wait for the first name of a list. CONV_ERR_MEMORY.
+enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct conv_err *err);
+
+struct conv_walk_count {
+    uint64_t items;    // handed out, CONV_SOURCE_BAD included, copies not
+    uint64_t listed;   // images found, in whatever shard
+    bool are_archives; // `listed` counts archives, which are divided as a whole
+    // Of the names of all images found, in any order; without a plan 0.
+    struct conv_digest names;
+    bool is_complete;         // nothing is left to be found
+    uint64_t others;          // files in folders whose names do not match, and members of archives
+    const char *other;        // the name of the first of them; belongs to the walk
+    uint64_t ignored;         // files and folders of other programs: struct conv_folder_rules
+    uint64_t images, folders; // passed over: struct conv_folder_source
+    const char *const *formats; // of these images; belongs to the walk
+    int format_count;
+};
+
+// Not while another thread takes a step.
+struct conv_walk_count conv_walk_count(const struct conv_walk *walk);
+
+#endif

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+#include "io/walk/watch_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/descriptors.h"
+
+#define STOP_MS 100 // how soon a stop is noticed
+
+enum conv_status conv_watch_open(struct conv_watch **out, const struct conv_folder_rules *rules,
+                                 const atomic_int *stop, struct conv_err *err)
+{
+    struct conv_watch *watch = calloc(1, sizeof *watch);
+    if (!watch)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to watch folders");
+    watch->rules = rules;
+    watch->stop = stop;
+    watch->drained = time(NULL);
+    watch->drained_ns = watch->checked_ns = conv_clock_ns();
+    pthread_mutex_init(&watch->lock, NULL); // on Linux neither takes memory nor fails
+    enum conv_status status = conv_watch_folders_open(&watch->folders, err);
+    if (status) {
+        pthread_mutex_destroy(&watch->lock);
+        free(watch);
+        return status;
+    }
+    conv_descriptors_keep(1);
+    *out = watch;
+    return CONV_OK;
+}
+
+static void free_busy(struct conv_watch_busy *busy)
+{
+    for (struct conv_watch_busy *next; busy; busy = next) {
+        next = busy->next;
+        free(busy);
+    }
+}
+
+void conv_watch_close(struct conv_watch *watch)
+{
+    if (!watch)
+        return;
+    conv_watch_folders_close(&watch->folders);
+    conv_descriptors_keep(-1);
+    conv_watch_arrivals_free(&watch->arrivals);
+    free(watch->handed);
+    conv_digest_set_free(&watch->contested);
+    free(watch->ready.path);
+    free_busy(watch->busy);
+    free_busy(watch->again);
+    pthread_mutex_destroy(&watch->lock);
+    free(watch->roots);
+    free(watch);
+}
+
+enum conv_status conv_watch_add(struct conv_watch *watch, const char *path, size_t target,
+                                struct conv_err *err)
+{
+    const struct conv_watch_listing folders_only = {0};
+    struct conv_watch_root *roots =
+        realloc(watch->roots, (size_t)(watch->root_count + 1) * sizeof *roots);
+    if (!roots)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to watch folders");
+    watch->roots = roots;
+    struct conv_watch_root *root = &roots[watch->root_count++];
+    *root = (struct conv_watch_root){.path = path, .target = target};
+    if (stat(path[0] ? path : ".", &root->info) != 0)
+        return conv_err_errno(err, errno, "cannot watch the folder");
+    return conv_watch_add_tree(watch, path, watch->root_count - 1, &folders_only, err);
+}
+
+// --- source --------------------------------------------------------------------------------------
+
+static enum conv_source_step hand_out(struct conv_item *item, const char *path,
+                                      const struct conv_watch_root *root,
+                                      enum conv_source_step step)
+{
+    size_t length = strlen(path);
+    memcpy(item->name, path, length + 1); // below PATH_MAX: conv_paths_join made it
+    item->ops = step == CONV_SOURCE_ITEM ? &conv_item_watched : &conv_item_file;
+    item->target = root && root->target < length ? root->target : length;
+    item->is_named = item->in_place = false;
+    item->watched = NULL;
+    return step;
+}
+
+// A failure to report, if there is one.
+static bool take_failure(struct conv_watch *watch, struct conv_item *item, struct conv_err *err)
+{
+    if (watch->failed.err.status) {
+        *err = watch->failed.err;
+        watch->failed.err.status = CONV_OK;
+        hand_out(item, watch->failed.path, NULL, CONV_SOURCE_BAD);
+        return true;
+    }
+    for (int i = 0; i < watch->root_count; i++) {
+        struct conv_watch_root *root = &watch->roots[i];
+        if (root->is_gone && !root->is_reported) {
+            root->is_reported = true;
+            conv_err_set(err, CONV_ERR_IO,
+                         "the folder was removed or renamed; it is watched no longer");
+            hand_out(item, root->path, NULL, CONV_SOURCE_BAD);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_over(const struct conv_watch *watch)
+{
+    bool over = true;
+    for (int i = 0; i < watch->root_count; i++)
+        over &= watch->roots[i].is_gone;
+    return over;
+}
+
+enum conv_source_step conv_watch_next(struct conv_watch *watch, struct conv_item *item,
+                                      struct conv_err *err)
+{
+    while (!watch->stop || !atomic_load(watch->stop)) {
+        conv_watch_read_events(watch);
+        conv_watch_check_roots(watch, conv_clock_ns());
+        if (take_failure(watch, item, err))
+            return CONV_SOURCE_BAD;
+        if (conv_watch_find_ready(watch)) {
+            struct conv_watch_arrival *ready = &watch->ready;
+            hand_out(item, ready->path, &watch->roots[ready->root], CONV_SOURCE_ITEM);
+            item->watched = conv_watch_begin(watch, ready->path, ready->root);
+            free(ready->path);
+            ready->path = NULL;
+            return CONV_SOURCE_ITEM;
+        }
+        uint64_t wait_ns = conv_watch_arrivals_wait_ns(&watch->arrivals, conv_clock_ns());
+        if (wait_ns == UINT64_MAX && is_over(watch))
+            return CONV_SOURCE_END;
+        struct pollfd events = {.fd = watch->folders.fd, .events = POLLIN};
+        int wait_ms =
+            wait_ns < STOP_MS * UINT64_C(1000000) ? (int)((wait_ns + 999999) / 1000000) : STOP_MS;
+        (void)poll(&events, 1, wait_ms);
+    }
+    return CONV_SOURCE_END;
+}
+
+bool conv_watch_may_wait(struct conv_watch *watch)
+{
+    return !conv_watch_find_ready(watch);
+}

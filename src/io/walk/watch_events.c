@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+// Lists the watched folders and handles their events.
+#include "io/walk/watch_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/descriptors.h"
+#include "io/files/paths.h"
+
+#define MOST_WAITING 65536 // arrivals, before further events are left in the system's queue
+
+// --- folders -------------------------------------------------------------------------------------
+
+static const char *relative_name(const struct conv_watch_root *root, const char *path)
+{
+    const char *relative = path + strlen(root->path);
+    return relative + strspn(relative, "/");
+}
+
+void conv_watch_note_failure(struct conv_watch *watch, const char *path, const struct conv_err *err)
+{
+    if (watch->failed.err.status)
+        return; // one at a time
+    snprintf(watch->failed.path, sizeof watch->failed.path, "%s", path);
+    watch->failed.err = *err;
+}
+
+void conv_watch_take_file(struct conv_watch *watch, const char *path, int root, bool is_closed)
+{
+    struct conv_err err;
+    const struct conv_watch_arrival arrival = {
+        .path = (char *)(uintptr_t)path, .root = root, .is_closed = is_closed};
+    const char *relative = relative_name(&watch->roots[root], path);
+    if (conv_folder_rules_take(watch->rules, relative) &&
+        conv_watch_arrivals_add(&watch->arrivals, &arrival, conv_clock_ns(), &err))
+        conv_watch_note_failure(watch, path, &err);
+}
+
+// `path`: of an entry. Returns a copy of it if it is a folder to go down into.
+static char *take_entry(struct conv_watch *watch, const char *path, int root,
+                        const struct conv_watch_listing *listing)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return NULL;
+    if (S_ISDIR(info.st_mode)) {
+        bool enters =
+            conv_folder_rules_enter(watch->rules, relative_name(&watch->roots[root], path));
+        return enters ? strdup(path) : NULL;
+    }
+    if (listing->takes_files && info.st_ctime >= listing->since)
+        conv_watch_take_file(watch, path, root, true);
+    return NULL;
+}
+
+// Lists one folder. *below: the folders in it, *count of them, malloc'ed.
+static void list_folder(struct conv_watch *watch, const char *path, int root,
+                        const struct conv_watch_listing *listing, char ***below, size_t *count)
+{
+    char name[PATH_MAX];
+    const struct dirent *entry;
+    conv_descriptors_keep(1);
+    DIR *dir = opendir(path[0] ? path : ".");
+    while (dir && (entry = readdir(dir))) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            !conv_paths_join(name, path, entry->d_name))
+            continue;
+        char *folder = take_entry(watch, name, root, listing);
+        char **more = folder ? realloc(*below, (*count + 1) * sizeof **below) : NULL;
+        if (more) {
+            *below = more;
+            more[(*count)++] = folder;
+        } else {
+            free(folder);
+        }
+    }
+    if (dir)
+        closedir(dir);
+    conv_descriptors_keep(-1);
+}
+
+// Watches a folder, then lists it: what arrives in between has an event, what was there before is
+// listed.
+enum conv_status conv_watch_add_tree(struct conv_watch *watch, const char *path, int root,
+                                     const struct conv_watch_listing *listing, struct conv_err *err)
+{
+    bool is_new;
+    struct conv_watch_listing all = *listing;
+    enum conv_status status = conv_watch_folders_add(&watch->folders, path, root, &is_new, err);
+    if (status || (!watch->rules->recursive && !listing->takes_files))
+        return status;
+    if (is_new) // its files have other names now, but changed long ago
+        all.since = 0;
+    char **below = NULL;
+    size_t count = 0;
+    list_folder(watch, path, root, &all, &below, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (conv_watch_add_tree(watch, below[i], root, listing, err) &&
+            conv_paths_is_folder(below[i]))
+            conv_watch_note_failure(watch, below[i], err);
+        free(below[i]);
+    }
+    free(below);
+    return CONV_OK;
+}
+
+// --- events --------------------------------------------------------------------------------------
+
+static void take_folder(struct conv_watch *watch, const char *path, int root)
+{
+    const struct conv_watch_listing all = {.takes_files = true};
+    struct conv_err err;
+    if (conv_folder_rules_enter(watch->rules, relative_name(&watch->roots[root], path)) &&
+        conv_watch_add_tree(watch, path, root, &all, &err) && conv_paths_is_folder(path))
+        conv_watch_note_failure(watch, path, &err);
+}
+
+// Events were dropped: everything that may have changed since the last one is listed.
+static void list_again(struct conv_watch *watch)
+{
+    // Whether or not the clock was set meanwhile.
+    time_t since = time(NULL) - (time_t)((conv_clock_ns() - watch->drained_ns) / 1000000000);
+    since = since < watch->drained ? since : watch->drained;
+    const struct conv_watch_listing recent = {.takes_files = true, .since = since - 1};
+    struct conv_err err;
+    for (int i = 0; i < watch->root_count; i++)
+        if (!watch->roots[i].is_gone &&
+            conv_watch_add_tree(watch, watch->roots[i].path, i, &recent, &err))
+            conv_watch_note_failure(watch, watch->roots[i].path, &err);
+}
+
+static void end_root(struct conv_watch *watch, int root)
+{
+    watch->roots[root].is_gone = true;
+    conv_watch_folders_remove(&watch->folders, watch->roots[root].path);
+}
+
+void conv_watch_check_roots(struct conv_watch *watch, uint64_t now_ns)
+{
+    struct stat now;
+    if (now_ns - watch->checked_ns < 1000000000)
+        return;
+    watch->checked_ns = now_ns;
+    for (int i = 0; i < watch->root_count; i++) {
+        const struct conv_watch_root *root = &watch->roots[i];
+        bool is_there = stat(root->path[0] ? root->path : ".", &now) == 0;
+        if (!root->is_gone &&
+            (!is_there || now.st_dev != root->info.st_dev || now.st_ino != root->info.st_ino))
+            end_root(watch, i);
+    }
+}
+
+static void handle_entry(struct conv_watch *watch, const struct conv_watch_folder *folder,
+                         const struct inotify_event *event)
+{
+    char path[PATH_MAX];
+    int root = folder->root;
+    if (!conv_paths_join(path, folder->path, event->name))
+        return; // no program can have opened it by this path either
+    struct stat info;
+    bool exists = lstat(path, &info) == 0, leaves = event->mask & (IN_MOVED_FROM | IN_DELETE);
+    if (event->mask & IN_ISDIR) {
+        if (event->mask & IN_MOVED_FROM)
+            conv_watch_folders_remove(&watch->folders, path);
+        if (exists && S_ISDIR(info.st_mode)) // another may have taken its place
+            take_folder(watch, path, root);
+    } else if (leaves && !exists) {
+        conv_watch_leave(watch, path, root);
+    } else {
+        bool is_closed = event->mask & (IN_CLOSE_WRITE | IN_MOVED_TO);
+        conv_watch_take_file(watch, path, root, is_closed);
+    }
+}
+
+static void handle_event(struct conv_watch *watch, const struct inotify_event *event)
+{
+    if (event->mask & IN_Q_OVERFLOW) {
+        list_again(watch);
+        return;
+    }
+    const struct conv_watch_folder *folder = conv_watch_folders_find(&watch->folders, event->wd);
+    if (!folder)
+        return; // the folder is no longer watched; the event is older
+    bool is_root = strcmp(folder->path, watch->roots[folder->root].path) == 0;
+    if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED)) {
+        if (is_root)
+            end_root(watch, folder->root);
+        else if (event->mask & IN_IGNORED)
+            conv_watch_folders_forget(&watch->folders, event->wd);
+    } else if (event->len > 0) {
+        handle_entry(watch, folder, event);
+    }
+}
+
+void conv_watch_read_events(struct conv_watch *watch)
+{
+    union {
+        struct inotify_event event; // for the alignment
+        char bytes[65536];
+    } buffer;
+    while (watch->arrivals.count < MOST_WAITING) {
+        time_t now = time(NULL);
+        ssize_t got = read(watch->folders.fd, buffer.bytes, sizeof buffer.bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            watch->drained = now;
+            watch->drained_ns = conv_clock_ns();
+            return;
+        }
+        for (ssize_t at = 0; at < got;) {
+            const struct inotify_event *event = (const void *)(buffer.bytes + at);
+            handle_event(watch, event);
+            at += (ssize_t)(sizeof *event + event->len);
+        }
+    }
+}

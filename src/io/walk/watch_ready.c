@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+// Decides when a file that has arrived is complete. Events say when to look, not what there is: a
+// file can get its name before or after it is closed, and under another name than that of its
+// writer, which has its events elsewhere or nowhere. So each name is looked at until it is gone or
+// complete.
+#include "io/walk/watch_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/descriptors.h"
+#include "base/hash.h"
+#include "io/files/paths.h"
+
+#define MS UINT64_C(1000000)
+
+// The time of a change is rounded down to a tick of the system, at most 10 ms. Once this has
+// passed, a later change has another time.
+#define TICK_NS (12 * MS)
+
+// A file that was made and has had no other event, if the system does not say whether it is open
+// for writing.
+#define QUIET_NS (2000 * MS)
+
+#define BUSY_WAIT_NS (5 * MS)
+#define LEAST_WAIT_NS (20 * MS)
+#define MOST_WAIT_NS (1000 * MS)
+
+#define PLACES 65536 // of the table of versions: 1 MiB
+
+enum writers { NO_WRITERS, SOME_WRITERS, UNKNOWN_WRITERS };
+
+// The system refuses a read lease of a file that is open, or mapped, for writing. Network folders
+// and files of other users have no leases.
+static enum writers find_writers(int fd, const struct stat *info)
+{
+    if (!S_ISREG(info->st_mode))
+        return NO_WRITERS;
+    if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0)
+        return NO_WRITERS; // closing ends the lease
+    return errno == EAGAIN ? SOME_WRITERS : UNKNOWN_WRITERS;
+}
+
+// False with errno if it cannot be opened.
+static bool examine(const char *path, struct stat *info, enum writers *writers)
+{
+    conv_descriptors_take(1);
+    int fd = conv_paths_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    bool found = fd >= 0 && fstat(fd, info) == 0;
+    int errnum = errno;
+    if (found)
+        *writers = find_writers(fd, info);
+    if (fd >= 0)
+        close(fd);
+    conv_descriptors_give(1);
+    errno = errnum;
+    return found;
+}
+
+static uint64_t digest_version(const struct stat *info)
+{
+    struct conv_digest digest = {0};
+    const int64_t numbers[] = {(int64_t)info->st_dev, (int64_t)info->st_ino, info->st_size,
+                               info->st_mtim.tv_sec,  info->st_mtim.tv_nsec, info->st_ctim.tv_sec,
+                               info->st_ctim.tv_nsec};
+    conv_hash_add(&digest, numbers, sizeof numbers);
+    return digest.word[0];
+}
+
+void conv_watch_forget(struct conv_watch *watch, const char *path)
+{
+    struct conv_digest name = {0};
+    conv_hash_add(&name, path, strlen(path));
+    if (watch->handed)
+        watch->handed[name.word[0] % PLACES].version = 0;
+}
+
+// Notes that this version is handed out; true if it was the last time, too.
+static bool is_known(struct conv_watch *watch, const char *path, const struct stat *info)
+{
+    struct conv_digest name = {0};
+    conv_hash_add(&name, path, strlen(path));
+    if (!watch->handed && !(watch->handed = calloc(PLACES, sizeof *watch->handed)))
+        return false;
+    uint64_t version = digest_version(info);
+    size_t place = name.word[0] % PLACES;
+    bool known = watch->handed[place].name == name.word[0] &&
+                 watch->handed[place].version == version &&
+                 info->st_ctim.tv_nsec != 0; // else times may be in whole seconds
+    watch->handed[place].name = name.word[0];
+    watch->handed[place].version = version;
+    return known;
+}
+
+// How long ago the file has changed; UINT64_MAX: in the future, as on a server with another clock.
+static uint64_t age_of(const struct stat *info)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const struct timespec *changed = &info->st_ctim;
+    int64_t seconds = (int64_t)now.tv_sec - changed->tv_sec;
+    int64_t age = seconds * 1000000000 + now.tv_nsec - changed->tv_nsec;
+    return seconds < 0 || seconds > 1000000 || age < 0 ? UINT64_MAX : (uint64_t)age;
+}
+
+// --- images in progress --------------------------------------------------------------------------
+
+static uint64_t digest_stem(const char *path)
+{
+    struct conv_digest digest = {0};
+    const char *base = conv_paths_base(path), *dot = strrchr(base, '.');
+    conv_hash_add(&digest, path, dot ? (size_t)(dot - path) : strlen(path));
+    return digest.word[0];
+}
+
+static bool is_busy(struct conv_watch *watch, uint64_t digest)
+{
+    pthread_mutex_lock(&watch->lock);
+    const struct conv_watch_busy *busy = watch->busy;
+    while (busy && busy->digest != digest)
+        busy = busy->next;
+    pthread_mutex_unlock(&watch->lock);
+    return busy;
+}
+
+struct conv_watch_busy *conv_watch_begin(struct conv_watch *watch, const char *path, int root)
+{
+    size_t size = strlen(path) + 1;
+    struct conv_watch_busy *busy = malloc(sizeof *busy + size);
+    if (!busy)
+        return NULL; // two versions may then be processed at the same time
+    *busy = (struct conv_watch_busy){.watch = watch, .digest = digest_stem(path), .root = root};
+    memcpy(busy->path, path, size);
+    pthread_mutex_lock(&watch->lock);
+    busy->next = watch->busy;
+    watch->busy = busy;
+    pthread_mutex_unlock(&watch->lock);
+    return busy;
+}
+
+void conv_watch_end(struct conv_watch_busy *busy, bool again)
+{
+    struct conv_watch *watch = busy->watch;
+    pthread_mutex_lock(&watch->lock);
+    struct conv_watch_busy **place = &watch->busy;
+    while (*place != busy)
+        place = &(*place)->next;
+    *place = busy->next;
+    if (again) {
+        busy->next = watch->again;
+        watch->again = busy;
+    }
+    pthread_mutex_unlock(&watch->lock);
+    if (!again)
+        free(busy);
+}
+
+// Images that changed while they were read arrive once more.
+static void take_again(struct conv_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    struct conv_watch_busy *busy = watch->again, *next;
+    watch->again = NULL;
+    pthread_mutex_unlock(&watch->lock);
+    for (; busy; busy = next) {
+        struct conv_err err;
+        const struct conv_watch_arrival arrival = {
+            .path = busy->path, .root = busy->root, .is_closed = true, .is_asked_for = true};
+        next = busy->next;
+        if (conv_watch_arrivals_add(&watch->arrivals, &arrival, conv_clock_ns(), &err))
+            conv_watch_note_failure(watch, busy->path, &err);
+        free(busy);
+    }
+}
+
+// --- looking -------------------------------------------------------------------------------------
+
+#define GONE UINT64_MAX
+
+// How long to wait before the file is looked at again: 0 if it is to be handed out now, GONE if
+// there is nothing new.
+static uint64_t wait_for(struct conv_watch *watch, const struct conv_watch_arrival *arrival)
+{
+    struct stat link, info = {0};
+    enum writers writers = NO_WRITERS;
+    uint64_t longer = arrival->waited_ns < LEAST_WAIT_NS  ? LEAST_WAIT_NS
+                      : arrival->waited_ns > MOST_WAIT_NS ? MOST_WAIT_NS
+                                                          : arrival->waited_ns;
+    if (lstat(arrival->path, &link) != 0 || S_ISDIR(link.st_mode))
+        return GONE;
+    if (is_busy(watch, digest_stem(arrival->path)))
+        return BUSY_WAIT_NS;
+    if (!examine(arrival->path, &info, &writers)) {
+        // A link may be made before its target, and a file get its mode after its content.
+        bool waits = errno == ENOENT || (errno == EACCES && arrival->waited_ns < QUIET_NS);
+        return waits ? longer : 0;
+    }
+    uint64_t age = age_of(&info);
+    if (writers == SOME_WRITERS)
+        return longer;
+    if (writers == UNKNOWN_WRITERS && !arrival->is_closed && info.st_nlink == 1 && age < QUIET_NS)
+        return QUIET_NS - age;
+    if (age < TICK_NS)
+        return TICK_NS - age;
+    return is_known(watch, arrival->path, &info) && !arrival->is_asked_for ? GONE : 0;
+}
+
+bool conv_watch_find_ready(struct conv_watch *watch)
+{
+    struct conv_err err;
+    struct conv_watch_arrival arrival;
+    take_again(watch);
+    while (!watch->ready.path &&
+           conv_watch_arrivals_take(&watch->arrivals, conv_clock_ns(), &arrival)) {
+        uint64_t wait = wait_for(watch, &arrival);
+        if (wait == 0)
+            watch->ready = arrival;
+        else if (wait == GONE)
+            free(arrival.path);
+        else if (conv_watch_arrivals_postpone(&watch->arrivals, &arrival, wait, conv_clock_ns(),
+                                              &err))
+            conv_watch_note_failure(watch, watch->roots[arrival.root].path, &err);
+    }
+    return watch->ready.path;
+}
+
+static int root_of(const struct conv_watch *watch, const char *path)
+{
+    int found = 0;
+    size_t longest = 0;
+    for (int i = 0; i < watch->root_count; i++) {
+        size_t length = strlen(watch->roots[i].path);
+        if (length >= longest && strncmp(path, watch->roots[i].path, length) == 0) {
+            longest = length;
+            found = i;
+        }
+    }
+    return found;
+}
+
+bool conv_watch_take_found(struct conv_watch *watch, struct conv_item *item)
+{
+    struct conv_watch_arrival arrival = {
+        .path = item->name, .root = root_of(watch, item->name), .is_closed = true};
+    item->ops = &conv_item_watched;
+    uint64_t wait = wait_for(watch, &arrival);
+    if (wait > 0) {
+        if (wait != GONE)
+            conv_watch_take_file(watch, item->name, arrival.root, true);
+        return false;
+    }
+    item->watched = conv_watch_begin(watch, item->name, arrival.root);
+    return true;
+}
+
+bool conv_watch_is_changing(const struct conv_item *item, const struct stat *before, bool *gone)
+{
+    struct stat now;
+    enum writers writers = NO_WRITERS;
+    *gone = !examine(item->name, &now, &writers) && errno == ENOENT;
+    if (*gone)
+        return true;
+    return before->st_mode && (writers == SOME_WRITERS || !conv_paths_is_unchanged(before, &now));
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// The settings of a run of the pipeline: plain data that the caller fills in and keeps unchanged
+// until the run has ended.
+#ifndef CONV_RUN_CONFIG_H
+#define CONV_RUN_CONFIG_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "engine/async_open.h"
+#include "io/files/formats.h"
+#include "io/sink.h"
+#include "report/trace.h"
+#include "run/coder.h"
+
+// What blend.h does to images besides filtering them; {0}: nothing.
+struct conv_blend {
+    bool gray;    // colours become luminance before the first filter
+    int original; // share of the image as it was in the output, of CONV_BLEND_WHOLE
+    // The region in which filters have an effect; the rest stays unchanged, but filters read it.
+    // width 0: the whole image. The region may reach beyond the image.
+    int width, height, x, y;
+};
+#define CONV_BLEND_WHOLE 10000
+
+struct conv_pipeline_config {
+    // --- where images are filtered
+    const struct conv_backend_ops *ops;
+    // One for each device, at most CONV_BACKEND_MOST_DEVICES; several only if `ops` is async. A
+    // group goes to the next device that is free, and to another one if that fails.
+    struct conv_backend *const *backends;
+    int device_count;
+    const char (*device_names)[16];
+    // For each entry of `backends` that is NULL: the device is used once it is open. Until then the
+    // fallback, which is required, does the work.
+    struct conv_async_open *const *openings;
+    // Takes over images that all devices of `ops`, which is async, fail to process; NULL: such
+    // images fail.
+    const struct conv_backend_ops *fallback_ops;
+    struct conv_backend *fallback;
+    int filter_count;
+    enum conv_alpha_mode alpha;
+
+    // --- threads and memory
+    int jobs;           // workers, at least 1
+    int streams;        // streams of each device of an async backend at first, at least 1
+    int most_streams;   // that each may get while groups wait for it; no more than `streams`: none
+    size_t group_bytes; // staging bytes that make a group full
+    size_t mem_limit;   // bytes of staging memory in total
+    // Bytes that the whole run may take, if a container, a batch system or a shell limits them; 0:
+    // unknown. On a backend that is not async, images wait for each other to stay within this
+    // limit.
+    size_t memory;
+    bool refuse_beyond; // images that need more on their own fail; else they are tried
+
+    // --- images
+    uint64_t max_pixels;
+    struct conv_codec_config codec;
+    // NULL: the one that the output's name stands for, or else the input's. Otherwise outputs in a
+    // folder are named after it: a.jpg becomes a.png.
+    const struct conv_format *output_format;
+    // CONV_OUTPUT_F32: the backends were opened with `floats`, and outputs are .npy files.
+    enum conv_output_type output_type;
+    // 8-bit images are filtered at 16 bits, because a filter consists of passes; results are
+    // rounded to 8 bits again unless the type of outputs says otherwise. Not with CONV_OUTPUT_F32.
+    bool deep;
+    struct conv_blend blend;              // with CONV_OUTPUT_F32 only `gray`
+    enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: the CPU does what the device cannot
+    enum conv_strip strip;                // metadata that are not carried over
+    bool first_frame; // of an animated PNG the first image is taken; else it is refused
+
+    // --- outputs, and images that need none
+    struct conv_sink *sink;   // NULL: there are no outputs, and no_save is set
+    uint64_t expected_images; // lower bound on the images of the source; 0: unknown
+    // Images are skipped whose output exists, is not older than the input, or is noted by the
+    // sink's journal.
+    bool skip_existing, update, resume;
+    bool dry_run; // images are planned, nothing is read
+    bool no_save; // the sink is asked about outputs, but nothing is written
+
+    // --- the run
+    bool fail_fast; // the first image that fails sets *stop
+    // Members of archives that fail are copied to the output as they are. The sink has an order.
+    bool copy_failed;
+    struct conv_trace *trace; // gets a track for each worker and three for each stream; may be NULL
+    // Non-zero: no new image is begun. Positive: those in flight are cancelled, too, unless they
+    // are finished within a moment. The run itself sets -1. Must not be NULL.
+    atomic_int *stop;
+    // NULL: the run joins all its threads, also after a signal, which takes until the images in
+    // flight are cancelled. Otherwise it waits only for a moment, and sets this to true if a thread
+    // was still inside a long computation. The backends must then stay open, and the process has to
+    // end soon.
+    bool *left_threads;
+    // The run does not free streams, device memory and staging memory, because the process is about
+    // to end. The backends must stay open, too.
+    bool leaves_memory;
+
+    // Called some thirty times a second by the thread that runs the pipeline, which otherwise
+    // waits; the run continues meanwhile. NULL: not called.
+    void (*look)(void *user);
+    void *look_user;
+};
+
+#endif

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// The devices of an async backend: their streams, and what happens when one is lost.
+#ifndef CONV_RUN_DEVICES_H
+#define CONV_RUN_DEVICES_H
+
+#include "run/growth.h"
+#include "run/scheduler.h"
+#include "run/stream_thread.h"
+
+//   PENDING ──► OPENING ──► READY ──► LOST
+//      └───────────┴──────────────────►┘
+enum conv_device_phase {
+    CONV_DEVICE_PENDING, // it is being opened in the background
+    CONV_DEVICE_OPENING, // it is open; a thread of the run opens its streams
+    CONV_DEVICE_READY,   // it has streams
+    CONV_DEVICE_LOST,    // given up: it could not be opened in time, or failed
+};
+
+struct conv_device_state {
+    enum conv_device_phase phase; // changed by devices.c only
+    struct conv_backend *backend; // set before OPENING, kept when LOST
+    // READY: its open streams, fewer than asked for where memory was short.
+    struct conv_growth growth;
+    struct conv_err lost;    // LOST: the reason; else CONV_OK
+    bool oom_reported;       // that it had no room for a group
+    bool coder_oom_reported; // that it had no room for a group's coders
+    // It had no room for several groups at once, or for another stream. Nothing else keeps this.
+    bool runs_apart;
+};
+
+// Called before the threads start: opens streams on all devices that are open. Fewer streams, or
+// streams with less device memory than requested, are accepted; with a fallback even none at all.
+// CONV_ERR_DEVICE with what is missing.
+enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err)
+    CONV_TAKES(s->lock);
+// After this call, threads that are still opening a device no longer use the scheduler.
+void conv_devices_forget(struct conv_scheduler *s);
+void conv_devices_close(struct conv_scheduler *s); // after the threads have ended
+
+// Takes a stream of the device for this thread alone until it is put back: the thread's own if
+// possible. NULL, with the reason, if the device is lost, or with status CONV_OK if it is not open
+// yet.
+struct conv_stream_thread *conv_devices_take_stream(const struct conv_stream_thread *thread,
+                                                    int device, struct conv_err *err);
+void conv_devices_put_stream(struct conv_stream_thread *owner);
+
+// A stream of the device has taken a group. If groups keep waiting for its streams, a thread is
+// started that opens another one.
+void conv_devices_grow(struct conv_scheduler *s, int device) CONV_NEEDS(s->lock);
+
+// How many groups a stream of the device may run at once now; *later: and once all streams are
+// open.
+int conv_devices_together(const struct conv_scheduler *s, int device, int *later)
+    CONV_NEEDS(s->lock);
+// The device had no room for several: from now on one.
+void conv_devices_run_apart(struct conv_scheduler *s, int device) CONV_TAKES(s->lock);
+
+// The first step of such a thread: opens its stream. False if there is no room for it; the thread
+// then ends.
+bool conv_devices_open_stream(struct conv_stream_thread *thread);
+
+// Waits until a device has streams, if any is being opened; after a stop it does not wait. Devices
+// that are not open some seconds after the run's start are given up.
+void conv_devices_await(struct conv_scheduler *s) CONV_TAKES(s->lock);
+
+// The device has failed to run a group: it had no room (CONV_ERR_MEMORY) or is lost. Warns once, if
+// another device or the fallback takes over.
+void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status status,
+                          const struct conv_err *err) CONV_TAKES(s->lock)
+    CONV_TAKES(s->report_lock);
+
+// The device had no room for the coders of a group. Warns once.
+void conv_devices_note_coder_oom(struct conv_scheduler *s, int device, const struct conv_err *err)
+    CONV_TAKES(s->lock) CONV_TAKES(s->report_lock);
+
+// True, with the reason, once all devices are lost.
+bool conv_devices_are_lost(struct conv_scheduler *s, struct conv_err *err) CONV_TAKES(s->lock);
+
+#endif

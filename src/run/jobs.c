@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: MIT
+#include "run/jobs.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/stages.h"
+
+static void init_list(struct conv_job_list *list)
+{
+    list->first = NULL;
+    list->end = &list->first;
+    list->count = 0;
+}
+
+void conv_jobs_init(struct conv_jobs *jobs)
+{
+    init_list(&jobs->found);
+    init_list(&jobs->announced);
+    init_list(&jobs->parked);
+    init_list(&jobs->links);
+    init_list(&jobs->to_encode);
+}
+
+void conv_jobs_push(struct conv_job_list *list, struct conv_job *job)
+{
+    job->next = NULL;
+    *list->end = job;
+    list->end = &job->next;
+    list->count++;
+}
+
+void conv_jobs_put_back(struct conv_job_list *list, struct conv_job *job)
+{
+    job->next = list->first;
+    if (!list->first)
+        list->end = &job->next;
+    list->first = job;
+    list->count++;
+}
+
+// The job whose `next` is the list's end.
+static const struct conv_job *last_of(const struct conv_job_list *list)
+{
+    return (const void *)((const char *)list->end - offsetof(struct conv_job, next));
+}
+
+// Jobs come nearly in order, most at the end, where the others need not be fetched from the caches
+// of the processors that used them last.
+void conv_jobs_insert(struct conv_job_list *list, struct conv_job *job)
+{
+    struct conv_job **place = &list->first;
+    if (list->first && last_of(list)->item.number < job->item.number)
+        place = list->end;
+    while (*place && (*place)->item.number < job->item.number)
+        place = &(*place)->next;
+    job->next = *place;
+    *place = job;
+    if (!job->next)
+        list->end = &job->next;
+    list->count++;
+}
+
+static struct conv_job *merge(struct conv_job *a, struct conv_job *b)
+{
+    struct conv_job *first = NULL, **end = &first;
+    while (a && b) {
+        struct conv_job **from = a->item.number <= b->item.number ? &a : &b;
+        *end = *from;
+        end = &(*from)->next;
+        *from = *end;
+    }
+    *end = a ? a : b;
+    return first;
+}
+
+void conv_jobs_join(struct conv_job_list *list, struct conv_job *first, bool by_number)
+{
+    for (const struct conv_job *job = first; job; job = job->next)
+        list->count++;
+    if (by_number)
+        list->first = merge(list->first, first);
+    else
+        *list->end = first;
+    while (*list->end)
+        list->end = &(*list->end)->next;
+}
+
+// Runs of 1, 2, 4, ... jobs wait in `runs` until there are two of a length.
+struct conv_job *conv_jobs_sort(struct conv_job *first)
+{
+    struct conv_job *runs[32] = {NULL}, *all = NULL;
+    while (first) {
+        struct conv_job *run = first;
+        first = run->next;
+        run->next = NULL;
+        int i = 0;
+        for (; i < 31 && runs[i]; i++) {
+            run = merge(runs[i], run);
+            runs[i] = NULL;
+        }
+        runs[i] = merge(runs[i], run);
+    }
+    for (int i = 0; i < 32; i++)
+        all = merge(runs[i], all);
+    return all;
+}
+
+struct conv_job *conv_jobs_pop(struct conv_job_list *list)
+{
+    struct conv_job *job = list->first;
+    if (job) {
+        list->first = job->next;
+        if (!list->first)
+            list->end = &list->first;
+        list->count--;
+    }
+    return job;
+}
+
+struct conv_job *conv_jobs_new(struct conv_scheduler *s)
+{
+    if (!s->jobs.free)
+        s->jobs.free = calloc(1, sizeof *s->jobs.free);
+    if (!s->jobs.free)
+        return NULL;
+    struct conv_job *job = s->jobs.free;
+    s->jobs.free = job->next;
+    struct conv_metadata meta = job->meta; // keeps its memory
+    job->err.text[0] = '\0';
+    job->outcome = CONV_OUTCOME_DONE;
+    job->reason = NULL;
+    job->notable = job->is_written = false;
+    job->header = (struct conv_image_header){0};
+    job->meta = meta;
+    job->slot = NULL;
+    job->bytes_in = job->bytes_out = 0;
+    memset(job->ns, 0, sizeof job->ns);
+    job->budget = &s->files;
+    job->share = (struct conv_share){0};
+    job->want = 0;
+    job->file = NULL;
+    job->input = (struct conv_input){0};
+    job->format = job->output_format = NULL;
+    job->output.path[0] = '\0';
+    job->decode_on = CONV_CODER_AUTO;
+    job->decoded_on_device = job->encoded_on_device = false;
+    conv_job_move(job, CONV_JOB_FOUND);
+    return job;
+}
+
+bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job)
+{
+    if (!s->jobs.free_files)
+        s->jobs.free_files = calloc(1, sizeof *s->jobs.free_files);
+    if (!s->jobs.free_files)
+        return false;
+    job->file = s->jobs.free_files;
+    s->jobs.free_files = job->file->next;
+    job->file->size = 0;
+    return true;
+}
+
+// A metadata buffer up to this size counts as part of the job and stays with it. Larger ones are
+// rare, and many free jobs with such a buffer would add up.
+#define CHUNKS_KEPT 4096
+
+size_t conv_jobs_metadata_bytes(const struct conv_job *job)
+{
+    return job->meta.capacity > CHUNKS_KEPT ? job->meta.capacity : 0;
+}
+
+// Buffers that grew for a large file are freed, like those of the coders.
+static bool is_too_large(const struct conv_scheduler *s, size_t capacity)
+{
+    size_t keep = s->config->codec.keep;
+    return keep > 0 && capacity > keep;
+}
+
+void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
+{
+    if (job->file) {
+        if (is_too_large(s, job->file->capacity)) {
+            free(job->file->data);
+            *job->file = (struct conv_file){0};
+        }
+        job->file->next = s->jobs.free_files;
+        s->jobs.free_files = job->file;
+        job->file = NULL;
+    }
+    bool had_some = job->share.bytes > 0;
+    conv_budget_release(job->budget, &job->share);
+    if (had_some && s->jobs.announced.first)
+        pthread_cond_signal(&s->wake.workers); // its file may wait for that budget
+    if (had_some)
+        pthread_cond_broadcast(&s->wake.memory); // so may images in flight
+}
+
+void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job)
+{
+    conv_job_move(job, CONV_JOB_UNDECODED);
+    job->decode_on = CONV_CODER_CPU;
+    conv_jobs_insert(&s->jobs.announced, job);
+    pthread_cond_signal(&s->wake.workers);
+}
+
+void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
+{
+    conv_job_move(job, CONV_JOB_FREE);
+    conv_item_release(&job->item);
+    job->next = s->jobs.free;
+    s->jobs.free = job;
+}
+
+void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
+{
+    conv_jobs_drop_file(s, job);
+    if (job->input.is_announced) // and not read
+        job->item.ops->close(&job->input);
+    if (conv_jobs_metadata_bytes(job) > 0)
+        conv_metadata_free(&job->meta);
+    conv_jobs_put_away(s, job);
+    if (--s->jobs.live == 0)
+        pthread_cond_broadcast(&s->wake.workers); // this may end all workers
+    else if (s->jobs.live == s->most_live - 1)
+        pthread_cond_signal(&s->wake.workers);
+}
+
+// True if outputs are parts of archives, which may still fail.
+static bool is_held(const struct conv_scheduler *s)
+{
+    const struct conv_sink *sink = s->config->sink;
+    return sink && sink->ops->is_written && !s->config->no_save && !s->config->dry_run;
+}
+
+static void report_job(struct conv_scheduler *s, const struct conv_job *job)
+    CONV_NEEDS(s->report_lock)
+{
+    const struct conv_sink *sink = s->config->sink;
+    struct conv_record record = {
+        .number = job->number,
+        .input = job->item.name,
+        .title = job->item.ops->title,
+        .are_files = job->item.ops->is_file && sink && sink->ops->makes_files,
+        .archive = is_held(s) ? 1 + job->item.archive : 0,
+        .output = job->output.path[0] ? job->output.path : NULL,
+        .outcome = job->outcome,
+        .reason = job->reason,
+        .err = job->outcome == CONV_OUTCOME_FAILED ? &job->err : NULL,
+        .notable = job->notable,
+        .width = job->header.shape.width,
+        .height = job->header.shape.height,
+        .channels = job->header.shape.channels,
+        .depth = job->header.shape.depth,
+        .bytes_in = job->bytes_in,
+        .bytes_out = job->bytes_out,
+        .decoded_on_device = job->decoded_on_device,
+        .encoded_on_device = job->encoded_on_device,
+    };
+    memcpy(record.ns, job->ns, sizeof record.ns);
+    conv_report_file(s->report, &record);
+    int held = is_held(s) ? conv_report_held(s->report) : 0;
+    if (held && sink->ops->is_written(sink, held - 1))
+        conv_report_settle(s->report, held, CONV_REPORT_KEPT, NULL);
+}
+
+static void append(struct conv_err *err, const char *text)
+{
+    size_t used = strlen(err->text);
+    snprintf(err->text + used, sizeof err->text - used, "%s", text);
+}
+
+// Copies the bytes of a member that could not be filtered into its archive, under its own name; by
+// any thread. False if that fails.
+static bool copy_failed(struct conv_scheduler *s, struct conv_job *job)
+{
+    const struct conv_sink *sink = s->config->sink;
+    struct conv_err reason = job->err;
+    if (!job->item.keeps_name)
+        return false;
+    conv_item_keep_name(&job->item);
+    if (sink->ops->place(sink, &job->item, &job->output, NULL) ||
+        conv_stages_copy(s->config, CONV_SINK_NO_WORKER, job)) {
+        job->err = reason;
+        return false;
+    }
+    job->bytes_out = 0;
+    append(&job->err, "; copied as it is");
+    return true;
+}
+
+// The next link may be due now.
+static void wake_for_links(struct conv_scheduler *s) CONV_NEEDS(s->lock)
+{
+    if (s->jobs.links.first)
+        pthread_cond_signal(&s->wake.workers);
+}
+
+// Its source hands the image out again when it is complete.
+static void read_later(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock)
+{
+    job->item.is_again = true;
+    conv_lock_release(&s->lock);
+    (void)conv_sink_drop(s->config->sink, &job->item);
+    conv_lock_acquire(&s->report_lock);
+    conv_report_pass(s->report, job->number);
+    conv_lock_release(&s->report_lock);
+    conv_lock_acquire(&s->lock);
+    conv_jobs_drop(s, job);
+}
+
+void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
+{
+    if (conv_sink_has_failed(s->config->sink))
+        conv_scheduler_stop(s);
+    if (status == CONV_ERR_CANCELLED) { // as if it had never begun
+        conv_jobs_drop(s, job);
+        return;
+    }
+    if (!status && job->item.is_numbered && job->outcome != CONV_OUTCOME_SKIPPED)
+        status = conv_err_set(&job->err, CONV_ERR_USAGE,
+                              "another member has the same output; this one is %s",
+                              conv_item_target(&job->item));
+    bool was_read = job->bytes_out > 0; // and encoded: it is the output that failed
+    bool gone;
+    if (status && !was_read && job->item.ops->is_replaced &&
+        job->item.ops->is_replaced(&job->item, &job->input, &gone)) {
+        if (!gone) {
+            read_later(s, job);
+            return;
+        }
+        job->outcome = CONV_OUTCOME_SKIPPED;
+        job->reason = "was removed while it was read";
+    } else if (status) {
+        job->outcome = CONV_OUTCOME_FAILED;
+        job->reason = job->err.text;
+        if (status == CONV_ERR_MEMORY && job->err.hint == CONV_HINT_NONE && s->config->jobs > 1 &&
+            !s->config->ops->async)
+            conv_err_hint(&job->err, CONV_HINT_FEWER_WORKERS, 0, status);
+        if (s->config->fail_fast)
+            conv_scheduler_stop(s);
+    }
+    conv_lock_release(&s->lock);
+    bool has_failed = job->outcome == CONV_OUTCOME_FAILED;
+    if (!job->is_written && !(has_failed && copy_failed(s, job)) &&
+        conv_sink_drop(s->config->sink, &job->item) && has_failed)
+        append(&job->err, "; an earlier link to it is in the output");
+    conv_lock_acquire(&s->report_lock);
+    report_job(s, job);
+    conv_lock_release(&s->report_lock);
+    conv_lock_acquire(&s->lock);
+    conv_jobs_drop(s, job);
+    wake_for_links(s);
+}
+
+void conv_jobs_finish_done(struct conv_scheduler *s, struct conv_job *const jobs[], int count)
+{
+    if (conv_sink_has_failed(s->config->sink))
+        conv_scheduler_stop(s);
+    conv_lock_release(&s->lock);
+    for (int i = 0; i < count; i++)
+        if (!jobs[i]->is_written)
+            (void)conv_sink_drop(s->config->sink, &jobs[i]->item);
+    conv_lock_acquire(&s->report_lock);
+    for (int i = 0; i < count; i++)
+        report_job(s, jobs[i]);
+    conv_lock_release(&s->report_lock);
+    conv_lock_acquire(&s->lock);
+    for (int i = 0; i < count; i++)
+        conv_jobs_drop(s, jobs[i]);
+    wake_for_links(s);
+}
+
+void conv_jobs_free(struct conv_jobs *jobs)
+{
+    for (struct conv_job *job = jobs->free, *next; job; job = next) {
+        next = job->next;
+        conv_metadata_free(&job->meta);
+        free(job);
+    }
+    for (struct conv_file *file = jobs->free_files, *next; file; file = next) {
+        next = file->next;
+        free(file->data);
+        free(file);
+    }
+}

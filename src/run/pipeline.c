@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+// The start and the end of a run: staging memory, threads, and what a signal ends.
+#include "run/pipeline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/descriptors.h"
+#include "run/devices.h"
+#include "run/helpers.h"
+#include "run/jobs.h"
+#include "run/phase.h"
+#include "run/scheduler.h"
+#include "run/stream_thread.h"
+#include "run/worker.h"
+
+// After a signal: how long images in flight may take to be finished, how often the main thread
+// looks for the signal before, and for workers to leave behind after that. Together with the report
+// an answer takes less than 200 ms.
+#define GRACE_NS 60000000
+#define LOOK_NS 30000000
+#define AGAIN_NS 5000000
+
+_Static_assert(CONV_REPORT_MOST_DEVICES == CONV_BACKEND_MOST_DEVICES,
+               "the report has room for every device");
+
+// A worker keeps up to six buffers, two of them in the pool; together they may take a tenth of the
+// memory.
+size_t conv_pipeline_keep(size_t memory, int jobs)
+{
+    return memory / 64 / (size_t)jobs + 1;
+}
+
+// Slots on an asynchronous backend: for each stream one that it works on and one that is filled
+// meanwhile, and two whose results are written. If the device decodes, one more for each stream,
+// for groups that wait for the device (decode_policy.h). If it also encodes, these are not needed:
+// a group on the device then has no staging memory, so its slot can wait. On other backends each
+// worker holds one slot.
+static int slot_count(const struct conv_scheduler *s, int streams)
+{
+    const struct conv_pipeline_config *config = s->config;
+    return config->ops->async ? s->slots_per_stream * streams * config->device_count + 2
+                              : config->jobs;
+}
+
+// Groups that run together have a slot each.
+static int extra_slots(const struct conv_scheduler *s, bool device_coded)
+{
+    const struct conv_backend_ops *ops = s->config->ops;
+    bool together = ops->async && ops->together && device_coded && s->config->device_count == 1;
+    return together ? (CONV_BACKEND_MOST_TOGETHER - 1) * s->most_streams : 0;
+}
+
+// If a device both decodes and encodes, its output may be larger than its input: embossed or
+// sharpened photographs take 1.4 to 1.5 times the bytes of their files. A buffer serves in both
+// directions, so all buffers have room for that.
+#define ROUGHENED(bytes) ((bytes) + (bytes) / 2)
+
+static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err)
+{
+    const struct conv_pipeline_config *config = s->config;
+    bool decodes = config->decode_on != CONV_CODER_CPU;
+    bool encodes = config->encode_on != CONV_CODER_CPU;
+    bool limited = config->memory > 0 && !config->ops->async;
+    size_t usual = decodes && encodes ? ROUGHENED(config->group_bytes) : config->group_bytes;
+    s->slots_per_stream = config->ops->async ? (decodes && !encodes ? 3 : 2) : 0;
+    size_t slots = (size_t)s->slots_per_stream * (size_t)config->device_count;
+    s->most_streams = conv_growth_most(config->streams, config->most_streams, 2 * usual * slots,
+                                       config->mem_limit / 2);
+    struct conv_pool_config pool = {
+        .ops = config->ops,
+        .count = slot_count(s, config->streams),
+        .most = slot_count(s, s->most_streams) + extra_slots(s, decodes && encodes),
+        .limit = config->mem_limit,
+        .usual_bytes = usual,
+        .keep = limited ? conv_pipeline_keep(config->memory, config->jobs) : SIZE_MAX,
+        .codes = decodes || encodes,
+    };
+    return conv_pool_open(&s->pool, &pool, err);
+}
+
+static int stream_count(const struct conv_scheduler *s)
+{
+    return s->config->ops->async ? s->config->device_count * s->most_streams : 0;
+}
+
+// Fewer threads than asked for are fine; to get none is a failure.
+static enum conv_status start_streams(struct conv_scheduler *s, struct conv_err *err)
+{
+    int errnum = 0, started = 0, count = stream_count(s);
+    for (int i = 0; i < count; i++) {
+        struct conv_stream_thread *owner = &s->stream_threads[i];
+        if (!owner->is_needed)
+            continue;
+        int failed = pthread_create(&owner->thread, NULL, conv_stream_thread_main, owner);
+        owner->started = failed == 0;
+        started += owner->started;
+        errnum = failed ? failed : errnum;
+    }
+    return started || !count ? CONV_OK : conv_err_thread(err, errnum);
+}
+
+static bool is_left(const struct conv_worker *worker)
+{
+    return atomic_load(&worker->phase) == CONV_PHASE_LEFT;
+}
+
+static enum conv_status start_threads(struct conv_scheduler *s, struct conv_worker *workers,
+                                      struct conv_err *err)
+{
+    const struct conv_pipeline_config *config = s->config;
+    enum conv_status status = conv_devices_open(s, err);
+    for (int i = 0; i < stream_count(s) && !status; i++)
+        if (s->stream_threads[i].is_needed)
+            conv_stream_thread_add_tracks(&s->stream_threads[i]);
+    for (int i = 0; i < config->jobs && !status; i++) {
+        workers[i].scheduler = s;
+        workers[i].index = i;
+        workers[i].track = conv_trace_add_track(config->trace, "worker", i, "");
+        conv_helpers_init(&workers[i]);
+        struct conv_codec_config codec = config->codec;
+        codec.parallel = &workers[i].parallel;
+        status = conv_codecs_open(&workers[i].codecs, &codec, err);
+        if (!status && !config->ops->async)
+            status =
+                conv_filter_context_open_on(&workers[i].context, config->ops, config->backends[0],
+                                            config->filter_count, config->alpha, err);
+        if (status == CONV_ERR_MEMORY && i > 0)
+            status = conv_err_workers(err, config->jobs);
+        if (workers[i].context)
+            conv_filter_context_share(workers[i].context, &workers[i].parallel);
+    }
+    if (!status)
+        status = start_streams(s, err);
+    // As with streams; if the first cannot be started, the others are not tried.
+    for (int i = 0; i < config->jobs && !status; i++) {
+        conv_lock_acquire(&s->lock);
+        int errnum = pthread_create(&workers[i].thread, NULL, conv_worker_main, &workers[i]);
+        workers[i].started = errnum == 0;
+        s->working += workers[i].started;
+        conv_lock_release(&s->lock);
+        if (errnum && i == 0)
+            status = conv_err_thread(err, errnum);
+    }
+    return status;
+}
+
+static void tick(struct conv_scheduler *s) CONV_NEEDS(s->lock) CONV_TAKES(s->report_lock)
+{
+    if (!conv_report_has_progress(s->report))
+        return;
+    conv_lock_release(&s->lock);
+    conv_lock_acquire(&s->report_lock);
+    conv_report_tick(s->report);
+    conv_lock_release(&s->report_lock);
+    conv_lock_acquire(&s->lock);
+}
+
+// Waits for the workers. Those that compute for too long after a signal are left behind where that
+// is allowed.
+static void await_workers(struct conv_scheduler *s, struct conv_worker *workers)
+{
+    bool *left = s->config->left_threads;
+    uint64_t asked = 0;
+    conv_lock_acquire(&s->lock);
+    while (s->working > 0) {
+        if (s->config->look) {
+            conv_lock_release(&s->lock);
+            s->config->look(s->config->look_user);
+            conv_lock_acquire(&s->lock);
+        }
+        uint64_t now = conv_clock_ns();
+        if (!asked && conv_cancel_is_asked(s->config->stop))
+            asked = now;
+        bool is_late = left && asked && now - asked >= GRACE_NS;
+        for (int i = 0; is_late && i < s->config->jobs; i++)
+            if (workers[i].started && conv_worker_leave(s, &workers[i]))
+                *left = true;
+        if (!asked)
+            tick(s);
+        if (s->working > 0)
+            conv_scheduler_wait(s, &s->wake.ended, asked ? AGAIN_NS : LOOK_NS);
+    }
+    conv_lock_release(&s->lock);
+    for (int i = 0; i < s->config->jobs; i++)
+        if (workers[i].started && !is_left(&workers[i]))
+            pthread_join(workers[i].thread, NULL);
+}
+
+static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
+{
+    await_workers(s, workers);
+    conv_lock_acquire(&s->lock);
+    s->streams_end = true;
+    pthread_cond_broadcast(&s->wake.streams);
+    conv_lock_release(&s->lock);
+    for (int i = 0; i < stream_count(s); i++)
+        if (s->stream_threads[i].started)
+            pthread_join(s->stream_threads[i].thread, NULL);
+    conv_devices_forget(s);
+    if (!s->config->leaves_memory)
+        conv_devices_close(s);
+    for (int i = 0; i < s->config->jobs; i++) {
+        if (is_left(&workers[i]))
+            continue;
+        conv_filter_context_close(workers[i].context);
+        conv_codecs_close(workers[i].codecs);
+    }
+}
+
+static enum conv_status run_threads(struct conv_scheduler *s, struct conv_worker *workers,
+                                    struct conv_err *err)
+{
+    conv_descriptors_begin(s->config->jobs, s->config->stop);
+    enum conv_status status = start_threads(s, workers, err);
+    stop_threads(s, workers);
+    conv_descriptors_end(s->config->jobs, s->config->stop);
+    if (!status && s->failure.status)
+        status = conv_err_set(err, s->failure.status, "%s", s->failure.text);
+    return status;
+}
+
+enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
+                                   struct conv_source *source, struct conv_report *report,
+                                   struct conv_err *err)
+{
+    struct conv_scheduler s;
+    enum conv_status status = conv_scheduler_init(&s, config, source, report, err);
+    if (status)
+        return status;
+    struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
+    s.devices = calloc((size_t)config->device_count, sizeof *s.devices);
+    if (workers && s.devices)
+        status = open_pool(&s, err);
+    if (!status)
+        s.stream_threads = calloc((size_t)stream_count(&s) + 1, sizeof *s.stream_threads);
+    if (!workers || !s.devices || (!status && !s.stream_threads))
+        status = conv_err_workers(err, config->jobs);
+    if (!status)
+        status = run_threads(&s, workers, err);
+    // Threads that were left behind use their slots and their workers' memory.
+    bool left = config->left_threads && *config->left_threads;
+    if (!left && !config->leaves_memory)
+        conv_pool_close(&s.pool);
+    conv_jobs_free(&s.jobs);
+    if (!left)
+        free(workers);
+    free(s.stream_threads);
+    free(s.devices);
+    conv_scheduler_destroy(&s);
+    return status;
+}

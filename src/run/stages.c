@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+// Each stage is one call of the format or the backend, with its time and its errors.
+#include "run/stages.h"
+
+#include "base/cancel.h"
+#include "io/files/image_reader.h"
+#include "kernels/stencil/alpha.h"
+#include "run/blend.h"
+#include "run/fetch.h"
+#include "run/output.h"
+#include "run/phase.h"
+#include "run/plan.h"
+#include "run/pool.h"
+#include "tensor/npy.h"
+
+void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start)
+{
+    struct conv_trace_item item = {
+        .name = job->item.name,
+        .width = job->header.shape.width,
+        .height = job->header.shape.height,
+    };
+    job->ns[stage] += conv_trace_end(job->track, stage, start, &item);
+}
+
+static enum conv_status read_header(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    const struct conv_file *file = job->file;
+    const struct conv_format *format = job->format;
+    enum conv_status status = conv_image_reader_probe(format, file->bytes, file->size,
+                                                      config->max_pixels, &job->header, &job->err);
+    if (status)
+        return status;
+    if (!config->first_frame)
+        status = conv_image_reader_check_single(format, file, &job->item, &job->input, &job->err);
+    return status ? status : conv_output_plan(config, job);
+}
+
+enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    uint64_t start = conv_trace_begin(CONV_STAGE_READ);
+    enum conv_status status = conv_fetch_read(config, job, &start);
+    if (!status)
+        status = read_header(config, job);
+    // A file that fails is rarely read to its end. The size of a pipe is not known before.
+    bool regular = conv_input_is_file(&job->input);
+    job->bytes_in = regular ? (size_t)job->input.info.st_size : job->file->size;
+    conv_stages_end(job, CONV_STAGE_READ, start);
+    return status;
+}
+
+enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
+                                    struct conv_codecs *codecs, struct conv_job *job,
+                                    bool premultiply)
+{
+    uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
+    const struct conv_blend blend = config->blend; // the worker may be left behind: phase.h
+    conv_phase_begin(job->phase);
+    struct conv_image_header header;
+    struct conv_image planes, decoded;
+    conv_blend_target(job, &planes);
+    decoded = planes;
+    decoded.depth = job->file_depth;
+    conv_blend_file_header(job, &header);
+    enum conv_status status =
+        job->format->decode(conv_codecs_of(codecs, job->format), job->file->bytes, job->file->size,
+                            &header, &decoded, &job->err);
+    if (!status && job->file_depth < job->header.shape.depth)
+        conv_image_widen(&planes);
+    if (!status)
+        conv_blend_begin(&blend, job, &planes);
+    if (!status && premultiply)
+        conv_alpha_multiply(&job->placed.in);
+    conv_phase_end(job->phase);
+    conv_codecs_trim(codecs);
+    conv_stages_end(job, CONV_STAGE_DECODE, start);
+    return status;
+}
+
+bool conv_stages_pass_on(struct conv_job *job)
+{
+    uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
+    struct conv_group *group = &job->slot->group;
+    struct conv_group_image *image = &group->images[job->image];
+    bool found = job->format->device->copy_stream(group->h_in + image->stream, &image->stream_bytes,
+                                                  job->file->bytes, job->file->size, &job->header);
+    conv_stages_end(job, CONV_STAGE_DECODE, start);
+    return found;
+}
+
+enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
+                                    struct conv_filter_context *context, struct conv_job *job)
+{
+    if (conv_cancel_is_asked(config->stop))
+        return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+    uint64_t start = conv_trace_begin(CONV_STAGE_KERNEL);
+    conv_phase_begin(job->phase);
+    enum conv_status status = conv_filter_context_run(context, &job->err);
+    conv_phase_end(job->phase);
+    conv_stages_end(job, CONV_STAGE_KERNEL, start);
+    return status;
+}
+
+static enum conv_status encode(const struct conv_pipeline_config *config,
+                               struct conv_codecs *codecs, struct conv_job *job,
+                               uint8_t npy_header[CONV_NPY_OWN_HEADER], struct conv_encoded *bytes)
+{
+    const struct conv_group *group = &job->slot->group;
+    const struct conv_format *format = job->output_format;
+    struct conv_codec *codec = conv_codecs_of(codecs, format);
+    const struct conv_metadata *metadata = &job->meta;
+    if (group->encoded) { // by the device: the file's frame is missing
+        const struct conv_group_image *image = &group->images[job->image];
+        format->device->frame(codec, &image->shape, metadata, group->h_result + image->chunks,
+                              image->chunks_bytes, bytes);
+        return CONV_OK;
+    }
+    struct conv_image out;
+    conv_group_result(group, &job->placed, &out);
+    if (config->output_type == CONV_OUTPUT_F32) {
+        conv_output_npy(&out, &job->placed, npy_header, bytes);
+        return CONV_OK;
+    }
+    // A filter context has already divided by alpha.
+    bool premultiplied = config->ops->async && config->alpha == CONV_ALPHA_PREMULTIPLY;
+    bool narrow = conv_output_depth(config, job) < out.depth;
+    const struct conv_blend blend = config->blend; // as in conv_stages_decode()
+    conv_phase_begin(job->phase);
+    if (premultiplied)
+        conv_alpha_divide(&out);
+    if (narrow)
+        conv_image_narrow(&out);
+    conv_blend_end(&blend, job, &out, narrow);
+    enum conv_status status = format->encode(codec, &out, metadata, bytes, &job->err);
+    conv_phase_end(job->phase);
+    return status;
+}
+
+static enum conv_status write_output(const struct conv_pipeline_config *config, int worker,
+                                     struct conv_job *job, const struct conv_encoded *file)
+{
+    enum conv_sink_result result = CONV_SINK_WRITTEN;
+    enum conv_status status = config->sink->ops->write(
+        config->sink, worker, &job->item, &job->input.info, &job->output, file, &result, &job->err);
+    job->is_written = !status;
+    if (result == CONV_SINK_REPLACED) {
+        job->outcome = CONV_OUTCOME_SKIPPED;
+        job->reason = CONV_PLAN_REPLACED;
+    } else if (result == CONV_SINK_WITHOUT_LIST) {
+        job->reason = CONV_SINK_LIST_LOST;
+        job->notable = true;
+    }
+    return status;
+}
+
+enum conv_status conv_stages_copy(const struct conv_pipeline_config *config, int worker,
+                                  struct conv_job *job)
+{
+    uint64_t start = conv_trace_begin(CONV_STAGE_WRITE);
+    struct conv_encoded bytes = {0};
+    enum conv_status status = job->item.ops->view(&job->item, &job->input, &bytes.part[0].data,
+                                                  &bytes.part[0].size, &job->err);
+    bytes.size = bytes.part[0].size;
+    if (!status && !config->no_save)
+        status = write_output(config, worker, job, &bytes);
+    job->bytes_in = job->bytes_out = bytes.size;
+    conv_stages_end(job, CONV_STAGE_WRITE, start);
+    return status;
+}
+
+enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
+                                    struct conv_codecs *codecs, int worker, struct conv_job *job)
+{
+    uint64_t start = conv_trace_begin(CONV_STAGE_ENCODE);
+    struct conv_encoded bytes;
+    uint8_t npy_header[CONV_NPY_OWN_HEADER];
+    enum conv_status status = encode(config, codecs, job, npy_header, &bytes);
+    job->decoded_on_device = !status && job->slot->group.decoded;
+    job->encoded_on_device = !status && job->slot->group.encoded;
+    conv_stages_end(job, CONV_STAGE_ENCODE, start);
+    if (!status)
+        job->bytes_out = bytes.size;
+    if (!status && !config->no_save) {
+        start = conv_trace_begin(CONV_STAGE_WRITE);
+        status = write_output(config, worker, job, &bytes);
+        conv_stages_end(job, CONV_STAGE_WRITE, start);
+    }
+    conv_codecs_trim(codecs);
+    return status;
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// A backend that is not async: one worker decodes, filters, encodes and writes an image.
+#include "base/cancel.h"
+#include "run/helpers.h"
+#include "run/jobs.h"
+#include "run/need.h"
+#include "run/stages.h"
+#include "run/tasks.h"
+
+#define SMALL_BYTES ((size_t)64 << 10)
+
+// The part of the run's memory that an image holds.
+struct hold {
+    struct conv_slot *slot;
+    size_t reserved; // bytes of s->files; 0 where the run's memory is not limited
+};
+
+// One attempt: *hold has a slot if there was memory. `work` bytes are reserved unless 0.
+static enum conv_status try_hold(struct conv_scheduler *s, struct conv_job *job,
+                                 const struct conv_pool_need *need, size_t work, struct hold *hold)
+    CONV_NEEDS(s->lock)
+{
+    *hold = (struct hold){0};
+    if (work > 0 && !conv_budget_reserve(&s->files, work))
+        return CONV_OK;
+    enum conv_status status = conv_pool_acquire(&s->pool, need, &hold->slot, &job->err);
+    if (hold->slot)
+        hold->reserved = work;
+    else if (work > 0)
+        conv_budget_unreserve(&s->files, work);
+    return status;
+}
+
+// Waits for a slot, and for its part of the run's memory where that is limited.
+static enum conv_status take_hold(struct conv_scheduler *s, struct conv_worker *worker,
+                                  struct conv_job *job, struct hold *hold) CONV_NEEDS(s->lock)
+{
+    const struct conv_pipeline_config *config = s->config;
+    size_t bytes = conv_group_need(&job->header.shape, s->filter_alpha, s->table_bytes);
+    struct conv_pool_need need = {{bytes, bytes}, conv_jobs_metadata_bytes(job), false};
+    struct conv_need memory;
+    conv_need_estimate(&memory, config, job, bytes);
+    *hold = (struct hold){0};
+    size_t most = config->memory - config->memory / 16; // other workers keep the rest
+    if (config->refuse_beyond && memory.peak > most)
+        return conv_err_hint(
+            &job->err, CONV_HINT_MEM_LIMIT_TRY, 0,
+            conv_err_set(&job->err, CONV_ERR_LIMIT,
+                         "the image may need %zu MiB of memory, but only %zu MiB are left",
+                         (memory.peak >> 20) + 1, most >> 20));
+    // There is no use in waiting for memory that the pool will refuse.
+    bool reserves = s->files.total != SIZE_MAX && !conv_pool_is_too_much(&s->pool, &need);
+    for (;;) {
+        enum conv_status status = try_hold(s, job, &need, reserves ? memory.work : 0, hold);
+        if (status || hold->slot)
+            return status;
+        if (!conv_helpers_help(s, worker, job))
+            conv_scheduler_wait(s, &s->wake.memory, CONV_SCHEDULER_LOOK_NS);
+        if (conv_cancel_is_asked(config->stop))
+            return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+    }
+}
+
+static void release_hold(struct conv_scheduler *s, const struct hold *hold) CONV_NEEDS(s->lock)
+{
+    struct conv_pool_buffer shed[2];
+    int count = conv_pool_shed(&s->pool, hold->slot, shed);
+    if (count > 0) {
+        conv_lock_release(&s->lock); // giving memory back takes long
+        for (int i = 0; i < count; i++)
+            conv_pool_free_buffer(&s->pool, &shed[i]);
+        conv_lock_acquire(&s->lock);
+    }
+    conv_pool_release(&s->pool, hold->slot);
+    if (hold->reserved > 0)
+        conv_budget_unreserve(&s->files, hold->reserved);
+    pthread_cond_broadcast(&s->wake.memory); // what is free now may be enough for several
+    if (hold->reserved > 0 && s->jobs.announced.first)
+        pthread_cond_signal(&s->wake.workers);
+}
+
+// The file is decoded: its buffer may serve other jobs. Where memory is not limited, a small one
+// stays with the job for the short time until that ends, which takes the lock anyway.
+static void give_file_back(struct conv_scheduler *s, struct conv_job *job) CONV_TAKES(s->lock)
+{
+    if (s->files.total == SIZE_MAX && job->share.bytes <= SMALL_BYTES)
+        return;
+    conv_lock_acquire(&s->lock);
+    conv_jobs_drop_file(s, job);
+    conv_lock_release(&s->lock);
+}
+
+static enum conv_status run_stages(struct conv_scheduler *s, struct conv_worker *worker,
+                                   struct conv_job *job) CONV_TAKES(s->lock)
+{
+    conv_filter_context_place_in(worker->context, &job->slot->group, &job->header.shape,
+                                 &job->placed);
+    enum conv_status status = conv_stages_decode(s->config, worker->codecs, job, false);
+    give_file_back(s, job);
+    if (!status)
+        status = conv_stages_filter(s->config, worker->context, job);
+    if (!status)
+        status = conv_stages_encode(s->config, worker->codecs, worker->index, job);
+    return status;
+}
+
+void conv_tasks_run(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+{
+    struct hold hold;
+    enum conv_status status = take_hold(s, worker, job, &hold);
+    if (!status) {
+        conv_job_move(job, CONV_JOB_WHOLE);
+        job->slot = hold.slot;
+        conv_worker_take(worker, job, false);
+        worker->reserved = hold.reserved;
+        conv_lock_release(&s->lock);
+        status = run_stages(s, worker, job);
+        conv_lock_acquire(&s->lock);
+        release_hold(s, &hold);
+    }
+    conv_jobs_finish(s, job, status);
+}
