@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 plant() { # NAME BODY: a function with a scheduler that breaks a rule
     cat >"$work/$1.c" <<EOF
 #include "run/devices.h"
-#include "run/jobs.h"
+#include "run/scheduler.h"
 void planted(struct conv_scheduler *s, struct conv_job *job, struct conv_err *err);
 void planted(struct conv_scheduler *s, struct conv_job *job, struct conv_err *err)
 {

@@ -14,9 +14,8 @@
 #include "io/files/paths.h"
 #include "io/walk/operands.h"
 #include "io/walk/walk_plan.h"
-#include "run/archive_records.h"
-#include "run/defaults.h"
 #include "run/pipeline.h"
+#include "run/streams.h"
 
 #define PROGRESS_NS 100000000u // between two calls of the callback
 
@@ -250,7 +249,7 @@ static enum conv_status open_report(struct run *run, const char *filter, struct 
         .device_async = ops->async,
         .device_count = ops->async ? 1 : 0,
         .jobs = run->context->threads,
-        .streams = conv_defaults_streams(true),
+        .streams = conv_streams_first(true),
         .cores = run->limits.cores,
     };
     return conv_report_open(&run->report, &config, err);
@@ -274,7 +273,7 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
         status = conv_filter_check_border(run->backend_config.border_value, err);
     if (!status && run->backend_config.floats)
         status = conv_filter_check_floats(run->filters, run->backend_config.filter_count, err);
-    run->backend_config.launch_bytes = conv_defaults_group_bytes(true);
+    run->backend_config.launch_bytes = conv_streams_group_bytes(true);
     run->backend_config.stop = &run->stop;
     if (!status)
         status = open_walk(run, inputs, input_count, output, err);
@@ -303,9 +302,9 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .filter_count = run->backend_config.filter_count,
         .alpha = run->backend_config.alpha,
         .jobs = context->threads,
-        .streams = conv_defaults_streams(coders),
-        .most_streams = conv_defaults_most_streams(coders),
-        .group_bytes = conv_defaults_group_bytes(coders),
+        .streams = conv_streams_first(coders),
+        .most_streams = conv_streams_most(coders),
+        .group_bytes = conv_streams_group_bytes(coders),
         .mem_limit = run->mem_limit,
         .max_pixels = context->max_pixels,
         .codec = {.encoder = CONV_PNG_FAST, .level = run->options.level},
@@ -336,7 +335,7 @@ static void settle(struct run *run, const struct conv_err *failure)
     bool lost = failure && failure->status != CONV_ERR_CANCELLED;
     if (lost)
         conv_api_explain(text, sizeof text, failure);
-    conv_archive_records_settle(run->report, run->walk, lost ? text : NULL);
+    conv_pipeline_settle(run->report, run->walk, lost ? text : NULL);
 }
 
 // Closes everything, also after a failure; `status` is that of the run so far.

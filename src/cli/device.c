@@ -8,7 +8,7 @@
 #include "base/features.h"
 #include "base/suggest.h"
 #include "cli/launcher.h"
-#include "run/rates.h"
+#include "run/workload.h"
 
 static bool left_open; // see conv_device_is_left_open
 
@@ -262,8 +262,8 @@ bool conv_device_needs_workload(const struct conv_options *options)
 // Counts the machine's cores, not --jobs, since files must not depend on that.
 struct conv_workload_choice conv_device_choice_of(const struct conv_options *options)
 {
-    return conv_rates_choice(options->limits->cores, decodes_by_choice(options),
-                             encodes_by_choice(options), !options->no_save);
+    return conv_workload_choice_for(options->limits->cores, decodes_by_choice(options),
+                                    encodes_by_choice(options), !options->no_save);
 }
 
 static bool is_small(const struct conv_filter *filters, int count)

@@ -9,7 +9,7 @@
 #include "io/files/formats.h"
 #include "io/walk/glob.h"
 #include "png/png.h"
-#include "run/defaults.h"
+#include "run/streams.h"
 
 // The limit for a layer's input or output: beyond the memory of any machine, and far from an
 // overflow.
@@ -22,12 +22,12 @@
 
 int conv_options_streams(const struct conv_options *options, bool decodes)
 {
-    return options->streams ? options->streams : conv_defaults_streams(decodes);
+    return options->streams ? options->streams : conv_streams_first(decodes);
 }
 
 size_t conv_options_group_bytes(const struct conv_options *options, bool decodes)
 {
-    return options->group_bytes ? options->group_bytes : conv_defaults_group_bytes(decodes);
+    return options->group_bytes ? options->group_bytes : conv_streams_group_bytes(decodes);
 }
 
 size_t conv_options_mem_limit(const struct conv_options *options, bool async)

@@ -18,7 +18,7 @@
 #include "engine/backends.h"
 #include "io/files/paths.h"
 #include "io/sink.h"
-#include "run/archive_records.h"
+#include "run/pipeline.h"
 
 // The state of conv_run_main.
 struct run {
@@ -228,7 +228,7 @@ static void settle(struct run *run, const struct conv_err *failure)
     bool lost = failure && failure->status != CONV_ERR_CANCELLED;
     if (lost)
         conv_hints_explain(text, sizeof text, failure);
-    conv_archive_records_settle(run->report, run->inputs.selection.walk, lost ? text : NULL);
+    conv_pipeline_settle(run->report, run->inputs.selection.walk, lost ? text : NULL);
 }
 
 // A failure that is not one image's. *code: of the run so far.

@@ -4,8 +4,8 @@
 
 #include <malloc.h>
 
-#include "run/defaults.h"
 #include "run/pipeline.h"
+#include "run/streams.h"
 
 // Makes freed memory return to the system. By default glibc raises its threshold to the size of a
 // large block that is freed, and each thread then keeps blocks of that size: sixteen workers with
@@ -38,7 +38,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .fallback = device->fallback,
         .jobs = options->jobs,
         .streams = conv_options_streams(options, decodes),
-        .most_streams = grows ? conv_defaults_most_streams(decodes) : 0,
+        .most_streams = grows ? conv_streams_most(decodes) : 0,
         .group_bytes = conv_options_group_bytes(options, decodes),
         .mem_limit = conv_options_mem_limit(options, device->ops->async),
         .max_pixels = options->max_pixels,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "run/blend.h"
+#include "run/stages.h"
 
 bool conv_blend_is_needed(const struct conv_blend *blend)
 {

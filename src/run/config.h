@@ -11,7 +11,9 @@
 #include "io/files/formats.h"
 #include "io/sink.h"
 #include "report/trace.h"
-#include "run/coder.h"
+
+// CONV_CODER_AUTO is for decoding only, during a run: on whichever is free (decode_policy.h).
+enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
 
 // What blend.h does to images besides filtering them; {0}: nothing.
 struct conv_blend {

@@ -9,7 +9,7 @@
 // icons, photographs and screenshots in 0.5 to 0.6 ns per byte of this sum.
 #define FILE_WEIGHT 8
 
-// In which a device decodes a byte of the samples of one image: rates.c.
+// In which a device decodes a byte of the samples of one image: workload.c.
 #define SERIAL_NS 2.5
 
 // The fraction (1/LATE) of the run's time that a device may add if the number of images left is

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "engine/staging.h"
-#include "run/defaults.h"
-#include "run/groups.h"
+#include "run/scheduler.h"
+#include "run/streams.h"
 
 // A stream with less device memory than this is not worth opening: the next image would not fit.
 #define LEAST_BYTES ((size_t)1 << 20)
@@ -43,7 +43,7 @@ static enum conv_status open_stream(const struct conv_scheduler *s,
 {
     const struct conv_pipeline_config *config = s->config;
     struct conv_backend *backend = s->devices[owner->device].backend;
-    size_t usual = conv_defaults_device_bytes(config);
+    size_t usual = conv_streams_device_bytes(config);
     size_t bytes = (size_t)most_together(s, owner->device) * usual;
     enum conv_status status = config->ops->stream_open(backend, &owner->stream, bytes, err);
     if (status == CONV_ERR_MEMORY && bytes > usual) {
@@ -99,7 +99,7 @@ static enum conv_status open_streams(struct conv_scheduler *s, int d, struct con
     conv_lock_acquire(&s->lock);
     device->growth.streams = streams;
     int most = most_together(s, d) > 1
-                   ? conv_defaults_most_together(s->most_streams, s->config->streams)
+                   ? conv_streams_most_together(s->most_streams, s->config->streams)
                    : s->most_streams;
     device->growth.most = streams < s->config->streams ? streams : most;
     device->runs_apart |= streams < s->config->streams;

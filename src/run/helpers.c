@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // A request for help lies on the stack of the worker that makes it. After a signal that worker may
-// be left behind while it computes, and the scheduler may be gone (phase.h): so it touches the
+// be left behind while it computes, and the scheduler may be gone (job.h): so it touches the
 // scheduler only between two computations, and waits for its helpers with a lock of the request.
-#include "run/helpers.h"
+#include "run/worker.h"
 
-#include "run/phase.h"
+#include "run/job.h"
 
 // In a run whose memory is limited, the helpers of an image may take 1/HELPERS_PART of it, a part
 // of what conv_scheduler_init leaves free.

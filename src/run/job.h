@@ -13,6 +13,8 @@
 #define CONV_RUN_JOB_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <unistd.h>
 
 #include "base/parallel.h"
 #include "engine/group.h"
@@ -22,6 +24,41 @@
 #include "report/trace.h"
 #include "run/budget.h"
 #include "run/config.h"
+
+// --- whether a worker computes -------------------------------------------------------------------
+// Whether a worker is inside a computation on one image: decoding, filtering, encoding. With
+// conv_pipeline_config.left_threads, a run that a signal ends does not wait for that: the worker is
+// left behind, and the process ends without it.
+
+enum { CONV_PHASE_OTHER, CONV_PHASE_COMPUTES, CONV_PHASE_LEFT };
+
+// To be called before and after a computation that touches nothing but the job, its slot, its
+// stream and its codec, all of which stay if the worker is left behind. NULL outside of a run, as
+// in `conv verify`.
+static inline void conv_phase_begin(atomic_int *phase)
+{
+    if (phase)
+        atomic_store(phase, CONV_PHASE_COMPUTES);
+}
+
+// Does not return if the worker has been left behind: the rest of the run may be gone.
+static inline void conv_phase_end(atomic_int *phase)
+{
+    int expected = CONV_PHASE_COMPUTES;
+    if (!phase || atomic_compare_exchange_strong(phase, &expected, CONV_PHASE_OTHER))
+        return;
+    for (;;)
+        pause();
+}
+
+// True if the worker was computing; from then on it is left behind.
+static inline bool conv_phase_leave(atomic_int *phase)
+{
+    int expected = CONV_PHASE_COMPUTES;
+    return atomic_compare_exchange_strong(phase, &expected, CONV_PHASE_LEFT);
+}
+
+// --- a job ---------------------------------------------------------------------------------------
 
 enum conv_job_state {
     CONV_JOB_FREE,      // to be reused; only its metadata buffer has a defined value
@@ -56,7 +93,7 @@ struct conv_job {
     const struct conv_format *output_format; // known when the header is read
     struct conv_image_header header; // its shape with the depths at which the image is filtered
     int file_depth;                  // bits per sample of the decoded file
-    int file_channels;               // of the decoded file; more than are filtered: blend.h
+    int file_channels;               // of the decoded file; more than are filtered: blend.c
     struct conv_metadata meta;
     struct conv_slot *slot;    // while it has staging memory
     struct conv_placed placed; // its place there
@@ -66,7 +103,7 @@ struct conv_job {
     size_t bytes_in, bytes_out;
     uint64_t ns[CONV_STAGE_COUNT];
     struct conv_trace_track *track; // of the worker that has it; may be NULL
-    atomic_int *phase;              // of the same worker: phase.h
+    atomic_int *phase;              // of the same worker: job.h
     struct conv_parallel *parallel; // threads that may help to read it, meanwhile; else NULL
     struct conv_job *next;          // in the one list it is in
 };
@@ -77,9 +114,24 @@ bool conv_job_may_move(enum conv_job_state from, enum conv_job_state to);
 // Asserts that the transition is allowed.
 void conv_job_move(struct conv_job *job, enum conv_job_state state);
 
+// --- lists of jobs -------------------------------------------------------------------------------
+
 struct conv_job_list {
     struct conv_job *first, **end;
     int count;
 };
+
+// A list belongs to the caller or is guarded by the scheduler's lock. A job is in one at a time.
+void conv_job_init_list(struct conv_job_list *list);
+void conv_job_push(struct conv_job_list *list, struct conv_job *job);
+void conv_job_put_back(struct conv_job_list *list, struct conv_job *job); // at the front
+void conv_job_insert(struct conv_job_list *list, struct conv_job *job);   // by item.number
+struct conv_job *conv_job_pop(struct conv_job_list *list);                // NULL if it is empty
+
+// Adds jobs that are linked by `next` at the end, or `by_number`, if both are sorted, in order.
+void conv_job_join(struct conv_job_list *list, struct conv_job *first, bool by_number);
+
+// Sorts jobs that are linked by `next` by their items' numbers.
+struct conv_job *conv_job_sort(struct conv_job *first);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "run/jobs.h"
+#include "run/scheduler.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -8,116 +8,13 @@
 
 #include "run/stages.h"
 
-static void init_list(struct conv_job_list *list)
-{
-    list->first = NULL;
-    list->end = &list->first;
-    list->count = 0;
-}
-
 void conv_jobs_init(struct conv_jobs *jobs)
 {
-    init_list(&jobs->found);
-    init_list(&jobs->announced);
-    init_list(&jobs->parked);
-    init_list(&jobs->links);
-    init_list(&jobs->to_encode);
-}
-
-void conv_jobs_push(struct conv_job_list *list, struct conv_job *job)
-{
-    job->next = NULL;
-    *list->end = job;
-    list->end = &job->next;
-    list->count++;
-}
-
-void conv_jobs_put_back(struct conv_job_list *list, struct conv_job *job)
-{
-    job->next = list->first;
-    if (!list->first)
-        list->end = &job->next;
-    list->first = job;
-    list->count++;
-}
-
-// The job whose `next` is the list's end.
-static const struct conv_job *last_of(const struct conv_job_list *list)
-{
-    return (const void *)((const char *)list->end - offsetof(struct conv_job, next));
-}
-
-// Jobs come nearly in order, most at the end, where the others need not be fetched from the caches
-// of the processors that used them last.
-void conv_jobs_insert(struct conv_job_list *list, struct conv_job *job)
-{
-    struct conv_job **place = &list->first;
-    if (list->first && last_of(list)->item.number < job->item.number)
-        place = list->end;
-    while (*place && (*place)->item.number < job->item.number)
-        place = &(*place)->next;
-    job->next = *place;
-    *place = job;
-    if (!job->next)
-        list->end = &job->next;
-    list->count++;
-}
-
-static struct conv_job *merge(struct conv_job *a, struct conv_job *b)
-{
-    struct conv_job *first = NULL, **end = &first;
-    while (a && b) {
-        struct conv_job **from = a->item.number <= b->item.number ? &a : &b;
-        *end = *from;
-        end = &(*from)->next;
-        *from = *end;
-    }
-    *end = a ? a : b;
-    return first;
-}
-
-void conv_jobs_join(struct conv_job_list *list, struct conv_job *first, bool by_number)
-{
-    for (const struct conv_job *job = first; job; job = job->next)
-        list->count++;
-    if (by_number)
-        list->first = merge(list->first, first);
-    else
-        *list->end = first;
-    while (*list->end)
-        list->end = &(*list->end)->next;
-}
-
-// Runs of 1, 2, 4, ... jobs wait in `runs` until there are two of a length.
-struct conv_job *conv_jobs_sort(struct conv_job *first)
-{
-    struct conv_job *runs[32] = {NULL}, *all = NULL;
-    while (first) {
-        struct conv_job *run = first;
-        first = run->next;
-        run->next = NULL;
-        int i = 0;
-        for (; i < 31 && runs[i]; i++) {
-            run = merge(runs[i], run);
-            runs[i] = NULL;
-        }
-        runs[i] = merge(runs[i], run);
-    }
-    for (int i = 0; i < 32; i++)
-        all = merge(runs[i], all);
-    return all;
-}
-
-struct conv_job *conv_jobs_pop(struct conv_job_list *list)
-{
-    struct conv_job *job = list->first;
-    if (job) {
-        list->first = job->next;
-        if (!list->first)
-            list->end = &list->first;
-        list->count--;
-    }
-    return job;
+    conv_job_init_list(&jobs->found);
+    conv_job_init_list(&jobs->announced);
+    conv_job_init_list(&jobs->parked);
+    conv_job_init_list(&jobs->links);
+    conv_job_init_list(&jobs->to_encode);
 }
 
 struct conv_job *conv_jobs_new(struct conv_scheduler *s)
@@ -202,7 +99,7 @@ void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job)
 {
     conv_job_move(job, CONV_JOB_UNDECODED);
     job->decode_on = CONV_CODER_CPU;
-    conv_jobs_insert(&s->jobs.announced, job);
+    conv_job_insert(&s->jobs.announced, job);
     pthread_cond_signal(&s->wake.workers);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "run/layer_output.h"
 
-#include "run/plan.h"
+#include "run/stages.h"
 
 static void plan(const struct conv_layer_images *config, const struct conv_item *item,
                  const struct conv_output *output, struct conv_record *record)

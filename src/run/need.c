@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "run/need.h"
 
-#include "run/blend.h"
 #include "run/stages.h"
 
 static size_t add(size_t a, size_t b)

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include "run/output.h"
+#include "run/stages.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "run/blend.h"
 
 int conv_output_depth(const struct conv_pipeline_config *config, const struct conv_job *job)
 {

@@ -2,6 +2,8 @@
 // The start and the end of a run: staging memory, threads, and what a signal ends.
 #include "run/pipeline.h"
 
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,11 +11,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "run/devices.h"
-#include "run/helpers.h"
-#include "run/jobs.h"
-#include "run/phase.h"
 #include "run/scheduler.h"
-#include "run/stream_thread.h"
 #include "run/worker.h"
 
 // After a signal: how long images in flight may take to be finished, how often the main thread
@@ -251,4 +249,18 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     free(s.devices);
     conv_scheduler_destroy(&s);
     return status;
+}
+
+// --- records of members of archives --------------------------------------------------------------
+
+void conv_pipeline_settle(struct conv_report *report, struct conv_walk *walk, const char *lost)
+{
+    int count, held;
+    const struct conv_archive_target *targets = walk ? conv_walk_targets(walk, &count) : NULL;
+    while ((held = conv_report_held(report)))
+        conv_report_settle(report, held,
+                           atomic_load(&targets[held - 1].is_written) ? CONV_REPORT_KEPT
+                           : lost                                     ? CONV_REPORT_LOST
+                                                                      : CONV_REPORT_FORGOTTEN,
+                           lost ? lost : "");
 }

@@ -7,6 +7,7 @@
 #define CONV_RUN_PIPELINE_H
 
 #include "io/source.h"
+#include "io/walk/walk.h"
 #include "report/report.h"
 #include "run/config.h"
 
@@ -21,5 +22,9 @@ size_t conv_pipeline_keep(size_t memory, int jobs);
 enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
                                    struct conv_source *source, struct conv_report *report,
                                    struct conv_err *err);
+
+// Once the sink is finished: members of archives that were written are done. Those of the others
+// have failed because of `lost`, or with NULL count as not begun. `walk` may be NULL.
+void conv_pipeline_settle(struct conv_report *report, struct conv_walk *walk, const char *lost);
 
 #endif

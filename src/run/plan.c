@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Skips images whose output exists, is newer or is noted as done; plans the rest of a dry run.
-#include "run/plan.h"
+#include "run/stages.h"
 
 #include <errno.h>
 

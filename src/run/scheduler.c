@@ -4,8 +4,7 @@
 #include <limits.h>
 
 #include "base/clock.h"
-#include "run/defaults.h"
-#include "run/jobs.h"
+#include "run/streams.h"
 
 // Input files get this part of the limit for staging memory: an image takes twice its samples in
 // staging and its file seldom more than once, so files do not delay images for which staging has
@@ -73,7 +72,7 @@ enum conv_status conv_scheduler_init(struct conv_scheduler *s,
     s->groups.ready_end = &s->groups.ready;
     conv_jobs_init(&s->jobs);
     conv_decode_policy_init(&s->policy, config->jobs, conv_clock_ns());
-    s->policy.stream_bytes = conv_defaults_device_bytes(config);
+    s->policy.stream_bytes = conv_streams_device_bytes(config);
     s->policy.device_required = config->encode_on == CONV_CODER_GPU;
     int errnum = init_locks(s); // on Linux, where none of them takes memory, it never fails
     return errnum ? conv_err_errno(err, errnum, "cannot make locks") : CONV_OK;

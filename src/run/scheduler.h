@@ -73,7 +73,7 @@ struct conv_scheduler {
     struct conv_wakeups wake;
     struct conv_jobs jobs;
     struct conv_groups groups;
-    struct conv_help *helps; // requests for help: helpers.h
+    struct conv_help *helps; // requests for help: worker.h
     struct conv_pool pool;
     struct conv_decode_policy policy;
     enum conv_source_state source_state; // OVER: no more images will come
@@ -103,5 +103,91 @@ void conv_scheduler_stop(const struct conv_scheduler *s);
 bool conv_scheduler_wait(struct conv_scheduler *s, pthread_cond_t *condition, uint64_t ns)
     CONV_NEEDS(s->lock);
 #define CONV_SCHEDULER_LOOK_NS 1000000000
+
+// --- jobs: jobs.c --------------------------------------------------------------------------------
+// Their creation and reuse, and their end in a record of the report.
+
+// Empty lists.
+void conv_jobs_init(struct conv_jobs *jobs);
+
+// Takes an empty job, which is not live yet, or NULL without memory; and returns it if it was not
+// used.
+struct conv_job *conv_jobs_new(struct conv_scheduler *s) CONV_NEEDS(s->lock);
+void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+
+// Gives the job a buffer for its file. False without memory.
+bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+// Returns the buffer, if the job has one, and the job's share of the budget for files.
+void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+
+// A device could not decode the image: its file is read again, for a worker to decode.
+void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+
+// Ends a live job without a record in the report.
+void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+
+// Reports a live job, whose slot has been left, and ends it. Releases the lock while it reports.
+// CONV_ERR_CANCELLED: as conv_jobs_drop.
+void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
+    CONV_NEEDS(s->lock) CONV_TAKES(s->report_lock);
+
+// The same for jobs that have not failed, all at once.
+void conv_jobs_finish_done(struct conv_scheduler *s, struct conv_job *const jobs[], int count)
+    CONV_NEEDS(s->lock) CONV_TAKES(s->report_lock);
+
+// Bytes of metadata that the image carries from its input to its output, as the pool counts them: 0
+// if they are too few to matter.
+size_t conv_jobs_metadata_bytes(const struct conv_job *job);
+
+// After the threads have ended.
+void conv_jobs_free(struct conv_jobs *jobs);
+
+// --- groups: groups.c ----------------------------------------------------------------------------
+// Groups of images for an async backend: how an image gets into one, and out of it again.
+
+// Measurements for the decode policy: a worker has decoded the image; a stream has run the group,
+// and the device has decoded it or not.
+void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *job)
+    CONV_NEEDS(s->lock);
+void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, bool decoded)
+    CONV_NEEDS(s->lock);
+
+// Gives an image that has been read its place in a group: true with job->slot set, or false if it
+// has to wait. *status is the reason if it can never get one.
+bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
+    CONV_NEEDS(s->lock);
+
+// As conv_groups_place, but false if a worker is to decode the image.
+bool conv_groups_place_for_device(struct conv_scheduler *s, struct conv_job *job,
+                                  enum conv_status *status) CONV_NEEDS(s->lock);
+
+// An open group that no worker decodes into. NULL if there is none.
+struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s) CONV_NEEDS(s->lock);
+
+// The open group takes no more images; once the last one is decoded it goes to the streams.
+void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
+
+// A worker has finished decoding an image of the group, which is or was open. Called after the job
+// has been added to slot->jobs, or taken out of the slot.
+void conv_groups_end_decode(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
+
+// The queue of groups for the streams; a thread that takes one runs it or puts it back. NULL if it
+// is empty.
+void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
+struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s) CONV_NEEDS(s->lock);
+
+// A thread runs a group that it has taken, slots[0]: takes up to `most` - 1 further ones that can
+// run together with it, if no other thread waits for groups. Links their groups and slots, and
+// returns how many it has. After the run conv_groups_end_together is due with that number.
+int conv_groups_take_together(struct conv_scheduler *s, struct conv_slot *slots[], int most)
+    CONV_NEEDS(s->lock);
+void conv_groups_end_together(struct conv_scheduler *s, int count) CONV_NEEDS(s->lock);
+
+// True once all images have gone to the streams; only images that a device could not decode may
+// still come back.
+bool conv_groups_are_over(const struct conv_scheduler *s) CONV_NEEDS(s->lock);
+
+// Takes a filtered image out of its slot, which is released with the last one.
+void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
 
 #endif

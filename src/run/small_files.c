@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 // 40,000 icons on an H100 and 16 cores, coded by the GPU: 3.7 s of processors with one file at a
 // time, 1.2 s with 16, in 0.62 and 0.51 s, on another machine in 0.57 and 0.58. 2026-11-26.
-#include "run/small_files.h"
+#include "run/worker.h"
 
-#include "run/groups.h"
-#include "run/jobs.h"
+#include "run/scheduler.h"
 #include "run/stages.h"
-#include "run/tasks.h"
 
 #define SMALL_BYTES ((size_t)1 << 16)
 
@@ -27,7 +25,7 @@ static int take_announced(struct conv_scheduler *s, struct conv_job *jobs[CONV_S
     while (count < CONV_SMALL_FILES && (job = s->jobs.announced.first) &&
            conv_small_files_fits(s, job) && conv_sink_may_begin(s->config->sink, &job->item) &&
            conv_budget_try(&s->files, &job->share, job->want)) {
-        conv_jobs_pop(&s->jobs.announced);
+        conv_job_pop(&s->jobs.announced);
         (void)conv_jobs_take_file(s, job);
         jobs[count++] = job;
     }
@@ -64,7 +62,7 @@ static bool place(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->
         return false;
     }
     conv_job_move(job, CONV_JOB_PARKED);
-    conv_jobs_push(&s->jobs.parked, job);
+    conv_job_push(&s->jobs.parked, job);
     pthread_cond_signal(&s->wake.workers);
     return false;
 }
@@ -84,7 +82,7 @@ bool conv_small_files_read(struct conv_scheduler *s, struct conv_worker *worker)
     conv_lock_acquire(&s->lock);
     for (int i = read; i < count; i++) {
         conv_jobs_drop_file(s, jobs[i]);
-        conv_jobs_insert(&s->jobs.announced, jobs[i]);
+        conv_job_insert(&s->jobs.announced, jobs[i]);
     }
     for (int i = 0; i < read; i++) {
         if (status[i])
@@ -110,7 +108,7 @@ static int take_encoded(struct conv_scheduler *s, struct conv_job *jobs[CONV_SMA
     while (count < CONV_SMALL_FILES && (job = s->jobs.to_encode.first) &&
            job->slot->group.encoded &&
            job->slot->group.images[job->image].chunks_bytes <= SMALL_BYTES) {
-        conv_jobs_pop(&s->jobs.to_encode);
+        conv_job_pop(&s->jobs.to_encode);
         conv_job_move(job, CONV_JOB_ENCODING);
         jobs[count++] = job;
     }

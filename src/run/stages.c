@@ -2,16 +2,64 @@
 // Each stage is one call of the format or the backend, with its time and its errors.
 #include "run/stages.h"
 
+#include <stdlib.h>
+
 #include "base/cancel.h"
 #include "io/files/image_reader.h"
 #include "kernels/stencil/alpha.h"
-#include "run/blend.h"
-#include "run/fetch.h"
-#include "run/output.h"
-#include "run/phase.h"
-#include "run/plan.h"
 #include "run/pool.h"
 #include "tensor/npy.h"
+
+// --- codecs --------------------------------------------------------------------------------------
+
+struct conv_codecs {
+    int count; // conv_format_count
+    struct conv_codec *codec[];
+};
+
+enum conv_status conv_codecs_open(struct conv_codecs **out, const struct conv_codec_config *config,
+                                  struct conv_err *err)
+{
+    size_t size = (size_t)conv_format_count * sizeof(struct conv_codec *);
+    struct conv_codecs *codecs = calloc(1, sizeof *codecs + size);
+    enum conv_status status = CONV_OK;
+    *out = NULL;
+    if (!codecs)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codecs");
+    codecs->count = conv_format_count;
+    for (int i = 0; i < codecs->count && !status; i++)
+        status = conv_formats[i]->open(&codecs->codec[i], config, err);
+    if (status)
+        conv_codecs_close(codecs);
+    else
+        *out = codecs;
+    return status;
+}
+
+void conv_codecs_close(struct conv_codecs *codecs)
+{
+    for (int i = 0; codecs && i < codecs->count; i++)
+        conv_formats[i]->close(codecs->codec[i]);
+    free(codecs);
+}
+
+struct conv_codec *conv_codecs_of(const struct conv_codecs *codecs,
+                                  const struct conv_format *format)
+{
+    int i = 0;
+    while (conv_formats[i] != format)
+        i++;
+    return codecs->codec[i];
+}
+
+void conv_codecs_trim(struct conv_codecs *codecs)
+{
+    for (int i = 0; i < codecs->count; i++)
+        conv_formats[i]->trim(codecs->codec[i]);
+}
+
+// --- reading -------------------------------------------------------------------------------------
+// Buffers grow with the file; their memory comes from the budget for files.
 
 void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start)
 {
@@ -21,6 +69,74 @@ void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start
         .height = job->header.shape.height,
     };
     job->ns[stage] += conv_trace_end(job->track, stage, start, &item);
+}
+
+void conv_stages_announce(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    const struct stat *info = &job->input.info;
+    if (!job->item.ops->announce)
+        return;
+    job->item.ops->announce(&job->item, &job->input);
+    // A file larger than allowed will not be read.
+    if (S_ISREG(info->st_mode) && (uint64_t)info->st_size <= config->mem_limit)
+        job->want = conv_file_read_capacity((size_t)info->st_size);
+}
+
+struct fetch {
+    struct conv_job *job;
+    uint64_t *start;
+};
+
+static void grow(void *context, size_t capacity)
+{
+    struct conv_job *job = ((struct fetch *)context)->job;
+    if (conv_budget_try(job->budget, &job->share, capacity))
+        return;
+    conv_input_keep(&job->input); // the jobs that it waits for may need a descriptor
+    conv_budget_grow(job->budget, &job->share, capacity);
+}
+
+// The slice of the stage ends before a wait and a new one begins after it.
+static void pause_slice(void *context)
+{
+    struct fetch *fetch = context;
+    conv_stages_end(fetch->job, CONV_STAGE_READ, *fetch->start);
+}
+
+static void resume_slice(void *context)
+{
+    *((struct fetch *)context)->start = conv_trace_begin(CONV_STAGE_READ);
+}
+
+// The worker computes while others help it: worker.h.
+static void run_in_phase(struct conv_parallel *parallel, int threads, void (*work)(void *context),
+                         void *context)
+{
+    struct conv_job *job = parallel->owner;
+    (void)threads; // reading takes no memory, so there are no fewer for this reason
+    conv_phase_begin(job->phase);
+    conv_parallel_run(job->parallel, 0, work, context);
+    conv_phase_end(job->phase);
+}
+
+// *start is when the current slice of CONV_STAGE_READ began; it moves on over waits for a pipe,
+// which are not part of the stage.
+static enum conv_status read_file(const struct conv_pipeline_config *config, struct conv_job *job,
+                                  uint64_t *start)
+{
+    struct fetch fetch = {.job = job, .start = start};
+    struct conv_parallel parallel = {
+        .most = conv_parallel_most(job->parallel, 0), .run = run_in_phase, .owner = job};
+    struct conv_file_read how = {
+        .limit = config->mem_limit,
+        .stop = config->stop,
+        .parallel = &parallel,
+        .grow = grow,
+        .pause = pause_slice,
+        .resume = resume_slice,
+        .context = &fetch,
+    };
+    return conv_file_read(&how, &job->item, &job->input, job->file, &job->format, &job->err);
 }
 
 static enum conv_status read_header(const struct conv_pipeline_config *config, struct conv_job *job)
@@ -39,7 +155,7 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_READ);
-    enum conv_status status = conv_fetch_read(config, job, &start);
+    enum conv_status status = read_file(config, job, &start);
     if (!status)
         status = read_header(config, job);
     // A file that fails is rarely read to its end. The size of a pipe is not known before.
@@ -49,12 +165,14 @@ enum conv_status conv_stages_read(const struct conv_pipeline_config *config, str
     return status;
 }
 
+// --- the other stages ----------------------------------------------------------------------------
+
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
                                     struct conv_codecs *codecs, struct conv_job *job,
                                     bool premultiply)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
-    const struct conv_blend blend = config->blend; // the worker may be left behind: phase.h
+    const struct conv_blend blend = config->blend; // the worker may be left behind: job.h
     conv_phase_begin(job->phase);
     struct conv_image_header header;
     struct conv_image planes, decoded;

@@ -5,9 +5,99 @@
 #define CONV_RUN_STAGES_H
 
 #include "engine/filter_image.h"
-#include "run/codecs.h"
+#include "io/files/formats.h"
 #include "run/config.h"
 #include "run/job.h"
+#include "tensor/npy.h"
+
+// --- before it is read: plan.c -------------------------------------------------------------------
+
+#define CONV_PLAN_REPLACED "filtered in place already"
+
+// Why an existing output makes the image superfluous; NULL: it does not. `in`: the identity of the
+// input; NULL: it has none.
+struct conv_plan_rules {
+    bool skip_existing, update, resume;
+};
+const char *conv_plan_find_done(const struct conv_sink *sink, struct conv_plan_rules rules,
+                                const struct conv_item *item, const struct stat *in,
+                                const struct conv_output *output,
+                                const struct conv_existing *existing);
+
+// Sets job->outcome: DONE if the image will be filtered, SKIPPED or, in a dry run, PLANNED;
+// job->reason says why. Fails if a dry run sees that the image would fail.
+enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct conv_job *job);
+
+// Fails if the sink would refuse the output of the input whose identity job->input has. An input
+// whose identity is not known yet, or that reading would refuse, passes.
+enum conv_status conv_plan_check_output(const struct conv_pipeline_config *config,
+                                        struct conv_job *job);
+
+// --- outputs of another type than the input's: output.c ------------------------------------------
+
+// Sets, once the header is read, the format of the job's output, the depths and channels in which
+// its image is filtered, where that can be coded (a device decodes to the file's depth only), and
+// the metadata that are carried over. CONV_ERR_UNSUPPORTED if the output's format has no room for
+// the image, or a region no pixel of it; CONV_ERR_MEMORY.
+enum conv_status conv_output_plan(const struct conv_pipeline_config *config, struct conv_job *job);
+
+// Bits per sample of the output, unless it is a .npy file; at most those of the filtered image.
+int conv_output_depth(const struct conv_pipeline_config *config, const struct conv_job *job);
+
+// The filtered image `out` as a .npy file of shape (C, H, W), or (H, W) for gray without alpha.
+// Rewrites its planes, to which *file points: rows lose their padding, and a passthrough plane
+// becomes float32. `header` must live as long as *file.
+void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
+                     uint8_t header[CONV_NPY_OWN_HEADER], struct conv_encoded *file);
+
+// --- --gray, --mix and --roi: blend.c ------------------------------------------------------------
+// What --gray, --mix and --roi do to an image besides filtering: colours become luminance before
+// the filters; after them the result is blended with the original, and the original stays outside
+// of a region. Workers do all of it, on planes in staging memory that no device uses, so that it is
+// the same for every backend. One thread at a time per image.
+
+// True if a device must neither decode nor encode.
+bool conv_blend_is_needed(const struct conv_blend *blend);
+
+// Sets the channels in which the job's image is filtered, and the spare planes that it needs.
+void conv_blend_plan(const struct conv_blend *blend, struct conv_job *job);
+
+// CONV_ERR_UNSUPPORTED if the region contains no pixel of the image.
+enum conv_status conv_blend_check(const struct conv_blend *blend, struct conv_job *job);
+
+// The header of the job's file, whose depth and channels may differ from those of filtering.
+void conv_blend_file_header(const struct conv_job *job, struct conv_image_header *header);
+
+// The planes that the job's file is to be decoded into, with the channels of the file.
+void conv_blend_target(const struct conv_job *job, struct conv_image *planes);
+
+// After decoding: `planes` is that target at the depth of filtering. Fills the planes to filter.
+void conv_blend_begin(const struct conv_blend *blend, struct conv_job *job,
+                      const struct conv_image *planes);
+
+// Blends the filtered image, which has the depth of the output: 8 bits where `narrow` is set, even
+// if it was filtered at 16 bits.
+void conv_blend_end(const struct conv_blend *blend, struct conv_job *job, struct conv_image *out,
+                    bool narrow);
+
+// --- codecs --------------------------------------------------------------------------------------
+// The codecs of one worker, one for each image format.
+
+struct conv_codecs;
+
+// CONV_ERR_MEMORY, and as conv_format.open; *codecs is then NULL. Keeps *config.
+enum conv_status conv_codecs_open(struct conv_codecs **codecs,
+                                  const struct conv_codec_config *config, struct conv_err *err);
+void conv_codecs_close(struct conv_codecs *codecs); // NULL is fine
+
+// The codec of a format in conv_formats.
+struct conv_codec *conv_codecs_of(const struct conv_codecs *codecs,
+                                  const struct conv_format *format);
+
+// Calls conv_format.trim of each format.
+void conv_codecs_trim(struct conv_codecs *codecs);
+
+// --- stages --------------------------------------------------------------------------------------
 
 // Adds the time since `start` to the stage.
 void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start);
@@ -15,6 +105,10 @@ void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start
 // Instead of decoding, copies the compressed data to the image's place in its group, for a device.
 // False: the CPU has to decode this file.
 bool conv_stages_pass_on(struct conv_job *job);
+
+// Makes the system fetch the file while other images are being processed; sets job->input and
+// job->want.
+void conv_stages_announce(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Reads the file into job->file, its header into job->header, its metadata into job->meta. If the
 // file is larger than job->share, waits until job->budget has more.

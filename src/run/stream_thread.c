@@ -2,7 +2,7 @@
 // What a stream thread does: it hands sealed groups to its device. A group that the device has no
 // room for is halved; one that it fails to run goes to another device, or else to the fallback
 // backend.
-#include "run/stream_thread.h"
+#include "run/devices.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +12,7 @@
 #include "base/thread.h"
 #include "engine/staging.h"
 #include "report/ranges.h"
-#include "run/devices.h"
-#include "run/groups.h"
-#include "run/jobs.h"
+#include "run/scheduler.h"
 
 // --- report and trace ----------------------------------------------------------------------------
 
@@ -326,7 +324,7 @@ static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum resul
     conv_slot_move(slot, CONV_SLOT_DRAINING);
     conv_groups_note_run(s, slot, !status && result == FILTERED);
     slot->group.next = NULL;
-    slot->jobs = conv_jobs_sort(slot->jobs); // sinks without an order take them as they come
+    slot->jobs = conv_job_sort(slot->jobs); // sinks without an order take them as they come
     for (struct conv_job *job = slot->jobs; job; job = next) {
         next = job->next;
         share_times(job, &slot->group);
@@ -345,7 +343,7 @@ static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum resul
         }
     }
     // A sink with an order gets them in order, so that fewer images wait for their turn.
-    conv_jobs_join(&s->jobs.to_encode, filtered, conv_sink_has_order(s->config->sink));
+    conv_job_join(&s->jobs.to_encode, filtered, conv_sink_has_order(s->config->sink));
     pthread_cond_signal(&s->wake.workers);
 }
 

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include "run/tasks.h"
+#include "run/worker.h"
 
 #include "run/devices.h"
-#include "run/fetch.h"
-#include "run/groups.h"
-#include "run/jobs.h"
-#include "run/plan.h"
+#include "run/scheduler.h"
 #include "run/stages.h"
 
 // --- source --------------------------------------------------------------------------------------
@@ -116,7 +113,7 @@ void conv_tasks_fetch(struct conv_scheduler *s)
         conv_jobs_put_away(s, jobs[i]);
     for (int i = 0; i < count; i++) {
         if (steps[i] == CONV_SOURCE_ITEM)
-            conv_jobs_push(&s->jobs.found, jobs[i]);
+            conv_job_push(&s->jobs.found, jobs[i]);
         else
             s->jobs.live++;
     }
@@ -137,7 +134,7 @@ void conv_tasks_announce(struct conv_scheduler *s, struct conv_worker *worker, s
     enum conv_status status = conv_plan_job(s->config, job);
     bool goes_on = !status && job->outcome == CONV_OUTCOME_DONE;
     if (goes_on) {
-        conv_fetch_announce(s->config, job);
+        conv_stages_announce(s->config, job);
         status = conv_plan_check_output(s->config, job);
     }
     conv_lock_acquire(&s->lock);
@@ -146,7 +143,7 @@ void conv_tasks_announce(struct conv_scheduler *s, struct conv_worker *worker, s
         return;
     }
     conv_job_move(job, CONV_JOB_ANNOUNCED);
-    conv_jobs_insert(&s->jobs.announced, job);
+    conv_job_insert(&s->jobs.announced, job);
 }
 
 enum conv_status conv_tasks_read_file(struct conv_scheduler *s, struct conv_worker *worker,
@@ -209,7 +206,7 @@ void conv_tasks_end_decode(struct conv_scheduler *s, struct conv_job *job, enum 
     if (on_cpu) {
         conv_job_move(job, CONV_JOB_PARKED);
         job->decode_on = CONV_CODER_CPU;
-        conv_jobs_push(&s->jobs.parked, job);
+        conv_job_push(&s->jobs.parked, job);
         pthread_cond_signal(&s->wake.workers);
     }
     conv_groups_end_decode(s, slot);

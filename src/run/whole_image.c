@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // A backend that is not async: one worker decodes, filters, encodes and writes an image.
 #include "base/cancel.h"
-#include "run/helpers.h"
-#include "run/jobs.h"
 #include "run/need.h"
+#include "run/scheduler.h"
 #include "run/stages.h"
-#include "run/tasks.h"
+#include "run/worker.h"
 
 #define SMALL_BYTES ((size_t)64 << 10)
 

@@ -5,12 +5,8 @@
 #include "run/worker.h"
 
 #include "base/clock.h"
-#include "run/groups.h"
-#include "run/helpers.h"
-#include "run/jobs.h"
-#include "run/phase.h"
-#include "run/small_files.h"
-#include "run/tasks.h"
+#include "run/job.h"
+#include "run/scheduler.h"
 
 // An open group is sealed when no image has come for this long.
 #define IDLE_NS 5000000
@@ -131,7 +127,7 @@ static bool encode_next(struct conv_scheduler *s, struct conv_worker *worker) CO
 {
     if (conv_small_files_write(s, worker))
         return true;
-    struct conv_job *job = conv_jobs_pop(&s->jobs.to_encode);
+    struct conv_job *job = conv_job_pop(&s->jobs.to_encode);
     if (!job)
         return false;
     wake_for(s, &s->jobs.to_encode);
@@ -143,7 +139,7 @@ static bool place_parked(struct conv_scheduler *s, struct conv_worker *worker, b
     CONV_NEEDS(s->lock)
 {
     // Taken out first: while this worker decodes, others must not see it.
-    struct conv_job *job = conv_jobs_pop(&s->jobs.parked);
+    struct conv_job *job = conv_job_pop(&s->jobs.parked);
     enum conv_status status = CONV_OK;
     if (!job)
         return false;
@@ -156,7 +152,7 @@ static bool place_parked(struct conv_scheduler *s, struct conv_worker *worker, b
         pthread_cond_signal(&s->wake.workers);
         conv_jobs_finish(s, job, status);
     } else {
-        conv_jobs_put_back(&s->jobs.parked, job);
+        conv_job_put_back(&s->jobs.parked, job);
         wait_for_room(s);
     }
     return true;
@@ -176,18 +172,18 @@ static bool drop_waiting(struct conv_scheduler *s, bool stopping) CONV_NEEDS(s->
     if (!stopping || !(s->jobs.found.first || s->jobs.announced.first || s->jobs.links.first))
         return false;
     while (s->jobs.found.first)
-        conv_jobs_put_away(s, conv_jobs_pop(&s->jobs.found));
+        conv_jobs_put_away(s, conv_job_pop(&s->jobs.found));
     while (s->jobs.announced.first)
-        conv_jobs_drop(s, conv_jobs_pop(&s->jobs.announced));
+        conv_jobs_drop(s, conv_job_pop(&s->jobs.announced));
     while (s->jobs.links.first)
-        conv_jobs_drop(s, conv_jobs_pop(&s->jobs.links));
+        conv_jobs_drop(s, conv_job_pop(&s->jobs.links));
     return true;
 }
 
 static void park(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock)
 {
     conv_job_move(job, CONV_JOB_PARKED);
-    conv_jobs_push(&s->jobs.parked, job);
+    conv_job_push(&s->jobs.parked, job);
 }
 
 // Async backend: the image that was read gets a place and is decoded, or is parked.
@@ -208,11 +204,11 @@ static bool copy_link(struct conv_scheduler *s, struct conv_worker *worker, bool
     CONV_NEEDS(s->lock)
 {
     while (s->jobs.announced.first && s->jobs.announced.first->item.is_link)
-        conv_jobs_insert(&s->jobs.links, conv_jobs_pop(&s->jobs.announced));
+        conv_job_insert(&s->jobs.links, conv_job_pop(&s->jobs.announced));
     struct conv_job *job = s->jobs.links.first;
     if (!job || stopping || !conv_sink_is_due(s->config->sink, &job->item))
         return false;
-    conv_jobs_pop(&s->jobs.links);
+    conv_job_pop(&s->jobs.links);
     conv_tasks_copy(s, worker, job);
     return true;
 }
@@ -226,7 +222,7 @@ static bool read_next(struct conv_scheduler *s, struct conv_worker *worker) CONV
     if (!is_ripe(s) || !conv_sink_may_begin(s->config->sink, &job->item) ||
         !conv_budget_try(&s->files, &job->share, job->want))
         return false;
-    conv_jobs_pop(&s->jobs.announced);
+    conv_job_pop(&s->jobs.announced);
     wake_for(s, &s->jobs.announced);
     if (job->item.is_copy) {
         conv_tasks_copy(s, worker, job);
@@ -245,7 +241,7 @@ static bool announce_next(struct conv_scheduler *s, struct conv_worker *worker) 
 {
     if (!may_begin(s) || is_ripe(s))
         return false;
-    struct conv_job *job = conv_jobs_pop(&s->jobs.found);
+    struct conv_job *job = conv_job_pop(&s->jobs.found);
     wake_for(s, &s->jobs.found);
     conv_tasks_announce(s, worker, job);
     return true;

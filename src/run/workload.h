@@ -3,6 +3,8 @@
 #ifndef CONV_RUN_WORKLOAD_H
 #define CONV_RUN_WORKLOAD_H
 
+#include <stdbool.h>
+
 #include "io/source.h"
 
 enum conv_workload_kind { CONV_WORKLOAD_UNKNOWN, CONV_WORKLOAD_SMALL, CONV_WORKLOAD_LARGE };
@@ -35,5 +37,11 @@ struct conv_workload_choice {
 // average. The same source gives the same answer each time.
 void conv_workload_measure(struct conv_workload *workload, struct conv_source *source,
                            const struct conv_workload_choice *choice);
+
+// The time that a device saves on a machine with `cores` cores if it decodes and encodes as stated,
+// and if results are saved. A device that does neither saves nothing: the copies cost more than
+// small filters cost the CPU.
+struct conv_workload_choice conv_workload_choice_for(int cores, bool decodes, bool encodes,
+                                                     bool saves);
 
 #endif

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "io/sink.h"
-#include "run/defaults.h"
+#include "run/streams.h"
 
 #define MIB ((size_t)1 << 20)
 

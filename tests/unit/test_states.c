@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "run/job.h"
-#include "run/slot.h"
+#include "run/pool.h"
 
 #define JOB(state) CONV_JOB_##state
 #define SLOT(state) CONV_SLOT_##state

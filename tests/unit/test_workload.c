@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "io/walk/walk.h"
-#include "run/rates.h"
 #include "run/workload.h"
 
 #define KIB ((uint64_t)1024)
@@ -207,20 +206,21 @@ static int count_enough(const struct conv_workload_gain *gain, double cost, doub
 static void test_rates_agree_with_measurements(void **state)
 {
     (void)state;
-    struct conv_workload_choice choice = conv_rates_choice(16, true, true, false);
+    struct conv_workload_choice choice = conv_workload_choice_for(16, true, true, false);
     double photo = 768 * 512 * 3, icon = 128 * 128 * 4, screen = 28.6e6;
     assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 1100, 1300);
     assert_in_range(count_enough(&choice.others, choice.cost, photo, 640e3), 3000, 7000);
     assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 45000, 55000);
     assert_int_equal(count_enough(&choice.plain, choice.cost, screen, 300e3), INT32_MAX);
-    choice = conv_rates_choice(2, true, true, false);
+    choice = conv_workload_choice_for(2, true, true, false);
     assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 100, 200);
     assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 4500, 6000);
-    choice = conv_rates_choice(16, false, false, false);
+    choice = conv_workload_choice_for(16, false, false, false);
     assert_int_equal(count_enough(&choice.plain, choice.cost, photo, 640e3), INT32_MAX);
-    choice = conv_rates_choice(16, false, true, false);
+    choice = conv_workload_choice_for(16, false, true, false);
     assert_true(choice.plain.sample == choice.others.sample);
-    choice = conv_rates_choice(16, true, true, true); // saved: 40,000 icons took 790 to 984 ms
+    choice =
+        conv_workload_choice_for(16, true, true, true); // saved: 40,000 icons took 790 to 984 ms
     assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 1100, 1300);
     assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 120000, 160000);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// When a device gets another stream (src/run/growth.h).
+// When a device gets another stream (src/run/streams.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "run/growth.h"
+#include "run/streams.h"
 
 // Groups taken until the next stream is due; 0: none within a thousand.
 static int count_groups(struct conv_growth *growth, int waiting, int idle)
