@@ -2,10 +2,15 @@
 # (sources, mostly) becomes plain text, so that no installed document has a dead link.
 function(conv_install_docs)
     file(GLOB docs RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
-        README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md SUPPORT.md LICENSE CITATION.cff kernels/README.md
-        kernels/layer/*.md docs/*.md docs/*.png docs/*.jpg docs/*.svg docs/course/*.md docs/course/*.svg
-        docs/gallery/*.jpg docs/reference/*.json samples/*.png)
+        README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md LICENSE CITATION.cff kernels/README.md
+        kernels/layer/*.md docs/*.md docs/*.png docs/*.jpg docs/course/*.md docs/reference/*.json samples/*.png)
+    if(Python3_FOUND)
+        list(APPEND docs docs/gallery.md) # made by conv_install_made()
+    endif()
     foreach(doc IN LISTS docs)
+        if(NOT EXISTS ${PROJECT_SOURCE_DIR}/${doc})
+            continue()
+        endif()
         get_filename_component(folder ${doc} DIRECTORY)
         set(source ${PROJECT_SOURCE_DIR}/${doc})
         if(doc MATCHES "\\.md$")
@@ -36,15 +41,29 @@ function(conv_drop_links doc docs)
     file(WRITE ${PROJECT_BINARY_DIR}/installed_docs/${doc} "${text}")
 endfunction()
 
-# The manual page with the version of the project at its foot.
-function(conv_install_manual)
-    set(source ${PROJECT_SOURCE_DIR}/share/conv.1)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
-    file(READ ${source} text)
-    string(REGEX REPLACE "\n\\.TH CONV 1 ([^ ]+) conv " "\n.TH CONV 1 \\1 \"conv ${PROJECT_VERSION}\" " text "${text}")
-    string(REGEX REPLACE "\n\\.Os\n" "\n.Os \"conv ${PROJECT_VERSION}\"\n" text "${text}")
-    file(WRITE ${PROJECT_BINARY_DIR}/installed_docs/conv.1 "${text}")
-    file(WRITE ${PROJECT_BINARY_DIR}/installed_docs/conv-bench.1 ".so man1/conv.1\n")
-    install(FILES ${PROJECT_BINARY_DIR}/installed_docs/conv.1 ${PROJECT_BINARY_DIR}/installed_docs/conv-bench.1
-        DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+# What tools make from the program when it is installed: manual page, completions, gallery of filters.
+function(conv_install_made)
+    if(NOT Python3_FOUND)
+        message(STATUS "No Python 3: the manual page, the completions of shells and the gallery are not installed")
+        return()
+    endif()
+    set(made ${PROJECT_BINARY_DIR}/made)
+    install(CODE "
+        file(REMOVE_RECURSE ${made})
+        foreach(tool IN ITEMS \"make-manual --output\" make-gallery)
+            separate_arguments(tool)
+            execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/\${tool} ${made}
+                                    --conv $<TARGET_FILE:conv> RESULT_VARIABLE failed)
+            if(failed)
+                message(WARNING \"not installed, as conv does not run here: what tools/\${tool} makes\")
+            endif()
+        endforeach()
+        file(WRITE ${made}/conv-bench.1 \".so man1/conv.1\\n\")")
+    install(FILES ${made}/conv.1 ${made}/conv-bench.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
+    set(completions ${made}/completions)
+    install(FILES ${completions}/conv.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME conv OPTIONAL)
+    install(FILES ${completions}/_conv DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions OPTIONAL)
+    install(FILES ${completions}/conv.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d OPTIONAL)
+    install(FILES ${made}/gallery.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs OPTIONAL)
+    install(DIRECTORY ${made}/gallery DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs OPTIONAL)
 endfunction()

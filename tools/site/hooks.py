@@ -2,6 +2,8 @@
 """Extends MkDocs for the documentation site (mkdocs.yml):
 
 - pages from files outside docs/ (PAGES), and links to source files, which become part of the site,
+- what tools/build-docs has made (MADE): the gallery, the images of the course,
+- those images, by name:                                     <!-- image: stencil-naive: its title -->
 - code from the sources, by the first line of a function:   <!-- code: kernels/a.cu: void kernel( -->
 - figures from the tables that the benchmarks fill in:      <!-- figures: kernels/README.md: cuda_naive, cuda_tma: 1,2 -->
 
@@ -19,7 +21,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PAGES = {"kernels/README.md": "kernels.md", "kernels/layer/README.md": "kernels-layers.md",
          "kernels/layer/fast-kernels.md": "kernels-fast-layers.md", "kernels/layer/cpu-kernels.md": "kernels-cpu-layers.md",
          "kernels/layer/beside-cudnn.md": "kernels-beside-cudnn.md", "CONTRIBUTING.md": "contributing.md",
-         "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "SUPPORT.md": "support.md"}
+         "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
+MADE = "build-docs/made"
 ORIGINS = {page: path for path, page in PAGES.items()}
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 SHOWN_AS_THEY_ARE = (".svg", ".png", ".jpg", ".html", ".json")
@@ -72,6 +75,11 @@ def linked_files(origin, text):
 
 
 def on_files(files, config):
+    for folder, _, names in os.walk(os.path.join(ROOT, MADE)):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                files.append(File.generated(config, os.path.relpath(path, os.path.join(ROOT, MADE)), content=file.read()))
     texts = {"docs/" + file.src_uri: file.content_string for file in files.documentation_pages()}
     for path, page in PAGES.items():
         texts[path] = read(path)
@@ -104,7 +112,7 @@ def function_in(path, start):
     if not found:
         raise PluginError(f"{path} has no line with '{start}': mend the page that shows it")
     first = last = found[0]
-    while first > 0 and lines[first - 1].startswith("template"):
+    while first > 0 and lines[first - 1].startswith(("template", "static")):
         first -= 1
     while not re.match(r"\};?$", lines[last]):
         last += 1
@@ -166,6 +174,7 @@ def on_page_markdown(markdown, page, config, files):
         return '<p class="not-run">Needs a GPU:</p>\n' if match[1] == "gpu" else "<p></p>\n"
 
     markdown = re.sub(r"(?m)^<!-- docs-test: (.*?) -->$", not_run, markdown)
+    markdown = re.sub(r"<!-- image: (\S+): (.*?) -->", r"![\2](\1.svg)", markdown)
     markdown = re.sub(r"(?m)^( *)<!-- code: (\S+): (.+?) -->", code, markdown)
     def figures(match):
         columns = [int(number) for number in match[3].split(",")] if match[3] else None
