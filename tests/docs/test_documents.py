@@ -28,7 +28,7 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.path.abspath(os.environ.get("CONV_BINARY") or os.path.join(ROOT, "build", "conv"))
 TIMEOUT = 600
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SUPPORT.md", "kernels/README.md", "kernels/layer/README.md",
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "kernels/README.md", "kernels/layer/README.md",
              "kernels/layer/beside-cudnn.md", "kernels/layer/cpu-kernels.md", "kernels/layer/fast-kernels.md"] + sorted(
     os.path.relpath(os.path.join(folder, name), ROOT) for folder, _, names in os.walk(os.path.join(ROOT, "docs")) for name in names
     if name.endswith(".md"))

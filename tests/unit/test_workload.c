@@ -202,7 +202,7 @@ static int count_enough(const struct conv_workload_gain *gain, double cost, doub
     return each > 0 ? (int)(cost / each) : INT32_MAX;
 }
 
-// The numbers agree with measurements: see docs/benchmarks-auto.md.
+// The numbers agree with measurements: see docs/benchmarks.md.
 static void test_rates_agree_with_measurements(void **state)
 {
     (void)state;
