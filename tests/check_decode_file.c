@@ -16,12 +16,12 @@ bool check_read_stream(struct check_stream *stream, const char *path)
 {
     static const int channels[] = {1, 0, 3, 0, 2, 0, 4};
     struct png_file file = {0}, joined = {0};
-    struct conv_png_header header;
+    struct conv_image_header header;
     struct conv_err err;
     bool takes = png_make_read(&file, path) &&
-                 conv_png_probe(file.data, file.size, &header, &err) == CONV_OK &&
-                 header.bit_depth >= 8 && header.color_type != 3 && !header.interlaced &&
-                 !header.transparency;
+                 conv_png_format.probe(file.data, file.size, &header, &err) == CONV_OK &&
+                 header.png.bit_depth >= 8 && header.png.color_type != 3 &&
+                 !header.png.interlaced && !header.png.transparency;
     if (takes) {
         for (int n = 0;; n++) {
             size_t at = png_make_find(&file, "IDAT", n);
@@ -29,10 +29,10 @@ bool check_read_stream(struct check_stream *stream, const char *path)
                 break;
             png_make_bytes(&joined, file.data + at + 8, read_u32(file.data + at));
         }
-        *stream = (struct check_stream){header.width,
-                                        header.height,
-                                        channels[header.color_type],
-                                        header.bit_depth,
+        *stream = (struct check_stream){header.shape.width,
+                                        header.shape.height,
+                                        channels[header.png.color_type],
+                                        header.png.bit_depth,
                                         joined.data,
                                         joined.size,
                                         path,

@@ -59,12 +59,12 @@ enum check_verdict check_oracle(struct conv_image *planes, const struct check_st
                   color_types[stream->channels]);
     png_make_chunk(&file, "IDAT", stream->bytes, stream->size);
     png_make_chunk(&file, "IEND", NULL, 0);
-    struct conv_png_header header;
+    struct conv_image_header header;
     struct conv_err err;
     check_alloc_planes(planes, stream);
     enum check_verdict verdict = CHECK_MUST_REFUSE;
     struct conv_buffer rows = {0};
-    if (conv_png_probe(file.data, file.size, &header, &err) != CONV_OK)
+    if (conv_png_format.probe(file.data, file.size, &header, &err) != CONV_OK)
         verdict = CHECK_MUST_REFUSE;
     else if (conv_decode_fast(&decoder, file.data, file.size, &header, planes))
         verdict = CHECK_MUST_DECODE;

@@ -84,21 +84,21 @@ struct file {
     double ratio;
 };
 
-static bool decode_ours(const struct file *file, struct conv_png_codec *codec,
+static bool decode_ours(const struct file *file, struct conv_codec *codec,
                         struct conv_metadata *meta, const struct conv_image *planes)
 {
-    struct conv_png_header header;
-    return !conv_png_probe(file->data, file->size, &header, NULL) &&
-           !conv_png_check_size(file->data, file->size, &header, NULL) &&
-           !conv_png_is_animated(file->data, file->size) &&
-           !conv_png_meta_collect(file->data, file->size, &header, false, meta, NULL) &&
-           !conv_png_decode(codec, file->data, file->size, &header, planes, NULL);
+    struct conv_image_header header;
+    return !conv_png_format.probe(file->data, file->size, &header, NULL) &&
+           !conv_png_format.check_size(file->data, file->size, &header, NULL) &&
+           !conv_png_format.is_animated(file->data, file->size) &&
+           !conv_png_format.collect(file->data, file->size, &header, false, meta, NULL) &&
+           !conv_png_format.decode(codec, file->data, file->size, &header, planes, NULL);
 }
 
 // --- cost ----------------------------------------------------------------------------------------
 
 struct subject {
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     struct conv_metadata meta;
     struct conv_image planes;
     uint8_t **rows;
@@ -146,42 +146,42 @@ static double measure_time(const struct file *file, struct subject *subject, dou
 static double measure_memory(const struct file *file, struct subject *subject, size_t image)
 {
     struct conv_codec_config config = {.level = -1};
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     struct conv_metadata meta = {0};
     ptrdiff_t before = atomic_load(&used);
     atomic_store(&peak, before);
     png_cost_libpng(file->data, file->size, subject->rows);
     size_t libpng = (size_t)(atomic_load(&peak) - before);
-    if (conv_png_codec_open(&codec, &config, NULL))
+    if (conv_png_format.open(&codec, &config, NULL))
         return 0;
     before = atomic_load(&used); // the encoder's tables are there for every file
     atomic_store(&peak, before);
     decode_ours(file, codec, &meta, &subject->planes);
     size_t ours = (size_t)(atomic_load(&peak) - before);
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
     conv_metadata_free(&meta);
     return ours < ANYWAY_BYTES
                ? 0
                : (double)(ours - ANYWAY_BYTES) / (double)(libpng + file->size + image);
 }
 
-static double measure(const struct file *file, struct conv_png_codec *codec, double worth,
+static double measure(const struct file *file, struct conv_codec *codec, double worth,
                       double *memory)
 {
-    struct conv_png_header header;
+    struct conv_image_header header;
     struct subject subject = {.codec = codec};
     *memory = 0;
-    if (conv_png_probe(file->data, file->size, &header, NULL) ||
-        (uint64_t)header.width * (uint64_t)header.height > MOST_PIXELS)
+    if (conv_png_format.probe(file->data, file->size, &header, NULL) ||
+        (uint64_t)header.shape.width * (uint64_t)header.shape.height > MOST_PIXELS)
         return 0;
-    size_t row = (size_t)header.width * 8, image = row * (size_t)header.height;
+    size_t row = (size_t)header.shape.width * 8, image = row * (size_t)header.shape.height;
     subject.planes = header.shape;
     image_alloc(&subject.planes, 0);
     uint8_t *samples = malloc(image);
-    subject.rows = malloc((size_t)header.height * sizeof *subject.rows);
+    subject.rows = malloc((size_t)header.shape.height * sizeof *subject.rows);
     if (!samples || !subject.rows)
         exit(1);
-    for (size_t y = 0; y < (size_t)header.height; y++)
+    for (size_t y = 0; y < (size_t)header.shape.height; y++)
         subject.rows[y] = samples + y * row;
     double ratio = measure_time(file, &subject, worth);
     *memory = measure_memory(file, &subject, conv_image_bytes(&header.shape));
@@ -229,10 +229,11 @@ static void save(const char *folder, const char *kind, const struct file *file)
 
 static void describe(const char *kind, double ratio, const struct file *file)
 {
-    struct conv_png_header h = {0};
-    conv_png_probe(file->data, file->size, &h, NULL);
-    printf("%s %.2f: %dx%d type %d depth %d%s, %zu bytes\n", kind, ratio, h.width, h.height,
-           h.color_type, h.bit_depth, h.interlaced ? " interlaced" : "", file->size);
+    struct conv_image_header h = {0};
+    conv_png_format.probe(file->data, file->size, &h, NULL);
+    printf("%s %.2f: %dx%d type %d depth %d%s, %zu bytes\n", kind, ratio, h.shape.width,
+           h.shape.height, h.png.color_type, h.png.bit_depth, h.png.interlaced ? " interlaced" : "",
+           file->size);
     fflush(stdout);
 }
 
@@ -274,8 +275,8 @@ int main(int argc, char **argv)
 {
     struct file file = {.data = malloc(ROOM)};
     struct conv_codec_config config = {.level = -1};
-    struct conv_png_codec *codec;
-    if (argc < 5 || !file.data || conv_png_codec_open(&codec, &config, NULL)) {
+    struct conv_codec *codec;
+    if (argc < 5 || !file.data || conv_png_format.open(&codec, &config, NULL)) {
         fprintf(stderr, "usage: search_cost SECONDS SEED FOUND FILE...\n");
         return 2;
     }
@@ -302,7 +303,7 @@ int main(int argc, char **argv)
     printf("%" PRIu64 " files tried; worst time %.2f times libpng's, worst memory %.2f times "
            "libpng's, file's and image's together\n",
            tries, worst, worst_memory);
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
     for (int i = 0; i < count; i++)
         free(pool[i].data);
     free(file.data);

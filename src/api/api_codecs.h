@@ -16,6 +16,6 @@ void conv_api_codecs_close(struct conv_api_codecs *codecs); // NULL is fine
 // The codec of a worker for an encoder's level; -1 for decoding, and for the default level. Opened
 // at the first call. CONV_ERR_USAGE: no such level; CONV_ERR_MEMORY.
 enum conv_status conv_api_codecs_get(struct conv_api_codecs *codecs, int worker, int level,
-                                     struct conv_png_codec **codec, struct conv_err *err);
+                                     struct conv_codec **codec, struct conv_err *err);
 
 #endif

@@ -33,7 +33,7 @@ struct conv_api_filter; // a chain of filters on it; each kind has its own
 struct conv_api_decode {
     const uint8_t *data; // the whole file, in pageable host memory
     size_t size;
-    struct conv_png_header header; // conv_png_is_plain; its sizes are proven by conv_png_check_size
+    struct conv_image_header header; // of a device_stream; check_size has proven its sizes
     // The destination: device memory, any strides. Channels and sample type may differ from
     // header.shape; they are converted as in conv_decode_options, but colour is not reduced to
     // gray.

@@ -8,7 +8,7 @@
 #define KEEP ((size_t)64 << 20)
 
 struct worker {
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     int level;
 };
 
@@ -32,21 +32,21 @@ enum conv_status conv_api_codecs_open(struct conv_api_codecs **out, int threads,
 void conv_api_codecs_close(struct conv_api_codecs *codecs)
 {
     for (int i = 0; codecs && i < codecs->threads; i++)
-        conv_png_codec_close(codecs->workers[i].codec);
+        conv_png_format.close(codecs->workers[i].codec);
     free(codecs);
 }
 
 enum conv_status conv_api_codecs_get(struct conv_api_codecs *codecs, int worker, int level,
-                                     struct conv_png_codec **codec, struct conv_err *err)
+                                     struct conv_codec **codec, struct conv_err *err)
 {
     struct worker *own = &codecs->workers[worker];
     if (own->codec && own->level != level) {
-        conv_png_codec_close(own->codec);
+        conv_png_format.close(own->codec);
         own->codec = NULL;
     }
     if (!own->codec) {
         struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = level, .keep = KEEP};
-        enum conv_status status = conv_png_codec_open(&own->codec, &config, err);
+        enum conv_status status = conv_png_format.open(&own->codec, &config, err);
         if (status)
             return status;
         own->level = level;

@@ -137,9 +137,9 @@ static void copy_stream(void *context, int worker, int index)
     struct entry *entry = &decoding->entries[decoding->first + index];
     const struct conv_api_decode *item = &decoding->items[entry->item];
     (void)worker;
-    entry->copied =
-        conv_png_copy_stream(decoding->h_streams + entry->stream_at - decoding->piece_at,
-                             &entry->stream_bytes, item->data, item->size, &item->header);
+    entry->copied = conv_png_format.device->copy_stream(
+        decoding->h_streams + entry->stream_at - decoding->piece_at, &entry->stream_bytes,
+        item->data, item->size, &item->header);
 }
 
 // Uploads the compressed data of a part, piece by piece.

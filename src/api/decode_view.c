@@ -8,10 +8,10 @@
 
 conv_status conv_probe_png(const void *data, size_t size, conv_png_info *info, char *message)
 {
-    struct conv_png_header header;
+    struct conv_image_header header;
     struct conv_err err;
     enum conv_status status =
-        data && info ? conv_png_probe(data, size, &header, &err)
+        data && info ? conv_png_format.probe(data, size, &header, &err)
                      : conv_err_set(&err, CONV_ERR_USAGE, "%s is NULL", data ? "`info`" : "`data`");
     if (status) {
         if (message)
@@ -19,15 +19,15 @@ conv_status conv_probe_png(const void *data, size_t size, conv_png_info *info, c
         return status;
     }
     *info = (conv_png_info){
-        .width = header.width,
-        .height = header.height,
+        .width = header.shape.width,
+        .height = header.shape.height,
         .channels = header.shape.channels,
         .sample = header.shape.depth == 16 ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8,
         .has_alpha = header.shape.alpha,
-        .bit_depth = header.bit_depth,
-        .color_type = header.color_type,
-        .interlaced = header.interlaced,
-        .animated = conv_png_is_animated(data, size),
+        .bit_depth = header.png.bit_depth,
+        .color_type = header.png.color_type,
+        .interlaced = header.png.interlaced,
+        .animated = conv_png_format.is_animated(data, size),
     };
     return CONV_OK;
 }
@@ -64,15 +64,15 @@ static void put_interleaved(void *context, int y, const uint8_t *row)
                         &writer->row, from);
 }
 
-static enum conv_status decode_rows(conv_context *context, struct conv_png_codec *codec,
-                                    const conv_bytes *file, const struct conv_png_header *header,
+static enum conv_status decode_rows(conv_context *context, struct conv_codec *codec,
+                                    const conv_bytes *file, const struct conv_image_header *header,
                                     const conv_image *view, struct conv_err *err)
 {
     bool wide = header->shape.depth == 16;
     int channels = header->shape.channels;
     struct row_writer writer = {
         .view = view,
-        .row = conv_image_interleaved(NULL, header->width, 1, channels,
+        .row = conv_image_interleaved(NULL, header->shape.width, 1, channels,
                                       wide ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8, CONV_HOST),
     };
     conv_api_copier_init(&writer.copier, view, &writer.row);
@@ -90,19 +90,19 @@ static enum conv_status decode_rows(conv_context *context, struct conv_png_codec
 }
 
 enum conv_status conv_api_decode_view(conv_context *context, int worker, const conv_bytes *file,
-                                      const struct conv_png_header *header, const conv_image *view,
-                                      struct conv_err *err)
+                                      const struct conv_image_header *header,
+                                      const conv_image *view, struct conv_err *err)
 {
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     enum conv_status status = conv_api_codecs_get(context->codecs, worker, -1, &codec, err);
     if (status)
         return status;
     struct conv_image planes = conv_api_planes(view);
     if (conv_api_is_planar(view) && view->channels == header->shape.channels &&
         planes.depth == header->shape.depth)
-        status = conv_png_decode(codec, file->data, file->size, header, &planes, err);
+        status = conv_png_format.decode(codec, file->data, file->size, header, &planes, err);
     else
         status = decode_rows(context, codec, file, header, view, err);
-    conv_png_codec_trim(codec);
+    conv_png_format.trim(codec);
     return status;
 }

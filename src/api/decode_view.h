@@ -8,9 +8,9 @@
 
 // Decodes a file whose header was read to a view of its size, whose channels can be made from the
 // file's (conv_api_converts), with the codec of that worker of the context. Each worker by one
-// thread at a time. Errors of conv_png_decode; then the samples are undefined.
+// thread at a time. Errors of conv_format.decode; then the samples are undefined.
 enum conv_status conv_api_decode_view(conv_context *context, int worker, const conv_bytes *file,
-                                      const struct conv_png_header *header, const conv_image *view,
-                                      struct conv_err *err);
+                                      const struct conv_image_header *header,
+                                      const conv_image *view, struct conv_err *err);
 
 #endif

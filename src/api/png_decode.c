@@ -11,7 +11,7 @@
 // --- a batch -------------------------------------------------------------------------------------
 
 struct item {
-    struct conv_png_header header;
+    struct conv_image_header header;
     enum conv_status probed;
     conv_image view; // where the samples go; data NULL: nothing is to be done, or it failed
     conv_image host; // of a view in device memory: what the host has decoded; data NULL: nothing
@@ -89,17 +89,18 @@ static enum conv_status check_target(const conv_image *view, const conv_image *s
     return CONV_OK;
 }
 
-static enum conv_status probe_file(const struct decoding *decoding, struct conv_png_header *header,
-                                   const conv_bytes *file, struct conv_err *err)
+static enum conv_status probe_file(const struct decoding *decoding,
+                                   struct conv_image_header *header, const conv_bytes *file,
+                                   struct conv_err *err)
 {
     if (!file->data)
         return conv_err_set(err, CONV_ERR_USAGE, "the file is NULL");
-    enum conv_status status = conv_png_probe(file->data, file->size, header, err);
+    enum conv_status status = conv_png_format.probe(file->data, file->size, header, err);
     uint64_t most = decoding->context->max_pixels;
-    if (!status && (uint64_t)header->width * (uint64_t)header->height > most)
+    if (!status && (uint64_t)header->shape.width * (uint64_t)header->shape.height > most)
         return conv_err_set(err, CONV_ERR_LIMIT, "%d x %d pixels are more than the limit of %llu",
-                            header->width, header->height, (unsigned long long)most);
-    return status ? status : conv_png_check_size(file->data, file->size, header, err);
+                            header->shape.width, header->shape.height, (unsigned long long)most);
+    return status ? status : conv_png_format.check_size(file->data, file->size, header, err);
 }
 
 // Chunks are spread over a file, most of which is in no cache, so all threads search for them.
@@ -118,15 +119,15 @@ static enum conv_status plan_item(struct decoding *decoding, struct item *item,
                                   struct conv_err *err)
 {
     const conv_decode_options *options = &decoding->options;
-    struct conv_png_header *header = &item->header;
+    struct conv_image_header *header = &item->header;
     enum conv_status status = item->probed;
     if (status) // once more, for the message
         status = probe_file(decoding, header, file, err);
     if (status)
         return status;
     conv_image shape = {
-        .width = header->width,
-        .height = header->height,
+        .width = header->shape.width,
+        .height = header->shape.height,
         .channels = options->channels ? options->channels : header->shape.channels,
         .sample = options->sample             ? options->sample
                   : header->shape.depth == 16 ? CONV_SAMPLE_U16
@@ -186,8 +187,7 @@ static int list_for_device(struct decoding *decoding, struct conv_api_decode *li
     int count = 0;
     for (int i = 0; i < decoding->count; i++) {
         const struct item *item = &decoding->items[i];
-        if (!item->view.data || !is_on_device(decoding, &item->view) ||
-            !conv_png_is_plain(&item->header))
+        if (!item->view.data || !is_on_device(decoding, &item->view) || !item->header.device_stream)
             continue;
         if (list)
             list[count] = (struct conv_api_decode){

@@ -99,7 +99,7 @@ static enum conv_status encode_from(struct encoding *encoding, int worker, int i
     conv_context *context = encoding->context;
     conv_bytes *file = &encoding->files[index];
     bool *in_place = &encoding->items[index].done;
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     enum conv_status status =
         conv_api_codecs_get(context->codecs, worker, encoding->options.level, &codec, err);
     if (status)
@@ -120,7 +120,7 @@ static enum conv_status encode_from(struct encoding *encoding, int worker, int i
         status = hand_over(context, file, memory, room, size, err);
     else if (!*in_place)
         conv_api_give(context->pools, CONV_HOST, memory);
-    conv_png_codec_trim(codec);
+    conv_png_format.trim(codec);
     return status;
 }
 

@@ -22,7 +22,7 @@
 #define ENOUGH_NS 1000000000u // of a coder with LEAST_ROUNDS
 #define MAX_ROWS 40
 
-// "conv" is conv_png_decode; all others are compared with "libpng", one of its two paths.
+// "conv" is conv_png_format.decode; all others are compared with "libpng", one of its two paths.
 enum kind { DECODE_CONV, DECODE_LIBPNG, DECODE_COMPETITOR, ENCODE };
 
 struct row {
@@ -30,7 +30,7 @@ struct row {
     const char *name;
     int level;                                // ENCODE
     const struct conv_competitor *competitor; // DECODE_COMPETITOR
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     struct conv_buffer pixels; // DECODE_LIBPNG, DECODE_COMPETITOR
     uint64_t ns[ROUNDS];       // of all images
     int rounds;
@@ -77,7 +77,7 @@ static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
     const struct conv_competitor *const *competitors = conv_competitors(&count);
     struct row *row = add_row(bench, DECODE_CONV, "conv");
     struct conv_codec_config config = {.level = -1};
-    enum conv_status status = conv_png_codec_open(&row->codec, &config, err);
+    enum conv_status status = conv_png_format.open(&row->codec, &config, err);
     add_row(bench, DECODE_LIBPNG, "libpng");
     for (int i = 0; i < count; i++)
         if (competitors[i]->decode)
@@ -92,7 +92,7 @@ static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
             continue;
         row = add_row(bench, ENCODE, encoders[i].name);
         row->level = config.level;
-        status = conv_png_codec_open(&row->codec, &config, err);
+        status = conv_png_format.open(&row->codec, &config, err);
     }
     return status;
 }
@@ -110,15 +110,16 @@ static void split_pixels(const struct bench *bench, const struct row *row)
 static enum conv_status read_back(struct bench *bench, const struct conv_encoded *bytes,
                                   struct conv_err *err)
 {
-    struct conv_png_header header;
+    struct conv_image_header header;
     bench->file.size = 0;
     for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         if (!conv_buffer_append(&bench->file, bytes->part[i].data, bytes->part[i].size))
             return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    enum conv_status status = conv_png_probe(bench->file.data, bench->file.size, &header, err);
+    enum conv_status status =
+        conv_png_format.probe(bench->file.data, bench->file.size, &header, err);
     if (status)
         return status;
-    if (header.width != bench->got.width || header.height != bench->got.height ||
+    if (header.shape.width != bench->got.width || header.shape.height != bench->got.height ||
         header.shape.channels != bench->got.channels || header.shape.depth != bench->got.depth)
         return conv_err_set(err, CONV_ERR_FORMAT, "another size or kind of image");
     return conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
@@ -130,12 +131,13 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
 {
     struct conv_encoded bytes = {0};
     const struct conv_file *file = &image->file;
-    const struct conv_png_header *header = &image->header;
+    const struct conv_image_header *header = &image->header;
     enum conv_status status = CONV_OK;
     uint64_t start = conv_clock_thread_ns();
     switch (row->kind) {
     case DECODE_CONV:
-        status = conv_png_decode(row->codec, file->data, file->size, header, &bench->got, err);
+        status =
+            conv_png_format.decode(row->codec, file->data, file->size, header, &bench->got, err);
         break;
     case DECODE_LIBPNG:
         status = conv_libpng_decode(&row->pixels, file->data, file->size, header, &bench->got, err);
@@ -144,7 +146,7 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
         status = row->competitor->decode(&row->pixels, file->data, file->size, header, err);
         break;
     case ENCODE:
-        status = conv_png_encode(row->codec, &bench->reference, NULL, &bytes, err);
+        status = conv_png_format.encode(row->codec, &bench->reference, NULL, &bytes, err);
         break;
     }
     row->ns[round] += conv_clock_thread_ns() - start;
@@ -323,7 +325,7 @@ static enum conv_status find_wrong(const struct bench *bench, struct conv_err *e
 static void close_bench(struct bench *bench)
 {
     for (int i = 0; i < bench->row_count; i++) {
-        conv_png_codec_close(bench->rows[i].codec);
+        conv_png_format.close(bench->rows[i].codec);
         conv_buffer_free(&bench->rows[i].pixels);
     }
     conv_bench_images_free(&bench->all);

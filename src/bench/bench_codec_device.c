@@ -15,7 +15,7 @@ static const int thread_counts[] = {128, 256, 512}; // that may inflate an image
 
 struct bench {
     const struct conv_bench_options *options;
-    struct conv_png_codec *codec;     // makes files
+    struct conv_codec *codec;         // makes files
     struct conv_coding_image *images; // those that the device decodes
     uint8_t **memory;                 // two per image: its stream and its planes
     int count;
@@ -48,8 +48,8 @@ static enum conv_status add_image(struct bench *bench, const struct conv_bench_i
     memory[0] = malloc(from->file.size);
     if (!memory[0])
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    if (!conv_png_copy_stream(memory[0], &image->stream_bytes, from->file.data, from->file.size,
-                              &from->header)) {
+    if (!conv_png_format.device->copy_stream(memory[0], &image->stream_bytes, from->file.data,
+                                             from->file.size, &from->header)) {
         free(memory[0]);
         memory[0] = NULL;
         return CONV_OK;
@@ -74,14 +74,14 @@ static void check_chunks(void *context, int number, const uint8_t *data, size_t 
     struct bench *bench = context;
     const struct conv_image *image = &bench->images[number].image;
     struct conv_encoded bytes;
-    struct conv_png_header header;
+    struct conv_image_header header;
     struct conv_image got;
-    conv_png_frame(bench->codec, image, NULL, data, size, &bytes);
+    conv_png_format.device->frame(bench->codec, image, NULL, data, size, &bytes);
     bench->file.size = 0;
     bool right = true;
     for (int i = 0; i < CONV_ENCODED_PARTS && right; i++)
         right = conv_buffer_append(&bench->file, bytes.part[i].data, bytes.part[i].size);
-    right = right && !conv_png_probe(bench->file.data, bench->file.size, &header, NULL) &&
+    right = right && !conv_png_format.probe(bench->file.data, bench->file.size, &header, NULL) &&
             header.shape.width == image->width && header.shape.height == image->height &&
             header.shape.channels == image->channels && header.shape.depth == image->depth &&
             conv_buffer_reserve(&bench->planes, conv_bench_images_place(&got, image, NULL));
@@ -194,7 +194,7 @@ static enum conv_status open_bench(struct bench *bench, const struct conv_bench_
         status = conv_err_set(err, CONV_ERR_USAGE, "%s does not decode or encode images",
                               bench->options->devices.name);
     if (!status)
-        status = conv_png_codec_open(&bench->codec, &png, err);
+        status = conv_png_format.open(&bench->codec, &png, err);
     bench->images = calloc((size_t)images->count, sizeof *bench->images);
     bench->memory = calloc(2 * (size_t)images->count, sizeof *bench->memory);
     if (!status && (!bench->images || !bench->memory))
@@ -212,7 +212,7 @@ static void close_bench(struct bench *bench)
         free(bench->memory[i]);
     free(bench->memory);
     free(bench->images);
-    conv_png_codec_close(bench->codec);
+    conv_png_format.close(bench->codec);
     conv_buffer_free(&bench->file);
     conv_buffer_free(&bench->scratch);
     conv_buffer_free(&bench->planes);

@@ -24,7 +24,7 @@ struct bench {
 
 struct worker {
     struct bench *bench;
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     uint8_t *planes; // of any image
     pthread_t thread;
     double samples_per_ns, pixels_per_ns, images_per_ns;
@@ -41,12 +41,12 @@ static enum conv_status code(const struct worker *worker, const struct conv_benc
     if (worker->bench->work != ENCODE) {
         struct conv_image decoded;
         conv_bench_images_place(&decoded, &image->header.shape, worker->planes);
-        status = conv_png_decode(worker->codec, image->file.data, image->file.size, &image->header,
-                                 &decoded, err);
+        status = conv_png_format.decode(worker->codec, image->file.data, image->file.size,
+                                        &image->header, &decoded, err);
     }
     struct conv_encoded bytes;
     if (!status && worker->bench->work != DECODE)
-        status = conv_png_encode(worker->codec, &image->filtered, NULL, &bytes, err);
+        status = conv_png_format.encode(worker->codec, &image->filtered, NULL, &bytes, err);
     return status;
 }
 
@@ -182,7 +182,7 @@ enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
     for (int i = 0; i < options->jobs && !status; i++) {
         workers[i].bench = &bench;
         workers[i].planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, images->most_bytes);
-        status = workers[i].planes ? conv_png_codec_open(&workers[i].codec, &options->png, err)
+        status = workers[i].planes ? conv_png_format.open(&workers[i].codec, &options->png, err)
                                    : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     }
     if (!status)
@@ -192,7 +192,7 @@ enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
     if (!status)
         print(options, &bench, rates, one);
     for (int i = 0; workers && i < options->jobs; i++) {
-        conv_png_codec_close(workers[i].codec);
+        conv_png_format.close(workers[i].codec);
         free(workers[i].planes);
     }
     free(workers);

@@ -34,7 +34,7 @@ struct conv_competitor {
     // Decodes a PNG file into rows of conv_interleave_bytes(&header->shape) bytes; there is no
     // split into planes. 8 bits per sample.
     enum conv_status (*decode)(struct conv_buffer *pixels, const uint8_t *data, size_t size,
-                               const struct conv_png_header *header, struct conv_err *err);
+                               const struct conv_image_header *header, struct conv_err *err);
 };
 
 // All competitors that this program was built with; *count is set.

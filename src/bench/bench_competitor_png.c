@@ -22,7 +22,7 @@
 
 // stb allocates the pixels itself: its buffer replaces the previous one.
 static enum conv_status decode_stb(struct conv_buffer *pixels, const uint8_t *data, size_t size,
-                                   const struct conv_png_header *header, struct conv_err *err)
+                                   const struct conv_image_header *header, struct conv_err *err)
 {
     int width, height, channels;
     if (header->shape.depth != 8 || size > INT_MAX)
@@ -34,7 +34,7 @@ static enum conv_status decode_stb(struct conv_buffer *pixels, const uint8_t *da
     conv_buffer_free(pixels);
     pixels->data = made;
     pixels->size = pixels->capacity =
-        conv_interleave_bytes(&header->shape) * (size_t)header->height;
+        conv_interleave_bytes(&header->shape) * (size_t)header->shape.height;
     return CONV_OK;
 }
 
@@ -46,13 +46,13 @@ const struct conv_competitor conv_competitor_stb = {
 
 #if CONV_HAVE_SPNG
 static enum conv_status decode_spng(struct conv_buffer *pixels, const uint8_t *data, size_t size,
-                                    const struct conv_png_header *header, struct conv_err *err)
+                                    const struct conv_image_header *header, struct conv_err *err)
 {
     static const int formats[] = {0, SPNG_FMT_G8, SPNG_FMT_GA8, SPNG_FMT_RGB8, SPNG_FMT_RGBA8};
     const struct conv_image *shape = &header->shape;
-    if (shape->depth != 8 || (shape->channels <= 2 && header->color_type != 0))
+    if (shape->depth != 8 || (shape->channels <= 2 && header->png.color_type != 0))
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "not measured for this kind of image");
-    pixels->size = conv_interleave_bytes(shape) * (size_t)header->height;
+    pixels->size = conv_interleave_bytes(shape) * (size_t)header->shape.height;
     if (!conv_buffer_reserve(pixels, pixels->size))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     spng_ctx *spng = spng_ctx_new(0);
@@ -61,7 +61,7 @@ static enum conv_status decode_spng(struct conv_buffer *pixels, const uint8_t *d
     int failed = spng_set_png_buffer(spng, data, size);
     if (!failed)
         failed = spng_decode_image(spng, pixels->data, pixels->size, formats[shape->channels],
-                                   header->transparency ? SPNG_DECODE_TRNS : 0);
+                                   header->png.transparency ? SPNG_DECODE_TRNS : 0);
     spng_ctx_free(spng);
     return failed ? conv_err_set(err, CONV_ERR_FORMAT, "%s", spng_strerror(failed)) : CONV_OK;
 }

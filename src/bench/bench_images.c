@@ -45,7 +45,7 @@ static enum conv_status load_image(struct conv_bench_images *images, struct conv
     }
     image->file = file;
     if (!status)
-        status = conv_png_probe(file.data, file.size, &image->header, &job->err);
+        status = conv_png_format.probe(file.data, file.size, &image->header, &job->err);
     if (status)
         return status;
     const struct conv_image *shape = &image->header.shape;
@@ -136,7 +136,7 @@ bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image
     return true;
 }
 
-static enum conv_status filter(struct conv_filter_context *context, struct conv_png_codec *codec,
+static enum conv_status filter(struct conv_filter_context *context, struct conv_codec *codec,
                                struct conv_bench_image *image, struct conv_err *err)
 {
     size_t bytes = conv_bench_images_place(&image->filtered, &image->header.shape, NULL);
@@ -144,8 +144,8 @@ static enum conv_status filter(struct conv_filter_context *context, struct conv_
     if (!image->planes)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     conv_bench_images_place(&image->filtered, &image->header.shape, image->planes);
-    enum conv_status status = conv_png_decode(codec, image->file.data, image->file.size,
-                                              &image->header, &image->filtered, err);
+    enum conv_status status = conv_png_format.decode(codec, image->file.data, image->file.size,
+                                                     &image->header, &image->filtered, err);
     return status ? status : conv_filter_image(context, &image->filtered, &image->filtered, err);
 }
 
@@ -162,14 +162,14 @@ enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
     };
     struct conv_codec_config png = {.level = -1};
     struct conv_filter_context *context = NULL;
-    struct conv_png_codec *codec = NULL;
+    struct conv_codec *codec = NULL;
     enum conv_status status =
         conv_filter_context_open(&context, conv_backends[CONV_ON_CPU], &config, err);
     if (!status)
-        status = conv_png_codec_open(&codec, &png, err);
+        status = conv_png_format.open(&codec, &png, err);
     for (int i = 0; i < images->count && !status; i++)
         status = filter(context, codec, &images->images[i], err);
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
     conv_filter_context_close(context);
     return status;
 }

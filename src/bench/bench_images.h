@@ -9,7 +9,7 @@
 
 struct conv_bench_image {
     struct conv_file file;
-    struct conv_png_header header;
+    struct conv_image_header header;
     uint8_t *planes;            // of `filtered`; NULL before conv_bench_images_filter
     struct conv_image filtered; // what a run would encode
 };

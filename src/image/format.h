@@ -34,7 +34,20 @@ struct conv_image_header {
     struct conv_image
         shape;          // of the decoded image: width, height, channels, depth, alpha; no planes
     bool device_stream; // conv_format.device can take the image data out of this file
-    uint32_t detail[4]; // the format's own, for its other functions
+    union {             // what the format's other functions need beside the shape
+        struct {
+            int bit_depth;  // 1, 2, 4, 8, 16 as in the file
+            int color_type; // 0 gray, 2 RGB, 3 palette, 4 gray+alpha, 6 RGBA
+            bool interlaced;
+            bool transparency; // a tRNS chunk makes an alpha channel
+        } png;                 // a palette is decoded to RGB(A), 1, 2 and 4 bits to 8
+        struct {
+            bool progressive, arithmetic;
+            bool several_scans;     // all coefficients are held at once
+            uint32_t blocks;        // of 8 x 8 coefficients in all components
+            uint32_t padded_blocks; // the same as libjpeg holds them
+        } jpeg;
+    };
 };
 
 // Bytes of a file that are carried from input to output around the image data, in the encoding of

@@ -68,12 +68,12 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
 }
 
 // Counts the blocks of the components, whose sampling factors are at p[1], p[4], ...
-static enum conv_status count_blocks(struct conv_jpeg_header *header, const uint8_t *p,
+static enum conv_status count_blocks(struct conv_image_header *header, const uint8_t *p,
                                      struct conv_err *err)
 {
     int most_h = 1, most_v = 1;
     uint64_t blocks = 0, padded = 0;
-    for (int c = 0; c < header->components; c++) {
+    for (int c = 0; c < header->shape.channels; c++) {
         int h = p[3 * c + 1] >> 4, v = p[3 * c + 1] & 15;
         if (h < 1 || v < 1 || h > MAX_SAMPLING || v > MAX_SAMPLING)
             return conv_err_set(err, CONV_ERR_FORMAT, "bad header: sampling factors %d and %d", h,
@@ -81,20 +81,20 @@ static enum conv_status count_blocks(struct conv_jpeg_header *header, const uint
         most_h = h > most_h ? h : most_h;
         most_v = v > most_v ? v : most_v;
     }
-    for (int c = 0; c < header->components; c++) {
+    for (int c = 0; c < header->shape.channels; c++) {
         uint64_t h = p[3 * c + 1] >> 4, v = p[3 * c + 1] & 15;
-        uint64_t wide = divide_up((uint64_t)header->width * h, (uint64_t)most_h * BLOCK);
-        uint64_t high = divide_up((uint64_t)header->height * v, (uint64_t)most_v * BLOCK);
+        uint64_t wide = divide_up((uint64_t)header->shape.width * h, (uint64_t)most_h * BLOCK);
+        uint64_t high = divide_up((uint64_t)header->shape.height * v, (uint64_t)most_v * BLOCK);
         blocks += wide * high;
         padded += divide_up(wide, h) * h * divide_up(high, v) * v;
     }
-    header->blocks = (uint32_t)blocks; // at most 3 * 2^26
-    header->padded_blocks = (uint32_t)padded;
+    header->jpeg.blocks = (uint32_t)blocks; // at most 3 * 2^26
+    header->jpeg.padded_blocks = (uint32_t)padded;
     return CONV_OK;
 }
 
 static enum conv_status read_frame(const struct conv_marker *marker,
-                                   struct conv_jpeg_header *header, struct conv_err *err)
+                                   struct conv_image_header *header, struct conv_err *err)
 {
     const uint8_t *p = marker->data;
     if (marker->length < 6 || marker->length != 6 + 3 * (size_t)p[5])
@@ -103,37 +103,38 @@ static enum conv_status read_frame(const struct conv_marker *marker,
     if (status)
         return status;
     int type = marker->code - CONV_MARKER_SOF0;
-    *header = (struct conv_jpeg_header){
-        .height = (int)conv_marker_read_u16(p + 1),
-        .width = (int)conv_marker_read_u16(p + 3),
-        .components = p[5],
-        .progressive = type == 2 || type == 10,
-        .arithmetic = type >= 9,
+    *header = (struct conv_image_header){
+        .shape = {.height = (int)conv_marker_read_u16(p + 1),
+                  .width = (int)conv_marker_read_u16(p + 3),
+                  .channels = p[5],
+                  .depth = 8},
+        .jpeg = {.progressive = type == 2 || type == 10, .arithmetic = type >= 9},
     };
-    if (header->width == 0 || header->height == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d x %d pixels", header->width,
-                            header->height);
+    if (header->shape.width == 0 || header->shape.height == 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d x %d pixels", header->shape.width,
+                            header->shape.height);
     return count_blocks(header, p + 6, err);
 }
 
-static enum conv_status read_scan(const struct conv_marker *marker, struct conv_jpeg_header *header,
-                                  struct conv_err *err)
+static enum conv_status read_scan(const struct conv_marker *marker,
+                                  struct conv_image_header *header, struct conv_err *err)
 {
-    if (header->width == 0)
+    if (header->shape.width == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: image data before the header");
     if (marker->length < 1)
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: a scan without channels");
-    header->several_scans = header->progressive || marker->data[0] < header->components;
+    header->jpeg.several_scans =
+        header->jpeg.progressive || marker->data[0] < header->shape.channels;
     return CONV_OK;
 }
 
-enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_jpeg_header *header,
+enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_image_header *header,
                                  struct conv_err *err)
 {
     struct conv_marker marker;
     size_t at = 2;
     enum conv_status status = conv_jpeg_check_signature(data, size, err);
-    *header = (struct conv_jpeg_header){0};
+    *header = (struct conv_image_header){0};
     while (!status) {
         size_t from = at;
         if (!conv_marker_next(&marker, data, size, &at))
@@ -145,7 +146,7 @@ enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_j
         if (marker.code == CONV_MARKER_SOI)
             return conv_err_set(err, CONV_ERR_FORMAT, "damaged: starts twice");
         if (conv_marker_is_frame(marker.code)) {
-            if (header->width != 0)
+            if (header->shape.width != 0)
                 return conv_err_set(err, CONV_ERR_FORMAT, "damaged: two headers");
             status = read_frame(&marker, header, err);
         }
@@ -181,17 +182,17 @@ static size_t count_coded(const uint8_t *data, size_t size, size_t enough)
 // and in a sequential scan one for the others. Arithmetic codes may be far shorter than a bit, but
 // only while the image has one colour: no photograph comes near ARITHMETIC_BLOCKS per byte.
 enum conv_status conv_jpeg_check_size(const uint8_t *data, size_t size,
-                                      const struct conv_jpeg_header *header, struct conv_err *err)
+                                      const struct conv_image_header *header, struct conv_err *err)
 {
     enum { ARITHMETIC_BLOCKS = 1024, ARITHMETIC_FREE = 65536 }; // 4 Mpix of gray without any data
-    size_t blocks = header->blocks, needed = blocks / (header->progressive ? 8 : 4);
-    if (header->arithmetic)
+    size_t blocks = header->jpeg.blocks, needed = blocks / (header->jpeg.progressive ? 8 : 4);
+    if (header->jpeg.arithmetic)
         needed = blocks > ARITHMETIC_FREE ? (blocks - ARITHMETIC_FREE) / ARITHMETIC_BLOCKS : 0;
     size_t count = count_coded(data, size, needed);
     if (count < needed)
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "truncated: %zu bytes of image data cannot hold %d x %d pixels", count,
-                            header->width, header->height);
+                            header->shape.width, header->shape.height);
     return CONV_OK;
 }
 

@@ -12,10 +12,6 @@
 #define DEFAULT_QUALITY 90
 #define FULL_CHROMA_QUALITY 90
 
-// Indexes of conv_image_header.detail for the fields of a JPEG header that the shape lacks.
-enum { FLAGS, BLOCKS, PADDED_BLOCKS };
-enum { PROGRESSIVE = 1, ARITHMETIC = 2, SEVERAL_SCANS = 4 };
-
 #define BLOCK_SAMPLES 64
 
 // libjpeg's working memory for each column of pixels: rows of samples before and after upsampling,
@@ -27,49 +23,6 @@ struct conv_codec {
     struct conv_buffer row;
     struct conv_buffer file;
 };
-
-static struct conv_jpeg_header unpack_header(const struct conv_image_header *header)
-{
-    uint32_t flags = header->detail[FLAGS];
-    return (struct conv_jpeg_header){
-        .width = header->shape.width,
-        .height = header->shape.height,
-        .components = header->shape.channels,
-        .progressive = flags & PROGRESSIVE,
-        .arithmetic = flags & ARITHMETIC,
-        .several_scans = flags & SEVERAL_SCANS,
-        .blocks = header->detail[BLOCKS],
-        .padded_blocks = header->detail[PADDED_BLOCKS],
-    };
-}
-
-static enum conv_status probe(const uint8_t *data, size_t size, struct conv_image_header *header,
-                              struct conv_err *err)
-{
-    struct conv_jpeg_header jpeg;
-    enum conv_status status = conv_jpeg_probe(data, size, &jpeg, err);
-    if (status)
-        return status;
-    *header = (struct conv_image_header){
-        .shape = {.width = jpeg.width,
-                  .height = jpeg.height,
-                  .channels = jpeg.components,
-                  .depth = 8},
-        .detail = {[FLAGS] = (jpeg.progressive ? PROGRESSIVE : 0u) |
-                             (jpeg.arithmetic ? ARITHMETIC : 0u) |
-                             (jpeg.several_scans ? SEVERAL_SCANS : 0u),
-                   [BLOCKS] = jpeg.blocks,
-                   [PADDED_BLOCKS] = jpeg.padded_blocks},
-    };
-    return CONV_OK;
-}
-
-static enum conv_status check_size(const uint8_t *data, size_t size,
-                                   const struct conv_image_header *header, struct conv_err *err)
-{
-    struct conv_jpeg_header jpeg = unpack_header(header);
-    return conv_jpeg_check_size(data, size, &jpeg, err);
-}
 
 // Further images after the first are other views or exposures of the same scene.
 static bool is_never_animated(const uint8_t *data, size_t size)
@@ -108,11 +61,10 @@ static void trim(struct conv_codec *codec)
 
 static size_t decode_bytes(const struct conv_image_header *header, size_t size)
 {
-    struct conv_jpeg_header jpeg = unpack_header(header);
-    size_t columns = ((size_t)jpeg.width + 64) * COLUMN_BYTES;
-    size_t coefficients = (size_t)jpeg.padded_blocks * BLOCK_SAMPLES * sizeof(int16_t);
+    size_t columns = ((size_t)header->shape.width + 64) * COLUMN_BYTES;
+    size_t coefficients = (size_t)header->jpeg.padded_blocks * BLOCK_SAMPLES * sizeof(int16_t);
     (void)size;
-    return columns + (jpeg.several_scans ? coefficients : 0);
+    return columns + (header->jpeg.several_scans ? coefficients : 0);
 }
 
 static int quality_of(const struct conv_codec_config *config)
@@ -144,8 +96,7 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
                                const struct conv_image_header *header, const struct conv_image *dst,
                                struct conv_err *err)
 {
-    struct conv_jpeg_header jpeg = unpack_header(header);
-    return conv_libjpeg_decode(&codec->row, data, size, &jpeg, dst, codec->config.stop, err);
+    return conv_libjpeg_decode(&codec->row, data, size, header, dst, codec->config.stop, err);
 }
 
 static bool is_opaque(const struct conv_image *image)
@@ -206,8 +157,8 @@ const struct conv_format conv_jpeg_format = {
     .most_side = CONV_LIBJPEG_MOST_SIDE,
     .head_bytes = CONV_JPEG_HEAD_SIZE,
     .check_head = conv_jpeg_check_signature,
-    .probe = probe,
-    .check_size = check_size,
+    .probe = conv_jpeg_probe,
+    .check_size = conv_jpeg_check_size,
     .is_animated = is_never_animated,
     .end = conv_jpeg_end,
     .has_trailers = true,

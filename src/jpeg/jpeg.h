@@ -21,28 +21,18 @@ extern const struct conv_format conv_jpeg_format; // format.c
 
 // --- container.c: the markers before the first scan ----------------------------------------------
 
-struct conv_jpeg_header {
-    int width, height;
-    int components; // 1 or 3
-    bool progressive;
-    bool arithmetic;
-    bool several_scans;     // all coefficients are held at once
-    uint32_t blocks;        // of 8 x 8 coefficients in all components
-    uint32_t padded_blocks; // the same as libjpeg holds them
-};
-
 // CONV_ERR_FORMAT if a file that begins with these bytes is not a JPEG.
 #define CONV_JPEG_HEAD_SIZE 3
 enum conv_status conv_jpeg_check_signature(const uint8_t *data, size_t size, struct conv_err *err);
 
 // Reads the markers up to the first scan of a whole file. CONV_ERR_FORMAT, and CONV_ERR_UNSUPPORTED
 // for kinds of JPEG that are not read, with the cause.
-enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_jpeg_header *header,
+enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_image_header *header,
                                  struct conv_err *err);
 
 // CONV_ERR_FORMAT if the scans are too short to hold a code for each block.
 enum conv_status conv_jpeg_check_size(const uint8_t *data, size_t size,
-                                      const struct conv_jpeg_header *header, struct conv_err *err);
+                                      const struct conv_image_header *header, struct conv_err *err);
 
 // conv_format.end: the end of EOI; `size` if an index of further images (MPF, CIPA DC-007)
 // announces that they follow.

@@ -102,7 +102,7 @@ struct reader {
     struct jpeg_progress_mgr progress;
     const uint8_t *data;
     size_t size;
-    const struct conv_jpeg_header *header;
+    const struct conv_image_header *header;
     const struct conv_image *dst;
     uint8_t *row;
     const atomic_int *stop;
@@ -144,7 +144,7 @@ static void watch(j_common_ptr jpeg)
 static void start_reading(struct reader *reader)
 {
     j_decompress_ptr jpeg = &reader->jpeg;
-    const struct conv_jpeg_header *header = reader->header;
+    const struct conv_image_header *header = reader->header;
     jpeg_create_decompress(jpeg);
     jpeg->mem->max_memory_to_use = 0; // no limit, whatever JPEGMEM in the environment says
     jpeg->client_data = reader;
@@ -162,12 +162,12 @@ static void start_reading(struct reader *reader)
     jpeg->progress = &reader->progress;
     (void)jpeg_read_header(jpeg, TRUE);
     // Defaults otherwise: the accurate integer DCT and smooth upsampling, as in other programs.
-    jpeg->out_color_space = header->components == 1 ? JCS_GRAYSCALE : JCS_EXT_RGBX;
+    jpeg->out_color_space = header->shape.channels == 1 ? JCS_GRAYSCALE : JCS_EXT_RGBX;
     (void)jpeg_start_decompress(jpeg);
-    if (jpeg->output_width != (JDIMENSION)header->width ||
-        jpeg->output_height != (JDIMENSION)header->height ||
-        jpeg->num_components != header->components ||
-        jpeg->output_components != (header->components == 1 ? 1 : 4))
+    if (jpeg->output_width != (JDIMENSION)header->shape.width ||
+        jpeg->output_height != (JDIMENSION)header->shape.height ||
+        jpeg->num_components != header->shape.channels ||
+        jpeg->output_components != (header->shape.channels == 1 ? 1 : 4))
         fail((j_common_ptr)jpeg, "contradicts its header");
 }
 
@@ -226,11 +226,11 @@ static enum conv_status read_failure(const struct fault *fault, size_t size, str
 }
 
 enum conv_status conv_libjpeg_decode(struct conv_buffer *row, const uint8_t *data, size_t size,
-                                     const struct conv_jpeg_header *header,
+                                     const struct conv_image_header *header,
                                      const struct conv_image *dst, const atomic_int *stop,
                                      struct conv_err *err)
 {
-    if (!conv_buffer_reserve(row, 4 * (size_t)header->width))
+    if (!conv_buffer_reserve(row, 4 * (size_t)header->shape.width))
         return out_of_memory(err);
     struct fault fault = {0};
     struct reader reader = {

@@ -18,7 +18,7 @@
 // image that `header` describes; CONV_ERR_MEMORY; CONV_ERR_CANCELLED soon after
 // conv_cancel_is_asked(stop).
 enum conv_status conv_libjpeg_decode(struct conv_buffer *row, const uint8_t *data, size_t size,
-                                     const struct conv_jpeg_header *header,
+                                     const struct conv_image_header *header,
                                      const struct conv_image *dst, const atomic_int *stop,
                                      struct conv_err *err);
 

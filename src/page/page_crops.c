@@ -160,11 +160,11 @@ static void crop(struct decoded *decoded, const struct conv_page_pair *pair)
     image->depth = 8;
 }
 
-static bool encode(struct conv_png_codec *codec, const struct decoded *decoded, uint8_t **data,
+static bool encode(struct conv_codec *codec, const struct decoded *decoded, uint8_t **data,
                    size_t *size)
 {
     struct conv_encoded bytes;
-    if (conv_png_encode(codec, &decoded->image, NULL, &bytes, NULL))
+    if (conv_png_format.encode(codec, &decoded->image, NULL, &bytes, NULL))
         return false;
     *size = 0;
     *data = malloc(bytes.size);
@@ -177,7 +177,7 @@ static bool encode(struct conv_png_codec *codec, const struct decoded *decoded, 
     return *data;
 }
 
-static bool take_pair(struct conv_png_codec *codec, const struct conv_sample_pair *sample,
+static bool take_pair(struct conv_codec *codec, const struct conv_sample_pair *sample,
                       struct conv_page_pair *pair)
 {
     struct decoded before = {0}, after = {0};
@@ -211,12 +211,12 @@ static bool take_pair(struct conv_png_codec *codec, const struct conv_sample_pai
 void conv_page_job_take_pairs(struct conv_page_job *job, const struct conv_samples *samples)
 {
     struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = LEVEL};
-    struct conv_png_codec *codec = NULL;
-    if (conv_png_codec_open(&codec, &config, NULL))
+    struct conv_codec *codec = NULL;
+    if (conv_png_format.open(&codec, &config, NULL))
         return;
     for (int i = 0; i < samples->pair_count; i++)
         job->page.pair_count +=
             take_pair(codec, &samples->pairs[i], &job->pairs[job->page.pair_count]);
     job->page.pairs = job->pairs;
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
 }

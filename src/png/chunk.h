@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Chunks of a PNG file (ISO/IEC 15948, 5.3) and the numbers in them.
+// Chunks of a PNG file (ISO/IEC 15948, 5.3), the numbers in them, and what they say about the
+// image.
 #ifndef CONV_PNG_CHUNK_H
 #define CONV_PNG_CHUNK_H
 
@@ -7,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "image/format.h"
+
+#define CONV_PNG_SIGNATURE_SIZE 8
 #define CONV_CHUNK_FRAME 12             // length, type and CRC around a chunk's data
 #define CONV_CHUNK_MAX_FIELD 0x7fffffff // the standard's limit for lengths, widths and heights
 
@@ -65,7 +69,7 @@ static inline bool conv_chunk_next(struct conv_chunk *chunk, const uint8_t *file
     return true;
 }
 
-// chunk.c. True if the CRC, which covers type and data, is right.
+// container.c. True if the CRC, which covers type and data, is right.
 bool conv_chunk_crc_is_right(const struct conv_chunk *chunk);
 
 // True if all four bytes of a type are letters.
@@ -106,5 +110,15 @@ static inline int conv_chunk_channels(int color_type)
                                    [CONV_COLOR_RGB_ALPHA] = 4};
     return channels[color_type];
 }
+
+// --- container.c: conv_png_format's functions of the same names ----------------------------------
+
+enum conv_status conv_png_check_head(const uint8_t *data, size_t size, struct conv_err *err);
+enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_image_header *header,
+                                struct conv_err *err);
+enum conv_status conv_png_check_size(const uint8_t *data, size_t size,
+                                     const struct conv_image_header *header, struct conv_err *err);
+bool conv_png_is_animated(const uint8_t *data, size_t size);
+size_t conv_png_end(const uint8_t *data, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One codec per worker: chooses the decoder or encoder and owns the memory reused from image to
-// image.
+// PNG as a row of the table of formats. One codec per worker: it chooses the decoder or encoder and
+// owns the memory reused from image to image.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,19 +13,22 @@
 #include "png/cpu/encode.h"
 #include "png/cpu/interleave.h"
 #include "png/libpng.h"
+#include "png/metadata.h"
 #include "png/png.h"
 #include "png/stb.h"
 
-struct conv_png_codec {
+#define HEAD_BYTES 29 // signature and IHDR without its CRC
+
+struct conv_codec {
     int encoder; // enum conv_png_encoder
     int level;
-    size_t keep;               // bytes per buffer that conv_png_codec_trim keeps
+    size_t keep;               // bytes per buffer that trim keeps
     const atomic_int *stop;    // may be NULL
     struct conv_encoder *fast; // for CONV_PNG_FAST
     struct conv_decoder decoder;
     struct conv_buffer pixels;      // interleaved rows
     struct conv_buffer file;        // the last encoded image
-    uint8_t head[CONV_ENCODE_HEAD]; // of the last conv_png_frame
+    uint8_t head[CONV_ENCODE_HEAD]; // of the last frame
 };
 
 static const char *const encoder_names[] = {
@@ -40,6 +43,23 @@ static const struct {
     [CONV_PNG_STB] = {CONV_STB_DEFAULT_LEVEL, CONV_LIBPNG_MAX_LEVEL},
 };
 
+enum conv_status conv_png_parse_encoder(int *encoder, const char *name, struct conv_err *err)
+{
+    for (int i = 0; i < ENCODER_COUNT; i++) {
+        if (strcmp(name, encoder_names[i]) == 0) {
+            *encoder = i;
+            return CONV_OK;
+        }
+    }
+    const char *near =
+        conv_suggest_nearest(name, encoder_names, sizeof encoder_names[0], ENCODER_COUNT);
+    if (near)
+        return conv_err_set(err, CONV_ERR_USAGE, "unknown encoder '%.64s'; did you mean '%s'?",
+                            name, near);
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "unknown encoder '%.64s' (there are fast, libpng, stb)", name);
+}
+
 enum conv_status conv_png_check_level(const struct conv_codec_config *config, struct conv_err *err)
 {
     int most = levels[config->encoder].most;
@@ -50,15 +70,26 @@ enum conv_status conv_png_check_level(const struct conv_codec_config *config, st
     return CONV_OK;
 }
 
-enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
-                                     const struct conv_codec_config *config, struct conv_err *err)
+static void close_codec(struct conv_codec *codec)
+{
+    if (!codec)
+        return;
+    conv_encode_close(codec->fast);
+    conv_decoder_free(&codec->decoder);
+    conv_buffer_free(&codec->pixels);
+    conv_buffer_free(&codec->file);
+    free(codec);
+}
+
+static enum conv_status open_codec(struct conv_codec **codec,
+                                   const struct conv_codec_config *config, struct conv_err *err)
 {
     *codec = NULL;
     enum conv_status status = conv_png_check_level(config, err);
     if (status)
         return status;
     int level = config->level == -1 ? levels[config->encoder].standard : config->level;
-    struct conv_png_codec *made = calloc(1, sizeof *made);
+    struct conv_codec *made = calloc(1, sizeof *made);
     if (!made)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     made->encoder = config->encoder;
@@ -76,25 +107,14 @@ enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
         conv_encode_share(made->fast, config->parallel);
     }
     if (status) {
-        conv_png_codec_close(made);
+        close_codec(made);
         return status;
     }
     *codec = made;
     return CONV_OK;
 }
 
-void conv_png_codec_close(struct conv_png_codec *codec)
-{
-    if (!codec)
-        return;
-    conv_encode_close(codec->fast);
-    conv_decoder_free(&codec->decoder);
-    conv_buffer_free(&codec->pixels);
-    conv_buffer_free(&codec->file);
-    free(codec);
-}
-
-void conv_png_codec_trim(struct conv_png_codec *codec)
+static void trim(struct conv_codec *codec)
 {
     if (codec->fast)
         conv_encode_trim(codec->fast, codec->keep);
@@ -103,12 +123,8 @@ void conv_png_codec_trim(struct conv_png_codec *codec)
     conv_buffer_trim(&codec->file, codec->keep);
 }
 
-size_t conv_png_decode_bytes(const struct conv_png_header *header, size_t size)
-{
-    return conv_decode_bytes(header, size);
-}
-
-size_t conv_png_encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape)
+// From level 2 on all filtered rows are held at once.
+static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape)
 {
     int level = config->level == -1 ? levels[config->encoder].standard : config->level;
     if (config->encoder == CONV_PNG_FAST)
@@ -135,14 +151,14 @@ static bool is_refused(const struct conv_decoder *decoder, struct conv_err *err)
 
 // libpng allocates rows of its own. Those of the fast decoder would double the memory that a
 // damaged file of long rows takes; interlaced files do not use them, and the next file may.
-static void make_room(struct conv_png_codec *codec, const struct conv_png_header *header)
+static void make_room(struct conv_codec *codec, const struct conv_image_header *header)
 {
-    conv_decoder_trim(&codec->decoder, header->interlaced ? codec->keep : 0);
+    conv_decoder_trim(&codec->decoder, header->png.interlaced ? codec->keep : 0);
 }
 
-enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *data, size_t size,
-                                 const struct conv_png_header *header, const struct conv_image *dst,
-                                 struct conv_err *err)
+static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
+                               const struct conv_image_header *header, const struct conv_image *dst,
+                               struct conv_err *err)
 {
     assert(dst->width == header->shape.width && dst->height == header->shape.height &&
            dst->channels == header->shape.channels && dst->depth == header->shape.depth);
@@ -154,8 +170,8 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
     return conv_libpng_decode_until(&codec->pixels, data, size, header, dst, codec->stop, err);
 }
 
-enum conv_status conv_png_decode_rows(struct conv_png_codec *codec, const uint8_t *data,
-                                      size_t size, const struct conv_png_header *header,
+enum conv_status conv_png_decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
+                                      const struct conv_image_header *header,
                                       const struct conv_png_rows *rows, struct conv_err *err)
 {
     codec->decoder.put_rows = rows;
@@ -184,9 +200,9 @@ static void put_parts(struct conv_encoded *bytes, const uint8_t *head,
         bytes->size += bytes->part[i].size;
 }
 
-enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv_image *src,
-                                 const struct conv_metadata *meta, struct conv_encoded *bytes,
-                                 struct conv_err *err)
+static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
+                               const struct conv_metadata *meta, struct conv_encoded *bytes,
+                               struct conv_err *err)
 {
     enum conv_status status;
     if (codec->encoder == CONV_PNG_FAST)
@@ -204,12 +220,12 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
     return CONV_OK;
 }
 
-size_t conv_png_encode_room(const struct conv_png_codec *codec, const struct conv_image *shape)
+size_t conv_png_encode_room(const struct conv_codec *codec, const struct conv_image *shape)
 {
     return conv_encode_room(codec->fast, shape);
 }
 
-enum conv_status conv_png_encode_into(struct conv_png_codec *codec, uint8_t *file, size_t *size,
+enum conv_status conv_png_encode_into(struct conv_codec *codec, uint8_t *file, size_t *size,
                                       const struct conv_image *src,
                                       const struct conv_png_row_source *source,
                                       struct conv_err *err)
@@ -223,24 +239,18 @@ enum conv_status conv_png_encode_into(struct conv_png_codec *codec, uint8_t *fil
     return status;
 }
 
-bool conv_png_is_plain(const struct conv_png_header *header)
-{
-    return !header->interlaced && !header->transparency && header->bit_depth >= 8 &&
-           !(header->color_type & 1);
-}
+// --- for decoding and encoding on a device -------------------------------------------------------
 
-bool conv_png_looks_plain(const uint8_t head[CONV_PNG_HEAD_SIZE])
+// The bytes are not validated, and a tRNS chunk after them is not seen.
+static bool looks_decodable(const uint8_t *head)
 {
     struct conv_err err;
-    struct conv_png_header header = {
-        .bit_depth = head[24],
-        .color_type = head[25],
-        .interlaced = head[28] != 0,
-    };
-    return !conv_png_check_signature(head, CONV_PNG_HEAD_SIZE, &err) && conv_png_is_plain(&header);
+    bool palette = head[25] & 1, interlaced = head[28] != 0;
+    return !conv_png_check_head(head, HEAD_BYTES, &err) && !interlaced && head[24] >= 8 && !palette;
 }
 
-uint64_t conv_png_head_samples(const uint8_t head[CONV_PNG_HEAD_SIZE])
+// Palettes count as RGB, less than 8 bits as 8. 0 if it is not the head of a PNG.
+static uint64_t head_samples(const uint8_t *head)
 {
     struct conv_err err;
     uint64_t width = conv_chunk_read_u32(head + 16), height = conv_chunk_read_u32(head + 20);
@@ -248,41 +258,57 @@ uint64_t conv_png_head_samples(const uint8_t head[CONV_PNG_HEAD_SIZE])
     int type = head[25];
     bool valid = type == CONV_COLOR_GRAY || type == CONV_COLOR_RGB || type == CONV_COLOR_PALETTE ||
                  type == CONV_COLOR_GRAY_ALPHA || type == CONV_COLOR_RGB_ALPHA;
-    if (!valid || conv_png_check_signature(head, CONV_PNG_HEAD_SIZE, &err))
+    if (!valid || conv_png_check_head(head, HEAD_BYTES, &err))
         return 0;
     uint64_t channels = (uint64_t)conv_chunk_channels(type);
     channels = type == CONV_COLOR_PALETTE ? 3 : channels;
     return pixels > UINT64_MAX / 8 ? 0 : pixels * channels * (head[24] == 16 ? 2 : 1);
 }
 
-bool conv_png_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,
-                          const struct conv_png_header *header)
+static bool copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,
+                        const struct conv_image_header *header)
 {
-    return conv_png_is_plain(header) &&
+    return header->device_stream &&
            conv_decode_copy_stream(stream, stream_size, data, size, header);
 }
 
-void conv_png_frame(struct conv_png_codec *codec, const struct conv_image *shape,
-                    const struct conv_metadata *meta, const uint8_t *idat, size_t idat_size,
-                    struct conv_encoded *bytes)
+static void frame(struct conv_codec *codec, const struct conv_image *shape,
+                  const struct conv_metadata *meta, const uint8_t *idat, size_t idat_size,
+                  struct conv_encoded *bytes)
 {
     conv_encode_put_head(codec->head, shape);
     put_parts(bytes, codec->head, meta, idat, idat_size);
 }
 
-enum conv_status conv_png_parse_encoder(int *encoder, const char *name, struct conv_err *err)
-{
-    for (int i = 0; i < ENCODER_COUNT; i++) {
-        if (strcmp(name, encoder_names[i]) == 0) {
-            *encoder = i;
-            return CONV_OK;
-        }
-    }
-    const char *near =
-        conv_suggest_nearest(name, encoder_names, sizeof encoder_names[0], ENCODER_COUNT);
-    if (near)
-        return conv_err_set(err, CONV_ERR_USAGE, "unknown encoder '%.64s'; did you mean '%s'?",
-                            name, near);
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "unknown encoder '%.64s' (there are fast, libpng, stb)", name);
-}
+static const struct conv_format_device device = {
+    .head_bytes = HEAD_BYTES,
+    .looks_decodable = looks_decodable,
+    .head_samples = head_samples,
+    .copy_stream = copy_stream,
+    .frame = frame,
+};
+
+const struct conv_format conv_png_format = {
+    .name = "PNG",
+    .patterns = {"*.png"},
+    .extension = ".png",
+    .most_depth = 16,
+    .most_side = CONV_CHUNK_MAX_FIELD,
+    .head_bytes = CONV_PNG_SIGNATURE_SIZE,
+    .check_head = conv_png_check_head,
+    .probe = conv_png_probe,
+    .check_size = conv_png_check_size,
+    .is_animated = conv_png_is_animated,
+    .end = conv_png_end,
+    .collect = conv_png_collect,
+    .take_common = conv_png_take_common,
+    .put_common = conv_png_put_common,
+    .open = open_codec,
+    .close = close_codec,
+    .trim = trim,
+    .decode_bytes = conv_decode_bytes,
+    .encode_bytes = encode_bytes,
+    .decode = decode,
+    .encode = encode,
+    .device = &device,
+};

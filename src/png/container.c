@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The header of a PNG, and whether its image data can be enough. Nothing is decompressed here, and
 // lengths are checked against the file's size.
-#include <string.h>
-
-#include "image/format.h"
 #include "png/chunk.h"
-#include "png/png.h"
+
+#include <libdeflate.h>
+#include <string.h>
 
 #define MAX_PALETTE 256
 
@@ -28,7 +27,7 @@ static enum conv_status refuse_signature(const uint8_t *data, size_t size, struc
                         conv_format_article(format), format);
 }
 
-enum conv_status conv_png_check_signature(const uint8_t *data, size_t size, struct conv_err *err)
+enum conv_status conv_png_check_head(const uint8_t *data, size_t size, struct conv_err *err)
 {
     if (size == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
@@ -38,6 +37,12 @@ enum conv_status conv_png_check_signature(const uint8_t *data, size_t size, stru
     if (size < CONV_PNG_SIGNATURE_SIZE)
         return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
     return CONV_OK;
+}
+
+bool conv_chunk_crc_is_right(const struct conv_chunk *chunk)
+{
+    uint32_t crc = libdeflate_crc32(0, chunk->data - 4, (size_t)chunk->length + 4);
+    return crc == conv_chunk_read_u32(chunk->data + chunk->length);
 }
 
 // Reports why there is no complete chunk at `at`.
@@ -66,8 +71,8 @@ static bool depth_is_valid(int color_type, int depth)
     return known && single && (depth & allowed[color_type]) != 0;
 }
 
-static enum conv_status read_header(const struct conv_chunk *chunk, struct conv_png_header *header,
-                                    struct conv_err *err)
+static enum conv_status read_header(const struct conv_chunk *chunk,
+                                    struct conv_image_header *header, struct conv_err *err)
 {
     const uint8_t *p = chunk->data;
     if (chunk->type != CONV_CHUNK_IHDR)
@@ -88,21 +93,18 @@ static enum conv_status read_header(const struct conv_chunk *chunk, struct conv_
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "bad header: unknown method (compression %d, filter %d, interlace %d)",
                             p[10], p[11], p[12]);
-    *header = (struct conv_png_header){
-        .width = (int)width,
-        .height = (int)height,
-        .bit_depth = p[8],
-        .color_type = p[9],
-        .interlaced = p[12] == 1,
+    *header = (struct conv_image_header){
+        .shape = {.width = (int)width, .height = (int)height},
+        .png = {.bit_depth = p[8], .color_type = p[9], .interlaced = p[12] == 1},
     };
     return CONV_OK;
 }
 
 // True if libpng would accept the tRNS chunk; otherwise it is ignored here as well.
-static bool makes_alpha(const struct conv_chunk *chunk, const struct conv_png_header *header,
+static bool makes_alpha(const struct conv_chunk *chunk, const struct conv_image_header *header,
                         uint32_t palette_size)
 {
-    switch (header->color_type) {
+    switch (header->png.color_type) {
     case CONV_COLOR_GRAY:
         return chunk->length == 2 && conv_chunk_crc_is_right(chunk);
     case CONV_COLOR_RGB:
@@ -114,22 +116,21 @@ static bool makes_alpha(const struct conv_chunk *chunk, const struct conv_png_he
     }
 }
 
-static struct conv_image make_shape(const struct conv_png_header *header)
+static void complete_header(struct conv_image_header *header)
 {
-    bool color = header->color_type & 2, alpha = header->color_type & 4 || header->transparency;
-    return (struct conv_image){
-        .width = header->width,
-        .height = header->height,
-        .channels = (color ? 3 : 1) + (alpha ? 1 : 0),
-        .depth = header->bit_depth == 16 ? 16 : 8,
-        .alpha = alpha,
-    };
+    bool color = header->png.color_type & 2;
+    bool alpha = header->png.color_type & 4 || header->png.transparency;
+    header->shape.channels = (color ? 3 : 1) + (alpha ? 1 : 0);
+    header->shape.depth = header->png.bit_depth == 16 ? 16 : 8;
+    header->shape.alpha = alpha;
+    header->device_stream = !header->png.interlaced && !header->png.transparency &&
+                            header->png.bit_depth >= 8 && !(header->png.color_type & 1);
 }
 
-enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_png_header *header,
+enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_image_header *header,
                                 struct conv_err *err)
 {
-    enum conv_status status = conv_png_check_signature(data, size, err);
+    enum conv_status status = conv_png_check_head(data, size, err);
     if (status)
         return status;
     size_t at = CONV_PNG_SIGNATURE_SIZE;
@@ -149,45 +150,48 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_pn
             break;
         if (chunk.type == CONV_CHUNK_IEND)
             return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no image data");
-        if (chunk.type == CONV_CHUNK_PLTE && header->color_type == CONV_COLOR_PALETTE) {
-            uint32_t most = 1u << header->bit_depth;
+        if (chunk.type == CONV_CHUNK_PLTE && header->png.color_type == CONV_COLOR_PALETTE) {
+            uint32_t most = 1u << header->png.bit_depth;
             if (chunk.length == 0 || chunk.length % 3 != 0 || chunk.length > 3 * MAX_PALETTE)
                 return conv_err_set(err, CONV_ERR_FORMAT, "damaged: palette of %u bytes",
                                     (unsigned)chunk.length);
             palette_size = chunk.length / 3 < most ? chunk.length / 3 : most;
         }
-        if (chunk.type == CONV_CHUNK_PLTE && header->color_type == CONV_COLOR_RGB &&
+        if (chunk.type == CONV_CHUNK_PLTE && header->png.color_type == CONV_COLOR_RGB &&
             chunk.length % 3 == 0 && chunk.length <= 3 * MAX_PALETTE)
-            header->transparency = false; // libpng cancels a tRNS chunk that comes before PLTE ...
+            header->png.transparency =
+                false; // libpng cancels a tRNS chunk that comes before PLTE ...
         if (chunk.type == CONV_CHUNK_TRNS && !trns_seen &&
             makes_alpha(&chunk, header, palette_size))
-            header->transparency = trns_seen = true; // ... and ignores one after it as a second
+            header->png.transparency = trns_seen = true; // ... and ignores one after it as a second
     }
-    if (header->color_type == CONV_COLOR_PALETTE && palette_size == 0)
+    if (header->png.color_type == CONV_COLOR_PALETTE && palette_size == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no palette");
-    header->shape = make_shape(header);
+    complete_header(header);
     return CONV_OK;
 }
 
 // --- the amount of image data --------------------------------------------------------------------
 
 // Bytes of all rows, each with its filter byte; UINT64_MAX on overflow.
-static uint64_t filtered_size(const struct conv_png_header *header)
+static uint64_t filtered_size(const struct conv_image_header *header)
 {
     static const struct {
         unsigned x, y, dx, dy;
     } passes[] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
                   {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}, {0, 0, 1, 1}};
     enum { INTERLACED = 7, WHOLE = 1 }; // passes; the last row of the table is the whole image
-    uint64_t bits = (uint64_t)conv_chunk_channels(header->color_type) * (uint64_t)header->bit_depth,
+    uint64_t bits = (uint64_t)conv_chunk_channels(header->png.color_type) *
+                    (uint64_t)header->png.bit_depth,
              total = 0;
-    int first = header->interlaced ? 0 : INTERLACED,
-        count = header->interlaced ? INTERLACED : WHOLE;
+    int first = header->png.interlaced ? 0 : INTERLACED,
+        count = header->png.interlaced ? INTERLACED : WHOLE;
     for (int i = first; i < first + count; i++) {
         // Coordinates are below 2^31: only the product and the sum can overflow.
-        uint64_t width = ((uint64_t)header->width + passes[i].dx - 1 - passes[i].x) / passes[i].dx;
+        uint64_t width =
+            ((uint64_t)header->shape.width + passes[i].dx - 1 - passes[i].x) / passes[i].dx;
         uint64_t height =
-            ((uint64_t)header->height + passes[i].dy - 1 - passes[i].y) / passes[i].dy;
+            ((uint64_t)header->shape.height + passes[i].dy - 1 - passes[i].y) / passes[i].dy;
         uint64_t size;
         if (width > 0 && (__builtin_mul_overflow(height, 1 + (width * bits + 7) / 8, &size) ||
                           __builtin_add_overflow(total, size, &total)))
@@ -214,7 +218,7 @@ static size_t data_size(const uint8_t *data, size_t size, bool *whole)
 }
 
 enum conv_status conv_png_check_size(const uint8_t *data, size_t size,
-                                     const struct conv_png_header *header, struct conv_err *err)
+                                     const struct conv_image_header *header, struct conv_err *err)
 {
     bool whole;
     size_t have = data_size(data, size, &whole);
@@ -226,7 +230,7 @@ enum conv_status conv_png_check_size(const uint8_t *data, size_t size,
         return CONV_OK;
     return conv_err_set(err, CONV_ERR_FORMAT, "%s: too %s image data (%zu B) for %d x %d pixels",
                         little && !whole ? "truncated" : "damaged", little ? "little" : "much",
-                        have, header->width, header->height);
+                        have, header->shape.width, header->shape.height);
 }
 
 size_t conv_png_end(const uint8_t *data, size_t size)
@@ -237,4 +241,21 @@ size_t conv_png_end(const uint8_t *data, size_t size)
         if (chunk.type == CONV_CHUNK_IEND)
             return at;
     return size;
+}
+
+// A valid acTL, whose first number is that of the frames, comes before the image data. In any other
+// file the chunks of APNG mean nothing, and programs show a still image.
+bool conv_png_is_animated(const uint8_t *data, size_t size)
+{
+    size_t at = CONV_PNG_SIGNATURE_SIZE;
+    struct conv_chunk chunk;
+    while (size > at && conv_chunk_next(&chunk, data, size, &at) && chunk.type != CONV_CHUNK_IDAT &&
+           chunk.type != CONV_CHUNK_IEND) {
+        if (chunk.type == CONV_CHUNK_TYPE('a', 'c', 'T', 'L') && chunk.length == 8 &&
+            conv_chunk_crc_is_right(&chunk)) {
+            uint32_t frames = conv_chunk_read_u32(chunk.data);
+            return frames > 1 && frames <= CONV_CHUNK_MAX_FIELD;
+        }
+    }
+    return false;
 }

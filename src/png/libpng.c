@@ -98,7 +98,7 @@ struct reader {
     png_structp png;
     png_infop info;
     const uint8_t *at, *end;
-    const struct conv_png_header *header;
+    const struct conv_image_header *header;
     const struct conv_image *dst;         // NULL: to put_rows
     const struct conv_png_rows *put_rows; // NULL: to dst
     uint8_t *rows;
@@ -109,11 +109,11 @@ struct reader {
 };
 
 // libpng reads on to the end of the image data while it finishes the last row.
-static bool is_after_rows(png_structp png, const struct conv_png_header *header)
+static bool is_after_rows(png_structp png, const struct conv_image_header *header)
 {
-    if (header->interlaced)
+    if (header->png.interlaced)
         return png_get_current_pass_number(png) >= PNG_INTERLACE_ADAM7_PASSES;
-    return png_get_current_row_number(png) >= (png_uint_32)header->height;
+    return png_get_current_row_number(png) >= (png_uint_32)header->shape.height;
 }
 
 static void read_bytes(png_structp png, png_bytep bytes, size_t size)
@@ -142,8 +142,8 @@ static void start_reading(struct reader *reader)
     // would inflate a compressed text to any size.
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     // The caller has checked the image's size.
-    png_set_user_limits(png, (png_uint_32)reader->header->width,
-                        (png_uint_32)reader->header->height);
+    png_set_user_limits(png, (png_uint_32)reader->header->shape.width,
+                        (png_uint_32)reader->header->shape.height);
     png_set_check_for_invalid_index(png, 0); // out of range is opaque black
     png_set_compression_buffer_size(png, IDAT_SIZE);
     png_read_info(png, reader->info);
@@ -155,11 +155,11 @@ static void choose_samples(struct reader *reader)
     png_structp png = reader->png;
     png_infop info = reader->info;
     const struct conv_image *shape = &reader->header->shape;
-    if (reader->header->color_type == PNG_COLOR_TYPE_PALETTE)
+    if (reader->header->png.color_type == PNG_COLOR_TYPE_PALETTE)
         png_set_palette_to_rgb(png);
-    else if (reader->header->bit_depth < 8)
+    else if (reader->header->png.bit_depth < 8)
         png_set_expand_gray_1_2_4_to_8(png);
-    if (reader->header->transparency)
+    if (reader->header->png.transparency)
         png_set_tRNS_to_alpha(png);
     png_set_interlace_handling(png);
     png_read_update_info(png, info);
@@ -181,8 +181,8 @@ static void put_row(const struct reader *reader, int y, const uint8_t *row)
 
 static void read_rows(struct reader *reader)
 {
-    int height = reader->header->height;
-    if (reader->header->interlaced) {
+    int height = reader->header->shape.height;
+    if (reader->header->png.interlaced) {
         for (int pass = 0; pass < PNG_INTERLACE_ADAM7_PASSES; pass++) {
             for (int y = 0; y < height; y++) {
                 check_stop(reader->png, reader->stop);
@@ -215,9 +215,9 @@ static bool read_guarded(struct reader *reader)
 }
 
 static bool reserve_rows(struct conv_buffer *rows, size_t row_size,
-                         const struct conv_png_header *header)
+                         const struct conv_image_header *header)
 {
-    size_t size, count = header->interlaced ? (size_t)header->height : 1;
+    size_t size, count = header->png.interlaced ? (size_t)header->shape.height : 1;
     return !__builtin_mul_overflow(row_size, count, &size) &&
            !__builtin_add_overflow(size, CONV_UNFILTER_SLACK, &size) &&
            conv_buffer_reserve(rows, size);
@@ -236,7 +236,7 @@ static enum conv_status read_failure(const struct fault *fault, size_t size, str
 }
 
 static enum conv_status read_file(struct conv_buffer *rows, const uint8_t *data, size_t size,
-                                  const struct conv_png_header *header,
+                                  const struct conv_image_header *header,
                                   const struct conv_image *dst,
                                   const struct conv_png_rows *put_rows, const atomic_int *stop,
                                   struct conv_err *err)
@@ -269,14 +269,14 @@ static enum conv_status read_file(struct conv_buffer *rows, const uint8_t *data,
 }
 
 enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
-                                    const struct conv_png_header *header,
+                                    const struct conv_image_header *header,
                                     const struct conv_image *dst, struct conv_err *err)
 {
     return conv_libpng_decode_until(rows, data, size, header, dst, NULL, err);
 }
 
 enum conv_status conv_libpng_decode_until(struct conv_buffer *rows, const uint8_t *data,
-                                          size_t size, const struct conv_png_header *header,
+                                          size_t size, const struct conv_image_header *header,
                                           const struct conv_image *dst, const atomic_int *stop,
                                           struct conv_err *err)
 {
@@ -284,7 +284,7 @@ enum conv_status conv_libpng_decode_until(struct conv_buffer *rows, const uint8_
 }
 
 enum conv_status conv_libpng_decode_rows(struct conv_buffer *scratch, const uint8_t *data,
-                                         size_t size, const struct conv_png_header *header,
+                                         size_t size, const struct conv_image_header *header,
                                          const struct conv_png_rows *rows, const atomic_int *stop,
                                          struct conv_err *err)
 {

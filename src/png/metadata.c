@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Selects the chunks of a PNG that are carried from input to output, and detects animations.
+// Selects the chunks of a PNG that are carried from input to output.
 #include <libdeflate.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "image/embedded.h"
-#include "png/chunk.h"
-#include "png/content.h"
-#include "png/png.h"
+#include "png/metadata.h"
 
 // Bytes of a chunk that is neither a profile nor a text: the longest known one, cHRM, has 32. No
 // image is that small.
@@ -58,7 +56,7 @@ static bool is_safe_to_copy(uint32_t type)
 
 // State while a file's chunks are collected.
 struct collection {
-    const struct conv_png_header *header;
+    const struct conv_image_header *header;
     struct conv_buffer *buffer;
     const uint8_t *palette;
     uint32_t palette_size; // entries
@@ -72,8 +70,8 @@ struct collection {
 // True if the output has one channel in place of three.
 static bool becomes_gray(const struct collection *collection)
 {
-    const struct conv_png_header *header = collection->header;
-    return header->color_type & 2 && header->shape.channels - header->shape.alpha == 1;
+    const struct conv_image_header *header = collection->header;
+    return header->png.color_type & 2 && header->shape.channels - header->shape.alpha == 1;
 }
 
 // Converts bKGD to the output's colour type and depth; returns the number of samples, 0 if it is
@@ -81,17 +79,17 @@ static bool becomes_gray(const struct collection *collection)
 static int convert_background(uint16_t samples[3], const struct conv_chunk *chunk,
                               const struct collection *collection)
 {
-    const struct conv_png_header *header = collection->header;
+    const struct conv_image_header *header = collection->header;
     const uint8_t *p = chunk->data;
-    if (header->color_type == CONV_COLOR_PALETTE) {
+    if (header->png.color_type == CONV_COLOR_PALETTE) {
         if (chunk->length != 1 || p[0] >= collection->palette_size)
             return 0;
         for (size_t c = 0; c < 3; c++)
             samples[c] = collection->palette[3 * (size_t)p[0] + c];
         return 3;
     }
-    int count = header->color_type & 2 ? 3 : 1;
-    unsigned most = (1u << header->bit_depth) - 1;
+    int count = header->png.color_type & 2 ? 3 : 1;
+    unsigned most = (1u << header->png.bit_depth) - 1;
     if (chunk->length != 2 * (uint32_t)count)
         return 0;
     for (int c = 0; c < count; c++) {
@@ -106,7 +104,8 @@ static int convert_background(uint16_t samples[3], const struct conv_chunk *chun
 // The same samples at the output's depth, if that is another one.
 static void scale_background(uint16_t samples[3], int count, const struct collection *collection)
 {
-    int from = collection->header->bit_depth == 16 ? 16 : 8, to = collection->header->shape.depth;
+    int from = collection->header->png.bit_depth == 16 ? 16 : 8,
+        to = collection->header->shape.depth;
     for (int c = 0; c < count && from < to; c++)
         samples[c] = (uint16_t)(samples[c] * 257);
     for (int c = 0; c < count && from > to; c++)
@@ -214,11 +213,11 @@ static bool collect_chunk(const struct conv_chunk *chunk, struct collection *col
                               CONV_CHUNK_FRAME + (size_t)chunk->length);
 }
 
-enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
-                                       const struct conv_png_header *header, bool look,
-                                       struct conv_metadata *meta, struct conv_err *err)
+enum conv_status conv_png_collect(const uint8_t *data, size_t size,
+                                  const struct conv_image_header *header, bool look,
+                                  struct conv_metadata *metadata, struct conv_err *err)
 {
-    struct conv_buffer buffer = {.data = meta->data, .capacity = meta->capacity};
+    struct conv_buffer buffer = {.data = metadata->data, .capacity = metadata->capacity};
     struct collection collection = {.header = header, .buffer = &buffer, .look = look};
     size_t at = CONV_PNG_SIGNATURE_SIZE, front = 0;
     struct conv_chunk chunk;
@@ -231,23 +230,6 @@ enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
             front = buffer.size;
     }
     conv_png_inflater_free(&collection.inflater);
-    *meta = (struct conv_metadata){buffer.data, buffer.size, buffer.capacity, front};
+    *metadata = (struct conv_metadata){buffer.data, buffer.size, buffer.capacity, front};
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-}
-
-// A valid acTL, whose first number is that of the frames, comes before the image data. In any other
-// file the chunks of APNG mean nothing, and programs show a still image.
-bool conv_png_is_animated(const uint8_t *data, size_t size)
-{
-    size_t at = CONV_PNG_SIGNATURE_SIZE;
-    struct conv_chunk chunk;
-    while (size > at && conv_chunk_next(&chunk, data, size, &at) && chunk.type != CONV_CHUNK_IDAT &&
-           chunk.type != CONV_CHUNK_IEND) {
-        if (chunk.type == CONV_CHUNK_TYPE('a', 'c', 'T', 'L') && chunk.length == 8 &&
-            conv_chunk_crc_is_right(&chunk)) {
-            uint32_t frames = conv_chunk_read_u32(chunk.data);
-            return frames > 1 && frames <= CONV_CHUNK_MAX_FIELD;
-        }
-    }
-    return false;
 }

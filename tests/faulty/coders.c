@@ -17,7 +17,7 @@ struct memory {
     uint8_t *filtered;
     uint8_t *chunks;
     size_t chunks_bytes;
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
 };
 
 bool faulty_takes_stream(const struct conv_image *shape, size_t most_bytes)
@@ -65,7 +65,7 @@ static uint8_t *make_file(const struct memory *memory, const struct conv_image *
         memcpy(chunk + 4, "IDAT", 4);
         memcpy(chunk + 8, stream, stream_bytes);
         write_u32(chunk + 8 + stream_bytes, libdeflate_crc32(0, chunk + 4, stream_bytes + 4));
-        conv_png_frame(memory->codec, shape, NULL, chunk, stream_bytes + 12, &parts);
+        conv_png_format.device->frame(memory->codec, shape, NULL, chunk, stream_bytes + 12, &parts);
         file = malloc(parts.size);
         *size = 0;
         for (int i = 0; i < CONV_ENCODED_PARTS && file; i++)
@@ -83,13 +83,13 @@ static void decode(struct conv_group *group, const struct memory *memory)
     for (int i = 0; i < group->image_count; i++) {
         struct conv_group_image *image = &group->images[i];
         struct conv_image dst = find_planes(group, memory, image, memory->planes);
-        struct conv_png_header header;
+        struct conv_image_header header;
         struct conv_err err;
         size_t size;
         uint8_t *file = make_file(memory, &image->shape, group->h_in + image->stream,
                                   image->stream_bytes, &size);
-        image->failed = !file || conv_png_probe(file, size, &header, &err) ||
-                        conv_png_decode(memory->codec, file, size, &header, &dst, &err);
+        image->failed = !file || conv_png_format.probe(file, size, &header, &err) ||
+                        conv_png_format.decode(memory->codec, file, size, &header, &dst, &err);
         free(file);
     }
 }
@@ -101,7 +101,7 @@ static enum conv_status encode(struct conv_group *group, struct memory *memory, 
         struct conv_group_image *image = &group->images[i];
         struct conv_image src = find_planes(group, memory, image, planes);
         struct conv_encoded file;
-        enum conv_status status = conv_png_encode(memory->codec, &src, NULL, &file, err);
+        enum conv_status status = conv_png_format.encode(memory->codec, &src, NULL, &file, err);
         if (status)
             return status;
         size_t bytes = file.part[2].size; // the image data
@@ -125,7 +125,7 @@ static enum conv_status take_memory(struct memory *memory, const struct conv_gro
     memory->chunks = malloc(group->chunks + 1);
     if (!memory->planes || !memory->filtered || !memory->passthrough || !memory->chunks)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty device's group");
-    return conv_png_codec_open(&memory->codec, &config, err);
+    return conv_png_format.open(&memory->codec, &config, err);
 }
 
 static enum conv_status copy_out(struct conv_group *group, const struct memory *memory,
@@ -176,7 +176,7 @@ enum conv_status faulty_run_coded(faulty_filter_fn filter, void *context, struct
 {
     struct memory memory = {0};
     enum conv_status status = run(filter, context, group, &memory, err);
-    conv_png_codec_close(memory.codec);
+    conv_png_format.close(memory.codec);
     free(memory.planes);
     free(memory.filtered);
     free(memory.passthrough);

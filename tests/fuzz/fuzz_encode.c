@@ -57,10 +57,10 @@ static void free_planes(struct conv_image *image)
 
 static void read_back(const struct conv_buffer *file, const struct conv_image *image)
 {
-    struct conv_png_header header;
+    struct conv_image_header header;
     struct conv_buffer rows = {0};
     struct conv_err err;
-    if (conv_png_probe(file->data, file->size, &header, &err))
+    if (conv_png_format.probe(file->data, file->size, &header, &err))
         fail("the header is refused", err.text);
     struct conv_image back = header.shape;
     if (back.width != image->width || back.height != image->height ||

@@ -69,39 +69,40 @@ static void check_verdict(bool good, enum reference_verdict reference, const uin
 // The GPU decodes a stream that is copied in one piece: a valid one may only come from a file that
 // libpng accepts. It does not decode streams whose window is smaller than the image (see
 // png/inflate.h): zlib refuses distances beyond the window, but only when it inflates row by row.
-static void check_stream(const uint8_t *data, size_t size, const struct conv_png_header *header,
+static void check_stream(const uint8_t *data, size_t size, const struct conv_image_header *header,
                          bool good)
 {
-    size_t stream_size, pixel = (size_t)header->shape.channels * (size_t)header->bit_depth / 8;
-    size_t row = (size_t)header->width * pixel + 1, raw_size = row * (size_t)header->height;
+    size_t stream_size, pixel = (size_t)header->shape.channels * (size_t)header->png.bit_depth / 8;
+    size_t row = (size_t)header->shape.width * pixel + 1,
+           raw_size = row * (size_t)header->shape.height;
     uint8_t *stream = malloc(size), *raw = malloc(raw_size + 1);
     if (!stream || !raw)
         abort();
     uLongf made = (uLongf)raw_size + 1; // one more would be too much
     uLong used = 0;
-    if (conv_png_copy_stream(stream, &stream_size, data, size, header)) {
+    if (conv_png_format.device->copy_stream(stream, &stream_size, data, size, header)) {
         used = (uLong)stream_size;
         bool whole = uncompress2(raw, &made, stream, &used) == Z_OK && made == raw_size &&
                      used == stream_size &&
                      (stream[0] >> 4 == 7 || raw_size <= (size_t)256 << (stream[0] >> 4));
-        for (size_t y = 0; y < (size_t)header->height && whole; y++)
+        for (size_t y = 0; y < (size_t)header->shape.height && whole; y++)
             whole = raw[y * row] <= 4;
         if (whole && !good)
-            fail("conv_png_copy_stream", "takes what libpng refuses");
+            fail("copy_stream", "takes what libpng refuses");
     }
     free(stream);
     free(raw);
 }
 
 // The carried chunks must not make the output a file that libpng refuses.
-static void check_carried(const uint8_t *data, size_t size, const struct conv_png_header *header)
+static void check_carried(const uint8_t *data, size_t size, const struct conv_image_header *header)
 {
     static const int color_types[] = {0, 0, 4, 2, 6};
     static const uint8_t row[1 + 8]; // of one pixel
     static struct conv_metadata meta;
     struct reference_image image;
-    if (conv_png_meta_collect(data, size, header, false, &meta, NULL) || meta.front > meta.size)
-        fail("conv_png_meta_collect", "fails");
+    if (conv_png_format.collect(data, size, header, false, &meta, NULL) || meta.front > meta.size)
+        fail("conv_png_format.collect", "fails");
     if (meta.size == 0)
         return;
     const struct conv_image *shape = &header->shape;
@@ -114,9 +115,9 @@ static void check_carried(const uint8_t *data, size_t size, const struct conv_pn
     png_make_bytes(&out, meta.data + meta.front, meta.size - meta.front);
     png_make_chunk(&out, "IEND", NULL, 0);
     if (reference_read(&image, out.data, out.size, 1) != REFERENCE_TAKES)
-        fail("conv_png_meta_collect", "spoils the output");
-    if (conv_png_is_animated(out.data, out.size))
-        fail("conv_png_meta_collect", "carries an animation");
+        fail("conv_png_format.collect", "spoils the output");
+    if (conv_png_format.is_animated(out.data, out.size))
+        fail("conv_png_format.collect", "carries an animation");
     free(image.rows);
     png_make_free(&stream);
     png_make_free(&out);
@@ -125,7 +126,7 @@ static void check_carried(const uint8_t *data, size_t size, const struct conv_pn
 // --- the fast decoder ----------------------------------------------------------------------------
 
 // Decodes with a new decoder, whose buffers are empty.
-static bool decode_fresh(const uint8_t *data, size_t size, const struct conv_png_header *header,
+static bool decode_fresh(const uint8_t *data, size_t size, const struct conv_image_header *header,
                          const struct conv_image *got)
 {
     struct conv_decoder fresh = {0};
@@ -139,13 +140,13 @@ enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit)
     // Reused, as by a worker: leftovers of the last image must not matter.
     static struct conv_decoder decoder;
     static struct conv_buffer rows;
-    struct conv_png_header header = {0};
+    struct conv_image_header header = {0};
     struct reference_image reference;
     enum reference_verdict verdict = reference_read(&reference, data, size, limit);
-    bool probed = !conv_png_probe(data, size, &header, NULL);
+    bool probed = !conv_png_format.probe(data, size, &header, NULL);
     if (!probed)
         check_verdict(false, verdict, data, size);
-    if (!probed || (size_t)header.width > limit / (size_t)header.height) {
+    if (!probed || (size_t)header.shape.width > limit / (size_t)header.shape.height) {
         free(reference.rows);
         return ORACLE_REFUSED;
     }
@@ -153,8 +154,8 @@ enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit)
     image_alloc(&want, FILL);
     image_alloc(&got, FILL);
     bool good = !conv_libpng_decode(&rows, data, size, &header, &want, NULL);
-    if (good && conv_png_check_size(data, size, &header, NULL))
-        fail("conv_png_check_size", "refuses what libpng takes");
+    if (good && conv_png_format.check_size(data, size, &header, NULL))
+        fail("check_size", "refuses what libpng takes");
     check_verdict(good, verdict, data, size);
     if (good)
         compare_reference(&want, &reference);

@@ -74,19 +74,19 @@ bool image_padding_is(const struct conv_image *image, int fill)
 enum conv_status image_decode(struct conv_image *image, const uint8_t *data, size_t size,
                               struct conv_err *err)
 {
-    struct conv_png_header header;
-    struct conv_png_codec *codec = NULL;
+    struct conv_image_header header;
+    struct conv_codec *codec = NULL;
     *image = (struct conv_image){0};
-    enum conv_status status = conv_png_probe(data, size, &header, err);
+    enum conv_status status = conv_png_format.probe(data, size, &header, err);
     if (!status)
-        status = conv_png_check_size(data, size, &header, err);
+        status = conv_png_format.check_size(data, size, &header, err);
     if (status)
         return status;
     *image = header.shape;
     image_alloc(image, 0xa5);
-    status = conv_png_codec_open(&codec, &(struct conv_codec_config){.level = -1}, err);
+    status = conv_png_format.open(&codec, &(struct conv_codec_config){.level = -1}, err);
     if (!status)
-        status = conv_png_decode(codec, data, size, &header, image, err);
-    conv_png_codec_close(codec);
+        status = conv_png_format.decode(codec, data, size, &header, image, err);
+    conv_png_format.close(codec);
     return status;
 }

@@ -31,7 +31,7 @@ static void estimate(struct conv_need *need, size_t *staging, size_t *scratch, i
     struct conv_file file = {0};
     struct conv_job job = {.file = &file, .format = conv_formats[0], .file_depth = 8};
     job.header.shape = (struct conv_image){.width = width, .height = 3, .channels = 1, .depth = 8};
-    job.header.detail[0] = 8; // bit depth
+    job.header.png.bit_depth = 8;
     *staging = conv_group_need(&job.header.shape, false, 0);
     *scratch = conv_backend_cpu.scratch_bytes(backend, width, 8);
     conv_need_estimate(need, &config, &job, *staging);

@@ -43,19 +43,19 @@ static uint64_t seed;
 
 // One decoding as in a worker, into planes that are already allocated.
 struct subject {
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     struct conv_metadata meta;
     struct conv_image planes;
 };
 
 static bool decode_ours(struct subject *subject, const struct png_file *file)
 {
-    struct conv_png_header header;
-    return !conv_png_probe(file->data, file->size, &header, NULL) &&
-           !conv_png_check_size(file->data, file->size, &header, NULL) &&
-           !conv_png_meta_collect(file->data, file->size, &header, false, &subject->meta, NULL) &&
-           !conv_png_decode(subject->codec, file->data, file->size, &header, &subject->planes,
-                            NULL);
+    struct conv_image_header header;
+    return !conv_png_format.probe(file->data, file->size, &header, NULL) &&
+           !conv_png_format.check_size(file->data, file->size, &header, NULL) &&
+           !conv_png_format.collect(file->data, file->size, &header, false, &subject->meta, NULL) &&
+           !conv_png_format.decode(subject->codec, file->data, file->size, &header,
+                                   &subject->planes, NULL);
 }
 
 // --- the comparison ------------------------------------------------------------------------------
@@ -122,18 +122,18 @@ static double find_ratio(struct cost *cost, struct subject *subject, const struc
 }
 
 // The ratio, or 0 where it is not measured.
-static double check_family(struct conv_png_codec *codec, const struct png_family *f)
+static double check_family(struct conv_codec *codec, const struct png_family *f)
 {
     static int turn;
     char text[300];
     struct png_file file;
-    struct conv_png_header header;
+    struct conv_image_header header;
     struct subject subject = {.codec = codec};
     if (turn++ % STEP)
         return 0;
     png_family_describe(text, sizeof text, f);
     png_family_make(&file, f, &seed);
-    assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
+    assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
     subject.planes = header.shape;
     image_alloc(&subject.planes, 0);
     size_t row_size = conv_interleave_bytes(&header.shape);
@@ -166,11 +166,11 @@ static double check_family(struct conv_png_codec *codec, const struct png_family
 
 // --- the families --------------------------------------------------------------------------------
 
-static struct conv_png_codec *open_codec(void)
+static struct conv_codec *open_codec(void)
 {
     struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = -1};
-    struct conv_png_codec *codec;
-    assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+    struct conv_codec *codec;
+    assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
     return codec;
 }
 
@@ -180,7 +180,7 @@ static void every_kind_of_block(void **state)
 {
     (void)state;
     static const int symbols[] = {0, 1, 6, 40, 64, 300, 2500};
-    struct conv_png_codec *codec = open_codec();
+    struct conv_codec *codec = open_codec();
     for (int codes = FIXED; codes < CODES; codes++) {
         for (int mix = 0; mix < MIXES; mix++) {
             for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
@@ -195,13 +195,13 @@ static void every_kind_of_block(void **state)
             }
         }
     }
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
 }
 
 static void blocks_without_symbols(void **state)
 {
     (void)state;
-    struct conv_png_codec *codec = open_codec();
+    struct conv_codec *codec = open_codec();
     struct png_family f = {.depth = 8, .width = 8, .height = 8, .byte = 0};
     for (int codes = 0; codes < CODES; codes++) {
         for (int plainly = 0; plainly <= (codes >= USED); plainly++) {
@@ -226,14 +226,14 @@ static void blocks_without_symbols(void **state)
             }
         }
     }
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
 }
 
 // Streams whose flaw is detected as late as possible.
 static void flaws_at_the_end(void **state)
 {
     (void)state;
-    struct conv_png_codec *codec = open_codec();
+    struct conv_codec *codec = open_codec();
     static const int symbols[] = {0, 1, 40, 2500};
     for (int flaw = WRONG_SUM; flaw < IGNORED; flaw++) {
         for (int codes = 0; codes < CODES; codes++) {
@@ -256,13 +256,13 @@ static void flaws_at_the_end(void **state)
             }
         }
     }
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
 }
 
 static void blocks_after_the_rows(void **state)
 {
     (void)state;
-    struct conv_png_codec *codec = open_codec();
+    struct conv_codec *codec = open_codec();
     for (int codes = FIXED; codes < CODES; codes++) {
         for (int plainly = 0; plainly < 2; plainly++) {
             struct png_family f = {.depth = 8,
@@ -278,7 +278,7 @@ static void blocks_after_the_rows(void **state)
             check_family(codec, &f);
         }
     }
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
 }
 
 static void every_shape_of_image(void **state)
@@ -288,7 +288,7 @@ static void every_shape_of_image(void **state)
                                    {2, 8, 0}, {2, 16, 1}, {3, 1, 1}, {3, 4, 0}, {3, 8, 0},
                                    {3, 8, 1}, {4, 16, 0}, {6, 8, 0}, {6, 16, 0}};
     static const int sizes[][2] = {{1, 1}, {1, 3000}, {2, 1500}, {3000, 1}, {9, 300}, {60, 50}};
-    struct conv_png_codec *codec = open_codec();
+    struct conv_codec *codec = open_codec();
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             for (int interlaced = 0; interlaced < 2; interlaced++) {
@@ -308,13 +308,13 @@ static void every_shape_of_image(void **state)
             }
         }
     }
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
 }
 
 static void many_chunks(void **state)
 {
     (void)state;
-    struct conv_png_codec *codec = open_codec();
+    struct conv_codec *codec = open_codec();
     struct png_family f = {GRAY_IMAGE, .codes = FIXED, .other = FIXED, .mix = LITERALS};
     for (int interlaced = 0; interlaced < 2; interlaced++) {
         f.interlaced = interlaced;
@@ -338,7 +338,7 @@ static void many_chunks(void **state)
         f.texts = 0;
         f.height = 200;
     }
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
 }
 
 static void random_files(void **state)
@@ -346,7 +346,7 @@ static void random_files(void **state)
     (void)state;
     const char *given = getenv("CONV_ROUNDS");
     long rounds = given ? strtol(given, NULL, 0) : 20;
-    struct conv_png_codec *codec = open_codec();
+    struct conv_codec *codec = open_codec();
     double worst = 0;
     for (long i = 0; i < rounds; i++) {
         static const int types[] = {0, 2, 3, 4, 6};
@@ -378,7 +378,7 @@ static void random_files(void **state)
         worst = ratio > worst ? ratio : worst;
     }
     printf("the worst of %ld random files: %.2f times libpng's time\n", rounds, worst);
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
 }
 
 int main(void)

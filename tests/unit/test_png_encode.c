@@ -42,7 +42,7 @@ static void join(struct png_file *file, const struct conv_encoded *bytes)
     assert_int_equal(file->size, bytes->size);
 }
 
-static void check_round_trip(struct conv_png_codec *codec, struct conv_image *image,
+static void check_round_trip(struct conv_codec *codec, struct conv_image *image,
                              enum content content)
 {
     struct conv_encoded bytes;
@@ -51,7 +51,7 @@ static void check_round_trip(struct conv_png_codec *codec, struct conv_image *im
     struct conv_err err = {0};
     image_alloc(image, 0x5a);
     paint(image, content);
-    if (conv_png_encode(codec, image, NULL, &bytes, &err) != CONV_OK)
+    if (conv_png_format.encode(codec, image, NULL, &bytes, &err) != CONV_OK)
         fail_msg("%s", err.text);
     assert_int_equal(bytes.part[0].size, 33);
     assert_int_equal(bytes.part[1].size, 0);
@@ -80,9 +80,9 @@ static void check_round_trip(struct conv_png_codec *codec, struct conv_image *im
 static void check_shapes(int encoder, int level)
 {
     static const int sizes[][2] = {{1, 1}, {1, 40}, {40, 1}, {2, 2}, {67, 35}, {131, 257}};
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     struct conv_codec_config config = {.encoder = encoder, .level = level};
-    assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+    assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
     for (int depth = 8; depth <= (encoder == CONV_PNG_STB ? 8 : 16); depth += 8) {
         for (int channels = 1; channels <= 4; channels++) {
             for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
@@ -99,7 +99,7 @@ static void check_shapes(int encoder, int level)
             }
         }
     }
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
 }
 
 static void round_trips_by_libpng(void **state)
@@ -123,12 +123,12 @@ static void round_trips_by_stb(void **state)
 static void more_columns_than_libpng_takes_by_itself(void **state)
 {
     (void)state;
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     struct conv_codec_config config = {.encoder = CONV_PNG_LIBPNG, .level = -1};
     struct conv_image image = {.width = 1000003, .height = 1, .channels = 3, .depth = 8};
-    assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+    assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
     check_round_trip(codec, &image, RAMP);
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
 }
 
 static void effort_has_an_effect(void **state)
@@ -148,13 +148,13 @@ static void effort_has_an_effect(void **state)
         }
     }
     for (int i = 0; i < 3; i++) {
-        struct conv_png_codec *codec;
+        struct conv_codec *codec;
         struct conv_encoded bytes;
         struct conv_codec_config config = {.encoder = CONV_PNG_LIBPNG, .level = levels[i]};
-        assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
-        assert_int_equal(conv_png_encode(codec, &image, NULL, &bytes, NULL), CONV_OK);
+        assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
+        assert_int_equal(conv_png_format.encode(codec, &image, NULL, &bytes, NULL), CONV_OK);
         sizes[i] = bytes.size;
-        conv_png_codec_close(codec);
+        conv_png_format.close(codec);
     }
     assert_true(sizes[0] > sizes[1] && sizes[1] > sizes[2]);
     image_free(&image);
@@ -163,21 +163,24 @@ static void effort_has_an_effect(void **state)
 static void stb_says_what_it_cannot(void **state)
 {
     (void)state;
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     struct conv_encoded bytes;
     struct conv_err err = {0};
     struct conv_codec_config config = {.encoder = CONV_PNG_STB, .level = -1};
-    assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+    assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
     struct conv_image deep = {.width = 1, .height = 1, .channels = 1, .depth = 16};
-    assert_int_equal(conv_png_encode(codec, &deep, NULL, &bytes, &err), CONV_ERR_UNSUPPORTED);
+    assert_int_equal(conv_png_format.encode(codec, &deep, NULL, &bytes, &err),
+                     CONV_ERR_UNSUPPORTED);
     assert_int_equal(err.hint, CONV_HINT_OTHER_ENCODER);
     // Refused before the planes are looked at.
     struct conv_image large = {.width = 30000, .height = 30000, .channels = 3, .depth = 8};
-    assert_int_equal(conv_png_encode(codec, &large, NULL, &bytes, &err), CONV_ERR_UNSUPPORTED);
+    assert_int_equal(conv_png_format.encode(codec, &large, NULL, &bytes, &err),
+                     CONV_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "30000 x 30000"));
     struct conv_image wide = {.width = 1 << 24, .height = 1, .channels = 1, .depth = 8};
-    assert_int_equal(conv_png_encode(codec, &wide, NULL, &bytes, &err), CONV_ERR_UNSUPPORTED);
-    conv_png_codec_close(codec);
+    assert_int_equal(conv_png_format.encode(codec, &wide, NULL, &bytes, &err),
+                     CONV_ERR_UNSUPPORTED);
+    conv_png_format.close(codec);
 }
 
 // A signal has come, or --fail-fast has ended the run.
@@ -196,24 +199,25 @@ static void a_signal_ends_the_work_on_an_image(void **state)
         struct png_file file;
         struct png_spec spec = {
             .width = 300, .height = 300, .depth = 8, .interlaced = i % 2, .samples = samples};
-        struct conv_png_header header;
+        struct conv_image_header header;
         struct conv_encoded bytes;
-        struct conv_png_codec *codec;
+        struct conv_codec *codec;
         struct conv_err err = {0};
         png_make_image(&file, &spec);
-        assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
+        assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
         struct conv_image image = header.shape;
         image_alloc(&image, 0);
         config.stop = &stop;
-        assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+        assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
         for (int turn = 0; turn < 2; turn++) {
             enum conv_status expected = turn ? CONV_OK : CONV_ERR_CANCELLED;
-            assert_int_equal(conv_png_decode(codec, file.data, file.size, &header, &image, &err),
-                             expected);
-            assert_int_equal(conv_png_encode(codec, &image, NULL, &bytes, &err), expected);
+            assert_int_equal(
+                conv_png_format.decode(codec, file.data, file.size, &header, &image, &err),
+                expected);
+            assert_int_equal(conv_png_format.encode(codec, &image, NULL, &bytes, &err), expected);
             atomic_store(&stop, -1);
         }
-        conv_png_codec_close(codec);
+        conv_png_format.close(codec);
         image_free(&image);
         png_make_free(&file);
     }
@@ -224,14 +228,14 @@ static void levels_out_of_range(void **state)
     (void)state;
     static const int levels[] = {-2, 10, 1000};
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        struct conv_png_codec *codec;
+        struct conv_codec *codec;
         struct conv_err err = {0};
         struct conv_codec_config config = {.encoder = CONV_PNG_LIBPNG, .level = levels[i]};
-        assert_int_equal(conv_png_codec_open(&codec, &config, &err), CONV_ERR_USAGE);
+        assert_int_equal(conv_png_format.open(&codec, &config, &err), CONV_ERR_USAGE);
         assert_null(codec);
         assert_non_null(strstr(err.text, "0 to 9"));
     }
-    conv_png_codec_close(NULL);
+    conv_png_format.close(NULL);
 }
 
 static void names_of_encoders(void **state)

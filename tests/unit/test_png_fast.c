@@ -78,12 +78,12 @@ static void planes_paint(struct planes *planes, int kind)
 // libpng refuses a wrong length, CRC or Adler-32, and too little or too much data.
 static void check_reads_back(const struct conv_buffer *file, const struct planes *planes)
 {
-    struct conv_png_header header;
+    struct conv_image_header header;
     struct conv_buffer rows = {0};
     struct planes back;
     struct conv_err err = {0};
     const struct conv_image *image = &planes->image;
-    if (conv_png_probe(file->data, file->size, &header, &err))
+    if (conv_png_format.probe(file->data, file->size, &header, &err))
         fail_msg("%s", err.text);
     assert_int_equal(header.shape.channels, image->channels);
     assert_int_equal(header.shape.depth, image->depth);

@@ -211,29 +211,29 @@ static void header_of_another_file(void **state)
     } others[] = {{4, 2, 8, 0}, {3, 3, 8, 0},  {5, 3, 8, 0}, {4, 4, 8, 0},
                   {4, 3, 4, 0}, {4, 3, 16, 0}, {4, 3, 8, 4}, {4, 3, 8, 2}};
     struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
-    struct conv_png_codec *codec;
-    assert_int_equal(conv_png_codec_open(&codec, &(struct conv_codec_config){.level = -1}, NULL),
+    struct conv_codec *codec;
+    assert_int_equal(conv_png_format.open(&codec, &(struct conv_codec_config){.level = -1}, NULL),
                      CONV_OK);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        struct conv_png_header header;
+        struct conv_image_header header;
         struct conv_err err = {0};
         png_make_free(&file);
         png_make_head(&file, others[i].width, others[i].height, others[i].depth,
                       others[i].color_type);
         png_make_chunk(&file, "IDAT", "", 0);
-        assert_int_equal(conv_png_probe(file.data, file.size, &header, &err), CONV_OK);
+        assert_int_equal(conv_png_format.probe(file.data, file.size, &header, &err), CONV_OK);
         struct conv_image image = header.shape;
         image_alloc(&image, 0);
         make_gray_file(stream.data, stream.size);
         enum conv_status status =
-            conv_png_decode(codec, file.data, file.size, &header, &image, &err);
+            conv_png_format.decode(codec, file.data, file.size, &header, &image, &err);
         if (others[i].depth == 4) // asks for 8 bits as well: the same pixels
             assert_int_equal(status, CONV_OK);
         else
             assert_int_equal(status, CONV_ERR_FORMAT);
         image_free(&image);
     }
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
     png_make_free(&stream);
 }
 

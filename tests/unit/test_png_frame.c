@@ -29,11 +29,11 @@ static struct png_file make_file(const struct png_file *stream, size_t step, int
 // *stream: malloc'ed, as large as the file, and so that writing after its end is detected.
 static bool copy(const struct png_file *file, uint8_t **stream, size_t *size)
 {
-    struct conv_png_header header;
+    struct conv_image_header header;
     *stream = malloc(file->size);
     assert_non_null(*stream);
-    assert_int_equal(conv_png_probe(file->data, file->size, &header, NULL), CONV_OK);
-    return conv_png_copy_stream(*stream, size, file->data, file->size, &header);
+    assert_int_equal(conv_png_format.probe(file->data, file->size, &header, NULL), CONV_OK);
+    return conv_png_format.device->copy_stream(*stream, size, file->data, file->size, &header);
 }
 
 static void stream_is_joined(void **state)
@@ -85,32 +85,12 @@ static void odd_files_have_none(void **state)
     png_make_free(&stream);
 }
 
-static void only_plain_kinds(void **state)
-{
-    (void)state;
-    static const struct {
-        struct conv_png_header header;
-        bool plain;
-    } cases[] = {
-        {{.color_type = 0, .bit_depth = 8}, true},
-        {{.color_type = 2, .bit_depth = 16}, true},
-        {{.color_type = 4, .bit_depth = 8}, true},
-        {{.color_type = 6, .bit_depth = 16}, true},
-        {{.color_type = 0, .bit_depth = 4}, false},
-        {{.color_type = 3, .bit_depth = 8}, false},
-        {{.color_type = 2, .bit_depth = 8, .interlaced = true}, false},
-        {{.color_type = 2, .bit_depth = 8, .transparency = true}, false},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_int_equal(conv_png_is_plain(&cases[i].header), cases[i].plain);
-}
-
 static void frame_makes_a_file(void **state)
 {
     (void)state;
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     struct conv_codec_config config = {.level = -1};
-    assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+    assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
     struct png_file stream = png_make_zlib(rows, sizeof rows), idat = {0}, file = {0}, text = {0};
     png_make_chunk(&idat, "IDAT", stream.data, stream.size);
     png_make_chunk(&text, "tEXt", "a\0b", 3);
@@ -118,7 +98,7 @@ static void frame_makes_a_file(void **state)
     struct conv_metadata meta = {.data = text.data, .size = text.size, .front = text.size};
     struct conv_encoded bytes;
     struct conv_err err = {0};
-    conv_png_frame(codec, &shape, &meta, idat.data, idat.size, &bytes);
+    conv_png_format.device->frame(codec, &shape, &meta, idat.data, idat.size, &bytes);
     for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         png_make_bytes(&file, bytes.part[i].data, bytes.part[i].size);
     assert_int_equal(file.size, bytes.size);
@@ -133,7 +113,7 @@ static void frame_makes_a_file(void **state)
     png_make_free(&text);
     png_make_free(&idat);
     png_make_free(&stream);
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
 }
 
 int main(void)
@@ -141,7 +121,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stream_is_joined),
         cmocka_unit_test(odd_files_have_none),
-        cmocka_unit_test(only_plain_kinds),
         cmocka_unit_test(frame_makes_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

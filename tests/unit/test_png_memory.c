@@ -58,7 +58,7 @@ static void encode(struct conv_buffer *file, const struct conv_image *image, int
 {
     const struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = level};
     struct conv_encoder *encoder;
-    size_t most = conv_png_encode_bytes(&config, image);
+    size_t most = conv_png_format.encode_bytes(&config, image);
     assert_int_equal(
         conv_encode_open(&encoder, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, NULL),
         CONV_OK);
@@ -78,12 +78,12 @@ static void decode(const struct conv_buffer *file, const struct conv_image *imag
 {
     struct conv_parallel parallel = {.most = threads, .run = parallel_run};
     struct conv_decoder decoder = {.parallel = &parallel};
-    struct conv_png_header header;
+    struct conv_image_header header;
     struct conv_err err;
-    assert_int_equal(conv_png_probe(file->data, file->size, &header, &err), CONV_OK);
+    assert_int_equal(conv_png_format.probe(file->data, file->size, &header, &err), CONV_OK);
     assert_true(conv_decode_fast(&decoder, file->data, file->size, &header, image));
     size_t taken = decoder.idat.capacity + decoder.raw.capacity + decoder.rows.capacity;
-    size_t most = conv_png_decode_bytes(&header, file->size);
+    size_t most = conv_png_format.decode_bytes(&header, file->size);
     if (taken > most + slack(most))
         fail_msg("%d x %d with %d threads: %zu bytes of %zu", image->width, image->height, threads,
                  taken, most);
@@ -214,8 +214,8 @@ static void make_damaged_row(struct png_file *file)
 }
 
 // Decodes with room for MOST_ROWS more; returns the exit status of a process.
-static int decode_in_little_memory(struct conv_png_codec *codec, const struct png_file *file,
-                                   const struct conv_png_header *header,
+static int decode_in_little_memory(struct conv_codec *codec, const struct png_file *file,
+                                   const struct conv_image_header *header,
                                    const struct conv_image *planes)
 {
     struct conv_err err = {0};
@@ -228,7 +228,8 @@ static int decode_in_little_memory(struct conv_png_codec *codec, const struct pn
     limit.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (rlim_t)MOST_ROWS * LONG_ROW;
     if (setrlimit(RLIMIT_AS, &limit))
         return 2;
-    enum conv_status status = conv_png_decode(codec, file->data, file->size, header, planes, &err);
+    enum conv_status status =
+        conv_png_format.decode(codec, file->data, file->size, header, planes, &err);
     return status == CONV_ERR_FORMAT ? 0 : 1;
 }
 
@@ -239,13 +240,13 @@ static void memory_for_a_damaged_row(void **state)
     skip(); // address space is reserved
 #endif
     const struct conv_codec_config config = {.level = -1};
-    struct conv_png_codec *codec;
+    struct conv_codec *codec;
     struct conv_image planes;
-    struct conv_png_header header;
+    struct conv_image_header header;
     struct png_file file;
     make_damaged_row(&file);
-    assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
-    assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
+    assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
+    assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
     planes = header.shape;
     image_alloc(&planes, 0);
     pid_t child = fork();
@@ -256,7 +257,7 @@ static void memory_for_a_damaged_row(void **state)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     image_free(&planes);
-    conv_png_codec_close(codec);
+    conv_png_format.close(codec);
     png_make_free(&file);
 }
 

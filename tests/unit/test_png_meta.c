@@ -18,7 +18,7 @@
 static const uint8_t rows[2] = {0, 77}; // one gray pixel
 static struct png_file file, wanted;
 static size_t wanted_front; // bytes of `wanted` that come before the image data
-static struct conv_png_header header;
+static struct conv_image_header header;
 static struct conv_metadata meta;
 
 static int forget(void **state)
@@ -35,9 +35,9 @@ static void start_file_of(int color_type, int depth)
     png_make_free(&file);
     png_make_free(&wanted);
     png_make_head(&file, 1, 1, depth, color_type);
-    header = (struct conv_png_header){
-        .width = 1, .height = 1, .color_type = color_type, .bit_depth = depth};
-    header.shape.depth = depth == 16 ? 16 : 8;
+    header = (struct conv_image_header){
+        .shape = {.width = 1, .height = 1, .depth = depth == 16 ? 16 : 8},
+        .png = {.color_type = color_type, .bit_depth = depth}};
     wanted_front = 0;
 }
 
@@ -68,7 +68,7 @@ static void add_image(void)
 
 static void collect(void)
 {
-    assert_int_equal(conv_png_meta_collect(file.data, file.size, &header, false, &meta, NULL),
+    assert_int_equal(conv_png_format.collect(file.data, file.size, &header, false, &meta, NULL),
                      CONV_OK);
     assert_int_equal(meta.size, wanted.size);
     assert_int_equal(meta.front, wanted_front);
@@ -173,7 +173,7 @@ static void reused_for_the_next_image(void **state)
     start_file();
     add_image();
     collect();
-    assert_int_equal(conv_png_meta_collect(NULL, 0, &header, false, &meta, NULL), CONV_OK);
+    assert_int_equal(conv_png_format.collect(NULL, 0, &header, false, &meta, NULL), CONV_OK);
     assert_int_equal(meta.size, 0);
     assert_int_equal(meta.front, 0);
 }
@@ -244,7 +244,7 @@ static void animations_are_known(void **state)
         {"\0\0\0\2\0\0\0\0", 8, true, false, false},
         {"\0\0\0\2\0\0\0\0", 8, false, true, false},
     };
-    assert_false(conv_png_is_animated(NULL, 0));
+    assert_false(conv_png_format.is_animated(NULL, 0));
     for (size_t k = 0; k < COUNT; k++) {
         start_file();
         if (kinds[k].late)
@@ -255,8 +255,8 @@ static void animations_are_known(void **state)
         if (!kinds[k].late)
             add_image();
         png_make_chunk(&file, "fdAT", "12345678", 8);
-        assert_int_equal(conv_png_is_animated(file.data, file.size), kinds[k].animated);
-        assert_false(conv_png_is_animated(file.data, 40));
+        assert_int_equal(conv_png_format.is_animated(file.data, file.size), kinds[k].animated);
+        assert_false(conv_png_format.is_animated(file.data, 40));
     }
 }
 
@@ -270,7 +270,7 @@ static void stays_within_the_data(void **state)
     for (size_t size = 0; size <= file.size; size++) {
         struct png_file part = {0};
         png_make_bytes(&part, file.data, size);
-        assert_int_equal(conv_png_meta_collect(part.data, part.size, &header, false, &meta, NULL),
+        assert_int_equal(conv_png_format.collect(part.data, part.size, &header, false, &meta, NULL),
                          CONV_OK);
         size_t whole = size == file.size ? wanted.size : size >= file.size - 13 ? 15 : 0;
         assert_int_equal(meta.size, whole);
@@ -293,17 +293,17 @@ static void carried_through_both_encoders(void **state)
     for (int encoder = CONV_PNG_FAST; encoder <= CONV_PNG_STB; encoder++) {
         struct conv_image image, back;
         struct conv_err err;
-        struct conv_png_codec *codec;
+        struct conv_codec *codec;
         struct conv_codec_config config = {.encoder = encoder, .level = -1};
         struct conv_encoded bytes;
         struct png_file output = {0};
         assert_int_equal(image_decode(&image, file.data, file.size, &err), CONV_OK);
-        assert_int_equal(conv_png_codec_open(&codec, &config, &err), CONV_OK);
-        assert_int_equal(conv_png_encode(codec, &image, &meta, &bytes, &err), CONV_OK);
+        assert_int_equal(conv_png_format.open(&codec, &config, &err), CONV_OK);
+        assert_int_equal(conv_png_format.encode(codec, &image, &meta, &bytes, &err), CONV_OK);
         for (int i = 0; i < CONV_ENCODED_PARTS; i++)
             png_make_bytes(&output, bytes.part[i].data, bytes.part[i].size);
         assert_int_equal(output.size, bytes.size);
-        conv_png_codec_close(codec);
+        conv_png_format.close(codec);
 
         // Each on its side of the image data.
         size_t late = wanted.size - wanted_front;

@@ -277,8 +277,8 @@ static void odd_orders_of_chunks(void **state)
     };
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         struct png_file file = make_order(orders[i].color_type, orders[i].chunks);
-        struct conv_png_header header = {0};
-        assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
+        struct conv_image_header header = {0};
+        assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
         enum oracle_verdict verdict = oracle_file(file.data, file.size, NO_LIMIT);
         if (verdict != orders[i].verdict)
             fail_msg("%s: verdict %d", orders[i].chunks, verdict);

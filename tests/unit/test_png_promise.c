@@ -24,11 +24,11 @@ static int forget_file(void **state)
 
 static enum conv_status check_promise(struct conv_err *err)
 {
-    struct conv_png_header header;
+    struct conv_image_header header;
     *err = (struct conv_err){0};
-    if (conv_png_probe(file.data, file.size, &header, err))
+    if (conv_png_format.probe(file.data, file.size, &header, err))
         fail_msg("%s", err->text);
-    return conv_png_check_size(file.data, file.size, &header, err);
+    return conv_png_format.check_size(file.data, file.size, &header, err);
 }
 
 // A header is accepted if there is a byte of image data for every 1032 bytes of its rows, or part

@@ -297,16 +297,16 @@ static void files_are_the_same(void **state)
         file.data[at] ^= i > 1; // twice as it is
         for (int shared = 0; shared < 2; shared++) {
             struct conv_codec_config config = {.level = -1, .parallel = shared ? &threads : NULL};
-            struct conv_png_codec *codec;
-            struct conv_png_header header;
+            struct conv_codec *codec;
+            struct conv_image_header header;
             struct conv_image *planes = shared ? &got : &want;
             errors[shared] = (struct conv_err){0};
-            assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
-            assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+            assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
+            assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
             *planes = header.shape;
             image_alloc(planes, 0);
-            conv_png_decode(codec, file.data, file.size, &header, planes, &errors[shared]);
-            conv_png_codec_close(codec);
+            conv_png_format.decode(codec, file.data, file.size, &header, planes, &errors[shared]);
+            conv_png_format.close(codec);
         }
         file.data[at] ^= i > 1;
         assert_int_equal(errors[0].status, errors[1].status);

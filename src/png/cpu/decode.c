@@ -26,25 +26,27 @@ struct layout {
     int pixel;  // bytes of a pixel as the filters count them
 };
 
-static bool lay_out(struct layout *layout, const struct conv_png_header *header)
+static bool lay_out(struct layout *layout, const struct conv_image_header *header)
 {
-    size_t bits = (size_t)conv_chunk_channels(header->color_type) * (size_t)header->bit_depth;
-    layout->row = ((size_t)header->width * bits + 7) / 8;
+    size_t bits =
+        (size_t)conv_chunk_channels(header->png.color_type) * (size_t)header->png.bit_depth;
+    layout->row = ((size_t)header->shape.width * bits + 7) / 8;
     layout->pixel = bits < 8 ? 1 : (int)(bits / 8);
-    return !__builtin_mul_overflow(layout->row + 1, (size_t)header->height, &layout->raw);
+    return !__builtin_mul_overflow(layout->row + 1, (size_t)header->shape.height, &layout->raw);
 }
 
 // Bytes of one expanded row, plane by plane; at most 16 times a plain row and some padding.
-static size_t expanded_bytes(const struct conv_png_header *header)
+static size_t expanded_bytes(const struct conv_image_header *header)
 {
-    return conv_image_stride(header->width, header->shape.depth) * (size_t)header->shape.channels;
+    return conv_image_stride(header->shape.width, header->shape.depth) *
+           (size_t)header->shape.channels;
 }
 
 // True if several threads may unfilter rows: they are long, but not too long for memory.
-static bool has_wave(const struct layout *layout, const struct conv_png_header *header)
+static bool has_wave(const struct layout *layout, const struct conv_image_header *header)
 {
     return layout->row <= MOST_WAVE_ROW && conv_unfilter_wave_threads(layout->row) > 1 &&
-           conv_decode_stream_is_shared(layout->row + 1, (size_t)header->height);
+           conv_decode_stream_is_shared(layout->row + 1, (size_t)header->shape.height);
 }
 
 // Bytes of the plain rows that are in memory.
@@ -55,7 +57,7 @@ static size_t plain_bytes(const struct layout *layout, bool wave)
 }
 
 static bool reserve(struct conv_decoder *decoder, const struct layout *layout,
-                    const struct conv_png_header *header, size_t compressed, bool wave)
+                    const struct conv_image_header *header, size_t compressed, bool wave)
 {
     size_t expanded = decoder->put_rows ? expanded_bytes(header) : 0;
     return layout->raw / CONV_CHUNK_MAX_EXPANSION <= compressed &&
@@ -65,7 +67,7 @@ static bool reserve(struct conv_decoder *decoder, const struct layout *layout,
 
 // Hands row y on as planes of one row, or as it is.
 static void put_row(const struct conv_decoder *decoder, const struct conv_expand *expand,
-                    const struct conv_png_header *header, uint8_t *expanded, int y,
+                    const struct conv_image_header *header, uint8_t *expanded, int y,
                     const uint8_t *plain)
 {
     const struct conv_png_rows *rows = decoder->put_rows;
@@ -86,7 +88,7 @@ struct making {
     struct conv_decoder *decoder;
     const struct layout *layout;
     const struct conv_expand *expand; // NULL: rows are as planes need them
-    const struct conv_png_header *header;
+    const struct conv_image_header *header;
     const struct conv_image *dst;
     uint8_t *row[KEPT_ROWS]; // row y is in row[y % KEPT_ROWS]
     const uint8_t *above;
@@ -211,7 +213,7 @@ static bool take_row(void *context, unsigned y, uint8_t *raw, bool both)
 
 // Finds the image data, on the threads of `parallel`, and the other chunks that affect pixels.
 static bool find_content(struct conv_decoder *decoder, struct conv_decode_content *content,
-                         const struct conv_png_header *header, const uint8_t *data, size_t size,
+                         const struct conv_image_header *header, const uint8_t *data, size_t size,
                          struct conv_parallel *parallel)
 {
     struct conv_gather gather;
@@ -224,12 +226,12 @@ static bool find_content(struct conv_decoder *decoder, struct conv_decode_conten
         content->idat = (struct conv_decode_span){gather.data, gather.size};
     }
     content->gather = NULL;
-    return found && (header->color_type != CONV_COLOR_PALETTE || content->plte.data) &&
-           header->transparency == (content->trns.data != NULL);
+    return found && (header->png.color_type != CONV_COLOR_PALETTE || content->plte.data) &&
+           header->png.transparency == (content->trns.data != NULL);
 }
 
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
-                      const struct conv_png_header *header, const struct conv_image *dst)
+                      const struct conv_image_header *header, const struct conv_image *dst)
 {
     struct conv_decode_content content;
     struct layout layout;
@@ -240,7 +242,7 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
         decoder->unfilter = conv_unfilter_choose(conv_cpu_features());
     // Rows that go elsewhere go there on this thread.
     struct conv_parallel *parallel = decoder->put_rows ? NULL : decoder->parallel;
-    if (header->interlaced || !lay_out(&layout, header))
+    if (header->png.interlaced || !lay_out(&layout, header))
         return false;
     bool waves = conv_decode_stream_threads(parallel) > 1 && has_wave(&layout, header);
     if (!find_content(decoder, &content, header, data, size, parallel) ||
@@ -266,7 +268,7 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
                                               .data = content.idat.data,
                                               .size = content.idat.size,
                                               .pitch = layout.row + 1,
-                                              .rows = (size_t)header->height,
+                                              .rows = (size_t)header->shape.height,
                                               .take = make_rows,
                                               .take_row = waves ? take_row : NULL,
                                               .row_threads = conv_unfilter_wave_threads(layout.row),
@@ -274,16 +276,17 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
     return conv_decode_stream_run(&stream, parallel);
 }
 
-size_t conv_decode_bytes(const struct conv_png_header *header, size_t size)
+size_t conv_decode_bytes(const struct conv_image_header *header, size_t size)
 {
     struct layout layout;
     size_t bytes = conv_interleave_bytes(&header->shape);
-    if (header->interlaced) // libpng needs all rows at once, and two of its own
-        return __builtin_mul_overflow(bytes, (size_t)header->height + 2, &bytes) ? SIZE_MAX : bytes;
+    if (header->png.interlaced) // libpng needs all rows at once, and two of its own
+        return __builtin_mul_overflow(bytes, (size_t)header->shape.height + 2, &bytes) ? SIZE_MAX
+                                                                                       : bytes;
     if (!lay_out(&layout, header))
         return SIZE_MAX;
     bool waves = has_wave(&layout, header);
-    bytes = conv_decode_stream_bytes(layout.row + 1, (size_t)header->height, waves);
+    bytes = conv_decode_stream_bytes(layout.row + 1, (size_t)header->shape.height, waves);
     if (__builtin_add_overflow(bytes, size, &bytes) ||
         __builtin_add_overflow(bytes, plain_bytes(&layout, waves), &bytes))
         return SIZE_MAX;
@@ -291,7 +294,7 @@ size_t conv_decode_bytes(const struct conv_png_header *header, size_t size)
 }
 
 bool conv_decode_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,
-                             const struct conv_png_header *header)
+                             const struct conv_image_header *header)
 {
     struct conv_buffer room = {.data = stream, .capacity = size}; // never grows
     struct conv_decode_content content = {.joined = &room, .most = size, .for_device = true};

@@ -94,7 +94,7 @@ static bool add_idat(struct conv_decode_content *content, struct conv_decode_spa
 }
 
 // Adds a chunk that makes pixels. Those before the image data must mean what conv_png_probe found.
-static bool add_chunk(struct conv_decode_content *content, const struct conv_png_header *header,
+static bool add_chunk(struct conv_decode_content *content, const struct conv_image_header *header,
                       uint32_t type, struct conv_decode_span chunk)
 {
     bool first = !content->plte.data && !content->trns.data && !content->idat_seen;
@@ -105,17 +105,17 @@ static bool add_chunk(struct conv_decode_content *content, const struct conv_png
     case CONV_CHUNK_PLTE:
         // In an RGB image it is a suggestion, which is ignored.
         entries = chunk.size / 3;
-        if (!first || !(header->color_type & 2) || chunk.size % 3 != 0 || entries < 1 ||
+        if (!first || !(header->png.color_type & 2) || chunk.size % 3 != 0 || entries < 1 ||
             entries > 256)
             return false;
         content->plte = chunk;
         return true;
     case CONV_CHUNK_TRNS:
-        if (content->trns.data || content->idat_seen || !header->transparency)
+        if (content->trns.data || content->idat_seen || !header->png.transparency)
             return false;
-        if (header->color_type == CONV_COLOR_PALETTE
+        if (header->png.color_type == CONV_COLOR_PALETTE
                 ? chunk.size < 1 || chunk.size > content->plte.size / 3
-                : chunk.size != (header->color_type == CONV_COLOR_GRAY ? 2 : 6))
+                : chunk.size != (header->png.color_type == CONV_COLOR_GRAY ? 2 : 6))
             return false;
         content->trns = chunk;
         return true;
@@ -125,7 +125,7 @@ static bool add_chunk(struct conv_decode_content *content, const struct conv_png
 }
 
 bool conv_decode_content_walk(struct conv_decode_content *content,
-                              const struct conv_png_header *header, const uint8_t *data,
+                              const struct conv_image_header *header, const uint8_t *data,
                               size_t size)
 {
     const uint8_t *at = data + CONV_PNG_SIGNATURE_SIZE, *end = data + size;

@@ -30,7 +30,7 @@ struct conv_decode_content {
 // left to libpng: with damage, an unusual order of chunks or no image data; or if memory is
 // lacking.
 bool conv_decode_content_walk(struct conv_decode_content *content,
-                              const struct conv_png_header *header, const uint8_t *data,
+                              const struct conv_image_header *header, const uint8_t *data,
                               size_t size);
 
 #endif

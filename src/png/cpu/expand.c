@@ -5,11 +5,11 @@
 
 #include "png/chunk.h"
 
-void conv_expand_prepare(struct conv_expand *expand, const struct conv_png_header *header,
+void conv_expand_prepare(struct conv_expand *expand, const struct conv_image_header *header,
                          const uint8_t *plte, size_t plte_size, const uint8_t *trns,
                          size_t trns_size)
 {
-    if (header->color_type == CONV_COLOR_PALETTE) {
+    if (header->png.color_type == CONV_COLOR_PALETTE) {
         memset(expand->palette, 0, 3 * sizeof expand->palette[0]);
         for (size_t i = 0; i < plte_size / 3; i++) {
             for (size_t c = 0; c < 3; c++)
@@ -20,16 +20,16 @@ void conv_expand_prepare(struct conv_expand *expand, const struct conv_png_heade
             memcpy(expand->palette[3], trns, trns_size);
     } else if (trns) {
         // Only the bits of a sample count.
-        unsigned mask = (1u << header->bit_depth) - 1;
+        unsigned mask = (1u << header->png.bit_depth) - 1;
         for (size_t c = 0; c < trns_size / 2; c++)
             expand->key[c] = (uint16_t)((trns[2 * c] << 8 | trns[2 * c + 1]) & (int)mask);
     }
 }
 
-bool conv_expand_needed(const struct conv_png_header *header)
+bool conv_expand_needed(const struct conv_image_header *header)
 {
-    return header->color_type == CONV_COLOR_PALETTE || header->bit_depth < 8 ||
-           header->transparency;
+    return header->png.color_type == CONV_COLOR_PALETTE || header->png.bit_depth < 8 ||
+           header->png.transparency;
 }
 
 // Spreads the samples of a byte, of 1, 2 or 4 bits each, to bytes; the first sample is in the
@@ -134,28 +134,28 @@ static void key_out16(uint16_t *restrict alpha, const struct conv_image *dst, in
         alpha[x] = (uint16_t) - (((a[x] ^ ka) | (b[x] ^ kb) | (c[x] ^ kc)) != 0);
 }
 
-void conv_expand_row(const struct conv_expand *expand, const struct conv_png_header *header,
+void conv_expand_row(const struct conv_expand *expand, const struct conv_image_header *header,
                      const struct conv_image *dst, int y, const uint8_t *row,
                      void (*split)(const struct conv_image *dst, int y, const uint8_t *row))
 {
-    if (header->color_type == CONV_COLOR_PALETTE) {
-        look_up(expand, dst, y, row, header->bit_depth);
+    if (header->png.color_type == CONV_COLOR_PALETTE) {
+        look_up(expand, dst, y, row, header->png.bit_depth);
         return;
     }
     uint16_t key[3];
     memcpy(key, expand->key, sizeof key);
-    if (header->bit_depth < 8) {
+    if (header->png.bit_depth < 8) {
         // 1, 3 or 15 becomes 255.
-        unsigned scale = 255u / ((1u << header->bit_depth) - 1);
-        unpack(row_of(dst, 0, y), row, (size_t)dst->width, header->bit_depth, scale);
+        unsigned scale = 255u / ((1u << header->png.bit_depth) - 1);
+        unpack(row_of(dst, 0, y), row, (size_t)dst->width, header->png.bit_depth, scale);
         key[0] = (uint16_t)(key[0] * scale);
     } else {
         struct conv_image color = *dst;
-        color.channels -= header->transparency;
+        color.channels -= header->png.transparency;
         color.alpha = false;
         split(&color, y, row);
     }
-    if (!header->transparency)
+    if (!header->png.transparency)
         return;
     uint8_t *alpha = row_of(dst, dst->channels - 1, y);
     if (dst->depth == 8)

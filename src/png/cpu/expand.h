@@ -13,16 +13,16 @@ struct conv_expand {
 };
 
 // Prepares for an image with this data of PLTE and tRNS, whose sizes are valid; NULL if absent.
-void conv_expand_prepare(struct conv_expand *expand, const struct conv_png_header *header,
+void conv_expand_prepare(struct conv_expand *expand, const struct conv_image_header *header,
                          const uint8_t *plte, size_t plte_size, const uint8_t *trns,
                          size_t trns_size);
 
 // True if rows of such an image need conv_expand_row.
-bool conv_expand_needed(const struct conv_png_header *header);
+bool conv_expand_needed(const struct conv_image_header *header);
 
 // Fills row y of the planes from an unfiltered row of the file. `split` is conv_unfilter.split, and
 // `row` has its slack.
-void conv_expand_row(const struct conv_expand *expand, const struct conv_png_header *header,
+void conv_expand_row(const struct conv_expand *expand, const struct conv_image_header *header,
                      const struct conv_image *dst, int y, const uint8_t *row,
                      void (*split)(const struct conv_image *dst, int y, const uint8_t *row));
 
