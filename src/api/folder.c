@@ -13,7 +13,7 @@
 #include "filter/filter.h"
 #include "io/files/paths.h"
 #include "io/walk/operands.h"
-#include "io/walk/walk_plan.h"
+#include "io/walk/walk.h"
 #include "run/pipeline.h"
 #include "run/streams.h"
 
@@ -151,11 +151,11 @@ static enum conv_status check_call(const char *filter, const char *const *inputs
     for (int i = 0; i < input_count; i++) {
         if (!inputs[i])
             return conv_err_set(err, CONV_ERR_USAGE, "inputs[%d] is NULL", i);
-        if (conv_operands_is_standard(inputs[i]))
+        if (conv_paths_is_standard(inputs[i]))
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "standard input is not read; for a file of the name '-' use './-'");
     }
-    if (conv_operands_is_standard(output))
+    if (conv_paths_is_standard(output))
         return conv_err_set(
             err, CONV_ERR_USAGE,
             "standard output is not written to; for a folder of the name '-' use './-'");

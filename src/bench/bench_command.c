@@ -261,7 +261,7 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
         return conv_err_set(err, CONV_ERR_USAGE,
                             "conv bench streams takes images, folders or archives");
     for (int i = 1; i < options->operand_count; i++)
-        if (conv_operands_is_standard(options->operands[i]))
+        if (conv_paths_is_standard(options->operands[i]))
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "conv bench streams reads its images several times: standard input "
                                 "cannot be one of them");

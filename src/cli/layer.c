@@ -23,7 +23,7 @@ static bool is_tensor(const char *path)
 {
     struct stat info;
     char head[6] = "";
-    if (conv_operands_is_standard(path))
+    if (conv_paths_is_standard(path))
         return true;
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
         return ends_in(path, ".npy");

@@ -21,7 +21,7 @@ enum conv_status conv_layer_check_files(const struct conv_options *options, cons
 {
     struct conv_own_files_use use = {options->operands[0], &input, 1, output};
     enum conv_status status = conv_own_files_check(options, &use, err);
-    bool to_standard = conv_operands_is_standard(output);
+    bool to_standard = conv_paths_is_standard(output);
     if (status)
         return status;
     if (options->resume_path)
@@ -44,7 +44,7 @@ const char *conv_layer_skip_reason(const struct conv_options *options, const cha
                                    const char *output)
 {
     struct stat in, out;
-    if (conv_operands_is_standard(output) || stat(output, &out) != 0 || !S_ISREG(out.st_mode))
+    if (conv_paths_is_standard(output) || stat(output, &out) != 0 || !S_ISREG(out.st_mode))
         return NULL;
     if (options->skip_existing)
         return "the output exists";

@@ -318,7 +318,7 @@ enum conv_status conv_layer_run_tensor(const struct conv_options *options,
     struct conv_record record = {
         .input = run.input,
         .output = run.output,
-        .title = conv_operands_is_standard(run.input) ? "standard input" : NULL,
+        .title = conv_paths_is_standard(run.input) ? "standard input" : NULL,
         .are_files = true,
     };
     struct conv_err reason = {0}, later;

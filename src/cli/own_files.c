@@ -43,7 +43,7 @@ static int list_files(struct own_file own[MOST], const struct conv_options *opti
 
 static bool is_folder(const char *path)
 {
-    return !conv_operands_is_standard(path) && conv_paths_is_folder(path);
+    return !conv_paths_is_standard(path) && conv_paths_is_folder(path);
 }
 
 // A terminal can be read and written at the same time; /dev/null takes everything.
@@ -127,7 +127,7 @@ static enum conv_status compare_output(struct check *check)
 {
     const struct conv_own_files_use *use = check->use;
     char path[PATH_MAX];
-    if (!use->output || conv_operands_is_standard(use->output))
+    if (!use->output || conv_paths_is_standard(use->output))
         return use->output ? compare(check, NULL, STDOUT_FILENO, true, "the output") : CONV_OK;
     enum conv_status status = compare(check, use->output, -1, true, "the output");
     // In an output folder: the output of each input that is a file.
@@ -213,13 +213,13 @@ enum conv_status conv_own_files_check(const struct conv_options *options,
         status = compare(&check, NULL, STDOUT_FILENO, true, "standard output, where --json writes");
     const char *list = options->files_from;
     if (!status && list)
-        status = compare(&check, conv_operands_is_standard(list) ? NULL : list, STDIN_FILENO, false,
+        status = compare(&check, conv_paths_is_standard(list) ? NULL : list, STDIN_FILENO, false,
                          "the list of --files-from");
     if (!status)
         status = options->command == CONV_COMMAND_LAYER ? compare_weights(&check)
                                                         : compare_filters(&check);
     for (int i = 0; i < use->input_count && !status; i++) {
-        const char *input = conv_operands_is_standard(use->inputs[i]) ? NULL : use->inputs[i];
+        const char *input = conv_paths_is_standard(use->inputs[i]) ? NULL : use->inputs[i];
         status = compare(&check, input, STDIN_FILENO, false, "the input");
         if (!status)
             status = check_place(&check, use->inputs[i], "input");

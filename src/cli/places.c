@@ -89,7 +89,7 @@ enum conv_status conv_places_check_standard(const struct conv_options *options, 
                                             const char *what, struct conv_err *err)
 {
     bool writes = !options->dry_run && !options->no_save;
-    if (!output || !conv_operands_is_standard(output))
+    if (!output || !conv_paths_is_standard(output))
         return CONV_OK;
     if (options->json)
         return conv_err_set(err, CONV_ERR_USAGE,

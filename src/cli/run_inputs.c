@@ -13,7 +13,7 @@
 
 static bool is_standard(const char *path)
 {
-    return path && conv_operands_is_standard(path);
+    return path && conv_paths_is_standard(path);
 }
 
 // Refuses a terminal as the output or an input.

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/walk/walk_plan.h"
+#include "io/walk/walk.h"
 #include "report/report.h"
 
 // --- the plan ------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ static enum conv_status find_archives(struct conv_archive_operands *found,
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d inputs", operands.input_count);
     int count = 0;
     for (int i = 0; i < operands.input_count; i++)
-        if (again || !conv_operands_is_standard(operands.inputs[i]))
+        if (again || !conv_paths_is_standard(operands.inputs[i]))
             inputs[count++] = operands.inputs[i];
     operands.inputs = inputs;
     operands.input_count = count;
@@ -73,7 +73,7 @@ enum conv_status conv_run_shard_divide(bool *whole, const struct conv_options *o
     *whole = asked ? options->shard_of == CONV_SHARD_OF_ARCHIVES
                    : operands->input_count > 1 || config->archives.several;
     if (asked && count == 0 && operands->input_count == 1 &&
-        !conv_operands_is_standard(operands->inputs[0]))
+        !conv_paths_is_standard(operands->inputs[0]))
         return conv_err_set(err, CONV_ERR_USAGE, "--shard-of is for archives; %s is not an archive",
                             operands->inputs[0]);
     return is_stream && !*whole ? conv_run_shard_check(options, *whole, err) : CONV_OK;
@@ -94,7 +94,7 @@ enum conv_status conv_run_shard_check_targets(const struct conv_options *options
                                               const struct conv_archive_target *targets, int count,
                                               struct conv_err *err)
 {
-    if (!options->shard_text || count == 0 || conv_operands_is_standard(output))
+    if (!options->shard_text || count == 0 || conv_paths_is_standard(output))
         return CONV_OK;
     bool each = strcmp(targets[0].path, output) != 0;
     if (strcmp(options->shard_text, "auto") != 0 || options->shard.count == 1 ||

@@ -7,7 +7,6 @@
 #include <pthread.h>
 
 #include "cli/options.h"
-#include "io/walk/limited_source.h"
 #include "io/walk/sorted_source.h"
 #include "io/walk/walk.h"
 #include "report/report.h"

@@ -15,7 +15,7 @@
 #include "io/source.h"
 
 struct conv_journal;
-struct conv_archive_target; // archive_order.h
+struct conv_archive_target; // archive_sink.h
 
 enum conv_sink_kind {
     CONV_SINK_NONE, // nothing is written

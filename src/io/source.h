@@ -33,9 +33,9 @@ struct conv_input {
 };
 
 struct conv_item_ops;
-struct conv_archive_body; // a member of an archive: archive_body.h
+struct conv_archive_body; // a member of an archive: archive_members.h
 struct conv_archive_input;
-struct conv_watch_busy; // watch.h
+struct conv_watched;
 struct conv_format;
 
 // One image of a source. It can be copied.
@@ -59,7 +59,7 @@ struct conv_item {
     int holds;        // how often it was given to conv_source_hold
     int archive;      // number of the archive that its output belongs to, if outputs are archives
     bool is_again;    // see is_replaced
-    struct conv_watch_busy *watched;   // of an item in a watched folder, until it is released
+    struct conv_watched *watched;      // of an item in a watched folder, until it is released
     const char *reason;                // of CONV_SOURCE_DONE: why, a constant
     struct conv_archive_body *body;    // of a member of an archive; conv_item_release gives it back
     struct conv_archive_input *stream; // of standard input whose first bytes were examined; or NULL
@@ -112,6 +112,23 @@ struct conv_item_ops {
 
     // Also for an input that was only announced. Does nothing if it is not open.
     void (*close)(struct conv_input *input);
+    // Optional: true if bytes can be read although nothing new can be read from input->fd.
+    bool (*has_bytes)(const struct conv_input *input);
+    // For items with a `body`: the identity of its archive and, if that comes through a pipe and so
+    // has none, the member's bytes in *streamed, else NULL; and the end of its use.
+    const struct stat *(*archive)(const struct conv_item *item, const uint8_t **streamed);
+    void (*release)(struct conv_item *item);
+};
+
+// What the source of a watched folder knows of an item that it has handed out; any thread.
+struct conv_watched {
+    // True if the file is gone, is open for writing, or is not the one that was read.
+    bool (*is_changing)(const struct conv_item *item, const struct stat *before, bool *gone);
+    // True if another image, of the same stem, exists and may have the same output; `is_taken`: one
+    // had `name`, its output's, earlier. By the thread that takes items from the source.
+    bool (*has_rival)(const struct conv_watched *watched, const char *name, bool is_taken);
+    // `again`: it has changed while it was read, and is to be handed out once more.
+    void (*end)(struct conv_watched *watched, bool again);
 };
 
 // An item that is a link cannot be replaced.
@@ -160,18 +177,16 @@ void conv_item_keep_name(struct conv_item *item);
 // True if the item's name without its extension ends in `suffix`.
 bool conv_item_has_suffix(const struct conv_item *item, const char *suffix);
 
-// Item tables for files, files in watched folders and standard input (file_item.c).
+// Item tables for files, files in watched folders and standard input (files/file_item.c).
 extern const struct conv_item_ops conv_item_file, conv_item_watched, conv_item_standard;
 
-// Standard input whose first bytes were taken already: item->stream has them.
+// Standard input whose first bytes were taken already: item->stream has them
+// (archive/archive_input.c).
 extern const struct conv_item_ops conv_item_peeked;
 
 // To be called for an input that stays open for longer than reading takes: from now on other
 // threads do not wait for its descriptor.
 void conv_input_keep(struct conv_input *input);
-
-// Waits until a pipe has something to read. False once *stop, which may be NULL, is not 0.
-bool conv_input_wait(const struct conv_input *input, atomic_int *stop);
 
 enum conv_source_step {
     CONV_SOURCE_ITEM,

@@ -7,7 +7,7 @@
 
 #include "io/archive/archive.h"
 #include "io/archive/archive_input.h"
-#include "io/archive/expansion.h"
+#include "io/archive/unpack.h"
 
 static void check(bool good)
 {

@@ -41,6 +41,9 @@ INSIDE = (  # within a folder: the first may not include the second
     ("kernels/stencil/cuda", "kernels/stencil/cpu"),
     ("kernels/layer/cpu", "kernels/layer/cuda"),
     ("kernels/layer/cuda", "kernels/layer/cpu"),
+    ("src/io/files", "src/io/archive"),
+    ("src/io/files", "src/io/walk"),
+    ("src/io/archive", "src/io/walk"),
 )
 # Not compiled alone: included several times with different macros, or inside a file that defines what they use.
 TEMPLATES = {
@@ -299,6 +302,7 @@ def planted(tmp_path):
     ("src/base/clock.c", "run/pipeline.h"), ("src/png/codec.c", "engine/backend.h"),
     ("kernels/stencil/reference.c", "png/png.h"), ("src/report/json.c", "io/files/paths.h"),
     ("kernels/stencil/cpu/plan.c", "kernels/stencil/cuda/cuda_variants.h"), ("src/cli/options.c", "bench/bench.h"),
+    ("src/io/files/paths.c", "io/archive/archive.h"), ("src/io/archive/tar_reader.c", "io/walk/walk.h"),
 ))
 def test_a_planted_include_is_found(planted, name, include):
     root = planted(name, f'\n#include "{include}"\n')

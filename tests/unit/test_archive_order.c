@@ -11,8 +11,8 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "io/archive/archive_buffers.h"
 #include "io/archive/archive_input.h"
+#include "io/archive/archive_members.h"
 #include "io/archive/archive_order.h"
 #include "support/folder.h"
 #include "support/random.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Ranges of bytes (src/io/files/spans.h) against a list of bytes that are taken.
+// Ranges of bytes (src/io/archive/zip.h) against a list of bytes that are taken.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "io/files/spans.h"
+#include "io/archive/zip.h"
 
 static void test_against_bytes(void **state)
 {

@@ -12,9 +12,7 @@
 
 #include "io/archive/archive.h"
 #include "io/archive/archive_input.h"
-#include "io/archive/tar_header.h"
-#include "io/archive/tar_pax.h"
-#include "io/archive/tar_writer.h"
+#include "io/archive/tar.h"
 
 static uint8_t bytes[1 << 20];
 static size_t used;

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "io/files/write_behind.h"
+#include "io/files/file_sink.h"
 
 #define MS ((uint64_t)1000000)
 #define MB ((size_t)1 << 20)

@@ -11,8 +11,7 @@
 
 #include <cmocka.h>
 
-#include "io/archive/zip_directory.h"
-#include "io/archive/zip_records.h"
+#include "io/archive/zip.h"
 
 static const uint64_t gib = (uint64_t)1 << 30;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Archives: what a format has to provide so that members can be read and written. Plain tar
-// (conv_tar) and ordinary zip files (zip_read.h, zip_write.h) are conv's own code; the other
+// (conv_tar) and ordinary zip files (zip.h) are conv's own code; the other
 // formats are libarchive's. Sources and sinks use only these tables.
 //
 // Threads: a reader, a writer, an input and an output belong to one thread at a time, except where
@@ -171,11 +171,11 @@ struct conv_archive_format {
                               struct conv_archive_output *output, struct conv_err *err);
 };
 
-extern const struct conv_archive_format conv_archive_tar; // archive_tar.c
+extern const struct conv_archive_format conv_archive_tar; // archive.c
 
 // The formats of libarchive, ended by NULL. Without the library their functions fail with
 // CONV_ERR_UNSUPPORTED, but names and first bytes are recognised for the message.
-extern const struct conv_archive_format *const conv_archive_libarchive[]; // archive_libarchive.c
+extern const struct conv_archive_format *const conv_archive_libarchive[]; // archive.c
 
 // The format that a file's first bytes, its name, or the name of a format stands for; NULL: none.
 const struct conv_archive_format *conv_archive_of_bytes(const uint8_t *head, size_t size);

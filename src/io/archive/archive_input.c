@@ -13,6 +13,7 @@
 #include "base/standard.h"
 #include "io/archive/unpack.h"
 #include "io/files/paths.h"
+#include "io/source.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 // Linux 5.14
@@ -315,3 +316,45 @@ void conv_archive_input_advance(struct conv_archive_input *input)
     (void)posix_fadvise(input->fd, (off_t)input->at, (off_t)AHEAD_BYTES, POSIX_FADV_WILLNEED);
     input->forgotten = end;
 }
+
+// --- standard input as an item -------------------------------------------------------------------
+
+static enum conv_status open_peeked(const struct conv_item *item, struct conv_input *input,
+                                    struct conv_err *err)
+{
+    input->stream = item->stream;
+    return conv_item_standard.open(item, input, err);
+}
+
+static ssize_t read_peeked(struct conv_input *input, void *data, size_t size, struct conv_err *err)
+{
+    const uint8_t *bytes;
+    ssize_t got = conv_archive_input_take(input->stream, &bytes, size, err);
+    if (got > 0)
+        memcpy(data, bytes, (size_t)got);
+    return got;
+}
+
+static bool has_bytes(const struct conv_input *input)
+{
+    return input->stream->first < input->stream->end;
+}
+
+static enum conv_status check_unchanged(const struct conv_input *input, struct conv_err *err)
+{
+    return conv_item_standard.unchanged(input, err);
+}
+
+static void close_peeked(struct conv_input *input)
+{
+    conv_item_standard.close(input);
+}
+
+const struct conv_item_ops conv_item_peeked = {
+    .title = "standard input",
+    .open = open_peeked,
+    .read = read_peeked,
+    .has_bytes = has_bytes,
+    .unchanged = check_unchanged,
+    .close = close_peeked,
+};

@@ -22,31 +22,11 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "io/archive/archive.h"
+#include "io/archive/archive_sink.h"
 
 struct conv_archive_order;
 
 struct conv_journal;
-
-// An input of an archive to be written, as it was before it was read.
-struct conv_archive_origin {
-    const char *path;
-    struct stat info;
-};
-
-// One archive to be written.
-struct conv_archive_target {
-    char *path;
-    const struct conv_archive_format *format;
-    atomic_bool is_written; // it is complete and has its name
-    atomic_bool is_due;     // it appears, even if it has no member
-    const char *done;       // why it is not written again; NULL: it is written
-    // Its inputs, which the journal records once it is complete; malloc'ed, or NULL:
-    // archive_done.h.
-    struct conv_archive_origin *origins;
-    int origin_count;
-    bool misses; // an input was missing
-};
 
 struct conv_archive_order_config {
     struct conv_archive_target *targets; // the caller's; members come for one after the other
@@ -72,8 +52,8 @@ void conv_archive_order_limit(struct conv_archive_order *order, size_t bytes);
 // Puts member `number`, counted from 0 over all archives, into archive number `target`. Each number
 // is put or dropped once. `content` is NULL unless the member is a file. It is copied if `body` is
 // NULL; otherwise it stays in place, and *body is retained until it has been written
-// (archive_body.h). CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED, CONV_ERR_FORMAT: the archive cannot hold
-// this member, which the caller still has to drop. CONV_ERR_MEMORY. CONV_ERR_CANCELLED: an
+// (archive_members.h). CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED, CONV_ERR_FORMAT: the archive cannot
+// hold this member, which the caller still has to drop. CONV_ERR_MEMORY. CONV_ERR_CANCELLED: an
 // archive has failed before, and conv_archive_order_finish will say why. CONV_OK promises nothing
 // until target->is_written.
 struct conv_archive_body;

@@ -12,7 +12,6 @@
 #include "io/files/paths.h"
 #include "io/files/special.h"
 #include "io/files/temporary.h"
-#include "io/walk/operands.h"
 
 #define MOST_ATTEMPTS 100 // at an unused temporary name
 
@@ -52,7 +51,7 @@ static enum conv_status open_temporary(struct conv_archive_output *output, int t
 // A pipe, a device or an open descriptor: it is written to, not replaced.
 static enum conv_status open_special(struct conv_archive_output *output, struct conv_err *err)
 {
-    bool standard = conv_operands_is_standard(output->path);
+    bool standard = conv_paths_is_standard(output->path);
     int own = standard ? STDOUT_FILENO : conv_paths_descriptor(output->path);
     output->is_stream = true;
     if (own == STDOUT_FILENO && conv_standard_is_closed(STDOUT_FILENO))
@@ -74,7 +73,7 @@ enum conv_status conv_archive_output_open(struct conv_archive_output *output, co
                                           struct conv_err *err)
 {
     struct stat info;
-    bool standard = conv_operands_is_standard(path);
+    bool standard = conv_paths_is_standard(path);
     bool exists = !standard && stat(path, &info) == 0;
     output->fd = output->windows.fd = -1;
     output->owns_fd = output->is_stream = false;
@@ -95,7 +94,7 @@ enum conv_status conv_archive_output_open(struct conv_archive_output *output, co
 enum conv_status conv_archive_output_write(struct conv_archive_output *output, const void *data,
                                            size_t size, struct conv_err *err)
 {
-    const char *name = conv_operands_is_standard(output->path) ? "standard output" : output->path;
+    const char *name = conv_paths_is_standard(output->path) ? "standard output" : output->path;
     enum conv_status status;
     if (output->is_stream) {
         const struct conv_encoded bytes = {.part = {{data, size}}, .size = size};

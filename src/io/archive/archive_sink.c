@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/archive/archive_body.h"
+#include "io/archive/archive_members.h"
+#include "io/archive/archive_order.h"
+#include "io/files/file_sink.h"
 #include "io/files/output_names.h"
-#include "io/walk/operands.h"
+#include "io/files/special.h"
 
 #define FILE_MODE 0644
 #define MOST_HOLDS 8
@@ -221,8 +223,8 @@ static void remove_temporaries(struct conv_sink *sink)
     conv_archive_order_remove(order_of(sink));
 }
 
-enum conv_status conv_archive_sink_open(struct conv_sink **out,
-                                        const struct conv_sink_config *config, struct conv_err *err)
+static enum conv_status open_archives(struct conv_sink **out, const struct conv_sink_config *config,
+                                      struct conv_err *err)
 {
     static const struct conv_sink_ops ops = {
         .claim = claim,
@@ -260,4 +262,17 @@ enum conv_status conv_archive_sink_open(struct conv_sink **out,
     conv_output_names_open(&sink->names);
     *out = &sink->sink;
     return CONV_OK;
+}
+
+enum conv_status conv_sink_open(struct conv_sink **sink, const struct conv_sink_config *config,
+                                struct conv_err *err)
+{
+    *sink = NULL;
+    if (config->kind == CONV_SINK_NONE)
+        return CONV_OK;
+    if (config->kind == CONV_SINK_STANDARD)
+        return conv_standard_sink_open(sink, config, err);
+    if (config->kind == CONV_SINK_ARCHIVE)
+        return open_archives(sink, config, err);
+    return conv_file_sink_open(sink, config, err);
 }

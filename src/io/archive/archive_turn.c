@@ -6,6 +6,115 @@
 // all have their places, while the next archive is being written.
 #include "io/archive/archive_turn.h"
 
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#include "io/files/journal.h"
+
+// --- archives ------------------------------------------------------------------------------------
+
+// Plain tar is framed here, so that members can be written at any offset; other formats have a
+// writer, which appends.
+
+static enum conv_status write_at(const struct conv_archive_format *format,
+                                 const struct conv_archive_entry *entry, struct conv_err *err)
+{
+    static const uint8_t zeros[CONV_ARCHIVE_AFTER_MOST];
+    struct conv_archive_frame frame;
+    struct iovec parts[CONV_ENCODED_PARTS + 2];
+    enum conv_status status = format->frame(&entry->member, &frame, err);
+    if (status)
+        return status;
+    int count = 0;
+    parts[count++] = (struct iovec){frame.head, frame.before};
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
+        parts[count++] = (struct iovec){(void *)(uintptr_t)entry->content.part[i].data,
+                                        entry->content.part[i].size};
+    parts[count++] = (struct iovec){(void *)(uintptr_t)zeros, frame.after};
+    struct conv_archive_output *output = &entry->to->output;
+    if (!output->is_stream)
+        return conv_archive_output_write_at(output, entry->offset, parts, count, err);
+    for (int i = 0; i < count && !status; i++)
+        if (parts[i].iov_len > 0)
+            status = conv_archive_output_write(output, parts[i].iov_base, parts[i].iov_len, err);
+    return status;
+}
+
+// Writes a member: after the one before it where the archive is a stream or has a writer, else at
+// entry->offset. Of a file of plain tar, any thread, several at a time; else one at a time. An
+// error of the member's input takes precedence: CONV_ERR_IO; else the error of the writer.
+static enum conv_status write_member(struct conv_open_archive *archive,
+                                     const struct conv_archive_target *target,
+                                     const struct conv_archive_entry *entry, struct conv_err *err)
+{
+    enum conv_status status;
+    struct conv_archive_writer *writer = archive->writer;
+    if (writer)
+        status = writer->ops->append(
+            writer, &entry->member,
+            entry->member.kind == CONV_ARCHIVE_FILE ? &entry->content : NULL, err);
+    else
+        status = write_at(target->format, entry, err);
+    // If the system could not read the bytes that it should write, the input is the cause.
+    const struct conv_archive_body *body = entry->body;
+    if (status && body)
+        (void)conv_archive_input_touch(&body->unit->input, body->data, (size_t)body->member.size,
+                                       err);
+    return status;
+}
+
+// Adds a line per input to the journal, before the archive gets its name, so that every complete
+// archive is in the journal.
+static enum conv_status note(const struct conv_open_archive *archive,
+                             const struct conv_archive_target *target, struct conv_journal *journal,
+                             struct conv_err *err)
+{
+    struct stat out;
+    enum conv_status status = CONV_OK;
+    if (archive->output.is_stream || fstat(archive->output.fd, &out) != 0)
+        return CONV_OK; // without the line the next run only does the work again
+    for (int i = 0; i < target->origin_count && !target->misses && !status; i++) {
+        const struct conv_archive_origin *origin = &target->origins[i];
+        const struct conv_journal_fact fact = {
+            .input = origin->path, .output = target->path, .in = &origin->info, .out = &out};
+        status = conv_journal_add(journal, &fact, err);
+    }
+    return status;
+}
+
+// Closes an archive whose members are all written; with `keep` it is completed, noted in the
+// journal (NULL: in none) and gets its name, else it is removed. One thread.
+static enum conv_status finish_archive(struct conv_open_archive *archive,
+                                       const struct conv_archive_target *target, bool keep,
+                                       bool fsync, struct conv_journal *journal,
+                                       struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    struct conv_archive_output *output = &archive->output;
+    if (keep && archive->writer) {
+        status = archive->writer->ops->finish(archive->writer, err);
+    } else if (keep) {
+        static const uint8_t zeros[512];
+        for (size_t left = target->format->trailer(output->at), step; left > 0 && !status;
+             left -= step) {
+            step = left < sizeof zeros ? left : sizeof zeros;
+            status = conv_archive_output_write(output, zeros, step, err);
+        }
+    }
+    if (archive->writer)
+        archive->writer->ops->close(archive->writer);
+    archive->writer = NULL;
+    if (keep && !status)
+        status = conv_archive_output_settle(output, err);
+    if (keep && !status && journal)
+        status = note(archive, target, journal, err);
+    struct conv_err later;
+    enum conv_status closed =
+        conv_archive_output_close(output, keep && !status, fsync, status ? &later : err);
+    return status ? status : closed;
+}
+
 // An archive is written through maps only if at least this many bytes may wait: maps count as
 // memory of the process, though the file system has their pages anyway.
 #define LEAST_TO_MAP ((size_t)400 << 20)
@@ -36,7 +145,7 @@ static void write_entry(struct conv_archive_order *order, const struct conv_arch
 {
     struct conv_err err = {0};
     if (!conv_archive_order_has_failed(order) &&
-        conv_open_archive_write(entry->to, target_of(order, entry->target), entry, &err))
+        write_member(entry->to, target_of(order, entry->target), entry, &err))
         conv_archive_turn_fail(order, &err);
 }
 
@@ -47,7 +156,7 @@ enum conv_status conv_archive_turn_close(struct conv_archive_order *order,
     struct conv_journal *journal = order->lack[archive->target] ? NULL : order->config.journal;
     struct conv_archive_target *target = &order->config.targets[archive->target];
     enum conv_status status =
-        conv_open_archive_finish(archive, target, keep, order->config.fsync, journal, err);
+        finish_archive(archive, target, keep, order->config.fsync, journal, err);
     atomic_store(&target->is_written, keep && !status);
     return status;
 }

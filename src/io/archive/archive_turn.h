@@ -11,10 +11,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "io/archive/archive_buffers.h"
-#include "io/archive/archive_entry.h"
+#include "base/err.h"
+#include "io/archive/archive.h"
+#include "io/archive/archive_members.h"
 #include "io/archive/archive_order.h"
-#include "io/archive/open_archive.h"
+#include "io/archive/archive_output.h"
+
+// --- archives ------------------------------------------------------------------------------------
+
+// An archive that is being written. The turn and the lock are those of the order that opened it:
+// archive_order.c.
+struct conv_open_archive {
+    struct conv_archive_output output; // of the turn, except for writing at offsets
+    struct conv_archive_writer *writer;
+    int target;     // this and the rest are guarded by the lock; -1: none is open
+    int writing;    // members that are placed and not yet written
+    bool is_sealed; // no member will be placed any more
+};
+
+// --- the turn ------------------------------------------------------------------------------------
 
 #define CONV_ARCHIVE_NO_MEMBER UINT64_MAX
 

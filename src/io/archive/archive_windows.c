@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "io/archive/archive_windows.h"
+#include "io/archive/archive_output.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // In place of libarchive_read.c and libarchive_write.c in a build without libarchive.
-#include "io/archive/libarchive_formats.h"
+#include "io/archive/libarchive_stream.h"
 
 static enum conv_status refuse(struct conv_err *err)
 {

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/archive/libarchive_formats.h"
 #include "io/archive/libarchive_stream.h"
 
 struct reader {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "io/archive/archive.h"
-#include "io/archive/expansion.h"
-#include "io/archive/zip_records.h"
+#include "io/archive/unpack.h"
+#include "io/archive/zip.h"
 
 #define TAKE_BYTES ((size_t)1 << 20) // from the input at once: a signal is noticed in between
 

@@ -1,13 +1,31 @@
 // SPDX-License-Identifier: MIT
-// The bytes of an archive for libarchive. It is opened for one format alone and without compressors
-// around it, since each is code that reads hostile bytes. Private to src/io/libarchive_*.c.
+// What stands between archive.c and libarchive, or libarchive_none.c, which takes its place in a
+// build without it. Private to src/io/archive/.
 #ifndef CONV_ARCHIVE_LIBARCHIVE_STREAM_H
 #define CONV_ARCHIVE_LIBARCHIVE_STREAM_H
 
 #include <archive.h>
 #include <locale.h>
 
+#include "io/archive/archive.h"
 #include "io/archive/archive_input.h"
+
+// Reads zip and 7-Zip. As conv_archive_format.read.
+enum conv_status conv_libarchive_read(struct conv_archive_reader **reader,
+                                      struct conv_archive_input *input, struct conv_err *err);
+
+// Tar in gzip and in zstd. As conv_archive_format.write.
+enum conv_status conv_libarchive_write_gzip(struct conv_archive_writer **writer,
+                                            struct conv_archive_output *output,
+                                            struct conv_err *err);
+enum conv_status conv_libarchive_write_zstd(struct conv_archive_writer **writer,
+                                            struct conv_archive_output *output,
+                                            struct conv_err *err);
+
+// --- the bytes of an archive (libarchive_stream.c) -----------------------------------------------
+
+// The bytes of an archive for libarchive. It is opened for one format alone and without compressors
+// around it, since each is code that reads hostile bytes. Private to src/io/libarchive_*.c.
 
 struct conv_libarchive_stream {
     struct archive *archive;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "io/archive/archive_output.h"
-#include "io/archive/libarchive_formats.h"
-#include "io/archive/tar_writer.h"
+#include "io/archive/libarchive_stream.h"
+#include "io/archive/tar.h"
 
 struct writer {
     struct conv_archive_writer base;

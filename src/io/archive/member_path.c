@@ -100,29 +100,6 @@ enum conv_status conv_member_path_make(char *dst, bool *was_absolute, const char
     return CONV_OK;
 }
 
-bool conv_member_path_normal(char *dst, const char *name)
-{
-    const char *component;
-    size_t at = 0, size = 0, out = 0, n; // `out`: bytes of ".." at the beginning
-    while (next_component(name, strlen(name), '/', &at, &component, &n)) {
-        bool up = n == 2 && memcmp(component, "..", 2) == 0;
-        if (n == 1 && component[0] == '.')
-            continue;
-        if (up && size > out) {
-            while (size > out && dst[--size] != '/')
-                ;
-            continue;
-        }
-        if (size > 0)
-            dst[size++] = '/';
-        memcpy(dst + size, component, n);
-        size += n;
-        out = up ? size : out;
-    }
-    dst[size] = '\0';
-    return out == 0;
-}
-
 // True if the link leads to something below or at `folder`, which exists.
 static bool leads_inside(const char *link, const char *folder)
 {

@@ -29,11 +29,6 @@
 enum conv_status conv_member_path_make(char *dst, bool *was_absolute, const char *name,
                                        size_t length, struct conv_err *err);
 
-// Sets dst (strlen(name) + 1 bytes) to the one spelling of a relative path: without ".", "..",
-// repeated slashes and those at either end. False for a path that leads out of the folder that it
-// starts in, which then begins with "..".
-bool conv_member_path_normal(char *dst, const char *name);
-
 // Remembers the folder of the last member, since members of one folder follow one another. Start
 // with {.folder =}. One thread at a time.
 struct conv_member_links {

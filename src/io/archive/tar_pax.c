@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "io/archive/tar_pax.h"
+#include "io/archive/tar.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Contents are handed out by pointer from a mapped archive and read once from a stream. A block of
 // zeros ends an archive; another archive may follow, as after `cat a.tar b.tar`.
-#include "io/archive/tar_reader.h"
+#include "io/archive/tar.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/archive/archive_input.h"
-#include "io/archive/expansion.h"
-#include "io/archive/tar_member.h"
-#include "io/archive/tar_pax.h"
 #include "io/archive/unpack.h"
 
 struct tar_reader {

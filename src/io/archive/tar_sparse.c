@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The formats are those of "Storing Sparse Files" in the manual of GNU tar.
-#include "io/archive/tar_sparse.h"
+#include "io/archive/tar.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include "io/archive/tar_writer.h"
+#include "io/archive/tar.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "io/archive/tar_header.h"
 
 // Octal if the number fits, else base 256.
 static void put_number(char *field, size_t size, int64_t number)

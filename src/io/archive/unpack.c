@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/archive/expansion.h"
-
 #define OUT_BYTES ((size_t)1 << 20)  // at a time: the expansion is checked between two of them
 #define IN_BYTES ((size_t)256 << 10) // at a time: a signal is noticed between two of them
 

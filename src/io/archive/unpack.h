@@ -5,6 +5,9 @@
 #ifndef CONV_ARCHIVE_UNPACK_H
 #define CONV_ARCHIVE_UNPACK_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "io/archive/archive_input.h"
 
 struct conv_unpack;
@@ -61,5 +64,24 @@ ssize_t conv_unpack_read(struct conv_unpack *unpack, uint8_t *data, size_t size,
 
 // Bytes of the compressed stream: of all of it if it is mapped, else of what has been read.
 uint64_t conv_unpack_stored(const struct conv_unpack *unpack);
+
+// --- bounds --------------------------------------------------------------------------------------
+
+// How far an archive may expand. Without a limit, 10 MB of deflate expand to 10 GB, and entries of
+// a zip file that share their data, or a sparse file, to any size.
+
+// Images are compressed already and do not expand; texts and labels compress to a twentieth. Large
+// empty arrays compress better than that, so a small archive may expand up to this size in any
+// case.
+#define CONV_EXPANSION_FREE ((uint64_t)256 << 20)
+#define CONV_EXPANSION_RATIO 200
+#define CONV_EXPANSION_TEXT                                                                        \
+    "the archive expands to more than 200 times its size, as a decompression bomb does"
+
+// True if `in` bytes of an archive may have become `out` bytes of content.
+static inline bool conv_expansion_allows(uint64_t in, uint64_t out)
+{
+    return out <= CONV_EXPANSION_FREE || (out - CONV_EXPANSION_FREE) / CONV_EXPANSION_RATIO <= in;
+}
 
 #endif

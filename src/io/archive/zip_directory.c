@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "io/archive/zip_directory.h"
+#include "io/archive/zip.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "io/archive/zip_records.h"
+#include "io/archive/zip.h"
 
 #include <inttypes.h>
 #include <libdeflate.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "io/archive/zip_write.h"
+#include "io/archive/zip.h"
 
 #include <libdeflate.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "io/archive/archive_output.h"
-#include "io/archive/zip_directory.h"
 
 #define LEVEL 6
 #define DEFLATE_MOST                                                                               \

@@ -10,11 +10,9 @@
 #include "base/cancel.h"
 #include "base/descriptors.h"
 #include "base/standard.h"
-#include "io/archive/archive_body.h"
 #include "io/files/formats.h"
 #include "io/files/paths.h"
 #include "io/source.h"
-#include "io/walk/watch.h"
 
 // Bytes fetched ahead of each file: together a bounded part of the page cache.
 #define AHEAD_BYTES ((size_t)4 << 20)
@@ -23,22 +21,26 @@
 
 void conv_item_release(struct conv_item *item)
 {
-    conv_archive_body_release(item->body);
+    if (item->body)
+        item->ops->release(item);
     item->body = NULL;
     if (item->watched)
-        conv_watch_end(item->watched, item->is_again);
+        item->watched->end(item->watched, item->is_again);
     item->watched = NULL;
 }
 
 const struct stat *conv_item_archive(const struct conv_item *item)
 {
-    return item->body ? &item->body->unit->input.info : NULL;
+    const uint8_t *streamed;
+    return item->body ? item->ops->archive(item, &streamed) : NULL;
 }
 
 const uint8_t *conv_item_streamed(const struct conv_item *item)
 {
-    const struct stat *archive = conv_item_archive(item);
-    return archive && !S_ISREG(archive->st_mode) ? item->body->data : NULL;
+    const uint8_t *streamed = NULL;
+    if (item->body)
+        (void)item->ops->archive(item, &streamed);
+    return streamed;
 }
 
 const char *conv_item_target(const struct conv_item *item)
@@ -87,12 +89,6 @@ enum conv_status conv_item_set_format(struct conv_item *item, const struct conv_
         return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
     item->target = name;
     return CONV_OK;
-}
-
-void conv_item_keep_name(struct conv_item *item)
-{
-    size_t length = strlen(item->name), own = strlen(item->body->member.name);
-    item->target = length >= own ? length - own : length;
 }
 
 bool conv_item_has_suffix(const struct conv_item *item, const char *suffix)
@@ -264,7 +260,7 @@ static enum conv_status check_unchanged(const struct conv_input *input, struct c
 
 static bool is_replaced(const struct conv_item *item, const struct conv_input *input, bool *gone)
 {
-    return conv_watch_is_changing(item, &input->info, gone);
+    return item->watched && item->watched->is_changing(item, &input->info, gone);
 }
 
 static enum conv_status open_standard(const struct conv_item *item, struct conv_input *input,
@@ -309,30 +305,6 @@ const struct conv_item_ops conv_item_standard = {
     .close = close_file,
 };
 
-static enum conv_status open_peeked(const struct conv_item *item, struct conv_input *input,
-                                    struct conv_err *err)
-{
-    input->stream = item->stream;
-    return open_standard(item, input, err);
-}
-
-static ssize_t read_peeked(struct conv_input *input, void *data, size_t size, struct conv_err *err)
-{
-    const uint8_t *bytes;
-    ssize_t got = conv_archive_input_take(input->stream, &bytes, size, err);
-    if (got > 0)
-        memcpy(data, bytes, (size_t)got);
-    return got;
-}
-
-const struct conv_item_ops conv_item_peeked = {
-    .title = "standard input",
-    .open = open_peeked,
-    .read = read_peeked,
-    .unchanged = check_unchanged,
-    .close = close_file,
-};
-
 void conv_input_keep(struct conv_input *input)
 {
     if (input->counted != CONV_INPUT_TAKEN)
@@ -340,11 +312,4 @@ void conv_input_keep(struct conv_input *input)
     conv_descriptors_give(1);
     conv_descriptors_keep(1);
     input->counted = CONV_INPUT_KEPT;
-}
-
-bool conv_input_wait(const struct conv_input *input, atomic_int *stop)
-{
-    if (input->stream && input->stream->first < input->stream->end)
-        return true;
-    return conv_paths_wait_readable(input->fd, stop);
 }

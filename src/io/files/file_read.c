@@ -6,6 +6,7 @@
 #include "base/cancel.h"
 #include "base/huge.h"
 #include "io/files/formats.h"
+#include "io/files/paths.h"
 
 #define READ_CHUNK ((size_t)1 << 16)
 #define SHARED_LEAST ((size_t)8 << 20)
@@ -41,11 +42,14 @@ static enum conv_status refuse_size(struct conv_err *err)
 }
 
 // False if the run is to stop.
-static bool wait_readable(const struct conv_file_read *how, const struct conv_input *input)
+static bool wait_readable(const struct conv_file_read *how, const struct conv_item *item,
+                          const struct conv_input *input)
 {
+    if (item->ops->has_bytes && item->ops->has_bytes(input))
+        return true;
     if (how->pause)
         how->pause(how->context);
-    bool readable = conv_input_wait(input, how->stop);
+    bool readable = conv_paths_wait_readable(input->fd, how->stop);
     if (how->resume)
         how->resume(how->context);
     return readable;
@@ -85,7 +89,7 @@ static enum conv_status read_open(const struct conv_file_read *how, const struct
         return refuse_size(err);
     enum conv_status status = reserve(how, file, conv_file_read_capacity(expected), err);
     while (!status) {
-        if (!regular && !wait_readable(how, input))
+        if (!regular && !wait_readable(how, item, input))
             return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
         if (conv_cancel_is_asked(how->stop))
             return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);

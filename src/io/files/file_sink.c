@@ -12,12 +12,9 @@
 #include <unistd.h>
 
 #include "base/descriptors.h"
-#include "io/archive/archive_sink.h"
 #include "io/files/journal.h"
 #include "io/files/special.h"
-#include "io/files/standard_sink.h"
 #include "io/files/temporary.h"
-#include "io/walk/watch.h"
 
 static const struct conv_file_sink *file_sink(const struct conv_sink *sink)
 {
@@ -84,7 +81,7 @@ static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
         return CONV_OK;
     if (!item->watched || (status && status != CONV_ERR_USAGE))
         return status;
-    if (!conv_watch_has_rival(item->watched, place.name, status != CONV_OK))
+    if (!item->watched->has_rival(item->watched, place.name, status != CONV_OK))
         return CONV_OK;
     return conv_err_set(err, CONV_ERR_USAGE, "another image has the same output, %s", place.name);
 }
@@ -294,8 +291,8 @@ static void remove_temporaries(struct conv_sink *base)
     }
 }
 
-static enum conv_status open_files(struct conv_sink **out, const struct conv_sink_config *config,
-                                   struct conv_err *err)
+enum conv_status conv_file_sink_open(struct conv_sink **out, const struct conv_sink_config *config,
+                                     struct conv_err *err)
 {
     static const struct conv_sink_ops ops = {
         .makes_files = true,
@@ -323,17 +320,4 @@ static enum conv_status open_files(struct conv_sink **out, const struct conv_sin
     conv_write_behind_start(&sink->behind, config->workers);
     *out = &sink->sink;
     return CONV_OK;
-}
-
-enum conv_status conv_sink_open(struct conv_sink **sink, const struct conv_sink_config *config,
-                                struct conv_err *err)
-{
-    *sink = NULL;
-    if (config->kind == CONV_SINK_NONE)
-        return CONV_OK;
-    if (config->kind == CONV_SINK_STANDARD)
-        return conv_standard_sink_open(sink, config, err);
-    if (config->kind == CONV_SINK_ARCHIVE)
-        return conv_archive_sink_open(sink, config, err);
-    return open_files(sink, config, err);
 }

@@ -7,10 +7,32 @@
 #ifndef CONV_FILES_FILE_SINK_H
 #define CONV_FILES_FILE_SINK_H
 
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "io/files/access.h"
 #include "io/files/output_names.h"
-#include "io/files/write_behind.h"
 #include "io/sink.h"
+
+// --- the disk's queue ----------------------------------------------------------------------------
+
+// Makes the disk write outputs while other images are filtered. Without it the kernel begins some
+// seconds later, and a program that waits for its bytes to be on the disk waits for all of them.
+
+struct conv_write_behind {
+    int most; // workers that do this at the same time
+    atomic_int busy;
+    atomic_uint_least64_t resume; // not before, as conv_clock_ns counts
+};
+
+void conv_write_behind_start(struct conv_write_behind *behind, int workers);
+
+// Makes the disk begin to write the bytes of a file. It may do nothing, and never reports an error:
+// errors of a disk are found by fsync(), if at all. Any thread.
+void conv_write_behind_add(struct conv_write_behind *behind, int fd, size_t size);
+
+// --- the sink ------------------------------------------------------------------------------------
 
 // The temporary file that a worker is writing. It is named relative to its folder's descriptor,
 // since the folder may be moved; by its path, with AT_FDCWD, only if descriptors are few.
@@ -56,6 +78,10 @@ struct conv_file_write {
     bool list_lost;                   // as from conv_access_give
     enum conv_sink_result result;
 };
+
+// As conv_sink_open, which calls it for files.
+enum conv_status conv_file_sink_open(struct conv_sink **sink, const struct conv_sink_config *config,
+                                     struct conv_err *err);
 
 // Opens the folder of `path`, which is made if it is missing. -1 with *err.
 int conv_file_open_folder(const struct conv_file_sink *sink, const char *path,

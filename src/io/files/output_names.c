@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/archive/member_path.h"
+#include "io/files/paths.h"
 
 enum fact {
     OWN = 1,  // the output of a member, or file, of this name
@@ -46,7 +46,7 @@ static bool open_place(struct place *place, struct conv_output_names *names, int
         return false;
     place->facts = &names->facts;
     place->archive = archive;
-    (void)conv_member_path_normal(place->path, name);
+    (void)conv_paths_normal(place->path, name);
     place->length = strlen(place->path);
     return true;
 }
@@ -290,7 +290,7 @@ static bool follow_folder(struct conv_output_names *names, struct place *place)
         return false;
     const char *rest = place->path + folder.length - 1;
     int length = snprintf(folder.path, sizeof folder.path, "%s%s", target, rest);
-    if (length >= (int)sizeof folder.path || !conv_member_path_normal(place->path, folder.path))
+    if (length >= (int)sizeof folder.path || !conv_paths_normal(place->path, folder.path))
         return false;
     place->length = strlen(place->path);
     return true;

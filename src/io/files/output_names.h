@@ -61,7 +61,7 @@ enum conv_output_fate {
     CONV_OUTPUT_LOST,
 };
 
-// A symbolic link of that name leads to a place in the archive, as conv_member_path_normal spells
+// A symbolic link of that name leads to a place in the archive, as conv_paths_normal spells
 // it. CONV_ERR_MEMORY.
 enum conv_status conv_output_names_link(struct conv_output_names *names, int archive,
                                         const char *original, const char *target,

@@ -35,6 +35,11 @@ const char *conv_paths_base(const char *path)
     return base;
 }
 
+bool conv_paths_is_standard(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
 bool conv_paths_exists(const char *path)
 {
     struct stat info;
@@ -101,16 +106,45 @@ bool conv_paths_is_older(const struct stat *first, const struct stat *second)
     return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
 
+// The next component from *at on, which moves past it. Its length; 0 at the end.
+static size_t next_component(const char **at, const char **component)
+{
+    *at += strspn(*at, "/");
+    *component = *at;
+    *at += strcspn(*at, "/");
+    return (size_t)(*at - *component);
+}
+
 bool conv_paths_climbs(const char *path)
 {
-    while (*path) {
-        size_t length = strcspn(path, "/");
-        if (length == 2 && path[0] == '.' && path[1] == '.')
+    const char *component;
+    for (size_t n; (n = next_component(&path, &component)) > 0;)
+        if (n == 2 && memcmp(component, "..", 2) == 0)
             return true;
-        path += length;
-        path += strspn(path, "/");
-    }
     return false;
+}
+
+bool conv_paths_normal(char *dst, const char *name)
+{
+    const char *component;
+    size_t size = 0, out = 0; // `out`: bytes of ".." at the beginning
+    for (size_t n; (n = next_component(&name, &component)) > 0;) {
+        bool up = n == 2 && memcmp(component, "..", 2) == 0;
+        if (n == 1 && component[0] == '.')
+            continue;
+        if (up && size > out) {
+            while (size > out && dst[--size] != '/')
+                ;
+            continue;
+        }
+        if (size > 0)
+            dst[size++] = '/';
+        memcpy(dst + size, component, n);
+        size += n;
+        out = up ? size : out;
+    }
+    dst[size] = '\0';
+    return out == 0;
 }
 
 // Appends one component to a resolved path. A component that does not exist yet will be a folder,

@@ -27,6 +27,9 @@ bool conv_paths_join(char *dst, const char *folder, const char *name);
 // The part after the last slash; trailing slashes belong to the name before them.
 const char *conv_paths_base(const char *path);
 
+// True for the name that stands for standard input or output.
+bool conv_paths_is_standard(const char *path);
+
 bool conv_paths_exists(const char *path);    // false for a link that leads nowhere
 bool conv_paths_is_folder(const char *path); // or a link to one
 
@@ -54,6 +57,11 @@ bool conv_paths_is_unchanged(const struct stat *before, const struct stat *after
 
 // True if the first file was modified before the second.
 bool conv_paths_is_older(const struct stat *first, const struct stat *second);
+
+// Sets dst (strlen(name) + 1 bytes) to the one spelling of a relative path: without ".", "..",
+// repeated slashes and those at either end. False for a path that leads out of the folder that it
+// starts in, which then begins with "..".
+bool conv_paths_normal(char *dst, const char *name);
 
 // True if one component is "..".
 bool conv_paths_climbs(const char *path);

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "image/format.h"
+#include "io/sink.h"
 
 // Writes all parts to the file at `path`, which exists. Waits for the reader of a pipe. Once *stop
 // is non-zero it stops waiting for a reader that is missing or reads nothing: CONV_ERR_CANCELLED.
@@ -22,5 +23,14 @@ int conv_special_open(const char *path, const atomic_int *stop);
 // The same as conv_special_write for a descriptor, which stays open. `name` is for messages.
 enum conv_status conv_special_write_to(int fd, const char *name, const struct conv_encoded *file,
                                        const atomic_int *stop, struct conv_err *err);
+
+// --- standard output -----------------------------------------------------------------------------
+
+// Standard output as a sink: of one image, or of several one after the other.
+
+// As conv_sink_open, which calls it for CONV_SINK_STANDARD.
+enum conv_status conv_standard_sink_open(struct conv_sink **sink,
+                                         const struct conv_sink_config *config,
+                                         struct conv_err *err);
 
 #endif

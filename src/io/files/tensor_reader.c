@@ -11,7 +11,8 @@
 #include "base/standard.h"
 #include "io/files/paths.h"
 #include "io/files/tensor_file.h"
-#include "io/walk/operands.h"
+#include "tensor/convert.h"
+#include "tensor/safetensors.h"
 
 // The next bytes of a pipe; *got is less than size only at its end.
 static enum conv_status read_next(const struct conv_tensor_reader *reader, void *data, size_t size,
@@ -32,18 +33,19 @@ static enum conv_status read_next(const struct conv_tensor_reader *reader, void 
     return CONV_OK;
 }
 
-static enum conv_status read_at(const struct conv_tensor_reader *reader, void *data, size_t size,
-                                uint64_t offset, struct conv_err *err)
+// `end`: what to say if the file ends before.
+static enum conv_status read_at(int fd, void *data, size_t size, uint64_t offset, const char *end,
+                                struct conv_err *err)
 {
     uint8_t *at = data;
     while (size > 0) {
-        ssize_t count = pread(reader->fd, at, size, (off_t)offset);
+        ssize_t count = pread(fd, at, size, (off_t)offset);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)
             return conv_err_errno(err, errno, "cannot read");
         if (count == 0)
-            return conv_err_set(err, CONV_ERR_FORMAT, "became shorter while it was read");
+            return conv_err_set(err, CONV_ERR_FORMAT, "%s", end);
         at += count;
         size -= (size_t)count;
         offset += (uint64_t)count;
@@ -74,7 +76,7 @@ static enum conv_status read_header(struct conv_tensor_reader *reader, struct co
 enum conv_status conv_tensor_reader_open(struct conv_tensor_reader *reader, const char *path,
                                          atomic_int *stop, struct conv_err *err)
 {
-    bool is_standard = conv_operands_is_standard(path);
+    bool is_standard = conv_paths_is_standard(path);
     *reader = (struct conv_tensor_reader){.fd = -1, .stop = stop};
     if (is_standard && conv_standard_is_closed(STDIN_FILENO))
         return conv_err_set(err, CONV_ERR_IO, "standard input is closed");
@@ -103,7 +105,8 @@ enum conv_status conv_tensor_reader_read(struct conv_tensor_reader *reader, uint
     size_t size = count * reader->npy.file_element, got;
     uint64_t offset = first * reader->npy.file_element;
     if (reader->is_regular)
-        return read_at(reader, data, size, reader->npy.header + offset, err);
+        return read_at(reader->fd, data, size, reader->npy.header + offset,
+                       "became shorter while it was read", err);
     enum conv_status status = read_next(reader, data, size, &got, err);
     if (status)
         return status;
@@ -138,4 +141,162 @@ void conv_tensor_reader_close(struct conv_tensor_reader *reader)
     if (reader->fd >= 0)
         close(reader->fd);
     reader->fd = -1;
+}
+
+// --- weights -------------------------------------------------------------------------------------
+
+// Weights: a whole tensor as float32.
+
+#define TOO_EARLY "ends too early"
+#define PART ((size_t)1 << 16) // elements that are converted at a time
+
+void conv_tensor_free(struct conv_tensor *tensor)
+{
+    free(tensor->values);
+    *tensor = (struct conv_tensor){0};
+}
+
+static enum conv_status reserve(struct conv_tensor *tensor, size_t most_bytes, struct conv_err *err)
+{
+    uint64_t bytes;
+    if (!conv_tensor_shape_bytes(&tensor->shape, sizeof(float), &bytes) || bytes > most_bytes)
+        return conv_err_hint(err, CONV_HINT_MEM_LIMIT_FILE, 0,
+                             conv_err_set(err, CONV_ERR_LIMIT, "the tensor is larger than %zu MiB",
+                                          most_bytes >> 20));
+    tensor->values = malloc(bytes ? (size_t)bytes : 1);
+    return tensor->values
+               ? CONV_OK
+               : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %" PRIu64 " MiB", bytes >> 20);
+}
+
+static enum conv_status load_npy(struct conv_tensor *tensor, const char *path, size_t most_bytes,
+                                 struct conv_err *err)
+{
+    struct conv_tensor_reader reader;
+    enum conv_status status = conv_tensor_reader_open(&reader, path, NULL, err);
+    if (status)
+        return status;
+    const struct conv_npy *npy = &reader.npy;
+    tensor->shape = npy->shape;
+    status = reserve(tensor, most_bytes, err);
+    uint8_t *part = status ? NULL : malloc(PART * 8);
+    if (!status && !part)
+        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory to read a tensor");
+    uint64_t total = npy->data / npy->file_element;
+    for (uint64_t first = 0; first < total && !status; first += PART) {
+        size_t count = total - first < PART ? (size_t)(total - first) : PART;
+        status = conv_tensor_reader_read(&reader, first, count, part, err);
+        if (status)
+            break;
+        conv_npy_convert(npy, part, part, count);
+        conv_tensor_to_float(tensor->values + first, npy->element, part, count, 1);
+    }
+    if (!status)
+        status = conv_tensor_reader_finish(&reader, err);
+    free(part);
+    conv_tensor_reader_close(&reader);
+    return status;
+}
+
+// --- safetensors ---------------------------------------------------------------------------------
+
+static enum conv_status find_tensor(struct conv_safetensors *found, int fd, const char *name,
+                                    struct conv_err *err)
+{
+    uint8_t head[CONV_SAFETENSORS_HEAD];
+    struct stat info;
+    size_t header;
+    if (fstat(fd, &info) != 0)
+        return conv_err_errno(err, errno, "cannot stat");
+    if (!S_ISREG(info.st_mode))
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "is not a regular file");
+    uint64_t size = (uint64_t)info.st_size;
+    enum conv_status status =
+        size < sizeof head ? CONV_OK : read_at(fd, head, sizeof head, 0, TOO_EARLY, err);
+    if (!status)
+        status = conv_safetensors_header_bytes(head, size < sizeof head ? 0 : sizeof head, size,
+                                               &header, err);
+    if (status)
+        return status;
+    char *json = malloc(header);
+    if (!json)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a header of %zu KiB",
+                            header >> 10);
+    status = read_at(fd, json, header, sizeof head, TOO_EARLY, err);
+    if (!status)
+        status = conv_safetensors_find(found, json, header, size, name, err);
+    free(json);
+    return status;
+}
+
+static enum conv_status load_safetensors(struct conv_tensor *tensor, const char *path,
+                                         const char *name, size_t most_bytes, struct conv_err *err)
+{
+    int fd = conv_paths_open(path, O_RDONLY);
+    if (fd < 0)
+        return conv_err_errno(err, errno, "cannot open");
+    struct conv_safetensors found;
+    enum conv_status status = find_tensor(&found, fd, name, err);
+    if (!status) {
+        tensor->shape = found.shape;
+        status = reserve(tensor, most_bytes, err);
+    }
+    uint8_t *part = status ? NULL : malloc(PART * 4);
+    if (!status && !part)
+        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory to read a tensor");
+    size_t element = status ? 1 : conv_safetensors_element(found.type);
+    uint64_t total = status ? 0 : found.bytes / element;
+    for (uint64_t first = 0; first < total && !status; first += PART) {
+        size_t count = total - first < PART ? (size_t)(total - first) : PART;
+        status = read_at(fd, part, count * element, found.offset + first * element, TOO_EARLY, err);
+        if (!status)
+            conv_safetensors_convert(tensor->values + first, part, found.type, count);
+    }
+    free(part);
+    close(fd);
+    return status;
+}
+
+static void prefix(struct conv_err *err, const char *path)
+{
+    struct conv_err inner = *err;
+    conv_err_set(err, inner.status, "%s: %s", path, inner.text);
+    err->hint = inner.hint;
+    err->value = inner.value;
+}
+
+#define SUFFIX ".safetensors"
+
+enum conv_status conv_tensor_load(struct conv_tensor *tensor, const char *name, size_t most_bytes,
+                                  struct conv_err *err)
+{
+    char path[PATH_MAX];
+    *tensor = (struct conv_tensor){0};
+    const char *suffix = strstr(name, SUFFIX);
+    const char *next = suffix;
+    while (next) { // the last one
+        suffix = next;
+        next = strstr(next + 1, SUFFIX);
+    }
+    const char *end = suffix ? suffix + strlen(SUFFIX) : NULL;
+    enum conv_status status;
+    if (end && *end == ':' && (size_t)(end - name) < sizeof path) {
+        snprintf(path, sizeof path, "%.*s", (int)(end - name), name);
+        status = load_safetensors(tensor, path, end + 1, most_bytes, err);
+    } else if (end && !*end) {
+        snprintf(path, sizeof path, "%.*s", (int)sizeof path - 1, name);
+        // The message lists the tensors in the file.
+        status = load_safetensors(tensor, path, "", most_bytes, err);
+        if (status == CONV_ERR_USAGE)
+            status = conv_err_set(err, CONV_ERR_USAGE, "which tensor? FILE" SUFFIX ":NAME; %s",
+                                  strstr(err->text, "there ") ? strstr(err->text, "there ") : "");
+    } else {
+        snprintf(path, sizeof path, "%.*s", (int)sizeof path - 1, name);
+        status = load_npy(tensor, path, most_bytes, err);
+    }
+    if (status) {
+        conv_tensor_free(tensor);
+        prefix(err, path);
+    }
+    return status;
 }

@@ -11,7 +11,6 @@
 #include "io/files/paths.h"
 #include "io/files/special.h"
 #include "io/files/tensor_file.h"
-#include "io/walk/operands.h"
 
 #define MOST_ATTEMPTS 100 // at an unused temporary name
 // Room for every shape of 4 axes: the header is written last if the shape is known last.
@@ -58,8 +57,8 @@ static enum conv_status open_temporary(struct conv_tensor_writer *writer, struct
 // A pipe, a device or an open descriptor: it is written to, not replaced.
 static enum conv_status open_special(struct conv_tensor_writer *writer, struct conv_err *err)
 {
-    int own = conv_operands_is_standard(writer->path) ? STDOUT_FILENO
-                                                      : conv_paths_descriptor(writer->path);
+    int own =
+        conv_paths_is_standard(writer->path) ? STDOUT_FILENO : conv_paths_descriptor(writer->path);
     writer->is_ordered = true;
     writer->fd = own >= 0 ? own : conv_special_open(writer->path, writer->stop);
     writer->owns_fd = own < 0 && writer->fd >= 0;
@@ -92,7 +91,7 @@ static enum conv_status write_next(struct conv_tensor_writer *writer, const void
                                    struct conv_err *err)
 {
     const struct conv_encoded file = {.part = {{data, size}}, .size = size};
-    const char *name = conv_operands_is_standard(writer->path) ? "standard output" : writer->path;
+    const char *name = conv_paths_is_standard(writer->path) ? "standard output" : writer->path;
     return conv_special_write_to(writer->fd, name, &file, writer->stop, err);
 }
 
@@ -110,9 +109,9 @@ enum conv_status conv_tensor_writer_open(struct conv_tensor_writer *writer, cons
     writer->stop = stop;
     atomic_store(&writer->has_temporary, false);
     bool exists = stat(path, &info) == 0;
-    bool is_special = conv_operands_is_standard(path) || conv_paths_descriptor(path) >= 0 ||
+    bool is_special = conv_paths_is_standard(path) || conv_paths_descriptor(path) >= 0 ||
                       (exists && !S_ISREG(info.st_mode));
-    if (exists && S_ISDIR(info.st_mode) && !conv_operands_is_standard(path))
+    if (exists && S_ISDIR(info.st_mode) && !conv_paths_is_standard(path))
         return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", path);
     if (is_special && reserve)
         return conv_err_set(err, CONV_ERR_USAGE,

@@ -4,9 +4,42 @@
 #ifndef CONV_WALK_LIST_SOURCE_H
 #define CONV_WALK_LIST_SOURCE_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "base/digest_set.h"
+#include "base/err.h"
 #include "io/source.h"
-#include "io/walk/name_list.h"
+
+// --- names ---------------------------------------------------------------------------------------
+
+// The names in a list of inputs, one after the other, from a file or a pipe that may be slow.
+
+struct conv_name_list {
+    int fd;   // -1: not open
+    bool nul; // names end in NUL; otherwise in newline, or carriage return and newline
+    bool ended;
+    atomic_int *stop;  // may be NULL
+    size_t begin, end; // of the bytes in `buffer` that were not handed out yet
+    char buffer[65536];
+};
+
+// `path` "-" is standard input. CONV_ERR_USAGE if it cannot be read as a list.
+enum conv_status conv_name_list_open(struct conv_name_list *list, const char *path, bool nul,
+                                     atomic_int *stop, struct conv_err *err);
+void conv_name_list_close(struct conv_name_list *list);
+
+// True if the next name has not arrived and nothing can be read without waiting.
+bool conv_name_list_may_wait(const struct conv_name_list *list);
+
+// The next name that is not empty; valid until the next call. NULL at the end, when stopped, or
+// with err->status set, which the caller has set to CONV_OK: CONV_ERR_IO if reading fails (once;
+// then the list ends), CONV_ERR_USAGE if a list whose names end in newline has NUL bytes,
+// CONV_ERR_LIMIT for a name longer than any path.
+const char *conv_name_list_next(struct conv_name_list *list, struct conv_err *err);
+
+// --- the source ----------------------------------------------------------------------------------
 
 struct conv_list_source {
     struct conv_source source;

@@ -36,7 +36,4 @@ struct conv_operands_shape {
 enum conv_status conv_operands_check(const struct conv_operands *operands,
                                      struct conv_operands_shape *shape, struct conv_err *err);
 
-// True for the name that stands for standard input or output.
-bool conv_operands_is_standard(const char *path);
-
 #endif

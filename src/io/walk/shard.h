@@ -49,8 +49,10 @@ void conv_shard_plan_close(struct conv_shard_plan *plan); // NULL is fine
 enum conv_status conv_shard_plan_add(struct conv_shard_plan *plan, const char *name, uint64_t bytes,
                                      struct conv_err *err);
 
-// To be called once, after the last image, by CONV_SHARD_BY_BYTES: see shard_balance.h.
-// CONV_ERR_MEMORY.
+// To be called once, after the last image, by CONV_SHARD_BY_BYTES. All shards are then within 5 %
+// of the mean if moving images out of the largest shards can achieve that, or else distributing all
+// by size; if neither can, as with one image larger than the mean, the largest is as small as
+// either makes it. CONV_ERR_MEMORY.
 enum conv_status conv_shard_plan_balance(struct conv_shard_plan *plan, struct conv_err *err);
 
 // True if the image is in the plan's shard. An image that was not added to the plan is in the shard

@@ -34,4 +34,18 @@ uint64_t conv_sorted_source_count(const struct conv_sorted_source *sorted, uint6
 struct conv_source *conv_sorted_source_get(struct conv_sorted_source *sorted);
 void conv_sorted_source_close(struct conv_sorted_source *sorted); // NULL is fine
 
+// --- a number of images --------------------------------------------------------------------------
+
+// A source that ends after a given number of images.
+
+struct conv_limited_source {
+    struct conv_source source;
+    struct conv_source *inner;
+    uint64_t left; // images; other steps do not count
+};
+
+// `inner` must outlive the source; it is not read further than needed. There is nothing to close.
+void conv_limited_source_init(struct conv_limited_source *limited, struct conv_source *inner,
+                              uint64_t images);
+
 #endif

@@ -9,9 +9,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "io/archive/archive_done.h"
-#include "io/archive/archive_operands.h"
 #include "io/source.h"
+#include "io/walk/archive_operands.h"
 #include "io/walk/operands.h"
 #include "io/walk/shard.h"
 
@@ -65,7 +64,7 @@ struct conv_archive_target *conv_walk_targets(struct conv_walk *walk, int *count
 void conv_walk_describe_outputs(struct conv_walk *walk, struct conv_sink_config *config);
 
 // Before the first step: outputs that are archives, all or nothing, are skipped if they are done
-// already (archive_done.h); their inputs become CONV_SOURCE_DONE.
+// already (archive_operands.h); their inputs become CONV_SOURCE_DONE.
 enum conv_status conv_walk_skip(struct conv_walk *walk, enum conv_archive_done which,
                                 struct conv_journal *journal, struct conv_err *err);
 
@@ -100,5 +99,19 @@ struct conv_walk_count {
 
 // Not while another thread takes a step.
 struct conv_walk_count conv_walk_count(const struct conv_walk *walk);
+
+// --- plans ---------------------------------------------------------------------------------------
+
+// Lists what a walk would find, for a plan that divides it into shards.
+
+// True if an input is a pipe on standard input, which cannot be listed before it is read.
+bool conv_walk_plan_has_pipe(const struct conv_walk_config *config);
+
+// Adds all images of *config to the plan and balances it. With config->whole archives are listed as
+// files; without it their members are. Ends early once *stop, which may be NULL, is non-zero.
+// CONV_ERR_USAGE, CONV_ERR_MEMORY.
+enum conv_status conv_walk_plan_fill(struct conv_shard_plan *plan,
+                                     const struct conv_walk_config *config, const atomic_int *stop,
+                                     struct conv_err *err);
 
 #endif

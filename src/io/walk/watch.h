@@ -39,17 +39,4 @@ enum conv_source_step conv_watch_next(struct conv_watch *watch, struct conv_item
 // True if conv_watch_next would wait now.
 bool conv_watch_may_wait(struct conv_watch *watch);
 
-// Any thread: notes that the image is being processed, until conv_watch_end. NULL without memory.
-struct conv_watch_busy *conv_watch_begin(struct conv_watch *watch, const char *path, int root);
-
-// `again`: it has changed while it was read, and is to be handed out once more.
-void conv_watch_end(struct conv_watch_busy *busy, bool again);
-
-// True if another image, of the same stem, exists and may have the same output; `is_taken`: one had
-// `name`, its output's, earlier. By the thread that has called conv_watch_next.
-bool conv_watch_has_rival(const struct conv_watch_busy *busy, const char *name, bool is_taken);
-
-// True if the file is gone, is open for writing, or is not the one that was read.
-bool conv_watch_is_changing(const struct conv_item *item, const struct stat *before, bool *gone);
-
 #endif

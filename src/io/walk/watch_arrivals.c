@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "io/walk/watch_arrivals.h"
+#include "io/walk/watch_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,114 @@
 // SPDX-License-Identifier: MIT
-// What watch.c (the source of images) and watch_events.c (what happens in the folders) share.
+// What the files of a watch share: watch.c hands out images, watch_events.c handles what happens in
+// the folders, watch_arrivals.c keeps what has arrived, and watch_ready.c decides what is complete.
 #ifndef CONV_WALK_WATCH_INTERNAL_H
 #define CONV_WALK_WATCH_INTERNAL_H
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <time.h>
 
 #include "base/digest_set.h"
+#include "base/err.h"
 #include "io/walk/watch.h"
-#include "io/walk/watch_arrivals.h"
-#include "io/walk/watch_folders.h"
+
+// --- arrivals (watch_arrivals.c) -----------------------------------------------------------------
+
+// Files that have arrived and are about to be handed out, in order of arrival. A file waits until
+// nothing has happened to it for a while: programs that write a file in several steps, or write it
+// and then rename it, cause one hand-out, not several. One thread at a time.
+
+#define CONV_WATCH_SETTLE_NS 10000000u // of the 50 ms that may pass from close to output
+
+struct conv_watch_arrival {
+    char *path; // malloc'ed
+    int root;   // the caller's
+    // The caller's, too: a program has closed it after writing, or given it its name; it is to be
+    // read even if it is not new; how long it has waited since it was looked at.
+    bool is_closed, is_asked_for;
+    uint64_t waited_ns;
+    uint64_t due_ns;
+    uint64_t digest, number;
+};
+
+// {0} is empty.
+struct conv_watch_arrivals {
+    struct conv_watch_arrival *queue; // ring
+    size_t first, count, capacity;    // capacity: a power of two, or 0
+    struct conv_watch_arrival *later; // looked at too early; in no order
+    size_t later_count, later_capacity;
+    struct {
+        uint64_t digest, number; // of the last event of a name; number 0: removed
+    } * last;                    // by digest; a name displaces another one with the same place
+    uint64_t next_number;
+};
+
+void conv_watch_arrivals_free(struct conv_watch_arrivals *arrivals); // leaves {0}
+
+// Something has happened to arrival->path, which is copied. It replaces an earlier arrival of that
+// name. CONV_ERR_MEMORY.
+enum conv_status conv_watch_arrivals_add(struct conv_watch_arrivals *arrivals,
+                                         const struct conv_watch_arrival *arrival, uint64_t now_ns,
+                                         struct conv_err *err);
+
+// Puts back an arrival that was taken, unless an event has replaced it, to be taken again after
+// `wait_ns`. Its path belongs to the arrivals again. CONV_ERR_MEMORY loses it.
+enum conv_status conv_watch_arrivals_postpone(struct conv_watch_arrivals *arrivals,
+                                              const struct conv_watch_arrival *arrival,
+                                              uint64_t wait_ns, uint64_t now_ns,
+                                              struct conv_err *err);
+
+// `path` is gone: it is not handed out any more. Best effort, as replacing is: if two names share a
+// place in the table, one of them may be handed out although it is gone, or handed out twice.
+void conv_watch_arrivals_remove(struct conv_watch_arrivals *arrivals, const char *path);
+
+// Takes the first arrival that is due; its path then belongs to the caller. False if there is none.
+bool conv_watch_arrivals_take(struct conv_watch_arrivals *arrivals, uint64_t now_ns,
+                              struct conv_watch_arrival *arrival);
+
+// Time until `take` succeeds, 0: at once; UINT64_MAX: nothing has arrived.
+uint64_t conv_watch_arrivals_wait_ns(struct conv_watch_arrivals *arrivals, uint64_t now_ns);
+
+// --- folders (watch_events.c) --------------------------------------------------------------------
+
+// The folders that inotify watches, by watch descriptor. One thread at a time.
+
+struct conv_watch_folder {
+    int wd;
+    int root;   // the caller's number of the tree that it belongs to
+    char *path; // malloc'ed
+};
+
+struct conv_watch_folders {
+    int fd;                        // of inotify, non-blocking
+    struct conv_watch_folder *all; // by ascending wd
+    int count, capacity;
+};
+
+// CONV_ERR_LIMIT if the user has no inotify instance left; CONV_ERR_IO. Nothing is open after a
+// failure.
+enum conv_status conv_watch_folders_open(struct conv_watch_folders *folders, struct conv_err *err);
+void conv_watch_folders_close(struct conv_watch_folders *folders);
+
+// Watches `path` for files that are complete, renamed or removed and for new folders. A folder that
+// is watched already gets the new path; *is_new: it was not watched under this path. CONV_ERR_LIMIT
+// if the user's limit of watches is reached; CONV_ERR_IO with the reason; CONV_ERR_MEMORY.
+enum conv_status conv_watch_folders_add(struct conv_watch_folders *folders, const char *path,
+                                        int root, bool *is_new, struct conv_err *err);
+
+// NULL if it is no longer watched. Valid until the next call that adds or removes.
+const struct conv_watch_folder *conv_watch_folders_find(const struct conv_watch_folders *folders,
+                                                        int wd);
+
+// Ends the watch of the folder `path` and of all below it.
+void conv_watch_folders_remove(struct conv_watch_folders *folders, const char *path);
+
+// Forgets a watch that the system has ended.
+void conv_watch_folders_forget(struct conv_watch_folders *folders, int wd);
+
+// --- watches -------------------------------------------------------------------------------------
 
 struct conv_watch_root {
     const char *path;
@@ -21,6 +120,7 @@ struct conv_watch_root {
 // An image that was handed out, by its name without extension: `a.jpg` and `a.png` may have one
 // output, so that the later one waits for the earlier one.
 struct conv_watch_busy {
+    struct conv_watched base; // its functions
     struct conv_watch *watch;
     uint64_t digest;
     int root;
@@ -74,8 +174,8 @@ void conv_watch_take_file(struct conv_watch *watch, const char *path, int root, 
 // is none yet.
 bool conv_watch_find_ready(struct conv_watch *watch);
 
-// The version of the file that was handed out last may be handed out again.
-void conv_watch_forget(struct conv_watch *watch, const char *path);
+// Notes that the image is being processed, until it is released. NULL without memory.
+struct conv_watched *conv_watch_begin(struct conv_watch *watch, const char *path, int root);
 
 // Notes which operands are gone, or have other folders at their paths, at most once a second.
 void conv_watch_check_roots(struct conv_watch *watch, uint64_t now_ns);

@@ -3,10 +3,10 @@
 // file can get its name before or after it is closed, and under another name than that of its
 // writer, which has its events elsewhere or nowhere. So each name is looked at until it is gone or
 // complete.
-#include "io/walk/watch_internal.h"
-
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 #include "base/descriptors.h"
 #include "base/hash.h"
 #include "io/files/paths.h"
+#include "io/walk/watch_internal.h"
 
 #define MS UINT64_C(1000000)
 
@@ -71,7 +72,8 @@ static uint64_t digest_version(const struct stat *info)
     return digest.word[0];
 }
 
-void conv_watch_forget(struct conv_watch *watch, const char *path)
+// The version of the file that was handed out last may be handed out again.
+static void forget(struct conv_watch *watch, const char *path)
 {
     struct conv_digest name = {0};
     conv_hash_add(&name, path, strlen(path));
@@ -107,15 +109,78 @@ static uint64_t age_of(const struct stat *info)
     return seconds < 0 || seconds > 1000000 || age < 0 ? UINT64_MAX : (uint64_t)age;
 }
 
-// --- images in progress --------------------------------------------------------------------------
+// --- rivals --------------------------------------------------------------------------------------
 
-static uint64_t digest_stem(const char *path)
+// Images whose names differ in the extension alone, and whose outputs have one name, as of a.jpg
+// and a.png with --to png. While both exist, the later one is refused. Once one is gone, the other
+// one has the name.
+
+static struct conv_digest digest_stem(const char *path)
 {
     struct conv_digest digest = {0};
     const char *base = conv_paths_base(path), *dot = strrchr(base, '.');
     conv_hash_add(&digest, path, dot ? (size_t)(dot - path) : strlen(path));
-    return digest.word[0];
+    return digest;
 }
+
+// True if there are other images of that stem in the folder; if `again`, those that were refused
+// arrive once more.
+static bool find(struct conv_watch *watch, const char *path, int root, bool again)
+{
+    char folder[PATH_MAX], other[PATH_MAX];
+    struct stat info;
+    struct conv_err err;
+    const struct dirent *entry;
+    const char *base = conv_paths_base(path), *dot = strrchr(base, '.');
+    size_t stem = dot ? (size_t)(dot - base) : strlen(base), top = strlen(watch->roots[root].path);
+    bool found = false;
+    snprintf(folder, sizeof folder, "%.*s", (int)(base - path), path);
+    conv_descriptors_take(1);
+    DIR *dir = opendir(folder[0] ? folder : ".");
+    while (dir && (entry = readdir(dir))) {
+        const char *end = strrchr(entry->d_name, '.');
+        if (!end || (size_t)(end - entry->d_name) != stem ||
+            memcmp(entry->d_name, base, stem) != 0 || strcmp(entry->d_name, base) == 0 ||
+            !conv_paths_join(other, folder, entry->d_name) || stat(other, &info) != 0 ||
+            !S_ISREG(info.st_mode) ||
+            !conv_folder_rules_take(watch->rules, other + top + strspn(other + top, "/")))
+            continue;
+        found = true;
+        const struct conv_watch_arrival arrival = {.path = other, .root = root, .is_closed = true};
+        if (again && conv_watch_arrivals_add(&watch->arrivals, &arrival, conv_clock_ns(), &err))
+            conv_watch_note_failure(watch, other, &err);
+    }
+    if (dir)
+        closedir(dir);
+    conv_descriptors_give(1);
+    return found;
+}
+
+static bool has_rival(const struct conv_watched *watched, const char *name, bool is_taken)
+{
+    const struct conv_watch_busy *busy = (const struct conv_watch_busy *)watched;
+    struct conv_watch *watch = busy->watch;
+    struct conv_digest stem = digest_stem(busy->path), output = {0};
+    conv_hash_add(&output, name, strlen(name));
+    if (!is_taken && !conv_digest_set_has(&watch->contested, &output))
+        return false;
+    (void)conv_digest_set_add(&watch->contested, &stem, NULL, NULL);
+    (void)conv_digest_set_add(&watch->contested, &output, NULL, NULL);
+    bool has_rival = find(watch, busy->path, busy->root, false);
+    if (has_rival)
+        forget(watch, busy->path);
+    return has_rival;
+}
+
+void conv_watch_leave(struct conv_watch *watch, const char *path, int root)
+{
+    struct conv_digest stem = digest_stem(path);
+    conv_watch_arrivals_remove(&watch->arrivals, path);
+    if (conv_digest_set_has(&watch->contested, &stem))
+        (void)find(watch, path, root, true);
+}
+
+// --- images in progress --------------------------------------------------------------------------
 
 static bool is_busy(struct conv_watch *watch, uint64_t digest)
 {
@@ -127,23 +192,19 @@ static bool is_busy(struct conv_watch *watch, uint64_t digest)
     return busy;
 }
 
-struct conv_watch_busy *conv_watch_begin(struct conv_watch *watch, const char *path, int root)
+static bool is_changing(const struct conv_item *item, const struct stat *before, bool *gone)
 {
-    size_t size = strlen(path) + 1;
-    struct conv_watch_busy *busy = malloc(sizeof *busy + size);
-    if (!busy)
-        return NULL; // two versions may then be processed at the same time
-    *busy = (struct conv_watch_busy){.watch = watch, .digest = digest_stem(path), .root = root};
-    memcpy(busy->path, path, size);
-    pthread_mutex_lock(&watch->lock);
-    busy->next = watch->busy;
-    watch->busy = busy;
-    pthread_mutex_unlock(&watch->lock);
-    return busy;
+    struct stat now;
+    enum writers writers = NO_WRITERS;
+    *gone = !examine(item->name, &now, &writers) && errno == ENOENT;
+    if (*gone)
+        return true;
+    return before->st_mode && (writers == SOME_WRITERS || !conv_paths_is_unchanged(before, &now));
 }
 
-void conv_watch_end(struct conv_watch_busy *busy, bool again)
+static void end_busy(struct conv_watched *watched, bool again)
 {
+    struct conv_watch_busy *busy = (struct conv_watch_busy *)watched;
     struct conv_watch *watch = busy->watch;
     pthread_mutex_lock(&watch->lock);
     struct conv_watch_busy **place = &watch->busy;
@@ -157,6 +218,23 @@ void conv_watch_end(struct conv_watch_busy *busy, bool again)
     pthread_mutex_unlock(&watch->lock);
     if (!again)
         free(busy);
+}
+
+struct conv_watched *conv_watch_begin(struct conv_watch *watch, const char *path, int root)
+{
+    static const struct conv_watched functions = {is_changing, has_rival, end_busy};
+    size_t size = strlen(path) + 1;
+    struct conv_watch_busy *busy = malloc(sizeof *busy + size);
+    if (!busy)
+        return NULL; // two versions may then be processed at the same time
+    *busy = (struct conv_watch_busy){
+        .base = functions, .watch = watch, .digest = digest_stem(path).word[0], .root = root};
+    memcpy(busy->path, path, size);
+    pthread_mutex_lock(&watch->lock);
+    busy->next = watch->busy;
+    watch->busy = busy;
+    pthread_mutex_unlock(&watch->lock);
+    return &busy->base;
 }
 
 // Images that changed while they were read arrive once more.
@@ -192,7 +270,7 @@ static uint64_t wait_for(struct conv_watch *watch, const struct conv_watch_arriv
                                                           : arrival->waited_ns;
     if (lstat(arrival->path, &link) != 0 || S_ISDIR(link.st_mode))
         return GONE;
-    if (is_busy(watch, digest_stem(arrival->path)))
+    if (is_busy(watch, digest_stem(arrival->path).word[0]))
         return BUSY_WAIT_NS;
     if (!examine(arrival->path, &info, &writers)) {
         // A link may be made before its target, and a file get its mode after its content.
@@ -255,14 +333,4 @@ bool conv_watch_take_found(struct conv_watch *watch, struct conv_item *item)
     }
     item->watched = conv_watch_begin(watch, item->name, arrival.root);
     return true;
-}
-
-bool conv_watch_is_changing(const struct conv_item *item, const struct stat *before, bool *gone)
-{
-    struct stat now;
-    enum writers writers = NO_WRITERS;
-    *gone = !examine(item->name, &now, &writers) && errno == ENOENT;
-    if (*gone)
-        return true;
-    return before->st_mode && (writers == SOME_WRITERS || !conv_paths_is_unchanged(before, &now));
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Which inputs of a command line are archives, and which archives are to be written.
-#ifndef CONV_ARCHIVE_ARCHIVE_OPERANDS_H
-#define CONV_ARCHIVE_ARCHIVE_OPERANDS_H
+#ifndef CONV_WALK_ARCHIVE_OPERANDS_H
+#define CONV_WALK_ARCHIVE_OPERANDS_H
 
 #include "io/archive/archive_input.h"
-#include "io/archive/archive_order.h"
+#include "io/archive/archive_sink.h"
 #include "io/walk/operands.h"
 
 // The user's settings for archives. Plain data.
@@ -50,5 +50,23 @@ enum conv_status conv_archive_operands_target(struct conv_archive_operands *arch
                                               const struct conv_operands *operands,
                                               struct conv_operands_shape *shape,
                                               struct conv_err *err);
+
+// --- outputs that are done -----------------------------------------------------------------------
+
+// Which output archives need not be written again. An archive appears whole or not at all, so it is
+// skipped, or written again, as a whole.
+
+struct conv_journal;
+
+// The rule: outputs that exist, that are as new as all of their inputs, or that the journal lists.
+enum conv_archive_done { CONV_ARCHIVE_EXISTS, CONV_ARCHIVE_IS_NEWER, CONV_ARCHIVE_IS_NOTED };
+
+// Sets `done` of each such target, and for CONV_ARCHIVE_IS_NOTED `origins` of all. CONV_ERR_USAGE
+// if an input, being a folder, a list or a pipe, has no time to compare (all but
+// CONV_ARCHIVE_EXISTS). CONV_ERR_MEMORY. If an input does not exist, its target is not done.
+enum conv_status conv_archive_done_find(struct conv_archive_operands *archives,
+                                        const struct conv_operands *operands,
+                                        enum conv_archive_done which, struct conv_journal *journal,
+                                        struct conv_err *err);
 
 #endif

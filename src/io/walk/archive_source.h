@@ -5,10 +5,10 @@
 // Members of a mapped archive are decoded in place. Those of a stream are read into memory one by
 // one; conv_source_is_full is true while many of them are in use, so a stream of any length takes
 // constant memory.
-#ifndef CONV_ARCHIVE_ARCHIVE_SOURCE_H
-#define CONV_ARCHIVE_ARCHIVE_SOURCE_H
+#ifndef CONV_WALK_ARCHIVE_SOURCE_H
+#define CONV_WALK_ARCHIVE_SOURCE_H
 
-#include "io/archive/archive_body.h"
+#include "io/archive/archive_members.h"
 #include "io/archive/member_path.h"
 #include "io/source.h"
 #include "io/walk/folder_source.h"

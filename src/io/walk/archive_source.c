@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Names members ARCHIVE:NAME and decides what is done with each.
-#include "io/archive/archive_source.h"
+#include "io/walk/archive_source.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -43,7 +43,30 @@ static enum conv_status view(const struct conv_item *item, struct conv_input *in
     return body->own ? CONV_OK : conv_archive_input_touch(&body->unit->input, *data, *size, err);
 }
 
-static const struct conv_item_ops item_ops = {.identify = identify, .view = view};
+static const struct stat *archive_of(const struct conv_item *item, const uint8_t **streamed)
+{
+    const struct stat *info = &item->body->unit->input.info;
+    *streamed = S_ISREG(info->st_mode) ? NULL : item->body->data;
+    return info;
+}
+
+static void release(struct conv_item *item)
+{
+    conv_archive_body_release(item->body);
+}
+
+static const struct conv_item_ops item_ops = {
+    .identify = identify,
+    .view = view,
+    .archive = archive_of,
+    .release = release,
+};
+
+void conv_item_keep_name(struct conv_item *item)
+{
+    size_t length = strlen(item->name), own = strlen(item->body->member.name);
+    item->target = length >= own ? length - own : length;
+}
 
 // "in.tar:dir/a.png", and the output's name as a part of it or after its NUL.
 static enum conv_status name_item(struct conv_item *item, const char *path, const char *name,

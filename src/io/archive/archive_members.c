@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+#include "io/archive/archive_members.h"
+
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/archive/member_path.h"
+#include "io/files/paths.h"
+
+// --- members that were read ----------------------------------------------------------------------
+
+static char *add_string(char *to, const char **string, const char *from)
+{
+    size_t size = strlen(from) + 1;
+    memcpy(to, from, size);
+    *string = to;
+    return to + size;
+}
+
+struct conv_archive_body *conv_archive_body_make(struct conv_archive_unit *unit,
+                                                 const struct conv_archive_member *member)
+{
+    size_t strings = strlen(member->name) + strlen(member->link) + strlen(member->uname) +
+                     strlen(member->gname) + 4;
+    struct conv_archive_body *body = malloc(sizeof *body + strings);
+    if (!body)
+        return NULL;
+    *body = (struct conv_archive_body){.unit = unit, .member = *member};
+    atomic_init(&body->uses, 1);
+    char *end = add_string(body->strings, &body->member.name, member->name);
+    end = add_string(end, &body->member.link, member->link);
+    end = add_string(end, &body->member.uname, member->uname);
+    add_string(end, &body->member.gname, member->gname);
+    atomic_fetch_add(&unit->uses, 1);
+    return body;
+}
+
+void conv_archive_body_retain(struct conv_archive_body *body)
+{
+    atomic_fetch_add(&body->uses, 1);
+}
+
+void conv_archive_body_release(struct conv_archive_body *body)
+{
+    if (!body || atomic_fetch_sub(&body->uses, 1) > 1)
+        return;
+    if (body->own)
+        atomic_fetch_sub(body->unit->held, (size_t)body->member.size);
+    free(body->own);
+    conv_archive_unit_release(body->unit);
+    free(body);
+}
+
+bool conv_archive_body_target(char *target, const struct conv_archive_body *body)
+{
+    const struct conv_archive_member *member = &body->member;
+    char path[2 * PATH_MAX];
+    bool is_hard = member->kind == CONV_ARCHIVE_HARDLINK; // else relative to the link's folder
+    int folder = is_hard ? 0 : (int)(conv_paths_base(member->name) - member->name);
+    if (!is_hard && (member->link[0] == '/' || !member->link[0]))
+        return false;
+    int length = snprintf(path, sizeof path, "%.*s%s", folder, member->name, member->link);
+    return length < (int)sizeof path && (conv_paths_normal(target, path) || is_hard);
+}
+
+void conv_archive_unit_release(struct conv_archive_unit *unit)
+{
+    if (atomic_fetch_sub(&unit->uses, 1) > 1)
+        return;
+    if (unit->reader)
+        unit->reader->ops->close(unit->reader);
+    conv_archive_input_close(&unit->input);
+    free(unit);
+}
+
+// --- buffers -------------------------------------------------------------------------------------
+
+// Capacities are multiples of this, so that members of similar sizes can use the same buffers.
+#define STEP ((size_t)1 << 16)
+
+// Unused buffers that are looked at; the last one given back is still in a cache.
+#define MOST_LOOKS 8
+
+struct conv_archive_buffer {
+    alignas(max_align_t) struct conv_archive_buffer *next;
+    size_t capacity; // of `data`
+    alignas(max_align_t) unsigned char data[];
+};
+
+void conv_archive_buffers_open(struct conv_archive_buffers *buffers)
+{
+    *buffers = (struct conv_archive_buffers){0};
+    pthread_mutex_init(&buffers->lock, NULL); // on Linux neither takes memory nor fails
+}
+
+void conv_archive_buffers_close(struct conv_archive_buffers *buffers)
+{
+    for (struct conv_archive_buffer *buffer; (buffer = buffers->unused);) {
+        buffers->unused = buffer->next;
+        free(buffer);
+    }
+    pthread_mutex_destroy(&buffers->lock);
+}
+
+// Finds an unused buffer of which at least half would be used.
+static struct conv_archive_buffer *find(struct conv_archive_buffers *buffers, size_t size)
+{
+    struct conv_archive_buffer **link = &buffers->unused;
+    for (int i = 0; *link && i < MOST_LOOKS; i++, link = &(*link)->next) {
+        struct conv_archive_buffer *buffer = *link;
+        if (buffer->capacity < size || buffer->capacity / 2 > size + STEP)
+            continue;
+        *link = buffer->next;
+        buffers->unused_bytes -= buffer->capacity;
+        return buffer;
+    }
+    return NULL;
+}
+
+void *conv_archive_buffers_take(struct conv_archive_buffers *buffers, size_t size)
+{
+    struct conv_archive_buffer *buffer = NULL;
+    if (size >= STEP) {
+        pthread_mutex_lock(&buffers->lock);
+        buffer = find(buffers, size);
+        pthread_mutex_unlock(&buffers->lock);
+    }
+    if (buffer)
+        return buffer->data;
+    size_t capacity = size < STEP ? size : (size + STEP - 1) / STEP * STEP;
+    buffer = malloc(sizeof *buffer + capacity);
+    if (!buffer)
+        return NULL;
+    buffer->capacity = capacity;
+    return buffer->data;
+}
+
+void conv_archive_buffers_give(struct conv_archive_buffers *buffers, void *data)
+{
+    if (!data)
+        return;
+    struct conv_archive_buffer *buffer =
+        (void *)((unsigned char *)data - offsetof(struct conv_archive_buffer, data));
+    pthread_mutex_lock(&buffers->lock);
+    bool keeps =
+        buffer->capacity >= STEP && buffers->unused_bytes + buffer->capacity <= buffers->most;
+    if (keeps) {
+        buffer->next = buffers->unused;
+        buffers->unused = buffer;
+        buffers->unused_bytes += buffer->capacity;
+    }
+    pthread_mutex_unlock(&buffers->lock);
+    if (!keeps)
+        free(buffer);
+}
+
+// --- members to be written -----------------------------------------------------------------------
+
+// The strings of a copy follow it in the same block of memory; its content is in a buffer that is
+// used again.
+
+static char *copy_string(char *to, const char **string)
+{
+    size_t size = strlen(*string) + 1;
+    memcpy(to, *string, size);
+    *string = to;
+    return to + size;
+}
+
+struct conv_archive_entry *conv_archive_entry_copy(struct conv_archive_buffers *buffers,
+                                                   const struct conv_archive_entry *from)
+{
+    const struct conv_archive_member *member = &from->member;
+    size_t strings = strlen(member->name) + strlen(member->link) + strlen(member->uname) +
+                     strlen(member->gname) + 4;
+    size_t content = from->body ? 0 : from->content.size;
+    struct conv_archive_entry *entry = malloc(sizeof *entry + strings);
+    uint8_t *bytes = content ? conv_archive_buffers_take(buffers, content) : NULL;
+    if (!entry || (content && !bytes)) {
+        free(entry);
+        conv_archive_buffers_give(buffers, bytes);
+        return NULL;
+    }
+    *entry = *from;
+    char *end = copy_string((char *)(entry + 1), &entry->member.name);
+    end = copy_string(end, &entry->member.link);
+    end = copy_string(end, &entry->member.uname);
+    copy_string(end, &entry->member.gname);
+    entry->own = bytes;
+    entry->copied = sizeof *entry + strings + content;
+    if (from->body) {
+        conv_archive_body_retain(from->body);
+        return entry;
+    }
+    entry->content = (struct conv_encoded){.part = {{bytes, content}}, .size = content};
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++) {
+        size_t size = from->content.part[i].size;
+        if (size > 0)
+            memcpy(bytes, from->content.part[i].data, size);
+        bytes += size;
+    }
+    return entry;
+}
+
+void conv_archive_entry_free(struct conv_archive_buffers *buffers, struct conv_archive_entry *entry)
+{
+    if (entry && !entry->is_dropped)
+        conv_archive_body_release(entry->body);
+    if (entry)
+        conv_archive_buffers_give(buffers, entry->own);
+    free(entry);
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+// The parts of the reader and the writer of tar archives. Private to src/io/archive/tar_*.c, apart
+// from the functions that archive.c has in its table.
+#ifndef CONV_ARCHIVE_TAR_H
+#define CONV_ARCHIVE_TAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "io/archive/archive.h"
+#include "io/archive/archive_input.h"
+
+// --- headers (tar_header.c) ----------------------------------------------------------------------
+
+// The 512 bytes before each member of a tar archive: POSIX.1-1988 (ustar) with the extensions of
+// GNU tar (names of any length, large numbers) and POSIX.1-2001 (PAX).
+
+#define CONV_TAR_BLOCK 512
+
+// Programs write archives in records of this size, padded with zeros.
+#define CONV_TAR_RECORD 10240
+
+struct conv_tar_header {
+    char name[100];
+    char mode[8], uid[8], gid[8];
+    char size[12], mtime[12];
+    char checksum[8];
+    char type;
+    char link[100];
+    char magic[8]; // "ustar\0" "00", or of GNU tar "ustar  \0"
+    char uname[32], gname[32];
+    char major[8], minor[8];
+    char prefix[155]; // of GNU tar: something else
+    char unused[12];
+};
+
+_Static_assert(sizeof(struct conv_tar_header) == CONV_TAR_BLOCK, "a header is one block");
+
+// The sum of all bytes, with spaces in place of the checksum itself. `is_signed`: with signed
+// bytes, as some old programs computed it.
+unsigned conv_tar_checksum(const struct conv_tar_header *header, bool is_signed);
+
+// True if the checksum is right.
+bool conv_tar_is_header(const void *block);
+
+bool conv_tar_is_zeros(const void *data, size_t size); // CONV_TAR_BLOCK at most
+
+// A number in octal, or of GNU tar in base 256. False if it is neither, or does not fit.
+bool conv_tar_parse_number(int64_t *value, const char *field, size_t size);
+
+// Bytes of zeros that follow `size` bytes of content.
+static inline size_t conv_tar_padding(uint64_t size)
+{
+    return (size_t)(-size & (CONV_TAR_BLOCK - 1));
+}
+
+// --- members (tar_header.c) ----------------------------------------------------------------------
+
+// What the header of a member of a tar archive says about it.
+
+// Strings of a member: in the header their fields need not end in NUL.
+struct conv_tar_names {
+    char name[sizeof((struct conv_tar_header *)0)->prefix + 1 + 100 + 1]; // prefix, slash, name
+    char link[101], uname[33], gname[33];
+};
+
+// Sets the member from its header, except for its kind and size. Numbers that are unreadable become
+// 0. The member's strings are those of *names.
+void conv_tar_member_fill(struct conv_archive_member *member, struct conv_tar_names *names,
+                          const struct conv_tar_header *header);
+
+// The kind of a member of this type. Before 1988, folders were files whose names end in a slash.
+enum conv_archive_kind conv_tar_member_kind(char type, const char *name);
+
+// Whether a link, a folder or a device, whose header says that it has `size` bytes, has them. Some
+// programs write the size of a link's target there, and POSIX.1-2001, whose programs write PAX
+// headers, allows a hard link to have a content. The input is after the header.
+bool conv_tar_member_has_content(struct conv_archive_input *input, uint64_t size, bool is_pax);
+
+// --- sparse files (tar_sparse.c) -----------------------------------------------------------------
+
+// Sparse files in tar archives: the archive has the parts between the holes, one after the other,
+// and a map of their places. Versions of GNU tar have written four kinds of maps. Private to
+// src/io/tar_*.c.
+
+// The most parts of a map; they take 16 MiB.
+#define CONV_TAR_MOST_PARTS ((size_t)1 << 20)
+
+struct conv_tar_part {
+    uint64_t at, size; // bytes
+};
+
+// Starts as {0}.
+struct conv_tar_sparse {
+    struct conv_tar_part *parts; // malloc'ed
+    size_t count, capacity;
+    uint64_t size;      // of the file with its holes
+    bool is_at_content; // the map comes before the first part (PAX format 1.0)
+    bool has_offset;    // of a part whose size is still to come (PAX format 0.0)
+    uint64_t offset;    // the same
+    size_t next;        // while reading: the part at `produced`, or the next one
+    uint64_t produced;  // bytes of the file that were read
+};
+
+void conv_tar_sparse_free(struct conv_tar_sparse *sparse); // {0} afterwards
+
+// Adds a part. CONV_ERR_LIMIT, CONV_ERR_MEMORY.
+enum conv_status conv_tar_sparse_add(struct conv_tar_sparse *sparse, uint64_t at, uint64_t size,
+                                     struct conv_err *err);
+
+// Reads the map in a header of type 'S' and in the blocks that follow it. CONV_ERR_FORMAT,
+// CONV_ERR_LIMIT, CONV_ERR_MEMORY for this file alone: the input is at its first part then, as
+// after CONV_OK. *is_over: the archive ends, or cannot be read; *err has the reason.
+enum conv_status conv_tar_sparse_old(struct conv_tar_sparse *sparse,
+                                     const struct conv_tar_header *header,
+                                     struct conv_archive_input *input, bool *is_over,
+                                     struct conv_err *err);
+
+// "offset,size,offset,size": PAX format 0.1. CONV_ERR_FORMAT and as `add`.
+enum conv_status conv_tar_sparse_list(struct conv_tar_sparse *sparse, const char *text, size_t size,
+                                      struct conv_err *err);
+
+// Reads the map before the first part, and takes its bytes off *left, those of the content.
+// CONV_ERR_FORMAT and as `add`, for this file alone; CONV_ERR_IO and CONV_ERR_CANCELLED of the
+// input.
+enum conv_status conv_tar_sparse_begin(struct conv_tar_sparse *sparse,
+                                       struct conv_archive_input *input, uint64_t *left,
+                                       struct conv_err *err);
+
+// True if the parts follow one another within the file and take `left` bytes together.
+bool conv_tar_sparse_fits(const struct conv_tar_sparse *sparse, uint64_t left);
+
+// The next bytes of the file, at most `size`; takes those that were read from the input off *left.
+// Fewer only at the end of the file, or where the input ends. -1 with *err of the input.
+ssize_t conv_tar_sparse_read(struct conv_tar_sparse *sparse, struct conv_archive_input *input,
+                             uint64_t *left, uint8_t *data, size_t size, struct conv_err *err);
+
+// --- PAX headers (tar_pax.c) ---------------------------------------------------------------------
+
+// The contents of PAX headers, and of GNU tar's headers, about the member after them. Private to
+// src/io/tar_*.c.
+
+// A record or a name is no longer than this: it is read into memory, and a name is a few KiB at
+// most.
+#define CONV_TAR_MOST_PAX ((size_t)1 << 20)
+
+// Values that replace those of the member's own header. Starts as {0}.
+struct conv_tar_pax {
+    char *name, *link, *uname, *gname; // malloc'ed; NULL: not given
+    bool has_size, has_mtime, has_uid, has_gid;
+    bool has_sparse_name; // `name` is that of a sparse file, whose "path" is another one
+    bool is_sparse;       // the content is a list of parts
+    struct conv_tar_sparse sparse;
+    uint64_t size, uid, gid;
+    struct timespec mtime;
+    struct conv_err bad; // why the member cannot be read; the last field
+};
+
+// Adds the records ("LENGTH KEY=VALUE\n") of a PAX header of *left bytes, and takes those that were
+// read off *left: the rest is to be skipped. A record that makes no sense is ignored if it is about
+// owner or time; otherwise pax->bad is set. Long records that are not needed are skipped. Fails as
+// the input does; its end is no failure.
+enum conv_status conv_tar_pax_read(struct conv_tar_pax *pax, struct conv_archive_input *input,
+                                   uint64_t *left, struct conv_err *err);
+
+// The same for a header of GNU tar that has one name; *to is pax->name or pax->link.
+enum conv_status conv_tar_pax_read_name(struct conv_tar_pax *pax, char **to,
+                                        struct conv_archive_input *input, uint64_t *left,
+                                        struct conv_err *err);
+
+// Replaces the members that are given. The strings then belong to *pax.
+void conv_tar_pax_apply(const struct conv_tar_pax *pax, struct conv_archive_member *member);
+
+void conv_tar_pax_clear(struct conv_tar_pax *pax); // {0} afterwards
+
+// --- reading (tar_reader.c) ----------------------------------------------------------------------
+
+// Reads tar archives, plain and compressed: ustar, of GNU tar, and PAX. As conv_archive_format.
+
+bool conv_tar_recognise(const uint8_t *head, size_t size);
+
+enum conv_status conv_tar_reader_open(struct conv_archive_reader **reader,
+                                      struct conv_archive_input *input, struct conv_err *err);
+enum conv_status conv_tar_reader_open_packed(struct conv_archive_reader **reader,
+                                             struct conv_archive_input *input,
+                                             struct conv_err *err);
+
+// --- writing (tar_writer.c) ----------------------------------------------------------------------
+
+// Writes plain tar archives: ustar, with the long names and large numbers of GNU tar where they are
+// needed. GNU tar, bsdtar, Python and everything built on it read them. The bytes depend on nothing
+// but the members: whole seconds, no time of writing. As in struct conv_archive_format.
+
+enum conv_status conv_tar_check(const struct conv_archive_member *member, struct conv_err *err);
+enum conv_status conv_tar_frame(const struct conv_archive_member *member,
+                                struct conv_archive_frame *frame, struct conv_err *err);
+size_t conv_tar_trailer(uint64_t at);
+
+#endif
