@@ -184,7 +184,7 @@ def test_python_is_valid(block):
 
 
 def test_the_example_pages_can_be_made(tmp_path):
-    """On the CPU and in a small size; docs/reports/ has those of a GPU. A pipe once ended the script before its first page."""
+    """On the CPU and in a small size. A pipe once ended the script before its first page."""
     for name in ("photos", "diagrams"):
         os.mkdir(tmp_path / name)
         shutil.copy(os.path.join(ROOT, "samples", "spheres-rgb.png"), tmp_path / name)
