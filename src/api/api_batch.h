@@ -19,7 +19,7 @@ struct conv_api_batch {
 
 // Prepares a batch of `count` files: opens the context's codecs and sets *memory to room for
 // `count` items of `size` bytes each, all zeros; NULL for no items. The caller gives it back with
-// conv_api_give, also on failure. CONV_ERR_MEMORY, in context->err.
+// conv_memory_give, also on failure. CONV_ERR_MEMORY, in context->err.
 enum conv_status conv_api_batch_prepare(conv_context *context, int count, size_t size,
                                         void **memory);
 

@@ -3,21 +3,21 @@
 #ifndef CONV_API_API_CONTEXT_H
 #define CONV_API_API_CONTEXT_H
 
-#include "api/api_device.h"
-#include "api/api_memory.h"
-#include "api/api_workers.h"
 #include "base/err.h"
 #include "conv.h"
+#include "engine/engine.h"
+#include "engine/memory.h"
+#include "engine/workers.h"
 
 struct conv_api_codecs; // api_codecs.h
 
 struct conv_context_object {
-    const struct conv_api_device_ops *ops;
-    struct conv_api_device *device;
+    const struct conv_device_ops *ops;
+    struct conv_device_context *device;
     int ordinal;
     char name[16]; // "cpu", "cuda:0"
-    struct conv_api_pools *pools;
-    struct conv_api_workers *workers;
+    struct conv_memory_pools *pools;
+    struct conv_workers *workers;
     struct conv_api_codecs *codecs; // made when the first PNG is decoded or encoded
     int threads;
     uint64_t max_pixels;
@@ -27,7 +27,7 @@ struct conv_context_object {
 
 static inline bool conv_api_is_cpu(const conv_context *context)
 {
-    return context->ops->backend->place == CONV_ON_CPU;
+    return context->ops->place == CONV_ON_CPU;
 }
 
 // Called at the beginning of each interface function: CONV_ERR_DEVICE if the device is lost.
@@ -48,6 +48,12 @@ enum conv_status conv_api_read_chain(struct conv_backend_config *config,
                                      struct conv_filter *filters, const conv_context *context,
                                      const char *text, const conv_filter_options *options,
                                      struct conv_err *err);
+
+// CONV_ERR_USAGE unless the view has a size, a sample type of conv_sample up to `most`, memory, and
+// strides that are multiples of its samples within the address space; with `written`, samples that
+// do not overlap. `name` begins the text: "sources[3]".
+enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, bool written,
+                                     const char *name, struct conv_err *err);
 
 // The part of the caller's options that the program and this library have in common: copies the
 // struct of `size` bytes (its first member) over the defaults in *own, which has own_size bytes.

@@ -84,59 +84,73 @@ enum conv_status conv_api_read_options(void *own, size_t own_size, const void *o
 
 // --- devices -------------------------------------------------------------------------------------
 
-static const struct conv_api_device_ops *const kinds[] = {&conv_api_device_cpu,
-                                                          &conv_api_device_cuda};
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
+static void name_device(char *name, size_t size, const struct conv_device_ops *ops, int ordinal)
+{
+    if (ops->place == CONV_ON_CPU)
+        snprintf(name, size, "%s", ops->name);
+    else
+        snprintf(name, size, "%.8s:%d", ops->name, ordinal % 100000);
+}
+
+static void describe_device(conv_device_description *device, const struct conv_device_ops *ops,
+                            int ordinal, const struct conv_device_info *info)
+{
+    *device = (conv_device_description){.memory = info->memory};
+    name_device(device->device, sizeof device->device, ops, ordinal);
+    snprintf(device->name, sizeof device->name, "%.*s", (int)sizeof device->name - 1, info->name);
+}
 
 conv_status conv_devices(conv_device_description *devices, int room, int *count)
 {
     if (!count || room < 0 || (room > 0 && !devices))
         return CONV_ERR_USAGE;
     *count = 0;
-    for (int i = 0; i < KINDS; i++) {
+    for (int i = 0; i < CONV_ENGINE_DEVICES; i++) {
+        const struct conv_device_ops *ops = conv_engine_devices[i];
+        struct conv_device_info info[CONV_BACKEND_MOST_DEVICES];
         struct conv_err err;
         int found = 0, left = room > *count ? room - *count : 0;
-        if (!kinds[i]->list(left ? devices + *count : NULL, left, &found, &err))
-            *count += found;
+        left = left < CONV_BACKEND_MOST_DEVICES ? left : CONV_BACKEND_MOST_DEVICES;
+        if (ops->devices(info, left, &found, &err))
+            continue;
+        for (int k = 0; k < found && k < left; k++)
+            describe_device(&devices[*count + k], ops, k, &info[k]);
+        *count += found;
     }
     return CONV_OK;
 }
 
 // "cpu", "cuda", "cuda:1". NULL if there is no such device.
-static const struct conv_api_device_ops *parse_device(const char *text, int *ordinal)
+static const struct conv_device_ops *parse_device(const char *text, int *ordinal)
 {
     *ordinal = 0;
-    for (int i = 0; i < KINDS; i++) {
-        const struct conv_backend_ops *backend = kinds[i]->backend;
+    for (int i = 0; i < CONV_ENGINE_DEVICES; i++) {
+        const struct conv_device_ops *backend = conv_engine_devices[i];
         size_t length = strlen(backend->name);
         if (strncmp(text, backend->name, length) != 0)
             continue;
         if (!text[length])
-            return kinds[i];
+            return conv_engine_devices[i];
         int used = 0;
         if (backend->place != CONV_ON_CPU && strlen(text) < 12 &&
             strspn(text + length + 1, "0123456789") == strlen(text + length + 1) &&
             sscanf(text + length, ":%5d%n", ordinal, &used) == 1 && !text[length + (size_t)used])
-            return kinds[i];
+            return conv_engine_devices[i];
     }
     return NULL;
 }
 
-static enum conv_status open_device(conv_context *context, const struct conv_api_device_ops *ops,
+static enum conv_status open_device(conv_context *context, const struct conv_device_ops *ops,
                                     int ordinal, struct conv_err *err)
 {
-    struct conv_api_host host = {context->pools, context->workers, context->threads};
-    enum conv_status status = ops->open(&context->device, ordinal, &host, err);
+    struct conv_device_host host = {context->pools, context->workers, context->threads};
+    enum conv_status status = ops->context_open(&context->device, ordinal, &host, err);
     if (status)
         return status;
     context->ops = ops;
     context->ordinal = ordinal;
-    if (ops->backend->place == CONV_ON_CPU)
-        snprintf(context->name, sizeof context->name, "%s", ops->backend->name);
-    else
-        snprintf(context->name, sizeof context->name, "%.8s:%d", ops->backend->name,
-                 ordinal % 100000);
-    conv_api_pools_set_device(context->pools, ops, context->device);
+    name_device(context->name, sizeof context->name, ops, ordinal);
+    conv_memory_set_device(context->pools, ops, context->device);
     return CONV_OK;
 }
 
@@ -144,16 +158,17 @@ static enum conv_status choose_device(conv_context *context, const char *text, s
 {
     if (text && strcmp(text, "auto") != 0) {
         int ordinal;
-        const struct conv_api_device_ops *ops = parse_device(text, &ordinal);
+        const struct conv_device_ops *ops = parse_device(text, &ordinal);
         if (!ops)
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "unknown device '%.64s' (there are auto, cpu, cuda, cuda:N)", text);
         return open_device(context, ops, ordinal, err);
     }
-    for (int i = KINDS - 1; i > 0; i--)
-        if (kinds[i]->backend->has_driver() && !open_device(context, kinds[i], 0, err))
+    for (int i = CONV_ENGINE_DEVICES - 1; i > 0; i--)
+        if (conv_engine_devices[i]->has_driver() &&
+            !open_device(context, conv_engine_devices[i], 0, err))
             return CONV_OK;
-    return open_device(context, kinds[0], 0, err);
+    return open_device(context, conv_engine_devices[0], 0, err);
 }
 
 // --- contexts ------------------------------------------------------------------------------------
@@ -176,9 +191,9 @@ static enum conv_status fill_context(conv_context *context, const conv_context_o
         context->threads = limits.cores < MOST_THREADS ? limits.cores : MOST_THREADS;
     }
     context->max_pixels = own.max_pixels ? own.max_pixels : MAX_PIXELS;
-    status = conv_api_workers_open(&context->workers, context->threads, err);
+    status = conv_workers_open(&context->workers, context->threads, err);
     if (!status)
-        status = conv_api_pools_open(&context->pools, own.pool_bytes, err);
+        status = conv_memory_open(&context->pools, own.pool_bytes, err);
     return status ? status : choose_device(context, own.device, err);
 }
 
@@ -206,15 +221,15 @@ void conv_context_destroy(conv_context *context)
 {
     if (!context)
         return;
-    conv_api_workers_close(context->workers);
+    conv_workers_close(context->workers);
     conv_api_codecs_close(context->codecs);
     if (context->ops) {
         struct conv_err err;
         (void)context->ops->synchronise(context->device, &err); // a lost device has nothing to do
-        conv_api_pools_empty(context->pools);
-        context->ops->close(context->device);
+        conv_memory_empty(context->pools);
+        context->ops->context_close(context->device);
     }
-    conv_api_pools_close(context->pools);
+    conv_memory_close(context->pools);
     free(context);
 }
 
@@ -241,12 +256,12 @@ conv_status conv_allocate(conv_context *context, conv_memory memory, size_t byte
     if (data)
         *data = NULL;
     if (!status)
-        status = conv_api_take(context->pools, memory, bytes, data, &context->err);
+        status = conv_memory_take(context->pools, memory, bytes, data, &context->err);
     return conv_api_end(context, status);
 }
 
 void conv_free(conv_context *context, conv_memory memory, void *data)
 {
     if (context && (memory == CONV_HOST || memory == CONV_DEVICE))
-        conv_api_give(context->pools, memory, data);
+        conv_memory_give(context->pools, memory, data);
 }

@@ -4,7 +4,7 @@
 #include "api/decode_view.h"
 
 #include "api/api_codecs.h"
-#include "api/api_view.h"
+#include "engine/view.h"
 
 conv_status conv_probe_png(const void *data, size_t size, conv_png_info *info, char *message)
 {
@@ -35,17 +35,17 @@ conv_status conv_probe_png(const void *data, size_t size, conv_png_info *info, c
 // Writes rows to a view that is not the file's planes.
 struct row_writer {
     const conv_image *view;
-    conv_image row;                // of the file: one interleaved row of native samples
-    struct conv_api_copier copier; // from `row`
-    uint16_t *native;              // of 16 bits: memory of a row
+    conv_image row;                 // of the file: one interleaved row of native samples
+    struct conv_view_copier copier; // from `row`
+    uint16_t *native;               // of 16 bits: memory of a row
 };
 
 static void put_row(void *context, int y, const struct conv_image *row)
 {
     const struct row_writer *writer = context;
-    conv_image from = conv_api_view_of(row), to = *writer->view;
+    conv_image from = conv_view_of(row), to = *writer->view;
     to.data = (uint8_t *)to.data + y * to.row_stride;
-    conv_api_convert(&to, &from, 0, 1);
+    conv_view_copy(&to, &from, 0, 1);
 }
 
 static void put_interleaved(void *context, int y, const uint8_t *row)
@@ -57,11 +57,11 @@ static void put_interleaved(void *context, int y, const uint8_t *row)
         size_t count = (size_t)writer->row.width * (size_t)writer->row.channels;
         const uint16_t *samples = (const uint16_t *)(const void *)row;
         for (size_t i = 0; i < count; i++)
-            writer->native[i] = conv_api_from_big_endian(samples[i]);
+            writer->native[i] = conv_view_from_big_endian(samples[i]);
         from = writer->native;
     }
-    conv_api_copier_row(&writer->copier, view, (uint8_t *)view->data + y * view->row_stride,
-                        &writer->row, from);
+    conv_view_copier_row(&writer->copier, view, (uint8_t *)view->data + y * view->row_stride,
+                         &writer->row, from);
 }
 
 static enum conv_status decode_rows(conv_context *context, struct conv_codec *codec,
@@ -75,17 +75,17 @@ static enum conv_status decode_rows(conv_context *context, struct conv_codec *co
         .row = conv_image_interleaved(NULL, header->shape.width, 1, channels,
                                       wide ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8, CONV_HOST),
     };
-    conv_api_copier_init(&writer.copier, view, &writer.row);
+    conv_view_copier_init(&writer.copier, view, &writer.row);
     struct conv_png_rows rows = {put_row, put_interleaved, &writer};
     void *memory = NULL;
-    struct conv_api_pools *pools = context->pools;
+    struct conv_memory_pools *pools = context->pools;
     enum conv_status status = CONV_OK;
     if (wide)
-        status = conv_api_take(pools, CONV_HOST, (size_t)writer.row.row_stride, &memory, err);
+        status = conv_memory_take(pools, CONV_HOST, (size_t)writer.row.row_stride, &memory, err);
     writer.native = memory;
     if (!status)
         status = conv_png_decode_rows(codec, file->data, file->size, header, &rows, err);
-    conv_api_give(pools, CONV_HOST, memory);
+    conv_memory_give(pools, CONV_HOST, memory);
     return status;
 }
 
@@ -97,8 +97,8 @@ enum conv_status conv_api_decode_view(conv_context *context, int worker, const c
     enum conv_status status = conv_api_codecs_get(context->codecs, worker, -1, &codec, err);
     if (status)
         return status;
-    struct conv_image planes = conv_api_planes(view);
-    if (conv_api_is_planar(view) && view->channels == header->shape.channels &&
+    struct conv_image planes = conv_view_planes(view);
+    if (conv_view_is_planar(view) && view->channels == header->shape.channels &&
         planes.depth == header->shape.depth)
         status = conv_png_format.decode(codec, file->data, file->size, header, &planes, err);
     else

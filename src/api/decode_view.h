@@ -7,7 +7,7 @@
 #include "png/png.h"
 
 // Decodes a file whose header was read to a view of its size, whose channels can be made from the
-// file's (conv_api_converts), with the codec of that worker of the context. Each worker by one
+// file's (conv_view_converts), with the codec of that worker of the context. Each worker by one
 // thread at a time. Errors of conv_format.decode; then the samples are undefined.
 enum conv_status conv_api_decode_view(conv_context *context, int worker, const conv_bytes *file,
                                       const struct conv_image_header *header,

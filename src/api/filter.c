@@ -7,12 +7,12 @@
 
 #include "api/api_apart.h"
 #include "api/api_context.h"
-#include "api/api_view.h"
+#include "engine/view.h"
 #include "filter/filter.h"
 
 struct conv_filter_object {
     conv_context *context;
-    struct conv_api_filter *opened;
+    struct conv_backend *opened;
     int count; // filters of the chain
     float border_value;
     bool floats, premultiplies;
@@ -98,7 +98,8 @@ static enum conv_status open_chain(conv_filter **out, conv_context *context,
     if (!filter)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     config->float_samples = true;
-    status = context->ops->filter_open(context->device, &filter->opened, config, err);
+    config->context = context->device;
+    status = context->ops->open(&filter->opened, config, err);
     if (status) {
         free(filter);
         return status;
@@ -206,7 +207,7 @@ void conv_filter_destroy(conv_filter *filter)
 {
     if (!filter)
         return;
-    filter->context->ops->filter_close(filter->opened);
+    filter->context->ops->close(filter->opened);
     free(filter);
 }
 
@@ -215,8 +216,7 @@ const char *conv_filter_kernel(const conv_filter *filter, int index, conv_sample
     if (!filter || index < 0 || index >= filter->count ||
         (sample != CONV_SAMPLE_U8 && sample != CONV_SAMPLE_U16 && sample != CONV_SAMPLE_F32))
         return NULL;
-    return filter->context->ops->filter_kernel(filter->opened, index,
-                                               8 * (int)conv_sample_bytes(sample));
+    return filter->context->ops->variant(filter->opened, index, 8 * (int)conv_sample_bytes(sample));
 }
 
 // --- running -------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ static enum conv_status copy_view(const conv_filter *filter, conv_image *view, v
 {
     size_t size = (size_t)conv_sample_bytes(view->sample);
     size_t bytes = size * (size_t)view->width * (size_t)view->height * (size_t)view->channels;
-    enum conv_status status = conv_api_take(filter->context->pools, CONV_HOST, bytes, copy, err);
+    enum conv_status status = conv_memory_take(filter->context->pools, CONV_HOST, bytes, copy, err);
     if (status)
         return status;
     uint8_t *to = *copy;
@@ -301,8 +301,8 @@ static enum conv_status copy_sources(const conv_filter *filter, struct separated
 {
     void *memory;
     enum conv_status status =
-        conv_api_take(filter->context->pools, CONV_HOST,
-                      (size_t)count * (sizeof *sources + sizeof(void *)), &memory, err);
+        conv_memory_take(filter->context->pools, CONV_HOST,
+                         (size_t)count * (sizeof *sources + sizeof(void *)), &memory, err);
     if (status)
         return status;
     separated->sources = memory;
@@ -319,10 +319,10 @@ static enum conv_status copy_sources(const conv_filter *filter, struct separated
 
 static void free_separated(const conv_filter *filter, struct separated *separated)
 {
-    struct conv_api_pools *pools = filter->context->pools;
+    struct conv_memory_pools *pools = filter->context->pools;
     for (int i = 0; i < separated->count; i++)
-        conv_api_give(pools, CONV_HOST, separated->copies[i]);
-    conv_api_give(pools, CONV_HOST, separated->sources);
+        conv_memory_give(pools, CONV_HOST, separated->copies[i]);
+    conv_memory_give(pools, CONV_HOST, separated->sources);
 }
 
 // Makes sure that nothing is written to that is still to be read, or written twice. In host memory,
@@ -331,12 +331,12 @@ static enum conv_status separate(const conv_filter *filter, struct separated *se
                                  const conv_image *sources, const conv_image *results, int count,
                                  struct conv_err *err)
 {
-    struct conv_api_pools *pools = filter->context->pools;
+    struct conv_memory_pools *pools = filter->context->pools;
     const struct conv_api_span *clash[2];
     size_t most = 2 * (size_t)count, used = 0;
     bool copies = false;
     void *memory;
-    enum conv_status status = conv_api_take(
+    enum conv_status status = conv_memory_take(
         pools, CONV_HOST, most * (sizeof(struct conv_api_span) + 2 * sizeof(void *)), &memory, err);
     if (status)
         return status;
@@ -344,7 +344,7 @@ static enum conv_status separate(const conv_filter *filter, struct separated *se
     for (int i = 0; i < count; i++) {
         bool on_device = sources[i].memory == CONV_DEVICE && !conv_api_is_cpu(filter->context);
         spans[used++] = conv_api_apart_view(&results[i], i, true);
-        if (!on_device && conv_api_view_is(&sources[i], &results[i]))
+        if (!on_device && conv_view_is(&sources[i], &results[i]))
             continue;
         spans[used] = conv_api_apart_view(&sources[i], i, false);
         spans[used++].may_copy = !on_device;
@@ -355,7 +355,7 @@ static enum conv_status separate(const conv_filter *filter, struct separated *se
         copies |= spans[i].is_copied;
     if (!status && copies)
         status = copy_sources(filter, separated, spans, used, sources, count, err);
-    conv_api_give(pools, CONV_HOST, memory);
+    conv_memory_give(pools, CONV_HOST, memory);
     return status;
 }
 
@@ -369,13 +369,13 @@ static enum conv_status run_through(conv_filter *filter, const conv_image *sourc
     enum conv_status status = CONV_OK;
     for (int i = 0; i < 2 && !status; i++) {
         // Rows of kernels begin at multiples of CONV_IMAGE_ROW_ALIGN.
-        struct conv_image shape = conv_api_planes(&staged[i]), planes;
-        status =
-            conv_api_take(context->pools, CONV_DEVICE, conv_image_bytes(&shape), &memory[i], err);
+        struct conv_image shape = conv_view_planes(&staged[i]), planes;
+        status = conv_memory_take(context->pools, CONV_DEVICE, conv_image_bytes(&shape), &memory[i],
+                                  err);
         if (status)
             break;
         conv_image_lay_out(&planes, &shape, memory[i]);
-        staged[i] = conv_api_view_of(&planes);
+        staged[i] = conv_view_of(&planes);
         staged[i].memory = CONV_DEVICE;
     }
     if (!status)
@@ -385,7 +385,7 @@ static enum conv_status run_through(conv_filter *filter, const conv_image *sourc
     if (!status)
         status = context->ops->copy(context->device, result, &staged[1], 1, stream, err);
     for (int i = 0; i < 2; i++)
-        conv_api_give(context->pools, CONV_DEVICE, memory[i]);
+        conv_memory_give(context->pools, CONV_DEVICE, memory[i]);
     return status;
 }
 

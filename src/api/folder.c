@@ -14,6 +14,7 @@
 #include "io/files/paths.h"
 #include "io/walk/operands.h"
 #include "io/walk/walk.h"
+#include "png/png.h"
 #include "run/pipeline.h"
 #include "run/streams.h"
 
@@ -237,7 +238,7 @@ static enum conv_status open_sink(struct run *run, const char *output, struct co
 
 static enum conv_status open_report(struct run *run, const char *filter, struct conv_err *err)
 {
-    const struct conv_backend_ops *ops = run->context->ops->backend;
+    const struct conv_device_ops *ops = run->context->ops;
     struct conv_report_config config = {
         .listener = listen,
         .listener_user = run,
@@ -266,7 +267,7 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
     if (!run->filters)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     conv_limits_read(&run->limits);
-    run->mem_limit = conv_defaults_mem_limit(&run->limits, run->context->ops->backend->async);
+    run->mem_limit = conv_defaults_mem_limit(&run->limits, run->context->ops->async);
     status = conv_api_read_chain(&run->backend_config, run->filters, run->context, filter, &options,
                                  err);
     if (!status)
@@ -278,7 +279,7 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
     if (!status)
         status = open_walk(run, inputs, input_count, output, err);
     if (!status)
-        status = run->context->ops->backend->open(&run->backend, &run->backend_config, err);
+        status = run->context->ops->open(&run->backend, &run->backend_config, err);
     if (!status)
         status = open_report(run, filter, err);
     return status ? status : open_sink(run, output, err);
@@ -289,7 +290,7 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
 static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
 {
     const conv_context *context = run->context;
-    const struct conv_backend_ops *ops = context->ops->backend;
+    const struct conv_device_ops *ops = context->ops;
     bool coders = ops->takes_stream && run->backend_config.alpha != CONV_ALPHA_PREMULTIPLY;
     bool encodes = coders && run->options.level == -1 && !run->backend_config.floats;
     char names[1][16];
@@ -354,7 +355,7 @@ static enum conv_status finish(struct run *run, enum conv_status status, struct 
     conv_walk_close(run->walk);
     conv_shard_plan_close(run->plan);
     if (run->backend)
-        run->context->ops->backend->close(run->backend);
+        run->context->ops->close(run->backend);
     free(run->filters);
     if (!status && atomic_load(&run->stop) > 0)
         status = conv_err_set(err, CONV_ERR_CANCELLED, "the callback stopped the run");

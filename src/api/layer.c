@@ -66,7 +66,7 @@ static enum conv_status fill_layer(conv_layer *layer, const float *weights, cons
     layer->layer.bias = layer->bias;
     struct conv_layer_config config = {
         .layer = &layer->layer,
-        .place = context->ops->backend->place,
+        .place = context->ops->place,
         .device = context->ordinal,
         .variant = layer->variant,
     };
@@ -118,7 +118,7 @@ void conv_layer_destroy(conv_layer *layer)
     int previous;
     bool entered = !context->ops->enter(context->device, &previous, &err);
     for (int i = 0; i < layer->scratch_count; i++)
-        conv_api_give(context->pools, CONV_DEVICE, layer->scratch[i]);
+        conv_memory_give(context->pools, CONV_DEVICE, layer->scratch[i]);
     if (layer->scratch_event)
         context->ops->event_destroy(context->device, layer->scratch_event);
     conv_layer_stream_close(layer->stream);
@@ -305,7 +305,7 @@ static enum conv_status prepare_scratch(conv_layer *layer, size_t bytes, void *s
         size_t more = bytes > 2 * layer->scratch_bytes ? bytes : 2 * layer->scratch_bytes;
         enum conv_status status =
             layer->scratch_count < MOST_BLOCKS
-                ? conv_api_take(context->pools, CONV_DEVICE, more, &block, err)
+                ? conv_memory_take(context->pools, CONV_DEVICE, more, &block, err)
                 : conv_err_set(err, CONV_ERR_MEMORY, "too much scratch memory for the layer");
         if (status)
             return status;

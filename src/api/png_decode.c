@@ -3,8 +3,8 @@
 // device decodes what it can, and the context's threads decode the rest.
 #include "api/api_apart.h"
 #include "api/api_batch.h"
-#include "api/api_view.h"
 #include "api/decode_view.h"
+#include "engine/view.h"
 
 #define FILES_PER_THREAD 32 // that are probed in the time in which threads wake up
 
@@ -33,10 +33,10 @@ static void fail(struct decoding *decoding, int index, enum conv_status status,
                  const struct conv_err *err)
 {
     struct item *item = &decoding->items[index];
-    struct conv_api_pools *pools = decoding->context->pools;
+    struct conv_memory_pools *pools = decoding->context->pools;
     if (item->allocated)
-        conv_api_give(pools, item->view.memory, item->view.data);
-    conv_api_give(pools, CONV_HOST, item->host.data);
+        conv_memory_give(pools, item->view.memory, item->view.data);
+    conv_memory_give(pools, CONV_HOST, item->host.data);
     item->view.data = item->host.data = NULL;
     item->allocated = false;
     conv_api_batch_fail(&decoding->batch, index, status, err);
@@ -60,7 +60,7 @@ static enum conv_status allocate_image(struct decoding *decoding, conv_image *im
     if (!image_bytes(image, &bytes))
         return conv_err_set(err, CONV_ERR_LIMIT, "an image of %d x %d is too large", image->width,
                             image->height);
-    enum conv_status status = conv_api_take(decoding->context->pools, memory, bytes, &data, err);
+    enum conv_status status = conv_memory_take(decoding->context->pools, memory, bytes, &data, err);
     if (status)
         return status;
     *image = planar ? conv_image_planar(data, image->width, image->height, image->channels,
@@ -133,7 +133,7 @@ static enum conv_status plan_item(struct decoding *decoding, struct item *item,
                   : header->shape.depth == 16 ? CONV_SAMPLE_U16
                                               : CONV_SAMPLE_U8,
     };
-    if (!conv_api_converts(header->shape.channels, shape.channels))
+    if (!conv_view_converts(header->shape.channels, shape.channels))
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "colour is not reduced to gray");
     decoding->samples += (uint64_t)shape.width * (uint64_t)shape.height * (uint64_t)shape.channels;
     if (image->data) {
@@ -182,7 +182,7 @@ static void decode_item(void *context, int worker, int index)
 // --- on the device -------------------------------------------------------------------------------
 
 // Lists what the device may decode; `list` has room for all items. NULL: only counts.
-static int list_for_device(struct decoding *decoding, struct conv_api_decode *list)
+static int list_for_device(struct decoding *decoding, struct conv_device_decode *list)
 {
     int count = 0;
     for (int i = 0; i < decoding->count; i++) {
@@ -190,7 +190,7 @@ static int list_for_device(struct decoding *decoding, struct conv_api_decode *li
         if (!item->view.data || !is_on_device(decoding, &item->view) || !item->header.device_stream)
             continue;
         if (list)
-            list[count] = (struct conv_api_decode){
+            list[count] = (struct conv_device_decode){
                 .data = decoding->files[i].data,
                 .size = decoding->files[i].size,
                 .header = item->header,
@@ -214,10 +214,11 @@ static void decode_on_device(struct decoding *decoding, void *stream)
     int count = list_for_device(decoding, NULL);
     struct conv_err err;
     void *memory;
-    if (!count || conv_api_take(context->pools, CONV_HOST,
-                                (size_t)count * sizeof(struct conv_api_decode), &memory, &err))
+    if (!count ||
+        conv_memory_take(context->pools, CONV_HOST,
+                         (size_t)count * sizeof(struct conv_device_decode), &memory, &err))
         return;
-    struct conv_api_decode *list = memory;
+    struct conv_device_decode *list = memory;
     (void)list_for_device(decoding, list);
     enum conv_status status = context->ops->decode(context->device, list, count, stream, &err);
     if (status == CONV_ERR_DEVICE)
@@ -228,7 +229,7 @@ static void decode_on_device(struct decoding *decoding, void *stream)
             list[at].view.data == item->view.data && item->view.data)
             item->on_device = list[at++].done;
     }
-    conv_api_give(context->pools, CONV_HOST, memory);
+    conv_memory_give(context->pools, CONV_HOST, memory);
 }
 
 // Copies what the host has decoded for the device: `count` images of the lists, or all together,
@@ -247,10 +248,10 @@ static enum conv_status upload_images(struct decoding *decoding, const conv_imag
 
 static bool upload_together(struct decoding *decoding, int count, void *stream)
 {
-    struct conv_api_pools *pools = decoding->context->pools;
+    struct conv_memory_pools *pools = decoding->context->pools;
     struct conv_err err;
     void *memory;
-    if (conv_api_take(pools, CONV_HOST, 2 * (size_t)count * sizeof(conv_image), &memory, &err))
+    if (conv_memory_take(pools, CONV_HOST, 2 * (size_t)count * sizeof(conv_image), &memory, &err))
         return false;
     conv_image *views = memory, *hosts = views + count;
     int at = 0;
@@ -260,7 +261,7 @@ static bool upload_together(struct decoding *decoding, int count, void *stream)
             hosts[at++] = decoding->items[i].host;
         }
     bool done = !upload_images(decoding, views, hosts, count, stream, &err);
-    conv_api_give(pools, CONV_HOST, memory);
+    conv_memory_give(pools, CONV_HOST, memory);
     return done;
 }
 
@@ -281,7 +282,7 @@ static void upload(struct decoding *decoding, void *stream)
             fail(decoding, i, status, &err);
             continue;
         }
-        conv_api_give(decoding->context->pools, CONV_HOST, item->host.data);
+        conv_memory_give(decoding->context->pools, CONV_HOST, item->host.data);
         item->host.data = NULL;
     }
 }
@@ -291,7 +292,7 @@ static void upload(struct decoding *decoding, void *stream)
 // Fails all items if an image of the caller's shares memory with another one, or with a file.
 static void check_apart(struct decoding *decoding)
 {
-    struct conv_api_pools *pools = decoding->context->pools;
+    struct conv_memory_pools *pools = decoding->context->pools;
     const struct conv_api_span *clash[2];
     size_t most = 2 * (size_t)decoding->count, used = 0;
     struct conv_err err;
@@ -301,8 +302,8 @@ static void check_apart(struct decoding *decoding)
     if (used == 0)
         return;
     enum conv_status status =
-        conv_api_take(pools, CONV_HOST, most * (sizeof(struct conv_api_span) + 2 * sizeof(void *)),
-                      &memory, &err);
+        conv_memory_take(pools, CONV_HOST,
+                         most * (sizeof(struct conv_api_span) + 2 * sizeof(void *)), &memory, &err);
     if (status) {
         fail_all(decoding, status, &err);
         return;
@@ -323,7 +324,7 @@ static void check_apart(struct decoding *decoding)
                               clash[1]->item);
         fail_all(decoding, status, &err);
     }
-    conv_api_give(pools, CONV_HOST, memory);
+    conv_memory_give(pools, CONV_HOST, memory);
 }
 
 // --- the call ------------------------------------------------------------------------------------
@@ -351,9 +352,8 @@ static void decode_all(struct decoding *decoding, conv_image *images, void *stre
     conv_context *context = decoding->context;
     struct conv_err err;
     bool on_device = false;
-    conv_api_workers_run(context->workers,
-                         decoding->count < FILES_PER_THREAD ? 1 : context->threads, probe_item,
-                         decoding, decoding->count);
+    conv_workers_run(context->workers, decoding->count < FILES_PER_THREAD ? 1 : context->threads,
+                     probe_item, decoding, decoding->count);
     for (int i = 0; i < decoding->count; i++) {
         enum conv_status status =
             plan_item(decoding, &decoding->items[i], &decoding->files[i], &images[i], &err);
@@ -364,9 +364,8 @@ static void decode_all(struct decoding *decoding, conv_image *images, void *stre
     check_apart(decoding);
     if (on_device)
         decode_on_device(decoding, stream);
-    conv_api_workers_run(context->workers,
-                         conv_api_threads_for(context->threads, decoding->samples), decode_item,
-                         decoding, decoding->count);
+    conv_workers_run(context->workers, conv_workers_for(context->threads, decoding->samples),
+                     decode_item, decoding, decoding->count);
     if (on_device)
         upload(decoding, stream);
     for (int i = 0; i < decoding->count; i++)
@@ -394,11 +393,11 @@ conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int 
     if (!status)
         status = conv_api_batch_start(&decoding.batch, context, items, count);
     if (status) {
-        conv_api_give(context->pools, CONV_HOST, memory);
+        conv_memory_give(context->pools, CONV_HOST, memory);
         return conv_api_batch_refuse(context, items, count, status);
     }
     decoding.items = memory;
     decode_all(&decoding, images, stream);
-    conv_api_give(context->pools, CONV_HOST, memory);
+    conv_memory_give(context->pools, CONV_HOST, memory);
     return conv_api_batch_end(&decoding.batch);
 }

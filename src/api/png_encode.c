@@ -5,8 +5,8 @@
 
 #include "api/api_batch.h"
 #include "api/api_codecs.h"
-#include "api/api_view.h"
-#include "api/file_memory.h"
+#include "engine/file_memory.h"
+#include "engine/view.h"
 
 struct item {
     conv_image view; // data NULL: nothing is to be done, or it failed
@@ -19,7 +19,7 @@ struct encoding {
     conv_context *context;
     conv_encode_options options;
     conv_bytes *files;
-    struct conv_api_file_memory memory; // of the caller, if options.allocate is set
+    struct conv_file_memory memory; // of the caller, if options.allocate is set
     struct item *items;
     int count;
     uint64_t samples;
@@ -30,7 +30,7 @@ static void fail(struct encoding *encoding, int index, enum conv_status status,
                  const struct conv_err *err)
 {
     struct item *item = &encoding->items[index];
-    conv_api_give(encoding->context->pools, CONV_HOST, item->host.data);
+    conv_memory_give(encoding->context->pools, CONV_HOST, item->host.data);
     item->host.data = item->view.data = NULL;
     conv_api_batch_fail(&encoding->batch, index, status, err);
 }
@@ -46,19 +46,19 @@ static bool is_on_device(const struct encoding *encoding, const conv_image *view
 struct row_reader {
     const conv_image *view;
     bool started; // `copier` is ready
-    struct conv_api_copier copier;
+    struct conv_view_copier copier;
 };
 
 static void get_row(void *context, int y, const struct conv_image *row)
 {
     struct row_reader *reader = context;
     const conv_image *view = reader->view;
-    conv_image to = conv_api_view_of(row);
+    conv_image to = conv_view_of(row);
     if (!reader->started)
-        conv_api_copier_init(&reader->copier, &to, view);
+        conv_view_copier_init(&reader->copier, &to, view);
     reader->started = true; // all rows have the same strides
-    conv_api_copier_row(&reader->copier, &to, to.data, view,
-                        (const uint8_t *)view->data + y * view->row_stride);
+    conv_view_copier_row(&reader->copier, &to, to.data, view,
+                         (const uint8_t *)view->data + y * view->row_stride);
 }
 
 // Files that take less than 1/SPARSE of their memory are copied to a block of their size, which
@@ -73,10 +73,10 @@ static enum conv_status hand_over(conv_context *context, conv_bytes *file, void 
     *file = (conv_bytes){memory, size};
     if (size >= room / SPARSE)
         return CONV_OK;
-    enum conv_status status = conv_api_take(context->pools, CONV_HOST, size, &tight, err);
+    enum conv_status status = conv_memory_take(context->pools, CONV_HOST, size, &tight, err);
     if (!status)
         *file = (conv_bytes){memcpy(tight, memory, size), size};
-    conv_api_give(context->pools, CONV_HOST, memory);
+    conv_memory_give(context->pools, CONV_HOST, memory);
     return status;
 }
 
@@ -90,7 +90,7 @@ static enum conv_status take_room(const struct encoding *encoding, int index, si
         *memory = options->reserve(options->user, index, room);
     *in_place = *memory != NULL;
     return *in_place ? CONV_OK
-                     : conv_api_take(encoding->context->pools, CONV_HOST, room, memory, err);
+                     : conv_memory_take(encoding->context->pools, CONV_HOST, room, memory, err);
 }
 
 static enum conv_status encode_from(struct encoding *encoding, int worker, int index,
@@ -104,7 +104,7 @@ static enum conv_status encode_from(struct encoding *encoding, int worker, int i
         conv_api_codecs_get(context->codecs, worker, encoding->options.level, &codec, err);
     if (status)
         return status;
-    struct conv_image planes = conv_api_planes(view);
+    struct conv_image planes = conv_view_planes(view);
     struct row_reader reader = {.view = view};
     struct conv_png_row_source source = {get_row, &reader};
     size_t room = conv_png_encode_room(codec, &planes), size;
@@ -113,13 +113,13 @@ static enum conv_status encode_from(struct encoding *encoding, int worker, int i
     if (status)
         return status;
     status = conv_png_encode_into(codec, memory, &size, &planes,
-                                  conv_api_is_planar(view) ? NULL : &source, err);
+                                  conv_view_is_planar(view) ? NULL : &source, err);
     if (!status && *in_place)
         *file = (conv_bytes){memory, size};
     else if (!status)
         status = hand_over(context, file, memory, room, size, err);
     else if (!*in_place)
-        conv_api_give(context->pools, CONV_HOST, memory);
+        conv_memory_give(context->pools, CONV_HOST, memory);
     conv_png_format.trim(codec);
     return status;
 }
@@ -137,7 +137,7 @@ static void encode_item(void *context, int worker, int index)
         fail(encoding, index, status, &err);
         return;
     }
-    conv_api_give(encoding->context->pools, CONV_HOST, item->host.data);
+    conv_memory_give(encoding->context->pools, CONV_HOST, item->host.data);
     item->host.data = NULL;
 }
 
@@ -152,25 +152,25 @@ static void move_file(void *context, int worker, int at)
     (void)worker;
     if (memory)
         memcpy(memory, file->data, file->size);
-    conv_api_give(encoding->context->pools, CONV_HOST, (void *)(uintptr_t)file->data);
+    conv_memory_give(encoding->context->pools, CONV_HOST, (void *)(uintptr_t)file->data);
     *file = memory ? (conv_bytes){memory, file->size} : (conv_bytes){NULL, 0};
 }
 
 static void move_files(struct encoding *encoding)
 {
-    struct conv_api_file_memory *memory = &encoding->memory;
+    struct conv_file_memory *memory = &encoding->memory;
     size_t bytes = 0;
     memory->count = 0;
     for (int i = 0; i < encoding->count; i++) {
         if (!encoding->files[i].data || encoding->items[i].done)
             continue;
-        conv_api_file_memory_add(memory, i, encoding->files[i].size);
+        conv_file_memory_add(memory, i, encoding->files[i].size);
         bytes += encoding->files[i].size;
     }
-    conv_api_file_memory_call(memory);
-    conv_api_workers_run(encoding->context->workers,
-                         conv_api_threads_for(encoding->context->threads, bytes), move_file,
-                         encoding, memory->count);
+    conv_file_memory_call(memory);
+    conv_workers_run(encoding->context->workers,
+                     conv_workers_for(encoding->context->threads, bytes), move_file, encoding,
+                     memory->count);
     for (int k = 0; k < memory->count; k++) {
         struct conv_err err;
         if (!memory->memory[k])
@@ -182,7 +182,7 @@ static void move_files(struct encoding *encoding)
 
 // --- on the device -------------------------------------------------------------------------------
 
-static int list_for_device(struct encoding *encoding, struct conv_api_encode *list)
+static int list_for_device(struct encoding *encoding, struct conv_device_encode *list)
 {
     int count = 0;
     for (int i = 0; i < encoding->count; i++) {
@@ -190,7 +190,7 @@ static int list_for_device(struct encoding *encoding, struct conv_api_encode *li
         if (!view->data || !is_on_device(encoding, view))
             continue;
         if (list)
-            list[count] = (struct conv_api_encode){.view = *view, .index = i};
+            list[count] = (struct conv_device_encode){.view = *view, .index = i};
         count++;
     }
     return count;
@@ -215,7 +215,7 @@ static enum conv_status download(struct encoding *encoding, struct item *item, v
     size_t bytes = (size_t)view->width * (size_t)view->channels * sample;
     if (__builtin_mul_overflow(bytes, (size_t)view->height, &bytes))
         return conv_err_set(err, CONV_ERR_LIMIT, "the image is too large");
-    enum conv_status status = conv_api_take(context->pools, CONV_HOST, bytes, &memory, err);
+    enum conv_status status = conv_memory_take(context->pools, CONV_HOST, bytes, &memory, err);
     if (status)
         return status;
     item->host = conv_image_planar(memory, view->width, view->height, view->channels, view->sample,
@@ -231,9 +231,9 @@ static void encode_on_device(struct encoding *encoding, void *stream)
     void *memory = NULL;
     if (!count)
         return;
-    struct conv_api_encode *list = NULL;
+    struct conv_device_encode *list = NULL;
     enum conv_status status =
-        conv_api_take(context->pools, CONV_HOST, (size_t)count * sizeof *list, &memory, &err);
+        conv_memory_take(context->pools, CONV_HOST, (size_t)count * sizeof *list, &memory, &err);
     if (!status) {
         list = memory;
         (void)list_for_device(encoding, list);
@@ -249,7 +249,7 @@ static void encode_on_device(struct encoding *encoding, void *stream)
         struct item *item = &encoding->items[i];
         if (!item->view.data || !is_on_device(encoding, &item->view))
             continue;
-        const struct conv_api_encode *made = status ? NULL : &list[at++];
+        const struct conv_device_encode *made = status ? NULL : &list[at++];
         if (made && made->done) {
             encoding->files[i] = (conv_bytes){made->data, made->size};
             item->done = true;
@@ -259,7 +259,7 @@ static void encode_on_device(struct encoding *encoding, void *stream)
         if (copied)
             fail(encoding, i, copied, &err);
     }
-    conv_api_give(context->pools, CONV_HOST, memory);
+    conv_memory_give(context->pools, CONV_HOST, memory);
 }
 
 // --- the call ------------------------------------------------------------------------------------
@@ -295,9 +295,9 @@ static void encode_all(struct encoding *encoding, const conv_image *images, void
     }
     if (on_device)
         encode_on_device(encoding, stream);
-    int threads = conv_api_threads_for(context->threads, encoding->samples);
+    int threads = conv_workers_for(context->threads, encoding->samples);
     encoding->alone = threads == 1 || encoding->count == 1;
-    conv_api_workers_run(context->workers, threads, encode_item, encoding, encoding->count);
+    conv_workers_run(context->workers, threads, encode_item, encoding, encoding->count);
     if (encoding->memory.allocate)
         move_files(encoding);
 }
@@ -320,19 +320,19 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
     if (!status)
         status = conv_api_batch_prepare(context, count, sizeof(struct item), &memory);
     if (!status && encoding.options.allocate)
-        status = conv_api_file_memory_open(&encoding.memory, &encoding.options, count, err);
+        status = conv_file_memory_open(&encoding.memory, &encoding.options, count, err);
     if (!status)
         status = conv_api_batch_start(&encoding.batch, context, items, count);
     if (status) {
-        conv_api_file_memory_close(&encoding.memory);
-        conv_api_give(context->pools, CONV_HOST, memory);
+        conv_file_memory_close(&encoding.memory);
+        conv_memory_give(context->pools, CONV_HOST, memory);
         for (int i = 0; files && i < count; i++)
             files[i] = (conv_bytes){NULL, 0};
         return conv_api_batch_refuse(context, items, count, status);
     }
     encoding.items = memory;
     encode_all(&encoding, images, stream);
-    conv_api_file_memory_close(&encoding.memory);
-    conv_api_give(context->pools, CONV_HOST, memory);
+    conv_file_memory_close(&encoding.memory);
+    conv_memory_give(context->pools, CONV_HOST, memory);
     return conv_api_batch_end(&encoding.batch);
 }

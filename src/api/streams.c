@@ -60,7 +60,7 @@ conv_status conv_stream_order(conv_context *context, void *earlier, void *later)
         return CONV_ERR_USAGE;
     enum conv_status status = conv_api_begin(context);
     if (!status && !conv_api_is_cpu(context) && earlier != later) {
-        const struct conv_api_device_ops *ops = context->ops;
+        const struct conv_device_ops *ops = context->ops;
         void *event = NULL;
         status = ops->event_record(context->device, &event, earlier, &context->err);
         if (!status)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "api/api_view.h"
-
-#include <stdlib.h>
+// Checks of the caller's views.
+#include "api/api_context.h"
+#include "image/image.h"
 
 enum { DIMENSIONS = 3 };
 
@@ -71,44 +71,4 @@ enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, b
     if ((uint64_t)extent > UINTPTR_MAX - (uintptr_t)view->data)
         return conv_err_set(err, CONV_ERR_USAGE, "%s: strides are too large", name);
     return CONV_OK;
-}
-
-bool conv_api_view_is(const conv_image *a, const conv_image *b)
-{
-    return a->data == b->data && a->sample == b->sample && a->row_stride == b->row_stride &&
-           a->column_stride == b->column_stride && a->channel_stride == b->channel_stride;
-}
-
-struct conv_image conv_api_planes(const conv_image *view)
-{
-    struct conv_image image = {
-        .width = view->width,
-        .height = view->height,
-        .channels = view->channels,
-        .depth = 8 * (int)conv_sample_bytes(view->sample),
-        .alpha = view->has_alpha,
-    };
-    for (int c = 0; c < view->channels; c++)
-        image.plane[c] = (struct conv_plane){(uint8_t *)view->data + c * view->channel_stride,
-                                             (ptrdiff_t)view->row_stride};
-    return image;
-}
-
-conv_image conv_api_view_of(const struct conv_image *image)
-{
-    conv_image view = {
-        .data = image->plane[0].data,
-        .width = image->width,
-        .height = image->height,
-        .channels = image->channels,
-        .sample = image->depth == 8    ? CONV_SAMPLE_U8
-                  : image->depth == 16 ? CONV_SAMPLE_U16
-                                       : CONV_SAMPLE_F32,
-        .has_alpha = image->alpha,
-        .row_stride = image->plane[0].stride,
-        .column_stride = image->depth / 8,
-    };
-    if (image->channels > 1)
-        view.channel_stride = image->plane[1].data - image->plane[0].data;
-    return view;
 }

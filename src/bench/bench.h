@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "cli/bench_shapes.h"
-#include "engine/backend.h"
+#include "engine/engine.h"
 #include "filter/filter.h"
 #include "io/walk/walk.h"
 #include "kernels/layer/layer.h"
@@ -28,7 +28,7 @@ enum conv_bench_sizes {
 
 // Open devices for the chain of filters.
 struct conv_bench_devices {
-    const struct conv_backend_ops *ops;
+    const struct conv_device_ops *ops;
     struct conv_backend *const *backends;
     const int *ordinals; // 0 on the CPU
     const char (*names)[16];

@@ -96,7 +96,7 @@ static enum conv_status find_variant(struct command *command, struct conv_err *e
     command->bench.variant = conv_bench_kernels_find(name);
     if (command->bench.variant)
         return CONV_OK;
-    const struct conv_backend_ops *ops = conv_backends_of_kernel(command->options.backends, name);
+    const struct conv_device_ops *ops = conv_engine_of_kernel(command->options.backends, name);
     enum conv_status status =
         ops && !ops->built
             ? conv_err_set(err, CONV_ERR_DEVICE, "%s: this conv was built without %s", name,
@@ -131,6 +131,8 @@ static enum conv_status choose_places(struct command *command, bool variant, boo
     if (!status && (bench->ordinal >= count || bench->ordinal >= CONV_BACKEND_MOST_DEVICES))
         status = conv_err_set(&reason, CONV_ERR_DEVICE, "no %s device %d", list.gpu->title,
                               bench->ordinal);
+    if (!status)
+        status = list.gpu->read_memory(&info[bench->ordinal], bench->ordinal, &reason);
     bench->on_cuda = !status;
     if (!status)
         bench->gpu = info[bench->ordinal];

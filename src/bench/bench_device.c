@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "bench/bench_copies.h"
 #include "bench/bench_cuda.h"
-#include "engine/backends.h"
+#include "engine/engine.h"
 #include "io/walk/walk.h"
 #include "run/pool.h"
 #include "run/stages.h"
@@ -357,7 +357,7 @@ enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool 
                                           struct conv_page_copies *copies, struct conv_err *err)
 {
     // A backend of the tests in the place of CUDA has no copies to time.
-    *measured = bench->device->ops == conv_backends[CONV_ON_CUDA] && conv_bench_cuda();
+    *measured = bench->device->ops == conv_engine_devices[CONV_ON_CUDA] && conv_bench_cuda();
     return *measured ? conv_bench_copies_time(copies, bench->device, bench->image_bytes,
                                               bench->options->group_bytes, err)
                      : CONV_OK;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/backends.h"
+#include "engine/engine.h"
 #include "engine/filter_image.h"
 #include "png/cpu/interleave.h"
 #include "run/stages.h"
@@ -164,7 +164,7 @@ enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
     struct conv_filter_context *context = NULL;
     struct conv_codec *codec = NULL;
     enum conv_status status =
-        conv_filter_context_open(&context, conv_backends[CONV_ON_CPU], &config, err);
+        conv_filter_context_open(&context, conv_engine_devices[CONV_ON_CPU], &config, err);
     if (!status)
         status = conv_png_format.open(&codec, &png, err);
     for (int i = 0; i < images->count && !status; i++)

@@ -4,5 +4,5 @@
 
 int main(int argc, char **argv)
 {
-    return conv_commands_main(conv_backends, argc, argv);
+    return conv_commands_main(conv_engine_devices, argc, argv);
 }

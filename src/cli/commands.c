@@ -146,7 +146,7 @@ static int (*const commands[])(const struct conv_options *options) = {
     [CONV_COMMAND_VERSION] = conv_version_main,
 };
 
-static int run(const struct conv_backend_ops *const *backends, int argc, char **argv)
+static int run(const struct conv_device_ops *const *backends, int argc, char **argv)
 {
     struct conv_options options;
     struct conv_limits limits;
@@ -173,7 +173,7 @@ static int run(const struct conv_backend_ops *const *backends, int argc, char **
     return commands[options.command](&options);
 }
 
-int conv_commands_main(const struct conv_backend_ops *const *backends, int argc, char **argv)
+int conv_commands_main(const struct conv_device_ops *const *backends, int argc, char **argv)
 {
     if (!conv_standard_open())
         return CONV_EXIT_SOME_FAILED; // and there is nowhere to say why

@@ -16,10 +16,10 @@ enum {
     CONV_EXIT_SIGNAL = 128, // plus the signal's number
 };
 
-// The whole program with a table of backends (backends.h); main.c has this build's, a test its own.
+// The whole program with a table of devices (engine.h); main.c has this build's, a test its own.
 // A program that is linked with src/bench computes `bench` itself; conv runs conv-bench.
 // Returns the exit code, or ends the process if a thread cannot be waited for.
-int conv_commands_main(const struct conv_backend_ops *const *backends, int argc, char **argv);
+int conv_commands_main(const struct conv_device_ops *const *backends, int argc, char **argv);
 
 int conv_run_main(const struct conv_options *options);          // run.c
 int conv_list_main(const struct conv_options *options);         // list.c

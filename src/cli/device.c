@@ -17,10 +17,10 @@ static bool left_open; // see conv_device_is_left_open
 static enum conv_status explain(const struct conv_options *options, const char *text,
                                 struct conv_err *err)
 {
-    const char *gpu = conv_backends_gpu(options->backends)->name;
-    const char *choices[2 + CONV_BACKENDS] = {"auto", "all"};
+    const char *gpu = conv_engine_gpu(options->backends)->name;
+    const char *choices[2 + CONV_ENGINE_DEVICES] = {"auto", "all"};
     char names[64] = "";
-    for (int i = 0; i < CONV_BACKENDS; i++) {
+    for (int i = 0; i < CONV_ENGINE_DEVICES; i++) {
         size_t used = strlen(names);
         choices[2 + i] = options->backends[i]->name;
         snprintf(names + used, sizeof names - used, "%s, ", options->backends[i]->name);
@@ -39,12 +39,12 @@ static enum conv_status explain(const struct conv_options *options, const char *
 // Parses the first `size` characters of `text`: "cuda:3" is 3 and its backend, "cuda" is 0. False
 // if it is something else.
 static bool parse_gpu(const struct conv_options *options, const char *text, size_t size,
-                      const struct conv_backend_ops **ops, int *ordinal)
+                      const struct conv_device_ops **ops, int *ordinal)
 {
     const char *colon = memchr(text, ':', size);
     size_t name = colon ? (size_t)(colon - text) : size;
     *ordinal = 0;
-    *ops = conv_backends_find(options->backends, text, name);
+    *ops = conv_engine_find(options->backends, text, name);
     if (!*ops || (*ops)->place == CONV_ON_CPU)
         return false;
     if (!colon)
@@ -66,7 +66,7 @@ static enum conv_status parse_list(const struct conv_options *options, const cha
     list->count = 0;
     for (const char *item = text;; item++) {
         size_t size = strcspn(item, ",");
-        const struct conv_backend_ops *ops;
+        const struct conv_device_ops *ops;
         int ordinal;
         if (!parse_gpu(options, item, size, &ops, &ordinal) || (list->count && ops != list->gpu))
             return explain(options, text, err);
@@ -90,7 +90,7 @@ static enum conv_status parse_devices(const struct conv_options *options,
                                       struct conv_device_list *list, struct conv_err *err)
 {
     const char *text = options->device_text ? options->device_text : "auto";
-    *list = (struct conv_device_list){.gpu = conv_backends_gpu(options->backends), .count = 1};
+    *list = (struct conv_device_list){.gpu = conv_engine_gpu(options->backends), .count = 1};
     if (strcmp(text, "auto") == 0)
         return CONV_OK; // CONV_DEVICE_AUTO
     if (strcmp(text, "all") == 0)
@@ -119,7 +119,7 @@ void conv_device_set_up_process(const struct conv_options *options)
                       (list.choice == CONV_DEVICE_AUTO || list.choice == CONV_DEVICE_GPU) &&
                       list.count == 1 && list.ordinals[0] == 0 &&
                       (list.is_numbered || conv_launcher_local_rank() == 0);
-    for (int i = 0; i < CONV_BACKENDS; i++)
+    for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
         if (options->backends[i]->set_up_process)
             options->backends[i]->set_up_process(first_only);
 }
@@ -152,7 +152,7 @@ static void add_device(struct conv_device *device, const char *name, int ordinal
     device->backends[i] = backend;
 }
 
-static enum conv_status open_cpu(struct conv_device *device, const struct conv_backend_ops *cpu,
+static enum conv_status open_cpu(struct conv_device *device, const struct conv_device_ops *cpu,
                                  const struct conv_backend_config *config, struct conv_err *err)
 {
     struct conv_backend *backend;
@@ -165,8 +165,7 @@ static enum conv_status open_cpu(struct conv_device *device, const struct conv_b
     return CONV_OK;
 }
 
-static enum conv_status open_fallback(struct conv_device *device,
-                                      const struct conv_backend_ops *cpu,
+static enum conv_status open_fallback(struct conv_device *device, const struct conv_device_ops *cpu,
                                       const struct conv_backend_config *config,
                                       struct conv_err *err)
 {
@@ -205,7 +204,7 @@ static enum conv_status open_gpus(struct conv_device *device, const struct conv_
                                   const struct conv_backend_config *config, bool wait, bool quiet,
                                   struct conv_err *err)
 {
-    const struct conv_backend_ops *ops = list->gpu;
+    const struct conv_device_ops *ops = list->gpu;
     bool all = list->choice == CONV_DEVICE_ALL;
     int count = list->count;
     // A backend that is not in the build fails at once, without a thread.
@@ -277,7 +276,7 @@ static bool is_small(const struct conv_filter *filters, int count)
 // Parses --device, and replaces `auto` by the CPU where the options or a small job decide that.
 static enum conv_status choose_devices(struct conv_device_list *list,
                                        const struct conv_options *options,
-                                       const struct conv_backend_ops *forced, bool codes,
+                                       const struct conv_device_ops *forced, bool codes,
                                        bool small_job, struct conv_err *err)
 {
     enum conv_status status = parse_devices(options, list, err);
@@ -312,8 +311,8 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
     };
     struct conv_device_list list;
     const char *variant = options->variant ? options->variant : "";
-    const struct conv_backend_ops *cpu = options->backends[CONV_ON_CPU];
-    const struct conv_backend_ops *forced = conv_backends_of_kernel(options->backends, variant);
+    const struct conv_device_ops *cpu = options->backends[CONV_ON_CPU];
+    const struct conv_device_ops *forced = conv_engine_of_kernel(options->backends, variant);
     bool codes = options->decode_on == CONV_CODER_GPU || options->encode_on == CONV_CODER_GPU;
     bool small = is_small(filters, filter_count);
     enum conv_status status =

@@ -5,19 +5,19 @@
 
 #include "cli/options.h"
 #include "engine/async_open.h"
-#include "engine/backend.h"
+#include "engine/engine.h"
 #include "run/pipeline.h"
 #include "run/workload.h"
 
 struct conv_device {
-    const struct conv_backend_ops *ops;
+    const struct conv_device_ops *ops;
     int count;        // several only of a GPU backend
     int filter_count; // of the chain that they are opened for
     char names[CONV_BACKEND_MOST_DEVICES][16];
     int ordinals[CONV_BACKEND_MOST_DEVICES];
     struct conv_backend *backends[CONV_BACKEND_MOST_DEVICES];    // NULL: still being opened
     struct conv_async_open *openings[CONV_BACKEND_MOST_DEVICES]; // NULL where `backends` is all
-    const struct conv_backend_ops *fallback_ops; // of `auto` and `all`: the CPU, in case GPUs fail
+    const struct conv_device_ops *fallback_ops; // of `auto` and `all`: the CPU, in case GPUs fail
     struct conv_backend *fallback;
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
     enum conv_coder decode_on, encode_on;      // what --decode-on and --encode-on resolve to
@@ -31,7 +31,7 @@ enum conv_device_choice { CONV_DEVICE_AUTO, CONV_DEVICE_ALL, CONV_DEVICE_CPU, CO
 // The value of --device.
 struct conv_device_list {
     enum conv_device_choice choice;
-    const struct conv_backend_ops *gpu;      // the one selected, or that AUTO and ALL would use
+    const struct conv_device_ops *gpu;       // the one selected, or that AUTO and ALL would use
     int ordinals[CONV_BACKEND_MOST_DEVICES]; // of `gpu`; 0 unless one is given
     int count;
     bool is_numbered; // the ordinals were given

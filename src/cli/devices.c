@@ -4,7 +4,7 @@
 
 #include "base/features.h"
 #include "base/limits.h"
-#include "engine/backend.h"
+#include "engine/engine.h"
 #include "report/json.h"
 #include "report/report.h"
 
@@ -50,12 +50,22 @@ static void print_limits_json(const struct conv_limits *limits)
 
 #define MOST_LISTED 64
 
-static void print_gpus_json(const struct conv_backend_ops *ops)
+// Fills info[MOST_LISTED], what is free included.
+static enum conv_status list_gpus(const struct conv_device_ops *ops, struct conv_device_info *info,
+                                  int *count, struct conv_err *err)
+{
+    enum conv_status status = ops->devices(info, MOST_LISTED, count, err);
+    for (int i = 0; i < *count && i < MOST_LISTED && ops->read_memory && !status; i++)
+        status = ops->read_memory(&info[i], i, err);
+    return status;
+}
+
+static void print_gpus_json(const struct conv_device_ops *ops)
 {
     struct conv_device_info info[MOST_LISTED];
     struct conv_err err = {0};
     int count;
-    (void)ops->devices(info, MOST_LISTED, &count, &err);
+    (void)list_gpus(ops, info, &count, &err);
     printf(",\"%s\":[", ops->name);
     for (int i = 0; i < count && i < MOST_LISTED; i++) {
         printf("%s{\"name\":\"%s:%d\"", i ? "," : "", ops->name, i);
@@ -78,18 +88,18 @@ static void print_devices_json(const struct conv_options *options)
     print_features(true);
     printf("],\"memory\":%zu},", limits->memory);
     print_limits_json(limits);
-    for (int i = 0; i < CONV_BACKENDS; i++)
+    for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
         if (options->backends[i]->place != CONV_ON_CPU)
             print_gpus_json(options->backends[i]);
     puts("}");
 }
 
-static void print_gpus(const struct conv_backend_ops *ops)
+static void print_gpus(const struct conv_device_ops *ops)
 {
     struct conv_device_info info[MOST_LISTED];
     struct conv_err err = {0};
     int count;
-    if (ops->devices(info, MOST_LISTED, &count, &err))
+    if (list_gpus(ops, info, &count, &err))
         printf("%-7s none: %s\n", ops->name, err.text);
     for (int i = 0; i < count && i < MOST_LISTED; i++)
         printf("%s:%-2d %s, compute capability %u.%u, %d multiprocessors, %zu of %zu MiB free\n",
@@ -127,7 +137,7 @@ int conv_devices_main(const struct conv_options *options)
         print_devices_json(options);
         return conv_commands_flush();
     }
-    for (int i = 0; i < CONV_BACKENDS; i++)
+    for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
         if (options->backends[i]->place != CONV_ON_CPU)
             print_gpus(options->backends[i]);
     const struct conv_limits *limits = options->limits;

@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "cli/bench_shapes.h"
-#include "engine/backends.h"
+#include "engine/engine.h"
 #include "filter/filter.h"
 #include "image/format.h"
 #include "io/walk/shard.h"
@@ -71,9 +71,9 @@ struct conv_layer_options {
 enum conv_shard_of { CONV_SHARD_OF_ARCHIVES, CONV_SHARD_OF_MEMBERS };
 
 struct conv_options {
-    char **argv;                                    // of the program, with a NULL at its end
-    const struct conv_backend_ops *const *backends; // the program's, by place: backends.h
-    const struct conv_limits *limits;               // of this process, read at its start
+    char **argv;                                   // of the program, with a NULL at its end
+    const struct conv_device_ops *const *backends; // the program's, by place: engine.h
+    const struct conv_limits *limits;              // of this process, read at its start
     enum conv_command command;
     bool given[CONV_OPTIONS_MOST]; // by row of the table of options
     char note[120];                // for the user, about a value that was changed; "" if none was

@@ -15,7 +15,7 @@
 #include "cli/run_page.h"
 #include "cli/run_shard.h"
 #include "cli/signals.h"
-#include "engine/backends.h"
+#include "engine/engine.h"
 #include "io/files/paths.h"
 #include "io/sink.h"
 #include "run/pipeline.h"

@@ -8,7 +8,7 @@
 
 #include "base/features.h"
 #include "cli/banks.h"
-#include "engine/backend.h"
+#include "engine/engine.h"
 #include "kernels/stencil/stencil.h"
 #include "report/json.h"
 #include "report/report.h"
@@ -49,7 +49,7 @@ static const struct conv_variant *pick(const struct conv_filter *filter,
 
 // The kernels that the backend's first device runs the filter with.
 static void print_variant(const struct conv_filter *filter, const struct conv_options *options,
-                          const struct conv_backend_ops *ops)
+                          const struct conv_device_ops *ops)
 {
     struct conv_device_info info;
     struct conv_err err = {0};
@@ -133,14 +133,14 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
         printf("  separable    no\n");
     }
     print_deviation(filter, options->border);
-    for (int i = 0; i < CONV_BACKENDS; i++)
+    for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
         print_variant(filter, options, options->backends[i]);
     if (conv_bank_accepts(filter->name))
         printf("  filter bank  conv layer takes the name, too, as the bank below\n");
 }
 
 static void print_variant_json(const struct conv_filter *filter, const struct conv_options *options,
-                               const struct conv_backend_ops *ops)
+                               const struct conv_device_ops *ops)
 {
     struct conv_device_info info;
     int count;
@@ -188,7 +188,7 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
     } else {
         fputs(",\"separable\":null", stdout);
     }
-    for (int i = 0; i < CONV_BACKENDS; i++) {
+    for (int i = 0; i < CONV_ENGINE_DEVICES; i++) {
         printf("%s\"%s\":", i ? "," : ",\"variants\":{", options->backends[i]->name);
         print_variant_json(filter, options, options->backends[i]);
     }

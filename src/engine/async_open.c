@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct conv_async_open {
-    const struct conv_backend_ops *ops;
+    const struct conv_device_ops *ops;
     struct conv_backend_config config;
     struct conv_backend *backend;
     struct conv_err err;
@@ -35,7 +35,7 @@ static void *open_main(void *argument)
 }
 
 enum conv_status conv_async_open_start(struct conv_async_open **out,
-                                       const struct conv_backend_ops *ops,
+                                       const struct conv_device_ops *ops,
                                        const struct conv_backend_config *config,
                                        struct conv_err *err)
 {

@@ -4,14 +4,14 @@
 #ifndef CONV_ENGINE_ASYNC_OPEN_H
 #define CONV_ENGINE_ASYNC_OPEN_H
 
-#include "engine/backend.h"
+#include "engine/engine.h"
 
 struct conv_async_open;
 
 // Copies what it needs of *config. If no thread can be started, opens before it returns.
 // CONV_ERR_MEMORY if nothing could be begun.
 enum conv_status conv_async_open_start(struct conv_async_open **async,
-                                       const struct conv_backend_ops *ops,
+                                       const struct conv_device_ops *ops,
                                        const struct conv_backend_config *config,
                                        struct conv_err *err);
 

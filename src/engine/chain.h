@@ -3,7 +3,7 @@
 #ifndef CONV_ENGINE_CHAIN_H
 #define CONV_ENGINE_CHAIN_H
 
-#include "engine/backend.h"
+#include "engine/engine.h"
 
 #define CONV_CHAIN_DEPTHS 3
 

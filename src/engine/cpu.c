@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The CPU backend: a worker filters its own image, straight after decoding it, on its own core.
-#include "engine/chain.h"
-
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,16 +7,13 @@
 
 #include "base/clock.h"
 #include "base/features.h"
+#include "base/limits.h"
+#include "engine/cpu_filter.h"
 #include "kernels/stencil/alpha.h"
 #include "kernels/stencil/stencil.h"
 
 #define SCRATCH_ALIGN 64
-
-struct conv_backend {
-    int op_count;
-    bool premultiplied;
-    struct conv_chain_op chain[];
-};
+#define ALIGN 256 // of blocks of the pools
 
 struct conv_stream {
     const struct conv_backend *backend;
@@ -34,7 +29,14 @@ static enum conv_status cpu_open(struct conv_backend **out,
     if (!backend)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
     backend->op_count = config->filter_count;
-    backend->premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
+    backend->alpha = config->alpha;
+    backend->floats = config->floats;
+    backend->deep = conv_filter_needs_16_bits(config->filters, config->filter_count);
+    backend->wraps = config->border == CONV_BORDER_WRAP;
+    for (int i = 0; i < config->filter_count; i++)
+        backend->reach += config->filters[i].height / 2;
+    if (config->context)
+        backend->host = &config->context->host;
     enum conv_status status =
         conv_chain_prepare(backend->chain, config, CONV_ON_CPU, conv_cpu_features(), err);
     if (status) {
@@ -259,7 +261,7 @@ static enum conv_status cpu_stream_run(struct conv_stream *stream, struct conv_g
             filter_planes(stream, &stream->backend->chain[s], group, src, dst, err);
         if (status)
             return status;
-        if (stream->backend->premultiplied && s + 1 < stream->backend->op_count)
+        if (stream->backend->alpha == CONV_ALPHA_PREMULTIPLY && s + 1 < stream->backend->op_count)
             renew_colours(group, dst);
         group->h_result = dst;
         dst = src; // the next filter overwrites what this one has read
@@ -283,12 +285,74 @@ static enum conv_status cpu_devices(struct conv_device_info *info, int room, int
     *count = 1;
     if (room < 1)
         return CONV_OK;
-    *info = (struct conv_device_info){.offers = conv_cpu_features()};
+    struct conv_limits limits;
+    conv_limits_read(&limits);
+    *info = (struct conv_device_info){.offers = conv_cpu_features(), .memory = limits.memory};
     conv_cpu_model(info->name, sizeof info->name);
     return CONV_OK;
 }
 
-const struct conv_backend_ops conv_backend_cpu = {
+// --- images in memory ----------------------------------------------------------------------------
+
+static enum conv_status open_cpu(struct conv_device_context **out, int ordinal,
+                                 const struct conv_device_host *host, struct conv_err *err)
+{
+    (void)ordinal;
+    struct conv_device_context *device = malloc(sizeof *device);
+    if (!device)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    device->host = *host;
+    *out = device;
+    return CONV_OK;
+}
+
+static void close_cpu(struct conv_device_context *device)
+{
+    free(device);
+}
+
+static enum conv_status synchronise_cpu(struct conv_device_context *device, struct conv_err *err)
+{
+    (void)device;
+    (void)err;
+    return CONV_OK;
+}
+
+static enum conv_status enter_cpu(struct conv_device_context *device, int *previous,
+                                  struct conv_err *err)
+{
+    (void)device;
+    (void)err;
+    *previous = 0;
+    return CONV_OK;
+}
+
+static void leave_cpu(struct conv_device_context *device, int previous)
+{
+    (void)device;
+    (void)previous;
+}
+
+static enum conv_status allocate(struct conv_device_context *device, conv_memory memory,
+                                 size_t bytes, void **data, struct conv_err *err)
+{
+    (void)device;
+    (void)memory;
+    *data = aligned_alloc(ALIGN, bytes);
+    return *data ? CONV_OK
+                 : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB", bytes >> 10);
+}
+
+static void release(struct conv_device_context *device, conv_memory memory, void *data,
+                    size_t bytes)
+{
+    (void)device;
+    (void)memory;
+    (void)bytes;
+    free(data);
+}
+
+const struct conv_device_ops conv_device_cpu = {
     .name = "cpu",
     .title = "the CPU",
     .place = CONV_ON_CPU,
@@ -305,4 +369,12 @@ const struct conv_backend_ops conv_backend_cpu = {
     .stream_open = cpu_stream_open,
     .stream_close = cpu_stream_close,
     .stream_run = cpu_stream_run,
+    .context_open = open_cpu,
+    .context_close = close_cpu,
+    .synchronise = synchronise_cpu,
+    .enter = enter_cpu,
+    .leave = leave_cpu,
+    .allocate = allocate,
+    .release = release,
+    .filter_run = conv_cpu_views_run,
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The CUDA backend: opens a device, uploads the chain's filters and pins staging memory.
-#include "engine/cuda_internal.h"
+#include "engine/cuda_context.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,10 +67,8 @@ static void map_stop(struct conv_backend *backend, atomic_int *stop)
     (void)cudaGetLastError();
 }
 
-static void cuda_close(struct conv_backend *backend)
+static void close_chain(struct conv_backend *backend)
 {
-    if (!backend)
-        return;
     // Nothing can be done about a failure to free, here and below.
     if (backend->stop && cudaSetDevice(backend->device) == cudaSuccess)
         (void)cudaHostUnregister(backend->stop);
@@ -101,8 +99,8 @@ static enum conv_status choose_together(struct conv_backend *backend, size_t gro
     return CONV_OK;
 }
 
-static enum conv_status cuda_open(struct conv_backend **out,
-                                  const struct conv_backend_config *config, struct conv_err *err)
+static enum conv_status open_chain(struct conv_backend **out,
+                                   const struct conv_backend_config *config, struct conv_err *err)
 {
     enum conv_status status = conv_cuda_device_check(config->device, err);
     if (status)
@@ -113,6 +111,7 @@ static enum conv_status cuda_open(struct conv_backend **out,
     if (!backend)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
     backend->device = config->device;
+    backend->context = config->context;
     backend->op_count = config->filter_count;
     backend->premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
     status = prepare_chain(backend, config, err);
@@ -121,9 +120,45 @@ static enum conv_status cuda_open(struct conv_backend **out,
     if (!status)
         map_stop(backend, config->stop);
     if (status)
+        close_chain(backend);
+    else
+        *out = backend;
+    return status;
+}
+
+static void cuda_close(struct conv_backend *backend)
+{
+    struct conv_device_context *context = backend ? backend->context : NULL;
+    struct conv_err err;
+    int previous;
+    bool entered = context && !conv_cuda_context_enter(context, &previous, &err);
+    if (entered)
+        conv_cuda_views_close(backend->views);
+    if (backend)
+        close_chain(backend);
+    if (entered)
+        conv_cuda_context_leave(context, previous);
+}
+
+// Where the caller's images are in device memory, its current device stays as it is.
+static enum conv_status cuda_open(struct conv_backend **out,
+                                  const struct conv_backend_config *config, struct conv_err *err)
+{
+    int previous;
+    if (!config->context)
+        return open_chain(out, config, err);
+    enum conv_status status = conv_cuda_context_enter(config->context, &previous, err);
+    if (status)
+        return status;
+    struct conv_backend *backend = NULL;
+    status = open_chain(&backend, config, err);
+    if (!status)
+        status = conv_cuda_views_open(&backend->views, backend, config, err);
+    if (status)
         cuda_close(backend);
     else
         *out = backend;
+    conv_cuda_context_leave(config->context, previous);
     return status;
 }
 
@@ -186,7 +221,7 @@ static bool cuda_host_unpin(struct conv_backend *backend, void *memory)
     return conv_cuda_memory_unpin(backend->device, memory);
 }
 
-const struct conv_backend_ops conv_backend_cuda = {
+const struct conv_device_ops conv_device_cuda = {
     .name = "cuda",
     .title = "CUDA",
     .place = CONV_ON_CUDA,
@@ -196,6 +231,7 @@ const struct conv_backend_ops conv_backend_cuda = {
     .set_up_process = cuda_set_up_process,
     .has_driver = conv_cuda_device_has_driver,
     .devices = conv_cuda_device_list,
+    .read_memory = conv_cuda_device_read_memory,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
@@ -210,4 +246,20 @@ const struct conv_backend_ops conv_backend_cuda = {
     .has_room = cuda_has_room,
     .together = cuda_together,
     .stream_run = conv_cuda_stream_run,
+    .context_open = conv_cuda_context_open,
+    .context_close = conv_cuda_context_close,
+    .synchronise = conv_cuda_context_synchronise,
+    .enter = conv_cuda_context_enter,
+    .leave = conv_cuda_context_leave,
+    .allocate = conv_cuda_context_allocate,
+    .release = conv_cuda_context_release,
+    .event_record = conv_cuda_context_record_event,
+    .event_wait = conv_cuda_context_wait_event,
+    .event_destroy = conv_cuda_context_destroy_event,
+    .stream_wait = conv_cuda_context_wait_stream,
+    .copy_bytes = conv_cuda_context_copy_bytes,
+    .copy = conv_cuda_context_copy,
+    .decode = conv_cuda_context_decode,
+    .encode = conv_cuda_context_encode,
+    .filter_run = conv_cuda_filter_run,
 };

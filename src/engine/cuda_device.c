@@ -78,7 +78,15 @@ static enum conv_status read_info(struct conv_device_info *info, int device, str
     info->capability = (unsigned)capability;
     info->offers = (unsigned)conv_cuda_code_capability(capability);
     info->multiprocessors = properties.multiProcessorCount;
-    code = cudaSetDevice(device);
+    info->memory = properties.totalGlobalMem;
+    info->free = 0;
+    return CONV_OK;
+}
+
+enum conv_status conv_cuda_device_read_memory(struct conv_device_info *info, int device,
+                                              struct conv_err *err)
+{
+    cudaError_t code = cudaSetDevice(device);
     if (!code)
         code = cudaMemGetInfo(&info->free, &info->memory);
     return code ? conv_cuda_device_report(err, code, "read the device's memory") : CONV_OK;

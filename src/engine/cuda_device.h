@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "engine/device_info.h"
+#include "engine/engine.h"
 
 // "CUDA failed to DOING: reason". CONV_ERR_MEMORY if the device is out of memory, else
 // CONV_ERR_DEVICE. Clears the thread's last error, which the check after a later launch would find.
@@ -23,9 +23,11 @@ enum conv_status conv_cuda_device_count(int *count, struct conv_err *err);
 // CONV_OK if the machine has a device of that number, else CONV_ERR_DEVICE.
 enum conv_status conv_cuda_device_check(int device, struct conv_err *err);
 
-// Fills at most `room` entries; *count is the number of devices. Errors as conv_cuda_device_count.
+// `devices` and `read_memory` of struct conv_device_ops.
 enum conv_status conv_cuda_device_list(struct conv_device_info *info, int room, int *count,
                                        struct conv_err *err);
+enum conv_status conv_cuda_device_read_memory(struct conv_device_info *info, int device,
+                                              struct conv_err *err);
 
 // The compute capability (90 = 9.0) by which kernels are chosen: of the device, or of the newest
 // kernels for it in this program (kernels/common/cuda_code.h).

@@ -13,6 +13,8 @@
 #include "kernels/stencil/stencil.h"
 #include "png/cuda/cuda_encode.h"
 
+struct conv_cuda_views; // cuda_filter.c
+
 struct conv_backend {
     int device;
     uint8_t *d_stencils;    // what the chain's stencils have uploaded
@@ -23,6 +25,8 @@ struct conv_backend {
     atomic_size_t
         whole_bytes; // of streams decoded as wholes because those for parts are not loaded
     int together;    // device-coded groups that a stream can run at once
+    struct conv_device_context *context; // of the configuration; NULL: groups only
+    struct conv_cuda_views *views;       // for images in its memory
     int op_count;
     bool premultiplied;
     struct conv_chain_op chain[];
@@ -61,7 +65,7 @@ struct conv_stream {
     struct conv_cuda_coder coder;
 };
 
-// --- cuda_stream.c: see struct conv_backend_ops --------------------------------------------------
+// --- cuda_stream.c: see struct conv_device_ops --------------------------------------------------
 
 size_t conv_cuda_stream_table_bytes(int filter_count, bool codes);
 enum conv_status conv_cuda_stream_open(struct conv_backend *backend, struct conv_stream **stream,
@@ -91,7 +95,7 @@ struct conv_cuda_tables {
 
 size_t conv_cuda_coder_table_bytes(void); // per image
 
-// See struct conv_backend_ops. Any thread.
+// See struct conv_device_ops. Any thread.
 bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t most_bytes);
 size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape);
 

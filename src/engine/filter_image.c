@@ -9,7 +9,7 @@
 #include "kernels/stencil/alpha.h"
 
 struct conv_filter_context {
-    const struct conv_backend_ops *ops;
+    const struct conv_device_ops *ops;
     struct conv_backend *backend;
     bool owns_backend;
     struct conv_stream *stream;
@@ -48,7 +48,7 @@ void conv_filter_context_close(struct conv_filter_context *context)
 }
 
 enum conv_status conv_filter_context_open_on(struct conv_filter_context **out,
-                                             const struct conv_backend_ops *ops,
+                                             const struct conv_device_ops *ops,
                                              struct conv_backend *backend, int filter_count,
                                              enum conv_alpha_mode alpha, struct conv_err *err)
 {
@@ -68,7 +68,7 @@ enum conv_status conv_filter_context_open_on(struct conv_filter_context **out,
 }
 
 enum conv_status conv_filter_context_open(struct conv_filter_context **out,
-                                          const struct conv_backend_ops *ops,
+                                          const struct conv_device_ops *ops,
                                           const struct conv_backend_config *config,
                                           struct conv_err *err)
 {

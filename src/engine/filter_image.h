@@ -4,7 +4,7 @@
 #ifndef CONV_ENGINE_FILTER_IMAGE_H
 #define CONV_ENGINE_FILTER_IMAGE_H
 
-#include "engine/backend.h"
+#include "engine/engine.h"
 #include "image/image.h"
 
 // A chain of filters on an open device, with staging memory that grows to the largest image and
@@ -14,7 +14,7 @@ struct conv_filter_context;
 // Opens a device of `ops` for config->filters and config->alpha. Fails as ops->open does, and with
 // CONV_ERR_MEMORY; *context is set on success only.
 enum conv_status conv_filter_context_open(struct conv_filter_context **context,
-                                          const struct conv_backend_ops *ops,
+                                          const struct conv_device_ops *ops,
                                           const struct conv_backend_config *config,
                                           struct conv_err *err);
 void conv_filter_context_close(struct conv_filter_context *context); // NULL is fine
@@ -52,7 +52,7 @@ void conv_filter_context_result(const struct conv_filter_context *context, int i
 // As conv_filter_context_open, on a backend that was opened with `filter_count` filters and `alpha`
 // and stays open for longer than the context. Several contexts may share it.
 enum conv_status conv_filter_context_open_on(struct conv_filter_context **context,
-                                             const struct conv_backend_ops *ops,
+                                             const struct conv_device_ops *ops,
                                              struct conv_backend *backend, int filter_count,
                                              enum conv_alpha_mode alpha, struct conv_err *err);
 

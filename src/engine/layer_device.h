@@ -27,7 +27,7 @@ struct conv_layer_stream {
 };
 
 struct conv_layer_device_ops {
-    const char *name; // as in struct conv_backend_ops
+    const char *name; // as in struct conv_device_ops
     enum conv_place place;
 
     // What the device offers (conv_place_offers). CONV_ERR_DEVICE.

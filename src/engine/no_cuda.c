@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Stands in for cuda.c in a build without CUDA.
-#include "engine/backend.h"
 #include "engine/bank_steps.h"
+#include "engine/engine.h"
 #include "engine/layer_device.h"
 
 static bool has_driver(void)
@@ -27,7 +27,17 @@ static enum conv_status open_none(struct conv_backend **backend,
     return devices(NULL, 0, &count, err);
 }
 
-const struct conv_backend_ops conv_backend_cuda = {
+static enum conv_status open_no_context(struct conv_device_context **device, int ordinal,
+                                        const struct conv_device_host *host, struct conv_err *err)
+{
+    int count;
+    (void)device;
+    (void)ordinal;
+    (void)host;
+    return devices(NULL, 0, &count, err);
+}
+
+const struct conv_device_ops conv_device_cuda = {
     .name = "cuda",
     .title = "CUDA",
     .place = CONV_ON_CUDA,
@@ -36,6 +46,7 @@ const struct conv_backend_ops conv_backend_cuda = {
     .has_driver = has_driver,
     .devices = devices,
     .open = open_none,
+    .context_open = open_no_context,
 };
 
 static enum conv_status open_no_layer(int device, unsigned *have, struct conv_err *err)

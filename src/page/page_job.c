@@ -45,7 +45,7 @@ void conv_page_job_title(struct conv_page_job *job, const char *format, ...)
     va_end(arguments);
 }
 
-void conv_page_job_device(struct conv_page_job *job, const struct conv_backend_ops *ops,
+void conv_page_job_device(struct conv_page_job *job, const struct conv_device_ops *ops,
                           const char *name, int ordinal)
 {
     struct conv_device_info info[CONV_BACKEND_MOST_DEVICES];
@@ -76,7 +76,7 @@ void conv_page_job_machine(struct conv_page_job *job, const struct conv_limits *
 static void describe_kernels(struct conv_page_job *job, const struct conv_page_setting *setting)
 {
     bool fallback = !setting->backends[0]; // a device that did not open ran no kernel
-    const struct conv_backend_ops *ops = fallback ? setting->fallback_ops : setting->ops;
+    const struct conv_device_ops *ops = fallback ? setting->fallback_ops : setting->ops;
     const struct conv_backend *backend = fallback ? setting->fallback : setting->backends[0];
     char kernels[480] = "";
     for (int i = 0; i < setting->filter_count; i++) {

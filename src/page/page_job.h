@@ -5,7 +5,7 @@
 #define CONV_PAGE_PAGE_JOB_H
 
 #include "base/limits.h"
-#include "engine/backend.h"
+#include "engine/engine.h"
 #include "page/page.h"
 
 #define CONV_PAGE_JOB_MOST_FACTS (24 + CONV_BACKEND_MOST_DEVICES)
@@ -30,9 +30,9 @@ struct conv_page_setting {
     const int *ordinals;
     struct conv_backend *const *backends; // an entry is NULL if the device did not open in time
     int device_count;
-    const struct conv_backend_ops *ops;
+    const struct conv_device_ops *ops;
     // The fallback, which filtered if no device opened.
-    const struct conv_backend_ops *fallback_ops;
+    const struct conv_device_ops *fallback_ops;
     const struct conv_backend *fallback;
     const struct conv_limits *limits; // of this process
 };
@@ -50,7 +50,7 @@ void conv_page_job_describe(struct conv_page_job *job, const struct conv_page_se
 
 // Add parts of these lines, for a page without filters: a device, "cuda:0, NVIDIA H200"; host,
 // processor, memory and system.
-void conv_page_job_device(struct conv_page_job *job, const struct conv_backend_ops *ops,
+void conv_page_job_device(struct conv_page_job *job, const struct conv_device_ops *ops,
                           const char *name, int ordinal);
 void conv_page_job_machine(struct conv_page_job *job, const struct conv_limits *limits);
 

@@ -27,7 +27,7 @@ struct conv_blend {
 
 struct conv_pipeline_config {
     // --- where images are filtered
-    const struct conv_backend_ops *ops;
+    const struct conv_device_ops *ops;
     // One for each device, at most CONV_BACKEND_MOST_DEVICES; several only if `ops` is async. A
     // group goes to the next device that is free, and to another one if that fails.
     struct conv_backend *const *backends;
@@ -38,7 +38,7 @@ struct conv_pipeline_config {
     struct conv_async_open *const *openings;
     // Takes over images that all devices of `ops`, which is async, fail to process; NULL: such
     // images fail.
-    const struct conv_backend_ops *fallback_ops;
+    const struct conv_device_ops *fallback_ops;
     struct conv_backend *fallback;
     int filter_count;
     enum conv_alpha_mode alpha;

@@ -323,7 +323,7 @@ bool conv_devices_open_stream(struct conv_stream_thread *thread)
 {
     struct conv_scheduler *s = thread->scheduler;
     struct conv_device_state *device = &s->devices[thread->device];
-    const struct conv_backend_ops *ops = s->config->ops;
+    const struct conv_device_ops *ops = s->config->ops;
     struct conv_err err;
     bool opened = (!ops->has_room || ops->has_room(device->backend)) &&
                   open_stream(s, thread, &err) == CONV_OK;

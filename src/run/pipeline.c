@@ -46,7 +46,7 @@ static int slot_count(const struct conv_scheduler *s, int streams)
 // Groups that run together have a slot each.
 static int extra_slots(const struct conv_scheduler *s, bool device_coded)
 {
-    const struct conv_backend_ops *ops = s->config->ops;
+    const struct conv_device_ops *ops = s->config->ops;
     bool together = ops->async && ops->together && device_coded && s->config->device_count == 1;
     return together ? (CONV_BACKEND_MOST_TOGETHER - 1) * s->most_streams : 0;
 }

@@ -8,7 +8,7 @@
 #ifndef CONV_RUN_POOL_H
 #define CONV_RUN_POOL_H
 
-#include "engine/backend.h"
+#include "engine/engine.h"
 
 struct conv_job;
 
@@ -68,7 +68,7 @@ void conv_slot_move(struct conv_slot *slot, enum conv_slot_state state);
 // --------------------------------------------------------------------------------------
 
 struct conv_pool {
-    const struct conv_backend_ops *ops;
+    const struct conv_device_ops *ops;
     struct conv_slot *slots;
     int count;  // of slots; the last ones may be without tables until conv_pool_add_slots
     int made;   // slots that have tables
@@ -82,10 +82,10 @@ struct conv_pool {
 };
 
 struct conv_pool_config {
-    const struct conv_backend_ops *ops; // pins and unpins buffers
-    int count;                          // of slots
-    int most;                           // that conv_pool_add_slots may make of them; 0: `count`
-    size_t limit;                       // bytes that all buffers and metadata may take together
+    const struct conv_device_ops *ops; // pins and unpins buffers
+    int count;                         // of slots
+    int most;                          // that conv_pool_add_slots may make of them; 0: `count`
+    size_t limit;                      // bytes that all buffers and metadata may take together
     // Bytes that a buffer takes the first time that it is needed. Less where `limit` or `keep` does
     // not leave that much.
     size_t usual_bytes;

@@ -57,7 +57,7 @@ struct conv_scheduler {
     // Not changed while threads run.
     const struct conv_pipeline_config *config;
     uint64_t numbered;  // images from the source, counted by the worker that uses it
-    size_t table_bytes; // conv_backend_ops.table_bytes
+    size_t table_bytes; // conv_device_ops.table_bytes
     bool filter_alpha;
     int most_live;                             // images in the pipeline at once
     int most_streams;                          // of each device

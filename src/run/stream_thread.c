@@ -85,7 +85,7 @@ static enum conv_status run_on_fallback(struct conv_stream_thread *thread, struc
                                         struct conv_err *err)
 {
     const struct conv_pipeline_config *config = thread->scheduler->config;
-    const struct conv_backend_ops *ops = config->fallback_ops;
+    const struct conv_device_ops *ops = config->fallback_ops;
     enum conv_status status = CONV_OK;
     if (!thread->fallback)
         status = ops->stream_open(config->fallback, &thread->fallback, group->front, err);

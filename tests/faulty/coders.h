@@ -3,9 +3,9 @@
 #ifndef CONV_TESTS_FAULTY_CODERS_H
 #define CONV_TESTS_FAULTY_CODERS_H
 
-#include "engine/backend.h"
+#include "engine/engine.h"
 
-// As conv_backend_ops's.
+// As conv_device_ops's.
 bool faulty_takes_stream(const struct conv_image *shape, size_t most_bytes);
 size_t faulty_chunks_bytes(const struct conv_image *shape);
 

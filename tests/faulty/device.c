@@ -30,7 +30,7 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "coders.h"
-#include "engine/backends.h"
+#include "engine/engine.h"
 #include "faulty.h"
 
 #define TABLE_BYTES 64 // per plane, after the planes, as CUDA's
@@ -58,7 +58,7 @@ static struct device {
 static bool real, codes, left, apart;
 static int most_together = 1;
 static int device_count, real_count = 1;
-static const struct conv_backend_ops *inner; // the backend that does the work
+static const struct conv_device_ops *inner; // the backend that does the work
 
 static struct {
     pthread_mutex_t lock;
@@ -115,7 +115,7 @@ static void read_words(void)
         device->streams = (size_t)number_or_0(text, d, "streams=");
         device->hog = (size_t)number_or_0(text, d, "hog=");
     }
-    inner = real ? &conv_backend_cuda : &conv_backend_cpu;
+    inner = real ? &conv_device_cuda : &conv_device_cpu;
     if (real && inner->devices(NULL, 0, &real_count, NULL))
         real_count = 1; // opening it reports the reason
 }
@@ -377,7 +377,7 @@ static bool has_driver(void)
 int main(int argc, char **argv)
 {
     read_words();
-    const struct conv_backend_ops faulty = {
+    const struct conv_device_ops faulty = {
         .name = "cuda",
         .title = "CUDA",
         .place = CONV_ON_CUDA,
@@ -400,8 +400,8 @@ int main(int argc, char **argv)
         .together = codes && most_together > 1 ? together : NULL,
         .stream_run = stream_run,
     };
-    const struct conv_backend_ops *const backends[CONV_BACKENDS] = {
-        [CONV_ON_CPU] = &conv_backend_cpu,
+    const struct conv_device_ops *const backends[CONV_ENGINE_DEVICES] = {
+        [CONV_ON_CPU] = &conv_device_cpu,
         [CONV_ON_CUDA] = &faulty,
     };
     return conv_commands_main(backends, argc, argv);

@@ -299,7 +299,7 @@ def planted(tmp_path):
 
 
 @pytest.mark.parametrize("name, include", (
-    ("src/base/clock.c", "run/pipeline.h"), ("src/png/codec.c", "engine/backend.h"),
+    ("src/base/clock.c", "run/pipeline.h"), ("src/png/codec.c", "engine/engine.h"),
     ("kernels/stencil/reference.c", "png/png.h"), ("src/report/json.c", "io/files/paths.h"),
     ("kernels/stencil/cpu/plan.c", "kernels/stencil/cuda/cuda_variants.h"), ("src/cli/options.c", "bench/bench.h"),
     ("src/io/files/paths.c", "io/archive/archive.h"), ("src/io/archive/tar_reader.c", "io/walk/walk.h"),

@@ -30,28 +30,28 @@ void api_must(conv_context *context, conv_status status)
 }
 
 // The device's table with functions that count the device's own work.
-static struct conv_api_device_ops counting;
+static struct conv_device_ops counting;
 static int decoded_there, encoded_there;
 // The emulated device has little memory (CONV_EMULATED): batches are cut into many parts, of which
 // some do not fit.
 static bool short_of_memory;
 
-static enum conv_status decode_and_count(struct conv_api_device *device,
-                                         struct conv_api_decode *items, int count, void *stream,
+static enum conv_status decode_and_count(struct conv_device_context *device,
+                                         struct conv_device_decode *items, int count, void *stream,
                                          struct conv_err *err)
 {
-    enum conv_status status = conv_api_device_cuda.decode(device, items, count, stream, err);
+    enum conv_status status = conv_device_cuda.decode(device, items, count, stream, err);
     for (int i = 0; i < count; i++)
         decoded_there += items[i].done;
     return status;
 }
 
-static enum conv_status encode_and_count(struct conv_api_device *device,
-                                         struct conv_api_encode *items, int count,
-                                         struct conv_api_file_memory *files, void *stream,
+static enum conv_status encode_and_count(struct conv_device_context *device,
+                                         struct conv_device_encode *items, int count,
+                                         struct conv_file_memory *files, void *stream,
                                          struct conv_err *err)
 {
-    enum conv_status status = conv_api_device_cuda.encode(device, items, count, files, stream, err);
+    enum conv_status status = conv_device_cuda.encode(device, items, count, files, stream, err);
     for (int i = 0; i < count; i++)
         encoded_there += items[i].done;
     return status;

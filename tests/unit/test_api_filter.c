@@ -60,7 +60,7 @@ static void expect(conv_image *result, const conv_image *source, const char *tex
     config.alpha = !options->alpha                         ? CONV_ALPHA_KEEP
                    : strcmp(options->alpha, "filter") == 0 ? CONV_ALPHA_FILTER
                                                            : CONV_ALPHA_PREMULTIPLY;
-    assert_int_equal(conv_filter_context_open(&context, &conv_backend_cpu, &config, &err), CONV_OK);
+    assert_int_equal(conv_filter_context_open(&context, &conv_device_cpu, &config, &err), CONV_OK);
     struct conv_image shape = {
         .width = source->width,
         .height = source->height,

@@ -113,7 +113,7 @@ static struct conv_filter_context *open_context(const struct conv_filter *filter
     struct conv_err err = {0};
     struct conv_filter_context *context = NULL;
     struct conv_backend_config config = {.filters = filters, .filter_count = count, .alpha = alpha};
-    assert_int_equal(conv_filter_context_open(&context, &conv_backend_cpu, &config, &err), CONV_OK);
+    assert_int_equal(conv_filter_context_open(&context, &conv_device_cpu, &config, &err), CONV_OK);
     return context;
 }
 
@@ -214,9 +214,9 @@ static void memory_of_the_caller(void **state)
     struct conv_filter_context *contexts[2];
     struct conv_group_plane planes[CONV_IMAGE_MAX_CHANNELS];
     size_t bytes = conv_group_need(&shape, true, 0);
-    assert_int_equal(conv_backend_cpu.open(&backend, &config, &err), CONV_OK);
+    assert_int_equal(conv_device_cpu.open(&backend, &config, &err), CONV_OK);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(conv_filter_context_open_on(&contexts[i], &conv_backend_cpu, backend, 2,
+        assert_int_equal(conv_filter_context_open_on(&contexts[i], &conv_device_cpu, backend, 2,
                                                      config.alpha, &err),
                          CONV_OK);
     for (int round = 0; round < 4; round++) {
@@ -246,7 +246,7 @@ static void memory_of_the_caller(void **state)
     }
     for (int i = 0; i < 2; i++)
         conv_filter_context_close(contexts[i]);
-    conv_backend_cpu.close(backend);
+    conv_device_cpu.close(backend);
 }
 
 static void forced_kernels(void **state)
@@ -256,12 +256,12 @@ static void forced_kernels(void **state)
     struct conv_filter_context *context = NULL;
     struct conv_backend_config config = {
         .filters = &blur, .filter_count = 1, .variant = "cpu_reference"};
-    assert_int_equal(conv_filter_context_open(&context, &conv_backend_cpu, &config, &err), CONV_OK);
+    assert_int_equal(conv_filter_context_open(&context, &conv_device_cpu, &config, &err), CONV_OK);
     assert_string_equal(conv_filter_context_variant(context, 0, 16), "cpu_reference");
     conv_filter_context_close(context);
     context = NULL;
     config.variant = "cpu_none";
-    assert_int_equal(conv_filter_context_open(&context, &conv_backend_cpu, &config, &err),
+    assert_int_equal(conv_filter_context_open(&context, &conv_device_cpu, &config, &err),
                      CONV_ERR_USAGE);
     assert_null(context);
     conv_filter_context_close(NULL);

@@ -21,9 +21,9 @@ static void estimate(struct conv_need *need, size_t *staging, size_t *scratch, i
                                              &(struct conv_filter_settings){0}, &err),
                      CONV_OK);
     const struct conv_backend_config open = {.filters = filters, .filter_count = count};
-    assert_int_equal(conv_backend_cpu.open(&backend, &open, &err), CONV_OK);
+    assert_int_equal(conv_device_cpu.open(&backend, &open, &err), CONV_OK);
     const struct conv_pipeline_config config = {
-        .ops = &conv_backend_cpu,
+        .ops = &conv_device_cpu,
         .backends = &backend,
         .filter_count = count,
         .output_type = CONV_OUTPUT_F32, // written from staging: encoding takes nothing
@@ -33,9 +33,9 @@ static void estimate(struct conv_need *need, size_t *staging, size_t *scratch, i
     job.header.shape = (struct conv_image){.width = width, .height = 3, .channels = 1, .depth = 8};
     job.header.png.bit_depth = 8;
     *staging = conv_group_need(&job.header.shape, false, 0);
-    *scratch = conv_backend_cpu.scratch_bytes(backend, width, 8);
+    *scratch = conv_device_cpu.scratch_bytes(backend, width, 8);
     conv_need_estimate(need, &config, &job, *staging);
-    conv_backend_cpu.close(backend);
+    conv_device_cpu.close(backend);
 }
 
 // Kernels that read whole rows hold two of them: that was not counted, a third of the samples of an

@@ -23,7 +23,7 @@ static size_t draw(size_t most)
 
 static void open_pool(struct conv_pool *pool, size_t group_bytes)
 {
-    static const struct conv_backend_ops ops = {.name = "none"};
+    static const struct conv_device_ops ops = {.name = "none"};
     const struct conv_pool_config config = {
         .ops = &ops,
         .count = SLOTS,
@@ -182,7 +182,7 @@ static void test_further_slots_are_lent(void **state)
     struct conv_pool pool;
     struct conv_err err;
     struct conv_pool_config config = {
-        .ops = &conv_backend_cpu,
+        .ops = &conv_device_cpu,
         .count = 2,
         .most = 5,
         .limit = 1 << 20,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a run sets in its environment for the driver (set_up_process in src/engine/backend.h).
+// What a run sets in its environment for the driver (set_up_process in src/engine/engine.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "engine/backend.h"
+#include "engine/engine.h"
 
 #define VISIBLE "CUDA_VISIBLE_DEVICES"
 #define COPY "CUDA_DEVICE_MAX_COPY_CONNECTIONS"
@@ -21,7 +21,7 @@ static void check_visible(const char *before, bool first_only, const char *after
         assert_int_equal(setenv(VISIBLE, before, true), 0);
     else
         assert_int_equal(unsetenv(VISIBLE), 0);
-    conv_backend_cuda.set_up_process(first_only);
+    conv_device_cuda.set_up_process(first_only);
     const char *now = getenv(VISIBLE);
     if (after)
         assert_string_equal(now ? now : "(not set)", after);
@@ -32,7 +32,7 @@ static void check_visible(const char *before, bool first_only, const char *after
 static void test_only_the_first_device_is_shown(void **state)
 {
     (void)state;
-    if (!conv_backend_cuda.built)
+    if (!conv_device_cuda.built)
         skip();
     check_visible(NULL, true, "0");
     check_visible("2,1", true, "2");
@@ -44,7 +44,7 @@ static void test_only_the_first_device_is_shown(void **state)
 static void test_several_devices_stay_visible(void **state)
 {
     (void)state;
-    if (!conv_backend_cuda.built)
+    if (!conv_device_cuda.built)
         skip();
     check_visible(NULL, false, NULL);
     check_visible("2,1", false, "2,1");
@@ -53,13 +53,13 @@ static void test_several_devices_stay_visible(void **state)
 static void test_the_users_number_of_channels_stays(void **state)
 {
     (void)state;
-    if (!conv_backend_cuda.built)
+    if (!conv_device_cuda.built)
         skip();
     assert_int_equal(unsetenv(COPY), 0);
-    conv_backend_cuda.set_up_process(false);
+    conv_device_cuda.set_up_process(false);
     assert_string_equal(getenv(COPY), "1");
     assert_int_equal(setenv(COPY, "4", true), 0);
-    conv_backend_cuda.set_up_process(false);
+    conv_device_cuda.set_up_process(false);
     assert_string_equal(getenv(COPY), "4");
 }
 

@@ -61,7 +61,7 @@ static void write_inputs(const char *folder, uint64_t seed)
 // What cli/run.c does for `conv FILTER IN OUT [--resume JOURNAL] --device cpu`.
 static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
 {
-    static const struct conv_backend_ops *const ops = &conv_backend_cpu;
+    static const struct conv_device_ops *const ops = &conv_device_cpu;
     struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
     const struct conv_filter_settings filter_options = {0};
     atomic_int stop = 0;

@@ -1,53 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Filters on the CPU. The context's threads take bands of rows. A band is read together with the
 // rows above and below that its filters need, so that its results are those of the whole image.
-#include "api/api_filter_cpu.h"
-
 #include <limits.h>
-#include <stdlib.h>
 
-#include "api/api_filter_band.h"
-#include "api/api_memory.h"
-#include "api/api_view.h"
-#include "api/api_workers.h"
-#include "base/features.h"
 #include "base/lock.h"
-
-enum conv_status conv_api_filter_cpu_open(struct conv_api_filter **out,
-                                          const struct conv_api_host *host,
-                                          const struct conv_backend_config *config,
-                                          struct conv_err *err)
-{
-    size_t chain_size = (size_t)config->filter_count * sizeof(struct conv_chain_op);
-    struct conv_api_filter *filter = calloc(1, sizeof *filter + chain_size);
-    if (!filter)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
-    filter->host = host;
-    filter->alpha = config->alpha;
-    filter->floats = config->floats;
-    filter->deep = conv_filter_needs_16_bits(config->filters, config->filter_count);
-    filter->wraps = config->border == CONV_BORDER_WRAP;
-    filter->op_count = config->filter_count;
-    for (int i = 0; i < config->filter_count; i++)
-        filter->reach += config->filters[i].height / 2;
-    enum conv_status status =
-        conv_chain_prepare(filter->chain, config, CONV_ON_CPU, conv_cpu_features(), err);
-    if (status)
-        free(filter);
-    else
-        *out = filter;
-    return status;
-}
-
-void conv_api_filter_cpu_close(struct conv_api_filter *filter)
-{
-    free(filter);
-}
-
-const char *conv_api_filter_cpu_kernel(const struct conv_api_filter *filter, int index, int depth)
-{
-    return filter->chain[index].plan[conv_chain_at(depth)].variant->name;
-}
+#include "engine/cpu_filter.h"
+#include "engine/view.h"
 
 // --- bands ---------------------------------------------------------------------------------------
 
@@ -60,7 +18,7 @@ const char *conv_api_filter_cpu_kernel(const struct conv_api_filter *filter, int
 #define BANDS_PER_THREAD 4
 
 struct run {
-    struct conv_api_filter *filter;
+    struct conv_backend *filter;
     const conv_image *sources, *results;
     int count, threads;
     struct conv_lock lock;
@@ -72,15 +30,15 @@ struct run {
 // Rows of a band of image i.
 static int choose_rows(const struct run *run, int i)
 {
-    const struct conv_api_filter *filter = run->filter;
+    const struct conv_backend *filter = run->filter;
     const conv_image *source = &run->sources[i];
     size_t row = (size_t)(source->width * conv_sample_bytes(source->sample) * source->channels);
     int64_t least = LEAST_BAND_ROWS, rows;
-    if (filter->wraps || conv_api_view_is(source, &run->results[i]))
+    if (filter->wraps || conv_view_is(source, &run->results[i]))
         return source->height;
     if ((int64_t)filter->reach * BAND_REACHES > least)
         least = (int64_t)filter->reach * BAND_REACHES;
-    if (conv_api_filter_band_is_direct(filter, source, &run->results[i]))
+    if (conv_cpu_band_is_direct(filter, source, &run->results[i]))
         rows = run->threads > 1 ? (int64_t)source->height * run->count /
                                       ((int64_t)run->threads * BANDS_PER_THREAD)
                                 : source->height;
@@ -90,10 +48,10 @@ static int choose_rows(const struct run *run, int i)
     return rows < source->height ? (int)rows : source->height;
 }
 
-static struct conv_api_filter_band find_band(const struct conv_api_filter *filter, int height,
-                                             int rows, int index)
+static struct conv_cpu_band find_band(const struct conv_backend *filter, int height, int rows,
+                                      int index)
 {
-    struct conv_api_filter_band band = {.first = index * rows};
+    struct conv_cpu_band band = {.first = index * rows};
     band.last = height - band.first > rows ? band.first + rows : height;
     band.top = band.first > filter->reach ? band.first - filter->reach : 0;
     band.bottom = height - band.last > filter->reach ? band.last + filter->reach : height;
@@ -115,10 +73,9 @@ static void run_task(void *context, int worker, int task)
             high = middle;
     }
     const conv_image *source = &run->sources[i];
-    struct conv_api_filter_band band =
+    struct conv_cpu_band band =
         find_band(run->filter, source->height, choose_rows(run, i), task - run->first_task[i]);
-    enum conv_status status =
-        conv_api_filter_band_run(run->filter, &band, &run->results[i], source, &err);
+    enum conv_status status = conv_cpu_band_run(run->filter, &band, &run->results[i], source, &err);
     if (!status)
         return;
     conv_lock_acquire(&run->lock);
@@ -129,9 +86,9 @@ static void run_task(void *context, int worker, int task)
     conv_lock_release(&run->lock);
 }
 
-enum conv_status conv_api_filter_cpu_run(struct conv_api_filter *filter, const conv_image *results,
-                                         const conv_image *sources, int count, void *stream,
-                                         struct conv_err *err)
+enum conv_status conv_cpu_views_run(struct conv_backend *filter, const conv_image *results,
+                                    const conv_image *sources, int count, void *stream,
+                                    struct conv_err *err)
 {
     (void)stream;
     struct run *run;
@@ -142,30 +99,30 @@ enum conv_status conv_api_filter_cpu_run(struct conv_api_filter *filter, const c
         samples += (uint64_t)sources[i].width * (uint64_t)sources[i].height *
                    (uint64_t)sources[i].channels;
     enum conv_status status =
-        conv_api_take(filter->host->pools, CONV_HOST,
-                      sizeof *run + (size_t)count * sizeof run->first_task[0], &memory, err);
+        conv_memory_take(filter->host->pools, CONV_HOST,
+                         sizeof *run + (size_t)count * sizeof run->first_task[0], &memory, err);
     if (status)
         return status;
     run = memory;
     *run = (struct run){.filter = filter, .sources = sources, .results = results, .err = err};
     run->count = count;
-    run->threads = conv_api_threads_for(filter->host->threads, samples);
+    run->threads = conv_workers_for(filter->host->threads, samples);
     for (int i = 0; i < count; i++) {
         int rows = choose_rows(run, i);
         run->first_task[i] = (int)tasks;
         tasks += (sources[i].height + (int64_t)rows - 1) / rows;
         if (tasks > INT_MAX) {
-            conv_api_give(filter->host->pools, CONV_HOST, memory);
+            conv_memory_give(filter->host->pools, CONV_HOST, memory);
             return conv_err_set(err, CONV_ERR_LIMIT, "too many images for one call");
         }
     }
     if (conv_lock_init(&run->lock)) {
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for a lock");
     } else {
-        conv_api_workers_run(filter->host->workers, run->threads, run_task, run, (int)tasks);
+        conv_workers_run(filter->host->workers, run->threads, run_task, run, (int)tasks);
         conv_lock_destroy(&run->lock);
         status = run->status;
     }
-    conv_api_give(filter->host->pools, CONV_HOST, memory);
+    conv_memory_give(filter->host->pools, CONV_HOST, memory);
     return status;
 }

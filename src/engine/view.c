@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Copies between views row by row and channel by channel. Loops over contiguous samples are
 // separate, so that compilers turn them into vector code.
-#include "api/api_view.h"
+#include "engine/view.h"
 
 #include <string.h>
 
@@ -9,6 +9,49 @@
 #include "png/cpu/filter_rows.h"
 #include "png/cpu/interleave.h"
 #include "png/cpu/unfilter.h"
+
+bool conv_view_is(const conv_image *a, const conv_image *b)
+{
+    return a->data == b->data && a->sample == b->sample && a->row_stride == b->row_stride &&
+           a->column_stride == b->column_stride && a->channel_stride == b->channel_stride;
+}
+
+struct conv_image conv_view_planes(const conv_image *view)
+{
+    struct conv_image image = {
+        .width = view->width,
+        .height = view->height,
+        .channels = view->channels,
+        .depth = 8 * (int)conv_sample_bytes(view->sample),
+        .alpha = view->has_alpha,
+    };
+    for (int c = 0; c < view->channels; c++)
+        image.plane[c] = (struct conv_plane){(uint8_t *)view->data + c * view->channel_stride,
+                                             (ptrdiff_t)view->row_stride};
+    return image;
+}
+
+conv_image conv_view_of(const struct conv_image *image)
+{
+    conv_image view = {
+        .data = image->plane[0].data,
+        .width = image->width,
+        .height = image->height,
+        .channels = image->channels,
+        .sample = image->depth == 8    ? CONV_SAMPLE_U8
+                  : image->depth == 16 ? CONV_SAMPLE_U16
+                                       : CONV_SAMPLE_F32,
+        .has_alpha = image->alpha,
+        .row_stride = image->plane[0].stride,
+        .column_stride = image->depth / 8,
+    };
+    if (image->channels > 1)
+        view.channel_stride = image->plane[1].data - image->plane[0].data;
+    return view;
+}
+
+// --- copies
+// ---------------------------------------------------------------------------------------
 
 static inline uint8_t u8_of_u8(uint8_t sample)
 {
@@ -117,20 +160,20 @@ static bool is_packed(const conv_image *view)
            (view->channels == 1 || view->channel_stride == sample);
 }
 
-void conv_api_copier_init(struct conv_api_copier *copier, const conv_image *dst,
-                          const conv_image *src)
+void conv_view_copier_init(struct conv_view_copier *copier, const conv_image *dst,
+                           const conv_image *src)
 {
-    *copier = (struct conv_api_copier){.how = CONV_API_BY_CHANNEL};
+    *copier = (struct conv_view_copier){.how = CONV_VIEW_BY_CHANNEL};
     if (dst->sample != src->sample || dst->channels != src->channels)
         return;
     bool bytes = src->sample == CONV_SAMPLE_U8 && src->channels > 1;
     if (is_packed(dst) && is_packed(src)) {
-        copier->how = CONV_API_AS_IT_IS;
+        copier->how = CONV_VIEW_AS_IT_IS;
     } else if (bytes && is_packed(src) && dst->column_stride == 1) {
-        copier->how = CONV_API_SPLIT;
+        copier->how = CONV_VIEW_SPLIT;
         copier->splits = conv_unfilter_choose(conv_cpu_features());
     } else if (bytes && is_packed(dst) && src->column_stride == 1) {
-        copier->how = CONV_API_JOIN;
+        copier->how = CONV_VIEW_JOIN;
         copier->joins = conv_filter_rows_choose(conv_cpu_features());
     }
 }
@@ -179,30 +222,30 @@ static void copy_channels(const conv_image *dst, const conv_image *src, uint8_t 
     }
 }
 
-void conv_api_copier_row(const struct conv_api_copier *copier, const conv_image *dst, void *to,
-                         const conv_image *src, const void *from)
+void conv_view_copier_row(const struct conv_view_copier *copier, const conv_image *dst, void *to,
+                          const conv_image *src, const void *from)
 {
     switch (copier->how) {
-    case CONV_API_AS_IT_IS:
+    case CONV_VIEW_AS_IT_IS:
         memcpy(to, from, (size_t)(src->width * src->column_stride));
         break;
-    case CONV_API_SPLIT:
+    case CONV_VIEW_SPLIT:
         split_row(copier->splits, dst, to, from);
         break;
-    case CONV_API_JOIN:
+    case CONV_VIEW_JOIN:
         join_row(copier->joins, src, to, from);
         break;
-    case CONV_API_BY_CHANNEL:
+    case CONV_VIEW_BY_CHANNEL:
         copy_channels(dst, src, to, from);
         break;
     }
 }
 
-void conv_api_convert(const conv_image *dst, const conv_image *src, int first, int count)
+void conv_view_copy(const conv_image *dst, const conv_image *src, int first, int count)
 {
-    struct conv_api_copier copier;
-    conv_api_copier_init(&copier, dst, src);
+    struct conv_view_copier copier;
+    conv_view_copier_init(&copier, dst, src);
     for (int y = first; y < first + count; y++)
-        conv_api_copier_row(&copier, dst, (uint8_t *)dst->data + y * dst->row_stride, src,
-                            (const uint8_t *)src->data + y * src->row_stride);
+        conv_view_copier_row(&copier, dst, (uint8_t *)dst->data + y * dst->row_stride, src,
+                             (const uint8_t *)src->data + y * src->row_stride);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Memory of the caller for encoded files (conv_encode_options.allocate), requested in groups.
-#ifndef CONV_API_FILE_MEMORY_H
-#define CONV_API_FILE_MEMORY_H
+#ifndef CONV_ENGINE_FILE_MEMORY_H
+#define CONV_ENGINE_FILE_MEMORY_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "conv.h"
 
-struct conv_api_file_memory {
+struct conv_file_memory {
     void (*allocate)(void *user, int count, const int32_t *indices, const size_t *sizes,
                      void **memory);
     void *user;
@@ -21,15 +21,15 @@ struct conv_api_file_memory {
 };
 
 // For at most `most` files at a time; options->allocate is set. CONV_ERR_MEMORY.
-enum conv_status conv_api_file_memory_open(struct conv_api_file_memory *files,
-                                           const conv_encode_options *options, int most,
-                                           struct conv_err *err);
-void conv_api_file_memory_close(struct conv_api_file_memory *files); // {0} is fine
+enum conv_status conv_file_memory_open(struct conv_file_memory *files,
+                                       const conv_encode_options *options, int most,
+                                       struct conv_err *err);
+void conv_file_memory_close(struct conv_file_memory *files); // {0} is fine
 
 // Adds a file to the list for which `call` requests memory. In the thread of the call.
-void conv_api_file_memory_add(struct conv_api_file_memory *files, int index, size_t size);
+void conv_file_memory_add(struct conv_file_memory *files, int index, size_t size);
 // Calls the caller if there are files on the list. `memory` is valid until the next `add`, before
 // which `count` is set to 0.
-void conv_api_file_memory_call(struct conv_api_file_memory *files);
+void conv_file_memory_call(struct conv_file_memory *files);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Parts of a batch: their streams, their device memory, and the pinned pieces through which they
 // exchange bytes with pageable memory.
-#include "api/cuda_api_internal.h"
+#include "engine/cuda_context.h"
 
 // All parts together may take this share of the device's memory.
 #define MEMORY_SHARE 16
@@ -10,11 +10,11 @@
 #define MOST_PART_BYTES ((size_t)320 << 20)
 #define LEAST_PIECE_BYTES ((size_t)1 << 20)
 
-size_t conv_cuda_api_part_bytes(const struct conv_api_device *device, uint64_t samples,
-                                size_t least, int factor)
+size_t conv_cuda_part_bytes(const struct conv_device_context *device, uint64_t samples,
+                            size_t least, int factor)
 {
-    size_t most = device->memory / MEMORY_SHARE / (size_t)(CONV_CUDA_API_PARTS * factor);
-    uint64_t bytes = samples / CONV_CUDA_API_PARTS + 1;
+    size_t most = device->memory / MEMORY_SHARE / (size_t)(CONV_CUDA_PARTS * factor);
+    uint64_t bytes = samples / CONV_CUDA_PARTS + 1;
     if (most > MOST_PART_BYTES)
         most = MOST_PART_BYTES;
     if (bytes < least)
@@ -22,15 +22,15 @@ size_t conv_cuda_api_part_bytes(const struct conv_api_device *device, uint64_t s
     return bytes < most ? (size_t)bytes : most;
 }
 
-enum conv_status conv_cuda_api_start(struct conv_api_device *device, cudaStream_t stream,
-                                     struct conv_err *err)
+enum conv_status conv_cuda_parts_start(struct conv_device_context *device, cudaStream_t stream,
+                                       struct conv_err *err)
 {
     return conv_cuda_event_record(device->order, stream, err);
 }
 
 // --- parts ---------------------------------------------------------------------------------------
 
-static enum conv_status make_stream(struct conv_cuda_api_part *part, struct conv_err *err)
+static enum conv_status make_stream(struct conv_cuda_part *part, struct conv_err *err)
 {
     if (part->cuda)
         return CONV_OK;
@@ -44,17 +44,17 @@ static enum conv_status make_stream(struct conv_cuda_api_part *part, struct conv
     return conv_cuda_device_report(err, code, "make a stream");
 }
 
-enum conv_status conv_cuda_api_part_open(struct conv_api_device *device,
-                                         struct conv_cuda_api_part *part, size_t bytes,
-                                         size_t answer_bytes, struct conv_err *err)
+enum conv_status conv_cuda_part_open(struct conv_device_context *device,
+                                     struct conv_cuda_part *part, size_t bytes, size_t answer_bytes,
+                                     struct conv_err *err)
 {
     enum conv_status status = make_stream(part, err);
     if (!status && bytes > part->bytes) {
         void *data;
-        conv_api_give(device->host.pools, CONV_DEVICE, part->d_memory);
+        conv_memory_give(device->host.pools, CONV_DEVICE, part->d_memory);
         part->d_memory = NULL;
         part->bytes = 0;
-        status = conv_api_take(device->host.pools, CONV_DEVICE, bytes, &data, err);
+        status = conv_memory_take(device->host.pools, CONV_DEVICE, bytes, &data, err);
         if (!status) {
             part->d_memory = data;
             part->bytes = bytes;
@@ -71,13 +71,13 @@ enum conv_status conv_cuda_api_part_open(struct conv_api_device *device,
     return code ? conv_cuda_device_report(err, code, "order the work of streams") : CONV_OK;
 }
 
-enum conv_status conv_cuda_api_part_queued(struct conv_cuda_api_part *part, struct conv_err *err)
+enum conv_status conv_cuda_part_queued(struct conv_cuda_part *part, struct conv_err *err)
 {
     part->busy = true;
     return conv_cuda_event_record(part->done, part->cuda, err);
 }
 
-enum conv_status conv_cuda_api_part_wait(struct conv_cuda_api_part *part, struct conv_err *err)
+enum conv_status conv_cuda_part_wait(struct conv_cuda_part *part, struct conv_err *err)
 {
     if (!part->busy)
         return CONV_OK;
@@ -86,33 +86,33 @@ enum conv_status conv_cuda_api_part_wait(struct conv_cuda_api_part *part, struct
     return code ? conv_cuda_device_report(err, code, "process a part of a batch") : CONV_OK;
 }
 
-enum conv_status conv_cuda_api_finish(struct conv_api_device *device, struct conv_err *err)
+enum conv_status conv_cuda_parts_finish(struct conv_device_context *device, struct conv_err *err)
 {
     cudaError_t first = cudaSuccess;
-    for (int i = 0; i < CONV_CUDA_API_PARTS; i++) {
-        struct conv_cuda_api_part *part = &device->parts[i];
+    for (int i = 0; i < CONV_CUDA_PARTS; i++) {
+        struct conv_cuda_part *part = &device->parts[i];
         cudaError_t code = part->cuda ? cudaStreamSynchronize(part->cuda) : cudaSuccess;
         part->busy = false;
-        conv_api_give(device->host.pools, CONV_DEVICE, part->d_memory);
+        conv_memory_give(device->host.pools, CONV_DEVICE, part->d_memory);
         part->d_memory = NULL;
         part->bytes = 0;
         first = first ? first : code;
     }
-    for (int i = 0; i < CONV_CUDA_API_PIECES; i++)
+    for (int i = 0; i < CONV_CUDA_PIECES; i++)
         device->pieces[i].busy = device->pieces[i].held = false; // copied on the streams of parts
     return first ? conv_cuda_device_report(err, first, "complete a batch") : CONV_OK;
 }
 
-void conv_cuda_api_parts_close(struct conv_api_device *device)
+void conv_cuda_parts_close(struct conv_device_context *device)
 {
-    for (int i = 0; i < CONV_CUDA_API_PARTS; i++) {
-        struct conv_cuda_api_part *part = &device->parts[i];
+    for (int i = 0; i < CONV_CUDA_PARTS; i++) {
+        struct conv_cuda_part *part = &device->parts[i];
         conv_cuda_mapped_free(&part->answers);
         conv_cuda_event_destroy(&part->done);
         if (part->cuda)
             (void)cudaStreamDestroy(part->cuda);
     }
-    for (int i = 0; i < CONV_CUDA_API_PIECES; i++) {
+    for (int i = 0; i < CONV_CUDA_PIECES; i++) {
         conv_cuda_mapped_free(&device->pieces[i].staging);
         conv_cuda_event_destroy(&device->pieces[i].copied);
     }
@@ -120,7 +120,7 @@ void conv_cuda_api_parts_close(struct conv_api_device *device)
 
 // --- pieces --------------------------------------------------------------------------------------
 
-enum conv_status conv_cuda_api_piece_wait(struct conv_cuda_api_piece *piece, struct conv_err *err)
+enum conv_status conv_cuda_piece_wait(struct conv_cuda_piece *piece, struct conv_err *err)
 {
     if (!piece->busy)
         return CONV_OK;
@@ -131,12 +131,12 @@ enum conv_status conv_cuda_api_piece_wait(struct conv_cuda_api_piece *piece, str
 
 // A piece that is large enough and no longer in use; else the next one in turn, which may have to
 // grow: allocating 16 MB of pinned memory takes 10 ms.
-static struct conv_cuda_api_piece *choose_piece(struct conv_api_device *device, size_t bytes)
+static struct conv_cuda_piece *choose_piece(struct conv_device_context *device, size_t bytes)
 {
-    struct conv_cuda_api_piece *next = NULL;
-    for (int i = 0; i < CONV_CUDA_API_PIECES; i++) {
-        int at = (device->next_piece + i) % CONV_CUDA_API_PIECES;
-        struct conv_cuda_api_piece *piece = &device->pieces[at];
+    struct conv_cuda_piece *next = NULL;
+    for (int i = 0; i < CONV_CUDA_PIECES; i++) {
+        int at = (device->next_piece + i) % CONV_CUDA_PIECES;
+        struct conv_cuda_piece *piece = &device->pieces[at];
         if (piece->held)
             continue;
         if (!next)
@@ -148,19 +148,19 @@ static struct conv_cuda_api_piece *choose_piece(struct conv_api_device *device, 
         }
     }
     (void)cudaGetLastError(); // cudaErrorNotReady is not an error
-    device->next_piece = (int)(next - device->pieces + 1) % CONV_CUDA_API_PIECES;
+    device->next_piece = (int)(next - device->pieces + 1) % CONV_CUDA_PIECES;
     return next;
 }
 
-enum conv_status conv_cuda_api_piece_open(struct conv_api_device *device, size_t bytes,
-                                          struct conv_cuda_api_piece **out, struct conv_err *err)
+enum conv_status conv_cuda_piece_open(struct conv_device_context *device, size_t bytes,
+                                      struct conv_cuda_piece **out, struct conv_err *err)
 {
-    struct conv_cuda_api_piece *piece = choose_piece(device, bytes);
+    struct conv_cuda_piece *piece = choose_piece(device, bytes);
     enum conv_status status = piece->copied ? CONV_OK : conv_cuda_event_create(&piece->copied, err);
     if (!status)
-        status = conv_cuda_api_piece_wait(piece, err);
+        status = conv_cuda_piece_wait(piece, err);
     size_t room = LEAST_PIECE_BYTES;
-    while (room < bytes && room < CONV_CUDA_API_PIECE_BYTES)
+    while (room < bytes && room < CONV_CUDA_PIECE_BYTES)
         room *= 2;
     if (!status)
         status = conv_cuda_mapped_reserve(&piece->staging, room < bytes ? bytes : room,
@@ -170,8 +170,8 @@ enum conv_status conv_cuda_api_piece_open(struct conv_api_device *device, size_t
     return status;
 }
 
-enum conv_status conv_cuda_api_piece_queued(struct conv_cuda_api_piece *piece, cudaStream_t stream,
-                                            struct conv_err *err)
+enum conv_status conv_cuda_piece_queued(struct conv_cuda_piece *piece, cudaStream_t stream,
+                                        struct conv_err *err)
 {
     piece->busy = true;
     return conv_cuda_event_record(piece->copied, stream, err);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/cuda_api_internal.h"
+#include "engine/cuda_context.h"
 #include "kernels/stencil/alpha.h"
 #include "kernels/stencil/stencil.h"
 
@@ -17,79 +17,64 @@
 #define MOST_SCRATCH ((size_t)1 << 30)
 #define MOST_IMAGES 8192 // of a group; a grid has 65535 rows of blocks, one for each plane
 
-struct conv_api_filter {
-    struct conv_api_device *device;
-    struct conv_backend *backend;                                     // the chain, uploaded
-    struct conv_cuda_api_pixels *pixels[CONV_IMAGE_MAX_CHANNELS + 1]; // by channels; NULL: no plans
+struct conv_cuda_views {
+    struct conv_device_context *device;
+    const struct conv_backend *backend;                           // the chain, uploaded
+    struct conv_cuda_pixels *pixels[CONV_IMAGE_MAX_CHANNELS + 1]; // by channels; NULL: no plans
     enum conv_alpha_mode alpha;
     bool floats;
     bool deep; // 8-bit images are filtered with 16 bits: the passes of a large Gaussian
-    struct conv_cuda_api_tables tables;
+    struct conv_cuda_table_cache tables;
     struct conv_stencil_plane *planes; // of the group that is being queued
     size_t plane_room;
 };
 
 // --- opening -------------------------------------------------------------------------------------
 
-void conv_cuda_api_filter_close(struct conv_api_filter *filter)
+void conv_cuda_views_close(struct conv_cuda_views *views)
 {
-    int previous;
-    struct conv_err err;
-    if (!filter)
+    if (!views)
         return;
-    if (!conv_cuda_api_enter(filter->device, &previous, &err)) {
-        conv_cuda_api_tables_free(&filter->tables);
-        for (int channels = 2; channels <= CONV_IMAGE_MAX_CHANNELS; channels++)
-            conv_cuda_api_pixels_close(filter->pixels[channels]);
-        conv_backend_cuda.close(filter->backend);
-        conv_cuda_api_leave(filter->device, previous);
-    }
-    free(filter->planes);
-    free(filter);
+    conv_cuda_table_free(&views->tables);
+    for (int channels = 2; channels <= CONV_IMAGE_MAX_CHANNELS; channels++)
+        conv_cuda_pixels_close(views->pixels[channels]);
+    free(views->planes);
+    free(views);
 }
 
-enum conv_status conv_cuda_api_filter_open(struct conv_api_device *device,
-                                           struct conv_api_filter **out,
-                                           const struct conv_backend_config *config,
-                                           struct conv_err *err)
+enum conv_status conv_cuda_views_open(struct conv_cuda_views **out,
+                                      const struct conv_backend *backend,
+                                      const struct conv_backend_config *config,
+                                      struct conv_err *err)
 {
-    int previous;
-    struct conv_api_filter *filter = calloc(1, sizeof *filter);
-    if (!filter)
+    struct conv_cuda_views *views = calloc(1, sizeof *views);
+    if (!views)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    filter->device = device;
-    filter->alpha = config->alpha;
-    filter->floats = config->floats;
-    filter->deep = conv_filter_needs_16_bits(config->filters, config->filter_count);
-    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
-    if (!status) {
-        status = conv_backend_cuda.open(&filter->backend, config, err);
-        for (int channels = 2; channels <= CONV_IMAGE_MAX_CHANNELS && !status; channels++)
-            status = conv_cuda_api_pixels_open(&filter->pixels[channels], filter->backend,
-                                               config->variant, channels, err);
-        conv_cuda_api_leave(device, previous);
-    }
+    views->device = config->context;
+    views->backend = backend;
+    views->alpha = config->alpha;
+    views->floats = config->floats;
+    views->deep = conv_filter_needs_16_bits(config->filters, config->filter_count);
+    enum conv_status status = CONV_OK;
+    for (int channels = 2; channels <= CONV_IMAGE_MAX_CHANNELS && !status; channels++)
+        status = conv_cuda_pixels_open(&views->pixels[channels], backend, config->variant, channels,
+                                       err);
     if (status)
-        conv_cuda_api_filter_close(filter);
+        conv_cuda_views_close(views);
     else
-        *out = filter;
+        *out = views;
     return status;
-}
-
-const char *conv_cuda_api_filter_kernel(const struct conv_api_filter *filter, int index, int depth)
-{
-    return conv_backend_cuda.variant(filter->backend, index, depth);
 }
 
 // --- where planes are ----------------------------------------------------------------------------
 
 // Images of one shape.
 struct run {
-    struct conv_api_filter *filter;
+    struct conv_cuda_views *filter;
     const conv_image *results, *sources;
     cudaStream_t stream;
     int width, height, channels, depth, result_depth;
-    const struct conv_cuda_api_pixels *pixels; // images are filtered as they are, without planes
+    const struct conv_cuda_pixels *pixels; // images are filtered as they are, without planes
     int filtered; // planes of an image that are filtered; the rest is alpha, which is copied
     bool alpha, premultiplied;
     bool loads, stores; // sources are rearranged before, results after the filters
@@ -108,7 +93,7 @@ static uint8_t *scratch_of(const struct run *run, int image)
 // The layout of an image, or, if RGBRGB... is filtered as it is, of one plane of all its samples.
 static struct conv_layout_view layout_of(const struct run *run, const conv_image *image)
 {
-    struct conv_layout_view layout = conv_cuda_api_layout(image);
+    struct conv_layout_view layout = conv_cuda_view_layout(image);
     if (run->pixels) {
         layout.column = layout.sample_bytes;
         layout.channels = 1;
@@ -122,15 +107,15 @@ static struct conv_layout_view loaded_planes(const struct run *run, int image)
 {
     if (!run->loads)
         return layout_of(run, &run->sources[image]);
-    return conv_cuda_api_planes(scratch_of(run, image), run->width, run->height, run->channels,
-                                run->depth, run->alpha);
+    return conv_cuda_view_planes(scratch_of(run, image), run->width, run->height, run->channels,
+                                 run->depth, run->alpha);
 }
 
 static struct conv_layout_view planes_between(const struct run *run, int image, int index)
 {
-    return conv_cuda_api_planes(scratch_of(run, image) + run->loaded_bytes +
-                                    (size_t)(index % 2) * run->between_bytes,
-                                run->width, run->height, run->filtered, run->depth, run->alpha);
+    return conv_cuda_view_planes(scratch_of(run, image) + run->loaded_bytes +
+                                     (size_t)(index % 2) * run->between_bytes,
+                                 run->width, run->height, run->filtered, run->depth, run->alpha);
 }
 
 static struct conv_layout_view stored_planes(const struct run *run, int image)
@@ -138,8 +123,8 @@ static struct conv_layout_view stored_planes(const struct run *run, int image)
     if (!run->stores)
         return layout_of(run, &run->results[image]);
     size_t before = run->image_bytes - run->stored_bytes;
-    return conv_cuda_api_planes(scratch_of(run, image) + before, run->width, run->height,
-                                run->channels, run->result_depth, run->alpha);
+    return conv_cuda_view_planes(scratch_of(run, image) + before, run->width, run->height,
+                                 run->channels, run->result_depth, run->alpha);
 }
 
 // True if all images are stored as RGBRGB... and can be filtered as they are: the chain has kernels
@@ -150,14 +135,13 @@ static bool are_pixels(const struct run *run, int count)
                !run->premultiplied && run->filtered == run->channels &&
                (int64_t)run->width * run->channels <= INT32_MAX / 2; // kernels add borders
     for (int i = 0; i < count && all; i++)
-        all = conv_cuda_api_pixels_fit(&run->sources[i]) &&
-              conv_cuda_api_pixels_fit(&run->results[i]);
+        all = conv_cuda_pixels_fit(&run->sources[i]) && conv_cuda_pixels_fit(&run->results[i]);
     return all;
 }
 
 static void plan_run(struct run *run, int count)
 {
-    const struct conv_api_filter *filter = run->filter;
+    const struct conv_cuda_views *filter = run->filter;
     const conv_image *shape = run->sources;
     run->width = shape->width;
     run->height = shape->height;
@@ -180,8 +164,8 @@ static void plan_run(struct run *run, int count)
     run->loads = run->premultiplied || widens; // colours are multiplied in place
     run->stores = widens;
     for (int i = 0; i < count && !run->pixels; i++) {
-        run->loads |= !conv_cuda_api_is_aligned(&run->sources[i], false);
-        run->stores |= !conv_cuda_api_is_aligned(&run->results[i], false);
+        run->loads |= !conv_cuda_view_is_aligned(&run->sources[i], false);
+        run->stores |= !conv_cuda_view_is_aligned(&run->results[i], false);
     }
     size_t plane = conv_image_plane_bytes(run->width, run->height, run->depth);
     size_t result = conv_image_plane_bytes(run->width, run->height, run->result_depth);
@@ -235,7 +219,7 @@ static enum conv_status queue_copies(const struct run *run, copy_fn copy, struct
         int count = end - i < COPIES ? end - i : COPIES;
         for (int k = 0; k < count; k++)
             copies[k] = copy(run, i + k);
-        status = conv_cuda_api_copy_layouts(copies, count, run->stream, err);
+        status = conv_cuda_view_copy(copies, count, run->stream, err);
     }
     return status;
 }
@@ -243,7 +227,7 @@ static enum conv_status queue_copies(const struct run *run, copy_fn copy, struct
 static struct conv_layout_copy load_copy(const struct run *run, int image)
 {
     return (struct conv_layout_copy){loaded_planes(run, image),
-                                     conv_cuda_api_layout(&run->sources[image]), run->width,
+                                     conv_cuda_view_layout(&run->sources[image]), run->width,
                                      run->height};
 }
 
@@ -265,7 +249,7 @@ static struct conv_layout_copy alpha_copy(const struct run *run, int image)
 
 static struct conv_layout_copy store_copy(const struct run *run, int image)
 {
-    return (struct conv_layout_copy){conv_cuda_api_layout(&run->results[image]),
+    return (struct conv_layout_copy){conv_cuda_view_layout(&run->results[image]),
                                      stored_planes(run, image), run->width, run->height};
 }
 
@@ -274,7 +258,7 @@ static struct conv_layout_copy store_copy(const struct run *run, int image)
 static const struct conv_stencil_plan *plan_of(const struct run *run, int op)
 {
     if (run->pixels)
-        return conv_cuda_api_pixels_plan(run->pixels, op);
+        return conv_cuda_pixels_plan(run->pixels, op);
     return &run->filter->backend->chain[op].plan[conv_chain_at(run->depth)];
 }
 
@@ -304,8 +288,8 @@ static enum conv_status launch_op(const struct run *run, int op,
 // Launches all filters; the table of filter `op` begins at entry (op + premultiplied) * planes.
 static enum conv_status queue_filters(const struct run *run, struct conv_err *err)
 {
-    struct conv_api_filter *filter = run->filter;
-    struct conv_cuda_api_table *table;
+    struct conv_cuda_views *filter = run->filter;
+    struct conv_cuda_table *table;
     int planes = run->count * run->filtered, extra = run->premultiplied;
     uint32_t tiles[CONV_FILTER_MAX_CHAIN];
     size_t entries = (size_t)(run->op_count + extra) * (size_t)planes;
@@ -317,7 +301,7 @@ static enum conv_status queue_filters(const struct run *run, struct conv_err *er
         tiles[op] = conv_stencil_tiles(plan_of(run, op)->variant, part, planes);
     }
     enum conv_status status =
-        conv_cuda_api_table(&filter->tables, filter->planes,
+        conv_cuda_table_get(&filter->tables, filter->planes,
                             entries * sizeof(struct conv_stencil_plane), run->stream, &table, err);
     if (status)
         return status;
@@ -328,7 +312,7 @@ static enum conv_status queue_filters(const struct run *run, struct conv_err *er
         size_t at = (size_t)(op + extra) * (size_t)planes;
         status = launch_op(run, op, filter->planes + at, d_planes + at, tiles[op], err);
     }
-    enum conv_status noted = conv_cuda_api_table_used(table, run->stream, err);
+    enum conv_status noted = conv_cuda_table_used(table, run->stream, err);
     return status ? status : noted;
 }
 
@@ -336,8 +320,9 @@ static enum conv_status queue_group(struct run *run, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
     if (run->image_bytes > 0)
-        status = conv_cuda_api_scratch(run->filter->device, (size_t)run->count * run->image_bytes,
-                                       run->stream, &run->d_scratch, err);
+        status =
+            conv_cuda_context_scratch(run->filter->device, (size_t)run->count * run->image_bytes,
+                                      run->stream, &run->d_scratch, err);
     if (!status && run->loads)
         status = queue_copies(run, load_copy, err);
     if (!status)
@@ -347,13 +332,14 @@ static enum conv_status queue_group(struct run *run, struct conv_err *err)
     if (!status && run->stores)
         status = queue_copies(run, store_copy, err);
     if (run->image_bytes > 0 && run->d_scratch) {
-        enum conv_status noted = conv_cuda_api_scratch_used(run->filter->device, run->stream, err);
+        enum conv_status noted =
+            conv_cuda_context_scratch_used(run->filter->device, run->stream, err);
         status = status ? status : noted;
     }
     return status;
 }
 
-static enum conv_status reserve_planes(struct conv_api_filter *filter, size_t count,
+static enum conv_status reserve_planes(struct conv_cuda_views *filter, size_t count,
                                        struct conv_err *err)
 {
     if (count <= filter->plane_room)
@@ -367,7 +353,7 @@ static enum conv_status reserve_planes(struct conv_api_filter *filter, size_t co
 // Images of one shape.
 static enum conv_status queue_alike(struct run *run, int count, struct conv_err *err)
 {
-    struct conv_api_filter *filter = run->filter;
+    struct conv_cuda_views *filter = run->filter;
     plan_run(run, count);
     size_t group = run->image_bytes ? MOST_SCRATCH / run->image_bytes : MOST_IMAGES;
     group = group < 1 ? 1 : group > MOST_IMAGES ? MOST_IMAGES : group;
@@ -388,23 +374,23 @@ static bool are_alike(const conv_image *a, const conv_image *b)
            a->sample == b->sample && !a->has_alpha == !b->has_alpha;
 }
 
-enum conv_status conv_cuda_api_filter_run(struct conv_api_filter *filter, const conv_image *results,
-                                          const conv_image *sources, int count, void *stream,
-                                          struct conv_err *err)
+enum conv_status conv_cuda_filter_run(struct conv_backend *backend, const conv_image *results,
+                                      const conv_image *sources, int count, void *stream,
+                                      struct conv_err *err)
 {
     int previous;
-    enum conv_status status = conv_cuda_api_enter(filter->device, &previous, err);
+    enum conv_status status = conv_cuda_context_enter(backend->context, &previous, err);
     if (status)
         return status;
     for (int first = 0, last; first < count && !status; first = last) {
         for (last = first + 1; last < count && are_alike(&sources[first], &sources[last]);)
             last++;
-        struct run run = {.filter = filter,
+        struct run run = {.filter = backend->views,
                           .results = results + first,
                           .sources = sources + first,
                           .stream = stream};
         status = queue_alike(&run, last - first, err);
     }
-    conv_cuda_api_leave(filter->device, previous);
+    conv_cuda_context_leave(backend->context, previous);
     return status;
 }

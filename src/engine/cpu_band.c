@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: MIT
 // Planes are filtered where they are; other layouts are copied to planes that stay in the caches.
-#include "api/api_filter_band.h"
-
 #include <string.h>
 
-#include "api/api_memory.h"
-#include "api/api_view.h"
+#include "engine/cpu_filter.h"
+#include "engine/view.h"
 #include "kernels/stencil/alpha.h"
 
 // The depth that an image is filtered at.
-static int depth_of(const struct conv_api_filter *filter, const conv_image *source)
+static int depth_of(const struct conv_backend *filter, const conv_image *source)
 {
     int depth = 8 * (int)conv_sample_bytes(source->sample);
     return filter->deep && depth == 8 ? 16 : depth;
 }
 
-bool conv_api_filter_band_is_direct(const struct conv_api_filter *filter, const conv_image *source,
-                                    const conv_image *result)
+bool conv_cpu_band_is_direct(const struct conv_backend *filter, const conv_image *source,
+                             const conv_image *result)
 {
     return filter->op_count == 1 && !filter->deep && filter->alpha != CONV_ALPHA_PREMULTIPLY &&
-           conv_api_is_planar(source) && conv_api_is_planar(result) &&
-           !conv_api_view_is(source, result);
+           conv_view_is_planar(source) && conv_view_is_planar(result) &&
+           !conv_view_is(source, result);
 }
 
 // Rows [first, last) of a view, as a view.
@@ -79,10 +77,10 @@ static enum conv_status filter_seam(const struct conv_stencil_plan *plan,
 
 static enum conv_status filter_direct(const struct conv_stencil_plan *plan,
                                       const conv_image *result, const conv_image *source,
-                                      int channels, const struct conv_api_filter_band *band,
-                                      void *scratch, struct conv_plane *spare)
+                                      int channels, const struct conv_cpu_band *band, void *scratch,
+                                      struct conv_plane *spare)
 {
-    struct conv_image dst = conv_api_planes(result), src = conv_api_planes(source);
+    struct conv_image dst = conv_view_planes(result), src = conv_view_planes(source);
     int reach = plan->stencil->height / 2, rows = band->last - band->first;
     int seam = rows < reach ? rows : reach; // the last band may have fewer rows
     enum conv_status status = CONV_OK;
@@ -118,7 +116,7 @@ static void renew_colours(const struct conv_image *image)
 
 // Filters the planes of `at[0]` through the whole chain, back and forth between the two images;
 // returns the one that has the results. The first may be the source itself, if it is not written.
-static enum conv_status filter_chain(const struct conv_api_filter *filter,
+static enum conv_status filter_chain(const struct conv_backend *filter,
                                      const struct conv_image *source, struct conv_image at[2],
                                      void *scratch, const struct conv_image **result)
 {
@@ -145,9 +143,8 @@ struct task_memory {
     uint8_t *images;
 };
 
-static enum conv_status take_memory(const struct conv_api_filter *filter,
-                                    struct task_memory *memory, int width, int depth,
-                                    size_t image_bytes, struct conv_err *err)
+static enum conv_status take_memory(const struct conv_backend *filter, struct task_memory *memory,
+                                    int width, int depth, size_t image_bytes, struct conv_err *err)
 {
     size_t scratch = 0;
     for (int s = 0; s < filter->op_count; s++) {
@@ -156,7 +153,7 @@ static enum conv_status take_memory(const struct conv_api_filter *filter,
     }
     size_t used = conv_image_align(scratch, CONV_IMAGE_PLANE_ALIGN);
     enum conv_status status =
-        conv_api_take(filter->host->pools, CONV_HOST, used + image_bytes, &memory->block, err);
+        conv_memory_take(filter->host->pools, CONV_HOST, used + image_bytes, &memory->block, err);
     if (status)
         return status;
     // Vectors reach beyond a row's end. What they read there has no effect, as check_kernels shows;
@@ -166,10 +163,9 @@ static enum conv_status take_memory(const struct conv_api_filter *filter,
     return CONV_OK;
 }
 
-static enum conv_status run_direct(const struct conv_api_filter *filter,
-                                   const struct conv_api_filter_band *band,
-                                   const conv_image *result, const conv_image *source, int channels,
-                                   struct conv_err *err)
+static enum conv_status run_direct(const struct conv_backend *filter,
+                                   const struct conv_cpu_band *band, const conv_image *result,
+                                   const conv_image *source, int channels, struct conv_err *err)
 {
     int depth = depth_of(filter, source);
     size_t stride = conv_image_stride(source->width, filter->floats ? 32 : depth);
@@ -181,21 +177,20 @@ static enum conv_status run_direct(const struct conv_api_filter *filter,
     struct conv_plane spare = {memory.images, (ptrdiff_t)stride};
     status = filter_direct(&filter->chain[0].plan[conv_chain_at(depth)], result, source, channels,
                            band, memory.scratch, &spare);
-    conv_api_give(filter->host->pools, CONV_HOST, memory.block);
+    conv_memory_give(filter->host->pools, CONV_HOST, memory.block);
     return status ? conv_err_set(err, status, "a kernel failed") : CONV_OK;
 }
 
 // Filters with copies of the bands in planes of the context.
-static enum conv_status run_staged(const struct conv_api_filter *filter,
-                                   const struct conv_api_filter_band *band,
-                                   const conv_image *result, const conv_image *whole, int channels,
-                                   struct conv_err *err)
+static enum conv_status run_staged(const struct conv_backend *filter,
+                                   const struct conv_cpu_band *band, const conv_image *result,
+                                   const conv_image *whole, int channels, struct conv_err *err)
 {
     conv_image source = cut_rows(whole, band->top, band->bottom);
     bool alpha = source.has_alpha && channels == source.channels;
     source = cut_channels(&source, 0, channels);
     int depth = depth_of(filter, &source);
-    struct conv_image shape = conv_api_planes(&source), room, staged[3];
+    struct conv_image shape = conv_view_planes(&source), room, staged[3];
     bool widens = depth != shape.depth;
     shape.alpha = alpha;
     shape.depth = depth;
@@ -204,7 +199,7 @@ static enum conv_status run_staged(const struct conv_api_filter *filter,
     size_t each = conv_image_bytes(&room);
     struct task_memory memory;
     bool premultiply = filter->alpha == CONV_ALPHA_PREMULTIPLY && alpha;
-    bool gathers = !conv_api_is_planar(&source) || premultiply || widens;
+    bool gathers = !conv_view_is_planar(&source) || premultiply || widens;
     enum conv_status status = take_memory(filter, &memory, source.width, depth, 3 * each, err);
     if (status)
         return status;
@@ -212,8 +207,8 @@ static enum conv_status run_staged(const struct conv_api_filter *filter,
         conv_image_lay_out(&staged[k], &shape, memory.images + (size_t)k * each);
     const struct conv_image *in = &shape, *out;
     if (gathers) {
-        conv_image view = conv_api_view_of(&staged[2]);
-        conv_api_convert(&view, &source, 0, source.height);
+        conv_image view = conv_view_of(&staged[2]);
+        conv_view_copy(&view, &source, 0, source.height);
         in = &staged[2];
     }
     if (premultiply)
@@ -228,29 +223,28 @@ static enum conv_status run_staged(const struct conv_api_filter *filter,
     if (!status && premultiply)
         conv_alpha_divide(out);
     if (!status) {
-        conv_image view = conv_api_view_of(out);
+        conv_image view = conv_view_of(out);
         view = cut_rows(&view, band->first - band->top, band->last - band->top);
         conv_image target = cut_rows(result, band->first, band->last);
         target = cut_channels(&target, 0, channels);
-        conv_api_convert(&target, &view, 0, target.height);
+        conv_view_copy(&target, &view, 0, target.height);
     }
-    conv_api_give(filter->host->pools, CONV_HOST, memory.block);
+    conv_memory_give(filter->host->pools, CONV_HOST, memory.block);
     return status ? conv_err_set(err, status, "a kernel failed") : CONV_OK;
 }
 
-enum conv_status conv_api_filter_band_run(const struct conv_api_filter *filter,
-                                          const struct conv_api_filter_band *band,
-                                          const conv_image *result, const conv_image *source,
-                                          struct conv_err *err)
+enum conv_status conv_cpu_band_run(const struct conv_backend *filter,
+                                   const struct conv_cpu_band *band, const conv_image *result,
+                                   const conv_image *source, struct conv_err *err)
 {
     bool passes = source->has_alpha && filter->alpha == CONV_ALPHA_KEEP;
     int channels = source->channels - passes;
-    enum conv_status status = conv_api_filter_band_is_direct(filter, source, result)
+    enum conv_status status = conv_cpu_band_is_direct(filter, source, result)
                                   ? run_direct(filter, band, result, source, channels, err)
                                   : run_staged(filter, band, result, source, channels, err);
-    if (!status && passes && !conv_api_view_is(source, result)) {
+    if (!status && passes && !conv_view_is(source, result)) {
         conv_image from = cut_channels(source, channels, 1), to = cut_channels(result, channels, 1);
-        conv_api_convert(&to, &from, band->first, band->last - band->first);
+        conv_view_copy(&to, &from, band->first, band->last - band->first);
     }
     return status;
 }

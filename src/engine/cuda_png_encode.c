@@ -4,7 +4,7 @@
 // is encoded.
 #include <stdlib.h>
 
-#include "api/cuda_api_encoding.h"
+#include "engine/cuda_png_files.h"
 
 #define ALIGN 256
 #define MEMORY_FACTOR 6 // of samples: planes, scanlines, bits of blocks, chunks
@@ -27,7 +27,7 @@ static uint64_t list_entries(struct conv_cuda_encoding *encoding, int count)
         size_t bytes = (size_t)shape.width * (size_t)shape.height * (size_t)shape.channels *
                        (size_t)(shape.depth / 8);
         encoding->entries[encoding->count++] = (struct conv_cuda_encoding_entry){
-            .item = i, .direct = conv_cuda_api_is_aligned(view, true), .samples = bytes};
+            .item = i, .direct = conv_cuda_view_is_aligned(view, true), .samples = bytes};
         samples += bytes;
     }
     return samples;
@@ -42,11 +42,11 @@ static struct conv_layout_view planes_of(const struct conv_cuda_encoding *encodi
     const conv_image *view = &encoding->items[entry->item].view;
     struct conv_image shape = conv_cuda_encoding_shape(view);
     if (entry->direct)
-        return conv_cuda_api_layout(view);
+        return conv_cuda_view_layout(view);
     // NULL + 0 is not defined.
     uint8_t *planes = d_planes ? d_planes + entry->planes_at : NULL;
-    return conv_cuda_api_planes(planes, shape.width, shape.height, shape.channels, shape.depth,
-                                shape.alpha);
+    return conv_cuda_view_planes(planes, shape.width, shape.height, shape.channels, shape.depth,
+                                 shape.alpha);
 }
 
 // Places the planes of images that are rearranged; returns their bytes.
@@ -95,18 +95,18 @@ static enum conv_status queue_copies(const struct conv_cuda_encoding *encoding, 
             struct conv_layout_copy *copy = &copies[count++];
             *copy =
                 (struct conv_layout_copy){planes_of(encoding, entry, d_planes),
-                                          conv_cuda_api_layout(view), view->width, view->height};
+                                          conv_cuda_view_layout(view), view->width, view->height};
             copy->dst.alpha = copy->src.alpha = false; // all channels are copied
         }
         if (count > 0 && (count == 64 || i + 1 == end)) {
-            status = conv_cuda_api_copy_layouts(copies, count, stream, err);
+            status = conv_cuda_view_copy(copies, count, stream, err);
             count = 0;
         }
     }
     return status;
 }
 
-static enum conv_status launch_encoder(struct conv_cuda_api_part *part,
+static enum conv_status launch_encoder(struct conv_cuda_part *part,
                                        const struct conv_encode_image *table,
                                        const struct conv_encode_plan *plan, size_t table_at,
                                        size_t scratch_at, size_t output_at, struct conv_err *err)
@@ -133,7 +133,7 @@ static enum conv_status launch_encoder(struct conv_cuda_api_part *part,
 static enum conv_status queue_part(struct conv_cuda_encoding *encoding,
                                    struct conv_cuda_encoding_part *queued, struct conv_err *err)
 {
-    struct conv_cuda_api_part *part = &encoding->device->parts[queued->index];
+    struct conv_cuda_part *part = &encoding->device->parts[queued->index];
     int first = queued->first, end = queued->end;
     size_t images = (size_t)(end - first);
     size_t table_at = align(images * sizeof(struct conv_encode_result));
@@ -141,7 +141,7 @@ static enum conv_status queue_part(struct conv_cuda_encoding *encoding,
     struct conv_encode_plan plan;
     // The sizes do not depend on where the planes are: plan first, with room in the answers.
     enum conv_status status =
-        conv_cuda_api_part_open(encoding->device, part, 0, table_at + table_bytes, err);
+        conv_cuda_part_open(encoding->device, part, 0, table_at + table_bytes, err);
     if (status)
         return status;
     size_t planes = place_planes(encoding, first, end);
@@ -152,7 +152,7 @@ static enum conv_status queue_part(struct conv_cuda_encoding *encoding,
     size_t d_table = align(planes), scratch = d_table + align(table_bytes);
     queued->output = scratch + align(plan.scratch_bytes);
     status =
-        conv_cuda_api_part_open(encoding->device, part, queued->output + plan.output_bytes, 0, err);
+        conv_cuda_part_open(encoding->device, part, queued->output + plan.output_bytes, 0, err);
     if (status)
         return status;
     fill_table(encoding, table, first, end, part->d_memory);
@@ -160,7 +160,7 @@ static enum conv_status queue_part(struct conv_cuda_encoding *encoding,
     status = queue_copies(encoding, first, end, part->d_memory, part->cuda, err);
     if (!status)
         status = launch_encoder(part, table, &plan, d_table, scratch, queued->output, err);
-    return status ? status : conv_cuda_api_part_queued(part, err);
+    return status ? status : conv_cuda_part_queued(part, err);
 }
 
 // --- the call ------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ static enum conv_status encode_parts(struct conv_cuda_encoding *encoding, size_t
         size_t bytes = 0;
         for (end = first; end < encoding->count && (end == first || bytes < part_bytes); end++)
             bytes += encoding->entries[end].samples;
-        queued.index = (before.index + 1) % CONV_CUDA_API_PARTS;
+        queued.index = (before.index + 1) % CONV_CUDA_PARTS;
         queued.first = first;
         queued.end = end;
         status = queue_part(encoding, &queued, err);
@@ -191,24 +191,25 @@ static enum conv_status encode_parts(struct conv_cuda_encoding *encoding, size_t
     while (!status && encoding->fetch_count > 0)
         status = conv_cuda_encoding_end_fetch(encoding, err);
     struct conv_err later;
-    enum conv_status finished = conv_cuda_api_finish(encoding->device, status ? &later : err);
+    enum conv_status finished = conv_cuda_parts_finish(encoding->device, status ? &later : err);
     return status ? status : finished;
 }
 
 static void drop_files(struct conv_cuda_encoding *encoding)
 {
     for (int i = 0; i < encoding->count; i++) {
-        struct conv_api_encode *item = &encoding->items[encoding->entries[i].item];
+        struct conv_device_encode *item = &encoding->items[encoding->entries[i].item];
         if (!encoding->files)
-            conv_api_give(encoding->device->host.pools, CONV_HOST, item->data);
+            conv_memory_give(encoding->device->host.pools, CONV_HOST, item->data);
         item->data = NULL;
         item->done = false;
     }
 }
 
-enum conv_status conv_cuda_api_encode(struct conv_api_device *device, struct conv_api_encode *items,
-                                      int count, struct conv_api_file_memory *files, void *stream,
-                                      struct conv_err *err)
+enum conv_status conv_cuda_context_encode(struct conv_device_context *device,
+                                          struct conv_device_encode *items, int count,
+                                          struct conv_file_memory *files, void *stream,
+                                          struct conv_err *err)
 {
     struct conv_cuda_encoding encoding = {.device = device, .items = items, .files = files};
     int previous;
@@ -216,14 +217,13 @@ enum conv_status conv_cuda_api_encode(struct conv_api_device *device, struct con
     if (!encoding.entries)
         return CONV_OK; // the host encodes them, or says that there is no memory
     uint64_t samples = list_entries(&encoding, count);
-    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    enum conv_status status = conv_cuda_context_enter(device, &previous, err);
     if (!status) {
-        size_t part_bytes =
-            conv_cuda_api_part_bytes(device, samples, LEAST_PART_BYTES, MEMORY_FACTOR);
-        status = conv_cuda_api_start(device, stream, err);
+        size_t part_bytes = conv_cuda_part_bytes(device, samples, LEAST_PART_BYTES, MEMORY_FACTOR);
+        status = conv_cuda_parts_start(device, stream, err);
         if (!status)
             status = encode_parts(&encoding, part_bytes, err);
-        conv_cuda_api_leave(device, previous);
+        conv_cuda_context_leave(device, previous);
     }
     if (status)
         drop_files(&encoding);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A CUDA device of the library: opening it, its memory, events, and views of its memory.
-#include "api/cuda_api_internal.h"
+// A CUDA device for images in its memory: opening it, its memory, events, and views of its memory.
+#include "engine/cuda_context.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 
 // --- the current device --------------------------------------------------------------------------
 
-enum conv_status conv_cuda_api_enter(const struct conv_api_device *device, int *previous,
-                                     struct conv_err *err)
+enum conv_status conv_cuda_context_enter(struct conv_device_context *device, int *previous,
+                                         struct conv_err *err)
 {
     cudaError_t code = cudaGetDevice(previous);
     if (!code && *previous != device->ordinal)
@@ -20,43 +20,15 @@ enum conv_status conv_cuda_api_enter(const struct conv_api_device *device, int *
     return code ? conv_cuda_device_report(err, code, "select the device") : CONV_OK;
 }
 
-void conv_cuda_api_leave(const struct conv_api_device *device, int previous)
+void conv_cuda_context_leave(struct conv_device_context *device, int previous)
 {
     if (previous != device->ordinal)
         (void)cudaSetDevice(previous);
 }
 
-static enum conv_status enter(struct conv_api_device *device, int *previous, struct conv_err *err)
-{
-    return conv_cuda_api_enter(device, previous, err);
-}
-
-static void leave(struct conv_api_device *device, int previous)
-{
-    conv_cuda_api_leave(device, previous);
-}
-
 // --- opening -------------------------------------------------------------------------------------
 
-static enum conv_status list(struct conv_device_description *devices, int room, int *count,
-                             struct conv_err *err)
-{
-    enum conv_status status = conv_cuda_device_count(count, err);
-    for (int i = 0; !status && i < *count && i < room; i++) {
-        struct cudaDeviceProp properties;
-        cudaError_t code = cudaGetDeviceProperties(&properties, i);
-        if (code)
-            return conv_cuda_device_report(err, code, "read the device's properties");
-        devices[i] = (struct conv_device_description){.memory = properties.totalGlobalMem};
-        snprintf(devices[i].device, sizeof devices[i].device, "cuda:%d",
-                 i % CONV_BACKEND_MOST_DEVICES);
-        snprintf(devices[i].name, sizeof devices[i].name, "%.*s", (int)sizeof devices[i].name - 1,
-                 properties.name);
-    }
-    return status;
-}
-
-enum conv_status conv_cuda_api_event(cudaEvent_t *event, struct conv_err *err)
+enum conv_status conv_cuda_context_event(cudaEvent_t *event, struct conv_err *err)
 {
     cudaError_t code = cudaEventCreateWithFlags(event, cudaEventDisableTiming);
     if (!code)
@@ -65,68 +37,69 @@ enum conv_status conv_cuda_api_event(cudaEvent_t *event, struct conv_err *err)
     return conv_cuda_device_report(err, code, "make an event");
 }
 
-static void close_device(struct conv_api_device *device)
+void conv_cuda_context_close(struct conv_device_context *device)
 {
     int previous;
     struct conv_err err;
     if (!device)
         return;
-    if (!conv_cuda_api_enter(device, &previous, &err)) {
-        conv_cuda_api_parts_close(device);
+    if (!conv_cuda_context_enter(device, &previous, &err)) {
+        conv_cuda_parts_close(device);
         conv_cuda_memory_free(&device->scratch.memory);
         if (device->scratch.used)
             (void)cudaEventDestroy(device->scratch.used);
         if (device->order)
             (void)cudaEventDestroy(device->order);
-        conv_cuda_api_leave(device, previous);
+        conv_cuda_context_leave(device, previous);
     }
     free(device);
 }
 
-static enum conv_status fill_device(struct conv_api_device *device, struct conv_err *err)
+static enum conv_status fill_device(struct conv_device_context *device, struct conv_err *err)
 {
     size_t unused;
-    enum conv_status status = conv_cuda_api_event(&device->order, err);
+    enum conv_status status = conv_cuda_context_event(&device->order, err);
     if (!status)
-        status = conv_cuda_api_event(&device->scratch.used, err);
+        status = conv_cuda_context_event(&device->scratch.used, err);
     cudaError_t code = status ? cudaSuccess : cudaMemGetInfo(&unused, &device->memory);
     return code ? conv_cuda_device_report(err, code, "read the device's memory") : status;
 }
 
-static enum conv_status open_device(struct conv_api_device **out, int ordinal,
-                                    const struct conv_api_host *host, struct conv_err *err)
+enum conv_status conv_cuda_context_open(struct conv_device_context **out, int ordinal,
+                                        const struct conv_device_host *host, struct conv_err *err)
 {
     int previous;
     enum conv_status status = conv_cuda_device_check(ordinal, err);
     if (status)
         return status;
-    struct conv_api_device *device = calloc(1, sizeof *device);
+    struct conv_device_context *device = calloc(1, sizeof *device);
     if (!device)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     device->ordinal = ordinal;
     device->host = *host;
-    status = conv_cuda_api_enter(device, &previous, err);
+    status = conv_cuda_context_enter(device, &previous, err);
     if (!status) {
         status = fill_device(device, err);
-        conv_cuda_api_leave(device, previous);
+        conv_cuda_context_leave(device, previous);
     }
     if (status)
-        close_device(device);
+        conv_cuda_context_close(device);
     else
         *out = device;
     return status;
 }
 
-static enum conv_status synchronise(struct conv_api_device *device, struct conv_err *err)
+enum conv_status conv_cuda_context_synchronise(struct conv_device_context *device,
+                                               struct conv_err *err)
 {
     int previous;
-    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    enum conv_status status = conv_cuda_context_enter(device, &previous, err);
     if (status)
         return status;
     cudaError_t code = cudaDeviceSynchronize();
     if (code)
         status = conv_cuda_device_report(err, code, "complete the work of the device");
-    conv_cuda_api_leave(device, previous);
+    conv_cuda_context_leave(device, previous);
     return status;
 }
 
@@ -134,8 +107,8 @@ static enum conv_status synchronise(struct conv_api_device *device, struct conv_
 
 // Host memory is pageable: results of coders are written by threads of the host, and pinning takes
 // a second for 4 GB.
-static enum conv_status allocate(struct conv_api_device *device, conv_memory memory, size_t bytes,
-                                 void **data, struct conv_err *err)
+enum conv_status conv_cuda_context_allocate(struct conv_device_context *device, conv_memory memory,
+                                            size_t bytes, void **data, struct conv_err *err)
 {
     int previous;
     if (memory == CONV_HOST) {
@@ -144,33 +117,34 @@ static enum conv_status allocate(struct conv_api_device *device, conv_memory mem
                      : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB", bytes >> 10);
     }
     struct conv_cuda_memory block = {0};
-    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    enum conv_status status = conv_cuda_context_enter(device, &previous, err);
     if (status)
         return status;
     status = conv_cuda_memory_reserve(&block, bytes, 0, "for images", err);
-    conv_cuda_api_leave(device, previous);
+    conv_cuda_context_leave(device, previous);
     *data = block.d_data;
     return status;
 }
 
-static void release(struct conv_api_device *device, conv_memory memory, void *data, size_t bytes)
+void conv_cuda_context_release(struct conv_device_context *device, conv_memory memory, void *data,
+                               size_t bytes)
 {
     int previous;
     struct conv_err err;
     (void)bytes;
     if (memory == CONV_HOST) {
         free(data);
-    } else if (!conv_cuda_api_enter(device, &previous, &err)) {
+    } else if (!conv_cuda_context_enter(device, &previous, &err)) {
         (void)cudaFree(data); // nothing can be done about a failure
-        conv_cuda_api_leave(device, previous);
+        conv_cuda_context_leave(device, previous);
     }
 }
 
-enum conv_status conv_cuda_api_scratch(struct conv_api_device *device, size_t bytes,
-                                       cudaStream_t stream, uint8_t **d_memory,
-                                       struct conv_err *err)
+enum conv_status conv_cuda_context_scratch(struct conv_device_context *device, size_t bytes,
+                                           cudaStream_t stream, uint8_t **d_memory,
+                                           struct conv_err *err)
 {
-    struct conv_cuda_api_scratch *scratch = &device->scratch;
+    struct conv_cuda_context_scratch *scratch = &device->scratch;
     bool grows = bytes > scratch->memory.bytes;
     cudaError_t code =
         grows ? cudaEventSynchronize(scratch->used) : cudaStreamWaitEvent(stream, scratch->used, 0);
@@ -182,72 +156,72 @@ enum conv_status conv_cuda_api_scratch(struct conv_api_device *device, size_t by
     return status;
 }
 
-enum conv_status conv_cuda_api_scratch_used(struct conv_api_device *device, cudaStream_t stream,
-                                            struct conv_err *err)
+enum conv_status conv_cuda_context_scratch_used(struct conv_device_context *device,
+                                                cudaStream_t stream, struct conv_err *err)
 {
     return conv_cuda_event_record(device->scratch.used, stream, err);
 }
 
 // --- events --------------------------------------------------------------------------------------
 
-static enum conv_status record_event(struct conv_api_device *device, void **event, void *stream,
-                                     struct conv_err *err)
+enum conv_status conv_cuda_context_record_event(struct conv_device_context *device, void **event,
+                                                void *stream, struct conv_err *err)
 {
     int previous;
     cudaEvent_t cuda = *event;
-    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    enum conv_status status = conv_cuda_context_enter(device, &previous, err);
     if (status)
         return status;
     if (!cuda)
-        status = conv_cuda_api_event(&cuda, err);
+        status = conv_cuda_context_event(&cuda, err);
     *event = cuda;
     if (!status)
         status = conv_cuda_event_record(cuda, stream, err);
-    conv_cuda_api_leave(device, previous);
+    conv_cuda_context_leave(device, previous);
     return status;
 }
 
-static enum conv_status wait_event(struct conv_api_device *device, void *event, void *stream,
-                                   struct conv_err *err)
+enum conv_status conv_cuda_context_wait_event(struct conv_device_context *device, void *event,
+                                              void *stream, struct conv_err *err)
 {
     int previous;
-    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    enum conv_status status = conv_cuda_context_enter(device, &previous, err);
     if (status)
         return status;
     cudaError_t code = cudaStreamWaitEvent(stream, event, 0);
     if (code)
         status = conv_cuda_device_report(err, code, "order the work of streams");
-    conv_cuda_api_leave(device, previous);
+    conv_cuda_context_leave(device, previous);
     return status;
 }
 
-static void destroy_event(struct conv_api_device *device, void *event)
+void conv_cuda_context_destroy_event(struct conv_device_context *device, void *event)
 {
     int previous;
     struct conv_err err;
-    if (event && !conv_cuda_api_enter(device, &previous, &err)) {
+    if (event && !conv_cuda_context_enter(device, &previous, &err)) {
         (void)cudaEventDestroy(event);
-        conv_cuda_api_leave(device, previous);
+        conv_cuda_context_leave(device, previous);
     }
 }
 
-static enum conv_status wait_stream(struct conv_api_device *device, void *stream,
-                                    struct conv_err *err)
+enum conv_status conv_cuda_context_wait_stream(struct conv_device_context *device, void *stream,
+                                               struct conv_err *err)
 {
     int previous;
-    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    enum conv_status status = conv_cuda_context_enter(device, &previous, err);
     if (status)
         return status;
     cudaError_t code = cudaStreamSynchronize(stream);
     if (code)
         status = conv_cuda_device_report(err, code, "complete the work of a stream");
-    conv_cuda_api_leave(device, previous);
+    conv_cuda_context_leave(device, previous);
     return status;
 }
 
 // --- views ---------------------------------------------------------------------------------------
 
-struct conv_layout_view conv_cuda_api_layout(const conv_image *view)
+struct conv_layout_view conv_cuda_view_layout(const conv_image *view)
 {
     struct conv_layout_view layout = {
         .row = view->row_stride,
@@ -261,8 +235,8 @@ struct conv_layout_view conv_cuda_api_layout(const conv_image *view)
     return layout;
 }
 
-struct conv_layout_view conv_cuda_api_planes(uint8_t *memory, int width, int height, int channels,
-                                             int depth, bool alpha)
+struct conv_layout_view conv_cuda_view_planes(uint8_t *memory, int width, int height, int channels,
+                                              int depth, bool alpha)
 {
     size_t bytes = conv_image_plane_bytes(width, height, depth);
     struct conv_layout_view layout = {
@@ -278,7 +252,7 @@ struct conv_layout_view conv_cuda_api_planes(uint8_t *memory, int width, int hei
     return layout;
 }
 
-bool conv_cuda_api_is_aligned(const conv_image *view, bool whole)
+bool conv_cuda_view_is_aligned(const conv_image *view, bool whole)
 {
     int64_t sample = conv_sample_bytes(view->sample);
     uintptr_t all = (uintptr_t)view->data | (uintptr_t)view->row_stride;
@@ -291,34 +265,10 @@ bool conv_cuda_api_is_aligned(const conv_image *view, bool whole)
            all % CONV_IMAGE_ROW_ALIGN == 0;
 }
 
-enum conv_status conv_cuda_api_copy_layouts(const struct conv_layout_copy *copies, int count,
-                                            cudaStream_t stream, struct conv_err *err)
+enum conv_status conv_cuda_view_copy(const struct conv_layout_copy *copies, int count,
+                                     cudaStream_t stream, struct conv_err *err)
 {
     return conv_cuda_layout_copy(copies, count, stream)
                ? conv_cuda_device_report(err, cudaGetLastError(), "launch kernel copy_layout")
                : CONV_OK;
 }
-
-const struct conv_api_device_ops conv_api_device_cuda = {
-    .backend = &conv_backend_cuda,
-    .list = list,
-    .open = open_device,
-    .close = close_device,
-    .synchronise = synchronise,
-    .enter = enter,
-    .leave = leave,
-    .allocate = allocate,
-    .release = release,
-    .event_record = record_event,
-    .event_wait = wait_event,
-    .event_destroy = destroy_event,
-    .stream_wait = wait_stream,
-    .copy_bytes = conv_cuda_api_copy_bytes,
-    .copy = conv_cuda_api_copy,
-    .decode = conv_cuda_api_decode,
-    .encode = conv_cuda_api_encode,
-    .filter_open = conv_cuda_api_filter_open,
-    .filter_close = conv_cuda_api_filter_close,
-    .filter_kernel = conv_cuda_api_filter_kernel,
-    .filter_run = conv_cuda_api_filter_run,
-};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The host's half of encoding on a CUDA device: chunks are downloaded to pinned memory, and threads
 // put the files together while the next part is encoded.
-#include "api/cuda_api_encoding.h"
+#include "engine/cuda_png_files.h"
 
 #include <string.h>
 
@@ -16,14 +16,14 @@ static size_t file_size(const struct conv_cuda_encoding_entry *entry)
 static void ask_for_memory(struct conv_cuda_encoding *encoding,
                            const struct conv_cuda_encoding_fetch *fetch)
 {
-    struct conv_api_file_memory *files = encoding->files;
+    struct conv_file_memory *files = encoding->files;
     if (!files)
         return;
     files->count = 0;
     for (int i = fetch->first; i < fetch->end; i++)
-        conv_api_file_memory_add(files, encoding->items[encoding->entries[i].item].index,
-                                 file_size(&encoding->entries[i]));
-    conv_api_file_memory_call(files);
+        conv_file_memory_add(files, encoding->items[encoding->entries[i].item].index,
+                             file_size(&encoding->entries[i]));
+    conv_file_memory_call(files);
 }
 
 // Memory for the file of entry `index` of the piece; NULL: the host's encoder will report it.
@@ -34,7 +34,7 @@ static void *memory_of(struct conv_cuda_encoding *encoding, int index,
     void *data = NULL;
     if (encoding->files)
         return encoding->files->memory[index];
-    return conv_api_take(encoding->device->host.pools, CONV_HOST, file_size(entry), &data, &err)
+    return conv_memory_take(encoding->device->host.pools, CONV_HOST, file_size(entry), &data, &err)
                ? NULL
                : data;
 }
@@ -45,7 +45,7 @@ static void make_file(void *context, int worker, int index)
     struct conv_cuda_encoding *encoding = context;
     const struct conv_cuda_encoding_fetch *fetch = encoding->copying;
     const struct conv_cuda_encoding_entry *entry = &encoding->entries[fetch->first + index];
-    struct conv_api_encode *item = &encoding->items[entry->item];
+    struct conv_device_encode *item = &encoding->items[entry->item];
     struct conv_image shape = conv_cuda_encoding_shape(&item->view);
     size_t chunk = (size_t)entry->result.size;
     void *data = memory_of(encoding, index, entry);
@@ -63,17 +63,17 @@ static void make_file(void *context, int worker, int index)
 enum conv_status conv_cuda_encoding_end_fetch(struct conv_cuda_encoding *encoding,
                                               struct conv_err *err)
 {
-    struct conv_api_device *device = encoding->device;
+    struct conv_device_context *device = encoding->device;
     struct conv_cuda_encoding_fetch fetch = encoding->fetches[encoding->fetch_first];
     encoding->fetch_first = (encoding->fetch_first + 1) % CONV_CUDA_ENCODING_AHEAD;
     encoding->fetch_count--;
-    enum conv_status status = conv_cuda_api_piece_wait(fetch.piece, err);
+    enum conv_status status = conv_cuda_piece_wait(fetch.piece, err);
     if (status)
         return status;
     ask_for_memory(encoding, &fetch);
     encoding->copying = &fetch;
-    conv_api_workers_run(device->host.workers, device->host.threads, make_file, encoding,
-                         fetch.end - fetch.first);
+    conv_workers_run(device->host.workers, device->host.threads, make_file, encoding,
+                     fetch.end - fetch.first);
     fetch.piece->held = false;
     return CONV_OK;
 }
@@ -82,7 +82,7 @@ static enum conv_status start_fetch(struct conv_cuda_encoding *encoding,
                                     const struct conv_cuda_encoding_part *queued, int first,
                                     int end, struct conv_err *err)
 {
-    struct conv_cuda_api_part *part = &encoding->device->parts[queued->index];
+    struct conv_cuda_part *part = &encoding->device->parts[queued->index];
     uint64_t from = encoding->entries[first].result.offset;
     const struct conv_encode_result *last = &encoding->entries[end - 1].result;
     size_t bytes = (size_t)(last->offset + last->size - from);
@@ -90,7 +90,7 @@ static enum conv_status start_fetch(struct conv_cuda_encoding *encoding,
         &encoding
              ->fetches[(encoding->fetch_first + encoding->fetch_count) % CONV_CUDA_ENCODING_AHEAD];
     *fetch = (struct conv_cuda_encoding_fetch){.first = first, .end = end, .from = from};
-    enum conv_status status = conv_cuda_api_piece_open(encoding->device, bytes, &fetch->piece, err);
+    enum conv_status status = conv_cuda_piece_open(encoding->device, bytes, &fetch->piece, err);
     if (status)
         return status;
     cudaError_t code =
@@ -100,15 +100,15 @@ static enum conv_status start_fetch(struct conv_cuda_encoding *encoding,
         return conv_cuda_device_report(err, code, "copy files from the device");
     encoding->fetch_count++;
     fetch->piece->held = true;
-    return conv_cuda_api_piece_queued(fetch->piece, part->cuda, err);
+    return conv_cuda_piece_queued(fetch->piece, part->cuda, err);
 }
 
 enum conv_status conv_cuda_encoding_fetch_part(struct conv_cuda_encoding *encoding,
                                                const struct conv_cuda_encoding_part *queued,
                                                struct conv_err *err)
 {
-    struct conv_cuda_api_part *part = &encoding->device->parts[queued->index];
-    enum conv_status status = conv_cuda_api_part_wait(part, err);
+    struct conv_cuda_part *part = &encoding->device->parts[queued->index];
+    enum conv_status status = conv_cuda_part_wait(part, err);
     if (status)
         return status;
     const struct conv_encode_result *results = (const void *)part->answers.h_data;
@@ -118,7 +118,7 @@ enum conv_status conv_cuda_encoding_fetch_part(struct conv_cuda_encoding *encodi
         uint64_t from = encoding->entries[first].result.offset;
         for (end = first + 1; end < queued->end; end++) {
             const struct conv_encode_result *next = &encoding->entries[end].result;
-            if (next->offset + next->size - from > CONV_CUDA_API_PIECE_BYTES)
+            if (next->offset + next->size - from > CONV_CUDA_PIECE_BYTES)
                 break;
         }
         if (encoding->fetch_count == CONV_CUDA_ENCODING_AHEAD)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The caller publishes a job, wakes as many threads as may help, works on it itself, and then waits
 // until the last thread has left it. Indices are handed out by an atomic counter.
-#include "api/api_workers.h"
+#include "engine/workers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,13 +14,13 @@
 #define LONG_NS 1000000000u // waits end by a condition; this only bounds them
 
 struct job {
-    conv_api_work_fn work;
+    conv_workers_fn work;
     void *context;
     int count;
     atomic_int next; // index to be handed out
 };
 
-struct conv_api_workers {
+struct conv_workers {
     int threads; // that may take part, the caller included
     int started; // of them, by this module
     pthread_t *ids;
@@ -43,7 +43,7 @@ static void work_on(struct job *job, int worker)
 
 static void *run_thread(void *argument)
 {
-    struct conv_api_workers *workers = argument;
+    struct conv_workers *workers = argument;
     conv_lock_acquire(&workers->lock);
     for (;;) {
         while (!workers->ending && workers->open_places == 0)
@@ -64,10 +64,9 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-enum conv_status conv_api_workers_open(struct conv_api_workers **out, int threads,
-                                       struct conv_err *err)
+enum conv_status conv_workers_open(struct conv_workers **out, int threads, struct conv_err *err)
 {
-    struct conv_api_workers *workers = calloc(1, sizeof *workers);
+    struct conv_workers *workers = calloc(1, sizeof *workers);
     pthread_t *ids = calloc((size_t)threads, sizeof *ids);
     int made = 0;
     if (workers && ids && conv_lock_init(&workers->lock) == 0)
@@ -91,7 +90,7 @@ enum conv_status conv_api_workers_open(struct conv_api_workers **out, int thread
     return conv_err_set(err, CONV_ERR_MEMORY, "no memory for threads");
 }
 
-void conv_api_workers_close(struct conv_api_workers *workers)
+void conv_workers_close(struct conv_workers *workers)
 {
     if (!workers)
         return;
@@ -108,7 +107,7 @@ void conv_api_workers_close(struct conv_api_workers *workers)
     free(workers);
 }
 
-static void start_threads(struct conv_api_workers *workers, int wanted)
+static void start_threads(struct conv_workers *workers, int wanted)
 {
     while (workers->started < wanted &&
            conv_thread_start(&workers->ids[workers->started], run_thread, workers) == 0)
@@ -119,14 +118,14 @@ static void start_threads(struct conv_api_workers *workers, int wanted)
 // samples.
 #define SAMPLES_PER_THREAD 16384
 
-int conv_api_threads_for(int threads, uint64_t samples)
+int conv_workers_for(int threads, uint64_t samples)
 {
     uint64_t worth = samples / SAMPLES_PER_THREAD + 1;
     return worth < (uint64_t)threads ? (int)worth : threads;
 }
 
-void conv_api_workers_run(struct conv_api_workers *workers, int threads, conv_api_work_fn work,
-                          void *context, int count)
+void conv_workers_run(struct conv_workers *workers, int threads, conv_workers_fn work,
+                      void *context, int count)
 {
     struct job job = {.work = work, .context = context, .count = count};
     int most = threads < workers->threads ? threads : workers->threads;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Blocks have one of four sizes for each power of two. Each pool has a table of all its blocks, by
 // address, since device memory cannot hold a header, and a list of free ones for each size.
-#include "api/api_memory.h"
+#include "engine/memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "api/api_device.h"
 #include "base/lock.h"
+#include "engine/engine.h"
 
 #define ALIGN 256
 #define CLASSES (4 * 64)
@@ -31,9 +31,9 @@ struct pool {
     size_t bucket_count, block_count;
 };
 
-struct conv_api_pools {
-    const struct conv_api_device_ops *ops;
-    struct conv_api_device *device;
+struct conv_memory_pools {
+    const struct conv_device_ops *ops;
+    struct conv_device_context *device;
     size_t keep;
     struct pool pool[2]; // by enum conv_memory; one only on the CPU
 };
@@ -101,7 +101,7 @@ static struct block *pop_free(struct pool *pool, int class)
     return NULL;
 }
 
-static void release_block(struct conv_api_pools *pools, conv_memory memory, struct block *block)
+static void release_block(struct conv_memory_pools *pools, conv_memory memory, struct block *block)
 {
     struct pool *pool = &pools->pool[memory];
     struct block **link = &pool->buckets[bucket_of(pool, block->data)];
@@ -113,7 +113,7 @@ static void release_block(struct conv_api_pools *pools, conv_memory memory, stru
     free(block);
 }
 
-static void release_free(struct conv_api_pools *pools, conv_memory memory)
+static void release_free(struct conv_memory_pools *pools, conv_memory memory)
 {
     struct pool *pool = &pools->pool[memory];
     for (int c = 0; c < CLASSES; c++)
@@ -125,7 +125,7 @@ static void release_free(struct conv_api_pools *pools, conv_memory memory)
     pool->free_bytes = 0;
 }
 
-static enum conv_status make_block(struct conv_api_pools *pools, conv_memory memory, int class,
+static enum conv_status make_block(struct conv_memory_pools *pools, conv_memory memory, int class,
                                    size_t bytes, struct block **out, struct conv_err *err)
 {
     struct pool *pool = &pools->pool[memory];
@@ -153,13 +153,13 @@ static enum conv_status make_block(struct conv_api_pools *pools, conv_memory mem
 }
 
 // On the CPU there is one kind of memory.
-static conv_memory kind_of(const struct conv_api_pools *pools, conv_memory memory)
+static conv_memory kind_of(const struct conv_memory_pools *pools, conv_memory memory)
 {
-    return pools->ops->backend->place == CONV_ON_CPU ? CONV_HOST : memory;
+    return pools->ops->place == CONV_ON_CPU ? CONV_HOST : memory;
 }
 
-enum conv_status conv_api_take(struct conv_api_pools *pools, conv_memory memory, size_t bytes,
-                               void **data, struct conv_err *err)
+enum conv_status conv_memory_take(struct conv_memory_pools *pools, conv_memory memory, size_t bytes,
+                                  void **data, struct conv_err *err)
 {
     int class;
     size_t rounded;
@@ -178,7 +178,7 @@ enum conv_status conv_api_take(struct conv_api_pools *pools, conv_memory memory,
     return status;
 }
 
-void conv_api_give(struct conv_api_pools *pools, conv_memory memory, void *data)
+void conv_memory_give(struct conv_memory_pools *pools, conv_memory memory, void *data)
 {
     memory = kind_of(pools, memory);
     struct pool *pool = &pools->pool[memory];
@@ -201,9 +201,9 @@ void conv_api_give(struct conv_api_pools *pools, conv_memory memory, void *data)
     conv_lock_release(&pool->lock);
 }
 
-enum conv_status conv_api_pools_open(struct conv_api_pools **out, size_t keep, struct conv_err *err)
+enum conv_status conv_memory_open(struct conv_memory_pools **out, size_t keep, struct conv_err *err)
 {
-    struct conv_api_pools *pools = calloc(1, sizeof *pools);
+    struct conv_memory_pools *pools = calloc(1, sizeof *pools);
     if (!pools)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     pools->keep = keep;
@@ -218,20 +218,20 @@ enum conv_status conv_api_pools_open(struct conv_api_pools **out, size_t keep, s
     return CONV_OK;
 }
 
-void conv_api_pools_set_device(struct conv_api_pools *pools, const struct conv_api_device_ops *ops,
-                               struct conv_api_device *device)
+void conv_memory_set_device(struct conv_memory_pools *pools, const struct conv_device_ops *ops,
+                            struct conv_device_context *device)
 {
     pools->ops = ops;
     pools->device = device;
 }
 
-void conv_api_pools_empty(struct conv_api_pools *pools)
+void conv_memory_empty(struct conv_memory_pools *pools)
 {
     for (int i = 0; i < 2; i++)
         release_free(pools, (conv_memory)i);
 }
 
-void conv_api_pools_close(struct conv_api_pools *pools)
+void conv_memory_close(struct conv_memory_pools *pools)
 {
     if (!pools)
         return;

@@ -4,7 +4,7 @@
 // samples, at borders.
 #include <stdlib.h>
 
-#include "api/cuda_api_internal.h"
+#include "engine/cuda_context.h"
 #include "kernels/stencil/cuda/cuda_variants.h"
 
 struct pixel_op {
@@ -12,12 +12,12 @@ struct pixel_op {
     struct conv_stencil_plan plan; // refers to `stencil`
 };
 
-struct conv_cuda_api_pixels {
+struct conv_cuda_pixels {
     uint8_t *d_stencils;
     struct pixel_op ops[];
 };
 
-void conv_cuda_api_pixels_close(struct conv_cuda_api_pixels *pixels)
+void conv_cuda_pixels_close(struct conv_cuda_pixels *pixels)
 {
     if (pixels && pixels->d_stencils)
         (void)cudaFree(pixels->d_stencils); // nothing can be done about a failure
@@ -37,7 +37,7 @@ static bool plan_op(struct pixel_op *op, const struct conv_stencil *planes, cons
     return best;
 }
 
-static enum conv_status upload(struct conv_cuda_api_pixels *pixels, int count, struct conv_err *err)
+static enum conv_status upload(struct conv_cuda_pixels *pixels, int count, struct conv_err *err)
 {
     size_t each = conv_cuda_upload_bytes();
     cudaError_t code = cudaMalloc((void **)&pixels->d_stencils, (size_t)count * each);
@@ -50,16 +50,16 @@ static enum conv_status upload(struct conv_cuda_api_pixels *pixels, int count, s
     return CONV_OK;
 }
 
-enum conv_status conv_cuda_api_pixels_open(struct conv_cuda_api_pixels **out,
-                                           const struct conv_backend *backend, const char *variant,
-                                           int channels, struct conv_err *err)
+enum conv_status conv_cuda_pixels_open(struct conv_cuda_pixels **out,
+                                       const struct conv_backend *backend, const char *variant,
+                                       int channels, struct conv_err *err)
 {
     int capability, count = backend->op_count;
     *out = NULL;
     enum conv_status status = conv_cuda_device_capability(backend->device, &capability, err);
     if (status)
         return status;
-    struct conv_cuda_api_pixels *pixels =
+    struct conv_cuda_pixels *pixels =
         calloc(1, sizeof *pixels + (size_t)count * sizeof pixels->ops[0]);
     if (!pixels)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
@@ -72,17 +72,16 @@ enum conv_status conv_cuda_api_pixels_open(struct conv_cuda_api_pixels **out,
     if (can && !status)
         *out = pixels;
     else
-        conv_cuda_api_pixels_close(pixels);
+        conv_cuda_pixels_close(pixels);
     return status;
 }
 
-const struct conv_stencil_plan *conv_cuda_api_pixels_plan(const struct conv_cuda_api_pixels *pixels,
-                                                          int op)
+const struct conv_stencil_plan *conv_cuda_pixels_plan(const struct conv_cuda_pixels *pixels, int op)
 {
     return &pixels->ops[op].plan;
 }
 
-bool conv_cuda_api_pixels_fit(const conv_image *view)
+bool conv_cuda_pixels_fit(const conv_image *view)
 {
     return view->column_stride == view->channels * view->channel_stride &&
            view->channel_stride == conv_sample_bytes(view->sample) &&

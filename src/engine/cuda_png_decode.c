@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/cuda_api_internal.h"
+#include "engine/cuda_context.h"
 #include "png/cuda/cuda_decode.h"
+#include "png/png.h"
 
 #define ALIGN 256
 #define MEMORY_FACTOR 6 // of samples: compressed, filtered rows, their parts (2.5), planes
@@ -32,8 +33,8 @@ struct entry {
 };
 
 struct decoding {
-    struct conv_api_device *device;
-    struct conv_api_decode *items;
+    struct conv_device_context *device;
+    struct conv_device_decode *items;
     struct entry *entries;
     int count;          // of entries
     uint8_t *h_streams; // of the piece that is being filled
@@ -43,7 +44,7 @@ struct decoding {
     struct {            // of each stream's part
         int first, end; // entries
         int tables;     // entries that are decoded: the first ones with `copied`
-    } part[CONV_CUDA_API_PARTS];
+    } part[CONV_CUDA_PARTS];
 };
 
 static size_t align(size_t bytes)
@@ -51,18 +52,18 @@ static size_t align(size_t bytes)
     return conv_image_align(bytes, ALIGN);
 }
 
-static struct conv_image shape_of(const struct conv_api_decode *item)
+static struct conv_image shape_of(const struct conv_device_decode *item)
 {
     return item->header.shape;
 }
 
-static bool is_direct(const struct conv_api_decode *item)
+static bool is_direct(const struct conv_device_decode *item)
 {
     const struct conv_image *shape = &item->header.shape;
     const conv_image *view = &item->view;
     return view->channels == shape->channels &&
            conv_sample_bytes(view->sample) * 8 == shape->depth &&
-           conv_cuda_api_is_aligned(view, true);
+           conv_cuda_view_is_aligned(view, true);
 }
 
 // Lists what the device can decode; returns the bytes of its samples.
@@ -70,7 +71,7 @@ static uint64_t list_entries(struct decoding *decoding, int count)
 {
     uint64_t samples = 0;
     for (int i = 0; i < count; i++) {
-        const struct conv_api_decode *item = &decoding->items[i];
+        const struct conv_device_decode *item = &decoding->items[i];
         struct conv_image shape = shape_of(item);
         if (!conv_cuda_coder_takes_stream(&shape, item->size))
             continue;
@@ -109,7 +110,7 @@ static struct part_layout lay_out_part(struct decoding *decoding, int first, int
     size_t rows = 0, planes = 0;
     for (int i = first; i < end; i++) {
         struct entry *entry = &decoding->entries[i];
-        const struct conv_api_decode *item = &decoding->items[entry->item];
+        const struct conv_device_decode *item = &decoding->items[entry->item];
         struct conv_image shape = shape_of(item);
         struct conv_decode_image image = {
             .width = shape.width,
@@ -135,7 +136,7 @@ static void copy_stream(void *context, int worker, int index)
 {
     struct decoding *decoding = context;
     struct entry *entry = &decoding->entries[decoding->first + index];
-    const struct conv_api_decode *item = &decoding->items[entry->item];
+    const struct conv_device_decode *item = &decoding->items[entry->item];
     (void)worker;
     entry->copied = conv_png_format.device->copy_stream(
         decoding->h_streams + entry->stream_at - decoding->piece_at, &entry->stream_bytes,
@@ -143,32 +144,32 @@ static void copy_stream(void *context, int worker, int index)
 }
 
 // Uploads the compressed data of a part, piece by piece.
-static enum conv_status upload_streams(struct decoding *decoding, struct conv_cuda_api_part *part,
+static enum conv_status upload_streams(struct decoding *decoding, struct conv_cuda_part *part,
                                        int first, int end, size_t streams, struct conv_err *err)
 {
-    struct conv_api_device *device = decoding->device;
+    struct conv_device_context *device = decoding->device;
     for (int from = first, to; from < end; from = to) {
         size_t at = decoding->entries[from].stream_at, bytes = 0;
         for (to = from; to < end; to++) {
             size_t with_next = (to + 1 < end ? decoding->entries[to + 1].stream_at : streams) - at;
-            if (to > from && with_next > CONV_CUDA_API_PIECE_BYTES)
+            if (to > from && with_next > CONV_CUDA_PIECE_BYTES)
                 break;
             bytes = with_next;
         }
-        struct conv_cuda_api_piece *piece;
-        enum conv_status status = conv_cuda_api_piece_open(device, bytes, &piece, err);
+        struct conv_cuda_piece *piece;
+        enum conv_status status = conv_cuda_piece_open(device, bytes, &piece, err);
         if (status)
             return status;
         decoding->h_streams = piece->staging.h_data;
         decoding->first = from;
         decoding->piece_at = at;
-        conv_api_workers_run(device->host.workers, device->host.threads, copy_stream, decoding,
-                             to - from);
+        conv_workers_run(device->host.workers, device->host.threads, copy_stream, decoding,
+                         to - from);
         cudaError_t code = cudaMemcpyAsync(part->d_memory + at, piece->staging.h_data, bytes,
                                            cudaMemcpyHostToDevice, part->cuda);
         if (code)
             return conv_cuda_device_report(err, code, "copy files to the device");
-        status = conv_cuda_api_piece_queued(piece, part->cuda, err);
+        status = conv_cuda_piece_queued(piece, part->cuda, err);
         if (status)
             return status;
     }
@@ -179,12 +180,12 @@ static enum conv_status upload_streams(struct decoding *decoding, struct conv_cu
 static struct conv_layout_view planes_of(const struct decoding *decoding, const struct entry *entry,
                                          uint8_t *d_planes)
 {
-    const struct conv_api_decode *item = &decoding->items[entry->item];
+    const struct conv_device_decode *item = &decoding->items[entry->item];
     struct conv_image shape = shape_of(item);
     if (entry->direct)
-        return conv_cuda_api_layout(&item->view);
-    return conv_cuda_api_planes(d_planes + entry->planes_at, shape.width, shape.height,
-                                shape.channels, shape.depth, shape.alpha);
+        return conv_cuda_view_layout(&item->view);
+    return conv_cuda_view_planes(d_planes + entry->planes_at, shape.width, shape.height,
+                                 shape.channels, shape.depth, shape.alpha);
 }
 
 static int fill_table(const struct decoding *decoding, struct conv_decode_image *table, int first,
@@ -225,13 +226,13 @@ static enum conv_status queue_copies(const struct decoding *decoding, int first,
         if (entry->copied && !entry->direct) {
             const conv_image *view = &decoding->items[entry->item].view;
             struct conv_layout_copy *copy = &copies[count++];
-            *copy = (struct conv_layout_copy){conv_cuda_api_layout(view),
+            *copy = (struct conv_layout_copy){conv_cuda_view_layout(view),
                                               planes_of(decoding, entry, d_planes), view->width,
                                               view->height};
             copy->dst.alpha = view->channels % 2 == 0; // as in PNG files
         }
         if (count > 0 && (count == 64 || i + 1 == end)) {
-            status = conv_cuda_api_copy_layouts(copies, count, stream, err);
+            status = conv_cuda_view_copy(copies, count, stream, err);
             count = 0;
         }
     }
@@ -241,7 +242,7 @@ static enum conv_status queue_copies(const struct decoding *decoding, int first,
 static enum conv_status queue_part(struct decoding *decoding, int index, int first, int end,
                                    const struct part_layout *layout, struct conv_err *err)
 {
-    struct conv_cuda_api_part *part = &decoding->device->parts[index];
+    struct conv_cuda_part *part = &decoding->device->parts[index];
     size_t table_at = align((size_t)(end - first) * sizeof(uint32_t));
     struct conv_decode_image *table = (void *)(part->answers.h_data + table_at);
     enum conv_status status = upload_streams(decoding, part, first, end, layout->streams, err);
@@ -252,7 +253,7 @@ static enum conv_status queue_part(struct decoding *decoding, int index, int fir
     decoding->part[index].end = end;
     decoding->part[index].tables = count;
     if (count == 0)
-        return conv_cuda_api_part_queued(part, err);
+        return conv_cuda_part_queued(part, err);
     cudaError_t code =
         cudaMemcpyAsync(part->d_memory + layout->table, table, (size_t)count * sizeof *table,
                         cudaMemcpyHostToDevice, part->cuda);
@@ -269,16 +270,16 @@ static enum conv_status queue_part(struct decoding *decoding, int index, int fir
     if (conv_cuda_decode(&batch))
         return conv_cuda_device_report(err, cudaGetLastError(), "launch the decoder");
     status = queue_copies(decoding, first, end, part->d_memory + layout->planes, part->cuda, err);
-    return status ? status : conv_cuda_api_part_queued(part, err);
+    return status ? status : conv_cuda_part_queued(part, err);
 }
 
 // Waits for the part on a stream and notes which images were decoded.
 static enum conv_status end_part(struct decoding *decoding, int index, struct conv_err *err)
 {
-    struct conv_cuda_api_part *part = &decoding->device->parts[index];
+    struct conv_cuda_part *part = &decoding->device->parts[index];
     if (!part->busy)
         return CONV_OK;
-    enum conv_status status = conv_cuda_api_part_wait(part, err);
+    enum conv_status status = conv_cuda_part_wait(part, err);
     const uint32_t *results = (const void *)part->answers.h_data;
     int at = 0;
     for (int i = decoding->part[index].first; i < decoding->part[index].end && !status; i++) {
@@ -293,11 +294,11 @@ static enum conv_status end_all_parts(struct decoding *decoding, struct conv_err
 {
     struct conv_err later;
     enum conv_status status = CONV_OK;
-    for (int i = 0; i < CONV_CUDA_API_PARTS; i++) {
+    for (int i = 0; i < CONV_CUDA_PARTS; i++) {
         enum conv_status ended = end_part(decoding, i, status ? &later : err);
         status = status ? status : ended;
     }
-    enum conv_status finished = conv_cuda_api_finish(decoding->device, status ? &later : err);
+    enum conv_status finished = conv_cuda_parts_finish(decoding->device, status ? &later : err);
     return status ? status : finished;
 }
 
@@ -307,16 +308,16 @@ static enum conv_status start_part(struct decoding *decoding, int index, int fir
                                    struct conv_err *err)
 {
     struct part_layout layout = lay_out_part(decoding, first, end);
-    struct conv_cuda_api_part *part = &decoding->device->parts[index];
+    struct conv_cuda_part *part = &decoding->device->parts[index];
     size_t answers = align((size_t)(end - first) * sizeof(uint32_t)) +
                      (size_t)(end - first) * sizeof(struct conv_decode_image);
     enum conv_status status = end_part(decoding, index, err);
     if (!status)
-        status = conv_cuda_api_part_open(decoding->device, part, layout.bytes, answers, err);
+        status = conv_cuda_part_open(decoding->device, part, layout.bytes, answers, err);
     if (status == CONV_ERR_MEMORY) {
         status = end_all_parts(decoding, err);
         if (!status)
-            status = conv_cuda_api_part_open(decoding->device, part, layout.bytes, answers, err);
+            status = conv_cuda_part_open(decoding->device, part, layout.bytes, answers, err);
     }
     if (!status)
         status = queue_part(decoding, index, first, end, &layout, err);
@@ -338,15 +339,16 @@ static enum conv_status decode_parts(struct decoding *decoding, size_t part_byte
         for (end = first; end < decoding->count && (end == first || bytes < part_bytes); end++)
             bytes += decoding->entries[end].samples;
         status = start_part(decoding, index, first, end, err);
-        index = (index + 1) % CONV_CUDA_API_PARTS;
+        index = (index + 1) % CONV_CUDA_PARTS;
     }
     struct conv_err later;
     enum conv_status ended = end_all_parts(decoding, status ? &later : err);
     return status ? status : ended;
 }
 
-enum conv_status conv_cuda_api_decode(struct conv_api_device *device, struct conv_api_decode *items,
-                                      int count, void *stream, struct conv_err *err)
+enum conv_status conv_cuda_context_decode(struct conv_device_context *device,
+                                          struct conv_device_decode *items, int count, void *stream,
+                                          struct conv_err *err)
 {
     struct decoding decoding = {.device = device, .items = items};
     int previous;
@@ -356,17 +358,16 @@ enum conv_status conv_cuda_api_decode(struct conv_api_device *device, struct con
     uint64_t samples = list_entries(&decoding, count);
     enum conv_status status = CONV_OK;
     if (decoding.count > 0 && !host_is_faster(&decoding, samples)) {
-        size_t part_bytes =
-            conv_cuda_api_part_bytes(device, samples, LEAST_PART_BYTES, MEMORY_FACTOR);
-        uint64_t most = (uint64_t)CONV_CUDA_API_PARTS * part_bytes;
+        size_t part_bytes = conv_cuda_part_bytes(device, samples, LEAST_PART_BYTES, MEMORY_FACTOR);
+        uint64_t most = (uint64_t)CONV_CUDA_PARTS * part_bytes;
         decoding.at_once =
             most >= samples ? decoding.count : (int)((uint64_t)decoding.count * most / samples) + 1;
-        status = conv_cuda_api_enter(device, &previous, err);
+        status = conv_cuda_context_enter(device, &previous, err);
         if (!status) {
-            status = conv_cuda_api_start(device, stream, err);
+            status = conv_cuda_parts_start(device, stream, err);
             if (!status)
                 status = decode_parts(&decoding, part_bytes, err);
-            conv_cuda_api_leave(device, previous);
+            conv_cuda_context_leave(device, previous);
         }
     }
     free(decoding.entries);

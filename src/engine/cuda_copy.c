@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/cuda_api_internal.h"
+#include "engine/cuda_context.h"
 
 #define BAND_BYTES ((size_t)4 << 20) // the work of one thread
 #define MOST_BANDS 256               // of a piece
@@ -22,11 +22,11 @@ struct group {
     struct band bands[MOST_BANDS];
     int count;
     size_t bytes;
-    struct conv_cuda_api_piece *piece;
+    struct conv_cuda_piece *piece;
 };
 
 struct transfer {
-    struct conv_api_device *device;
+    struct conv_device_context *device;
     bool up; // to the device
     struct group groups[PIECES_AHEAD];
     int first, count;  // of the groups that are under way, when copying from the device
@@ -119,16 +119,16 @@ static void copy_band(void *context, int worker, int index)
 
 static void run_threads(struct transfer *transfer, struct group *group)
 {
-    const struct conv_api_host *host = &transfer->device->host;
+    const struct conv_device_host *host = &transfer->device->host;
     transfer->now = group;
-    conv_api_workers_run(host->workers, group->bytes < BAND_BYTES / 16 ? 1 : host->threads,
-                         copy_band, transfer, group->count);
+    conv_workers_run(host->workers, group->bytes < BAND_BYTES / 16 ? 1 : host->threads, copy_band,
+                     transfer, group->count);
 }
 
 // --- on the device -------------------------------------------------------------------------------
 
 static enum conv_status queue_layouts(struct transfer *transfer, const struct group *group,
-                                      struct conv_cuda_api_part *part, struct conv_err *err)
+                                      struct conv_cuda_part *part, struct conv_err *err)
 {
     struct conv_layout_copy copies[MOST_BANDS];
     for (int i = 0; i < group->count; i++) {
@@ -137,15 +137,15 @@ static enum conv_status queue_layouts(struct transfer *transfer, const struct gr
         conv_image device = rows_of(band, band->device);
         const conv_image *to = transfer->up ? &device : &staged,
                          *from = transfer->up ? &staged : &device;
-        copies[i] = (struct conv_layout_copy){conv_cuda_api_layout(to), conv_cuda_api_layout(from),
-                                              device.width, device.height};
+        copies[i] = (struct conv_layout_copy){
+            conv_cuda_view_layout(to), conv_cuda_view_layout(from), device.width, device.height};
         copies[i].dst.alpha = copies[i].src.alpha = false; // all channels are copied
     }
-    return conv_cuda_api_copy_layouts(copies, group->count, part->cuda, err);
+    return conv_cuda_view_copy(copies, group->count, part->cuda, err);
 }
 
 static enum conv_status copy_bytes(struct transfer *transfer, const struct group *group,
-                                   struct conv_cuda_api_part *part, struct conv_err *err)
+                                   struct conv_cuda_part *part, struct conv_err *err)
 {
     uint8_t *h_data = group->piece->staging.h_data;
     cudaError_t code = transfer->up ? cudaMemcpyAsync(part->d_memory, h_data, group->bytes,
@@ -153,7 +153,7 @@ static enum conv_status copy_bytes(struct transfer *transfer, const struct group
                                     : cudaMemcpyAsync(h_data, part->d_memory, group->bytes,
                                                       cudaMemcpyDeviceToHost, part->cuda);
     return code ? conv_cuda_device_report(err, code, "copy images")
-                : conv_cuda_api_piece_queued(group->piece, part->cuda, err);
+                : conv_cuda_piece_queued(group->piece, part->cuda, err);
 }
 
 static enum conv_status end_group(struct transfer *transfer, struct conv_err *err)
@@ -161,7 +161,7 @@ static enum conv_status end_group(struct transfer *transfer, struct conv_err *er
     struct group *group = &transfer->groups[transfer->first];
     transfer->first = (transfer->first + 1) % PIECES_AHEAD;
     transfer->count--;
-    enum conv_status status = conv_cuda_api_piece_wait(group->piece, err);
+    enum conv_status status = conv_cuda_piece_wait(group->piece, err);
     if (!status)
         run_threads(transfer, group);
     group->piece->held = false;
@@ -171,14 +171,14 @@ static enum conv_status end_group(struct transfer *transfer, struct conv_err *er
 static enum conv_status queue_group(struct transfer *transfer, struct group *group,
                                     struct conv_err *err)
 {
-    struct conv_api_device *device = transfer->device;
-    struct conv_cuda_api_part *part = &device->parts[transfer->part];
-    transfer->part = (transfer->part + 1) % CONV_CUDA_API_PARTS;
-    enum conv_status status = conv_cuda_api_part_wait(part, err);
+    struct conv_device_context *device = transfer->device;
+    struct conv_cuda_part *part = &device->parts[transfer->part];
+    transfer->part = (transfer->part + 1) % CONV_CUDA_PARTS;
+    enum conv_status status = conv_cuda_part_wait(part, err);
     if (!status)
-        status = conv_cuda_api_part_open(device, part, group->bytes, 0, err);
+        status = conv_cuda_part_open(device, part, group->bytes, 0, err);
     if (!status)
-        status = conv_cuda_api_piece_open(device, group->bytes, &group->piece, err);
+        status = conv_cuda_piece_open(device, group->bytes, &group->piece, err);
     if (status)
         return status;
     if (transfer->up) {
@@ -192,7 +192,7 @@ static enum conv_status queue_group(struct transfer *transfer, struct group *gro
         group->piece->held = true;
         transfer->count++;
     }
-    return status ? status : conv_cuda_api_part_queued(part, err);
+    return status ? status : conv_cuda_part_queued(part, err);
 }
 
 // --- the call ------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ static enum conv_status add_image(struct transfer *transfer, struct group **grou
         rows = host->height - row < most ? host->height - row : most;
         size_t bytes = band_bytes(host, rows);
         if ((*group)->count == MOST_BANDS ||
-            ((*group)->count > 0 && (*group)->bytes + bytes > CONV_CUDA_API_PIECE_BYTES)) {
+            ((*group)->count > 0 && (*group)->bytes + bytes > CONV_CUDA_PIECE_BYTES)) {
             status = queue_group(transfer, *group, err);
             if (!status)
                 status = next_group(transfer, group, err);
@@ -253,7 +253,7 @@ static enum conv_status transfer_all(struct transfer *transfer, const conv_image
     return status;
 }
 
-static enum conv_status transfer_host(struct conv_api_device *device, const conv_image *results,
+static enum conv_status transfer_host(struct conv_device_context *device, const conv_image *results,
                                       const conv_image *sources, int count, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
@@ -266,7 +266,7 @@ static enum conv_status transfer_host(struct conv_api_device *device, const conv
     }
     free(transfer);
     struct conv_err later;
-    enum conv_status finished = conv_cuda_api_finish(device, status ? &later : err);
+    enum conv_status finished = conv_cuda_parts_finish(device, status ? &later : err);
     return status ? status : finished;
 }
 
@@ -276,25 +276,25 @@ static enum conv_status copy_on_device(const conv_image *results, const conv_ima
 {
     enum conv_status status = CONV_OK;
     for (int i = 0; i < count && !status; i++) {
-        struct conv_layout_copy copy = {conv_cuda_api_layout(&results[i]),
-                                        conv_cuda_api_layout(&sources[i]), results[i].width,
+        struct conv_layout_copy copy = {conv_cuda_view_layout(&results[i]),
+                                        conv_cuda_view_layout(&sources[i]), results[i].width,
                                         results[i].height};
         copy.dst.alpha = copy.src.alpha = false; // all channels are copied
         if (results[i].memory == CONV_DEVICE && sources[i].memory == CONV_DEVICE)
-            status = conv_cuda_api_copy_layouts(&copy, 1, stream, err);
+            status = conv_cuda_view_copy(&copy, 1, stream, err);
         else
             *host = true;
     }
     return status;
 }
 
-enum conv_status conv_cuda_api_copy(struct conv_api_device *device, const conv_image *results,
-                                    const conv_image *sources, int count, void *stream,
-                                    struct conv_err *err)
+enum conv_status conv_cuda_context_copy(struct conv_device_context *device,
+                                        const conv_image *results, const conv_image *sources,
+                                        int count, void *stream, struct conv_err *err)
 {
     int previous;
     bool host = false, up = false;
-    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    enum conv_status status = conv_cuda_context_enter(device, &previous, err);
     if (status)
         return status;
     status = copy_on_device(results, sources, count, stream, &host, err);
@@ -305,10 +305,10 @@ enum conv_status conv_cuda_api_copy(struct conv_api_device *device, const conv_i
         status = code ? conv_cuda_device_report(err, code, "wait for a stream") : CONV_OK;
     }
     if (!status && host)
-        status = conv_cuda_api_start(device, stream, err);
+        status = conv_cuda_parts_start(device, stream, err);
     if (!status && host)
         status = transfer_host(device, results, sources, count, err);
-    conv_cuda_api_leave(device, previous);
+    conv_cuda_context_leave(device, previous);
     return status;
 }
 
@@ -327,10 +327,10 @@ static enum conv_status copy_few(void *result, const void *source, size_t bytes,
     return code ? conv_cuda_device_report(err, code, "copy memory") : CONV_OK;
 }
 
-enum conv_status conv_cuda_api_copy_bytes(struct conv_api_device *device, void *result,
-                                          conv_memory result_memory, const void *source,
-                                          conv_memory source_memory, size_t bytes, void *stream,
-                                          struct conv_err *err)
+enum conv_status conv_cuda_context_copy_bytes(struct conv_device_context *device, void *result,
+                                              conv_memory result_memory, const void *source,
+                                              conv_memory source_memory, size_t bytes, void *stream,
+                                              struct conv_err *err)
 {
     bool up = source_memory == CONV_HOST, down = result_memory == CONV_HOST;
     size_t rows = up != down && bytes >= FEW_BYTES ? bytes / ROW_BYTES : 0;
@@ -344,16 +344,16 @@ enum conv_status conv_cuda_api_copy_bytes(struct conv_api_device *device, void *
         conv_image from = to; // the source is only read
         from.data = (uint8_t *)(uintptr_t)source + row * ROW_BYTES;
         from.memory = source_memory;
-        status = conv_cuda_api_copy(device, &to, &from, 1, stream, err);
+        status = conv_cuda_context_copy(device, &to, &from, 1, stream, err);
     }
     size_t done = rows * ROW_BYTES;
-    if (!status && done < bytes && !(status = conv_cuda_api_enter(device, &previous, err))) {
+    if (!status && done < bytes && !(status = conv_cuda_context_enter(device, &previous, err))) {
         status = copy_few((uint8_t *)result + done, (const uint8_t *)source + done, bytes - done,
                           up     ? cudaMemcpyHostToDevice
                           : down ? cudaMemcpyDeviceToHost
                                  : cudaMemcpyDeviceToDevice,
                           stream, err);
-        conv_cuda_api_leave(device, previous);
+        conv_cuda_context_leave(device, previous);
     }
     return status;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What the two halves of encoding on a CUDA device share: cuda_api_encode.c (the device's half and
-// the call) and cuda_api_encoding.c (the host's half, which makes files of what was downloaded).
-#ifndef CONV_API_CUDA_API_ENCODING_H
-#define CONV_API_CUDA_API_ENCODING_H
+// What the two halves of encoding on a CUDA device share: cuda_png_encode.c (the device's half and
+// the call) and cuda_png_files.c (the host's half, which makes files of what was downloaded).
+#ifndef CONV_ENGINE_CUDA_PNG_FILES_H
+#define CONV_ENGINE_CUDA_PNG_FILES_H
 
-#include "api/cuda_api_internal.h"
+#include "engine/cuda_context.h"
 #include "png/cuda/cuda_encode.h"
 
 #define CONV_CUDA_ENCODING_AHEAD 2 // pieces that are downloaded while the host copies another one
@@ -20,15 +20,15 @@ struct conv_cuda_encoding_entry {
 
 // A piece that is downloaded.
 struct conv_cuda_encoding_fetch {
-    struct conv_cuda_api_piece *piece;
+    struct conv_cuda_piece *piece;
     int first, end; // entries
     uint64_t from;  // of its first byte in the part's output
 };
 
 struct conv_cuda_encoding {
-    struct conv_api_device *device;
-    struct conv_api_encode *items;
-    struct conv_api_file_memory *files; // of the caller, or NULL
+    struct conv_device_context *device;
+    struct conv_device_encode *items;
+    struct conv_file_memory *files; // of the caller, or NULL
     struct conv_cuda_encoding_entry *entries;
     int count; // number of entries
     struct conv_cuda_encoding_fetch fetches[CONV_CUDA_ENCODING_AHEAD];

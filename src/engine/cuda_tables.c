@@ -4,7 +4,7 @@
 // again finds its table there.
 #include <string.h>
 
-#include "api/cuda_api_internal.h"
+#include "engine/cuda_context.h"
 
 // A table for up to 46 planes. Memory for all such tables is taken at once, so that later calls
 // take none, however fast they follow each other.
@@ -35,20 +35,20 @@ static enum conv_status take_pair(uint8_t **h_data, uint8_t **d_data, size_t byt
     return CONV_OK;
 }
 
-void conv_cuda_api_tables_free(struct conv_cuda_api_tables *tables)
+void conv_cuda_table_free(struct conv_cuda_table_cache *tables)
 {
     for (int i = 0; i < tables->count; i++) {
-        struct conv_cuda_api_table *table = &tables->table[i];
+        struct conv_cuda_table *table = &tables->table[i];
         if (table->large)
             free_pair(table->h_data, table->d_data);
         conv_cuda_event_destroy(&table->used);
     }
     free_pair(tables->h_block, tables->d_block);
-    *tables = (struct conv_cuda_api_tables){0};
+    *tables = (struct conv_cuda_table_cache){0};
 }
 
 // Memory of its own for a table that no work reads; its content is lost.
-static enum conv_status grow(struct conv_cuda_api_table *table, size_t bytes, struct conv_err *err)
+static enum conv_status grow(struct conv_cuda_table *table, size_t bytes, struct conv_err *err)
 {
     uint8_t *h_data = NULL, *d_data = NULL;
     size_t capacity = (bytes + bytes / 4 + SMALL_BYTES - 1) / SMALL_BYTES * SMALL_BYTES;
@@ -65,13 +65,13 @@ static enum conv_status grow(struct conv_cuda_api_table *table, size_t bytes, st
     return CONV_OK;
 }
 
-static struct conv_cuda_api_table *find_equal(struct conv_cuda_api_tables *tables,
-                                              const void *content, size_t bytes)
+static struct conv_cuda_table *find_equal(struct conv_cuda_table_cache *tables, const void *content,
+                                          size_t bytes)
 {
     // The most recent tables are compared first.
     for (int i = 1; i <= tables->count; i++) {
         int at = (tables->next - i + tables->count) % tables->count;
-        struct conv_cuda_api_table *table = &tables->table[at];
+        struct conv_cuda_table *table = &tables->table[at];
         if (table->bytes == bytes && memcmp(table->h_data, content, bytes) == 0)
             return table;
     }
@@ -79,14 +79,14 @@ static struct conv_cuda_api_table *find_equal(struct conv_cuda_api_tables *table
 }
 
 // A table that no work reads any more. The oldest is the first to become free.
-static enum conv_status find_free(struct conv_cuda_api_tables *tables,
-                                  struct conv_cuda_api_table **out, struct conv_err *err)
+static enum conv_status find_free(struct conv_cuda_table_cache *tables,
+                                  struct conv_cuda_table **out, struct conv_err *err)
 {
     cudaError_t code = cudaSuccess;
     if (tables->count > 0) {
-        struct conv_cuda_api_table *oldest = &tables->table[tables->next % tables->count];
-        code = tables->count < CONV_CUDA_API_TABLES ? cudaEventQuery(oldest->used)
-                                                    : cudaEventSynchronize(oldest->used);
+        struct conv_cuda_table *oldest = &tables->table[tables->next % tables->count];
+        code = tables->count < CONV_CUDA_TABLES ? cudaEventQuery(oldest->used)
+                                                : cudaEventSynchronize(oldest->used);
         if (!code) {
             tables->next = (tables->next + 1) % tables->count;
             *out = oldest;
@@ -97,12 +97,12 @@ static enum conv_status find_free(struct conv_cuda_api_tables *tables,
         return conv_cuda_device_report(err, code, "wait for a filter");
     (void)cudaGetLastError();
     // All are in use: adds another one, which is the most recent.
-    struct conv_cuda_api_table *added = &tables->table[tables->count];
+    struct conv_cuda_table *added = &tables->table[tables->count];
     enum conv_status status = tables->h_block ? CONV_OK
                                               : take_pair(&tables->h_block, &tables->d_block,
-                                                          CONV_CUDA_API_TABLES * SMALL_BYTES, err);
+                                                          CONV_CUDA_TABLES * SMALL_BYTES, err);
     if (!status)
-        status = conv_cuda_api_event(&added->used, err);
+        status = conv_cuda_context_event(&added->used, err);
     if (status)
         return status;
     added->h_data = tables->h_block + (size_t)tables->count * SMALL_BYTES;
@@ -115,11 +115,11 @@ static enum conv_status find_free(struct conv_cuda_api_tables *tables,
     return CONV_OK;
 }
 
-enum conv_status conv_cuda_api_table(struct conv_cuda_api_tables *tables, const void *content,
+enum conv_status conv_cuda_table_get(struct conv_cuda_table_cache *tables, const void *content,
                                      size_t bytes, cudaStream_t stream,
-                                     struct conv_cuda_api_table **out, struct conv_err *err)
+                                     struct conv_cuda_table **out, struct conv_err *err)
 {
-    struct conv_cuda_api_table *table = find_equal(tables, content, bytes);
+    struct conv_cuda_table *table = find_equal(tables, content, bytes);
     cudaError_t code = cudaSuccess;
     if (table) {
         // Its last use may be on another stream, and kernels keep counters in it. Comparing streams
@@ -143,8 +143,8 @@ enum conv_status conv_cuda_api_table(struct conv_cuda_api_tables *tables, const 
     return CONV_OK;
 }
 
-enum conv_status conv_cuda_api_table_used(struct conv_cuda_api_table *table, cudaStream_t stream,
-                                          struct conv_err *err)
+enum conv_status conv_cuda_table_used(struct conv_cuda_table *table, cudaStream_t stream,
+                                      struct conv_err *err)
 {
     table->on_default = stream == NULL;
     return conv_cuda_event_record(table->used, stream, err);

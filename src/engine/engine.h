@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT
+// The devices that do the work: one table of functions per kind of device (device_cpu.c,
+// device_cuda.c; no_cuda.c in a build without CUDA). The run, the library and the benchmarks use
+// them through these tables alone.
+#ifndef CONV_ENGINE_ENGINE_H
+#define CONV_ENGINE_ENGINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "conv.h"
+#include "engine/file_memory.h"
+#include "engine/group.h"
+#include "engine/memory.h"
+#include "engine/workers.h"
+#include "filter/filter.h"
+#include "image/format.h"
+#include "kernels/stencil/stencil.h"
+
+#define CONV_BACKEND_MOST_DEVICES 64 // per run
+
+// The properties of a device of any kind. 0: unknown.
+struct conv_device_info {
+    char name[128];      // "NVIDIA H200"
+    unsigned capability; // CUDA's compute capability: 90 = 9.0
+    unsigned offers;     // what kernels of this program may require: conv_place_offers
+    int multiprocessors;
+    size_t memory, free; // bytes
+};
+
+// --- filters -------------------------------------------------------------------------------------
+
+struct conv_backend_config {
+    const struct conv_filter *filters; // the chain; read by `open` only
+    int filter_count;                  // 1 to CONV_FILTER_MAX_CHAIN
+    enum conv_border border;
+    float border_value; // 8-bit units, or as float32 samples are
+    // CONV_ALPHA_PREMULTIPLY: colours are multiplied by alpha on entry and on exit; between two
+    // filters they are divided and multiplied again. Which planes are filtered is decided by
+    // conv_group_place.
+    enum conv_alpha_mode alpha;
+    // The result of the last filter is float32; images then have a result_depth of 32.
+    bool floats;
+    // Images may have float32 samples (depth 32), whose results are float32 as well. Only the
+    // backend's chain can be used with them; groups and streams have 8 and 16 bits.
+    bool float_samples;
+    const char *variant; // kernel to force; NULL: the best for each filter
+    size_t launch_bytes; // of samples in a typical group; 0: unknown
+    // Instead of `variant`: a kernel that need not be in the table. NULL: none.
+    const struct conv_variant *kernel;
+    int device; // ordinal among those of its kind
+    // The device `device`, opened for images in its memory: filter_run is then possible. NULL:
+    // groups and streams only. Closed after the backend.
+    struct conv_device_context *context;
+    // Non-zero once the run should end: decoding on a device then stops as if the device could not
+    // decode. Must outlive the backend. May be NULL.
+    atomic_int *stop;
+};
+
+// Groups that run together at most. With 4 an H100 was not faster than with 3 in the steady state,
+// and slower before.
+#define CONV_BACKEND_MOST_TOGETHER 3
+
+struct conv_backend; // a device with a chain of filters; each kind has its own
+struct conv_stream;  // a CUDA stream with its device memory, or the scratch of a worker
+
+// --- images in the memory of a device
+// -------------------------------------------------------------
+
+// What a device uses on the host. It lives as long as the device, but memory is taken only after
+// context_open.
+struct conv_device_host {
+    struct conv_memory_pools *pools;
+    struct conv_workers *workers;
+    int threads;
+};
+
+// A device that is open for images in its memory; each kind has its own.
+struct conv_device_context;
+
+// A PNG file to be decoded by the device.
+struct conv_device_decode {
+    const uint8_t *data; // the whole file, in pageable host memory
+    size_t size;
+    struct conv_image_header header; // of a device_stream; check_size has proven its sizes
+    // The destination: device memory, any strides. Channels and sample type may differ from
+    // header.shape; they are converted as in conv_decode_options, but colour is not reduced to
+    // gray.
+    conv_image view;
+    bool done; // false at first; set if the view is complete. Else the host decodes the file.
+};
+
+// An image to be encoded by the device.
+struct conv_device_encode {
+    conv_image view; // device memory, any strides, CONV_SAMPLE_U8 or CONV_SAMPLE_U16
+    int index;       // for `files`
+    // Set together with `done`: a whole PNG file, in the memory that `files` gave or else in memory
+    // from the host pool, which the caller gives back. Where `done` stays false the host encodes
+    // the image.
+    uint8_t *data;
+    size_t size;
+    bool done;
+};
+
+// --- the table -----------------------------------------------------------------------------------
+
+// After `open` a backend does not change, except for what it caches: any thread may call any
+// function with it, at the same time as others, and gets the same answers. A stream belongs to one
+// thread at a time. All streams are closed before the backend.
+struct conv_device_ops {
+    const char *name;      // "cpu", "cuda": how users and the names of kernels call it
+    const char *title;     // in sentences: "the CPU", "CUDA"
+    enum conv_place place; // whose kernels it runs
+    bool built;            // false: not in this build; then `open` fails and the rest is NULL
+
+    // True if stream_run sleeps while a device works: the pipeline then gives each stream a thread
+    // and packs images into groups. False: workers call it with one image at a time.
+    bool async;
+
+    // True if ending the process frees streams, device memory and pinned memory faster than the
+    // functions below do. A program that ends after its run then does not free them.
+    bool freed_at_exit;
+
+    // Sets environment variables for the driver, unless the user has set them, in a process that
+    // runs the pipeline. `first_only`: it will use device 0 alone, so that the driver need not set
+    // up others. Called before anything else, while there is one thread. May be NULL.
+    void (*set_up_process)(bool first_only);
+    // False if there is no driver, so that opening a device fails at once. Takes microseconds and
+    // initialises nothing.
+    bool (*has_driver)(void);
+    // Fills at most `room` entries, except `free`, and sets *count to what the machine has, at
+    // least
+    // 1. Opens no device. CONV_ERR_DEVICE with the reason (no driver, no GPU, not in this build),
+    // and *count is 0.
+    enum conv_status (*devices)(struct conv_device_info *info, int room, int *count,
+                                struct conv_err *err);
+    // Sets info->memory, as an open device has it, and info->free. NULL on the CPU.
+    enum conv_status (*read_memory)(struct conv_device_info *info, int device,
+                                    struct conv_err *err);
+
+    // CONV_ERR_DEVICE with the reason if the device cannot be used; CONV_ERR_MEMORY if it or the
+    // host has no memory left; CONV_ERR_USAGE if the forced kernel is unknown or cannot run the
+    // chain here. *backend is set on success only, and nothing is left open on failure.
+    enum conv_status (*open)(struct conv_backend **backend,
+                             const struct conv_backend_config *config, struct conv_err *err);
+    void (*close)(struct conv_backend *backend); // NULL is fine
+
+    // "cpu", "cuda:0"
+    void (*describe)(const struct conv_backend *backend, char *text, size_t size);
+    // The name of the kernel that runs filter `index` of the chain at `depth` bits.
+    const char *(*variant)(const struct conv_backend *backend, int index, int depth);
+    // Bytes of a group's tables per filtered plane (for conv_group_place) with a chain of
+    // filter_count filters; with `codes` those for decoding and encoding included.
+    size_t (*table_bytes)(int filter_count, bool codes);
+
+    // Bytes of host memory that filtering an image of that width takes besides its staging memory.
+    // NULL on an async backend.
+    size_t (*scratch_bytes)(const struct conv_backend *backend, int width, int depth);
+
+    // NULL on a backend without coders. takes_stream: true if it can decode an image of that shape
+    // from a zlib stream of at most `most_bytes`, for which the size of the file may be passed.
+    // chunks_bytes: bound of the bytes in h_out of such an image's chunks, tables included; 0: it
+    // cannot encode it.
+    bool (*takes_stream)(const struct conv_image *shape, size_t most_bytes);
+    size_t (*chunks_bytes)(const struct conv_image *shape);
+
+    // Pins staging memory (staging.h) for all devices of this kind, so that copies run at the bus's
+    // speed and beside kernels. False if that fails: copies then work, but are slower. Memory that
+    // cannot be unpinned, as after the loss of a device, must not be returned to the system: the
+    // driver would take other pages at its address for it. NULL on a backend that copies nothing.
+    bool (*host_pin)(struct conv_backend *backend, void *memory, size_t size);
+    bool (*host_unpin)(struct conv_backend *backend, void *memory);
+
+    // A stream with device memory for groups of `bytes`; it grows if a group needs more. Errors as
+    // of `open`, except CONV_ERR_USAGE.
+    enum conv_status (*stream_open)(struct conv_backend *backend, struct conv_stream **stream,
+                                    size_t bytes, struct conv_err *err);
+    void (*stream_close)(struct conv_stream *stream); // NULL is fine
+    // True if the device has memory for more streams than a run begins with, and some is left for
+    // other processes. NULL: always true.
+    bool (*has_room)(struct conv_backend *backend);
+    // How many device-coded groups, linked by `next`, stream_run can take at once; at most
+    // CONV_BACKEND_MOST_TOGETHER. Their kernels are launched together. NULL: one. The caller takes
+    // fewer once a device had no room for several.
+    int (*together)(const struct conv_backend *backend);
+    // Runs the whole chain on the group, and on those linked to it: upload, kernels, download.
+    // Returns when the result is at group->h_result. CONV_ERR_MEMORY: no room for this group; a
+    // smaller one may succeed. CONV_ERR_DEVICE: the device is lost. An async backend leaves h_in as
+    // it was, even on failure, so that another device can do the work, unless group->memory has
+    // released it. Of groups that run together the first gets the times.
+    enum conv_status (*stream_run)(struct conv_stream *stream, struct conv_group *group,
+                                   struct conv_err *err);
+
+    // --- images in the memory of a device ---
+    // A stream is a cudaStream_t of the device, NULL for the default stream. `device` belongs to
+    // one thread at a time, which may change: each function makes the device current. Errors:
+    // CONV_ERR_MEMORY; CONV_ERR_DEVICE, after which only release, event_destroy, close and
+    // context_close are called.
+
+    // `ordinal` counts among the devices of this kind. *device is set on success only.
+    enum conv_status (*context_open)(struct conv_device_context **device, int ordinal,
+                                     const struct conv_device_host *host, struct conv_err *err);
+    void (*context_close)(struct conv_device_context *device); // gives back what it took from pools
+    // Returns when all work queued on the device is done.
+    enum conv_status (*synchronise)(struct conv_device_context *device, struct conv_err *err);
+    // For calls of functions that change the thread's current device (layers, the pipeline):
+    // `enter` makes this device current and sets *previous, `leave` restores *previous. `leave` is
+    // called only after a successful `enter`.
+    enum conv_status (*enter)(struct conv_device_context *device, int *previous,
+                              struct conv_err *err);
+    void (*leave)(struct conv_device_context *device, int previous);
+
+    // The pools' source: blocks that begin at multiples of 256 bytes. Host memory is pinned where
+    // that makes copies faster. CONV_DEVICE is the same as CONV_HOST on the CPU.
+    enum conv_status (*allocate)(struct conv_device_context *device, conv_memory memory,
+                                 size_t bytes, void **data, struct conv_err *err);
+    void (*release)(struct conv_device_context *device, conv_memory memory, void *data,
+                    size_t bytes);
+
+    // The rest is NULL on the CPU, except filter_run.
+
+    // Events: points in a stream. `record` makes *event, if it is NULL, and notes the point that
+    // `stream` has reached; `wait` makes `stream` wait for it without stopping the caller.
+    enum conv_status (*event_record)(struct conv_device_context *device, void **event, void *stream,
+                                     struct conv_err *err);
+    enum conv_status (*event_wait)(struct conv_device_context *device, void *event, void *stream,
+                                   struct conv_err *err);
+    void (*event_destroy)(struct conv_device_context *device, void *event); // NULL is fine
+
+    // Waits for all work queued on `stream`.
+    enum conv_status (*stream_wait)(struct conv_device_context *device, void *stream,
+                                    struct conv_err *err);
+    // Copies bytes as conv_copy does: at least one side is in device memory.
+    enum conv_status (*copy_bytes)(struct conv_device_context *device, void *result,
+                                   conv_memory result_memory, const void *source,
+                                   conv_memory source_memory, size_t bytes, void *stream,
+                                   struct conv_err *err);
+
+    // Copies results[i] from sources[i]: views of one shape, number of channels and sample type
+    // (F32 too), any strides, at least one of them in device memory. Ordered after the work queued
+    // on `stream`. Complete on return, except copies within device memory, which are queued. Host
+    // memory is pageable or pinned.
+    enum conv_status (*copy)(struct conv_device_context *device, const conv_image *results,
+                             const conv_image *sources, int count, void *stream,
+                             struct conv_err *err);
+
+    // Decodes what it can; on return the views with `done` are complete. CONV_OK even if some are
+    // not done. Writes to views are ordered after the work queued on `stream`.
+    enum conv_status (*decode)(struct conv_device_context *device, struct conv_device_decode *items,
+                               int count, void *stream, struct conv_err *err);
+    // Encodes what it can; on return the files of items with `done` are complete. Reads are ordered
+    // after the work queued on `stream`. `files` is NULL, or has room for `count` files and is
+    // asked in the thread of the call. On failure nothing is left in `data`.
+    enum conv_status (*encode)(struct conv_device_context *device, struct conv_device_encode *items,
+                               int count, struct conv_file_memory *files, void *stream,
+                               struct conv_err *err);
+
+    // Filters count images (at least 1), all in device memory, any strides; shapes and sample types
+    // as of conv_filter_run. Nothing overlaps, except on the CPU, where results[i] may be the view
+    // sources[i]. With has_alpha the last channel is alpha, which is copied, filtered, or
+    // multiplied before and divided after filtering (alpha.h), depending on config->alpha. Queues
+    // the work on `stream` and does not wait for it. The backend belongs to one thread at a time.
+    enum conv_status (*filter_run)(struct conv_backend *backend, const conv_image *results,
+                                   const conv_image *sources, int count, void *stream,
+                                   struct conv_err *err);
+};
+
+extern const struct conv_device_ops conv_device_cpu, conv_device_cuda;
+
+// --- the devices
+// ----------------------------------------------------------------------------------
+
+#define CONV_ENGINE_DEVICES 2 // one for each enum conv_place
+
+// Indexed by place. The entry of a backend that is not in the build fails to open and says
+// so; its `built` is false.
+extern const struct conv_device_ops *const conv_engine_devices[CONV_ENGINE_DEVICES];
+
+// The backend whose name is the first `size` characters of `name`; NULL if there is none.
+const struct conv_device_ops *conv_engine_find(const struct conv_device_ops *const *backends,
+                                               const char *name, size_t size);
+
+// The backend that runs a kernel, by the kernel's name ("cuda_tma"); NULL if no backend's name
+// precedes the underscore.
+const struct conv_device_ops *conv_engine_of_kernel(const struct conv_device_ops *const *backends,
+                                                    const char *kernel);
+
+// The GPUs to use if none is requested: the first backend besides the CPU that has a driver, or
+// else the first, which can report what is missing.
+const struct conv_device_ops *conv_engine_gpu(const struct conv_device_ops *const *backends);
+
+#endif
