@@ -1,7 +1,6 @@
 # Finds the CUDA toolkit as CONV_CUDA says and sets CONV_HAVE_CUDA; conv_cuda_target() sets up a
 # library that holds .cu files.
 set(CONV_HAVE_CUDA OFF)
-include(cmake/cuda_batches.cmake)
 set(oldest_toolkit 11.7) # __grid_constant__
 
 # The compute capabilities of this machine's GPUs that are at least 7.5, as "75;90".
@@ -116,19 +115,6 @@ if(CONV_HAVE_CUDA)
 else()
     message(STATUS "CUDA backend: not built")
 endif()
-
-# Replaces the .cu files in LIST by a few sources that include them, if they are compiled only to be checked.
-function(conv_cuda_sources list)
-    if(CONV_CUDA_FOR STREQUAL "check" AND ${list})
-        set(files "")
-        foreach(file IN LISTS ${list})
-            file(RELATIVE_PATH file ${PROJECT_SOURCE_DIR} ${file})
-            list(APPEND files ${file})
-        endforeach()
-        conv_cuda_batches(batches ${PROJECT_SOURCE_DIR} "" ${files})
-        set(${list} ${batches} PARENT_SCOPE)
-    endif()
-endfunction()
 
 # -fmad=false for the same reason as -ffp-contract=off in C.
 function(conv_cuda_target target)

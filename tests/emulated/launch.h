@@ -3,7 +3,6 @@
 #ifndef CONV_EMULATED_LAUNCH_H
 #define CONV_EMULATED_LAUNCH_H
 
-#include <functional>
 #include <tuple>
 
 #include "block.h"
@@ -18,25 +17,44 @@ struct launch_shape {
     cudaStream_t stream;
 };
 
-// Queues the launch; `body` is what each thread runs.
+// What each thread runs. Not a std::function: its header alone takes the compiler longer than most
+// kernels.
+struct launch_body {
+    virtual ~launch_body() = default;
+    virtual void run() const = 0;
+};
+
+// Queues the launch, and deletes `body` after it.
 void queue_launch(const char *name, const void *kernel, const launch_shape &shape,
-                  std::function<void()> body);
+                  const launch_body *body);
 
 // Runs a launch; *message is the text of its failure, empty if it went well.
-void run_launch(const char *name, const launch_shape &shape, const std::function<void()> &body,
-                char *message, size_t room);
+void run_launch(const char *name, const launch_shape &shape, const launch_body &body, char *message,
+                size_t room);
 
 // The order of threads in later launches, and the noise in their memory.
 void seed_order(uint64_t seed);
+
+template <typename... Parameters> struct call final : launch_body {
+    void (*kernel)(Parameters...);
+    std::tuple<Parameters...> arguments;
+
+    call(void (*kernel_)(Parameters...), const Parameters &...values)
+        : kernel(kernel_), arguments(values...)
+    {
+    }
+    void run() const override
+    {
+        std::apply(kernel, arguments);
+    }
+};
 
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), const char *name, const launch_shape &shape,
             Arguments &&...arguments)
 {
     static_assert((sizeof(Parameters) + ... + 0) <= 32764, "kernel parameters end there");
-    std::tuple<Parameters...> copies(arguments...);
-    queue_launch(name, (const void *)kernel, shape,
-                 [kernel, copies] { std::apply(kernel, copies); });
+    queue_launch(name, (const void *)kernel, shape, new call<Parameters...>(kernel, arguments...));
 }
 
 } // namespace emulated

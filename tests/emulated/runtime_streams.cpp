@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 
 #include "block.h"
 #include "launch.h"
@@ -107,8 +108,9 @@ static size_t shared_limit(const void *kernel)
 }
 
 void emulated::queue_launch(const char *name, const void *kernel, const launch_shape &shape,
-                            std::function<void()> body)
+                            const launch_body *body_)
 {
+    std::shared_ptr<const launch_body> body(body_);
     size_t threads = (size_t)shape.block.x * shape.block.y * shape.block.z;
     if (threads == 0 || threads > MOST_THREADS || shape.grid.x == 0 || shape.grid.y == 0 ||
         shape.grid.y > UINT16_MAX || shape.grid.z == 0 || shape.grid.z > UINT16_MAX) {
@@ -123,7 +125,7 @@ void emulated::queue_launch(const char *name, const void *kernel, const launch_s
     queue_counted([name, shape, body, device] {
         char text[EMULATED_MESSAGE_SIZE];
         running = device;
-        run_launch(name, shape, body, text, sizeof text);
+        run_launch(name, shape, *body, text, sizeof text);
         if (text[0])
             note_failure(text);
     });

@@ -5,7 +5,6 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
-#include <functional>
 #include <numeric>
 
 #include "../support/random.h"
@@ -68,7 +67,7 @@ static struct {
     std::vector<event> events;
     std::vector<uint32_t> free_events; // places in it that are free again
     enum order order;
-    const std::function<void()> *body;
+    const launch_body *body;
     const launch_shape *shape;
     char *message;
     size_t room;
@@ -258,7 +257,7 @@ static void be_threads()
     for (;;) {
         block_place *place = &now.places[now.running->place];
         observe(&place->start);
-        (*now.body)();
+        now.body->run();
         announce(&place->end);
         now.running->returned = true;
         if (note_return(now.running)) {
@@ -431,8 +430,8 @@ static void run_grid(int places)
     }
 }
 
-void run_launch(const char *name, const launch_shape &shape, const std::function<void()> &body,
-                char *message, size_t room)
+void run_launch(const char *name, const launch_shape &shape, const launch_body &body, char *message,
+                size_t room)
 {
     message[0] = '\0';
     now.count = (int)(shape.block.x * shape.block.y * shape.block.z);
