@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <sys/resource.h>
-#include <time.h>
+
+#include "base/lock.h"
 
 #define ENOUGH 65536
 #define MOST_COUNTED 1024 // with more descriptors there is no need to count
@@ -18,7 +18,7 @@
 
 static atomic_bool counting; // set before the workers start and after they have ended
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards all below
+static struct conv_lock lock = CONV_LOCK_INITIALIZER; // guards all below
 static pthread_cond_t given = PTHREAD_COND_INITIALIZER;
 static int room = INT_MAX; // descriptors that the functions here may hand out
 static int reserve;        // of them for workers and the walk
@@ -51,11 +51,11 @@ void conv_descriptors_raise(void)
 void conv_descriptors_begin(int workers, const atomic_int *stop)
 {
     int limit = soft_limit(), open = 0, most = MOST_COUNTED + EACH_WORKER * workers;
-    pthread_mutex_lock(&lock);
+    conv_lock_acquire(&lock);
     stopping = stop;
     if (runs++ > 0) { // the limit that the first run has found holds for all
         reserve += EACH_WORKER * workers;
-        pthread_mutex_unlock(&lock);
+        conv_lock_release(&lock);
         return;
     }
     for (int fd = 0; fd < limit && limit <= most; fd++)
@@ -65,12 +65,12 @@ void conv_descriptors_begin(int workers, const atomic_int *stop)
         reserve = EACH_WORKER * workers + FOLDERS;
         atomic_store(&counting, true);
     }
-    pthread_mutex_unlock(&lock);
+    conv_lock_release(&lock);
 }
 
 void conv_descriptors_end(int workers, const atomic_int *stop)
 {
-    pthread_mutex_lock(&lock);
+    conv_lock_acquire(&lock);
     if (stopping == stop)
         stopping = NULL;
     reserve -= EACH_WORKER * workers;
@@ -80,16 +80,16 @@ void conv_descriptors_end(int workers, const atomic_int *stop)
         atomic_store(&counting, false);
     }
     pthread_cond_broadcast(&given);
-    pthread_mutex_unlock(&lock);
+    conv_lock_release(&lock);
 }
 
 bool conv_descriptors_are_few(void)
 {
     if (!atomic_load(&counting))
         return false;
-    pthread_mutex_lock(&lock);
+    conv_lock_acquire(&lock);
     bool few = room < reserve + LEAST_AHEAD;
-    pthread_mutex_unlock(&lock);
+    conv_lock_release(&lock);
     return few;
 }
 
@@ -97,11 +97,11 @@ void conv_descriptors_take(int count)
 {
     if (!atomic_load(&counting))
         return;
-    pthread_mutex_lock(&lock);
+    conv_lock_acquire(&lock);
     while (taken > own && taken + kept + count > room)
-        pthread_cond_wait(&given, &lock);
+        (void)conv_lock_wait(&lock, &given, UINT64_MAX);
     taken += count;
-    pthread_mutex_unlock(&lock);
+    conv_lock_release(&lock);
     own += count;
 }
 
@@ -110,38 +110,38 @@ void conv_descriptors_give(int count)
     if (!atomic_load(&counting))
         return;
     own -= count;
-    pthread_mutex_lock(&lock);
+    conv_lock_acquire(&lock);
     taken -= count;
     pthread_cond_broadcast(&given);
-    pthread_mutex_unlock(&lock);
+    conv_lock_release(&lock);
 }
 
 bool conv_descriptors_try_folder(void)
 {
-    pthread_mutex_lock(&lock);
+    conv_lock_acquire(&lock);
     bool fits = kept < room - 1;
     kept += fits;
-    pthread_mutex_unlock(&lock);
+    conv_lock_release(&lock);
     return fits;
 }
 
 void conv_descriptors_keep(int count)
 {
-    pthread_mutex_lock(&lock);
+    conv_lock_acquire(&lock);
     kept += count;
     if (count < 0)
         pthread_cond_broadcast(&given);
-    pthread_mutex_unlock(&lock);
+    conv_lock_release(&lock);
 }
 
 bool conv_descriptors_try_ahead(void)
 {
     if (!atomic_load(&counting))
         return true;
-    pthread_mutex_lock(&lock);
+    conv_lock_acquire(&lock);
     bool fits = room >= reserve + LEAST_AHEAD && kept < room - reserve;
     kept += fits;
-    pthread_mutex_unlock(&lock);
+    conv_lock_release(&lock);
     return fits;
 }
 
@@ -154,7 +154,7 @@ void conv_descriptors_end_ahead(void)
 // With the lock. The process has fewer descriptors than counted: too few for those that this thread
 // has taken or is about to keep. Waits until other threads have given theirs back; false if there
 // are no other threads.
-static bool step_back(void)
+static bool step_back(void) CONV_NEEDS(lock)
 {
     if (taken == own)
         return false;
@@ -162,33 +162,22 @@ static bool step_back(void)
     room = less < room ? less : room;
     taken -= own;
     while (taken > 0 && taken + kept + own > room)
-        pthread_cond_wait(&given, &lock);
+        (void)conv_lock_wait(&lock, &given, UINT64_MAX);
     taken += own;
     return true;
-}
-
-// With the lock. Waits a moment: a thread or process outside of the run may close one.
-static void wait_a_moment(void)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += TRY_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    (void)pthread_cond_timedwait(&given, &lock, &until);
 }
 
 bool conv_descriptors_wait(int errnum, int *tries)
 {
     if ((errnum != EMFILE && errnum != ENFILE) || ++*tries > MOST_TRIES)
         return false;
-    pthread_mutex_lock(&lock);
+    conv_lock_acquire(&lock);
     bool again = !(stopping && atomic_load(stopping));
     if (errnum == EMFILE && atomic_load(&counting))
         again = step_back();
     else if (again)
-        wait_a_moment();
-    pthread_mutex_unlock(&lock);
+        (void)conv_lock_wait(&lock, &given, TRY_NS); // one outside of the run may be closed
+    conv_lock_release(&lock);
     errno = errnum;
     return again;
 }

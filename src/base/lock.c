@@ -4,7 +4,6 @@
 #include <time.h>
 
 // The analysis relies on the declarations; it cannot check these functions themselves.
-#define UNCHECKED CONV_LOCK_ATTRIBUTE(no_thread_safety_analysis)
 
 int conv_lock_init(struct conv_lock *lock)
 {
@@ -26,35 +25,29 @@ void conv_lock_destroy(struct conv_lock *lock)
     pthread_mutex_destroy(&lock->mutex);
 }
 
-UNCHECKED void conv_lock_acquire(struct conv_lock *lock)
+CONV_UNCHECKED void conv_lock_acquire(struct conv_lock *lock)
 {
     pthread_mutex_lock(&lock->mutex);
 }
 
-UNCHECKED void conv_lock_release(struct conv_lock *lock)
+CONV_UNCHECKED void conv_lock_release(struct conv_lock *lock)
 {
     pthread_mutex_unlock(&lock->mutex);
 }
 
 int conv_lock_init_condition(pthread_cond_t *condition)
 {
-    pthread_condattr_t attributes;
-    int errnum = pthread_condattr_init(&attributes);
-    if (errnum)
-        return errnum;
-    errnum = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    if (!errnum)
-        errnum = pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-    return errnum;
+    return pthread_cond_init(condition, NULL);
 }
 
-UNCHECKED bool conv_lock_wait(struct conv_lock *lock, pthread_cond_t *condition, uint64_t ns)
+CONV_UNCHECKED bool conv_lock_wait(struct conv_lock *lock, pthread_cond_t *condition, uint64_t ns)
 {
     struct timespec until;
+    if (ns == UINT64_MAX)
+        return pthread_cond_wait(condition, &lock->mutex) == 0;
     clock_gettime(CLOCK_MONOTONIC, &until);
     uint64_t end = (uint64_t)until.tv_nsec + ns;
     until.tv_sec += (time_t)(end / 1000000000);
     until.tv_nsec = (long)(end % 1000000000);
-    return pthread_cond_timedwait(condition, &lock->mutex, &until) == 0;
+    return pthread_cond_clockwait(condition, &lock->mutex, CLOCK_MONOTONIC, &until) == 0;
 }

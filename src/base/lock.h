@@ -23,13 +23,27 @@
 // The function returns with the lock, or without it.
 #define CONV_ACQUIRES(lock) CONV_LOCK_ATTRIBUTE(acquire_capability(lock))
 #define CONV_RELEASES(lock) CONV_LOCK_ATTRIBUTE(release_capability(lock))
+// The function is not analysed: it acquires a lock, or does not, as its result says.
+#define CONV_UNCHECKED CONV_LOCK_ATTRIBUTE(no_thread_safety_analysis)
 
 struct CONV_LOCK_ATTRIBUTE(capability("mutex")) conv_lock {
     pthread_mutex_t mutex;
 };
 
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
+#define CONV_LOCK_INITIALIZER                                                                      \
+    {                                                                                              \
+        PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP                                                      \
+    }
+#else
+#define CONV_LOCK_INITIALIZER                                                                      \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER                                                                  \
+    }
+#endif
+
 // A lock for short sections: a thread that finds it taken spins a little before it sleeps. 0, or an
-// error number.
+// error number; on Linux it neither takes memory nor fails.
 int conv_lock_init(struct conv_lock *lock);
 void conv_lock_destroy(struct conv_lock *lock);
 
@@ -37,11 +51,12 @@ void conv_lock_destroy(struct conv_lock *lock);
 void conv_lock_acquire(struct conv_lock *lock) CONV_ACQUIRES(*lock);
 void conv_lock_release(struct conv_lock *lock) CONV_RELEASES(*lock);
 
-// A condition for conv_lock_wait. 0, or an error number.
+// A condition; PTHREAD_COND_INITIALIZER makes one, too. 0, or an error number.
 int conv_lock_init_condition(pthread_cond_t *condition);
 
-// Releases the lock, waits for the condition for at most `ns`, acquires the lock again. False if
-// the time was up. As with all conditions, a wait may end without a cause.
+// Releases the lock, waits for the condition for at most `ns`, UINT64_MAX: without a limit, and
+// acquires the lock again. False if the time was up. As with all conditions, a wait may end without
+// a cause.
 bool conv_lock_wait(struct conv_lock *lock, pthread_cond_t *condition, uint64_t ns)
     CONV_NEEDS(*lock);
 

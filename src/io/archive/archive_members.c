@@ -93,7 +93,7 @@ struct conv_archive_buffer {
 void conv_archive_buffers_open(struct conv_archive_buffers *buffers)
 {
     *buffers = (struct conv_archive_buffers){0};
-    pthread_mutex_init(&buffers->lock, NULL); // on Linux neither takes memory nor fails
+    (void)conv_lock_init(&buffers->lock);
 }
 
 void conv_archive_buffers_close(struct conv_archive_buffers *buffers)
@@ -102,7 +102,7 @@ void conv_archive_buffers_close(struct conv_archive_buffers *buffers)
         buffers->unused = buffer->next;
         free(buffer);
     }
-    pthread_mutex_destroy(&buffers->lock);
+    conv_lock_destroy(&buffers->lock);
 }
 
 // Finds an unused buffer of which at least half would be used.
@@ -124,9 +124,9 @@ void *conv_archive_buffers_take(struct conv_archive_buffers *buffers, size_t siz
 {
     struct conv_archive_buffer *buffer = NULL;
     if (size >= STEP) {
-        pthread_mutex_lock(&buffers->lock);
+        conv_lock_acquire(&buffers->lock);
         buffer = find(buffers, size);
-        pthread_mutex_unlock(&buffers->lock);
+        conv_lock_release(&buffers->lock);
     }
     if (buffer)
         return buffer->data;
@@ -144,7 +144,7 @@ void conv_archive_buffers_give(struct conv_archive_buffers *buffers, void *data)
         return;
     struct conv_archive_buffer *buffer =
         (void *)((unsigned char *)data - offsetof(struct conv_archive_buffer, data));
-    pthread_mutex_lock(&buffers->lock);
+    conv_lock_acquire(&buffers->lock);
     bool keeps =
         buffer->capacity >= STEP && buffers->unused_bytes + buffer->capacity <= buffers->most;
     if (keeps) {
@@ -152,7 +152,7 @@ void conv_archive_buffers_give(struct conv_archive_buffers *buffers, void *data)
         buffers->unused = buffer;
         buffers->unused_bytes += buffer->capacity;
     }
-    pthread_mutex_unlock(&buffers->lock);
+    conv_lock_release(&buffers->lock);
     if (!keeps)
         free(buffer);
 }

@@ -4,12 +4,12 @@
 #ifndef CONV_ARCHIVE_ARCHIVE_MEMBERS_H
 #define CONV_ARCHIVE_ARCHIVE_MEMBERS_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/lock.h"
 #include "io/archive/archive.h"
 #include "io/archive/archive_input.h"
 
@@ -59,7 +59,7 @@ void conv_archive_unit_release(struct conv_archive_unit *unit); // closes it aft
 struct conv_archive_buffer; // the memory after it is the user's
 
 struct conv_archive_buffers {
-    pthread_mutex_t lock;
+    struct conv_lock lock;
     struct conv_archive_buffer *unused;
     size_t unused_bytes, most; // kept for later: at most that
 };

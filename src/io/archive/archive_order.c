@@ -3,7 +3,6 @@
 // (archive_turn.h); any other member is copied and waits.
 #include "io/archive/archive_order.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +35,7 @@ enum conv_status conv_archive_order_open(struct conv_archive_order **out,
     order->limit = SIZE_MAX;
     atomic_init(&order->due, 0);
     conv_archive_buffers_open(&order->buffers);
-    pthread_mutex_init(&order->lock, NULL); // on Linux neither takes memory nor fails
+    (void)conv_lock_init(&order->lock);
     pthread_cond_init(&order->completed, NULL);
     *out = order;
     return CONV_OK;
@@ -66,7 +65,7 @@ static void wait_for_turn(struct conv_archive_order *order, uint64_t number, siz
 }
 
 // False without memory.
-static bool reserve(struct conv_archive_order *order, uint64_t number)
+static bool reserve(struct conv_archive_order *order, uint64_t number) CONV_NEEDS(order->lock)
 {
     size_t room = order->room ? order->room : 64;
     while (number - order->next >= room)
@@ -87,6 +86,7 @@ static bool reserve(struct conv_archive_order *order, uint64_t number)
 }
 
 static bool is_its_turn(const struct conv_archive_order *order, uint64_t number)
+    CONV_NEEDS(order->lock)
 {
     return number == order->next && !order->has_turn;
 }
@@ -95,7 +95,7 @@ static bool is_its_turn(const struct conv_archive_order *order, uint64_t number)
 static enum conv_status enqueue(struct conv_archive_order *order, uint64_t number,
                                 struct conv_archive_entry *entry, struct conv_err *err)
 {
-    pthread_mutex_lock(&order->lock);
+    conv_lock_acquire(&order->lock);
     bool reserved = reserve(order, number);
     if (reserved) {
         *conv_archive_turn_slot(order, number) = entry;
@@ -103,7 +103,7 @@ static enum conv_status enqueue(struct conv_archive_order *order, uint64_t numbe
         if (!order->has_turn)
             conv_archive_turn_take(order, NULL);
     }
-    pthread_mutex_unlock(&order->lock);
+    conv_lock_release(&order->lock);
     if (reserved)
         return CONV_OK;
     conv_archive_entry_free(&order->buffers, entry);
@@ -124,11 +124,11 @@ enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64
         return status;
     if (!body)
         wait_for_turn(order, number, entry.content.size);
-    pthread_mutex_lock(&order->lock);
+    conv_lock_acquire(&order->lock);
     bool failed = order->failure.status != CONV_OK, now = is_its_turn(order, number);
     if (now)
         conv_archive_turn_take(order, &entry);
-    pthread_mutex_unlock(&order->lock);
+    conv_lock_release(&order->lock);
     if (now || failed) // a later failure may be another archive's: see is_written
         return failed ? refuse_failed(err) : CONV_OK;
     struct conv_archive_entry *copy = conv_archive_entry_copy(&order->buffers, &entry);
@@ -142,11 +142,11 @@ void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number, 
 {
     struct conv_archive_entry gone = {.is_dropped = true, .lacks = lacks, .target = target};
     struct conv_err err = {0};
-    pthread_mutex_lock(&order->lock);
+    conv_lock_acquire(&order->lock);
     bool now = is_its_turn(order, number);
     if (now)
         conv_archive_turn_take(order, &gone);
-    pthread_mutex_unlock(&order->lock);
+    conv_lock_release(&order->lock);
     if (now)
         return;
     struct conv_archive_entry *entry = calloc(1, sizeof *entry);
@@ -164,17 +164,17 @@ void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number, 
 
 bool conv_archive_order_may_begin(struct conv_archive_order *order, uint64_t number)
 {
-    pthread_mutex_lock(&order->lock);
+    conv_lock_acquire(&order->lock);
     bool may = order->waiting <= order->limit || number <= order->next;
-    pthread_mutex_unlock(&order->lock);
+    conv_lock_release(&order->lock);
     return may;
 }
 
 bool conv_archive_order_is_due(struct conv_archive_order *order, uint64_t number)
 {
-    pthread_mutex_lock(&order->lock);
+    conv_lock_acquire(&order->lock);
     bool is_due = number <= order->next;
-    pthread_mutex_unlock(&order->lock);
+    conv_lock_release(&order->lock);
     return is_due;
 }
 
@@ -199,7 +199,7 @@ static enum conv_status make_empty(struct conv_archive_order *order, struct conv
 // After a signal members that were begun are missing: those that wait follow without them.
 static void close_gaps(struct conv_archive_order *order)
 {
-    pthread_mutex_lock(&order->lock);
+    conv_lock_acquire(&order->lock);
     for (size_t i = 0; i < order->room; i++) {
         struct conv_archive_entry *entry = *conv_archive_turn_slot(order, order->next);
         if (entry) {
@@ -209,7 +209,7 @@ static void close_gaps(struct conv_archive_order *order)
             order->next++;
         }
     }
-    pthread_mutex_unlock(&order->lock);
+    conv_lock_release(&order->lock);
 }
 
 enum conv_status conv_archive_order_finish(struct conv_archive_order *order, bool keep,
@@ -236,7 +236,7 @@ enum conv_status conv_archive_order_finish(struct conv_archive_order *order, boo
     }
     if (!status && keep)
         status = make_empty(order, err);
-    pthread_mutex_destroy(&order->lock);
+    conv_lock_destroy(&order->lock);
     pthread_cond_destroy(&order->completed);
     conv_archive_buffers_close(&order->buffers);
     free(order->ring);

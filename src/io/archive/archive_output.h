@@ -5,7 +5,6 @@
 #define CONV_ARCHIVE_ARCHIVE_OUTPUT_H
 
 #include <limits.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,6 +12,7 @@
 #include <sys/uio.h>
 
 #include "base/err.h"
+#include "base/lock.h"
 #include "io/files/access.h"
 
 // --- windows (archive_windows.c) -----------------------------------------------------------------
@@ -66,7 +66,7 @@ struct conv_archive_map {
 struct conv_archive_windows {
     int fd; // -1: not used
     atomic_bool has_small_pages;
-    pthread_mutex_t lock; // guards all below
+    struct conv_lock lock; // guards all below
     pthread_cond_t made;
     struct conv_archive_map maps[CONV_ARCHIVE_MAPS];
     struct conv_archive_window windows[CONV_ARCHIVE_WINDOWS];

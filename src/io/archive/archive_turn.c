@@ -129,10 +129,10 @@ struct conv_archive_entry **conv_archive_turn_slot(struct conv_archive_order *or
 
 void conv_archive_turn_fail(struct conv_archive_order *order, const struct conv_err *err)
 {
-    pthread_mutex_lock(&order->lock);
+    conv_lock_acquire(&order->lock);
     if (!order->failure.status)
         order->failure = *err;
-    pthread_mutex_unlock(&order->lock);
+    conv_lock_release(&order->lock);
 }
 
 static const struct conv_archive_target *target_of(const struct conv_archive_order *order,
@@ -142,6 +142,7 @@ static const struct conv_archive_target *target_of(const struct conv_archive_ord
 }
 
 static void write_entry(struct conv_archive_order *order, const struct conv_archive_entry *entry)
+    CONV_TAKES(order->lock)
 {
     struct conv_err err = {0};
     if (!conv_archive_order_has_failed(order) &&
@@ -164,13 +165,14 @@ enum conv_status conv_archive_turn_close(struct conv_archive_order *order,
 // Called and left with the lock, without it in between: completes an archive that is sealed and
 // written.
 static void complete(struct conv_archive_order *order, struct conv_open_archive *archive)
+    CONV_NEEDS(order->lock)
 {
     struct conv_err err = {0};
     bool keep = order->failure.status == CONV_OK;
-    pthread_mutex_unlock(&order->lock);
+    conv_lock_release(&order->lock);
     if (conv_archive_turn_close(order, archive, keep, &err))
         conv_archive_turn_fail(order, &err);
-    pthread_mutex_lock(&order->lock);
+    conv_lock_acquire(&order->lock);
     archive->target = -1;
     pthread_cond_signal(&order->completed);
 }
@@ -178,7 +180,7 @@ static void complete(struct conv_archive_order *order, struct conv_open_archive 
 // Called when a member was written that counted as `copied` waiting bytes, with the lock held, as
 // on return.
 static void end_write(struct conv_archive_order *order, struct conv_open_archive *archive,
-                      size_t copied)
+                      size_t copied) CONV_NEEDS(order->lock)
 {
     order->waiting -= copied;
     if (--archive->writing == 0 && archive->is_sealed)
@@ -186,27 +188,27 @@ static void end_write(struct conv_archive_order *order, struct conv_open_archive
 }
 
 // Writes members that other threads have placed, until none is left. Called and left with the lock.
-static void write_placed(struct conv_archive_order *order)
+static void write_placed(struct conv_archive_order *order) CONV_NEEDS(order->lock)
 {
     struct conv_archive_entry *entry;
     while ((entry = order->placed)) {
         order->placed = entry->next;
-        pthread_mutex_unlock(&order->lock);
+        conv_lock_release(&order->lock);
         write_entry(order, entry);
         struct conv_open_archive *archive = entry->to;
         size_t copied = entry->copied;
         // Without the lock: the system may take its time.
         conv_archive_entry_free(&order->buffers, entry);
-        pthread_mutex_lock(&order->lock);
+        conv_lock_acquire(&order->lock);
         end_write(order, archive, copied);
     }
 }
 
 bool conv_archive_order_has_failed(struct conv_archive_order *order)
 {
-    pthread_mutex_lock(&order->lock);
+    conv_lock_acquire(&order->lock);
     bool failed = order->failure.status != CONV_OK;
-    pthread_mutex_unlock(&order->lock);
+    conv_lock_release(&order->lock);
     return failed;
 }
 
@@ -224,18 +226,18 @@ enum conv_status conv_archive_turn_open(struct conv_archive_order *order,
     if (status)
         return status;
     conv_archive_windows_expect(&archive->output.windows, order->usual);
-    pthread_mutex_lock(&order->lock);
+    conv_lock_acquire(&order->lock);
     archive->target = target;
     archive->writing = 0;
     archive->is_sealed = false;
-    pthread_mutex_unlock(&order->lock);
+    conv_lock_release(&order->lock);
     order->current = archive;
     order->made[target] = true;
     return to->format->frame ? CONV_OK : to->format->write(&archive->writer, &archive->output, err);
 }
 
 // With the lock: no further member of the archive will come.
-static void seal(struct conv_archive_order *order)
+static void seal(struct conv_archive_order *order) CONV_NEEDS(order->lock)
 {
     struct conv_open_archive *archive = order->current;
     order->current = NULL;
@@ -258,13 +260,13 @@ static struct conv_open_archive *find_closed(struct conv_archive_order *order)
 // With the turn, without the lock: opens the next archive; the open one is completed once its
 // members are written. `own` is written first, since it is not among those that others can write.
 static void change_target(struct conv_archive_order *order, struct conv_archive_entry **own,
-                          int target)
+                          int target) CONV_TAKES(order->lock)
 {
     struct conv_err err = {0};
     struct conv_open_archive *next;
     if (*own)
         write_entry(order, *own);
-    pthread_mutex_lock(&order->lock);
+    conv_lock_acquire(&order->lock);
     if (*own)
         end_write(order, (*own)->to, (*own)->copied);
     *own = NULL;
@@ -272,10 +274,10 @@ static void change_target(struct conv_archive_order *order, struct conv_archive_
     while (!(next = find_closed(order))) {
         write_placed(order);
         if (!find_closed(order))
-            pthread_cond_wait(&order->completed, &order->lock);
+            (void)conv_lock_wait(&order->lock, &order->completed, UINT64_MAX);
     }
     bool failed = order->failure.status != CONV_OK;
-    pthread_mutex_unlock(&order->lock);
+    conv_lock_release(&order->lock);
     if (!failed && conv_archive_turn_open(order, next, target, &err))
         conv_archive_turn_fail(order, &err);
 }
@@ -283,7 +285,7 @@ static void change_target(struct conv_archive_order *order, struct conv_archive_
 // A member gets its place, and is written if that has to be done in order. With the turn, without
 // the lock. True if it is still to be written.
 static bool place(struct conv_archive_order *order, struct conv_archive_entry **own,
-                  struct conv_archive_entry *entry)
+                  struct conv_archive_entry *entry) CONV_TAKES(order->lock)
 {
     if (!order->current || entry->target != order->current->target)
         change_target(order, own, entry->target);
@@ -320,9 +322,9 @@ void conv_archive_turn_take(struct conv_archive_order *order, struct conv_archiv
             break;
         order->next++;
         order->lack[entry->target] |= entry->lacks;
-        pthread_mutex_unlock(&order->lock);
+        conv_lock_release(&order->lock);
         bool writes = !entry->is_dropped && place(order, &own, entry);
-        pthread_mutex_lock(&order->lock);
+        conv_lock_acquire(&order->lock);
         if (writes)
             entry->to->writing++;
         if (writes && entry == given) {
@@ -340,9 +342,9 @@ void conv_archive_turn_take(struct conv_archive_order *order, struct conv_archiv
     order->has_turn = false;
     atomic_store(&order->due, order->next);
     if (own) {
-        pthread_mutex_unlock(&order->lock);
+        conv_lock_release(&order->lock);
         write_entry(order, own);
-        pthread_mutex_lock(&order->lock);
+        conv_lock_acquire(&order->lock);
         end_write(order, own->to, own->copied);
     }
     write_placed(order);

@@ -6,12 +6,12 @@
 #ifndef CONV_ARCHIVE_ARCHIVE_TURN_H
 #define CONV_ARCHIVE_ARCHIVE_TURN_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/lock.h"
 #include "io/archive/archive.h"
 #include "io/archive/archive_members.h"
 #include "io/archive/archive_order.h"
@@ -47,7 +47,7 @@ struct conv_archive_order {
 
     atomic_uint_fast64_t
         due; // the member whose turn it is; CONV_ARCHIVE_NO_MEMBER while a thread has the turn
-    pthread_mutex_t lock;             // guards all below
+    struct conv_lock lock;            // guards all below
     pthread_cond_t completed;         // an archive
     bool has_turn;                    // a thread has the turn
     uint64_t next;                    // the member whose turn it is
@@ -60,25 +60,27 @@ struct conv_archive_order {
 
 // Where a waiting member of that number is; order->room must not be 0. With the lock.
 struct conv_archive_entry **conv_archive_turn_slot(struct conv_archive_order *order,
-                                                   uint64_t number);
+                                                   uint64_t number) CONV_NEEDS(order->lock);
 
 // Takes the turn for all members that are due. `given`: the first of them, which stays the
 // caller's, or NULL. Called and left with the lock, without it in between. Errors become those of
 // the order.
-void conv_archive_turn_take(struct conv_archive_order *order, struct conv_archive_entry *given);
+void conv_archive_turn_take(struct conv_archive_order *order, struct conv_archive_entry *given)
+    CONV_NEEDS(order->lock);
 
 // Notes the first failure: nothing is written after it. Without the lock.
-void conv_archive_turn_fail(struct conv_archive_order *order, const struct conv_err *err);
+void conv_archive_turn_fail(struct conv_archive_order *order, const struct conv_err *err)
+    CONV_TAKES(order->lock);
 
 // Begins archive number `target`, which becomes order->current. With the turn, without the lock.
 // CONV_ERR_IO, CONV_ERR_MEMORY.
 enum conv_status conv_archive_turn_open(struct conv_archive_order *order,
                                         struct conv_open_archive *archive, int target,
-                                        struct conv_err *err);
+                                        struct conv_err *err) CONV_TAKES(order->lock);
 
 // Completes an archive whose members are all written, or removes it. Without the lock.
 enum conv_status conv_archive_turn_close(struct conv_archive_order *order,
                                          struct conv_open_archive *archive, bool keep,
-                                         struct conv_err *err);
+                                         struct conv_err *err) CONV_TAKES(order->lock);
 
 #endif

@@ -30,7 +30,7 @@ void conv_archive_windows_open(struct conv_archive_windows *windows, int fd, int
     windows->first = windows->next = 1;
     windows->refused = UINT64_MAX;
     atomic_init(&windows->has_small_pages, false);
-    pthread_mutex_init(&windows->lock, NULL); // on Linux neither takes memory nor fails
+    (void)conv_lock_init(&windows->lock);
     pthread_cond_init(&windows->made, NULL);
 }
 
@@ -74,6 +74,7 @@ static uint8_t *map_aligned(int fd, off_t at)
 
 // With the lock: the address for a window. NULL without memory.
 static uint8_t *place(struct conv_archive_windows *windows, uint64_t window)
+    CONV_NEEDS(windows->lock)
 {
     uint64_t number = window / CONV_ARCHIVE_MAP_WINDOWS;
     struct conv_archive_map *map = NULL;
@@ -94,6 +95,7 @@ static uint8_t *place(struct conv_archive_windows *windows, uint64_t window)
 // With the lock: a window is full. The map is returned once all its windows are, to be unmapped
 // without the lock.
 static uint8_t *end_window(struct conv_archive_windows *windows, uint64_t window)
+    CONV_NEEDS(windows->lock)
 {
     for (int i = 0; i < CONV_ARCHIVE_MAPS; i++) {
         struct conv_archive_map *map = &windows->maps[i];
@@ -139,6 +141,7 @@ static bool make(struct conv_archive_windows *windows, uint8_t *map, uint64_t nu
 
 // Writers may overtake each other: a later writer begins the windows that an earlier one skipped.
 static void note_begun(struct conv_archive_windows *windows, uint64_t number)
+    CONV_NEEDS(windows->lock)
 {
     for (int i = 0; i < windows->skipped_count; i++)
         if (windows->skipped[i] == number) {
@@ -152,6 +155,7 @@ static void note_begun(struct conv_archive_windows *windows, uint64_t number)
 }
 
 static bool is_begun(const struct conv_archive_windows *windows, uint64_t number)
+    CONV_NEEDS(windows->lock)
 {
     for (int i = 0; i < windows->skipped_count; i++)
         if (windows->skipped[i] == number)
@@ -161,15 +165,15 @@ static bool is_begun(const struct conv_archive_windows *windows, uint64_t number
 
 // Makes a window that the caller uses. Called and left with the lock, without it in between.
 static void begin(struct conv_archive_windows *windows, struct conv_archive_window *window,
-                  uint64_t number)
+                  uint64_t number) CONV_NEEDS(windows->lock)
 {
     *window = (struct conv_archive_window){
         .is_used = true, .number = number, .left = CONV_ARCHIVE_WINDOW, .users = 1};
     note_begun(windows, number);
     uint8_t *map = place(windows, number);
-    pthread_mutex_unlock(&windows->lock);
+    conv_lock_release(&windows->lock);
     bool made = map && make(windows, map, number);
-    pthread_mutex_lock(&windows->lock);
+    conv_lock_acquire(&windows->lock);
     window->map = made ? map : NULL;
     window->is_made = true;
     if (!made && number < windows->refused)
@@ -180,6 +184,7 @@ static void begin(struct conv_archive_windows *windows, struct conv_archive_wind
 // --- writing -------------------------------------------------------------------------------------
 
 static struct conv_archive_window *find(struct conv_archive_windows *windows, uint64_t number)
+    CONV_NEEDS(windows->lock)
 {
     for (int i = 0; i < CONV_ARCHIVE_WINDOWS; i++)
         if (windows->windows[i].is_used && windows->windows[i].number == number)
@@ -188,6 +193,7 @@ static struct conv_archive_window *find(struct conv_archive_windows *windows, ui
 }
 
 static struct conv_archive_window *find_unused(struct conv_archive_windows *windows)
+    CONV_NEEDS(windows->lock)
 {
     for (int i = 0; i < CONV_ARCHIVE_WINDOWS; i++)
         if (!windows->windows[i].is_used)
@@ -198,7 +204,7 @@ static struct conv_archive_window *find_unused(struct conv_archive_windows *wind
 // With the lock: ends the use of a window of which `written` bytes were written. Returns a map that
 // is to be unmapped without the lock, or NULL.
 static uint8_t *end_use(struct conv_archive_windows *windows, struct conv_archive_window *window,
-                        uint64_t written)
+                        uint64_t written) CONV_NEEDS(windows->lock)
 {
     window->left -= written;
     if (--window->users > 0 || (window->left > 0 && window->map))
@@ -211,12 +217,13 @@ static uint8_t *end_use(struct conv_archive_windows *windows, struct conv_archiv
 // The window, in use and mapped, or NULL. One that had no room in the table is written by write()
 // as a whole.
 static struct conv_archive_window *use(struct conv_archive_windows *windows, uint64_t number)
+    CONV_NEEDS(windows->lock)
 {
     struct conv_archive_window *window = number >= windows->first ? find(windows, number) : NULL;
     if (window) {
         window->users++;
         while (!window->is_made)
-            pthread_cond_wait(&windows->made, &windows->lock);
+            (void)conv_lock_wait(&windows->lock, &windows->made, UINT64_MAX);
     } else if (!is_begun(windows, number) && number < windows->refused) {
         window = find_unused(windows);
         if (window)
@@ -232,6 +239,7 @@ static struct conv_archive_window *use(struct conv_archive_windows *windows, uin
 
 // With the lock: makes one of the windows that follow if it is time.
 static void look_ahead(struct conv_archive_windows *windows, uint64_t number)
+    CONV_NEEDS(windows->lock)
 {
     uint64_t ahead = 1 + number / 4, next = windows->next;
     if (windows->expected > number)
@@ -276,16 +284,16 @@ size_t conv_archive_windows_write(struct conv_archive_windows *windows, uint64_t
     if (windows->fd < 0)
         return 0;
     *most = size < room ? size : (size_t)room;
-    pthread_mutex_lock(&windows->lock);
+    conv_lock_acquire(&windows->lock);
     struct conv_archive_window *window = use(windows, number);
-    pthread_mutex_unlock(&windows->lock);
+    conv_lock_release(&windows->lock);
     if (!window)
         return 0;
     copy(window->map + at, data, *most);
-    pthread_mutex_lock(&windows->lock);
+    conv_lock_acquire(&windows->lock);
     uint8_t *full = end_use(windows, window, *most);
     look_ahead(windows, number);
-    pthread_mutex_unlock(&windows->lock);
+    conv_lock_release(&windows->lock);
     if (full)
         munmap(full, MAP_BYTES);
     return *most;

@@ -5,13 +5,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/descriptors.h"
+#include "base/lock.h"
 #include "io/files/journal_file.h"
 #include "io/files/paths.h"
 
@@ -187,8 +187,8 @@ static bool read_file(struct keys *keys, const struct conv_journal_config *confi
 
 struct conv_journal {
     struct conv_journal_config config;
-    pthread_mutex_t turn; // in place: held while an image is replaced, taken before `lock`
-    pthread_mutex_t lock; // guards the file's members, and its end
+    struct conv_lock turn; // in place: held while an image is replaced, taken before `lock`
+    struct conv_lock lock; // guards the file's members, and its end
     struct conv_journal_file file;
 };
 
@@ -200,8 +200,8 @@ enum conv_status conv_journal_open(struct conv_journal **out,
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the journal");
     journal->config = *config;
     journal->file.fd = -1;
-    pthread_mutex_init(&journal->turn, NULL); // never fails with default attributes
-    pthread_mutex_init(&journal->lock, NULL);
+    (void)conv_lock_init(&journal->turn);
+    (void)conv_lock_init(&journal->lock);
     enum conv_status status = conv_journal_file_open(&journal->file, &journal->config, err);
     if (status)
         conv_journal_close(journal);
@@ -215,8 +215,8 @@ void conv_journal_close(struct conv_journal *journal)
     if (!journal)
         return;
     conv_journal_file_close(&journal->file);
-    pthread_mutex_destroy(&journal->lock);
-    pthread_mutex_destroy(&journal->turn);
+    conv_lock_destroy(&journal->lock);
+    conv_lock_destroy(&journal->turn);
     free(journal);
 }
 
@@ -225,27 +225,28 @@ size_t conv_journal_damaged(const struct conv_journal *journal)
     return journal->file.damaged;
 }
 
-enum conv_status conv_journal_lock(struct conv_journal *journal, struct conv_err *err)
+CONV_UNCHECKED enum conv_status conv_journal_lock(struct conv_journal *journal,
+                                                  struct conv_err *err)
 {
-    pthread_mutex_lock(&journal->turn);
+    conv_lock_acquire(&journal->turn);
     if (journal->file.fd < 0)
         return CONV_OK;
     enum conv_status status = conv_journal_file_lock(&journal->file, err);
     if (!status) {
-        pthread_mutex_lock(&journal->lock);
+        conv_lock_acquire(&journal->lock);
         status = conv_journal_file_read_on(&journal->file, err);
-        pthread_mutex_unlock(&journal->lock);
+        conv_lock_release(&journal->lock);
     }
     if (status)
         conv_journal_unlock(journal);
     return status;
 }
 
-void conv_journal_unlock(struct conv_journal *journal)
+CONV_UNCHECKED void conv_journal_unlock(struct conv_journal *journal)
 {
     if (journal->file.fd >= 0)
         conv_journal_file_unlock(&journal->file);
-    pthread_mutex_unlock(&journal->turn);
+    conv_lock_release(&journal->turn);
 }
 
 bool conv_journal_knows(struct conv_journal *journal, const struct conv_journal_fact *fact)
@@ -253,13 +254,13 @@ bool conv_journal_knows(struct conv_journal *journal, const struct conv_journal_
     struct conv_journal_file *file = &journal->file;
     struct keys keys;
     make_keys(&keys, &journal->config, fact);
-    pthread_mutex_lock(&journal->lock);
+    conv_lock_acquire(&journal->lock);
     // Inode numbers last as long as the run.
     bool known = conv_digest_set_has(&file->recent, &keys.key[IDENTITY]) ||
                  (keys.is_sure && conv_digest_set_has(&file->known, &keys.key[IDENTITY]));
     bool may_be = !known && keys.count > 1 && fact->name &&
                   (keys.count < KEYS || conv_digest_set_has(&file->known, &keys.key[SIZE]));
-    pthread_mutex_unlock(&journal->lock);
+    conv_lock_release(&journal->lock);
     // No thread changes `known` any more.
     return known || (may_be && read_file(&keys, &journal->config, fact) &&
                      conv_digest_set_has(&file->known, &keys.key[CONTENT]));
@@ -269,6 +270,7 @@ bool conv_journal_knows(struct conv_journal *journal, const struct conv_journal_
 // can get lost if it follows half a line of a killed run that was not in place and so took no lock.
 static enum conv_status add_surely(struct conv_journal *journal, const struct keys *keys,
                                    const char *input, struct conv_err *err)
+    CONV_NEEDS(journal->lock)
 {
     for (int attempt = 0; attempt < 2; attempt++) {
         enum conv_status status =
@@ -290,13 +292,13 @@ enum conv_status conv_journal_add(struct conv_journal *journal,
     enum conv_status status;
     make_keys(&keys, &journal->config, fact);
     take_content(&keys, fact);
-    pthread_mutex_lock(&journal->lock);
+    conv_lock_acquire(&journal->lock);
     if (!journal->config.path)
         status = conv_digest_set_add(&journal->file.recent, &keys.key[0], NULL, err);
     else if (journal->config.in_place)
         status = add_surely(journal, &keys, fact->input, err);
     else
         status = conv_journal_file_add(&journal->file, keys.key, keys.count, fact->input, err);
-    pthread_mutex_unlock(&journal->lock);
+    conv_lock_release(&journal->lock);
     return status;
 }

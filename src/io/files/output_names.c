@@ -106,7 +106,7 @@ static enum conv_status add_folders(struct place place, struct conv_err *err)
 void conv_output_names_open(struct conv_output_names *names)
 {
     *names = (struct conv_output_names){0};
-    pthread_mutex_init(&names->lock, NULL); // on Linux neither takes memory nor fails
+    (void)conv_lock_init(&names->lock);
 }
 
 void conv_output_names_close(struct conv_output_names *names)
@@ -117,7 +117,7 @@ void conv_output_names_close(struct conv_output_names *names)
             names->links[i] = link->next;
             free(link);
         }
-    pthread_mutex_destroy(&names->lock);
+    conv_lock_destroy(&names->lock);
 }
 
 static struct conv_digest digest_owner(const struct place *place, const char *owner)
@@ -177,12 +177,12 @@ enum conv_status conv_output_names_claim(struct conv_output_names *names,
     if (!open_place(&place, names, claim->archive, claim->name) ||
         !open_place(&original, names, claim->archive, from))
         return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
-    pthread_mutex_lock(&names->lock);
+    conv_lock_acquire(&names->lock);
     enum conv_status status = claim_place(&place, claim, &original, repeated, err);
     // A link to a member whose second version is refused leads to the first.
     if (status && claim->original && !has(&original, OWN) && !has(&original, RENAMED))
         (void)add(&original, LOST, NULL);
-    pthread_mutex_unlock(&names->lock);
+    conv_lock_release(&names->lock);
     return status;
 }
 
@@ -191,9 +191,9 @@ bool conv_output_names_is_result(struct conv_output_names *names, const char *na
     struct place place;
     if (!open_place(&place, names, 0, name))
         return false;
-    pthread_mutex_lock(&names->lock);
+    conv_lock_acquire(&names->lock);
     bool is_result = has(&place, RESULT);
-    pthread_mutex_unlock(&names->lock);
+    conv_lock_release(&names->lock);
     return is_result;
 }
 
@@ -202,10 +202,10 @@ bool conv_output_names_reserve(struct conv_output_names *names, int archive, con
     struct place place;
     if (!open_place(&place, names, archive, original))
         return false;
-    pthread_mutex_lock(&names->lock);
+    conv_lock_acquire(&names->lock);
     bool is_free = !is_taken(&place) && !has(&place, INSIDE) && has_folders(place) &&
                    !add_folders(place, NULL) && !add(&place, RESERVED, NULL);
-    pthread_mutex_unlock(&names->lock);
+    conv_lock_release(&names->lock);
     return is_free;
 }
 
@@ -214,9 +214,9 @@ static void note(struct conv_output_names *names, int archive, const char *origi
     struct place place;
     if (!open_place(&place, names, archive, original))
         return;
-    pthread_mutex_lock(&names->lock);
+    conv_lock_acquire(&names->lock);
     (void)add(&place, fact, NULL); // without memory links to it keep their targets
-    pthread_mutex_unlock(&names->lock);
+    conv_lock_release(&names->lock);
 }
 
 void conv_output_names_await(struct conv_output_names *names, int archive, const char *original)
@@ -229,9 +229,9 @@ bool conv_output_names_is_missed(struct conv_output_names *names, int archive, c
     struct place place;
     if (!open_place(&place, names, archive, original))
         return false;
-    pthread_mutex_lock(&names->lock);
+    conv_lock_acquire(&names->lock);
     bool is_missed = has(&place, AWAITED) && has(&place, LOST);
-    pthread_mutex_unlock(&names->lock);
+    conv_lock_release(&names->lock);
     return is_missed;
 }
 
@@ -258,16 +258,17 @@ enum conv_status conv_output_names_link(struct conv_output_names *names, int arc
     }
     memcpy(link->target, target, size);
     link->digest = digest_of(&place, LINK);
-    pthread_mutex_lock(&names->lock);
+    conv_lock_acquire(&names->lock);
     struct conv_output_link **chain = &names->links[link->digest.word[0] % CONV_OUTPUT_LINKS];
     link->next = *chain;
     *chain = link;
     enum conv_status status = add(&place, LINK, err);
-    pthread_mutex_unlock(&names->lock);
+    conv_lock_release(&names->lock);
     return status;
 }
 
 static const char *find_link(const struct conv_output_names *names, const struct place *place)
+    CONV_NEEDS(names->lock)
 {
     struct conv_digest digest = digest_of(place, LINK);
     if (!conv_digest_set_has(&names->facts, &digest))
@@ -280,6 +281,7 @@ static const char *find_link(const struct conv_output_names *names, const struct
 
 // Replaces the first folder on the way that is a link. False if there is none.
 static bool follow_folder(struct conv_output_names *names, struct place *place)
+    CONV_NEEDS(names->lock)
 {
     struct place folder = *place;
     const char *target = NULL;
@@ -311,10 +313,10 @@ enum conv_output_fate conv_output_names_fate(struct conv_output_names *names, in
     struct place place;
     if (!open_place(&place, names, archive, original))
         return CONV_OUTPUT_UNKNOWN;
-    pthread_mutex_lock(&names->lock);
+    conv_lock_acquire(&names->lock);
     enum conv_output_fate fate = fate_of(&place);
     for (int i = 0; !fate && i < MOST_LINKS && follow_folder(names, &place); i++)
         fate = fate_of(&place);
-    pthread_mutex_unlock(&names->lock);
+    conv_lock_release(&names->lock);
     return fate;
 }

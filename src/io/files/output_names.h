@@ -8,15 +8,15 @@
 #ifndef CONV_FILES_OUTPUT_NAMES_H
 #define CONV_FILES_OUTPUT_NAMES_H
 
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "base/digest_set.h"
+#include "base/lock.h"
 
 #define CONV_OUTPUT_LINKS 1024 // chains
 
 struct conv_output_names {
-    pthread_mutex_t lock; // guards all below
+    struct conv_lock lock; // guards all below
     struct conv_digest_set facts;
     struct conv_output_link *links[CONV_OUTPUT_LINKS]; // symbolic links, by their digests
 };

@@ -21,10 +21,10 @@ enum conv_status conv_watch_open(struct conv_watch **out, const struct conv_fold
     watch->stop = stop;
     watch->drained = time(NULL);
     watch->drained_ns = watch->checked_ns = conv_clock_ns();
-    pthread_mutex_init(&watch->lock, NULL); // on Linux neither takes memory nor fails
+    (void)conv_lock_init(&watch->lock);
     enum conv_status status = conv_watch_folders_open(&watch->folders, err);
     if (status) {
-        pthread_mutex_destroy(&watch->lock);
+        conv_lock_destroy(&watch->lock);
         free(watch);
         return status;
     }
@@ -53,7 +53,7 @@ void conv_watch_close(struct conv_watch *watch)
     free(watch->ready.path);
     free_busy(watch->busy);
     free_busy(watch->again);
-    pthread_mutex_destroy(&watch->lock);
+    conv_lock_destroy(&watch->lock);
     free(watch->roots);
     free(watch);
 }

@@ -4,7 +4,6 @@
 #ifndef CONV_WALK_WATCH_INTERNAL_H
 #define CONV_WALK_WATCH_INTERNAL_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +11,7 @@
 
 #include "base/digest_set.h"
 #include "base/err.h"
+#include "base/lock.h"
 #include "io/walk/watch.h"
 
 // --- arrivals (watch_arrivals.c) -----------------------------------------------------------------
@@ -145,7 +145,7 @@ struct conv_watch {
     uint64_t checked_ns;              // when the folders of the operands were last looked for
     struct conv_watch_arrival ready;  // to be handed out next; path NULL: none
     struct conv_digest_set contested; // names that two images wanted, and their stems
-    pthread_mutex_t lock;             // guards both lists
+    struct conv_lock lock;            // guards both lists
     struct conv_watch_busy *busy;     // handed out and not released
     struct conv_watch_busy *again;    // released, to be read again
     // A folder that could not be watched; failed.err.status 0: none.

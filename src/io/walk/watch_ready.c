@@ -184,11 +184,11 @@ void conv_watch_leave(struct conv_watch *watch, const char *path, int root)
 
 static bool is_busy(struct conv_watch *watch, uint64_t digest)
 {
-    pthread_mutex_lock(&watch->lock);
+    conv_lock_acquire(&watch->lock);
     const struct conv_watch_busy *busy = watch->busy;
     while (busy && busy->digest != digest)
         busy = busy->next;
-    pthread_mutex_unlock(&watch->lock);
+    conv_lock_release(&watch->lock);
     return busy;
 }
 
@@ -206,7 +206,7 @@ static void end_busy(struct conv_watched *watched, bool again)
 {
     struct conv_watch_busy *busy = (struct conv_watch_busy *)watched;
     struct conv_watch *watch = busy->watch;
-    pthread_mutex_lock(&watch->lock);
+    conv_lock_acquire(&watch->lock);
     struct conv_watch_busy **place = &watch->busy;
     while (*place != busy)
         place = &(*place)->next;
@@ -215,7 +215,7 @@ static void end_busy(struct conv_watched *watched, bool again)
         busy->next = watch->again;
         watch->again = busy;
     }
-    pthread_mutex_unlock(&watch->lock);
+    conv_lock_release(&watch->lock);
     if (!again)
         free(busy);
 }
@@ -230,20 +230,20 @@ struct conv_watched *conv_watch_begin(struct conv_watch *watch, const char *path
     *busy = (struct conv_watch_busy){
         .base = functions, .watch = watch, .digest = digest_stem(path).word[0], .root = root};
     memcpy(busy->path, path, size);
-    pthread_mutex_lock(&watch->lock);
+    conv_lock_acquire(&watch->lock);
     busy->next = watch->busy;
     watch->busy = busy;
-    pthread_mutex_unlock(&watch->lock);
+    conv_lock_release(&watch->lock);
     return &busy->base;
 }
 
 // Images that changed while they were read arrive once more.
 static void take_again(struct conv_watch *watch)
 {
-    pthread_mutex_lock(&watch->lock);
+    conv_lock_acquire(&watch->lock);
     struct conv_watch_busy *busy = watch->again, *next;
     watch->again = NULL;
-    pthread_mutex_unlock(&watch->lock);
+    conv_lock_release(&watch->lock);
     for (; busy; busy = next) {
         struct conv_err err;
         const struct conv_watch_arrival arrival = {
