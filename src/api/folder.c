@@ -40,7 +40,7 @@ struct run {
     struct conv_sink *sink;
     struct conv_report *report;
     struct conv_limits limits;
-    size_t mem_limit;      // bytes
+    struct conv_division memory;
     struct conv_lock lock; // of the callback and what it is given
     conv_folder_progress progress;
     uint64_t last_ns; // of the callback
@@ -198,7 +198,7 @@ static enum conv_status open_walk(struct run *run, const char *const *inputs, in
             },
         .archives = {.enabled = run->options.archives != 0,
                      .unmapped = true,
-                     .most_copied = run->mem_limit / 4},
+                     .most_copied = run->memory.archives},
         .whole = run->options.archives && input_count > 1,
         .stop = &run->stop,
     };
@@ -267,7 +267,13 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
     if (!run->filters)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     conv_limits_read(&run->limits);
-    run->mem_limit = conv_defaults_mem_limit(&run->limits, run->context->ops->async);
+    bool async = run->context->ops->async;
+    conv_ledger_divide(&run->memory, &(struct conv_division_terms){
+                                         .limits = &run->limits,
+                                         .staging = conv_ledger_staging(&run->limits, async),
+                                         .async = async,
+                                         .jobs = run->context->threads,
+                                     });
     status = conv_api_read_chain(&run->backend_config, run->filters, run->context, filter, &options,
                                  err);
     if (!status)
@@ -306,7 +312,6 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .streams = conv_streams_first(coders),
         .most_streams = conv_streams_most(coders),
         .group_bytes = conv_streams_group_bytes(coders),
-        .mem_limit = run->mem_limit,
         .max_pixels = context->max_pixels,
         .codec = {.encoder = CONV_PNG_FAST, .level = run->options.level},
         .output_type = run->backend_config.floats ? CONV_OUTPUT_F32 : CONV_OUTPUT_SAME,
@@ -323,9 +328,8 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .look = look,
         .look_user = run,
     };
-    (void)conv_defaults_limit(&config, true);
     config.codec.stop = &run->stop;
-    conv_defaults_limit_archives(&config, &run->source.head);
+    (void)conv_ledger_set(&config, &run->source.head, run->memory.staging, false);
     return conv_pipeline_run(&config, &run->source.head, run->report, err);
 }
 

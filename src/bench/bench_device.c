@@ -100,7 +100,7 @@ static enum conv_status fill(struct conv_bench_device *bench, int most, struct c
 {
     const struct conv_bench_options *options = bench->options;
     struct conv_pipeline_config config = {
-        .mem_limit = options->mem_limit,
+        .memory.staging = options->mem_limit,
         .max_pixels = options->max_pixels,
         .alpha = options->alpha,
         .strip = CONV_STRIP_ALL,

@@ -63,7 +63,7 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
 {
     struct conv_pipeline_config config = {
         .max_pixels = options->max_pixels,
-        .mem_limit = options->mem_limit,
+        .memory.staging = options->mem_limit,
         .strip = CONV_STRIP_ALL,
         .first_frame = true,
         .no_save = true,

@@ -9,6 +9,7 @@
 #include "io/files/formats.h"
 #include "io/walk/glob.h"
 #include "png/png.h"
+#include "run/ledger.h"
 #include "run/streams.h"
 
 // The limit for a layer's input or output: beyond the memory of any machine, and far from an
@@ -32,8 +33,7 @@ size_t conv_options_group_bytes(const struct conv_options *options, bool decodes
 
 size_t conv_options_mem_limit(const struct conv_options *options, bool async)
 {
-    return options->mem_limit ? options->mem_limit
-                              : conv_defaults_mem_limit(options->limits, async);
+    return options->mem_limit ? options->mem_limit : conv_ledger_staging(options->limits, async);
 }
 
 static bool parse_sides(struct conv_options *options, const char *text)

@@ -10,10 +10,15 @@
 // Makes freed memory return to the system. By default glibc raises its threshold to the size of a
 // large block that is freed, and each thread then keeps blocks of that size: sixteen workers with
 // files of 10 MiB held 300 MiB that way under a limit of 24.
-static void give_memory_back(void)
+// Where mapped addresses count, each further arena maps 64 MiB.
+static void give_memory_back(bool addresses_count)
 {
 #ifdef __GLIBC__
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    if (addresses_count)
+        (void)mallopt(M_ARENA_MAX, 1);
+#else
+    (void)addresses_count;
 #endif
 }
 
@@ -40,7 +45,6 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .streams = conv_options_streams(options, decodes),
         .most_streams = grows ? conv_streams_most(decodes) : 0,
         .group_bytes = conv_options_group_bytes(options, decodes),
-        .mem_limit = conv_options_mem_limit(options, device->ops->async),
         .max_pixels = options->max_pixels,
         .codec = options->png,
         .output_format = options->to,
@@ -66,16 +70,10 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .left_threads = &device->left_threads,
         .leaves_memory = device->is_left,
     };
-#ifdef __GLIBC__
-    // Each further arena maps 64 MiB.
-    if (conv_defaults_limit(&config, !options->mem_limit))
-        (void)mallopt(M_ARENA_MAX, 1);
-#else
-    (void)conv_defaults_limit(&config, !options->mem_limit);
-#endif
     config.codec.stop = stop;
     config.blend.gray = options->gray;
-    conv_defaults_limit_archives(&config, source);
-    give_memory_back();
+    give_memory_back(conv_ledger_set(&config, source,
+                                     conv_options_mem_limit(options, device->ops->async),
+                                     options->mem_limit > 0));
     return conv_pipeline_run(&config, source, report, err);
 }

@@ -11,6 +11,7 @@
 #include "io/files/formats.h"
 #include "io/sink.h"
 #include "report/trace.h"
+#include "run/ledger.h"
 
 // CONV_CODER_AUTO is for decoding only, during a run: on whichever is free (decode_policy.h).
 enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
@@ -48,12 +49,7 @@ struct conv_pipeline_config {
     int streams;        // streams of each device of an async backend at first, at least 1
     int most_streams;   // that each may get while groups wait for it; no more than `streams`: none
     size_t group_bytes; // staging bytes that make a group full
-    size_t mem_limit;   // bytes of staging memory in total
-    // Bytes that the whole run may take, if a container, a batch system or a shell limits them; 0:
-    // unknown. On a backend that is not async, images wait for each other to stay within this
-    // limit.
-    size_t memory;
-    bool refuse_beyond; // images that need more on their own fail; else they are tried
+    struct conv_division memory; // conv_ledger_set
 
     // --- images
     uint64_t max_pixels;

@@ -6,10 +6,6 @@
 
 #include "run/job.h"
 
-// In a run whose memory is limited, the helpers of an image may take 1/HELPERS_PART of it, a part
-// of what conv_scheduler_init leaves free.
-#define HELPERS_PART 32
-
 struct conv_help {
     struct conv_help *next; // in the scheduler's list, guarded by its lock
     void (*work)(void *context);
@@ -117,5 +113,5 @@ void conv_helpers_init(struct conv_worker *worker)
 {
     const struct conv_pipeline_config *config = worker->scheduler->config;
     worker->parallel = (struct conv_parallel){
-        .most = config->jobs, .run = run, .owner = worker, .memory = config->memory / HELPERS_PART};
+        .most = config->jobs, .run = run, .owner = worker, .memory = config->memory.helpers};
 }

@@ -22,8 +22,8 @@
 #include "io/sink.h"
 #include "report/report.h"
 #include "report/trace.h"
-#include "run/budget.h"
 #include "run/config.h"
+#include "run/ledger.h"
 
 // --- whether a worker computes -------------------------------------------------------------------
 // Whether a worker is inside a computation on one image: decoding, filtering, encoding. With
@@ -85,7 +85,7 @@ struct conv_job {
     bool notable;               // as in struct conv_record
     bool is_written;            // the sink has its output
     struct conv_input input;    // the item, from announcing to reading; its identity after that
-    struct conv_budget *budget; // of `share`; may be NULL
+    struct conv_ledger *ledger; // of `share`; may be NULL
     struct conv_share share;    // for the file's buffer
     size_t want;            // bytes that `share` will need, by the file's size before it is read
     struct conv_file *file; // until decoded, so that a few buffers serve all jobs

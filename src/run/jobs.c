@@ -35,7 +35,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->slot = NULL;
     job->bytes_in = job->bytes_out = 0;
     memset(job->ns, 0, sizeof job->ns);
-    job->budget = &s->files;
+    job->ledger = &s->ledger;
     job->share = (struct conv_share){0};
     job->want = 0;
     job->file = NULL;
@@ -88,9 +88,9 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
         job->file = NULL;
     }
     bool had_some = job->share.bytes > 0;
-    conv_budget_release(job->budget, &job->share);
+    conv_ledger_release(job->ledger, &job->share);
     if (had_some && s->jobs.announced.first)
-        pthread_cond_signal(&s->wake.workers); // its file may wait for that budget
+        pthread_cond_signal(&s->wake.workers); // its file may wait for that memory
     if (had_some)
         pthread_cond_broadcast(&s->wake.memory); // so may images in flight
 }
@@ -121,7 +121,7 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
     conv_jobs_put_away(s, job);
     if (--s->jobs.live == 0)
         pthread_cond_broadcast(&s->wake.workers); // this may end all workers
-    else if (s->jobs.live == s->most_live - 1)
+    else if (s->jobs.live == (int)s->config->memory.live - 1)
         pthread_cond_signal(&s->wake.workers);
 }
 

@@ -24,13 +24,6 @@
 _Static_assert(CONV_REPORT_MOST_DEVICES == CONV_BACKEND_MOST_DEVICES,
                "the report has room for every device");
 
-// A worker keeps up to six buffers, two of them in the pool; together they may take a tenth of the
-// memory.
-size_t conv_pipeline_keep(size_t memory, int jobs)
-{
-    return memory / 64 / (size_t)jobs + 1;
-}
-
 // Slots on an asynchronous backend: for each stream one that it works on and one that is filled
 // meanwhile, and two whose results are written. If the device decodes, one more for each stream,
 // for groups that wait for the device (decode_policy.h). If it also encodes, these are not needed:
@@ -61,19 +54,18 @@ static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err
     const struct conv_pipeline_config *config = s->config;
     bool decodes = config->decode_on != CONV_CODER_CPU;
     bool encodes = config->encode_on != CONV_CODER_CPU;
-    bool limited = config->memory > 0 && !config->ops->async;
     size_t usual = decodes && encodes ? ROUGHENED(config->group_bytes) : config->group_bytes;
     s->slots_per_stream = config->ops->async ? (decodes && !encodes ? 3 : 2) : 0;
     size_t slots = (size_t)s->slots_per_stream * (size_t)config->device_count;
     s->most_streams = conv_growth_most(config->streams, config->most_streams, 2 * usual * slots,
-                                       config->mem_limit / 2);
+                                       config->memory.staging / 2);
     struct conv_pool_config pool = {
         .ops = config->ops,
         .count = slot_count(s, config->streams),
         .most = slot_count(s, s->most_streams) + extra_slots(s, decodes && encodes),
-        .limit = config->mem_limit,
+        .limit = config->memory.staging,
         .usual_bytes = usual,
-        .keep = limited ? conv_pipeline_keep(config->memory, config->jobs) : SIZE_MAX,
+        .keep = config->memory.keep_staging,
         .codes = decodes || encodes,
     };
     return conv_pool_open(&s->pool, &pool, err);

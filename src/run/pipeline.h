@@ -11,10 +11,6 @@
 #include "report/report.h"
 #include "run/config.h"
 
-// Bytes that a buffer may keep from image to image where the memory of the whole run is limited to
-// `memory` bytes. An upper bound for codec.keep, too.
-size_t conv_pipeline_keep(size_t memory, int jobs);
-
 // Runs every image of the source and hands a record of each to the report. An image that fails is
 // reported and does not end the run. Failures of the run itself: CONV_ERR_MEMORY, CONV_ERR_DEVICE,
 // CONV_ERR_IO (no thread could be started). *config, the source, the sink and the report belong to

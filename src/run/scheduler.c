@@ -1,41 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "run/scheduler.h"
 
-#include <limits.h>
-
 #include "base/clock.h"
 #include "run/streams.h"
-
-// Input files get this part of the limit for staging memory: an image takes twice its samples in
-// staging and its file seldom more than once, so files do not delay images for which staging has
-// room.
-#define FILES_SHARE 2
-
-// Where the memory of the whole run is limited, an eighth is for files that are read while other
-// images are in flight. Another eighth is for stacks, the coders' tables and the buffers that
-// workers and pool keep (conv_pipeline_keep).
-static int init_budget(struct conv_scheduler *s)
-{
-    const struct conv_pipeline_config *config = s->config;
-    size_t files = config->mem_limit / FILES_SHARE, total = SIZE_MAX;
-    if (config->memory > 0 && !config->ops->async) {
-        total = config->memory - config->memory / 8;
-        files = files < config->memory / 8 ? files : config->memory / 8;
-    }
-    return conv_budget_init(&s->files, files, total);
-}
-
-// A job takes some KiB, more than the staging memory of a tiny image: jobs get an eighth of the
-// limit, and at least what keeps workers and readahead busy.
-static int most_live(const struct conv_pipeline_config *config)
-{
-    size_t bytes = config->mem_limit / 8;
-    if (config->memory > 0 && config->memory / 32 < bytes)
-        bytes = config->memory / 32;
-    size_t most = bytes / sizeof(struct conv_job);
-    size_t least = 2 * (size_t)config->jobs + 64;
-    return (int)(most < least ? least : most < INT_MAX ? most : INT_MAX);
-}
 
 static int init_locks(struct conv_scheduler *s)
 {
@@ -52,7 +19,7 @@ static int init_locks(struct conv_scheduler *s)
         errnum = conv_lock_init_condition(&s->wake.devices);
     if (!errnum)
         errnum = conv_lock_init_condition(&s->wake.ended);
-    return errnum ? errnum : init_budget(s);
+    return errnum ? errnum : conv_ledger_open(&s->ledger, &s->config->memory);
 }
 
 enum conv_status conv_scheduler_init(struct conv_scheduler *s,
@@ -67,7 +34,6 @@ enum conv_status conv_scheduler_init(struct conv_scheduler *s,
         .report = report,
         .table_bytes = config->ops->table_bytes(config->filter_count, coded),
         .filter_alpha = config->alpha != CONV_ALPHA_KEEP,
-        .most_live = most_live(config),
     };
     s->groups.ready_end = &s->groups.ready;
     conv_jobs_init(&s->jobs);
@@ -80,7 +46,7 @@ enum conv_status conv_scheduler_init(struct conv_scheduler *s,
 
 void conv_scheduler_destroy(struct conv_scheduler *s)
 {
-    conv_budget_destroy(&s->files);
+    conv_ledger_close(&s->ledger);
     conv_lock_destroy(&s->report_lock);
     conv_lock_destroy(&s->lock);
     pthread_cond_destroy(&s->wake.workers);

@@ -59,11 +59,10 @@ struct conv_scheduler {
     uint64_t numbered;  // images from the source, counted by the worker that uses it
     size_t table_bytes; // conv_device_ops.table_bytes
     bool filter_alpha;
-    int most_live;                             // images in the pipeline at once
     int most_streams;                          // of each device
     int slots_per_stream;                      // 0: the backend has no streams
     struct conv_stream_thread *stream_threads; // of all devices: device * most + index
-    struct conv_budget files; // has its own lock: buffers of input files, and images in flight
+    struct conv_ledger ledger; // has its own lock: buffers of input files, and images in flight
 
     // Acquired before `lock` where both are held.
     struct conv_lock report_lock;
@@ -117,7 +116,7 @@ void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job) CONV_NEE
 
 // Gives the job a buffer for its file. False without memory.
 bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
-// Returns the buffer, if the job has one, and the job's share of the budget for files.
+// Returns the buffer, if the job has one, and the job's share of the memory for files.
 void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
 
 // A device could not decode the image: its file is read again, for a worker to decode.

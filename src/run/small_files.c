@@ -24,7 +24,7 @@ static int take_announced(struct conv_scheduler *s, struct conv_job *jobs[CONV_S
     struct conv_job *job;
     while (count < CONV_SMALL_FILES && (job = s->jobs.announced.first) &&
            conv_small_files_fits(s, job) && conv_sink_may_begin(s->config->sink, &job->item) &&
-           conv_budget_try(&s->files, &job->share, job->want)) {
+           conv_ledger_try(&s->ledger, &job->share, job->want)) {
         conv_job_pop(&s->jobs.announced);
         (void)conv_jobs_take_file(s, job);
         jobs[count++] = job;

@@ -59,7 +59,7 @@ void conv_codecs_trim(struct conv_codecs *codecs)
 }
 
 // --- reading -------------------------------------------------------------------------------------
-// Buffers grow with the file; their memory comes from the budget for files.
+// Buffers grow with the file; their memory is booked in the ledger.
 
 void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start)
 {
@@ -78,7 +78,7 @@ void conv_stages_announce(const struct conv_pipeline_config *config, struct conv
         return;
     job->item.ops->announce(&job->item, &job->input);
     // A file larger than allowed will not be read.
-    if (S_ISREG(info->st_mode) && (uint64_t)info->st_size <= config->mem_limit)
+    if (S_ISREG(info->st_mode) && (uint64_t)info->st_size <= config->memory.staging)
         job->want = conv_file_read_capacity((size_t)info->st_size);
 }
 
@@ -90,10 +90,10 @@ struct fetch {
 static void grow(void *context, size_t capacity)
 {
     struct conv_job *job = ((struct fetch *)context)->job;
-    if (conv_budget_try(job->budget, &job->share, capacity))
+    if (conv_ledger_try(job->ledger, &job->share, capacity))
         return;
     conv_input_keep(&job->input); // the jobs that it waits for may need a descriptor
-    conv_budget_grow(job->budget, &job->share, capacity);
+    conv_ledger_grow(job->ledger, &job->share, capacity);
 }
 
 // The slice of the stage ends before a wait and a new one begins after it.
@@ -128,7 +128,7 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
     struct conv_parallel parallel = {
         .most = conv_parallel_most(job->parallel, 0), .run = run_in_phase, .owner = job};
     struct conv_file_read how = {
-        .limit = config->mem_limit,
+        .limit = config->memory.staging,
         .stop = config->stop,
         .parallel = &parallel,
         .grow = grow,

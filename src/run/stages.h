@@ -111,7 +111,7 @@ bool conv_stages_pass_on(struct conv_job *job);
 void conv_stages_announce(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Reads the file into job->file, its header into job->header, its metadata into job->meta. If the
-// file is larger than job->share, waits until job->budget has more.
+// file is larger than job->share, waits until job->ledger has more.
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Decodes into job->placed, begins the blend, and multiplies colours by alpha if asked.

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "run/streams.h"
 
-#include "io/sink.h"
-#include "run/pipeline.h"
-
 // Copies of 16 MiB reach nine tenths of the speed of large ones. The time to decode a group on the
 // GPU hardly depends on the number of its images, so larger groups are better there (10,000
 // photographs on an H200: 0.84 s with 32 MiB, 1.07 s with 16).
@@ -45,53 +42,6 @@ size_t conv_streams_device_bytes(const struct conv_pipeline_config *config)
 {
     bool coded = config->decode_on != CONV_CODER_CPU && config->encode_on != CONV_CODER_CPU;
     return coded ? config->group_bytes / 2 * 5 : config->group_bytes;
-}
-
-// On the CPU an image takes its staging memory and half as much again for the coders, so staging
-// gets two thirds of the memory that is left. With a device up to 2.6 times the limit is used
-// (docs/memory.md), so staging gets three eighths.
-size_t conv_defaults_mem_limit(const struct conv_limits *limits, bool async)
-{
-    size_t half = limits->physical / 2, left = conv_limits_memory_left(limits);
-    size_t part = async ? left / 8 * 3 : left / 3 * 2;
-    return conv_limits_memory_is_limited(limits) && part < half ? part : half;
-}
-
-bool conv_defaults_limit(struct conv_pipeline_config *config, bool refuse_beyond)
-{
-    struct conv_limits limits;
-    // Coders and file buffers of all workers keep at most about half of the limit: each worker has
-    // four, for the file, the filtered rows of both directions, and the result.
-    config->codec.keep = config->mem_limit / 8 / (size_t)config->jobs + 1;
-    conv_limits_read(&limits);
-    if (!conv_limits_memory_is_limited(&limits))
-        return false;
-    config->memory = conv_limits_memory_left(&limits);
-    // Buffers and stacks map more address space than they use.
-    if (limits.counts_address_space)
-        config->memory -= config->memory / 4;
-    config->refuse_beyond = refuse_beyond;
-    size_t keep = conv_pipeline_keep(config->memory, config->jobs);
-    if (config->codec.keep > keep)
-        config->codec.keep = keep;
-    return limits.counts_address_space;
-}
-
-// Members of streams that are read, and members that wait to be written in order, get a quarter of
-// the staging memory each, and at most as much as hides the time that one slow image takes. If the
-// memory of the whole run is limited, their memory is subtracted from that for images.
-#define MOST_WAITING ((size_t)1 << 30)
-void conv_defaults_limit_archives(struct conv_pipeline_config *config, struct conv_source *source)
-{
-    bool orders = config->sink && config->sink->ops->limit;
-    size_t part = config->mem_limit / 4, rest = config->memory / 16;
-    if (config->memory > 0 && rest < part)
-        part = rest;
-    part = part < MOST_WAITING ? part : MOST_WAITING;
-    bool holds = conv_source_limit(source, part, config->mem_limit);
-    conv_sink_limit(config->sink, part);
-    if (config->memory > 0)
-        config->memory -= part * (size_t)(orders + holds);
 }
 
 // --- growth

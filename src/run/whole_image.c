@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A backend that is not async: one worker decodes, filters, encodes and writes an image.
 #include "base/cancel.h"
-#include "run/need.h"
+#include "run/ledger.h"
 #include "run/scheduler.h"
 #include "run/stages.h"
 #include "run/worker.h"
@@ -11,7 +11,7 @@
 // The part of the run's memory that an image holds.
 struct hold {
     struct conv_slot *slot;
-    size_t reserved; // bytes of s->files; 0 where the run's memory is not limited
+    size_t reserved; // bytes in the ledger; 0 where the run's memory is not limited
 };
 
 // One attempt: *hold has a slot if there was memory. `work` bytes are reserved unless 0.
@@ -20,13 +20,13 @@ static enum conv_status try_hold(struct conv_scheduler *s, struct conv_job *job,
     CONV_NEEDS(s->lock)
 {
     *hold = (struct hold){0};
-    if (work > 0 && !conv_budget_reserve(&s->files, work))
+    if (work > 0 && !conv_ledger_reserve(&s->ledger, work))
         return CONV_OK;
     enum conv_status status = conv_pool_acquire(&s->pool, need, &hold->slot, &job->err);
     if (hold->slot)
         hold->reserved = work;
     else if (work > 0)
-        conv_budget_unreserve(&s->files, work);
+        conv_ledger_unreserve(&s->ledger, work);
     return status;
 }
 
@@ -38,17 +38,17 @@ static enum conv_status take_hold(struct conv_scheduler *s, struct conv_worker *
     size_t bytes = conv_group_need(&job->header.shape, s->filter_alpha, s->table_bytes);
     struct conv_pool_need need = {{bytes, bytes}, conv_jobs_metadata_bytes(job), false};
     struct conv_need memory;
-    conv_need_estimate(&memory, config, job, bytes);
+    conv_ledger_estimate(&memory, config, job, bytes);
     *hold = (struct hold){0};
-    size_t most = config->memory - config->memory / 16; // other workers keep the rest
-    if (config->refuse_beyond && memory.peak > most)
+    size_t most = config->memory.run - config->memory.run / 16; // other workers keep the rest
+    if (config->memory.refuses_beyond && memory.peak > most)
         return conv_err_hint(
             &job->err, CONV_HINT_MEM_LIMIT_TRY, 0,
             conv_err_set(&job->err, CONV_ERR_LIMIT,
                          "the image may need %zu MiB of memory, but only %zu MiB are left",
                          (memory.peak >> 20) + 1, most >> 20));
     // There is no use in waiting for memory that the pool will refuse.
-    bool reserves = s->files.total != SIZE_MAX && !conv_pool_is_too_much(&s->pool, &need);
+    bool reserves = s->ledger.total != SIZE_MAX && !conv_pool_is_too_much(&s->pool, &need);
     for (;;) {
         enum conv_status status = try_hold(s, job, &need, reserves ? memory.work : 0, hold);
         if (status || hold->slot)
@@ -72,7 +72,7 @@ static void release_hold(struct conv_scheduler *s, const struct hold *hold) CONV
     }
     conv_pool_release(&s->pool, hold->slot);
     if (hold->reserved > 0)
-        conv_budget_unreserve(&s->files, hold->reserved);
+        conv_ledger_unreserve(&s->ledger, hold->reserved);
     pthread_cond_broadcast(&s->wake.memory); // what is free now may be enough for several
     if (hold->reserved > 0 && s->jobs.announced.first)
         pthread_cond_signal(&s->wake.workers);
@@ -82,7 +82,7 @@ static void release_hold(struct conv_scheduler *s, const struct hold *hold) CONV
 // stays with the job for the short time until that ends, which takes the lock anyway.
 static void give_file_back(struct conv_scheduler *s, struct conv_job *job) CONV_TAKES(s->lock)
 {
-    if (s->files.total == SIZE_MAX && job->share.bytes <= SMALL_BYTES)
+    if (s->ledger.total == SIZE_MAX && job->share.bytes <= SMALL_BYTES)
         return;
     conv_lock_acquire(&s->lock);
     conv_jobs_drop_file(s, job);

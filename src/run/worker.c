@@ -33,9 +33,9 @@ bool conv_worker_leave(struct conv_scheduler *s, struct conv_worker *worker)
     // Its memory and the slot's stay as they are; locks and shares that others may wait for are
     // released.
     if (worker->job)
-        conv_budget_release(worker->job->budget, &worker->job->share);
+        conv_ledger_release(worker->job->ledger, &worker->job->share);
     if (worker->reserved > 0)
-        conv_budget_unreserve(&s->files, worker->reserved);
+        conv_ledger_unreserve(&s->ledger, worker->reserved);
     if (worker->decodes)
         conv_groups_end_decode(s, worker->job->slot);
     s->jobs.live -= worker->job != NULL;
@@ -53,7 +53,7 @@ static void wait_for_work(struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
     struct conv_slot *open = conv_groups_find_idle(s);
     bool last = s->source_state == CONV_SOURCE_OVER || conv_scheduler_is_stopping(s) ||
-                s->jobs.live >= s->most_live;
+                s->jobs.live >= (int)s->config->memory.live;
     if (!open || (s->groups.has_sealer && !last)) {
         conv_scheduler_wait(s, &s->wake.workers, CONV_SCHEDULER_LOOK_NS);
         return;
@@ -98,7 +98,7 @@ static void wait_for_room(struct conv_scheduler *s) CONV_NEEDS(s->lock)
 
 static bool may_begin(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
-    return s->jobs.found.first && s->jobs.live < s->most_live;
+    return s->jobs.found.first && s->jobs.live < (int)s->config->memory.live;
 }
 
 // True if enough files are being fetched that the first is to be read.
@@ -220,7 +220,7 @@ static bool read_next(struct conv_scheduler *s, struct conv_worker *worker) CONV
         return true;
     // Its output may have to wait until others are written, its buffer until others are released.
     if (!is_ripe(s) || !conv_sink_may_begin(s->config->sink, &job->item) ||
-        !conv_budget_try(&s->files, &job->share, job->want))
+        !conv_ledger_try(&s->ledger, &job->share, job->want))
         return false;
     conv_job_pop(&s->jobs.announced);
     wake_for(s, &s->jobs.announced);

@@ -20,7 +20,7 @@ struct conv_worker {
     atomic_int phase;     // job.h
     struct conv_job *job; // on which it computes, while it does; NULL: it only helps another one
     bool decodes;         // for a group with other images
-    size_t reserved;      // of s->files, for the job
+    size_t reserved;      // in the ledger, for the job
     struct conv_parallel parallel; // for its image: worker.h
 };
 

@@ -112,15 +112,16 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .jobs = WORKERS,
         .streams = 1,
         .group_bytes = (size_t)1 << 20,
-        .mem_limit = (size_t)64 << 20,
         .max_pixels = 1 << 20,
         .codec = {.level = -1, .stop = &stop},
         .sink = sink,
         .resume = journal != NULL,
         .stop = &stop,
     };
-    if (!status)
+    if (!status) {
+        (void)conv_ledger_set(&config, conv_walk_source(walk), (size_t)64 << 20, true);
         status = conv_pipeline_run(&config, conv_walk_source(walk), report, err);
+    }
     enum conv_status finished = conv_sink_finish(sink, err);
     if (report)
         (void)conv_report_close(report, 0, &run->totals, err);

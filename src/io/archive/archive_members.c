@@ -72,6 +72,8 @@ void conv_archive_unit_release(struct conv_archive_unit *unit)
         return;
     if (unit->reader)
         unit->reader->ops->close(unit->reader);
+    if (unit->input.is_copy)
+        atomic_fetch_sub(unit->held, (size_t)unit->input.size);
     conv_archive_input_close(&unit->input);
     free(unit);
 }

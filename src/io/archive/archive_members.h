@@ -24,7 +24,7 @@ struct conv_archive_unit {
     atomic_int uses;
     struct conv_archive_input input;
     struct conv_archive_reader *reader; // of the source, alone; or NULL
-    atomic_size_t *held;                // bytes in memory of all members of a source
+    atomic_size_t *held;                // conv_archive_source.held
     int target;                         // number of the archive that the members are written to
 };
 

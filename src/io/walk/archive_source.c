@@ -427,6 +427,8 @@ enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
     unit->input = *input;
     *input = (struct conv_archive_input){.fd = -1};
     unit->held = &source->held;
+    if (unit->input.is_copy)
+        atomic_fetch_add(&source->held, (size_t)unit->input.size);
     unit->target = from->target;
     atomic_init(&unit->uses, 1);
     source->path = from->path;

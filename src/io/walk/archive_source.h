@@ -33,7 +33,7 @@ struct conv_archive_held {
 struct conv_archive_source {
     struct conv_source source;
     struct conv_archive_source_config config;
-    atomic_size_t held;             // bytes of members of streams in memory
+    atomic_size_t held;             // bytes in memory: members of streams, copies of archives
     size_t usual, most;             // as in conv_source_ops.limit
     struct conv_archive_unit *unit; // NULL: none is open
     const char *path;               // of it

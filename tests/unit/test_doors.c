@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+// The program and the library divide the same limit of memory in the same way, and a folder call
+// over archives stays within it: the library once booked members of archives without counting them.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cmocka.h>
+
+#include "cli/commands.h"
+#include "conv.h"
+#include "run/pipeline.h"
+#include "support/folder.h"
+#include "support/png_make.h"
+#include "support/random.h"
+
+#define MIB ((size_t)1 << 20)
+#define LIMIT_MIB 64 // as a Slurm job states it, so that what is in use now does not matter
+#define JOBS 2
+#define ARCHIVES 24
+
+// What a door hands to the run.
+struct handed {
+    struct conv_division memory;
+    size_t keep;
+};
+static int handed_to = -1; // a pipe, instead of a run; or -1
+
+enum conv_status __real_conv_pipeline_run(const struct conv_pipeline_config *config,
+                                          struct conv_source *source, struct conv_report *report,
+                                          struct conv_err *err);
+enum conv_status __wrap_conv_pipeline_run(const struct conv_pipeline_config *config,
+                                          struct conv_source *source, struct conv_report *report,
+                                          struct conv_err *err);
+enum conv_status __wrap_conv_pipeline_run(const struct conv_pipeline_config *config,
+                                          struct conv_source *source, struct conv_report *report,
+                                          struct conv_err *err)
+{
+    struct handed handed = {config->memory, config->codec.keep};
+    if (handed_to < 0)
+        return __real_conv_pipeline_run(config, source, report, err);
+    return write(handed_to, &handed, sizeof handed) == sizeof handed ? CONV_OK : CONV_ERR_IO;
+}
+
+// --- archives ------------------------------------------------------------------------------------
+
+static void put(FILE *file, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        fputc((int)(value >> (8 * i) & 255), file);
+}
+
+// The fields that the local and the central header of a stored member share.
+static void put_member(FILE *file, const char *name, size_t size, uint32_t crc)
+{
+    put(file, 20, 2); // version
+    put(file, 0, 8);  // flags, method, time, date
+    put(file, crc, 4);
+    put(file, size, 4);
+    put(file, size, 4);
+    put(file, strlen(name), 2);
+    put(file, 0, 2); // extra
+}
+
+static void write_zip(const char *name, const struct png_file *image)
+{
+    static const char *const member = "a.png";
+    uint32_t crc = (uint32_t)crc32(0, image->data, (uInt)image->size);
+    FILE *file = fopen(folder_path(name), "wb");
+    assert_non_null(file);
+    put(file, 0x04034b50, 4);
+    put_member(file, member, image->size, crc);
+    fputs(member, file);
+    fwrite(image->data, 1, image->size, file);
+    size_t directory = (size_t)ftell(file);
+    put(file, 0x02014b50, 4);
+    put(file, 20, 2);
+    put_member(file, member, image->size, crc);
+    put(file, 0, 6); // comment, disk, attributes
+    put(file, 0, 8); // external attributes, offset
+    fputs(member, file);
+    size_t end = (size_t)ftell(file);
+    put(file, 0x06054b50, 4);
+    put(file, 0, 4);
+    put(file, 1, 2);
+    put(file, 1, 2);
+    put(file, end - directory, 4);
+    put(file, directory, 4);
+    put(file, 0, 2);
+    assert_int_equal(fclose(file), 0);
+}
+
+// Noise: a file of 2.6 MB, which takes far longer to be encoded than to be read, so that members
+// wait.
+static void make_image(struct png_file *image)
+{
+    enum { SIDE = 1600 };
+    uint64_t noise = 1;
+    struct png_spec spec = {.width = SIDE, .height = SIDE, .depth = 8};
+    uint16_t *samples = malloc((size_t)SIDE * SIDE * sizeof *samples);
+    assert_non_null(samples);
+    for (size_t i = 0; i < (size_t)SIDE * SIDE; i++)
+        samples[i] = random_below(&noise, 256);
+    spec.samples = samples;
+    png_make_image(image, &spec);
+    free(samples);
+}
+
+static int set_up(void **state)
+{
+    struct png_file image = {0};
+    char text[16];
+    snprintf(text, sizeof text, "%d", LIMIT_MIB);
+    if (folder_make(state) || setenv("SLURM_MEM_PER_NODE", text, 1))
+        return -1;
+    make_image(&image);
+    folder_write("in/a.txt", "");
+    for (int i = 0; i < ARCHIVES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%02d.zip", i);
+        write_zip(name, &image);
+    }
+    png_make_free(&image);
+    return 0;
+}
+
+// --- the doors -----------------------------------------------------------------------------------
+
+static void run_program(const char *in, const char *out)
+{
+    const char *const words[] = {"conv", "emboss", "--device", "cpu", "-j2", "-q", in, out};
+    char *copies[sizeof words / sizeof words[0] + 1] = {NULL};
+    int count = sizeof words / sizeof words[0];
+    for (int i = 0; i < count; i++)
+        copies[i] = strdup(words[i]);
+    (void)conv_commands_main(conv_devices, count, copies);
+}
+
+// How many images are done, or -1.
+static int run_library(const char *const *inputs, int count, const char *out)
+{
+    conv_folder_progress result = {.size = sizeof result};
+    conv_context *context;
+    conv_context_options settings = CONV_CONTEXT_OPTIONS_INIT;
+    conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
+    settings.device = "cpu";
+    settings.threads = JOBS;
+    options.archives = 1;
+    conv_status status = conv_context_create(&context, &settings, NULL);
+    if (!status)
+        status = conv_filter_folder(context, "emboss", inputs, count, out, &options, &result);
+    if (status)
+        fprintf(stderr, "%s\n", conv_context_message(context));
+    conv_context_destroy(context);
+    return status ? -1 : (int)result.done;
+}
+
+// What the door hands over in a process of its own.
+static struct handed ask(bool library, const char *in, const char *out)
+{
+    struct handed handed = {0};
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        handed_to = ends[1];
+        if (library)
+            (void)run_library(&in, 1, out);
+        else
+            run_program(in, out);
+        _exit(0);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &handed, sizeof handed), sizeof handed);
+    close(ends[0]);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    return handed;
+}
+
+static void test_both_doors_divide_alike(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+        int sides; // on which members of archives wait
+    } cases[] = {
+        {"in", "out", 0}, {"00.zip", "out", 1}, {"in", "out.tar", 1}, {"00.zip", "o.zip", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *in = folder_path(cases[i].in), *out = folder_path(cases[i].out);
+        struct handed program = ask(false, in, out), library = ask(true, in, out);
+        assert_memory_equal(&program, &library, sizeof program);
+        size_t archives = program.memory.archives * (size_t)cases[i].sides;
+        assert_int_equal(program.memory.run + archives, LIMIT_MIB * MIB);
+    }
+}
+
+static void test_archives_stay_within_the_limit(void **state)
+{
+    (void)state;
+    if (CONV_SANITIZED)
+        skip(); // the sanitizer's memory is not the run's
+    const char *inputs[ARCHIVES];
+    for (int i = 0; i < ARCHIVES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%02d.zip", i);
+        inputs[i] = folder_path(name);
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        struct rusage usage;
+        int done = run_library(inputs, ARCHIVES, folder_path("out"));
+        getrusage(RUSAGE_SELF, &usage);
+        fprintf(stderr, "%d done, %ld of %d MiB\n", done, usage.ru_maxrss >> 10, LIMIT_MIB);
+        _exit(done != ARCHIVES || usage.ru_maxrss >> 10 > LIMIT_MIB);
+    }
+    int code;
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_int_equal(code, 0);
+    assert_int_equal(folder_count("out"), ARCHIVES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_both_doors_divide_alike),
+        cmocka_unit_test(test_archives_stay_within_the_limit),
+    };
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
+}
