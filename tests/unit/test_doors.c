@@ -141,7 +141,7 @@ static void run_program(const char *in, const char *out)
     int count = sizeof words / sizeof words[0];
     for (int i = 0; i < count; i++)
         copies[i] = strdup(words[i]);
-    (void)conv_commands_main(conv_devices, count, copies);
+    (void)conv_commands_main(conv_engine_devices, count, copies);
 }
 
 // How many images are done, or -1.
