@@ -68,8 +68,8 @@ enum check_verdict check_oracle(struct conv_image *planes, const struct check_st
         verdict = CHECK_MUST_REFUSE;
     else if (conv_decode_fast(&decoder, file.data, file.size, &header, planes))
         verdict = CHECK_MUST_DECODE;
-    else if (is_whole(stream) &&
-             conv_libpng_decode(&rows, file.data, file.size, &header, planes, &err) == CONV_OK)
+    else if (is_whole(stream) && conv_libpng_decode(&rows, file.data, file.size, &header, planes,
+                                                    NULL, &err) == CONV_OK)
         verdict = CHECK_MAY_DECODE;
     conv_buffer_free(&rows);
     png_make_free(&file);

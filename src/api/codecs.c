@@ -45,7 +45,7 @@ enum conv_status conv_api_codecs_get(struct conv_api_codecs *codecs, int worker,
         own->codec = NULL;
     }
     if (!own->codec) {
-        struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = level, .keep = KEEP};
+        struct conv_codec_config config = {.level = level, .keep = KEEP};
         enum conv_status status = conv_png_format.open(&own->codec, &config, err);
         if (status)
             return status;

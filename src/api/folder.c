@@ -141,7 +141,7 @@ static enum conv_status check_call(const char *filter, const char *const *inputs
                                    const char *output, const conv_folder_options *options,
                                    struct conv_err *err)
 {
-    struct conv_codec_config codec = {.encoder = CONV_PNG_FAST, .level = options->level};
+    struct conv_codec_config codec = {.level = options->level};
     if (!filter || !output || (input_count > 0 && !inputs))
         return conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL",
                             !filter   ? "filter"
@@ -313,7 +313,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .most_streams = conv_streams_most(coders),
         .group_bytes = conv_streams_group_bytes(coders),
         .max_pixels = context->max_pixels,
-        .codec = {.encoder = CONV_PNG_FAST, .level = run->options.level},
+        .codec = {.level = run->options.level},
         .output_type = run->backend_config.floats ? CONV_OUTPUT_F32 : CONV_OUTPUT_SAME,
         .deep = conv_filter_needs_16_bits(run->filters, run->backend_config.filter_count),
         .decode_on = coders ? CONV_CODER_AUTO : CONV_CODER_CPU,

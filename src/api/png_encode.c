@@ -267,7 +267,7 @@ static void encode_on_device(struct encoding *encoding, void *stream)
 static enum conv_status check_call(const conv_image *images, int count, const conv_bytes *files,
                                    const conv_encode_options *options, struct conv_err *err)
 {
-    struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = options->level};
+    struct conv_codec_config config = {.level = options->level};
     if (count < 0)
         return conv_err_set(err, CONV_ERR_USAGE, "`count` is %d; it must not be negative", count);
     if (count > 0 && (!files || !images))

@@ -123,7 +123,7 @@ static enum conv_status read_back(struct bench *bench, const struct conv_encoded
         header.shape.channels != bench->got.channels || header.shape.depth != bench->got.depth)
         return conv_err_set(err, CONV_ERR_FORMAT, "another size or kind of image");
     return conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
-                              &bench->got, err);
+                              &bench->got, NULL, err);
 }
 
 static enum conv_status run_row(struct bench *bench, struct row *row, int round,
@@ -140,7 +140,8 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
             conv_png_format.decode(row->codec, file->data, file->size, header, &bench->got, err);
         break;
     case DECODE_LIBPNG:
-        status = conv_libpng_decode(&row->pixels, file->data, file->size, header, &bench->got, err);
+        status = conv_libpng_decode(&row->pixels, file->data, file->size, header, &bench->got, NULL,
+                                    err);
         break;
     case DECODE_COMPETITOR:
         status = row->competitor->decode(&row->pixels, file->data, file->size, header, err);
@@ -197,7 +198,7 @@ static enum conv_status run_round(struct bench *bench, int round, struct conv_er
         conv_bench_images_place(&bench->got, &image->header.shape, bench->planes[1].data);
         enum conv_status status =
             conv_libpng_decode(&bench->scratch, image->file.data, image->file.size, &image->header,
-                               &bench->reference, err);
+                               &bench->reference, NULL, err);
         if (status)
             return status;
         for (int r = 0; r < bench->row_count; r++) {

@@ -34,7 +34,8 @@ static size_t raw_bytes(const struct conv_image *image)
 static enum conv_status measure_libpng(struct bench *bench, const struct conv_image *image,
                                        struct conv_err *err)
 {
-    enum conv_status status = conv_libpng_encode(&bench->scratch, &bench->file, image, 1, err);
+    enum conv_status status =
+        conv_png_libpng.encode(&bench->scratch, &bench->file, image, 1, NULL, err);
     bench->libpng_bytes += bench->file.size;
     return status;
 }
@@ -62,7 +63,7 @@ static enum conv_status add_image(struct bench *bench, const struct conv_bench_i
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     conv_bench_images_place(&image->image, &from->header.shape, memory[1]);
     enum conv_status status = conv_libpng_decode(&bench->scratch, from->file.data, from->file.size,
-                                                 &from->header, &image->image, err);
+                                                 &from->header, &image->image, NULL, err);
     return status ? status : measure_libpng(bench, &image->image, err);
 }
 
@@ -88,7 +89,7 @@ static void check_chunks(void *context, int number, const uint8_t *data, size_t 
     if (right) {
         conv_bench_images_place(&got, image, bench->planes.data);
         right = !conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
-                                    &got, NULL) &&
+                                    &got, NULL, NULL) &&
                 conv_bench_images_equal(image, &got);
     }
     bench->wrong += !right;

@@ -345,7 +345,7 @@ static void limit_jobs(struct conv_options *options)
 
 bool conv_options_may_encode_on_gpu(const struct conv_options *options)
 {
-    return options->png.encoder == CONV_PNG_FAST && options->png.level == -1 &&
+    return !options->png.encoder && options->png.level == -1 &&
            options->alpha != CONV_ALPHA_PREMULTIPLY;
 }
 

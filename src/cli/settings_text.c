@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/option_table.h"
+#include "png/png.h"
 
 // A member that is added to one of these decides results: print it below.
 _Static_assert(sizeof(struct conv_filter) == 64 + 2 * sizeof(int) +
@@ -131,7 +132,7 @@ static void print_output_type(FILE *out, const struct conv_settings *settings)
 static void print_encoder(FILE *out, const struct conv_settings *settings)
 {
     if (settings->options->png.encoder)
-        fprintf(out, "encoder=%d\n", settings->options->png.encoder);
+        fprintf(out, "encoder=%s\n", settings->options->png.encoder->name);
 }
 
 static void print_to(FILE *out, const struct conv_settings *settings)

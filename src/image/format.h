@@ -87,7 +87,8 @@ enum conv_strip {
 };
 
 struct conv_codec_config {
-    int encoder;            // one of the format's own encoders; 0: its usual one
+    // Of another library (png.h); NULL: our own.
+    const struct conv_png_encoder *encoder;
     int level;              // compression level of that encoder; -1: its default
     int quality;            // 1 to 100, of a format that loses detail; 0: its default
     size_t keep;            // bytes that trim leaves a buffer; 0: any number

@@ -210,7 +210,7 @@ static bool take_pair(struct conv_codec *codec, const struct conv_sample_pair *s
 
 void conv_page_job_take_pairs(struct conv_page_job *job, const struct conv_samples *samples)
 {
-    struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = LEVEL};
+    struct conv_codec_config config = {.level = LEVEL};
     struct conv_codec *codec = NULL;
     if (conv_png_format.open(&codec, &config, NULL))
         return;

@@ -7,7 +7,6 @@
 
 #include "base/buffer.h"
 #include "base/features.h"
-#include "base/suggest.h"
 #include "png/chunk.h"
 #include "png/cpu/decode.h"
 #include "png/cpu/encode.h"
@@ -15,58 +14,37 @@
 #include "png/libpng.h"
 #include "png/metadata.h"
 #include "png/png.h"
-#include "png/stb.h"
 
 #define HEAD_BYTES 29 // signature and IHDR without its CRC
 
 struct conv_codec {
-    int encoder; // enum conv_png_encoder
+    const struct conv_png_encoder *encoder; // NULL: ours
     int level;
     size_t keep;               // bytes per buffer that trim keeps
     const atomic_int *stop;    // may be NULL
-    struct conv_encoder *fast; // for CONV_PNG_FAST
+    struct conv_encoder *fast; // ours; NULL with another
     struct conv_decoder decoder;
     struct conv_buffer pixels;      // interleaved rows
     struct conv_buffer file;        // the last encoded image
     uint8_t head[CONV_ENCODE_HEAD]; // of the last frame
 };
 
-static const char *const encoder_names[] = {
-    [CONV_PNG_FAST] = "fast", [CONV_PNG_LIBPNG] = "libpng", [CONV_PNG_STB] = "stb"};
-enum { ENCODER_COUNT = sizeof encoder_names / sizeof encoder_names[0] };
-
-static const struct {
-    int standard, most;
-} levels[] = {
-    [CONV_PNG_FAST] = {CONV_ENCODE_DEFAULT_LEVEL, CONV_ENCODE_MAX_LEVEL},
-    [CONV_PNG_LIBPNG] = {CONV_LIBPNG_DEFAULT_LEVEL, CONV_LIBPNG_MAX_LEVEL},
-    [CONV_PNG_STB] = {CONV_STB_DEFAULT_LEVEL, CONV_LIBPNG_MAX_LEVEL},
-};
-
-enum conv_status conv_png_parse_encoder(int *encoder, const char *name, struct conv_err *err)
+static int level_of(const struct conv_codec_config *config)
 {
-    for (int i = 0; i < ENCODER_COUNT; i++) {
-        if (strcmp(name, encoder_names[i]) == 0) {
-            *encoder = i;
-            return CONV_OK;
-        }
-    }
-    const char *near =
-        conv_suggest_nearest(name, encoder_names, sizeof encoder_names[0], ENCODER_COUNT);
-    if (near)
-        return conv_err_set(err, CONV_ERR_USAGE, "unknown encoder '%.64s'; did you mean '%s'?",
-                            name, near);
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "unknown encoder '%.64s' (there are fast, libpng, stb)", name);
+    const struct conv_png_encoder *encoder = config->encoder;
+    if (config->level != -1)
+        return config->level;
+    return encoder ? encoder->standard_level : CONV_ENCODE_DEFAULT_LEVEL;
 }
 
 enum conv_status conv_png_check_level(const struct conv_codec_config *config, struct conv_err *err)
 {
-    int most = levels[config->encoder].most;
+    const struct conv_png_encoder *encoder = config->encoder;
+    int most = encoder ? encoder->most_level : CONV_ENCODE_MAX_LEVEL;
     if (config->level < -1 || config->level > most)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "compression level %d is not within 0 to %d, the %s encoder's",
-                            config->level, most, encoder_names[config->encoder]);
+                            config->level, most, encoder ? encoder->name : "fast");
     return CONV_OK;
 }
 
@@ -88,7 +66,7 @@ static enum conv_status open_codec(struct conv_codec **codec,
     enum conv_status status = conv_png_check_level(config, err);
     if (status)
         return status;
-    int level = config->level == -1 ? levels[config->encoder].standard : config->level;
+    int level = level_of(config);
     struct conv_codec *made = calloc(1, sizeof *made);
     if (!made)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
@@ -97,9 +75,9 @@ static enum conv_status open_codec(struct conv_codec **codec,
     made->keep = config->keep > 0 ? config->keep : SIZE_MAX;
     made->stop = made->decoder.stop = config->stop;
     made->decoder.parallel = config->parallel;
-    if (made->encoder == CONV_PNG_STB)
-        conv_stb_set_level(level);
-    if (made->encoder == CONV_PNG_FAST)
+    if (made->encoder && made->encoder->prepare)
+        made->encoder->prepare(level);
+    if (!made->encoder)
         status =
             conv_encode_open(&made->fast, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, err);
     if (made->fast) {
@@ -126,16 +104,8 @@ static void trim(struct conv_codec *codec)
 // From level 2 on all filtered rows are held at once.
 static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape)
 {
-    int level = config->level == -1 ? levels[config->encoder].standard : config->level;
-    if (config->encoder == CONV_PNG_FAST)
-        return conv_encode_bytes(level, shape);
-    // The file, if the rows are incompressible, and five rows: libpng has four of its own.
-    size_t rows = (size_t)shape->height + 5, bytes;
-    if (config->encoder == CONV_PNG_STB)
-        rows = 4 * (size_t)shape->height; // plus samples, filtered rows and a file that doubles
-    if (__builtin_mul_overflow(conv_interleave_bytes(shape) + 1, rows, &bytes))
-        return SIZE_MAX;
-    return bytes;
+    return config->encoder ? config->encoder->bytes(shape)
+                           : conv_encode_bytes(level_of(config), shape);
 }
 
 // Refuses files that libpng is certain to refuse, with its message. Otherwise they would be
@@ -167,7 +137,7 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
     if (is_refused(&codec->decoder, err))
         return CONV_ERR_FORMAT;
     make_room(codec, header);
-    return conv_libpng_decode_until(&codec->pixels, data, size, header, dst, codec->stop, err);
+    return conv_libpng_decode(&codec->pixels, data, size, header, dst, codec->stop, err);
 }
 
 enum conv_status conv_png_decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
@@ -205,13 +175,11 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
                                struct conv_err *err)
 {
     enum conv_status status;
-    if (codec->encoder == CONV_PNG_FAST)
-        status = conv_encode_image(codec->fast, &codec->file, src, err);
-    else if (codec->encoder == CONV_PNG_STB)
-        status = conv_stb_encode(&codec->pixels, &codec->file, src, err);
+    if (codec->encoder)
+        status = codec->encoder->encode(&codec->pixels, &codec->file, src, codec->level,
+                                        codec->stop, err);
     else
-        status = conv_libpng_encode_until(&codec->pixels, &codec->file, src, codec->level,
-                                          codec->stop, err);
+        status = conv_encode_image(codec->fast, &codec->file, src, err);
     if (status)
         return status;
     const struct conv_buffer *file = &codec->file;

@@ -270,15 +270,8 @@ static enum conv_status read_file(struct conv_buffer *rows, const uint8_t *data,
 
 enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
                                     const struct conv_image_header *header,
-                                    const struct conv_image *dst, struct conv_err *err)
-{
-    return conv_libpng_decode_until(rows, data, size, header, dst, NULL, err);
-}
-
-enum conv_status conv_libpng_decode_until(struct conv_buffer *rows, const uint8_t *data,
-                                          size_t size, const struct conv_image_header *header,
-                                          const struct conv_image *dst, const atomic_int *stop,
-                                          struct conv_err *err)
+                                    const struct conv_image *dst, const atomic_int *stop,
+                                    struct conv_err *err)
 {
     return read_file(rows, data, size, header, dst, NULL, stop, err);
 }
@@ -364,15 +357,18 @@ static enum conv_status write_failure(const struct fault *fault, struct conv_err
     return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: %s", fault->text);
 }
 
-enum conv_status conv_libpng_encode(struct conv_buffer *row, struct conv_buffer *file,
-                                    const struct conv_image *src, int level, struct conv_err *err)
+// The file, if the rows are incompressible, and five rows: libpng has four of its own.
+static size_t encode_bytes(const struct conv_image *shape)
 {
-    return conv_libpng_encode_until(row, file, src, level, NULL, err);
+    size_t bytes;
+    if (__builtin_mul_overflow(conv_interleave_bytes(shape) + 1, (size_t)shape->height + 5, &bytes))
+        return SIZE_MAX;
+    return bytes;
 }
 
-enum conv_status conv_libpng_encode_until(struct conv_buffer *row, struct conv_buffer *file,
-                                          const struct conv_image *src, int level,
-                                          const atomic_int *stop, struct conv_err *err)
+static enum conv_status encode(struct conv_buffer *row, struct conv_buffer *file,
+                               const struct conv_image *src, int level, const atomic_int *stop,
+                               struct conv_err *err)
 {
     file->size = 0;
     if (!conv_buffer_reserve(row, conv_interleave_bytes(src)))
@@ -391,3 +387,11 @@ enum conv_status conv_libpng_encode_until(struct conv_buffer *row, struct conv_b
     png_destroy_write_struct(&writer.png, &writer.info);
     return status;
 }
+
+const struct conv_png_encoder conv_png_libpng = {
+    .name = "libpng",
+    .standard_level = 1,
+    .most_level = 9,
+    .bytes = encode_bytes,
+    .encode = encode,
+};

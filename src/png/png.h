@@ -18,12 +18,30 @@
 
 extern const struct conv_format conv_png_format;
 
-// conv_codec_config.encoder. Levels: 0 to 12 for fast, 0 to 9 for libpng and for stb, where they
-// are stb's own search effort.
-enum conv_png_encoder { CONV_PNG_FAST, CONV_PNG_LIBPNG, CONV_PNG_STB };
+// An encoder of another library, in conv_codec_config.encoder; NULL there is our own, "fast", with
+// levels 0 to 12. Only programs name these rows: libconv is linked without the libraries.
+struct conv_png_encoder {
+    const char *name;
+    int standard_level, most_level;
+    // Called before any `encode` at that level; may be NULL.
+    void (*prepare)(int level);
+    // As conv_format.encode_bytes.
+    size_t (*bytes)(const struct conv_image *shape);
+    // Replaces the content of *file by a PNG of IHDR, IDATs and IEND. `pixels` is scratch.
+    // CONV_ERR_MEMORY; CONV_ERR_UNSUPPORTED if the library cannot write the image;
+    // CONV_ERR_CANCELLED if it can be interrupted.
+    enum conv_status (*encode)(struct conv_buffer *pixels, struct conv_buffer *file,
+                               const struct conv_image *src, int level, const atomic_int *stop,
+                               struct conv_err *err);
+};
 
-// Sets *encoder to that of "fast", "libpng" or "stb"; CONV_ERR_USAGE for other names.
-enum conv_status conv_png_parse_encoder(int *encoder, const char *name, struct conv_err *err);
+extern const struct conv_png_encoder conv_png_libpng; // libpng.c. Levels 0 to 9, by zlib
+extern const struct conv_png_encoder
+    conv_png_stb; // stb.c. 8 bits per sample; levels are its effort
+
+// encoders.c. Sets *encoder to that of "fast", "libpng" or "stb"; CONV_ERR_USAGE for other names.
+enum conv_status conv_png_parse_encoder(const struct conv_png_encoder **encoder, const char *name,
+                                        struct conv_err *err);
 
 // CONV_ERR_USAGE if the encoder has no such level.
 enum conv_status conv_png_check_level(const struct conv_codec_config *config, struct conv_err *err);
@@ -50,13 +68,13 @@ struct conv_png_row_source {
     void *context;
 };
 
-// Bytes that a codec of CONV_PNG_FAST needs to encode an image of that shape into: a little more
+// Bytes that a codec of our own encoder needs to encode an image of that shape into: a little more
 // than its samples have. SIZE_MAX if they do not fit.
 size_t conv_png_encode_room(const struct conv_codec *codec, const struct conv_image *shape);
 
 // Encodes an image as conv_png_format.encode does, without metadata, into the caller's memory of
 // conv_png_encode_room bytes, and sets *size to the bytes of the file. `source` NULL: the planes of
-// *src; otherwise only its shape is used. CONV_PNG_FAST only.
+// *src; otherwise only its shape is used. Our own encoder only.
 enum conv_status conv_png_encode_into(struct conv_codec *codec, uint8_t *file, size_t *size,
                                       const struct conv_image *src,
                                       const struct conv_png_row_source *source,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The only file that includes stb_image_write, whose functions are static here.
-#include "png/stb.h"
-
+// stb_image_write: a whole encoder in one small file, 8 bits per sample only. The only file that
+// includes it; its functions are static here.
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/buffer.h"
 #include "png/cpu/interleave.h"
+#include "png/png.h"
 
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #define STB_IMAGE_WRITE_STATIC
@@ -20,10 +21,12 @@
 
 static pthread_mutex_t level_lock = PTHREAD_MUTEX_INITIALIZER;
 
-void conv_stb_set_level(int level)
+// The search effort (hash chain length; below 5 is as 5) of every later call, for the whole
+// process, since stb keeps it in a global variable. Any thread may set the same level again at any
+// time, another one only while no thread encodes: it is not written if it is the same, since
+// encoders on other threads read it without the lock.
+static void set_level(int level)
 {
-    // The level is not written if it is the same, since encoders on other threads read it without
-    // the lock.
     pthread_mutex_lock(&level_lock);
     if (stbi_write_png_compression_level != level)
         stbi_write_png_compression_level = level;
@@ -42,9 +45,21 @@ static enum conv_status refuse(struct conv_err *err, enum conv_status status)
     return conv_err_hint(err, CONV_HINT_OTHER_ENCODER, 0, status);
 }
 
-enum conv_status conv_stb_encode(struct conv_buffer *pixels, struct conv_buffer *file,
-                                 const struct conv_image *src, struct conv_err *err)
+// Samples, filtered rows, and a file that doubles.
+static size_t encode_bytes(const struct conv_image *shape)
 {
+    size_t bytes;
+    if (__builtin_mul_overflow(conv_interleave_bytes(shape) + 1, 4 * (size_t)shape->height, &bytes))
+        return SIZE_MAX;
+    return bytes;
+}
+
+static enum conv_status encode(struct conv_buffer *pixels, struct conv_buffer *file,
+                               const struct conv_image *src, int level, const atomic_int *stop,
+                               struct conv_err *err)
+{
+    (void)level; // set_level's
+    (void)stop;
     size_t row_size = conv_interleave_bytes(src);
     if (src->depth != 8)
         return refuse(err, conv_err_set(err, CONV_ERR_UNSUPPORTED,
@@ -66,3 +81,12 @@ enum conv_status conv_stb_encode(struct conv_buffer *pixels, struct conv_buffer 
     *file = (struct conv_buffer){data, (size_t)size, (size_t)size};
     return CONV_OK;
 }
+
+const struct conv_png_encoder conv_png_stb = {
+    .name = "stb",
+    .standard_level = 8,
+    .most_level = 9,
+    .prepare = set_level,
+    .bytes = encode_bytes,
+    .encode = encode,
+};

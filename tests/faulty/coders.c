@@ -118,7 +118,7 @@ static enum conv_status encode(struct conv_group *group, struct memory *memory, 
 static enum conv_status take_memory(struct memory *memory, const struct conv_group *group,
                                     struct conv_err *err)
 {
-    static const struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = -1};
+    static const struct conv_codec_config config = {.level = -1};
     memory->planes = calloc(group->front + 1, 1);
     memory->filtered = calloc(group->front + 1, 1);
     memory->passthrough = calloc(group->back + 1, 1);

@@ -67,7 +67,7 @@ static void read_back(const struct conv_buffer *file, const struct conv_image *i
         back.channels != image->channels || back.depth != image->depth)
         fail("the header differs", "shape");
     alloc_planes(&back, NULL, 0);
-    if (conv_libpng_decode(&rows, file->data, file->size, &header, &back, &err))
+    if (conv_libpng_decode(&rows, file->data, file->size, &header, &back, NULL, &err))
         fail("the image is refused", err.text);
     for (int c = 0; c < image->channels; c++) {
         if (memcmp(back.plane[c].data, image->plane[c].data,

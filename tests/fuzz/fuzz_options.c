@@ -58,7 +58,6 @@ static void check_options(const struct conv_options *options, char *const *words
     demand(is_within(options->bench_depth, 0, 1), "--depth");
     demand(is_within((long)options->border, 0, CONV_BORDER_CONSTANT), "--border");
     demand(is_within(options->border_value, 0, 255), "--border constant:V");
-    demand(is_within((long)options->png.encoder, 0, CONV_PNG_STB), "--encoder");
     demand(conv_png_check_level(&options->png, NULL) == CONV_OK, "--compress");
     demand(is_within(options->streams, 0, 64), "--streams");
     demand(is_within(options->jobs, 1, 1024), "--jobs");

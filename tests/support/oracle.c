@@ -153,7 +153,7 @@ enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit)
     struct conv_image want = header.shape, got = header.shape;
     image_alloc(&want, FILL);
     image_alloc(&got, FILL);
-    bool good = !conv_libpng_decode(&rows, data, size, &header, &want, NULL);
+    bool good = !conv_libpng_decode(&rows, data, size, &header, &want, NULL, NULL);
     if (good && conv_png_format.check_size(data, size, &header, NULL))
         fail("check_size", "refuses what libpng takes");
     check_verdict(good, verdict, data, size);

@@ -168,7 +168,7 @@ static double check_family(struct conv_codec *codec, const struct png_family *f)
 
 static struct conv_codec *open_codec(void)
 {
-    struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = -1};
+    struct conv_codec_config config = {.level = -1};
     struct conv_codec *codec;
     assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
     return codec;

@@ -77,13 +77,13 @@ static void check_round_trip(struct conv_codec *codec, struct conv_image *image,
     image_free(image);
 }
 
-static void check_shapes(int encoder, int level)
+static void check_shapes(const struct conv_png_encoder *encoder, int level)
 {
     static const int sizes[][2] = {{1, 1}, {1, 40}, {40, 1}, {2, 2}, {67, 35}, {131, 257}};
     struct conv_codec *codec;
     struct conv_codec_config config = {.encoder = encoder, .level = level};
     assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
-    for (int depth = 8; depth <= (encoder == CONV_PNG_STB ? 8 : 16); depth += 8) {
+    for (int depth = 8; depth <= (encoder == &conv_png_stb ? 8 : 16); depth += 8) {
         for (int channels = 1; channels <= 4; channels++) {
             for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
                 for (int content = 0; content < CONTENT_COUNT; content++) {
@@ -108,7 +108,7 @@ static void round_trips_by_libpng(void **state)
     static const int levels[] = {-1, 0, 1, 6, 9};
     seed = 1;
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
-        check_shapes(CONV_PNG_LIBPNG, levels[i]);
+        check_shapes(&conv_png_libpng, levels[i]);
 }
 
 static void round_trips_by_stb(void **state)
@@ -117,14 +117,14 @@ static void round_trips_by_stb(void **state)
     static const int levels[] = {-1, 0, 1, 6, 9};
     seed = 2;
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
-        check_shapes(CONV_PNG_STB, levels[i]);
+        check_shapes(&conv_png_stb, levels[i]);
 }
 
 static void more_columns_than_libpng_takes_by_itself(void **state)
 {
     (void)state;
     struct conv_codec *codec;
-    struct conv_codec_config config = {.encoder = CONV_PNG_LIBPNG, .level = -1};
+    struct conv_codec_config config = {.encoder = &conv_png_libpng, .level = -1};
     struct conv_image image = {.width = 1000003, .height = 1, .channels = 3, .depth = 8};
     assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
     check_round_trip(codec, &image, RAMP);
@@ -150,7 +150,7 @@ static void effort_has_an_effect(void **state)
     for (int i = 0; i < 3; i++) {
         struct conv_codec *codec;
         struct conv_encoded bytes;
-        struct conv_codec_config config = {.encoder = CONV_PNG_LIBPNG, .level = levels[i]};
+        struct conv_codec_config config = {.encoder = &conv_png_libpng, .level = levels[i]};
         assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
         assert_int_equal(conv_png_format.encode(codec, &image, NULL, &bytes, NULL), CONV_OK);
         sizes[i] = bytes.size;
@@ -166,7 +166,7 @@ static void stb_says_what_it_cannot(void **state)
     struct conv_codec *codec;
     struct conv_encoded bytes;
     struct conv_err err = {0};
-    struct conv_codec_config config = {.encoder = CONV_PNG_STB, .level = -1};
+    struct conv_codec_config config = {.encoder = &conv_png_stb, .level = -1};
     assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
     struct conv_image deep = {.width = 1, .height = 1, .channels = 1, .depth = 16};
     assert_int_equal(conv_png_format.encode(codec, &deep, NULL, &bytes, &err),
@@ -188,9 +188,11 @@ static void a_signal_ends_the_work_on_an_image(void **state)
 {
     (void)state;
     static const struct conv_codec_config configs[] = {
-        {.encoder = CONV_PNG_FAST, .level = 0},   {.encoder = CONV_PNG_FAST, .level = 1},
-        {.encoder = CONV_PNG_FAST, .level = 6},   {.encoder = CONV_PNG_FAST, .level = 12},
-        {.encoder = CONV_PNG_LIBPNG, .level = 1},
+        {.level = 0},
+        {.level = 1},
+        {.level = 6},
+        {.level = 12},
+        {.encoder = &conv_png_libpng, .level = 1},
     };
     static uint16_t samples[300 * 300];
     for (size_t i = 0; i < 2 * sizeof configs / sizeof configs[0]; i++) {
@@ -230,7 +232,7 @@ static void levels_out_of_range(void **state)
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
         struct conv_codec *codec;
         struct conv_err err = {0};
-        struct conv_codec_config config = {.encoder = CONV_PNG_LIBPNG, .level = levels[i]};
+        struct conv_codec_config config = {.encoder = &conv_png_libpng, .level = levels[i]};
         assert_int_equal(conv_png_format.open(&codec, &config, &err), CONV_ERR_USAGE);
         assert_null(codec);
         assert_non_null(strstr(err.text, "0 to 9"));
@@ -241,17 +243,17 @@ static void levels_out_of_range(void **state)
 static void names_of_encoders(void **state)
 {
     (void)state;
-    int encoder = CONV_PNG_STB;
+    const struct conv_png_encoder *encoder = &conv_png_stb;
     struct conv_err err = {0};
     assert_int_equal(conv_png_parse_encoder(&encoder, "libpng", &err), CONV_OK);
-    assert_int_equal(encoder, CONV_PNG_LIBPNG);
+    assert_ptr_equal(encoder, &conv_png_libpng);
     assert_int_equal(conv_png_parse_encoder(&encoder, "stb", &err), CONV_OK);
-    assert_int_equal(encoder, CONV_PNG_STB);
+    assert_ptr_equal(encoder, &conv_png_stb);
     assert_int_equal(conv_png_parse_encoder(&encoder, "lipbng", &err), CONV_ERR_USAGE);
     assert_non_null(strstr(err.text, "'libpng'?"));
     assert_int_equal(conv_png_parse_encoder(&encoder, "", &err), CONV_ERR_USAGE);
     assert_non_null(strstr(err.text, "fast, libpng, stb"));
-    assert_int_equal(encoder, CONV_PNG_STB);
+    assert_ptr_equal(encoder, &conv_png_stb);
 }
 
 int main(void)

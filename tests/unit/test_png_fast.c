@@ -88,7 +88,7 @@ static void check_reads_back(const struct conv_buffer *file, const struct planes
     assert_int_equal(header.shape.channels, image->channels);
     assert_int_equal(header.shape.depth, image->depth);
     planes_alloc(&back, &header.shape);
-    if (conv_libpng_decode(&rows, file->data, file->size, &header, &back.image, &err))
+    if (conv_libpng_decode(&rows, file->data, file->size, &header, &back.image, NULL, &err))
         fail_msg("%s", err.text);
     for (int c = 0; c < image->channels; c++) {
         size_t bytes = (size_t)image->plane[c].stride * (size_t)image->height;

@@ -56,7 +56,7 @@ static void paint(struct conv_image *image)
 
 static void encode(struct conv_buffer *file, const struct conv_image *image, int level)
 {
-    const struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = level};
+    const struct conv_codec_config config = {.level = level};
     struct conv_encoder *encoder;
     size_t most = conv_png_format.encode_bytes(&config, image);
     assert_int_equal(
