@@ -169,7 +169,7 @@ static void random_shape(struct check_case *c, uint64_t *random)
         columns = PICK(random, 4, 5, 6, 8, 10, 12, 15, 18, 20);
         c->images = PICK(random, 2, 3, 5, 17, 33);
     }
-    if (random_below(random, 12) == 0) { // rows that one thread of cuda_layer_aligned computes
+    if (random_below(random, 12) == 0) { // rows that one thread of cuda_layer_bulk computes
         layer->kernel_height = layer->kernel_width = 5;
         layer->stride = 1;
         rows = PICK(random, 16, 17, 24, 29);

@@ -20,7 +20,6 @@ static const struct conv_layer_variant *const variants[] = {
     &conv_cuda_layer_mma_half,
     &conv_cuda_layer_few,
     &conv_cuda_layer_uniform,
-    &conv_cuda_layer_aligned,
     &conv_cuda_layer_slices,
     &conv_cuda_layer_bulk,
     &conv_cuda_layer_tiles,

@@ -2,7 +2,6 @@
 #include "bulk.h"
 
 #include <cstring>
-#include <vector>
 
 #include "scheduler.h"
 #include "shared.h"
@@ -31,19 +30,11 @@ struct bulk {
     struct barrier *barrier;
 };
 
-// The asynchronous copies of a thread, which arrives at the barrier when they have landed.
-struct departure {
-    std::vector<pending_copy> copies;
-    struct barrier *barrier;
-};
-
 struct bulk_state {
     struct barrier barriers[MOST_BARRIERS];
     int barrier_count;
     bulk copies[MOST_COPIES];
     int copy_count, landed_count;
-    std::vector<departure> departures;
-    int arrival_count;   // of departures
     struct fiber engine; // the copying thread, for the thread sanitizer
 };
 
@@ -168,57 +159,6 @@ void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t address)
     happen_later(land, own.copy_count++);
 }
 
-static void land_departure(int place, int number)
-{
-    bulk_state &own = blocks[place];
-    departure *landing = &own.departures[(size_t)number];
-    impersonate(&own.engine);
-    observe(landing->barrier);
-    for (const pending_copy &copy : landing->copies)
-        memcpy(copy.to, copy.from, copy.size);
-    arrive(landing->barrier);
-    impersonate(nullptr);
-    own.arrival_count++;
-    end_phase_if_complete(landing->barrier);
-}
-
-void arrive_with_copies(uint32_t address)
-{
-    bulk_state &own = blocks[place()];
-    departure departing = {{}, find(address)};
-    departing.copies.swap(self()->copies);
-    announce(departing.barrier);
-    own.departures.push_back(departing);
-    happen_later(land_departure, (int)own.departures.size() - 1);
-}
-
-void store_bulk(void *to, uint32_t from, uint32_t bytes)
-{
-    if (bytes == 0 || bytes % GRAIN)
-        fail("a bulk copy of %u bytes", bytes);
-    if (self()->unfenced)
-        fail("a bulk copy without a fence after the thread has met others at a barrier");
-    check_global(to, bytes, GRAIN);
-    self()->stores.push_back({to, shared_at(from, bytes, GRAIN), bytes, 0});
-}
-
-void commit_stores()
-{
-    for (pending_copy &store : self()->stores)
-        store.group = 1;
-}
-
-void finish_stores()
-{
-    std::vector<pending_copy> &stores = self()->stores;
-    for (const pending_copy &store : stores) {
-        if (!store.group)
-            fail("a thread waits for bulk copies that it has not committed");
-        memcpy(store.to, store.from, store.size);
-    }
-    stores.clear();
-}
-
 void fence_bulk()
 {
     self()->unfenced = false;
@@ -227,8 +167,7 @@ void fence_bulk()
 void open_bulk()
 {
     bulk_state &own = blocks[place()];
-    own.barrier_count = own.copy_count = own.landed_count = own.arrival_count = 0;
-    own.departures.clear();
+    own.barrier_count = own.copy_count = own.landed_count = 0;
     make_phantom(&own.engine);
 }
 
@@ -238,9 +177,6 @@ void close_bulk()
     if (own.landed_count != own.copy_count)
         fail("the block returns while %d bulk copies are under way",
              own.copy_count - own.landed_count);
-    if (own.arrival_count != (int)own.departures.size())
-        fail("the block returns while %d threads copy",
-             (int)own.departures.size() - own.arrival_count);
 }
 
 } // namespace emulated

@@ -13,8 +13,6 @@ namespace emulated
 void init_barrier(uint32_t barrier, uint32_t arrivals);
 // Expects `bytes` more in this phase, then arrives.
 void arrive_at(uint32_t barrier, uint32_t bytes);
-// Arrives once the thread's asynchronous copies have landed, some time later.
-void arrive_with_copies(uint32_t barrier);
 // Until the phase of this parity is over.
 void wait_for(uint32_t barrier, uint32_t parity);
 bool has_ended(uint32_t barrier, uint32_t parity);
@@ -22,11 +20,6 @@ bool has_ended(uint32_t barrier, uint32_t parity);
 // they did before that.
 void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
 void fence_bulk();
-
-// Bulk copies from shared memory: done as late as possible, when the thread waits for them.
-void store_bulk(void *to, uint32_t from, uint32_t bytes);
-void commit_stores();
-void finish_stores();
 
 // Before a block's first thread, and after its last one: fails if copies are still under way.
 void open_bulk();

@@ -357,39 +357,6 @@ static inline void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_byte
     emulated::copy_bulk(to, (const void *)from, bytes, barrier);
 }
 
-static inline void cp_async_bulk_global_shared_cta_bulk_group(void *to, uint32_t from,
-                                                              uint32_t bytes)
-{
-    emulated::store_bulk(to, from, bytes);
-}
-
-static inline void cp_async_bulk_commit_group()
-{
-    emulated::commit_stores();
-}
-
-static inline void cp_async_bulk_wait_group_read(int)
-{
-    emulated::finish_stores();
-}
-
-static inline void cp_async_ca_shared_global(uint32_t to, const void *from, uint32_t bytes)
-{
-    emulated::copy_later(emulated::shared_at(to, bytes, bytes), from, bytes, 0);
-}
-
-static inline void cp_async_mbarrier_arrive_noinc_shared_b64(uint32_t barrier)
-{
-    emulated::arrive_with_copies(barrier);
-}
-
-static inline void ld_shared_v2_f32(float &first, float &second, uint32_t from)
-{
-    const float *values = (const float *)emulated::shared_at(from, 8, 8);
-    first = values[0];
-    second = values[1];
-}
-
 static inline void cp_async_mbarrier_arrive_noinc_shared_cta_b64(uint32_t barrier)
 {
     emulated::commit_copies();

@@ -376,7 +376,6 @@ static void begin_block(int place, dim3 index)
         thread->groups = 0;
         thread->unfenced = false;
         thread->copies.clear();
-        thread->stores.clear();
     }
     for (int i = 0; i < now.count; i++)
         make_ready(&threads[i]);

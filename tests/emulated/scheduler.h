@@ -41,7 +41,6 @@ struct thread {
     unsigned groups; // of copies, so far
     bool unfenced;   // met others since it ordered bulk copies after what they did
     std::vector<pending_copy> copies;
-    std::vector<pending_copy> stores; // from shared memory (bulk.h); group: 1 if committed
 };
 
 thread *self();

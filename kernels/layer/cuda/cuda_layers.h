@@ -17,11 +17,11 @@ enum conv_status conv_cuda_layer_pad(const struct conv_layer *layer,
 
 // The fast kernels.
 extern const struct conv_layer_variant conv_cuda_layer_few, conv_cuda_layer_uniform,
-    conv_cuda_layer_tiles, conv_cuda_layer_rows, conv_cuda_layer_bulk, conv_cuda_layer_aligned,
-    conv_cuda_layer_slices, conv_cuda_layer_points, conv_cuda_layer_direct, conv_cuda_layer_large,
-    conv_cuda_layer_mma_half, conv_cuda_layer_wgmma, conv_cuda_layer_wgmma_half,
-    conv_cuda_layer_strips, conv_cuda_layer_strips_half, conv_cuda_layer_points_bulk,
-    conv_cuda_layer_points_wgmma, conv_cuda_layer_points_tf32;
+    conv_cuda_layer_tiles, conv_cuda_layer_rows, conv_cuda_layer_bulk, conv_cuda_layer_slices,
+    conv_cuda_layer_points, conv_cuda_layer_direct, conv_cuda_layer_large, conv_cuda_layer_mma_half,
+    conv_cuda_layer_wgmma, conv_cuda_layer_wgmma_half, conv_cuda_layer_strips,
+    conv_cuda_layer_strips_half, conv_cuda_layer_points_bulk, conv_cuda_layer_points_wgmma,
+    conv_cuda_layer_points_tf32;
 
 // The ladder, from the first attempt on, one idea per step. Files ladder_*.cu.
 extern const struct conv_layer_variant conv_cuda_layer_naive, conv_cuda_layer_constant,
