@@ -2,6 +2,7 @@
 // conv layer WEIGHTS IMAGE... OUTPUT: images and folders, one .npy file each or one for all.
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/layer_command.h"
@@ -11,9 +12,11 @@
 #include "cli/run_journal.h"
 #include "cli/run_shard.h"
 #include "cli/signals.h"
+#include "engine/engine.h"
 #include "io/files/paths.h"
 #include "io/walk/operands.h"
-#include "run/layer_images.h"
+#include "run/layer_stage.h"
+#include "run/pipeline.h"
 #include "run/workload.h"
 
 struct images_run {
@@ -25,7 +28,9 @@ struct images_run {
     struct conv_selection selection;
     bool collects; // all results go into one file, in a stable order
     struct conv_layer_target target;
-    struct conv_layer_images images;
+    struct conv_layer_stage stage;
+    struct conv_layer_collect collect;
+    struct conv_sink *sink; // NULL: `collect`, or none
     struct conv_paths_id own_files[CONV_OWN_FILES_MOST];
     struct conv_journal *journal; // of --resume
     struct conv_layer_report report;
@@ -144,16 +149,16 @@ static enum conv_status open_contexts(struct images_run *run, const struct conv_
                                       struct conv_err *err)
 {
     const struct conv_options *options = run->options;
-    struct conv_layer_contexts *contexts = &run->images.contexts;
+    struct conv_layer_stage *stage = &run->stage;
     float divisor = conv_layer_setup_divisor(options, CONV_ELEMENT_U8, true);
     double flops = options->device_text ? 0 : estimate_flops(run, setup);
-    contexts->pool = setup->pool;
+    stage->pool = setup->pool;
     enum conv_status status = conv_layer_setup_choose(&run->target, options, flops, err);
     if (!status)
-        status = conv_layer_setup_operation(&contexts->of_bytes, &run->target, options, setup,
+        status = conv_layer_setup_operation(&stage->of_bytes, &run->target, options, setup,
                                             CONV_ELEMENT_U8, divisor, err);
     if (!status)
-        status = conv_layer_setup_operation(&contexts->of_floats, &run->target, options, setup,
+        status = conv_layer_setup_operation(&stage->of_floats, &run->target, options, setup,
                                             CONV_ELEMENT_F32, 1, err);
     return status;
 }
@@ -177,8 +182,8 @@ static enum conv_status open_sink(struct images_run *run, atomic_int *stop, stru
     if (run->collects)
         return CONV_OK;
     conv_walk_describe_outputs(run->selection.walk, &config);
-    enum conv_status status = conv_sink_open(&run->images.sink, &config, err);
-    conv_signals_watch(run->images.sink);
+    enum conv_status status = conv_sink_open(&run->sink, &config, err);
+    conv_signals_watch(run->sink);
     if (!status && writes && config.kind == CONV_SINK_FOLDER && run->output &&
         !conv_paths_is_folder(run->output))
         status = conv_selection_peek(&run->selection, &is_image, err);
@@ -228,38 +233,70 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
     if (!status)
         status = conv_layer_report_prepare(&run->report, options, setup, err);
     if (!status)
-        status = conv_layer_report_open(&run->report, &run->images.contexts.of_bytes,
+        status = conv_layer_report_open(&run->report, &run->stage.of_bytes,
                                         !conv_walk_shape(run->selection.walk)->any_folder &&
                                             run->places->input_count == 1,
                                         start, err);
     if (!status)
         status = open_sink(run, stop, err);
-    struct conv_layer_contexts contexts = run->images.contexts;
-    struct conv_sink *sink = run->images.sink;
-    run->images = (struct conv_layer_images){
-        .contexts = contexts,
-        .samples = {.gray = options->gray || setup->bank.map_count,
-                    .to_255 = conv_options_given(options, "range") &&
-                              options->layer.range == CONV_LAYER_RANGE_255,
-                    .first_frame = options->first_frame},
-        .jobs = options->jobs,
-        .mem_limit = conv_options_mem_limit(options, run->target.place != CONV_ON_CPU),
-        .max_pixels = options->max_pixels,
-        .sink = sink,
-        .collect = run->collects ? run->output : NULL,
+    return status;
+}
+
+static void fill_stage(struct images_run *run, const struct conv_layer_setup *setup,
+                       const atomic_int *stop)
+{
+    const struct conv_options *options = run->options;
+    struct conv_layer_stage *stage = &run->stage;
+    stage->gray = options->gray || setup->bank.map_count;
+    stage->to_255 =
+        conv_options_given(options, "range") && options->layer.range == CONV_LAYER_RANGE_255;
+    stage->collect = run->collects ? &run->collect : NULL;
+    run->collect = (struct conv_layer_collect){
+        .path = run->output,
+        .element = conv_operation_output(&stage->of_bytes),
+        .no_save = options->no_save || options->dry_run,
         .fsync = options->fsync,
-        .force = options->force,
+        .stop = stop,
+        .watch = conv_signals_watch,
+        .writer = {.force = options->force},
+    };
+}
+
+static enum conv_status filter_images(struct images_run *run, atomic_int *stop,
+                                      struct conv_err *err)
+{
+    const struct conv_options *options = run->options;
+    struct conv_backend *none[1] = {NULL};
+    struct conv_pipeline_config config = {
+        .ops = &conv_device_cpu, // each worker has images of its own
+        .backends = none,
+        .device_count = 1,
+        .layer = &run->stage,
+        .jobs = options->jobs,
+        .streams = 1,
+        .max_pixels = options->max_pixels,
+        .codec = {.level = -1, .stop = stop},
+        .output_type = CONV_OUTPUT_F32,
+        .first_frame = options->first_frame,
+        .sink = run->sink,
+        .resume = options->resume_path != NULL,
         .skip_existing = options->skip_existing,
         .update = options->update,
         .dry_run = options->dry_run,
-        .no_save = options->no_save,
+        .no_save = options->no_save || (!run->sink && !run->collects),
         .fail_fast = options->fail_fast,
-        .resume = options->resume_path,
         .trace = run->report.trace,
         .stop = stop,
-        .watch = conv_signals_watch,
     };
-    return status;
+    bool async = run->target.place != CONV_ON_CPU;
+    (void)conv_ledger_set(&config, run->selection.source, conv_options_mem_limit(options, async),
+                          options->mem_limit > 0);
+    enum conv_status status =
+        conv_pipeline_run(&config, run->selection.source, run->report.report, err);
+    if (!status && run->collects && conv_cancel_is_asked(stop))
+        status = conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+    enum conv_status closed = conv_layer_collect_close(&run->collect, !status, status ? NULL : err);
+    return status ? status : closed;
 }
 
 enum conv_status conv_layer_run_images(const struct conv_options *options,
@@ -275,6 +312,8 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
     struct conv_err later;
     conv_signals_begin_work(); // a layer of one image may take long
     enum conv_status status = prepare(&run, setup, conv_clock_ns(), stop, err);
+    if (!status)
+        fill_stage(&run, setup, stop);
     if (!status && exists(&run)) {
         struct conv_record record = {
             .input = places->input_count > 0 ? places->inputs[0] : options->files_from,
@@ -286,19 +325,19 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
     } else if (!status) {
         if (conv_report_has_progress(run.report.report))
             conv_selection_count_ahead(&run.selection);
-        status = conv_layer_images_run(&run.images, run.selection.source, run.report.report, err);
+        status = filter_images(&run, stop, err);
     }
     conv_signals_end_work();
     conv_signals_watch(NULL);
-    enum conv_status finished = conv_sink_finish(run.images.sink, status ? &later : err);
+    enum conv_status finished = conv_sink_finish(run.sink, status ? &later : err);
     status = status ? status : finished;
     if (run.report.report) {
         enum conv_status closed =
             finish(&run, stop, status != CONV_OK, code, status ? &later : err);
         status = status ? status : closed;
     }
-    conv_operation_close(&run.images.contexts.of_bytes);
-    conv_operation_close(&run.images.contexts.of_floats);
+    conv_operation_close(&run.stage.of_bytes);
+    conv_operation_close(&run.stage.of_floats);
     conv_layer_report_close(&run.report);
     conv_journal_close(run.journal);
     conv_selection_close(&run.selection);

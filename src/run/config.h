@@ -16,6 +16,8 @@
 // CONV_CODER_AUTO is for decoding only, during a run: on whichever is free (decode_policy.h).
 enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
 
+struct conv_layer_stage; // layer_stage.h
+
 // What blend.h does to images besides filtering them; {0}: nothing.
 struct conv_blend {
     bool gray;    // colours become luminance before the first filter
@@ -43,6 +45,9 @@ struct conv_pipeline_config {
     struct conv_backend *fallback;
     int filter_count;
     enum conv_alpha_mode alpha;
+    // Computed instead of filters; `ops` is then a backend that is not async and has no device
+    // open, and output_type is CONV_OUTPUT_F32. NULL: images are filtered.
+    const struct conv_layer_stage *layer;
 
     // --- threads and memory
     int jobs;           // workers, at least 1

@@ -102,10 +102,11 @@ struct conv_job {
     bool decoded_on_device, encoded_on_device; // as in struct conv_record
     size_t bytes_in, bytes_out;
     uint64_t ns[CONV_STAGE_COUNT];
-    struct conv_trace_track *track; // of the worker that has it; may be NULL
-    atomic_int *phase;              // of the same worker: job.h
-    struct conv_parallel *parallel; // threads that may help to read it, meanwhile; else NULL
-    struct conv_job *next;          // in the one list it is in
+    struct conv_trace_track *track;  // of the worker that has it; may be NULL
+    atomic_int *phase;               // of the same worker: job.h
+    struct conv_parallel *parallel;  // threads that may help to read it, meanwhile; else NULL
+    struct conv_job *next;           // in the one list it is in
+    struct conv_job *before, *after; // in conv_jobs.in_line
 };
 
 // True for the transitions above, and from every state but FREE to FREE.

@@ -17,6 +17,25 @@ void conv_jobs_init(struct conv_jobs *jobs)
     conv_job_init_list(&jobs->to_encode);
 }
 
+void conv_jobs_join_line(struct conv_scheduler *s, struct conv_job *job)
+{
+    struct conv_job *last = s->jobs.in_line.last;
+    *(last ? &last->after : &s->jobs.in_line.first) = job;
+    job->before = last;
+    job->after = NULL;
+    s->jobs.in_line.last = job;
+}
+
+void conv_jobs_leave_line(struct conv_scheduler *s, struct conv_job *job)
+{
+    if (!job->before && s->jobs.in_line.first != job)
+        return;
+    *(job->before ? &job->before->after : &s->jobs.in_line.first) = job->after;
+    *(job->after ? &job->after->before : &s->jobs.in_line.last) = job->before;
+    job->before = job->after = NULL;
+    pthread_cond_broadcast(&s->wake.memory); // the first one waits for nothing else
+}
+
 struct conv_job *conv_jobs_new(struct conv_scheduler *s)
 {
     if (!s->jobs.free)
@@ -35,7 +54,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->slot = NULL;
     job->bytes_in = job->bytes_out = 0;
     memset(job->ns, 0, sizeof job->ns);
-    job->ledger = &s->ledger;
+    job->ledger = s->config->layer ? NULL : &s->ledger; // layer_stage.c
     job->share = (struct conv_share){0};
     job->want = 0;
     job->file = NULL;
@@ -106,6 +125,7 @@ void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job)
 void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
 {
     conv_job_move(job, CONV_JOB_FREE);
+    conv_jobs_leave_line(s, job);
     conv_item_release(&job->item);
     job->next = s->jobs.free;
     s->jobs.free = job;

@@ -3,19 +3,6 @@
 
 #include <string.h>
 
-#define WAIT_NS 100000000u
-
-enum conv_status conv_layer_collect_open(struct conv_layer_collect *collect, struct conv_err *err)
-{
-    int errnum = conv_lock_init(&collect->lock);
-    if (!errnum) {
-        errnum = conv_lock_init_condition(&collect->changed);
-        if (errnum)
-            conv_lock_destroy(&collect->lock);
-    }
-    return errnum ? conv_err_errno(err, errnum, "cannot write %s", collect->path) : CONV_OK;
-}
-
 static bool same_shape(const struct conv_tensor_shape *a, const struct conv_tensor_shape *b)
 {
     return a->axes == b->axes && memcmp(a->side, b->side, sizeof a->side[0] * (size_t)a->axes) == 0;
@@ -31,7 +18,6 @@ static struct conv_tensor_shape stack(const struct conv_tensor_shape *shape, int
 // The first result determines the shape of all results; the file is then opened.
 static enum conv_status begin(struct conv_layer_collect *collect,
                               const struct conv_tensor_shape *first, struct conv_err *err)
-    CONV_NEEDS(collect->lock)
 {
     struct conv_tensor_shape shape = stack(first, 0);
     collect->shape = *first;
@@ -41,20 +27,20 @@ static enum conv_status begin(struct conv_layer_collect *collect,
         &collect->writer, collect->path, collect->element, &shape, true, collect->stop, err);
     collect->has_writer = !status;
     collect->has_failed = status != CONV_OK;
-    if (collect->has_writer && collect->watch)
+    if (collect->has_writer)
         collect->watch(&collect->writer.sink);
     return status;
 }
 
-static enum conv_status place(struct conv_layer_collect *collect,
-                              const struct conv_tensor_shape *shape, int64_t *index,
-                              struct conv_err *err) CONV_NEEDS(collect->lock)
+enum conv_status conv_layer_collect_place(struct conv_layer_collect *collect,
+                                          const struct conv_tensor_shape *shape, int64_t *index,
+                                          struct conv_err *err)
 {
     char first[CONV_TENSOR_TEXT_SIZE], own[CONV_TENSOR_TEXT_SIZE];
     enum conv_status status = CONV_OK;
     if (collect->has_failed)
         return conv_err_set(err, CONV_ERR_CANCELLED, "the output has failed");
-    if (collect->next_index == 0)
+    if (collect->count == 0)
         status = begin(collect, shape, err);
     if (status)
         return status;
@@ -64,31 +50,8 @@ static enum conv_status place(struct conv_layer_collect *collect,
                             "folder as output takes any",
                             conv_tensor_shape_text(own, shape), collect->path,
                             conv_tensor_shape_text(first, &collect->shape));
-    *index = collect->next_index++;
+    *index = collect->count++;
     return CONV_OK;
-}
-
-bool conv_layer_collect_is_turn(struct conv_layer_collect *collect, int64_t turn)
-{
-    conv_lock_acquire(&collect->lock);
-    bool is_turn = collect->next_turn == turn;
-    conv_lock_release(&collect->lock);
-    return is_turn;
-}
-
-enum conv_status conv_layer_collect_take(struct conv_layer_collect *collect, int64_t turn,
-                                         const struct conv_tensor_shape *shape, int64_t *index,
-                                         bool *is_fatal, struct conv_err *err)
-{
-    conv_lock_acquire(&collect->lock);
-    while (collect->next_turn != turn)
-        (void)conv_lock_wait(&collect->lock, &collect->changed, WAIT_NS);
-    enum conv_status status = shape ? place(collect, shape, index, err) : CONV_OK;
-    *is_fatal = shape && collect->has_failed;
-    collect->next_turn++;
-    pthread_cond_broadcast(&collect->changed);
-    conv_lock_release(&collect->lock);
-    return status;
 }
 
 enum conv_status conv_layer_collect_write(struct conv_layer_collect *collect, int64_t index,
@@ -101,17 +64,13 @@ enum conv_status conv_layer_collect_close(struct conv_layer_collect *collect, bo
                                           struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    if (collect->has_writer) {
-        struct conv_tensor_shape shape = stack(&collect->shape, collect->next_index);
-        if (keep)
-            status = conv_tensor_writer_set_shape(&collect->writer, collect->element, &shape, err);
-        enum conv_status closed = conv_tensor_writer_close(&collect->writer, keep && !status,
-                                                           collect->fsync, status ? NULL : err);
-        status = status ? status : closed;
-        if (collect->watch)
-            collect->watch(NULL);
-    }
-    pthread_cond_destroy(&collect->changed);
-    conv_lock_destroy(&collect->lock);
-    return status;
+    if (!collect->has_writer)
+        return CONV_OK;
+    struct conv_tensor_shape shape = stack(&collect->shape, collect->count);
+    if (keep)
+        status = conv_tensor_writer_set_shape(&collect->writer, collect->element, &shape, err);
+    enum conv_status closed = conv_tensor_writer_close(&collect->writer, keep && !status,
+                                                       collect->fsync, status ? NULL : err);
+    collect->watch(NULL);
+    return status ? status : closed;
 }

@@ -1,46 +1,34 @@
 // SPDX-License-Identifier: MIT
 // The results of many images in one .npy file of shape (images, maps, height, width), in the order
-// in which the images were taken, without gaps for those that failed.
+// in which the source has the images, without gaps for those that failed.
 #ifndef CONV_RUN_LAYER_COLLECT_H
 #define CONV_RUN_LAYER_COLLECT_H
 
-#include <pthread.h>
-
-#include "base/lock.h"
 #include "io/files/tensor_file.h"
 
-// Any thread may call any function except open and close. Zero-initialised before `open`.
+// The caller sets the members above `count`, and writer.force. The rest is zero.
 struct conv_layer_collect {
     const char *path;
     enum conv_element element;
     bool no_save, fsync;
     const atomic_int *stop;
-    void (*watch)(struct conv_sink *sink); // see layer_images.h
+    // Receives the writer, so that a signal can remove its temporary file; NULL at the end.
+    void (*watch)(struct conv_sink *sink);
 
-    struct conv_lock lock; // of all below
-    pthread_cond_t changed;
-    int64_t next_turn;  // the image whose turn it is
-    int64_t next_index; // among the results
+    int64_t count; // of results that have their places
     bool has_writer, has_failed;
     struct conv_tensor_writer writer;
     struct conv_tensor_shape shape; // of the first result
 };
 
-// CONV_ERR_IO if there is no memory for locks. The caller has set the members above `lock`.
-enum conv_status conv_layer_collect_open(struct conv_layer_collect *collect, struct conv_err *err);
+// Gives a result the next place: one thread at a time, in order. The first result opens the file.
+// CONV_ERR_USAGE if the shape is not that of the first result. With collect->has_failed the file
+// cannot be created, and no result can be written.
+enum conv_status conv_layer_collect_place(struct conv_layer_collect *collect,
+                                          const struct conv_tensor_shape *shape, int64_t *index,
+                                          struct conv_err *err);
 
-// True if the images before that one have their places.
-bool conv_layer_collect_is_turn(struct conv_layer_collect *collect, int64_t turn);
-
-// Waits until it is the image's turn, and gives its result a place; `shape` NULL: there is no
-// result. To be called once for each image from 0 on. CONV_ERR_USAGE if the shape is not that of
-// the first result. *is_fatal: the file cannot be created, or a former call has failed in that way
-// (CONV_ERR_CANCELLED).
-enum conv_status conv_layer_collect_take(struct conv_layer_collect *collect, int64_t turn,
-                                         const struct conv_tensor_shape *shape, int64_t *index,
-                                         bool *is_fatal, struct conv_err *err);
-
-// Writes a result to its place. CONV_ERR_IO.
+// Writes a result to its place; any thread. CONV_ERR_IO.
 enum conv_status conv_layer_collect_write(struct conv_layer_collect *collect, int64_t index,
                                           const void *result, size_t size, struct conv_err *err);
 

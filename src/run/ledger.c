@@ -105,6 +105,8 @@ bool conv_ledger_set(struct conv_pipeline_config *config, struct conv_source *so
         terms.archives++;
         conv_ledger_divide(&config->memory, &terms);
     }
+    if (config->layer)
+        config->memory.total = staging / 2; // layer_stage.c
     config->codec.keep = config->memory.keep;
     return config->memory.run > 0 && limits.counts_address_space;
 }

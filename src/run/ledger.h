@@ -29,7 +29,7 @@ struct conv_division {
     size_t helpers;      // threads that help with one image
     bool refuses_beyond; // images that need more on their own fail; else they are tried
     // The same on a backend that is not async; else SIZE_MAX.
-    size_t total;        // input files and images in flight together
+    size_t total; // input files and images in flight together; with a layer larger images alone
     size_t keep_staging; // that a buffer of the pool keeps from group to group
 };
 

@@ -113,7 +113,7 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
         struct conv_codec_config codec = config->codec;
         codec.parallel = &workers[i].parallel;
         status = conv_codecs_open(&workers[i].codecs, &codec, err);
-        if (!status && !config->ops->async)
+        if (!status && !config->ops->async && !config->layer)
             status =
                 conv_filter_context_open_on(&workers[i].context, config->ops, config->backends[0],
                                             config->filter_count, config->alpha, err);
@@ -197,6 +197,7 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
             continue;
         conv_filter_context_close(workers[i].context);
         conv_codecs_close(workers[i].codecs);
+        conv_layer_worker_close(&workers[i].layer);
     }
 }
 
@@ -207,8 +208,11 @@ static enum conv_status run_threads(struct conv_scheduler *s, struct conv_worker
     enum conv_status status = start_threads(s, workers, err);
     stop_threads(s, workers);
     conv_descriptors_end(s->config->jobs, s->config->stop);
-    if (!status && s->failure.status)
-        status = conv_err_set(err, s->failure.status, "%s", s->failure.text);
+    if (!status && s->failure.status) {
+        status = s->failure.status;
+        if (err)
+            *err = s->failure;
+    }
     return status;
 }
 
@@ -222,7 +226,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         return status;
     struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
     s.devices = calloc((size_t)config->device_count, sizeof *s.devices);
-    if (workers && s.devices)
+    if (workers && s.devices && !config->layer)
         status = open_pool(&s, err);
     if (!status)
         s.stream_threads = calloc((size_t)stream_count(&s) + 1, sizeof *s.stream_threads);

@@ -3,8 +3,10 @@
 #include "run/stages.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "io/files/paths.h"
+#include "run/layer_stage.h"
 
 static enum conv_status skip(struct conv_job *job, const char *reason)
 {
@@ -13,21 +15,22 @@ static enum conv_status skip(struct conv_job *job, const char *reason)
     return CONV_OK;
 }
 
-const char *conv_plan_find_done(const struct conv_sink *sink, struct conv_plan_rules rules,
-                                const struct conv_item *item, const struct stat *in,
-                                const struct conv_output *output,
-                                const struct conv_existing *existing)
+// Why an existing output makes the image superfluous; NULL: it does not. `in`: the identity of the
+// input; NULL: it has none.
+static const char *find_done(const struct conv_pipeline_config *config, const struct conv_job *job,
+                             const struct stat *in, const struct conv_existing *existing)
 {
-    const struct stat *archive = conv_item_archive(item), *out = &existing->info;
+    const struct stat *archive = conv_item_archive(&job->item), *out = &existing->info;
     // Only a regular file can be an output of an earlier run.
     if (!existing->exists || existing->is_special || !S_ISREG(out->st_mode))
         return NULL;
-    if (rules.skip_existing)
+    if (config->skip_existing)
         return CONV_SINK_EXISTS;
-    if (in && rules.update && !conv_paths_is_older(out, in) &&
+    if (in && config->update && !conv_paths_is_older(out, in) &&
         !(archive && conv_paths_is_older(out, archive)))
         return CONV_SINK_UP_TO_DATE;
-    if (in && rules.resume && conv_sink_is_noted(sink, item, in, output, existing))
+    if (in && config->resume &&
+        conv_sink_is_noted(config->sink, &job->item, in, &job->output, existing))
         return CONV_SINK_NOTED;
     return NULL;
 }
@@ -69,11 +72,25 @@ static enum conv_status plan_in_place(const struct conv_pipeline_config *config,
     return CONV_OK;
 }
 
+// All results go into one file.
+static enum conv_status plan_collected(const struct conv_pipeline_config *config,
+                                       struct conv_job *job)
+{
+    snprintf(job->output.path, sizeof job->output.path, "%s", config->layer->collect->path);
+    if (config->dry_run) {
+        job->outcome = CONV_OUTCOME_PLANNED;
+        job->reason = "new";
+    }
+    return CONV_OK;
+}
+
 enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     const struct conv_item *item = &job->item;
     struct conv_existing existing;
     struct stat in;
+    if (config->layer && config->layer->collect)
+        return plan_collected(config, job);
     if (!config->sink)
         return CONV_OK;
     if (item->in_place)
@@ -83,9 +100,7 @@ enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct
     conv_sink_look(config->sink, &job->output, &existing);
     bool has_identity = item->ops->identify != NULL;
     bool found = has_identity && item->ops->identify(item, &in);
-    const struct conv_plan_rules rules = {config->skip_existing, config->update, config->resume};
-    const char *done =
-        conv_plan_find_done(config->sink, rules, item, found ? &in : NULL, &job->output, &existing);
+    const char *done = find_done(config, job, found ? &in : NULL, &existing);
     if (done)
         return skip(job, done);
     if (has_identity && !found)

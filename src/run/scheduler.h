@@ -18,6 +18,10 @@ struct conv_jobs {
     struct conv_job_list parked;    // read, waiting for staging memory
     struct conv_job_list links;     // announced, and not due yet: struct conv_item
     struct conv_job_list to_encode;
+    // Where the results of a layer have an order: jobs of the source that have no place yet.
+    struct {
+        struct conv_job *first, *last; // linked by `before` and `after`
+    } in_line;
     struct conv_job *free;
     struct conv_file *free_files;
     int live;       // begun and not finished
@@ -121,6 +125,10 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job) CONV_NE
 
 // A device could not decode the image: its file is read again, for a worker to decode.
 void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+
+// The job is the last one in line, or no longer in line if it was.
+void conv_jobs_join_line(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+void conv_jobs_leave_line(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
 
 // Ends a live job without a record in the report.
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);

@@ -7,6 +7,7 @@
 #include "base/cancel.h"
 #include "io/files/image_reader.h"
 #include "kernels/stencil/alpha.h"
+#include "run/layer_stage.h"
 #include "run/pool.h"
 #include "tensor/npy.h"
 
@@ -149,7 +150,10 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
         return status;
     if (!config->first_frame)
         status = conv_image_reader_check_single(format, file, &job->item, &job->input, &job->err);
-    return status ? status : conv_output_plan(config, job);
+    if (status)
+        return status;
+    return config->layer ? conv_layer_stage_check(config->layer, job)
+                         : conv_output_plan(config, job);
 }
 
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job)
@@ -271,6 +275,18 @@ static enum conv_status write_output(const struct conv_pipeline_config *config, 
     return status;
 }
 
+enum conv_status conv_stages_write(const struct conv_pipeline_config *config, int worker,
+                                   struct conv_job *job, const struct conv_encoded *file)
+{
+    job->bytes_out = file->size;
+    if (config->no_save)
+        return CONV_OK;
+    uint64_t start = conv_trace_begin(CONV_STAGE_WRITE);
+    enum conv_status status = write_output(config, worker, job, file);
+    conv_stages_end(job, CONV_STAGE_WRITE, start);
+    return status;
+}
+
 enum conv_status conv_stages_copy(const struct conv_pipeline_config *config, int worker,
                                   struct conv_job *job)
 {
@@ -297,12 +313,7 @@ enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
     job->encoded_on_device = !status && job->slot->group.encoded;
     conv_stages_end(job, CONV_STAGE_ENCODE, start);
     if (!status)
-        job->bytes_out = bytes.size;
-    if (!status && !config->no_save) {
-        start = conv_trace_begin(CONV_STAGE_WRITE);
-        status = write_output(config, worker, job, &bytes);
-        conv_stages_end(job, CONV_STAGE_WRITE, start);
-    }
+        status = conv_stages_write(config, worker, job, &bytes);
     conv_codecs_trim(codecs);
     return status;
 }

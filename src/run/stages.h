@@ -14,16 +14,6 @@
 
 #define CONV_PLAN_REPLACED "filtered in place already"
 
-// Why an existing output makes the image superfluous; NULL: it does not. `in`: the identity of the
-// input; NULL: it has none.
-struct conv_plan_rules {
-    bool skip_existing, update, resume;
-};
-const char *conv_plan_find_done(const struct conv_sink *sink, struct conv_plan_rules rules,
-                                const struct conv_item *item, const struct stat *in,
-                                const struct conv_output *output,
-                                const struct conv_existing *existing);
-
 // Sets job->outcome: DONE if the image will be filtered, SKIPPED or, in a dry run, PLANNED;
 // job->reason says why. Fails if a dry run sees that the image would fail.
 enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct conv_job *job);
@@ -118,6 +108,10 @@ enum conv_status conv_stages_read(const struct conv_pipeline_config *config, str
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
                                     struct conv_codecs *codecs, struct conv_job *job,
                                     bool premultiply);
+
+// Writes the output, unless nothing is saved.
+enum conv_status conv_stages_write(const struct conv_pipeline_config *config, int worker,
+                                   struct conv_job *job, const struct conv_encoded *file);
 
 // Writes the item's bytes as they are.
 enum conv_status conv_stages_copy(const struct conv_pipeline_config *config, int worker,

@@ -112,6 +112,8 @@ void conv_tasks_fetch(struct conv_scheduler *s)
     for (int i = count; i < room; i++)
         conv_jobs_put_away(s, jobs[i]);
     for (int i = 0; i < count; i++) {
+        if (s->config->layer && s->config->layer->collect)
+            conv_jobs_join_line(s, jobs[i]);
         if (steps[i] == CONV_SOURCE_ITEM)
             conv_job_push(&s->jobs.found, jobs[i]);
         else

@@ -220,7 +220,7 @@ static bool read_next(struct conv_scheduler *s, struct conv_worker *worker) CONV
         return true;
     // Its output may have to wait until others are written, its buffer until others are released.
     if (!is_ripe(s) || !conv_sink_may_begin(s->config->sink, &job->item) ||
-        !conv_ledger_try(&s->ledger, &job->share, job->want))
+        !conv_ledger_try(job->ledger, &job->share, job->want))
         return false;
     conv_job_pop(&s->jobs.announced);
     wake_for(s, &s->jobs.announced);
@@ -230,7 +230,9 @@ static bool read_next(struct conv_scheduler *s, struct conv_worker *worker) CONV
     }
     if (!conv_tasks_read(s, worker, job))
         return true;
-    if (s->config->ops->async)
+    if (s->config->layer)
+        conv_layer_stage_run(s, worker, job);
+    else if (s->config->ops->async)
         begin(s, worker, job);
     else
         conv_tasks_run(s, worker, job);

@@ -6,7 +6,7 @@
 
 #include "base/parallel.h"
 #include "engine/filter_image.h"
-#include "run/scheduler.h"
+#include "run/layer_stage.h"
 #include "run/stages.h"
 
 struct conv_worker {
@@ -14,6 +14,7 @@ struct conv_worker {
     int index;
     struct conv_codecs *codecs;
     struct conv_filter_context *context; // on a backend that is not async; else NULL
+    struct conv_layer_worker layer;      // where a layer takes the place of filters
     struct conv_trace_track *track;
     pthread_t thread;
     bool started;

@@ -138,6 +138,36 @@ def test_large_images_under_a_small_limit(box):
     assert "--mem-limit" in err
 
 
+@pytest.mark.parametrize("output", ("out", "all.npy"))
+def test_fail_fast(box, output):
+    """What was begun before the failure is written; in one file without gaps, in order."""
+    w = weights(4, 3, 3, 3)
+    made = {f"in/p{i:02}.png": write_image(f"in/p{i:02}.png", "rgb8", seed=i) for i in range(60)}
+    with open("in/p20.png", "wb") as file:
+        file.write(b"no image")
+    records = layer("w.npy", "in", output, "--fail-fast", "--json", "-j4", code=1).records()
+    done = {r["input"]: r["output"] for r in records if r["type"] == "file" and r["status"] == "done"}
+    assert records[-1]["failed"] == 1 and 16 <= len(done) < 59
+    values = np.load(output) if output == "all.npy" else [np.load(done[name]) for name in sorted(done)]
+    assert len(values) == len(done)
+    for place, name in enumerate(sorted(done)):
+        assert same_bits(values[place], definition.layer(channels_of(made[name]), w)[0]), name
+        assert output == "out" or done[name] == f"all.npy[{place}]"
+
+
+@pytest.mark.parametrize("output, plan", (("out", ["replaces the output", "new"]), ("all.npy", ["new", "new"])))
+def test_a_dry_run(box, output, plan):
+    """As with filters: an output that cannot be replaced, or an input that is gone, fails in the plan already."""
+    weights(4, 3, 3, 3)
+    write_image("in/a.png", "rgb8")
+    write_image("in/b.png", "rgb8")
+    layer("w.npy", "in/a.png", "out/a.npy")
+    records = layer("w.npy", "in", output, "--dry-run", "--json").records()
+    assert sorted(r["reason"] for r in records if r["type"] == "file") == sorted(plan)
+    os.makedirs("out/b.npy")
+    assert "b.png" in layer("w.npy", "in", "out", "--dry-run", code=1).err
+
+
 def test_no_input_is_overwritten(box):
     weights(2, 1, 3, 3)
     tensor(1, 1, 9, 9)
