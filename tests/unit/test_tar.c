@@ -327,13 +327,13 @@ static void test_recognition(void **state)
 {
     (void)state;
     put_raw("name", '0', "", 0);
-    assert_true(conv_archive_tar.recognise(bytes, used));
-    assert_false(conv_archive_tar.recognise(bytes, used - 1));
+    assert_true(conv_tar_recognise(bytes, used));
+    assert_false(conv_tar_recognise(bytes, used - 1));
     bytes[0] ^= 1;
-    assert_false(conv_archive_tar.recognise(bytes, used));
+    assert_false(conv_tar_recognise(bytes, used));
     used = 0;
     put_zeros(512);
-    assert_false(conv_archive_tar.recognise(bytes, used));
+    assert_false(conv_tar_recognise(bytes, used));
     used = 0;
     assert_ptr_equal(conv_archive_of_path("a/B.TAR"), &conv_archive_tar);
     assert_null(conv_archive_of_path(".tar"));

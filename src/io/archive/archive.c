@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The formats of archives, by their first bytes and names. libarchive reads 7-Zip and unusual zip
-// files, and writes compressed tars.
+// files; without the library that fails with CONV_ERR_UNSUPPORTED, but they are recognised for the
+// message.
 #include "io/archive/archive.h"
 
 #include <string.h>
@@ -10,120 +11,91 @@
 #include "io/archive/tar.h"
 #include "io/archive/zip.h"
 
-#define BEGINS(head, size, text)                                                                   \
-    ((size) >= sizeof(text) - 1 && memcmp(head, text, sizeof(text) - 1) == 0)
-
-static bool is_zip(const uint8_t *head, size_t size)
-{
-    return BEGINS(head, size, "PK\3\4") || BEGINS(head, size, "PK\5\6"); // the second is empty
-}
-
-static bool is_7z(const uint8_t *head, size_t size)
-{
-    return BEGINS(head, size, "7z\xBC\xAF\x27\x1C");
-}
-
-static bool is_gzip(const uint8_t *head, size_t size)
-{
-    return BEGINS(head, size, "\x1F\x8B\x08");
-}
-
-static bool is_zstd(const uint8_t *head, size_t size)
-{
-    return BEGINS(head, size, "\x28\xB5\x2F\xFD");
-}
-
-static bool is_xz(const uint8_t *head, size_t size)
-{
-    return BEGINS(head, size, "\xFD\x37zXZ");
-}
-
-static bool is_bzip2(const uint8_t *head, size_t size)
-{
-    return BEGINS(head, size, "BZh");
-}
-
-static const struct conv_archive_format zip = {
-    .name = "zip",
-    .seeks = true,
-    .extensions = (const char *const[]){".zip", NULL},
-    .recognise = is_zip,
-    .read = conv_zip_read,
-    .check = conv_zip_check,
-    .write = conv_zip_write,
-};
-
-static const struct conv_archive_format tar_gz = {
-    .name = "tar.gz",
-    .extensions = (const char *const[]){".tar.gz", ".tgz", NULL},
-    .recognise = is_gzip,
-    .read = conv_tar_reader_open_packed,
-    .check = conv_tar_check,
-    .write = conv_libarchive_write_gzip,
-};
-
-static const struct conv_archive_format tar_zst = {
-    .name = "tar.zst",
-    .extensions = (const char *const[]){".tar.zst", ".tzst", NULL},
-    .recognise = is_zstd,
-    .read = conv_tar_reader_open_packed,
-    .check = conv_tar_check,
-    .write = conv_libarchive_write_zstd,
-};
-
-static const struct conv_archive_format tar_xz = {
-    .name = "tar.xz",
-    .extensions = (const char *const[]){".tar.xz", ".txz", NULL},
-    .recognise = is_xz,
-    .read = conv_tar_reader_open_packed,
-};
-
-static const struct conv_archive_format tar_bz2 = {
-    .name = "tar.bz2",
-    .extensions = (const char *const[]){".tar.bz2", ".tbz2", ".tbz", NULL},
-    .recognise = is_bzip2,
-    .read = conv_tar_reader_open_packed,
-};
-
-static const struct conv_archive_format seven_zip = {
-    .name = "7z",
-    .seeks = true,
-    .extensions = (const char *const[]){".7z", NULL},
-    .recognise = is_7z,
-    .read = conv_libarchive_read,
-};
-
-const struct conv_archive_format *const conv_archive_libarchive[] = {
-    &zip, &tar_gz, &tar_zst, &tar_xz, &tar_bz2, &seven_zip, NULL,
-};
-
-// --- the choice ----------------------------------------------------------------------------------
-
-// The formats of archives, those of conv's own code first.
-
-static const char *const tar_extensions[] = {".tar", NULL};
+#define LIST(...)                                                                                  \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
 
 const struct conv_archive_format conv_archive_tar = {
     .name = "tar",
-    .extensions = tar_extensions,
-    .recognise = conv_tar_recognise,
+    .extensions = LIST(".tar"),
     .read = conv_tar_reader_open,
     .check = conv_tar_check,
     .frame = conv_tar_frame,
     .trailer = conv_tar_trailer,
 };
 
+static const struct conv_archive_format others[] = {
+    {
+        .name = "zip",
+        .seeks = true,
+        .extensions = LIST(".zip"),
+        .magics = LIST("PK\3\4", "PK\5\6"), // the second is empty
+        .read = conv_zip_read,
+        .check = conv_zip_check,
+        .write = conv_zip_write,
+    },
+    {
+        .name = "tar.gz",
+        .extensions = LIST(".tar.gz", ".tgz"),
+        .magics = LIST("\x1F\x8B\x08"),
+        .read = conv_tar_reader_open_packed,
+        .check = conv_tar_check,
+        .write = conv_tar_write_gzip,
+    },
+    {
+        .name = "tar.zst",
+        .extensions = LIST(".tar.zst", ".tzst"),
+        .magics = LIST("\x28\xB5\x2F\xFD"),
+        .read = conv_tar_reader_open_packed,
+        .check = conv_tar_check,
+        .write = conv_tar_write_zstd,
+    },
+    {
+        .name = "tar.xz",
+        .extensions = LIST(".tar.xz", ".txz"),
+        .magics = LIST("\xFD\x37zXZ"),
+        .read = conv_tar_reader_open_packed,
+    },
+    {
+        .name = "tar.bz2",
+        .extensions = LIST(".tar.bz2", ".tbz2", ".tbz"),
+        .magics = LIST("BZh"),
+        .read = conv_tar_reader_open_packed,
+    },
+    {
+        .name = "7z",
+        .seeks = true,
+        .extensions = LIST(".7z"),
+        .magics = LIST("7z\xBC\xAF\x27\x1C"),
+        .read = conv_libarchive_read,
+    },
+};
+
 // Format number i; NULL after the last.
 static const struct conv_archive_format *format_at(size_t i)
 {
-    return i == 0 ? &conv_archive_tar : conv_archive_libarchive[i - 1];
+    return i == 0                                  ? &conv_archive_tar
+           : i <= sizeof others / sizeof others[0] ? &others[i - 1]
+                                                   : NULL;
+}
+
+static bool is_of(const struct conv_archive_format *format, const uint8_t *head, size_t size)
+{
+    if (!format->magics)
+        return conv_tar_recognise(head, size);
+    for (const char *const *magic = format->magics; *magic; magic++)
+        if (size >= strlen(*magic) && memcmp(head, *magic, strlen(*magic)) == 0)
+            return true;
+    return false;
 }
 
 const struct conv_archive_format *conv_archive_of_bytes(const uint8_t *head, size_t size)
 {
     const struct conv_archive_format *format;
     for (size_t i = 0; (format = format_at(i)); i++)
-        if (format->recognise && format->recognise(head, size))
+        if (is_of(format, head, size))
             return format;
     return NULL;
 }

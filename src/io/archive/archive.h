@@ -109,15 +109,6 @@ struct conv_archive_writer_ops {
                                const struct conv_archive_member *member,
                                const struct conv_encoded *content, struct conv_err *err);
 
-    // The same in parts, for contents that do not fit into memory: begin, any number of `data`
-    // calls with member->size bytes together, end. Errors as `append`; those of `data` and `end`
-    // always leave the archive unusable.
-    enum conv_status (*begin)(struct conv_archive_writer *writer,
-                              const struct conv_archive_member *member, struct conv_err *err);
-    enum conv_status (*data)(struct conv_archive_writer *writer, const void *data, size_t size,
-                             struct conv_err *err);
-    enum conv_status (*end)(struct conv_archive_writer *writer, struct conv_err *err);
-
     // Writes the end of the archive; after that the writer only has to be closed. Errors as
     // `append`.
     enum conv_status (*finish)(struct conv_archive_writer *writer, struct conv_err *err);
@@ -133,7 +124,7 @@ struct conv_archive_writer {
 
 // --- formats -------------------------------------------------------------------------------------
 
-// A file's first bytes that are enough for `recognise`.
+// A file's first bytes that are enough for conv_archive_of_bytes; fewer are a whole file.
 #define CONV_ARCHIVE_HEAD 512
 
 struct conv_archive_format {
@@ -143,9 +134,9 @@ struct conv_archive_format {
 
     bool seeks; // it is read in any order: its directory is at its end
 
-    // True if a file that begins with these bytes is of this format; fewer than CONV_ARCHIVE_HEAD
-    // bytes are a whole file. NULL: no file is.
-    bool (*recognise)(const uint8_t *head, size_t size);
+    // A file that begins with one of these bytes is of this format. NULL ends the list; without
+    // one, conv_tar_recognise decides.
+    const char *const *magics;
 
     // Opens an archive for reading. The input stays the caller's and must outlive the reader; its
     // position is at its first byte. NULL or CONV_ERR_UNSUPPORTED: it cannot be read, or this build
@@ -171,11 +162,7 @@ struct conv_archive_format {
                               struct conv_archive_output *output, struct conv_err *err);
 };
 
-extern const struct conv_archive_format conv_archive_tar; // archive.c
-
-// The formats of libarchive, ended by NULL. Without the library their functions fail with
-// CONV_ERR_UNSUPPORTED, but names and first bytes are recognised for the message.
-extern const struct conv_archive_format *const conv_archive_libarchive[]; // archive.c
+extern const struct conv_archive_format conv_archive_tar;
 
 // The format that a file's first bytes, its name, or the name of a format stands for; NULL: none.
 const struct conv_archive_format *conv_archive_of_bytes(const uint8_t *head, size_t size);

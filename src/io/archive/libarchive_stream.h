@@ -14,14 +14,6 @@
 enum conv_status conv_libarchive_read(struct conv_archive_reader **reader,
                                       struct conv_archive_input *input, struct conv_err *err);
 
-// Tar in gzip and in zstd. As conv_archive_format.write.
-enum conv_status conv_libarchive_write_gzip(struct conv_archive_writer **writer,
-                                            struct conv_archive_output *output,
-                                            struct conv_err *err);
-enum conv_status conv_libarchive_write_zstd(struct conv_archive_writer **writer,
-                                            struct conv_archive_output *output,
-                                            struct conv_err *err);
-
 // --- the bytes of an archive (libarchive_stream.c) -----------------------------------------------
 
 // The bytes of an archive for libarchive. It is opened for one format alone and without compressors

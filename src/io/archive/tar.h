@@ -199,4 +199,10 @@ enum conv_status conv_tar_frame(const struct conv_archive_member *member,
                                 struct conv_archive_frame *frame, struct conv_err *err);
 size_t conv_tar_trailer(uint64_t at);
 
+// The same in a compressed stream.
+enum conv_status conv_tar_write_gzip(struct conv_archive_writer **writer,
+                                     struct conv_archive_output *output, struct conv_err *err);
+enum conv_status conv_tar_write_zstd(struct conv_archive_writer **writer,
+                                     struct conv_archive_output *output, struct conv_err *err);
+
 #endif

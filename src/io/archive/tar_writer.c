@@ -2,7 +2,11 @@
 #include "io/archive/tar.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "io/archive/archive_output.h"
+#include "io/archive/unpack.h"
 
 // Octal if the number fits, else base 256.
 static void put_number(char *field, size_t size, int64_t number)
@@ -141,4 +145,110 @@ size_t conv_tar_trailer(uint64_t at)
 {
     size_t mark = 2 * CONV_TAR_BLOCK, past = (size_t)((at + mark) % CONV_TAR_RECORD);
     return mark + (past ? CONV_TAR_RECORD - past : 0);
+}
+
+// --- compressed ----------------------------------------------------------------------------------
+
+#define OUT_BYTES ((size_t)1 << 18)
+
+struct writer {
+    struct conv_archive_writer base;
+    struct conv_archive_output *output;
+    const struct conv_pack_method *method;
+    void *state;
+    uint64_t at;                     // bytes of the tar
+    struct conv_archive_frame frame; // of the member that is being written
+    size_t used;                     // of `packed`
+    uint8_t packed[OUT_BYTES];
+};
+
+static const uint8_t zeros[CONV_ARCHIVE_AFTER_MOST];
+
+// Compresses bytes, and writes what fills the buffer; with `last`, all of it.
+static enum conv_status write_bytes(struct writer *writer, const void *data, size_t size, bool last,
+                                    struct conv_err *err)
+{
+    struct conv_unpack_bytes bytes = {.in = data, .in_size = size};
+    enum conv_status status = CONV_OK;
+    writer->at += size;
+    for (bool done = false; !done && !status;) {
+        bytes.out = writer->packed + writer->used;
+        bytes.out_size = OUT_BYTES - writer->used;
+        enum conv_unpack_result result = writer->method->run(writer->state, &bytes, last);
+        if (result != CONV_UNPACK_MORE && result != CONV_UNPACK_END)
+            return conv_err_set(err, CONV_ERR_MEMORY, "no memory to compress an archive");
+        writer->used = OUT_BYTES - bytes.out_size;
+        done = last ? result == CONV_UNPACK_END : bytes.in_size == 0;
+        if (bytes.out_size == 0 || (last && done)) {
+            status = conv_archive_output_write(writer->output, writer->packed, writer->used, err);
+            writer->used = 0;
+        }
+    }
+    return status;
+}
+
+static enum conv_status append(struct conv_archive_writer *base,
+                               const struct conv_archive_member *member,
+                               const struct conv_encoded *content, struct conv_err *err)
+{
+    struct writer *writer = (struct writer *)base;
+    enum conv_status status = conv_tar_frame(member, &writer->frame, err);
+    if (!status)
+        status = write_bytes(writer, writer->frame.head, writer->frame.before, false, err);
+    for (int i = 0; content && i < CONV_ENCODED_PARTS && !status; i++)
+        status = write_bytes(writer, content->part[i].data, content->part[i].size, false, err);
+    return status ? status : write_bytes(writer, zeros, writer->frame.after, false, err);
+}
+
+static enum conv_status finish(struct conv_archive_writer *base, struct conv_err *err)
+{
+    struct writer *writer = (struct writer *)base;
+    enum conv_status status = CONV_OK;
+    for (size_t left = conv_tar_trailer(writer->at), step; left > 0 && !status; left -= step) {
+        step = left < sizeof zeros ? left : sizeof zeros;
+        status = write_bytes(writer, zeros, step, step == left, err);
+    }
+    return status;
+}
+
+static void close_writer(struct conv_archive_writer *base)
+{
+    struct writer *writer = (struct writer *)base;
+    writer->method->close(writer->state);
+    free(writer);
+}
+
+static enum conv_status open_writer(struct conv_archive_writer **out,
+                                    struct conv_archive_output *output,
+                                    const struct conv_pack_method *method, struct conv_err *err)
+{
+    static const struct conv_archive_writer_ops ops = {append, finish, close_writer};
+    *out = NULL;
+    if (!method)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "this conv was built without the library that compresses it");
+    struct writer *writer = calloc(1, sizeof *writer);
+    void *state = writer ? method->open() : NULL;
+    if (!state) {
+        free(writer);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to write an archive");
+    }
+    writer->base.ops = &ops;
+    writer->output = output;
+    writer->method = method;
+    writer->state = state;
+    *out = &writer->base;
+    return CONV_OK;
+}
+
+enum conv_status conv_tar_write_gzip(struct conv_archive_writer **writer,
+                                     struct conv_archive_output *output, struct conv_err *err)
+{
+    return open_writer(writer, output, conv_pack_gzip, err);
+}
+
+enum conv_status conv_tar_write_zstd(struct conv_archive_writer **writer,
+                                     struct conv_archive_output *output, struct conv_err *err)
+{
+    return open_writer(writer, output, conv_pack_zstd, err);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The content of a compressed stream, from an archive's bytes: everything before damage is handed
+// Compressed streams. What they hold, from an archive's bytes: everything before damage is handed
 // out, the sums in the stream are checked, and it is bounded how far it expands. Uses zlib,
 // libzstd, liblzma and libbz2.
 #ifndef CONV_ARCHIVE_UNPACK_H
@@ -46,6 +46,18 @@ struct conv_unpack_method {
 // The method of a stream that begins with these bytes. NULL if there is none, or none in this
 // build.
 const struct conv_unpack_method *conv_unpack_find(const uint8_t *head, size_t size);
+
+// One library's compressor, at its fastest level: images are compressed already, and the rest
+// shrinks at little cost. Its bytes depend on nothing but its input.
+struct conv_pack_method {
+    void *(*open)(void); // NULL without memory
+    // `last`: CONV_UNPACK_END once all is out; else CONV_UNPACK_MORE.
+    enum conv_unpack_result (*run)(void *state, struct conv_unpack_bytes *bytes, bool last);
+    void (*close)(void *state);
+};
+
+// NULL: not in this build.
+extern const struct conv_pack_method *const conv_pack_gzip, *const conv_pack_zstd;
 
 // --- streams -------------------------------------------------------------------------------------
 

@@ -50,15 +50,15 @@ static bool restart_gzip(void *state)
     return inflateReset(state) == Z_OK;
 }
 
-static enum conv_unpack_result run_gzip(void *state, struct conv_unpack_bytes *bytes)
+static enum conv_unpack_result run_zlib(z_stream *stream, struct conv_unpack_bytes *bytes,
+                                        int (*run)(z_stream *stream, int flush), int flush)
 {
-    z_stream *stream = state;
     size_t in = at_most(bytes->in_size), out = at_most(bytes->out_size);
     stream->next_in = (z_const Bytef *)(uintptr_t)bytes->in; // zlib only reads
     stream->avail_in = (uInt)in;
     stream->next_out = bytes->out;
     stream->avail_out = (uInt)out;
-    int result = inflate(stream, Z_NO_FLUSH);
+    int result = run(stream, flush);
     advance(bytes, bytes->in_size - in + stream->avail_in,
             bytes->out_size - out + stream->avail_out);
     return result == Z_STREAM_END                    ? CONV_UNPACK_END
@@ -67,11 +67,41 @@ static enum conv_unpack_result run_gzip(void *state, struct conv_unpack_bytes *b
                                                      : CONV_UNPACK_DAMAGED;
 }
 
+static enum conv_unpack_result run_gzip(void *state, struct conv_unpack_bytes *bytes)
+{
+    return run_zlib(state, bytes, inflate, Z_NO_FLUSH);
+}
+
 static void close_gzip(void *state)
 {
     (void)inflateEnd(state);
     free(state);
 }
+
+static void *open_deflate(void)
+{
+    z_stream *stream = calloc(1, sizeof *stream);
+    if (stream && deflateInit2(stream, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+        free(stream);
+        return NULL;
+    }
+    return stream;
+}
+
+static enum conv_unpack_result run_deflate(void *state, struct conv_unpack_bytes *bytes, bool last)
+{
+    return run_zlib(state, bytes, deflate,
+                    last && bytes->in_size <= MOST_BYTES ? Z_FINISH : Z_NO_FLUSH);
+}
+
+static void close_deflate(void *state)
+{
+    (void)deflateEnd(state);
+    free(state);
+}
+
+static const struct conv_pack_method gzip = {open_deflate, run_deflate, close_deflate};
+const struct conv_pack_method *const conv_pack_gzip = &gzip;
 
 // --- zstd ----------------------------------------------------------------------------------------
 
@@ -127,6 +157,38 @@ static void close_zstd(void *state)
     ZSTD_freeDStream(((struct zstd *)state)->stream);
     free(state);
 }
+
+static void *open_zstd_writer(void)
+{
+    ZSTD_CStream *stream = ZSTD_createCStream();
+    if (stream && ZSTD_isError(ZSTD_initCStream(stream, 1))) {
+        ZSTD_freeCStream(stream);
+        return NULL;
+    }
+    return stream;
+}
+
+static enum conv_unpack_result run_zstd_writer(void *state, struct conv_unpack_bytes *bytes,
+                                               bool last)
+{
+    ZSTD_inBuffer in = {bytes->in, bytes->in_size, 0};
+    ZSTD_outBuffer out = {bytes->out, bytes->out_size, 0};
+    size_t left = ZSTD_compressStream2(state, &out, &in, last ? ZSTD_e_end : ZSTD_e_continue);
+    advance(bytes, in.size - in.pos, out.size - out.pos);
+    return ZSTD_isError(left)  ? CONV_UNPACK_NO_MEMORY
+           : last && left == 0 ? CONV_UNPACK_END
+                               : CONV_UNPACK_MORE;
+}
+
+static void close_zstd_writer(void *state)
+{
+    ZSTD_freeCStream(state);
+}
+
+static const struct conv_pack_method zstd = {open_zstd_writer, run_zstd_writer, close_zstd_writer};
+const struct conv_pack_method *const conv_pack_zstd = &zstd;
+#else
+const struct conv_pack_method *const conv_pack_zstd = NULL;
 #endif
 
 // --- xz ------------------------------------------------------------------------------------------

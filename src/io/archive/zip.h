@@ -113,7 +113,6 @@ struct conv_zip_entry {
     unsigned mode;    // with the file's type
     time_t mtime;
     enum conv_zip_method method;
-    bool sum_follows; // after the content, in a descriptor: the header has neither sum nor sizes
     uint32_t crc;
     uint64_t packed, size; // bytes in the archive, and without compression
     uint64_t offset;       // of the header
@@ -123,9 +122,8 @@ struct conv_zip_entry {
 #define CONV_ZIP_HEADER_MOST (128 + CONV_ZIP_NAME_MOST) // bytes of any record of an entry
 #define CONV_ZIP_END_MOST 128
 
-// These write a record to `dst`, with room for CONV_ZIP_HEADER_MOST bytes, and return its size.
+// Writes the header to `dst`, with room for CONV_ZIP_HEADER_MOST bytes, and returns its size.
 size_t conv_zip_header(uint8_t *dst, const struct conv_zip_entry *entry);
-size_t conv_zip_descriptor(uint8_t *dst, const struct conv_zip_entry *entry);
 
 // The central directory. Starts as {0}. What does not fit into a buffer goes to a temporary file,
 // so that memory does not grow with the number of entries.

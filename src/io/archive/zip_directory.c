@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define BUFFER_BYTES ((size_t)1 << 20)
-#define SUM_FOLLOWS 0x0008
 #define UTF8 0x0800
 #define MADE_BY_UNIX 0x0300
 #define MOST_16 0xFFFFu     // stands for "see the zip64 record"
@@ -51,12 +50,6 @@ static bool needs_utf8_flag(const char *name, size_t size)
     return any;
 }
 
-static unsigned flags_of(const struct conv_zip_entry *entry)
-{
-    return (entry->sum_follows ? SUM_FOLLOWS : 0) |
-           (needs_utf8_flag(entry->name, entry->name_size) ? UTF8 : 0);
-}
-
 static unsigned version_of(const struct conv_zip_entry *entry, bool zip64)
 {
     bool is_plain = entry->method == CONV_ZIP_STORED && entry->name[entry->name_size - 1] != '/';
@@ -90,7 +83,7 @@ static uint8_t *put_mtime(uint8_t *dst, time_t mtime)
 static uint8_t *put_common(uint8_t *dst, const struct conv_zip_entry *entry, bool zip64)
 {
     dst = put(dst, version_of(entry, zip64), 2);
-    dst = put(dst, flags_of(entry), 2);
+    dst = put(dst, needs_utf8_flag(entry->name, entry->name_size) ? UTF8 : 0, 2);
     dst = put(dst, entry->method, 2);
     return put(dst, dos_time(entry->mtime), 4);
 }
@@ -104,34 +97,24 @@ static uint8_t *put_name(uint8_t *dst, const struct conv_zip_entry *entry)
 size_t conv_zip_header(uint8_t *dst, const struct conv_zip_entry *entry)
 {
     uint8_t extra[64], *e = extra, *start = dst;
-    bool zip64 = is_long(entry), known = !entry->sum_follows;
+    bool zip64 = is_long(entry);
     if (zip64) {
         e = put(e, 1, 2);
         e = put(e, 16, 2);
-        e = put(e, known ? entry->size : 0, 8);
-        e = put(e, known ? entry->packed : 0, 8);
+        e = put(e, entry->size, 8);
+        e = put(e, entry->packed, 8);
     }
     e = put_mtime(e, entry->mtime);
     dst = put(dst, 0x04034B50, 4);
     dst = put_common(dst, entry, zip64);
-    dst = put(dst, known ? entry->crc : 0, 4);
-    dst = put(dst, zip64 ? MOST_32 : known ? entry->packed : 0, 4);
-    dst = put(dst, zip64 ? MOST_32 : known ? entry->size : 0, 4);
+    dst = put(dst, entry->crc, 4);
+    dst = put(dst, zip64 ? MOST_32 : entry->packed, 4);
+    dst = put(dst, zip64 ? MOST_32 : entry->size, 4);
     dst = put(dst, entry->name_size, 2);
     dst = put(dst, (uint64_t)(e - extra), 2);
     dst = put_name(dst, entry);
     memcpy(dst, extra, (size_t)(e - extra));
     return (size_t)(dst - start) + (size_t)(e - extra);
-}
-
-size_t conv_zip_descriptor(uint8_t *dst, const struct conv_zip_entry *entry)
-{
-    uint8_t *start = dst;
-    int bytes = is_long(entry) ? 8 : 4;
-    dst = put(dst, 0x08074B50, 4);
-    dst = put(dst, entry->crc, 4);
-    dst = put(dst, entry->packed, bytes);
-    return (size_t)(put(dst, entry->size, bytes) - start);
 }
 
 static size_t put_record(uint8_t *dst, const struct conv_zip_entry *entry)

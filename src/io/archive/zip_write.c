@@ -10,9 +10,7 @@
 
 #define LEVEL 6
 #define DEFLATE_MOST                                                                               \
-    ((size_t)64 << 20)             // larger contents are stored: compressing takes their memory
-#define BLOCK_MOST ((size_t)65535) // of a deflate block without compression
-#define BLOCK_HEAD 5
+    ((size_t)64 << 20) // larger contents are stored: compressing takes their memory
 
 struct writer {
     struct conv_archive_writer base;
@@ -24,8 +22,6 @@ struct writer {
     size_t packed_capacity;
 
     struct conv_zip_entry entry; // of the member that is being written; its name is in `name`
-    uint64_t left;               // of its content
-    size_t block_left;           // of its current block
     char name[CONV_ZIP_NAME_MOST];
 };
 
@@ -103,7 +99,7 @@ static enum conv_status write_header(struct writer *writer, struct conv_err *err
     return write_bytes(writer, header, conv_zip_header(header, &writer->entry), err);
 }
 
-// --- contents in memory --------------------------------------------------------------------------
+// --- contents ------------------------------------------------------------------------------------
 
 // True if compressing is worth a try: texts, labels and raw arrays, not images.
 static bool may_shrink(const struct conv_encoded *content)
@@ -165,76 +161,6 @@ static enum conv_status append(struct conv_archive_writer *base,
     return status ? status : conv_zip_directory_add(&writer->directory, entry, err);
 }
 
-// --- contents in parts ---------------------------------------------------------------------------
-
-// The sum is known at the end only, and follows. A reader of a pipe finds that end if the content
-// is a deflate stream, here of blocks that are not compressed.
-static enum conv_status begin(struct conv_archive_writer *base,
-                              const struct conv_archive_member *member, struct conv_err *err)
-{
-    struct writer *writer = (struct writer *)base;
-    enum conv_status status = begin_entry(writer, member, err);
-    if (status)
-        return status;
-    uint64_t blocks = member->size / BLOCK_MOST + (member->size % BLOCK_MOST > 0);
-    writer->left = member->size;
-    writer->block_left = 0;
-    writer->entry.method = CONV_ZIP_DEFLATED;
-    writer->entry.sum_follows = true;
-    writer->entry.size = member->size;
-    writer->entry.packed = member->size + BLOCK_HEAD * (blocks > 0 ? blocks : 1);
-    return write_header(writer, err);
-}
-
-static enum conv_status begin_block(struct writer *writer, struct conv_err *err)
-{
-    size_t size = writer->left < BLOCK_MOST ? (size_t)writer->left : BLOCK_MOST;
-    const uint8_t head[BLOCK_HEAD] = {
-        size == writer->left, // the last one
-        (uint8_t)size,        (uint8_t)(size >> 8), (uint8_t)~size, (uint8_t)(~size >> 8),
-    };
-    writer->block_left = size;
-    return write_bytes(writer, head, sizeof head, err);
-}
-
-static enum conv_status data(struct conv_archive_writer *base, const void *bytes, size_t size,
-                             struct conv_err *err)
-{
-    struct writer *writer = (struct writer *)base;
-    const uint8_t *from = bytes;
-    enum conv_status status = CONV_OK;
-    if (size > writer->left)
-        return conv_err_set(err, CONV_ERR_IO, "a member has become longer while it was written");
-    writer->entry.crc = libdeflate_crc32(writer->entry.crc, bytes, size);
-    while (size > 0 && !status) {
-        if (writer->block_left == 0)
-            status = begin_block(writer, err);
-        size_t count = size < writer->block_left ? size : writer->block_left;
-        if (!status)
-            status = write_bytes(writer, from, count, err);
-        from += count;
-        size -= count;
-        writer->block_left -= count;
-        writer->left -= count;
-    }
-    return status;
-}
-
-static enum conv_status end(struct conv_archive_writer *base, struct conv_err *err)
-{
-    struct writer *writer = (struct writer *)base;
-    uint8_t descriptor[CONV_ZIP_END_MOST];
-    enum conv_status status = CONV_OK;
-    if (writer->left > 0)
-        return conv_err_set(err, CONV_ERR_IO, "a member has become shorter while it was written");
-    if (writer->entry.size == 0)
-        status = begin_block(writer, err);
-    if (!status)
-        status =
-            write_bytes(writer, descriptor, conv_zip_descriptor(descriptor, &writer->entry), err);
-    return status ? status : conv_zip_directory_add(&writer->directory, &writer->entry, err);
-}
-
 // --- the archive ---------------------------------------------------------------------------------
 
 static enum conv_status finish(struct conv_archive_writer *base, struct conv_err *err)
@@ -268,9 +194,6 @@ enum conv_status conv_zip_write(struct conv_archive_writer **out,
 {
     static const struct conv_archive_writer_ops ops = {
         .append = append,
-        .begin = begin,
-        .data = data,
-        .end = end,
         .finish = finish,
         .close = close_writer,
     };
