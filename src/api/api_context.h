@@ -6,20 +6,13 @@
 #include "base/err.h"
 #include "conv.h"
 #include "engine/engine.h"
-#include "engine/memory.h"
-#include "engine/workers.h"
 
 struct conv_api_codecs; // api_codecs.h
 
 struct conv_context_object {
-    const struct conv_device_ops *ops;
     struct conv_device_context *device;
-    int ordinal;
-    char name[16]; // "cpu", "cuda:0"
-    struct conv_memory_pools *pools;
-    struct conv_workers *workers;
+    char name[16];                  // "cpu", "cuda:0"
     struct conv_api_codecs *codecs; // made when the first PNG is decoded or encoded
-    int threads;
     uint64_t max_pixels;
     bool lost;           // after CONV_ERR_DEVICE: nothing more can be done
     struct conv_err err; // of the last failure
@@ -27,7 +20,7 @@ struct conv_context_object {
 
 static inline bool conv_api_is_cpu(const conv_context *context)
 {
-    return context->ops->place == CONV_ON_CPU;
+    return context->device->ops->place == CONV_ON_CPU;
 }
 
 // Called at the beginning of each interface function: CONV_ERR_DEVICE if the device is lost.

@@ -14,9 +14,10 @@ enum conv_status conv_api_batch_prepare(conv_context *context, int count, size_t
     enum conv_status status = CONV_OK;
     *memory = NULL;
     if (!context->codecs)
-        status = conv_api_codecs_open(&context->codecs, context->threads, err);
+        status = conv_api_codecs_open(&context->codecs, context->device->threads, err);
     if (!status && count > 0)
-        status = conv_memory_take(context->pools, CONV_HOST, (size_t)count * size, memory, err);
+        status =
+            conv_memory_take(context->device->pools, CONV_HOST, (size_t)count * size, memory, err);
     if (*memory)
         memset(*memory, 0, (size_t)count * size);
     return status;

@@ -140,35 +140,24 @@ static const struct conv_device_ops *parse_device(const char *text, int *ordinal
     return NULL;
 }
 
-static enum conv_status open_device(conv_context *context, const struct conv_device_ops *ops,
-                                    int ordinal, struct conv_err *err)
+// Opens the device that the options name; without a name, the first that there is.
+static enum conv_status open_device(conv_context *context, const conv_context_options *options,
+                                    int threads, struct conv_err *err)
 {
-    struct conv_device_host host = {context->pools, context->workers, context->threads};
-    enum conv_status status = ops->context_open(&context->device, ordinal, &host, err);
-    if (status)
-        return status;
-    context->ops = ops;
-    context->ordinal = ordinal;
-    name_device(context->name, sizeof context->name, ops, ordinal);
-    conv_memory_set_device(context->pools, ops, context->device);
-    return CONV_OK;
-}
-
-static enum conv_status choose_device(conv_context *context, const char *text, struct conv_err *err)
-{
-    if (text && strcmp(text, "auto") != 0) {
-        int ordinal;
-        const struct conv_device_ops *ops = parse_device(text, &ordinal);
-        if (!ops)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "unknown device '%.64s' (there are auto, cpu, cuda, cuda:N)", text);
-        return open_device(context, ops, ordinal, err);
-    }
-    for (int i = CONV_ENGINE_DEVICES - 1; i > 0; i--)
+    const char *text =
+        options->device && strcmp(options->device, "auto") != 0 ? options->device : NULL;
+    int ordinal = 0;
+    const struct conv_device_ops *ops = text ? parse_device(text, &ordinal) : NULL;
+    if (text && !ops)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "unknown device '%.64s' (there are auto, cpu, cuda, cuda:N)", text);
+    for (int i = CONV_ENGINE_DEVICES - 1; i > 0 && !text; i--)
         if (conv_engine_devices[i]->has_driver() &&
-            !open_device(context, conv_engine_devices[i], 0, err))
+            !conv_device_context_open(&context->device, conv_engine_devices[i], 0, threads,
+                                      options->pool_bytes, err))
             return CONV_OK;
-    return open_device(context, conv_engine_devices[0], 0, err);
+    return conv_device_context_open(&context->device, text ? ops : conv_engine_devices[0], ordinal,
+                                    threads, options->pool_bytes, err);
 }
 
 // --- contexts ------------------------------------------------------------------------------------
@@ -184,17 +173,18 @@ static enum conv_status fill_context(conv_context *context, const conv_context_o
         return conv_err_set(err, CONV_ERR_USAGE,
                             "%d threads; there must be 1 to %d, or 0 for one per core", own.threads,
                             MOST_THREADS);
-    context->threads = own.threads;
-    if (!own.threads) {
+    int threads = own.threads;
+    if (!threads) {
         struct conv_limits limits;
         conv_limits_read(&limits);
-        context->threads = limits.cores < MOST_THREADS ? limits.cores : MOST_THREADS;
+        threads = limits.cores < MOST_THREADS ? limits.cores : MOST_THREADS;
     }
     context->max_pixels = own.max_pixels ? own.max_pixels : MAX_PIXELS;
-    status = conv_workers_open(&context->workers, context->threads, err);
+    status = open_device(context, &own, threads, err);
     if (!status)
-        status = conv_memory_open(&context->pools, own.pool_bytes, err);
-    return status ? status : choose_device(context, own.device, err);
+        name_device(context->name, sizeof context->name, context->device->ops,
+                    context->device->ordinal);
+    return status;
 }
 
 conv_status conv_context_create(conv_context **out, const conv_context_options *options,
@@ -221,15 +211,8 @@ void conv_context_destroy(conv_context *context)
 {
     if (!context)
         return;
-    conv_workers_close(context->workers);
     conv_api_codecs_close(context->codecs);
-    if (context->ops) {
-        struct conv_err err;
-        (void)context->ops->synchronise(context->device, &err); // a lost device has nothing to do
-        conv_memory_empty(context->pools);
-        context->ops->context_close(context->device);
-    }
-    conv_memory_close(context->pools);
+    conv_device_context_close(context->device);
     free(context);
 }
 
@@ -256,12 +239,12 @@ conv_status conv_allocate(conv_context *context, conv_memory memory, size_t byte
     if (data)
         *data = NULL;
     if (!status)
-        status = conv_memory_take(context->pools, memory, bytes, data, &context->err);
+        status = conv_memory_take(context->device->pools, memory, bytes, data, &context->err);
     return conv_api_end(context, status);
 }
 
 void conv_free(conv_context *context, conv_memory memory, void *data)
 {
     if (context && (memory == CONV_HOST || memory == CONV_DEVICE))
-        conv_memory_give(context->pools, memory, data);
+        conv_memory_give(context->device->pools, memory, data);
 }

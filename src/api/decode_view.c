@@ -78,7 +78,7 @@ static enum conv_status decode_rows(conv_context *context, struct conv_codec *co
     conv_view_copier_init(&writer.copier, view, &writer.row);
     struct conv_png_rows rows = {put_row, put_interleaved, &writer};
     void *memory = NULL;
-    struct conv_memory_pools *pools = context->pools;
+    struct conv_memory_pools *pools = context->device->pools;
     enum conv_status status = CONV_OK;
     if (wide)
         status = conv_memory_take(pools, CONV_HOST, (size_t)writer.row.row_stride, &memory, err);

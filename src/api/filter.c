@@ -56,7 +56,7 @@ static enum conv_status read_settings(struct conv_backend_config *config,
 {
     config->floats = options->floats != 0;
     config->variant = options->variant;
-    config->device = context->ordinal;
+    config->device = context->device->ordinal;
     enum conv_status status = parse_alpha(&config->alpha, options->alpha, err);
     if (!status)
         status = conv_filter_parse_border(&config->border, &config->border_value,
@@ -99,7 +99,7 @@ static enum conv_status open_chain(conv_filter **out, conv_context *context,
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     config->float_samples = true;
     config->context = context->device;
-    status = context->ops->open(&filter->opened, config, err);
+    status = context->device->ops->open(&filter->opened, config, err);
     if (status) {
         free(filter);
         return status;
@@ -207,7 +207,7 @@ void conv_filter_destroy(conv_filter *filter)
 {
     if (!filter)
         return;
-    filter->context->ops->close(filter->opened);
+    filter->context->device->ops->close(filter->opened);
     free(filter);
 }
 
@@ -216,7 +216,8 @@ const char *conv_filter_kernel(const conv_filter *filter, int index, conv_sample
     if (!filter || index < 0 || index >= filter->count ||
         (sample != CONV_SAMPLE_U8 && sample != CONV_SAMPLE_U16 && sample != CONV_SAMPLE_F32))
         return NULL;
-    return filter->context->ops->variant(filter->opened, index, 8 * (int)conv_sample_bytes(sample));
+    return filter->context->device->ops->variant(filter->opened, index,
+                                                 8 * (int)conv_sample_bytes(sample));
 }
 
 // --- running -------------------------------------------------------------------------------------
@@ -270,7 +271,8 @@ static enum conv_status copy_view(const conv_filter *filter, conv_image *view, v
 {
     size_t size = (size_t)conv_sample_bytes(view->sample);
     size_t bytes = size * (size_t)view->width * (size_t)view->height * (size_t)view->channels;
-    enum conv_status status = conv_memory_take(filter->context->pools, CONV_HOST, bytes, copy, err);
+    enum conv_status status =
+        conv_memory_take(filter->context->device->pools, CONV_HOST, bytes, copy, err);
     if (status)
         return status;
     uint8_t *to = *copy;
@@ -301,7 +303,7 @@ static enum conv_status copy_sources(const conv_filter *filter, struct separated
 {
     void *memory;
     enum conv_status status =
-        conv_memory_take(filter->context->pools, CONV_HOST,
+        conv_memory_take(filter->context->device->pools, CONV_HOST,
                          (size_t)count * (sizeof *sources + sizeof(void *)), &memory, err);
     if (status)
         return status;
@@ -319,7 +321,7 @@ static enum conv_status copy_sources(const conv_filter *filter, struct separated
 
 static void free_separated(const conv_filter *filter, struct separated *separated)
 {
-    struct conv_memory_pools *pools = filter->context->pools;
+    struct conv_memory_pools *pools = filter->context->device->pools;
     for (int i = 0; i < separated->count; i++)
         conv_memory_give(pools, CONV_HOST, separated->copies[i]);
     conv_memory_give(pools, CONV_HOST, separated->sources);
@@ -331,7 +333,7 @@ static enum conv_status separate(const conv_filter *filter, struct separated *se
                                  const conv_image *sources, const conv_image *results, int count,
                                  struct conv_err *err)
 {
-    struct conv_memory_pools *pools = filter->context->pools;
+    struct conv_memory_pools *pools = filter->context->device->pools;
     const struct conv_api_span *clash[2];
     size_t most = 2 * (size_t)count, used = 0;
     bool copies = false;
@@ -370,8 +372,8 @@ static enum conv_status run_through(conv_filter *filter, const conv_image *sourc
     for (int i = 0; i < 2 && !status; i++) {
         // Rows of kernels begin at multiples of CONV_IMAGE_ROW_ALIGN.
         struct conv_image shape = conv_view_planes(&staged[i]), planes;
-        status = conv_memory_take(context->pools, CONV_DEVICE, conv_image_bytes(&shape), &memory[i],
-                                  err);
+        status = conv_memory_take(context->device->pools, CONV_DEVICE, conv_image_bytes(&shape),
+                                  &memory[i], err);
         if (status)
             break;
         conv_image_lay_out(&planes, &shape, memory[i]);
@@ -379,13 +381,14 @@ static enum conv_status run_through(conv_filter *filter, const conv_image *sourc
         staged[i].memory = CONV_DEVICE;
     }
     if (!status)
-        status = context->ops->copy(context->device, &staged[0], source, 1, stream, err);
+        status = context->device->ops->copy(context->device, &staged[0], source, 1, stream, err);
     if (!status)
-        status = context->ops->filter_run(filter->opened, &staged[1], &staged[0], 1, stream, err);
+        status = context->device->ops->filter_run(filter->opened, &staged[1], &staged[0], 1, stream,
+                                                  err);
     if (!status)
-        status = context->ops->copy(context->device, result, &staged[1], 1, stream, err);
+        status = context->device->ops->copy(context->device, result, &staged[1], 1, stream, err);
     for (int i = 0; i < 2; i++)
-        conv_memory_give(context->pools, CONV_DEVICE, memory[i]);
+        conv_memory_give(context->device->pools, CONV_DEVICE, memory[i]);
     return status;
 }
 
@@ -403,8 +406,8 @@ static enum conv_status run_all(conv_filter *filter, const conv_image *sources,
         if (conv_api_is_cpu(context) || memory == CONV_DEVICE) {
             if (conv_api_is_cpu(context))
                 last = count;
-            status = context->ops->filter_run(filter->opened, results + first, sources + first,
-                                              last - first, stream, err);
+            status = context->device->ops->filter_run(filter->opened, results + first,
+                                                      sources + first, last - first, stream, err);
             continue;
         }
         for (int i = first; i < last && !status; i++)

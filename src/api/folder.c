@@ -223,7 +223,7 @@ static enum conv_status open_sink(struct run *run, const char *output, struct co
 {
     struct conv_sink_config config = {
         .path = output,
-        .workers = run->context->threads,
+        .workers = run->context->device->threads,
         .writes = true,
         .unmapped = true,
         .stop = &run->stop,
@@ -238,7 +238,7 @@ static enum conv_status open_sink(struct run *run, const char *output, struct co
 
 static enum conv_status open_report(struct run *run, const char *filter, struct conv_err *err)
 {
-    const struct conv_device_ops *ops = run->context->ops;
+    const struct conv_device_ops *ops = run->context->device->ops;
     struct conv_report_config config = {
         .listener = listen,
         .listener_user = run,
@@ -249,7 +249,7 @@ static enum conv_status open_report(struct run *run, const char *filter, struct 
         .device = run->context->name,
         .device_async = ops->async,
         .device_count = ops->async ? 1 : 0,
-        .jobs = run->context->threads,
+        .jobs = run->context->device->threads,
         .streams = conv_streams_first(true),
         .cores = run->limits.cores,
     };
@@ -267,12 +267,12 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
     if (!run->filters)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     conv_limits_read(&run->limits);
-    bool async = run->context->ops->async;
+    bool async = run->context->device->ops->async;
     conv_ledger_divide(&run->memory, &(struct conv_division_terms){
                                          .limits = &run->limits,
                                          .staging = conv_ledger_staging(&run->limits, async),
                                          .async = async,
-                                         .jobs = run->context->threads,
+                                         .jobs = run->context->device->threads,
                                      });
     status = conv_api_read_chain(&run->backend_config, run->filters, run->context, filter, &options,
                                  err);
@@ -285,7 +285,7 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
     if (!status)
         status = open_walk(run, inputs, input_count, output, err);
     if (!status)
-        status = run->context->ops->open(&run->backend, &run->backend_config, err);
+        status = run->context->device->ops->open(&run->backend, &run->backend_config, err);
     if (!status)
         status = open_report(run, filter, err);
     return status ? status : open_sink(run, output, err);
@@ -296,7 +296,7 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
 static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
 {
     const conv_context *context = run->context;
-    const struct conv_device_ops *ops = context->ops;
+    const struct conv_device_ops *ops = context->device->ops;
     bool coders = ops->takes_stream && run->backend_config.alpha != CONV_ALPHA_PREMULTIPLY;
     bool encodes = coders && run->options.level == -1 && !run->backend_config.floats;
     char names[1][16];
@@ -308,7 +308,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .device_names = (const char(*)[16])names,
         .filter_count = run->backend_config.filter_count,
         .alpha = run->backend_config.alpha,
-        .jobs = context->threads,
+        .jobs = context->device->threads,
         .streams = conv_streams_first(coders),
         .most_streams = conv_streams_most(coders),
         .group_bytes = conv_streams_group_bytes(coders),
@@ -359,7 +359,7 @@ static enum conv_status finish(struct run *run, enum conv_status status, struct 
     conv_walk_close(run->walk);
     conv_shard_plan_close(run->plan);
     if (run->backend)
-        run->context->ops->close(run->backend);
+        run->context->device->ops->close(run->backend);
     free(run->filters);
     if (!status && atomic_load(&run->stop) > 0)
         status = conv_err_set(err, CONV_ERR_CANCELLED, "the callback stopped the run");
@@ -381,7 +381,7 @@ static void *run_call(void *argument)
     const conv_context *context = run->context;
     struct conv_err *err = &run->context->err;
     int previous = 0;
-    enum conv_status status = context->ops->enter(context->device, &previous, err);
+    enum conv_status status = context->device->ops->enter(context->device, &previous, err);
     bool entered = !status;
     if (!status)
         status = prepare(run, call->filter, call->inputs, call->input_count, call->output, err);
@@ -389,7 +389,7 @@ static void *run_call(void *argument)
         status = run_pipeline(run, err);
     call->status = finish(run, status, err);
     if (entered)
-        context->ops->leave(context->device, previous);
+        context->device->ops->leave(context->device, previous);
     return NULL;
 }
 

@@ -66,8 +66,8 @@ static enum conv_status fill_layer(conv_layer *layer, const float *weights, cons
     layer->layer.bias = layer->bias;
     struct conv_layer_config config = {
         .layer = &layer->layer,
-        .place = context->ops->place,
-        .device = context->ordinal,
+        .place = context->device->ops->place,
+        .device = context->device->ordinal,
         .variant = layer->variant,
     };
     return conv_layer_context_open(&layer->opened, &config, err);
@@ -97,10 +97,10 @@ conv_status conv_layer_create(conv_layer **out, conv_context *context, const flo
         return conv_api_end(context, conv_err_set(err, CONV_ERR_MEMORY, "out of memory"));
     layer->context = context;
     int previous;
-    status = context->ops->enter(context->device, &previous, err);
+    status = context->device->ops->enter(context->device, &previous, err);
     if (!status) {
         status = fill_layer(layer, weights, bias, &own, err);
-        context->ops->leave(context->device, previous);
+        context->device->ops->leave(context->device, previous);
     }
     if (status)
         conv_layer_destroy(layer);
@@ -116,15 +116,15 @@ void conv_layer_destroy(conv_layer *layer)
     conv_context *context = layer->context;
     struct conv_err err;
     int previous;
-    bool entered = !context->ops->enter(context->device, &previous, &err);
+    bool entered = !context->device->ops->enter(context->device, &previous, &err);
     for (int i = 0; i < layer->scratch_count; i++)
-        conv_memory_give(context->pools, CONV_DEVICE, layer->scratch[i]);
+        conv_memory_give(context->device->pools, CONV_DEVICE, layer->scratch[i]);
     if (layer->scratch_event)
-        context->ops->event_destroy(context->device, layer->scratch_event);
+        context->device->ops->event_destroy(context->device, layer->scratch_event);
     conv_layer_stream_close(layer->stream);
     conv_layer_context_close(layer->opened);
     if (entered)
-        context->ops->leave(context->device, previous);
+        context->device->ops->leave(context->device, previous);
     free(layer->weights);
     free(layer->bias);
     free(layer->variant);
@@ -262,8 +262,8 @@ static enum conv_status run_on_host(conv_layer *layer, const conv_tensor *input,
 {
     enum conv_status status = CONV_OK;
     if (!layer->stream)
-        status =
-            conv_layer_stream_open(layer->opened, layer->context->threads, &layer->stream, err);
+        status = conv_layer_stream_open(layer->opened, layer->context->device->threads,
+                                        &layer->stream, err);
     size_t each = in_bytes * (layer->layer.input == CONV_ELEMENT_U8 ? 5 : 2) + 1;
     int64_t part = each < PART_BYTES ? (int64_t)(PART_BYTES / each) : 1;
     part = part < input->images ? part : input->images;
@@ -305,14 +305,14 @@ static enum conv_status prepare_scratch(conv_layer *layer, size_t bytes, void *s
         size_t more = bytes > 2 * layer->scratch_bytes ? bytes : 2 * layer->scratch_bytes;
         enum conv_status status =
             layer->scratch_count < MOST_BLOCKS
-                ? conv_memory_take(context->pools, CONV_DEVICE, more, &block, err)
+                ? conv_memory_take(context->device->pools, CONV_DEVICE, more, &block, err)
                 : conv_err_set(err, CONV_ERR_MEMORY, "too much scratch memory for the layer");
         if (status)
             return status;
         layer->scratch[layer->scratch_count++] = block;
         layer->scratch_bytes = more;
     } else if (layer->scratch_event && layer->scratch_stream != stream) {
-        return context->ops->event_wait(context->device, layer->scratch_event, stream, err);
+        return context->device->ops->event_wait(context->device, layer->scratch_event, stream, err);
     }
     return CONV_OK;
 }
@@ -343,7 +343,7 @@ static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *inpu
     if (status || !scratch)
         return status;
     layer->scratch_stream = stream;
-    return context->ops->event_record(context->device, &layer->scratch_event, stream, err);
+    return context->device->ops->event_record(context->device, &layer->scratch_event, stream, err);
 }
 
 conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *result, void *stream)
@@ -373,13 +373,13 @@ conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *re
         status = conv_err_set(err, CONV_ERR_USAGE, "the result overlaps the input");
     int previous;
     if (!status)
-        status = context->ops->enter(context->device, &previous, err);
+        status = context->device->ops->enter(context->device, &previous, err);
     if (status)
         return conv_api_end(context, status);
     if (own.memory == CONV_DEVICE && !conv_api_is_cpu(context))
         status = run_on_device(layer, &own, result, stream, err);
     else
         status = run_on_host(layer, &own, result, in_bytes, out_bytes, err);
-    context->ops->leave(context->device, previous);
+    context->device->ops->leave(context->device, previous);
     return conv_api_end(context, status);
 }

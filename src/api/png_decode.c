@@ -33,7 +33,7 @@ static void fail(struct decoding *decoding, int index, enum conv_status status,
                  const struct conv_err *err)
 {
     struct item *item = &decoding->items[index];
-    struct conv_memory_pools *pools = decoding->context->pools;
+    struct conv_memory_pools *pools = decoding->context->device->pools;
     if (item->allocated)
         conv_memory_give(pools, item->view.memory, item->view.data);
     conv_memory_give(pools, CONV_HOST, item->host.data);
@@ -60,7 +60,8 @@ static enum conv_status allocate_image(struct decoding *decoding, conv_image *im
     if (!image_bytes(image, &bytes))
         return conv_err_set(err, CONV_ERR_LIMIT, "an image of %d x %d is too large", image->width,
                             image->height);
-    enum conv_status status = conv_memory_take(decoding->context->pools, memory, bytes, &data, err);
+    enum conv_status status =
+        conv_memory_take(decoding->context->device->pools, memory, bytes, &data, err);
     if (status)
         return status;
     *image = planar ? conv_image_planar(data, image->width, image->height, image->channels,
@@ -215,12 +216,13 @@ static void decode_on_device(struct decoding *decoding, void *stream)
     struct conv_err err;
     void *memory;
     if (!count ||
-        conv_memory_take(context->pools, CONV_HOST,
+        conv_memory_take(context->device->pools, CONV_HOST,
                          (size_t)count * sizeof(struct conv_device_decode), &memory, &err))
         return;
     struct conv_device_decode *list = memory;
     (void)list_for_device(decoding, list);
-    enum conv_status status = context->ops->decode(context->device, list, count, stream, &err);
+    enum conv_status status =
+        context->device->ops->decode(context->device, list, count, stream, &err);
     if (status == CONV_ERR_DEVICE)
         fail_all(decoding, status, &err);
     for (int i = 0, at = 0; i < decoding->count && !status; i++) {
@@ -229,7 +231,7 @@ static void decode_on_device(struct decoding *decoding, void *stream)
             list[at].view.data == item->view.data && item->view.data)
             item->on_device = list[at++].done;
     }
-    conv_memory_give(context->pools, CONV_HOST, memory);
+    conv_memory_give(context->device->pools, CONV_HOST, memory);
 }
 
 // Copies what the host has decoded for the device: `count` images of the lists, or all together,
@@ -241,14 +243,15 @@ static enum conv_status upload_images(struct decoding *decoding, const conv_imag
     conv_context *context = decoding->context;
     if (context->lost)
         return conv_err_set(err, CONV_ERR_DEVICE, "the device was lost");
-    enum conv_status status = context->ops->copy(context->device, views, hosts, count, stream, err);
+    enum conv_status status =
+        context->device->ops->copy(context->device, views, hosts, count, stream, err);
     context->lost |= status == CONV_ERR_DEVICE;
     return status;
 }
 
 static bool upload_together(struct decoding *decoding, int count, void *stream)
 {
-    struct conv_memory_pools *pools = decoding->context->pools;
+    struct conv_memory_pools *pools = decoding->context->device->pools;
     struct conv_err err;
     void *memory;
     if (conv_memory_take(pools, CONV_HOST, 2 * (size_t)count * sizeof(conv_image), &memory, &err))
@@ -282,7 +285,7 @@ static void upload(struct decoding *decoding, void *stream)
             fail(decoding, i, status, &err);
             continue;
         }
-        conv_memory_give(decoding->context->pools, CONV_HOST, item->host.data);
+        conv_memory_give(decoding->context->device->pools, CONV_HOST, item->host.data);
         item->host.data = NULL;
     }
 }
@@ -292,7 +295,7 @@ static void upload(struct decoding *decoding, void *stream)
 // Fails all items if an image of the caller's shares memory with another one, or with a file.
 static void check_apart(struct decoding *decoding)
 {
-    struct conv_memory_pools *pools = decoding->context->pools;
+    struct conv_memory_pools *pools = decoding->context->device->pools;
     const struct conv_api_span *clash[2];
     size_t most = 2 * (size_t)decoding->count, used = 0;
     struct conv_err err;
@@ -352,8 +355,9 @@ static void decode_all(struct decoding *decoding, conv_image *images, void *stre
     conv_context *context = decoding->context;
     struct conv_err err;
     bool on_device = false;
-    conv_workers_run(context->workers, decoding->count < FILES_PER_THREAD ? 1 : context->threads,
-                     probe_item, decoding, decoding->count);
+    conv_workers_run(context->device->workers,
+                     decoding->count < FILES_PER_THREAD ? 1 : context->device->threads, probe_item,
+                     decoding, decoding->count);
     for (int i = 0; i < decoding->count; i++) {
         enum conv_status status =
             plan_item(decoding, &decoding->items[i], &decoding->files[i], &images[i], &err);
@@ -364,8 +368,9 @@ static void decode_all(struct decoding *decoding, conv_image *images, void *stre
     check_apart(decoding);
     if (on_device)
         decode_on_device(decoding, stream);
-    conv_workers_run(context->workers, conv_workers_for(context->threads, decoding->samples),
-                     decode_item, decoding, decoding->count);
+    conv_workers_run(context->device->workers,
+                     conv_workers_for(context->device->threads, decoding->samples), decode_item,
+                     decoding, decoding->count);
     if (on_device)
         upload(decoding, stream);
     for (int i = 0; i < decoding->count; i++)
@@ -393,11 +398,11 @@ conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int 
     if (!status)
         status = conv_api_batch_start(&decoding.batch, context, items, count);
     if (status) {
-        conv_memory_give(context->pools, CONV_HOST, memory);
+        conv_memory_give(context->device->pools, CONV_HOST, memory);
         return conv_api_batch_refuse(context, items, count, status);
     }
     decoding.items = memory;
     decode_all(&decoding, images, stream);
-    conv_memory_give(context->pools, CONV_HOST, memory);
+    conv_memory_give(context->device->pools, CONV_HOST, memory);
     return conv_api_batch_end(&decoding.batch);
 }

@@ -30,7 +30,7 @@ static void fail(struct encoding *encoding, int index, enum conv_status status,
                  const struct conv_err *err)
 {
     struct item *item = &encoding->items[index];
-    conv_memory_give(encoding->context->pools, CONV_HOST, item->host.data);
+    conv_memory_give(encoding->context->device->pools, CONV_HOST, item->host.data);
     item->host.data = item->view.data = NULL;
     conv_api_batch_fail(&encoding->batch, index, status, err);
 }
@@ -73,10 +73,11 @@ static enum conv_status hand_over(conv_context *context, conv_bytes *file, void 
     *file = (conv_bytes){memory, size};
     if (size >= room / SPARSE)
         return CONV_OK;
-    enum conv_status status = conv_memory_take(context->pools, CONV_HOST, size, &tight, err);
+    enum conv_status status =
+        conv_memory_take(context->device->pools, CONV_HOST, size, &tight, err);
     if (!status)
         *file = (conv_bytes){memcpy(tight, memory, size), size};
-    conv_memory_give(context->pools, CONV_HOST, memory);
+    conv_memory_give(context->device->pools, CONV_HOST, memory);
     return status;
 }
 
@@ -89,8 +90,9 @@ static enum conv_status take_room(const struct encoding *encoding, int index, si
     if (encoding->alone && options->allocate && options->reserve)
         *memory = options->reserve(options->user, index, room);
     *in_place = *memory != NULL;
-    return *in_place ? CONV_OK
-                     : conv_memory_take(encoding->context->pools, CONV_HOST, room, memory, err);
+    return *in_place
+               ? CONV_OK
+               : conv_memory_take(encoding->context->device->pools, CONV_HOST, room, memory, err);
 }
 
 static enum conv_status encode_from(struct encoding *encoding, int worker, int index,
@@ -119,7 +121,7 @@ static enum conv_status encode_from(struct encoding *encoding, int worker, int i
     else if (!status)
         status = hand_over(context, file, memory, room, size, err);
     else if (!*in_place)
-        conv_memory_give(context->pools, CONV_HOST, memory);
+        conv_memory_give(context->device->pools, CONV_HOST, memory);
     conv_png_format.trim(codec);
     return status;
 }
@@ -137,7 +139,7 @@ static void encode_item(void *context, int worker, int index)
         fail(encoding, index, status, &err);
         return;
     }
-    conv_memory_give(encoding->context->pools, CONV_HOST, item->host.data);
+    conv_memory_give(encoding->context->device->pools, CONV_HOST, item->host.data);
     item->host.data = NULL;
 }
 
@@ -152,7 +154,7 @@ static void move_file(void *context, int worker, int at)
     (void)worker;
     if (memory)
         memcpy(memory, file->data, file->size);
-    conv_memory_give(encoding->context->pools, CONV_HOST, (void *)(uintptr_t)file->data);
+    conv_memory_give(encoding->context->device->pools, CONV_HOST, (void *)(uintptr_t)file->data);
     *file = memory ? (conv_bytes){memory, file->size} : (conv_bytes){NULL, 0};
 }
 
@@ -168,9 +170,9 @@ static void move_files(struct encoding *encoding)
         bytes += encoding->files[i].size;
     }
     conv_file_memory_call(memory);
-    conv_workers_run(encoding->context->workers,
-                     conv_workers_for(encoding->context->threads, bytes), move_file, encoding,
-                     memory->count);
+    conv_workers_run(encoding->context->device->workers,
+                     conv_workers_for(encoding->context->device->threads, bytes), move_file,
+                     encoding, memory->count);
     for (int k = 0; k < memory->count; k++) {
         struct conv_err err;
         if (!memory->memory[k])
@@ -215,12 +217,13 @@ static enum conv_status download(struct encoding *encoding, struct item *item, v
     size_t bytes = (size_t)view->width * (size_t)view->channels * sample;
     if (__builtin_mul_overflow(bytes, (size_t)view->height, &bytes))
         return conv_err_set(err, CONV_ERR_LIMIT, "the image is too large");
-    enum conv_status status = conv_memory_take(context->pools, CONV_HOST, bytes, &memory, err);
+    enum conv_status status =
+        conv_memory_take(context->device->pools, CONV_HOST, bytes, &memory, err);
     if (status)
         return status;
     item->host = conv_image_planar(memory, view->width, view->height, view->channels, view->sample,
                                    CONV_HOST);
-    return context->ops->copy(context->device, &item->host, view, 1, stream, err);
+    return context->device->ops->copy(context->device, &item->host, view, 1, stream, err);
 }
 
 static void encode_on_device(struct encoding *encoding, void *stream)
@@ -232,14 +235,14 @@ static void encode_on_device(struct encoding *encoding, void *stream)
     if (!count)
         return;
     struct conv_device_encode *list = NULL;
-    enum conv_status status =
-        conv_memory_take(context->pools, CONV_HOST, (size_t)count * sizeof *list, &memory, &err);
+    enum conv_status status = conv_memory_take(context->device->pools, CONV_HOST,
+                                               (size_t)count * sizeof *list, &memory, &err);
     if (!status) {
         list = memory;
         (void)list_for_device(encoding, list);
-        status = context->ops->encode(context->device, list, count,
-                                      encoding->memory.allocate ? &encoding->memory : NULL, stream,
-                                      &err);
+        status = context->device->ops->encode(context->device, list, count,
+                                              encoding->memory.allocate ? &encoding->memory : NULL,
+                                              stream, &err);
     }
     if (status == CONV_ERR_DEVICE) {
         context->lost = true;
@@ -259,7 +262,7 @@ static void encode_on_device(struct encoding *encoding, void *stream)
         if (copied)
             fail(encoding, i, copied, &err);
     }
-    conv_memory_give(context->pools, CONV_HOST, memory);
+    conv_memory_give(context->device->pools, CONV_HOST, memory);
 }
 
 // --- the call ------------------------------------------------------------------------------------
@@ -295,9 +298,9 @@ static void encode_all(struct encoding *encoding, const conv_image *images, void
     }
     if (on_device)
         encode_on_device(encoding, stream);
-    int threads = conv_workers_for(context->threads, encoding->samples);
+    int threads = conv_workers_for(context->device->threads, encoding->samples);
     encoding->alone = threads == 1 || encoding->count == 1;
-    conv_workers_run(context->workers, threads, encode_item, encoding, encoding->count);
+    conv_workers_run(context->device->workers, threads, encode_item, encoding, encoding->count);
     if (encoding->memory.allocate)
         move_files(encoding);
 }
@@ -325,7 +328,7 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
         status = conv_api_batch_start(&encoding.batch, context, items, count);
     if (status) {
         conv_file_memory_close(&encoding.memory);
-        conv_memory_give(context->pools, CONV_HOST, memory);
+        conv_memory_give(context->device->pools, CONV_HOST, memory);
         for (int i = 0; files && i < count; i++)
             files[i] = (conv_bytes){NULL, 0};
         return conv_api_batch_refuse(context, items, count, status);
@@ -333,6 +336,6 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
     encoding.items = memory;
     encode_all(&encoding, images, stream);
     conv_file_memory_close(&encoding.memory);
-    conv_memory_give(context->pools, CONV_HOST, memory);
+    conv_memory_give(context->device->pools, CONV_HOST, memory);
     return conv_api_batch_end(&encoding.batch);
 }

@@ -24,12 +24,12 @@ conv_status conv_copy(conv_context *context, void *result, conv_memory result_me
         return conv_api_end(context, status);
     if (conv_api_is_cpu(context) || (result_memory == CONV_HOST && source_memory == CONV_HOST)) {
         if (!conv_api_is_cpu(context)) // the copy comes after what the stream holds
-            status = context->ops->stream_wait(context->device, stream, err);
+            status = context->device->ops->stream_wait(context->device, stream, err);
         if (!status)
             memcpy(result, source, bytes);
     } else {
-        status = context->ops->copy_bytes(context->device, result, result_memory, source,
-                                          source_memory, bytes, stream, err);
+        status = context->device->ops->copy_bytes(context->device, result, result_memory, source,
+                                                  source_memory, bytes, stream, err);
     }
     return conv_api_end(context, status);
 }
@@ -40,7 +40,7 @@ conv_status conv_stream_wait(conv_context *context, void *stream)
         return CONV_ERR_USAGE;
     enum conv_status status = conv_api_begin(context);
     if (!status && !conv_api_is_cpu(context))
-        status = context->ops->stream_wait(context->device, stream, &context->err);
+        status = context->device->ops->stream_wait(context->device, stream, &context->err);
     return conv_api_end(context, status);
 }
 
@@ -50,7 +50,7 @@ conv_status conv_context_wait(conv_context *context)
         return CONV_ERR_USAGE;
     enum conv_status status = conv_api_begin(context);
     if (!status && !conv_api_is_cpu(context))
-        status = context->ops->synchronise(context->device, &context->err);
+        status = context->device->ops->synchronise(context->device, &context->err);
     return conv_api_end(context, status);
 }
 
@@ -60,7 +60,7 @@ conv_status conv_stream_order(conv_context *context, void *earlier, void *later)
         return CONV_ERR_USAGE;
     enum conv_status status = conv_api_begin(context);
     if (!status && !conv_api_is_cpu(context) && earlier != later) {
-        const struct conv_device_ops *ops = context->ops;
+        const struct conv_device_ops *ops = context->device->ops;
         void *event = NULL;
         status = ops->event_record(context->device, &event, earlier, &context->err);
         if (!status)

@@ -162,11 +162,6 @@ static enum conv_status cuda_open(struct conv_backend **out,
     return status;
 }
 
-static void cuda_describe(const struct conv_backend *backend, char *text, size_t size)
-{
-    snprintf(text, size, "cuda:%d", backend->device);
-}
-
 static const char *cuda_variant(const struct conv_backend *backend, int index, int depth)
 {
     return backend->chain[index].plan[conv_chain_at(depth)].variant->name;
@@ -234,7 +229,6 @@ const struct conv_device_ops conv_device_cuda = {
     .read_memory = conv_cuda_device_read_memory,
     .open = cuda_open,
     .close = cuda_close,
-    .describe = cuda_describe,
     .variant = cuda_variant,
     .table_bytes = conv_cuda_stream_table_bytes,
     .takes_stream = conv_cuda_coder_takes_stream,

@@ -41,51 +41,36 @@ void conv_cuda_context_close(struct conv_device_context *device)
 {
     int previous;
     struct conv_err err;
-    if (!device)
-        return;
-    if (!conv_cuda_context_enter(device, &previous, &err)) {
+    if (device->own && !conv_cuda_context_enter(device, &previous, &err)) {
         conv_cuda_parts_close(device);
-        conv_cuda_memory_free(&device->scratch.memory);
-        if (device->scratch.used)
-            (void)cudaEventDestroy(device->scratch.used);
-        if (device->order)
-            (void)cudaEventDestroy(device->order);
+        conv_cuda_memory_free(&device->own->scratch.memory);
+        conv_cuda_event_destroy(&device->own->scratch.used);
+        conv_cuda_event_destroy(&device->own->order);
         conv_cuda_context_leave(device, previous);
     }
-    free(device);
+    free(device->own);
 }
 
-static enum conv_status fill_device(struct conv_device_context *device, struct conv_err *err)
-{
-    size_t unused;
-    enum conv_status status = conv_cuda_context_event(&device->order, err);
-    if (!status)
-        status = conv_cuda_context_event(&device->scratch.used, err);
-    cudaError_t code = status ? cudaSuccess : cudaMemGetInfo(&unused, &device->memory);
-    return code ? conv_cuda_device_report(err, code, "read the device's memory") : status;
-}
-
-enum conv_status conv_cuda_context_open(struct conv_device_context **out, int ordinal,
-                                        const struct conv_device_host *host, struct conv_err *err)
+enum conv_status conv_cuda_context_open(struct conv_device_context *device, struct conv_err *err)
 {
     int previous;
-    enum conv_status status = conv_cuda_device_check(ordinal, err);
+    size_t unused;
+    enum conv_status status = conv_cuda_device_check(device->ordinal, err);
     if (status)
         return status;
-    struct conv_device_context *device = calloc(1, sizeof *device);
-    if (!device)
+    device->own = calloc(1, sizeof *device->own);
+    if (!device->own)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    device->ordinal = ordinal;
-    device->host = *host;
     status = conv_cuda_context_enter(device, &previous, err);
-    if (!status) {
-        status = fill_device(device, err);
-        conv_cuda_context_leave(device, previous);
-    }
     if (status)
-        conv_cuda_context_close(device);
-    else
-        *out = device;
+        return status;
+    status = conv_cuda_context_event(&device->own->order, err);
+    if (!status)
+        status = conv_cuda_context_event(&device->own->scratch.used, err);
+    cudaError_t code = status ? cudaSuccess : cudaMemGetInfo(&unused, &device->own->memory);
+    if (code)
+        status = conv_cuda_device_report(err, code, "read the device's memory");
+    conv_cuda_context_leave(device, previous);
     return status;
 }
 
@@ -144,7 +129,7 @@ enum conv_status conv_cuda_context_scratch(struct conv_device_context *device, s
                                            cudaStream_t stream, uint8_t **d_memory,
                                            struct conv_err *err)
 {
-    struct conv_cuda_context_scratch *scratch = &device->scratch;
+    struct conv_cuda_context_scratch *scratch = &device->own->scratch;
     bool grows = bytes > scratch->memory.bytes;
     cudaError_t code =
         grows ? cudaEventSynchronize(scratch->used) : cudaStreamWaitEvent(stream, scratch->used, 0);
@@ -159,7 +144,7 @@ enum conv_status conv_cuda_context_scratch(struct conv_device_context *device, s
 enum conv_status conv_cuda_context_scratch_used(struct conv_device_context *device,
                                                 cudaStream_t stream, struct conv_err *err)
 {
-    return conv_cuda_event_record(device->scratch.used, stream, err);
+    return conv_cuda_event_record(device->own->scratch.used, stream, err);
 }
 
 // --- events --------------------------------------------------------------------------------------

@@ -49,9 +49,7 @@ struct conv_cuda_context_scratch {
     cudaEvent_t used;
 };
 
-struct conv_device_context {
-    int ordinal;
-    struct conv_device_host host;
+struct conv_device_own {
     size_t memory;     // of the device, bytes
     cudaEvent_t order; // what the caller's stream holds when a function is called
     struct conv_cuda_part parts[CONV_CUDA_PARTS];
@@ -178,8 +176,7 @@ void conv_cuda_views_close(struct conv_cuda_views *views); // NULL is fine
 
 // --- rows of the device's table ------------------------------------------------------------------
 
-enum conv_status conv_cuda_context_open(struct conv_device_context **device, int ordinal,
-                                        const struct conv_device_host *host, struct conv_err *err);
+enum conv_status conv_cuda_context_open(struct conv_device_context *device, struct conv_err *err);
 void conv_cuda_context_close(struct conv_device_context *device);
 enum conv_status conv_cuda_context_synchronise(struct conv_device_context *device,
                                                struct conv_err *err);

@@ -119,10 +119,10 @@ static void copy_band(void *context, int worker, int index)
 
 static void run_threads(struct transfer *transfer, struct group *group)
 {
-    const struct conv_device_host *host = &transfer->device->host;
+    const struct conv_device_context *device = transfer->device;
     transfer->now = group;
-    conv_workers_run(host->workers, group->bytes < BAND_BYTES / 16 ? 1 : host->threads, copy_band,
-                     transfer, group->count);
+    conv_workers_run(device->workers, group->bytes < BAND_BYTES / 16 ? 1 : device->threads,
+                     copy_band, transfer, group->count);
 }
 
 // --- on the device -------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ static enum conv_status queue_group(struct transfer *transfer, struct group *gro
                                     struct conv_err *err)
 {
     struct conv_device_context *device = transfer->device;
-    struct conv_cuda_part *part = &device->parts[transfer->part];
+    struct conv_cuda_part *part = &device->own->parts[transfer->part];
     transfer->part = (transfer->part + 1) % CONV_CUDA_PARTS;
     enum conv_status status = conv_cuda_part_wait(part, err);
     if (!status)

@@ -13,7 +13,7 @@
 size_t conv_cuda_part_bytes(const struct conv_device_context *device, uint64_t samples,
                             size_t least, int factor)
 {
-    size_t most = device->memory / MEMORY_SHARE / (size_t)(CONV_CUDA_PARTS * factor);
+    size_t most = device->own->memory / MEMORY_SHARE / (size_t)(CONV_CUDA_PARTS * factor);
     uint64_t bytes = samples / CONV_CUDA_PARTS + 1;
     if (most > MOST_PART_BYTES)
         most = MOST_PART_BYTES;
@@ -25,7 +25,7 @@ size_t conv_cuda_part_bytes(const struct conv_device_context *device, uint64_t s
 enum conv_status conv_cuda_parts_start(struct conv_device_context *device, cudaStream_t stream,
                                        struct conv_err *err)
 {
-    return conv_cuda_event_record(device->order, stream, err);
+    return conv_cuda_event_record(device->own->order, stream, err);
 }
 
 // --- parts ---------------------------------------------------------------------------------------
@@ -51,10 +51,10 @@ enum conv_status conv_cuda_part_open(struct conv_device_context *device,
     enum conv_status status = make_stream(part, err);
     if (!status && bytes > part->bytes) {
         void *data;
-        conv_memory_give(device->host.pools, CONV_DEVICE, part->d_memory);
+        conv_memory_give(device->pools, CONV_DEVICE, part->d_memory);
         part->d_memory = NULL;
         part->bytes = 0;
-        status = conv_memory_take(device->host.pools, CONV_DEVICE, bytes, &data, err);
+        status = conv_memory_take(device->pools, CONV_DEVICE, bytes, &data, err);
         if (!status) {
             part->d_memory = data;
             part->bytes = bytes;
@@ -67,7 +67,7 @@ enum conv_status conv_cuda_part_open(struct conv_device_context *device,
         return status;
     // Queued before any work of this part, since earlier work on the stream may still read its
     // memory.
-    cudaError_t code = cudaStreamWaitEvent(part->cuda, device->order, 0);
+    cudaError_t code = cudaStreamWaitEvent(part->cuda, device->own->order, 0);
     return code ? conv_cuda_device_report(err, code, "order the work of streams") : CONV_OK;
 }
 
@@ -90,31 +90,32 @@ enum conv_status conv_cuda_parts_finish(struct conv_device_context *device, stru
 {
     cudaError_t first = cudaSuccess;
     for (int i = 0; i < CONV_CUDA_PARTS; i++) {
-        struct conv_cuda_part *part = &device->parts[i];
+        struct conv_cuda_part *part = &device->own->parts[i];
         cudaError_t code = part->cuda ? cudaStreamSynchronize(part->cuda) : cudaSuccess;
         part->busy = false;
-        conv_memory_give(device->host.pools, CONV_DEVICE, part->d_memory);
+        conv_memory_give(device->pools, CONV_DEVICE, part->d_memory);
         part->d_memory = NULL;
         part->bytes = 0;
         first = first ? first : code;
     }
     for (int i = 0; i < CONV_CUDA_PIECES; i++)
-        device->pieces[i].busy = device->pieces[i].held = false; // copied on the streams of parts
+        device->own->pieces[i].busy = device->own->pieces[i].held =
+            false; // copied on the streams of parts
     return first ? conv_cuda_device_report(err, first, "complete a batch") : CONV_OK;
 }
 
 void conv_cuda_parts_close(struct conv_device_context *device)
 {
     for (int i = 0; i < CONV_CUDA_PARTS; i++) {
-        struct conv_cuda_part *part = &device->parts[i];
+        struct conv_cuda_part *part = &device->own->parts[i];
         conv_cuda_mapped_free(&part->answers);
         conv_cuda_event_destroy(&part->done);
         if (part->cuda)
             (void)cudaStreamDestroy(part->cuda);
     }
     for (int i = 0; i < CONV_CUDA_PIECES; i++) {
-        conv_cuda_mapped_free(&device->pieces[i].staging);
-        conv_cuda_event_destroy(&device->pieces[i].copied);
+        conv_cuda_mapped_free(&device->own->pieces[i].staging);
+        conv_cuda_event_destroy(&device->own->pieces[i].copied);
     }
 }
 
@@ -135,8 +136,8 @@ static struct conv_cuda_piece *choose_piece(struct conv_device_context *device, 
 {
     struct conv_cuda_piece *next = NULL;
     for (int i = 0; i < CONV_CUDA_PIECES; i++) {
-        int at = (device->next_piece + i) % CONV_CUDA_PIECES;
-        struct conv_cuda_piece *piece = &device->pieces[at];
+        int at = (device->own->next_piece + i) % CONV_CUDA_PIECES;
+        struct conv_cuda_piece *piece = &device->own->pieces[at];
         if (piece->held)
             continue;
         if (!next)
@@ -148,7 +149,7 @@ static struct conv_cuda_piece *choose_piece(struct conv_device_context *device, 
         }
     }
     (void)cudaGetLastError(); // cudaErrorNotReady is not an error
-    device->next_piece = (int)(next - device->pieces + 1) % CONV_CUDA_PIECES;
+    device->own->next_piece = (int)(next - device->own->pieces + 1) % CONV_CUDA_PIECES;
     return next;
 }
 

@@ -92,7 +92,7 @@ static bool host_is_faster(const struct decoding *decoding, uint64_t samples)
         if (largest < decoding->entries[i].samples)
             largest = decoding->entries[i].samples;
     double alone = (double)largest / HOST_ALONE;
-    double together = (double)samples / (HOST_THREAD * decoding->device->host.threads);
+    double together = (double)samples / (HOST_THREAD * decoding->device->threads);
     return (alone > together ? alone : together) <
            (double)largest / DEVICE_ALONE + (double)samples / DEVICE_MANY;
 }
@@ -163,8 +163,7 @@ static enum conv_status upload_streams(struct decoding *decoding, struct conv_cu
         decoding->h_streams = piece->staging.h_data;
         decoding->first = from;
         decoding->piece_at = at;
-        conv_workers_run(device->host.workers, device->host.threads, copy_stream, decoding,
-                         to - from);
+        conv_workers_run(device->workers, device->threads, copy_stream, decoding, to - from);
         cudaError_t code = cudaMemcpyAsync(part->d_memory + at, piece->staging.h_data, bytes,
                                            cudaMemcpyHostToDevice, part->cuda);
         if (code)
@@ -242,7 +241,7 @@ static enum conv_status queue_copies(const struct decoding *decoding, int first,
 static enum conv_status queue_part(struct decoding *decoding, int index, int first, int end,
                                    const struct part_layout *layout, struct conv_err *err)
 {
-    struct conv_cuda_part *part = &decoding->device->parts[index];
+    struct conv_cuda_part *part = &decoding->device->own->parts[index];
     size_t table_at = align((size_t)(end - first) * sizeof(uint32_t));
     struct conv_decode_image *table = (void *)(part->answers.h_data + table_at);
     enum conv_status status = upload_streams(decoding, part, first, end, layout->streams, err);
@@ -276,7 +275,7 @@ static enum conv_status queue_part(struct decoding *decoding, int index, int fir
 // Waits for the part on a stream and notes which images were decoded.
 static enum conv_status end_part(struct decoding *decoding, int index, struct conv_err *err)
 {
-    struct conv_cuda_part *part = &decoding->device->parts[index];
+    struct conv_cuda_part *part = &decoding->device->own->parts[index];
     if (!part->busy)
         return CONV_OK;
     enum conv_status status = conv_cuda_part_wait(part, err);
@@ -308,7 +307,7 @@ static enum conv_status start_part(struct decoding *decoding, int index, int fir
                                    struct conv_err *err)
 {
     struct part_layout layout = lay_out_part(decoding, first, end);
-    struct conv_cuda_part *part = &decoding->device->parts[index];
+    struct conv_cuda_part *part = &decoding->device->own->parts[index];
     size_t answers = align((size_t)(end - first) * sizeof(uint32_t)) +
                      (size_t)(end - first) * sizeof(struct conv_decode_image);
     enum conv_status status = end_part(decoding, index, err);

@@ -133,7 +133,7 @@ static enum conv_status launch_encoder(struct conv_cuda_part *part,
 static enum conv_status queue_part(struct conv_cuda_encoding *encoding,
                                    struct conv_cuda_encoding_part *queued, struct conv_err *err)
 {
-    struct conv_cuda_part *part = &encoding->device->parts[queued->index];
+    struct conv_cuda_part *part = &encoding->device->own->parts[queued->index];
     int first = queued->first, end = queued->end;
     size_t images = (size_t)(end - first);
     size_t table_at = align(images * sizeof(struct conv_encode_result));
@@ -200,7 +200,7 @@ static void drop_files(struct conv_cuda_encoding *encoding)
     for (int i = 0; i < encoding->count; i++) {
         struct conv_device_encode *item = &encoding->items[encoding->entries[i].item];
         if (!encoding->files)
-            conv_memory_give(encoding->device->host.pools, CONV_HOST, item->data);
+            conv_memory_give(encoding->device->pools, CONV_HOST, item->data);
         item->data = NULL;
         item->done = false;
     }

@@ -34,7 +34,7 @@ static void *memory_of(struct conv_cuda_encoding *encoding, int index,
     void *data = NULL;
     if (encoding->files)
         return encoding->files->memory[index];
-    return conv_memory_take(encoding->device->host.pools, CONV_HOST, file_size(entry), &data, &err)
+    return conv_memory_take(encoding->device->pools, CONV_HOST, file_size(entry), &data, &err)
                ? NULL
                : data;
 }
@@ -72,7 +72,7 @@ enum conv_status conv_cuda_encoding_end_fetch(struct conv_cuda_encoding *encodin
         return status;
     ask_for_memory(encoding, &fetch);
     encoding->copying = &fetch;
-    conv_workers_run(device->host.workers, device->host.threads, make_file, encoding,
+    conv_workers_run(device->workers, device->threads, make_file, encoding,
                      fetch.end - fetch.first);
     fetch.piece->held = false;
     return CONV_OK;
@@ -82,7 +82,7 @@ static enum conv_status start_fetch(struct conv_cuda_encoding *encoding,
                                     const struct conv_cuda_encoding_part *queued, int first,
                                     int end, struct conv_err *err)
 {
-    struct conv_cuda_part *part = &encoding->device->parts[queued->index];
+    struct conv_cuda_part *part = &encoding->device->own->parts[queued->index];
     uint64_t from = encoding->entries[first].result.offset;
     const struct conv_encode_result *last = &encoding->entries[end - 1].result;
     size_t bytes = (size_t)(last->offset + last->size - from);
@@ -107,7 +107,7 @@ enum conv_status conv_cuda_encoding_fetch_part(struct conv_cuda_encoding *encodi
                                                const struct conv_cuda_encoding_part *queued,
                                                struct conv_err *err)
 {
-    struct conv_cuda_part *part = &encoding->device->parts[queued->index];
+    struct conv_cuda_part *part = &encoding->device->own->parts[queued->index];
     enum conv_status status = conv_cuda_part_wait(part, err);
     if (status)
         return status;

@@ -70,16 +70,16 @@ struct conv_stream;  // a CUDA stream with its device memory, or the scratch of 
 // --- images in the memory of a device
 // -------------------------------------------------------------
 
-// What a device uses on the host. It lives as long as the device, but memory is taken only after
-// context_open.
-struct conv_device_host {
-    struct conv_memory_pools *pools;
+// A device that is open for images in its memory, with a pool of memory and threads. It belongs to
+// one thread at a time, which may change; threads of `workers` may take and give host memory.
+struct conv_device_context {
+    const struct conv_device_ops *ops;
+    int ordinal;
+    int threads; // of `workers`, at least 1
     struct conv_workers *workers;
-    int threads;
+    struct conv_memory_pools *pools;
+    struct conv_device_own *own; // of the kind of device, which has its own; NULL on the CPU
 };
-
-// A device that is open for images in its memory; each kind has its own.
-struct conv_device_context;
 
 // A PNG file to be decoded by the device.
 struct conv_device_decode {
@@ -148,8 +148,6 @@ struct conv_device_ops {
                              const struct conv_backend_config *config, struct conv_err *err);
     void (*close)(struct conv_backend *backend); // NULL is fine
 
-    // "cpu", "cuda:0"
-    void (*describe)(const struct conv_backend *backend, char *text, size_t size);
     // The name of the kernel that runs filter `index` of the chain at `depth` bits.
     const char *(*variant)(const struct conv_backend *backend, int index, int depth);
     // Bytes of a group's tables per filtered plane (for conv_group_place) with a chain of
@@ -195,16 +193,15 @@ struct conv_device_ops {
                                    struct conv_err *err);
 
     // --- images in the memory of a device ---
-    // A stream is a cudaStream_t of the device, NULL for the default stream. `device` belongs to
-    // one thread at a time, which may change: each function makes the device current. Errors:
-    // CONV_ERR_MEMORY; CONV_ERR_DEVICE, after which only release, event_destroy, close and
-    // context_close are called.
+    // A stream is a cudaStream_t of the device, NULL for the default stream. Each function makes
+    // the device current. Errors: CONV_ERR_MEMORY; CONV_ERR_DEVICE, after which only release,
+    // event_destroy, close and context_close are called.
 
-    // `ordinal` counts among the devices of this kind. *device is set on success only.
-    enum conv_status (*context_open)(struct conv_device_context **device, int ordinal,
-                                     const struct conv_device_host *host, struct conv_err *err);
-    void (*context_close)(struct conv_device_context *device); // gives back what it took from pools
-    // Returns when all work queued on the device is done.
+    // Opens device `ordinal` and sets `own`, which is NULL; close frees it, also after a failure.
+    // NULL on the CPU.
+    enum conv_status (*context_open)(struct conv_device_context *device, struct conv_err *err);
+    void (*context_close)(struct conv_device_context *device);
+    // Returns when all work queued on the device is done. NULL on the CPU.
     enum conv_status (*synchronise)(struct conv_device_context *device, struct conv_err *err);
     // For calls of functions that change the thread's current device (layers, the pipeline):
     // `enter` makes this device current and sets *previous, `leave` restores *previous. `leave` is
@@ -287,6 +284,14 @@ const struct conv_device_ops *conv_engine_find(const struct conv_device_ops *con
 // precedes the underscore.
 const struct conv_device_ops *conv_engine_of_kernel(const struct conv_device_ops *const *backends,
                                                     const char *kernel);
+
+// Opens a device with at most `threads` threads (at least 1), which are started when they are first
+// needed, and a pool that keeps at most `keep` freed bytes of each kind of memory (0: any number).
+// *device is set on success only. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
+enum conv_status conv_device_context_open(struct conv_device_context **device,
+                                          const struct conv_device_ops *ops, int ordinal,
+                                          int threads, size_t keep, struct conv_err *err);
+void conv_device_context_close(struct conv_device_context *device); // NULL is fine
 
 // The GPUs to use if none is requested: the first backend besides the CPU that has a driver, or
 // else the first, which can report what is missing.

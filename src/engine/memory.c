@@ -32,7 +32,6 @@ struct pool {
 };
 
 struct conv_memory_pools {
-    const struct conv_device_ops *ops;
     struct conv_device_context *device;
     size_t keep;
     struct pool pool[2]; // by enum conv_memory; one only on the CPU
@@ -109,7 +108,7 @@ static void release_block(struct conv_memory_pools *pools, conv_memory memory, s
         link = &(*link)->next;
     *link = block->next;
     pool->block_count--;
-    pools->ops->release(pools->device, memory, block->data, block->bytes);
+    pools->device->ops->release(pools->device, memory, block->data, block->bytes);
     free(block);
 }
 
@@ -135,10 +134,11 @@ static enum conv_status make_block(struct conv_memory_pools *pools, conv_memory 
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     }
     *block = (struct block){.bytes = bytes, .class = class};
-    enum conv_status status = pools->ops->allocate(pools->device, memory, bytes, &block->data, err);
+    enum conv_status status =
+        pools->device->ops->allocate(pools->device, memory, bytes, &block->data, err);
     if (status == CONV_ERR_MEMORY && pool->free_bytes > 0) {
         release_free(pools, memory);
-        status = pools->ops->allocate(pools->device, memory, bytes, &block->data, err);
+        status = pools->device->ops->allocate(pools->device, memory, bytes, &block->data, err);
     }
     if (status) {
         free(block);
@@ -155,7 +155,7 @@ static enum conv_status make_block(struct conv_memory_pools *pools, conv_memory 
 // On the CPU there is one kind of memory.
 static conv_memory kind_of(const struct conv_memory_pools *pools, conv_memory memory)
 {
-    return pools->ops->place == CONV_ON_CPU ? CONV_HOST : memory;
+    return pools->device->ops->place == CONV_ON_CPU ? CONV_HOST : memory;
 }
 
 enum conv_status conv_memory_take(struct conv_memory_pools *pools, conv_memory memory, size_t bytes,
@@ -201,11 +201,14 @@ void conv_memory_give(struct conv_memory_pools *pools, conv_memory memory, void 
     conv_lock_release(&pool->lock);
 }
 
-enum conv_status conv_memory_open(struct conv_memory_pools **out, size_t keep, struct conv_err *err)
+enum conv_status conv_memory_open(struct conv_memory_pools **out,
+                                  struct conv_device_context *device, size_t keep,
+                                  struct conv_err *err)
 {
     struct conv_memory_pools *pools = calloc(1, sizeof *pools);
     if (!pools)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    pools->device = device;
     pools->keep = keep;
     int errnum = conv_lock_init(&pools->pool[0].lock);
     if (!errnum && (errnum = conv_lock_init(&pools->pool[1].lock)))
@@ -218,25 +221,13 @@ enum conv_status conv_memory_open(struct conv_memory_pools **out, size_t keep, s
     return CONV_OK;
 }
 
-void conv_memory_set_device(struct conv_memory_pools *pools, const struct conv_device_ops *ops,
-                            struct conv_device_context *device)
-{
-    pools->ops = ops;
-    pools->device = device;
-}
-
-void conv_memory_empty(struct conv_memory_pools *pools)
-{
-    for (int i = 0; i < 2; i++)
-        release_free(pools, (conv_memory)i);
-}
-
 void conv_memory_close(struct conv_memory_pools *pools)
 {
     if (!pools)
         return;
     for (int i = 0; i < 2; i++) {
         struct pool *pool = &pools->pool[i];
+        release_free(pools, (conv_memory)i);
         // Blocks that the caller has not freed are the caller's mistake; their entries are freed
         // nevertheless.
         for (size_t b = 0; b < pool->bucket_count; b++)

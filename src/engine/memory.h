@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The context's pools of host and device memory: blocks that are freed are kept and handed out
-// again. Pools belong to one thread at a time, except that any thread of the context may take and
+// A device's pools of host and device memory: blocks that are freed are kept and handed out
+// again. Pools belong to one thread at a time, except that any thread may take and
 // give host memory.
 #ifndef CONV_ENGINE_MEMORY_H
 #define CONV_ENGINE_MEMORY_H
@@ -11,18 +11,14 @@
 #include "conv.h"
 
 struct conv_device_context;
-struct conv_device_ops;
 struct conv_memory_pools;
 
-// Pools that keep at most `keep` freed bytes each; 0: no limit. CONV_ERR_MEMORY. The device is set
-// once it is open; until then nothing is taken.
-enum conv_status conv_memory_open(struct conv_memory_pools **pools, size_t keep,
+// Pools of the device that keep at most `keep` freed bytes each; 0: no limit. CONV_ERR_MEMORY.
+enum conv_status conv_memory_open(struct conv_memory_pools **pools,
+                                  struct conv_device_context *device, size_t keep,
                                   struct conv_err *err);
-void conv_memory_set_device(struct conv_memory_pools *pools, const struct conv_device_ops *ops,
-                            struct conv_device_context *device);
-// Returns the freed blocks to the device, which is still open.
-void conv_memory_empty(struct conv_memory_pools *pools);
-void conv_memory_close(struct conv_memory_pools *pools); // NULL is fine; emptied before
+// Returns the freed blocks to the device, which is still open. NULL is fine.
+void conv_memory_close(struct conv_memory_pools *pools);
 
 // At least `bytes` (0 is fine) at a multiple of 256. CONV_ERR_MEMORY, also after all freed blocks
 // were returned to the system; CONV_ERR_DEVICE.

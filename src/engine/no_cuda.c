@@ -27,13 +27,10 @@ static enum conv_status open_none(struct conv_backend **backend,
     return devices(NULL, 0, &count, err);
 }
 
-static enum conv_status open_no_context(struct conv_device_context **device, int ordinal,
-                                        const struct conv_device_host *host, struct conv_err *err)
+static enum conv_status open_no_context(struct conv_device_context *device, struct conv_err *err)
 {
     int count;
     (void)device;
-    (void)ordinal;
-    (void)host;
     return devices(NULL, 0, &count, err);
 }
 

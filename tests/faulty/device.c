@@ -173,11 +173,6 @@ static void close_faulty(struct conv_backend *backend)
     free(backend);
 }
 
-static void describe(const struct conv_backend *backend, char *text, size_t size)
-{
-    snprintf(text, size, "cuda:%d", backend->device);
-}
-
 static const char *variant(const struct conv_backend *backend, int step, int depth)
 {
     return inner->variant(backend->inner, step, depth);
@@ -388,7 +383,6 @@ int main(int argc, char **argv)
         .devices = list_devices,
         .open = open_faulty,
         .close = close_faulty,
-        .describe = describe,
         .variant = variant,
         .table_bytes = table_bytes,
         .takes_stream = codes ? takes_stream : NULL,

@@ -287,10 +287,10 @@ int main(void)
         conv_context_destroy(api_cpu);
         return device_missing("test_api_device", message);
     }
-    counting = *api_gpu->ops;
+    counting = *api_gpu->device->ops;
     counting.decode = decode_and_count;
     counting.encode = encode_and_count;
-    api_gpu->ops = &counting;
+    api_gpu->device->ops = &counting;
     short_of_memory = getenv("CONV_EMULATED") != NULL;
     const struct CMUnitTest batches[] = {
         cmocka_unit_test(files_are_decoded_as_on_the_cpu),

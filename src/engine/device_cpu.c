@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+// The CPU as a device: a worker filters its own image, straight after decoding it, on its own core.
+#include <stdlib.h>
+
+#include "base/features.h"
+#include "base/limits.h"
+#include "engine/cpu_filter.h"
+
+#define ALIGN 256 // of blocks of the pools
+
+static enum conv_status cpu_open(struct conv_backend **out,
+                                 const struct conv_backend_config *config, struct conv_err *err)
+{
+    size_t chain_size = (size_t)config->filter_count * sizeof(struct conv_chain_op);
+    struct conv_backend *backend = calloc(1, sizeof *backend + chain_size);
+    if (!backend)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
+    backend->op_count = config->filter_count;
+    backend->alpha = config->alpha;
+    backend->floats = config->floats;
+    backend->deep = conv_filter_needs_16_bits(config->filters, config->filter_count);
+    backend->wraps = config->border == CONV_BORDER_WRAP;
+    for (int i = 0; i < config->filter_count; i++)
+        backend->reach += config->filters[i].height / 2;
+    backend->device = config->context;
+    enum conv_status status =
+        conv_chain_prepare(backend->chain, config, CONV_ON_CPU, conv_cpu_features(), err);
+    if (status) {
+        free(backend);
+        return status;
+    }
+    *out = backend;
+    return CONV_OK;
+}
+
+static void cpu_close(struct conv_backend *backend)
+{
+    free(backend);
+}
+
+static const char *cpu_variant(const struct conv_backend *backend, int index, int depth)
+{
+    return backend->chain[index].plan[conv_chain_at(depth)].variant->name;
+}
+
+static size_t cpu_table_bytes(int filter_count, bool codes)
+{
+    (void)filter_count;
+    (void)codes;
+    return 0;
+}
+
+static size_t cpu_scratch_bytes(const struct conv_backend *backend, int width, int depth)
+{
+    size_t most = 0;
+    for (int s = 0; s < backend->op_count; s++) {
+        const struct conv_stencil_plan *plan = &backend->chain[s].plan[conv_chain_at(depth)];
+        size_t bytes = conv_stencil_plan_scratch(plan, width);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static bool cpu_has_driver(void)
+{
+    return true;
+}
+
+static enum conv_status cpu_devices(struct conv_device_info *info, int room, int *count,
+                                    struct conv_err *err)
+{
+    (void)err;
+    *count = 1;
+    if (room < 1)
+        return CONV_OK;
+    struct conv_limits limits;
+    conv_limits_read(&limits);
+    *info = (struct conv_device_info){.offers = conv_cpu_features(), .memory = limits.memory};
+    conv_cpu_model(info->name, sizeof info->name);
+    return CONV_OK;
+}
+
+// --- images in memory ----------------------------------------------------------------------------
+
+static enum conv_status enter_cpu(struct conv_device_context *device, int *previous,
+                                  struct conv_err *err)
+{
+    (void)device;
+    (void)err;
+    *previous = 0;
+    return CONV_OK;
+}
+
+static void leave_cpu(struct conv_device_context *device, int previous)
+{
+    (void)device;
+    (void)previous;
+}
+
+static enum conv_status allocate(struct conv_device_context *device, conv_memory memory,
+                                 size_t bytes, void **data, struct conv_err *err)
+{
+    (void)device;
+    (void)memory;
+    *data = aligned_alloc(ALIGN, bytes);
+    return *data ? CONV_OK
+                 : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB", bytes >> 10);
+}
+
+static void release(struct conv_device_context *device, conv_memory memory, void *data,
+                    size_t bytes)
+{
+    (void)device;
+    (void)memory;
+    (void)bytes;
+    free(data);
+}
+
+const struct conv_device_ops conv_device_cpu = {
+    .name = "cpu",
+    .title = "the CPU",
+    .place = CONV_ON_CPU,
+    .built = true,
+    .async = false,
+    .has_driver = cpu_has_driver,
+    .devices = cpu_devices,
+    .open = cpu_open,
+    .close = cpu_close,
+    .variant = cpu_variant,
+    .table_bytes = cpu_table_bytes,
+    .scratch_bytes = cpu_scratch_bytes,
+    .stream_open = conv_cpu_stream_open,
+    .stream_close = conv_cpu_stream_close,
+    .stream_run = conv_cpu_stream_run,
+    .enter = enter_cpu,
+    .leave = leave_cpu,
+    .allocate = allocate,
+    .release = release,
+    .filter_run = conv_cpu_filter_run,
+};
