@@ -9,7 +9,7 @@
 #include "conv_status.h"
 
 // Which setting a failure is about, or which setting would help. Texts do not name options of the
-// command line; cli/hints.c adds them, and a library can name its own settings.
+// command line; cli/errors.c adds them, and a library can name its own settings.
 enum conv_hint {
     CONV_HINT_NONE = 0,
     // The setting that the text is about.

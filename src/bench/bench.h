@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "cli/bench_shapes.h"
+#include "cli/options.h"
 #include "engine/engine.h"
 #include "filter/filter.h"
 #include "io/walk/walk.h"

@@ -9,7 +9,7 @@
 #include "bench/bench_compare.h"
 #include "cli/commands.h"
 #include "cli/device.h"
-#include "cli/hints.h"
+#include "cli/errors.h"
 #include "cli/own_files.h"
 #include "cli/places.h"
 #include "cli/run.h"
@@ -289,7 +289,7 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
         conv_options_streams(options, command->device.decode_on != CONV_CODER_CPU);
     bench->run = run_images;
     bench->run_context = command;
-    bench->explain = conv_hints_explain;
+    bench->explain = conv_errors_explain;
     return conv_bench_streams(bench, err);
 }
 
@@ -332,7 +332,7 @@ int conv_bench_main(const struct conv_options *options)
     struct command *command = calloc(1, sizeof *command);
     if (!command) {
         conv_err_set(&err, CONV_ERR_MEMORY, "no memory for the benchmark");
-        return conv_commands_fail(&err);
+        return conv_errors_fail(&err);
     }
     command->options = *options;
     conv_commands_say_note(options);
@@ -353,6 +353,6 @@ int conv_bench_main(const struct conv_options *options)
     conv_device_close(&command->device);
     int signal = command->bench.stop ? atomic_load(command->bench.stop) : 0;
     free(command);
-    int code = status && signal <= 0 ? conv_commands_fail(&err) : conv_commands_flush();
+    int code = status && signal <= 0 ? conv_errors_fail(&err) : conv_errors_flush();
     return signal > 0 ? CONV_EXIT_SIGNAL + signal : code;
 }

@@ -26,7 +26,7 @@ int conv_banks_list(const struct conv_options *options)
         conv_json_member(stdout, "summary", families[i].summary);
         puts("}");
     }
-    return conv_commands_flush();
+    return conv_errors_flush();
 }
 
 static const char *combine_name(enum conv_bank_combine combine)
@@ -126,8 +126,8 @@ int conv_banks_show(const struct conv_options *options, const char *name)
     struct conv_bank bank;
     struct conv_err err = {0};
     if (conv_bank_parse(&bank, name, &err))
-        return conv_commands_fail(&err);
+        return conv_errors_fail(&err);
     options->json ? print_bank_json(&bank) : print_bank(&bank);
     conv_bank_free(&bank);
-    return conv_commands_flush();
+    return conv_errors_flush();
 }

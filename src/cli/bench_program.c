@@ -38,5 +38,5 @@ int conv_bench_main(const struct conv_options *options)
         conv_err_set(&err, CONV_ERR_IO, "the program " NAME " is missing in %s", path);
     else
         conv_err_errno(&err, errnum, "cannot run %s" NAME, path);
-    return conv_commands_fail(&err);
+    return conv_errors_fail(&err);
 }

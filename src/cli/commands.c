@@ -7,7 +7,7 @@
 
 #include "base/standard.h"
 #include "cli/device.h"
-#include "cli/hints.h"
+#include "cli/errors.h"
 #include "cli/option_table.h"
 #include "cli/signals.h"
 #include "image/format.h"
@@ -91,36 +91,6 @@ enum conv_status conv_commands_check_operands(const struct conv_options *options
                         options->operands[0]);
 }
 
-int conv_commands_code_of(const struct conv_err *err)
-{
-    if (err->status == CONV_ERR_USAGE)
-        return CONV_EXIT_USAGE;
-    return err->status == CONV_ERR_DEVICE ? CONV_EXIT_DEVICE : CONV_EXIT_SOME_FAILED;
-}
-
-int conv_commands_fail(const struct conv_err *err)
-{
-    char text[CONV_HINTS_SIZE];
-    conv_report_say("%s", conv_hints_explain(text, sizeof text, err));
-    return conv_commands_code_of(err);
-}
-
-int conv_commands_exit_code(const struct conv_totals *totals, int stop)
-{
-    if (stop > 0)
-        return CONV_EXIT_SIGNAL + stop;
-    if (totals->failed)
-        return CONV_EXIT_SOME_FAILED;
-    return totals->done + totals->skipped + totals->planned + totals->copied ? CONV_EXIT_OK
-                                                                             : CONV_EXIT_NOTHING;
-}
-
-int conv_commands_flush(void)
-{
-    struct conv_err err = {0};
-    return conv_standard_flush(&err) ? conv_commands_fail(&err) : CONV_EXIT_OK;
-}
-
 void conv_commands_say_note(const struct conv_options *options)
 {
     if (options->note[0] && !options->quiet)
@@ -153,7 +123,7 @@ static int run(const struct conv_device_ops *const *backends, int argc, char **a
     struct conv_err err = {0};
     conv_limits_read(&limits);
     if (conv_options_parse(&options, &limits, argc, argv, &err))
-        return conv_commands_fail(&err);
+        return conv_errors_fail(&err);
     options.backends = backends;
     if (options.help)
         return conv_help_print(&options);

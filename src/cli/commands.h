@@ -4,17 +4,8 @@
 #ifndef CONV_CLI_COMMANDS_H
 #define CONV_CLI_COMMANDS_H
 
+#include "cli/errors.h"
 #include "cli/options.h"
-#include "report/record.h"
-
-enum {
-    CONV_EXIT_OK = 0,
-    CONV_EXIT_SOME_FAILED = 1,
-    CONV_EXIT_USAGE = 2,
-    CONV_EXIT_NOTHING = 3,
-    CONV_EXIT_DEVICE = 4,
-    CONV_EXIT_SIGNAL = 128, // plus the signal's number
-};
 
 // The whole program with a table of devices (engine.h); main.c has this build's, a test its own.
 // A program that is linked with src/bench computes `bench` itself; conv runs conv-bench.
@@ -34,8 +25,6 @@ int conv_version_main(const struct conv_options *options);      // help.c
 
 // --help: of the command before it, or of all of them if there is none.
 int conv_help_print(const struct conv_options *options);
-void conv_help_print_json(
-    unsigned commands); // of the commands 1u << enum conv_command; help_json.c
 
 // For a command line without command and filter: prints a message and returns CONV_EXIT_USAGE.
 int conv_help_missing(void);
@@ -52,17 +41,5 @@ enum conv_status conv_commands_check_operands(const struct conv_options *options
 enum conv_status conv_commands_parse_chain(const struct conv_options *options, const char *text,
                                            struct conv_filter *filters, int *count,
                                            struct conv_err *err);
-
-// The exit code that belongs to err->status.
-int conv_commands_code_of(const struct conv_err *err);
-
-// Prints `conv: TEXT` on stderr and returns the exit code that belongs to err->status.
-int conv_commands_fail(const struct conv_err *err);
-
-// The exit code of a run over images: that of the signal `stop` if it is > 0, else by the totals.
-int conv_commands_exit_code(const struct conv_totals *totals, int stop);
-
-// Flushes stdout: CONV_EXIT_OK, or a message and CONV_EXIT_SOME_FAILED if it could not be written.
-int conv_commands_flush(void);
 
 #endif

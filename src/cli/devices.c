@@ -132,10 +132,10 @@ int conv_devices_main(const struct conv_options *options)
 {
     struct conv_err err = {0};
     if (conv_commands_check_operands(options, &err))
-        return conv_commands_fail(&err);
+        return conv_errors_fail(&err);
     if (options->json) {
         print_devices_json(options);
-        return conv_commands_flush();
+        return conv_errors_flush();
     }
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
         if (options->backends[i]->place != CONV_ON_CPU)
@@ -145,5 +145,5 @@ int conv_devices_main(const struct conv_options *options)
     print_features(false);
     printf(", %zu MiB of memory\n", limits->memory >> 20);
     print_limits(limits);
-    return conv_commands_flush();
+    return conv_errors_flush();
 }

@@ -7,6 +7,7 @@
 #include "base/suggest.h"
 #include "cli/option_table.h"
 #include "conv.h"
+#include "report/json.h"
 
 #define COLUMN 26 // where the second column of both tables begins
 #define WIDTH 80  // of the terminal that the text is wrapped for
@@ -170,11 +171,119 @@ static void print_usage_short(enum conv_command command)
     printf("\n\n`%s --help` explains them.\n", command == CONV_COMMAND_RUN ? "conv FILTER" : name);
 }
 
+// --- JSON ----------------------------------------------------------------------------------------
+
+static void print_commands_of(unsigned commands)
+{
+    const char *separator = "";
+    fputs(",\"commands\":[", stdout);
+    for (size_t i = 0; i < conv_command_count; i++) {
+        if (!(commands & 1u << conv_command_table[i].command))
+            continue;
+        fputs(separator, stdout);
+        conv_json_string(stdout, conv_command_table[i].words);
+        separator = ",";
+    }
+    putchar(']');
+}
+
+static void print_command_json(const struct conv_command_row *row)
+{
+    fputs("{\"name\":", stdout);
+    conv_json_string(stdout, row->words);
+    conv_json_member(stdout, "operands", row->operands);
+    conv_json_member(stdout, "summary", row->summary);
+    putchar('}');
+}
+
+static void print_choices(const char *const *choices)
+{
+    fputs(",\"choices\":", stdout);
+    if (!choices) {
+        fputs("null", stdout);
+        return;
+    }
+    putchar('[');
+    for (int i = 0; choices[i]; i++) {
+        fputs(i ? "," : "", stdout);
+        conv_json_string(stdout, choices[i]);
+    }
+    putchar(']');
+}
+
+// `section` is that of the row, which only the first one of a section states.
+static void print_option_json(const struct conv_option *row, const char *section)
+{
+    const char letter[2] = {row->letter, '\0'};
+    fputs("{\"name\":", stdout);
+    conv_json_string(stdout, row->name);
+    conv_json_member(stdout, "letter", row->letter ? letter : NULL);
+    conv_json_member(stdout, "argument", row->arg);
+    print_choices(row->choices);
+    conv_json_member(stdout, "values", row->values);
+    printf(",\"repeatable\":%s", row->kind == KIND_LIST ? "true" : "false");
+    conv_json_member(stdout, "section", section);
+    conv_json_member(stdout, "help", row->help);
+    print_commands_of(row->commands);
+    putchar('}');
+}
+
+static void print_rule(const struct conv_option_rule *rule)
+{
+    fputs("{\"option\":", stdout);
+    conv_json_string(stdout, rule->name);
+    conv_json_member(stdout, "choice", rule->choice);
+    conv_json_member(stdout, "relation", rule->relation == OPTION_NEEDS ? "needs" : "excludes");
+    conv_json_member(stdout, "other", rule->other);
+    conv_json_member(stdout, "reason", rule->reason);
+    print_commands_of(rule->commands ? rule->commands : ~0u);
+    putchar('}');
+}
+
+// conv help --json: the tables of commands and options as one object, from which tools/make-manual
+// makes the manual and the completions of shells.
+static void print_json(unsigned commands)
+{
+    const char *section = NULL, *separator = "";
+    fputs("{\"type\":\"help\",\"version\":\"" CONV_VERSION "\",\"commands\":[", stdout);
+    for (size_t i = 0; i < conv_command_count; i++) {
+        if (!(commands & 1u << conv_command_table[i].command))
+            continue;
+        fputs(separator, stdout);
+        print_command_json(&conv_command_table[i]);
+        separator = ",";
+    }
+    fputs("],\"options\":[", stdout);
+    separator = "";
+    for (size_t i = 0; i < conv_option_count; i++) {
+        const struct conv_option *row = &conv_option_table[i];
+        section = row->section ? row->section : section;
+        if (!(row->commands & commands))
+            continue;
+        fputs(separator, stdout);
+        print_option_json(row, section);
+        separator = ",";
+    }
+    fputs("],\"rules\":[", stdout);
+    separator = "";
+    for (size_t i = 0; i < conv_option_rule_count; i++) {
+        const struct conv_option_rule *rule = &conv_option_rules[i];
+        if (rule->commands && !(rule->commands & commands))
+            continue;
+        fputs(separator, stdout);
+        print_rule(rule);
+        separator = ",";
+    }
+    puts("]}");
+}
+
+// --- the commands --------------------------------------------------------------------------------
+
 int conv_help_print(const struct conv_options *options)
 {
     bool is_short = options->help_is_short;
     if (options->json)
-        conv_help_print_json(options->operand_count > 0 ? commands_of(options->command) : ~0u);
+        print_json(options->operand_count > 0 ? commands_of(options->command) : ~0u);
     else if (options->operand_count > 0 && is_short)
         print_usage_short(options->command);
     else if (options->operand_count > 0)
@@ -183,7 +292,7 @@ int conv_help_print(const struct conv_options *options)
         print_short();
     else
         print_everything();
-    return conv_commands_flush();
+    return conv_errors_flush();
 }
 
 int conv_help_missing(void)
@@ -191,16 +300,16 @@ int conv_help_missing(void)
     struct conv_err err = {0};
     conv_err_set(&err, CONV_ERR_USAGE,
                  "no filter given: conv FILTER INPUT... OUTPUT (see conv --help)");
-    return conv_commands_fail(&err);
+    return conv_errors_fail(&err);
 }
 
 int conv_version_main(const struct conv_options *options)
 {
     struct conv_err err = {0};
     if (conv_commands_check_operands(options, &err))
-        return conv_commands_fail(&err);
+        return conv_errors_fail(&err);
     printf("conv %s\n", conv_version());
-    return conv_commands_flush();
+    return conv_errors_flush();
 }
 
 // The error for a word that is neither a command nor a filter; `reason`: why it is not a filter.
@@ -211,7 +320,7 @@ static int refuse_word(const char *word, struct conv_err *reason)
     if (near)
         conv_err_set(reason, CONV_ERR_USAGE,
                      "'%.64s' is neither a command nor a filter; did you mean '%s'?", word, near);
-    return conv_commands_fail(reason);
+    return conv_errors_fail(reason);
 }
 
 int conv_help_main(const struct conv_options *options)

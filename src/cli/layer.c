@@ -75,8 +75,8 @@ int conv_layer_main(const struct conv_options *options)
     int signal = atomic_load(stop);
     if (signal > 0) {
         if (status && status != CONV_ERR_CANCELLED)
-            (void)conv_commands_fail(&err);
+            (void)conv_errors_fail(&err);
         return CONV_EXIT_SIGNAL + signal;
     }
-    return status ? conv_commands_fail(&err) : code;
+    return status ? conv_errors_fail(&err) : code;
 }

@@ -9,8 +9,8 @@
 #include "cli/layer_report.h"
 #include "cli/own_files.h"
 #include "cli/run_inputs.h"
-#include "cli/run_journal.h"
-#include "cli/run_shard.h"
+#include "cli/settings.h"
+#include "cli/shards.h"
 #include "cli/signals.h"
 #include "engine/engine.h"
 #include "io/files/paths.h"
@@ -73,7 +73,7 @@ static enum conv_status check_archives(const struct images_run *run, struct conv
         return CONV_OK;
     conv_signals_expect_truncation();
     return run->options->shard_text && !conv_walk_allows_another(walk, &images)
-               ? conv_run_shard_check(run->options, run->whole, err)
+               ? conv_shards_check(run->options, run->whole, err)
                : CONV_OK;
 }
 
@@ -101,10 +101,10 @@ static enum conv_status open_walk(struct images_run *run, atomic_int *stop, stru
                             "--%s compares files; %s is one file for all images",
                             options->update ? "update" : "resume", run->output);
     struct conv_walk_config config = make_walk(run, stop);
-    status = conv_run_shard_divide(&run->whole, options, &config, stop, err);
+    status = conv_shards_divide(&run->whole, options, &config, stop, err);
     config.whole = run->whole;
     if (!status)
-        status = conv_run_shard_plan(&run->plan, options, &config, stop, err);
+        status = conv_shards_plan(&run->plan, options, &config, stop, err);
     config.plan = run->plan;
     if (!status)
         status = conv_selection_open(&run->selection, &config, options, run->collects, err);
@@ -197,7 +197,7 @@ static enum conv_status finish(struct images_run *run, const atomic_int *stop, b
     struct conv_report_rest rest = {0};
     int signal = atomic_load(stop);
     conv_report_totals(run->report.report, &totals);
-    *code = conv_commands_exit_code(&totals, signal);
+    *code = conv_errors_exit_code(&totals, signal);
     conv_run_inputs_report_passed(run->selection.walk, run->report.report);
     if (signal > 0) {
         if (!run->collects) // into one file nothing was written
@@ -205,12 +205,12 @@ static enum conv_status finish(struct images_run *run, const atomic_int *stop, b
         conv_report_interrupted(run->report.report, &rest);
     } else if (*code == CONV_EXIT_NOTHING && !failed) {
         struct conv_walk_count count = conv_walk_count(run->selection.walk);
-        if (conv_run_shard_is_empty(run->options, run->selection.walk))
+        if (conv_shards_is_empty(run->options, run->selection.walk))
             *code = CONV_EXIT_OK;
         else
             conv_run_inputs_print_none(run->options, &count);
     }
-    conv_run_shard_report(run->options, run->plan, run->selection.walk, run->report.report);
+    conv_shards_report(run->options, run->plan, run->selection.walk, run->report.report);
     return conv_layer_report_finish(&run->report, &run->target, NULL, signal, *code, err);
 }
 
@@ -228,7 +228,7 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
     if (!status)
         status = open_contexts(run, setup, err);
     if (!status && options->resume_path)
-        status = conv_run_journal_open(&run->journal, &settings, stop, err);
+        status = conv_settings_open_journal(&run->journal, &settings, stop, err);
     run->report.total = &run->selection.total;
     if (!status)
         status = conv_layer_report_prepare(&run->report, options, setup, err);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "cli/layer_report.h"
 
-#include "cli/hints.h"
+#include "cli/errors.h"
 #include "cli/run_page.h"
-#include "cli/run_shard.h"
+#include "cli/shards.h"
 #include "cli/signals.h"
 
 enum conv_status conv_layer_report_prepare(struct conv_layer_report *report,
@@ -39,13 +39,13 @@ enum conv_status conv_layer_report_open(struct conv_layer_report *report,
         .json_path = options->report_path,
         .progress = report->draws_progress ? CONV_NEVER : options->progress,
         .total = report->total,
-        .explain = conv_hints_explain,
+        .explain = conv_errors_explain,
         .filters = options->operands[0],
         .device = report->device,
         .jobs = options->jobs,
         .cores = options->limits->cores,
         .samples = report->page.file ? &report->samples : NULL,
-        .shard = conv_run_shard_record(options),
+        .shard = conv_shards_record(options),
         .start_ns = start_ns,
         .stall = conv_signals_stall(),
     };

@@ -41,7 +41,7 @@ static int list_kernels(const struct conv_options *options)
         conv_json_member(stdout, "device", device);
         puts("}");
     }
-    return conv_commands_flush();
+    return conv_errors_flush();
 }
 
 int conv_list_main(const struct conv_options *options)
@@ -60,7 +60,7 @@ int conv_list_main(const struct conv_options *options)
         else
             conv_err_set(&err, CONV_ERR_USAGE, "conv list takes banks or kernels, not '%s'",
                          operands[0]);
-        return conv_commands_fail(&err);
+        return conv_errors_fail(&err);
     }
     int count;
     const struct conv_filter_builtin *builtins = conv_filter_builtins(&count);
@@ -76,5 +76,5 @@ int conv_list_main(const struct conv_options *options)
         puts("}");
     }
     print_families(options);
-    return conv_commands_flush();
+    return conv_errors_flush();
 }

@@ -12,10 +12,6 @@
 #include "run/ledger.h"
 #include "run/streams.h"
 
-// The limit for a layer's input or output: beyond the memory of any machine, and far from an
-// overflow.
-#define MOST_SAMPLES 1e13
-
 // More workers do not help, even if they wait for a device or a disk, since they share the memory
 // limit.
 #define JOBS_PER_CORE 4
@@ -34,25 +30,6 @@ size_t conv_options_group_bytes(const struct conv_options *options, bool decodes
 size_t conv_options_mem_limit(const struct conv_options *options, bool async)
 {
     return options->mem_limit ? options->mem_limit : conv_ledger_staging(options->limits, async);
-}
-
-static bool parse_sides(struct conv_options *options, const char *text)
-{
-    int width, height, used = 0;
-    if (sscanf(text, "%5dx%5d%n", &width, &height, &used) == 2 && text[used] == '\0' && width > 0 &&
-        height > 0) {
-        options->bench_width = width;
-        options->bench_height = height;
-        return true;
-    }
-    static const char *const names[] = {"", "mix", "uniform", "standard"}; // conv_bench_sizes
-    for (int i = 1; i < 4; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            options->bench_sizes = i;
-            return true;
-        }
-    }
-    return false;
 }
 
 static enum conv_status parse_border(struct conv_options *options, struct conv_err *err)
@@ -76,80 +53,6 @@ static enum conv_status parse_size(struct conv_options *options, struct conv_err
         return conv_err_set(
             err, CONV_ERR_USAGE, "--size takes 3 or 5%s, not '%s'",
             of_images ? " (--image-size: WIDTHxHEIGHT, mix, uniform or standard)" : "", text);
-    return CONV_OK;
-}
-
-static enum conv_status parse_image_size(struct conv_options *options, struct conv_err *err)
-{
-    if (parse_sides(options, options->image_size_text))
-        return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--image-size takes WIDTHxHEIGHT, mix, uniform or standard, not '%s'",
-                        options->image_size_text);
-}
-
-// "5" or "3x5".
-static bool parse_kernel_size(struct conv_bench_layer *layer, const char *text)
-{
-    int used = 0,
-        count = sscanf(text, "%5dx%5d%n", &layer->kernel_height, &layer->kernel_width, &used);
-    if (count == 1) {
-        layer->kernel_width = layer->kernel_height;
-        used = (int)strspn(text, "0123456789");
-    }
-    return count >= 1 && text[used] == '\0' && layer->kernel_height > 0 &&
-           layer->kernel_width > 0 && layer->kernel_height <= CONV_LAYER_MAX_SIDE &&
-           layer->kernel_width <= CONV_LAYER_MAX_SIDE;
-}
-
-static bool find_layer(struct conv_bench_layer *layer, const char *name)
-{
-    int count;
-    const struct conv_bench_layer *list = conv_bench_shapes_list(&count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(list[i].name, name) == 0) {
-            *layer = list[i];
-            return true;
-        }
-    return false;
-}
-
-// The shape of conv bench layers: of a known layer, or four sides together with --maps and
-// --kernel.
-static enum conv_status parse_layer(struct conv_options *options, struct conv_err *err)
-{
-    const char *text = options->shape_text, *kernel = options->filter.kernel;
-    struct conv_bench_layer *layer = &options->bench_layer;
-    int used = 0, maps = layer->maps;
-    if (find_layer(layer, text))
-        return !maps && !kernel
-                   ? CONV_OK
-                   : conv_err_set(err, CONV_ERR_USAGE,
-                                  "--shape %s and --%s cannot be combined: the layer has its own",
-                                  text, maps ? "maps" : "kernel");
-    if (sscanf(text, "%7dx%6dx%6dx%6d%n", &layer->batch, &layer->channels, &layer->height,
-               &layer->width, &used) != 4 ||
-        text[used] != '\0' || layer->batch < 1 || layer->channels < 1 || layer->height < 1 ||
-        layer->width < 1)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shape takes BATCHxCHANNELSxHEIGHTxWIDTH or the name of a layer, not "
-                            "'%s'",
-                            text);
-    if (!maps || !kernel)
-        return conv_err_set(err, CONV_ERR_USAGE, "--shape %s needs --%s", text,
-                            maps ? "kernel" : "maps");
-    if (!parse_kernel_size(layer, kernel))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--kernel takes a size of 1 to %d, N or HEIGHTxWIDTH, not '%s'",
-                            CONV_LAYER_MAX_SIDE, kernel);
-    if (layer->kernel_height > layer->height || layer->kernel_width > layer->width)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--kernel %s is larger than the planes of %dx%d samples", kernel,
-                            layer->height, layer->width);
-    double plane = (double)layer->batch * layer->height * layer->width;
-    if (plane * layer->channels > MOST_SAMPLES || plane * maps > MOST_SAMPLES)
-        return conv_err_set(err, CONV_ERR_USAGE, "--shape %s with %d maps: more than %g samples",
-                            text, maps, MOST_SAMPLES);
     return CONV_OK;
 }
 
@@ -311,22 +214,6 @@ enum conv_status conv_options_check_format(const struct conv_options *options,
     return CONV_OK;
 }
 
-// On a GPU conv bench codec measures only the GPU's own coders.
-static enum conv_status check_codec(const struct conv_options *options, struct conv_err *err)
-{
-    static const char *const ignored[] = {"jobs", "compress"};
-    bool cuda = options->device_text && strncmp(options->device_text, "cuda", 4) == 0;
-    if (options->command != CONV_COMMAND_BENCH_CODEC)
-        return CONV_OK;
-    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
-        if (cuda && conv_options_given(options, ignored[i]))
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s and --device %s cannot be combined",
-                                ignored[i], options->device_text);
-    if (!cuda && options->bench_images)
-        return conv_err_set(err, CONV_ERR_USAGE, "--images needs --device cuda");
-    return CONV_OK;
-}
-
 // Limits the workers to a number that can help; the note informs the user.
 static void limit_jobs(struct conv_options *options)
 {
@@ -374,10 +261,8 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = check_globs(&options->exclude, "exclude", err);
     if (!status && options->size_text)
         status = parse_size(options, err);
-    if (!status && options->image_size_text)
-        status = parse_image_size(options, err);
-    if (!status && options->shape_text && options->command == CONV_COMMAND_BENCH_LAYERS)
-        status = parse_layer(options, err);
+    if (!status)
+        status = conv_option_check_bench(options, err);
     if (!status && options->border_text && options->command != CONV_COMMAND_LAYER)
         status = parse_border(options, err);
     if (!status && options->encoder_text)
@@ -390,8 +275,6 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         options->encode_on = CONV_CODER_CPU;
     if (!status)
         status = check_coders(options, err);
-    if (!status)
-        status = check_codec(options, err);
     if (!status)
         status = check_output_type(options, err);
     if (!status)

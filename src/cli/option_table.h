@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The tables of commands and options: what the parser accepts, what it refuses and what --help
-// prints. Private to src/cli/option*.c, commands.c and help.c.
+// prints. Private to src/cli/option*.c, commands.c, help.c and settings.c.
 #ifndef CONV_CLI_OPTION_TABLE_H
 #define CONV_CLI_OPTION_TABLE_H
 
@@ -34,7 +34,7 @@ enum conv_option_kind {
     KIND_LIST,   // struct conv_string_list
 };
 
-// What an option changes; settings_text.c prints those that are not neutral. An option that decides
+// What an option changes; settings.c prints those that are not neutral. An option that decides
 // whether an image fails, and not what its result is, is neutral: images that are done stay done.
 enum conv_option_effect {
     CONV_OPTION_NEUTRAL = 1, // no byte of a result
@@ -66,18 +66,16 @@ extern const size_t conv_option_count;
 // NULL if there is no such option.
 const struct conv_option *conv_option_find(const char *name);
 
-// Writes the value that `text` stands for into the option's field. CONV_ERR_USAGE, with a text that
-// contains the option's name. option_values.c
-enum conv_status conv_option_store(struct conv_options *options, const struct conv_option *row,
-                                   const char *text, struct conv_err *err);
-
 // After the command line was read: parses values with a syntax of their own, fills in defaults and
 // applies the rules below. CONV_ERR_USAGE. option_checks.c
 enum conv_status conv_option_check(struct conv_options *options, struct conv_err *err);
 
+// The options of `conv bench`. CONV_ERR_USAGE. option_bench.c
+enum conv_status conv_option_check_bench(struct conv_options *options, struct conv_err *err);
+
 // Parses --shard into options->shard, and replaces "{shard}" by the shard's number in the names of
 // the output and of the files that the run writes about itself. CONV_ERR_USAGE, also if all tasks
-// of --shard auto would write one file. option_shard.c
+// of --shard auto would write one file. shards.c
 enum conv_status conv_option_check_shard(struct conv_options *options, struct conv_err *err);
 
 // --- which options depend on each other ----------------------------------------------------------

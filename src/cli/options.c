@@ -4,14 +4,112 @@
 #include "cli/options.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/suggest.h"
 #include "cli/option_table.h"
 #include "png/png.h"
 
-#define DEFAULT_MAX_PIXELS ((uint64_t)1 << 28) // 16384 x 16384
+// --- arguments -----------------------------------------------------------------------------------
+
+static enum conv_status parse_number(uint64_t *value, const char *text, bool suffix,
+                                     const char *name, struct conv_err *err)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    errno = 0;
+    unsigned long long number = isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
+    bool good = end && errno == 0;
+    if (good && suffix && *end) {
+        const char *unit = strchr(units, toupper((unsigned char)*end));
+        int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+        if (unit && number <= UINT64_MAX >> shift) {
+            number <<= shift;
+            end++;
+            if (end[0] == 'i' && end[1] == 'B')
+                end += 2;
+            else if (end[0] == 'B')
+                end++;
+        }
+    }
+    if (!good || *end)
+        return conv_err_set(err, CONV_ERR_USAGE, "--%s takes a %s, not '%s'", name,
+                            suffix ? "size such as 512M or 2G" : "number", text);
+    *value = number;
+    return CONV_OK;
+}
+
+static enum conv_status parse_choice(int *value, const struct conv_option *row, const char *text,
+                                     struct conv_err *err)
+{
+    char all[128] = "";
+    size_t count = 0;
+    for (; row->choices[count]; count++) {
+        if (strcmp(text, row->choices[count]) == 0) {
+            *value = (int)count;
+            return CONV_OK;
+        }
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", count ? ", " : "", row->choices[count]);
+    }
+    const char *near = conv_suggest_nearest(text, row->choices, sizeof row->choices[0], count);
+    if (near)
+        return conv_err_set(err, CONV_ERR_USAGE, "--%s '%s' is unknown; did you mean '%s'? (%s)",
+                            row->name, text, near, all);
+    return conv_err_set(err, CONV_ERR_USAGE, "--%s takes one of %s, not '%s'", row->name, all,
+                        text);
+}
+
+// Writes the value that `text` stands for into the option's field. CONV_ERR_USAGE, with a text that
+// contains the option's name.
+static enum conv_status store(struct conv_options *options, const struct conv_option *row,
+                              const char *text, struct conv_err *err)
+{
+    char *field = (char *)options + row->offset;
+    uint64_t number = 0;
+    enum conv_status status = CONV_OK;
+    switch (row->kind) {
+    case KIND_FLAG:
+        *(bool *)field = true;
+        break;
+    case KIND_STRING:
+        *(const char **)(void *)field = text;
+        break;
+    case KIND_CHOICE:
+        status = parse_choice((int *)(void *)field, row, text, err);
+        break;
+    case KIND_INT:
+        status = parse_number(&number, text, false, row->name, err);
+        if (!status && (number > (uint64_t)row->max || number < (uint64_t)row->min))
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s takes %ld to %ld, not %s", row->name,
+                                row->min, row->max, text);
+        *(int *)(void *)field = (int)number;
+        break;
+    case KIND_SIZE:
+    case KIND_COUNT:
+        status = parse_number(&number, text, row->kind == KIND_SIZE, row->name, err);
+        if (!status && number == 0 && strcmp(row->name, "seed") != 0)
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s must be more than 0", row->name);
+        *(uint64_t *)(void *)field = number;
+        break;
+    case KIND_LIST: {
+        struct conv_string_list *list = (struct conv_string_list *)(void *)field;
+        if (list->count == CONV_OPTIONS_MAX_GLOBS)
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s can be given %d times", row->name,
+                                CONV_OPTIONS_MAX_GLOBS);
+        list->items[list->count++] = text;
+        break;
+    }
+    }
+    return status;
+}
+
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "KIND_SIZE stores 64 bits");
+
+// --- the command line ----------------------------------------------------------------------------
 
 // The options that a command takes.
 struct syntax {
@@ -118,12 +216,6 @@ static const struct conv_option *find_letter(const struct syntax *syntax, int le
     return NULL;
 }
 
-bool conv_options_given(const struct conv_options *options, const char *name)
-{
-    const struct conv_option *row = conv_option_find(name);
-    return row && options->given[row - conv_option_table];
-}
-
 // The error about an option of other commands.
 static enum conv_status refuse_foreign(const struct syntax *syntax, const struct conv_option *row,
                                        struct conv_err *err)
@@ -206,21 +298,6 @@ static enum conv_status explain(const struct syntax *syntax, const char *word, b
     return explain_unknown(syntax, name, 0, err);
 }
 
-void conv_options_set_defaults(struct conv_options *options)
-{
-    *options = (struct conv_options){
-        .bench_filter = "emboss",
-        .bench_width = 4096,
-        .bench_height = 4096,
-        .png = {.level = -1},
-        .decode_on = CONV_CODER_AUTO,
-        .encode_on = CONV_CODER_AUTO,
-        .max_pixels = DEFAULT_MAX_PIXELS,
-        .on_error = CONV_ON_ERROR_SKIP,
-        .layer = {.stride = 1},
-    };
-}
-
 // The command line as typed, quoted for a shell.
 static void join_command(struct conv_options *options, int argc, char **argv)
 {
@@ -280,8 +357,7 @@ enum conv_status conv_options_parse(struct conv_options *options, const struct c
         }
         const struct conv_option *row =
             answer >= 256 ? syntax.rows[answer - 256] : find_letter(&syntax, answer);
-        enum conv_status status =
-            conv_option_store(options, row, optarg ? optarg : row->implied, err);
+        enum conv_status status = store(options, row, optarg ? optarg : row->implied, err);
         if (status)
             return status;
         options->given[row - conv_option_table] = true;

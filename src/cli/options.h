@@ -11,7 +11,6 @@
 
 #include "base/err.h"
 #include "base/limits.h"
-#include "cli/bench_shapes.h"
 #include "engine/engine.h"
 #include "filter/filter.h"
 #include "image/format.h"
@@ -41,6 +40,18 @@ enum conv_command {
 };
 
 enum conv_bench_depth { CONV_BENCH_8_BITS, CONV_BENCH_16_BITS }; // --depth
+
+// The layers that `conv bench layers` measures and that --shape names.
+// A convolution layer: stride 1, no padding.
+struct conv_bench_layer {
+    const char *name; // of a row of conv_bench_shapes_list, else NULL
+    int batch;        // images; 0: the usual batches, one after the other
+    int channels, height, width, maps;
+    int kernel_height, kernel_width;
+};
+
+// The layers of which `conv bench layers` measures all by default; *count is set.
+const struct conv_bench_layer *conv_bench_shapes_list(int *count);
 
 // --stage: everything, or only copies and kernels of the device.
 enum conv_bench_stage { CONV_BENCH_ALL, CONV_BENCH_DEVICE };

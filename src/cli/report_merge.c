@@ -154,7 +154,7 @@ int conv_report_merge_main(const struct conv_options *options)
         status = merge_reports(options, merge, &code, &err);
     conv_merge_close(merge);
     if (status)
-        return conv_commands_fail(&err);
-    int flushed = conv_commands_flush();
+        return conv_errors_fail(&err);
+    int flushed = conv_errors_flush();
     return flushed ? flushed : code;
 }

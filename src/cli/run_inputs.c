@@ -7,7 +7,7 @@
 
 #include "cli/device.h"
 #include "cli/own_files.h"
-#include "cli/run_shard.h"
+#include "cli/shards.h"
 #include "io/files/formats.h"
 #include "io/files/paths.h"
 
@@ -159,11 +159,11 @@ static enum conv_status check_shards(const struct conv_run_inputs *inputs,
     enum conv_status status = CONV_OK;
     if (options->shard_text && conv_walk_reads_archives(walk) &&
         !conv_walk_allows_another(walk, &images))
-        status = conv_run_shard_check(options, whole, err);
+        status = conv_shards_check(options, whole, err);
     const struct conv_archive_target *targets = conv_walk_targets(walk, &count);
     return status ? status
-                  : conv_run_shard_check_targets(options, whole, inputs->places.output, targets,
-                                                 count, err);
+                  : conv_shards_check_targets(options, whole, inputs->places.output, targets, count,
+                                              err);
 }
 
 static enum conv_status parse_format(struct conv_archive_settings *archives,
@@ -262,9 +262,9 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
     status = parse_format(&config.archives, options, err);
     config.archives.several = inputs->ranges.any;
     if (!status)
-        status = conv_run_shard_divide(&config.whole, options, &config, stop, err);
+        status = conv_shards_divide(&config.whole, options, &config, stop, err);
     if (!status)
-        status = conv_run_shard_plan(&inputs->plan, options, &config, stop, err);
+        status = conv_shards_plan(&inputs->plan, options, &config, stop, err);
     config.plan = inputs->plan;
     struct conv_walk_config watching = config;
     watching.watch = options->watch;

@@ -5,7 +5,6 @@
 
 #include <stdatomic.h>
 
-#include "cli/operand_ranges.h"
 #include "cli/places.h"
 #include "cli/selection.h"
 #include "report/report.h"

@@ -214,18 +214,18 @@ int conv_show_main(const struct conv_options *options)
         conv_err_set(&err, CONV_ERR_USAGE,
                      "conv show takes one filter or filter bank (conv list and conv list banks "
                      "show all)");
-        return conv_commands_fail(&err);
+        return conv_errors_fail(&err);
     }
     if (conv_bank_is_name(options->operands[0]) && !is_filter(options->operands[0]))
         return conv_banks_show(options, options->operands[0]);
     if (conv_commands_parse_chain(options, options->operands[0], filters, &count, &err))
         return conv_bank_accepts(options->operands[0])
                    ? conv_banks_show(options, options->operands[0])
-                   : conv_commands_fail(&err);
+                   : conv_errors_fail(&err);
     for (int i = 0; i < count; i++)
         options->json ? print_filter_json(&filters[i], options)
                       : print_filter(&filters[i], options);
     if (conv_bank_accepts(options->operands[0]))
         return conv_banks_show(options, options->operands[0]);
-    return conv_commands_flush();
+    return conv_errors_flush();
 }

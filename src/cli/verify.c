@@ -3,10 +3,10 @@
 // the functions of conv.h, so that what is verified is the library that other programs use. With
 // --json: one object per image, and one for the whole.
 #include "cli/commands.h"
-#include "cli/hints.h"
+#include "cli/device.h"
+#include "cli/errors.h"
 #include "cli/places.h"
 #include "cli/signals.h"
-#include "cli/verify_kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,18 +18,196 @@
 #include "report/json.h"
 #include "report/report.h"
 
+// --- the kernels ---------------------------------------------------------------------------------
+
+struct kernel {
+    const char *name;
+    conv_context *context;
+    conv_filter *filter;
+};
+
+struct skipped {
+    const char *name;
+    char reason[160];
+};
+
+// Each kernel is a filter of the library.
+struct kernels {
+    conv_context *cpu, *gpu; // `gpu` is NULL if no GPU takes part
+    struct kernel *kernels;  // the first one is the definition
+    int count;
+    struct skipped *skipped; // the other kernels
+    int skipped_count;
+    char no_gpu[CONV_MESSAGE_SIZE]; // why a GPU's kernels do not take part
+};
+
+static void skip(struct kernels *kernels, const char *name, const char *reason)
+{
+    struct skipped *skipped = &kernels->skipped[kernels->skipped_count++];
+    skipped->name = name;
+    snprintf(skipped->reason, sizeof skipped->reason, "%.*s", (int)sizeof skipped->reason - 1,
+             reason);
+}
+
+static enum conv_status open_context(conv_context **context, const struct conv_options *options,
+                                     const char *device, char *message)
+{
+    conv_context_options settings = CONV_CONTEXT_OPTIONS_INIT;
+    settings.device = device;
+    settings.threads = options->jobs;
+    return conv_context_create(context, &settings, message);
+}
+
+// A missing GPU is reported once, and is an error only if --device asks for one.
+static enum conv_status open_contexts(struct kernels *kernels, const struct conv_options *options,
+                                      bool has_gpu_kernels, struct conv_err *err)
+{
+    struct conv_device_list list;
+    char message[CONV_MESSAGE_SIZE], device[32];
+    enum conv_status status = conv_device_parse_one(options, &list, err);
+    if (status)
+        return status;
+    status = open_context(&kernels->cpu, options, "cpu", message);
+    if (status)
+        return conv_err_set(err, status, "%s", message);
+    snprintf(kernels->no_gpu, sizeof kernels->no_gpu, "excluded by --device cpu");
+    if (list.choice == CONV_DEVICE_CPU)
+        return CONV_OK;
+    snprintf(device, sizeof device, "%s:%d", list.gpu->name, list.ordinals[0]);
+    status = open_context(&kernels->gpu, options, device, kernels->no_gpu);
+    if (!status)
+        return CONV_OK;
+    if (list.choice == CONV_DEVICE_GPU)
+        return conv_err_set(err, CONV_ERR_DEVICE, "%s", kernels->no_gpu);
+    if (!options->quiet && has_gpu_kernels)
+        conv_report_say("%s kernels skipped: %s", list.gpu->title, kernels->no_gpu);
+    return CONV_OK;
+}
+
+// True if the kernel can run each filter of the chain at one depth at least; at other depths the
+// best kernel takes its place.
+static bool takes_part(const struct kernel *kernel)
+{
+    const char *byte, *word;
+    for (int i = 0; (byte = conv_filter_kernel(kernel->filter, i, CONV_SAMPLE_U8)); i++) {
+        word = conv_filter_kernel(kernel->filter, i, CONV_SAMPLE_U16);
+        if (strcmp(byte, kernel->name) != 0 && strcmp(word, kernel->name) != 0)
+            return false;
+    }
+    return true;
+}
+
+// Creates the filter from the options, to be run by that kernel.
+static enum conv_status open_kernel(const struct kernels *kernels,
+                                    const struct conv_options *options, struct kernel *kernel,
+                                    struct conv_err *err)
+{
+    static const char *const alpha[] = {[CONV_ALPHA_KEEP] = "keep",
+                                        [CONV_ALPHA_FILTER] = "filter",
+                                        [CONV_ALPHA_PREMULTIPLY] = "premultiply"};
+    const struct conv_filter_settings *settings = &options->filter;
+    char border[32];
+    snprintf(border, sizeof border, "%s", conv_filter_border_name(options->border));
+    if (options->border == CONV_BORDER_CONSTANT)
+        snprintf(border, sizeof border, "constant:%d", options->border_value);
+    conv_filter_options public = CONV_FILTER_OPTIONS_INIT;
+    public.border = border;
+    public.alpha = alpha[options->alpha];
+    public.kernel = settings->kernel;
+    public.divisor = settings->divisor;
+    public.bias = settings->bias;
+    public.side = settings->size;
+    public.flip = settings->flip;
+    public.variant = kernel->name;
+    enum conv_status status =
+        conv_filter_create(&kernel->filter, kernel->context, options->operands[0], &public);
+    bool is_definition = kernels->count == 0;
+    if (status && (is_definition || status != CONV_ERR_USAGE))
+        return conv_err_set(err, status, "%s", conv_context_message(kernel->context));
+    if (!status && takes_part(kernel))
+        return CONV_OK;
+    conv_filter_destroy(kernel->filter);
+    return conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
+                        kernel->context == kernels->cpu ? "CPU" : "GPU");
+}
+
+// Opens every kernel that can run the filter of the first operand, on the devices of the options.
+// Reports a missing GPU once. *kernels must be {0} before, and closed afterwards, also after a
+// failure.
+static enum conv_status open_kernels(struct kernels *kernels, const struct conv_options *options,
+                                     struct conv_err *err)
+{
+    const char *device;
+    int count = 0;
+    bool has_gpu_kernels = false;
+    for (; conv_kernel_name(count, &device); count++)
+        has_gpu_kernels = has_gpu_kernels || strcmp(device, "cpu") != 0;
+    enum conv_status status = open_contexts(kernels, options, has_gpu_kernels, err);
+    if (status)
+        return status;
+    kernels->kernels = calloc((size_t)count, sizeof *kernels->kernels);
+    kernels->skipped = calloc((size_t)count, sizeof *kernels->skipped);
+    if (!kernels->kernels || !kernels->skipped)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d kernels", count);
+    for (int i = 0; i < count; i++) {
+        struct kernel kernel = {.name = conv_kernel_name(i, &device)};
+        struct conv_err reason = {0};
+        kernel.context = strcmp(device, "cpu") == 0 ? kernels->cpu : kernels->gpu;
+        if (!kernel.context) {
+            skip(kernels, kernel.name, kernels->no_gpu);
+        } else if (!open_kernel(kernels, options, &kernel, &reason)) {
+            kernels->kernels[kernels->count++] = kernel;
+        } else if (i == 0) { // the definition takes everything
+            return conv_err_set(err, reason.status, "%s", reason.text);
+        } else {
+            skip(kernels, kernel.name, reason.text);
+        }
+    }
+    return CONV_OK;
+}
+
+// Prints which kernels were skipped, one line per reason. A missing GPU has already been reported.
+static void say_skipped(const struct kernels *kernels)
+{
+    for (int i = 0; i < kernels->skipped_count; i++) {
+        const char *reason = kernels->skipped[i].reason;
+        char names[512] = "";
+        bool said = !kernels->gpu && strcmp(reason, kernels->no_gpu) == 0;
+        for (int k = 0; k < i; k++)
+            said = said || strcmp(kernels->skipped[k].reason, reason) == 0;
+        for (int k = i; k < kernels->skipped_count && !said; k++) {
+            size_t used = strlen(names);
+            if (strcmp(kernels->skipped[k].reason, reason) == 0)
+                snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                         kernels->skipped[k].name);
+        }
+        if (!said)
+            conv_report_say("%s skipped: %s", names, reason);
+    }
+}
+
+static void close_kernels(struct kernels *kernels)
+{
+    for (int i = 0; i < kernels->count; i++)
+        conv_filter_destroy(kernels->kernels[i].filter);
+    conv_context_destroy(kernels->gpu);
+    conv_context_destroy(kernels->cpu);
+    free(kernels->kernels);
+    free(kernels->skipped);
+}
+
+// --- what is printed -----------------------------------------------------------------------------
+
 struct verify {
     const struct conv_options *options;
     struct conv_image_reader reader;
     uint8_t *memory; // of `input`, `expected` and `result`, one after another
     size_t memory_size;
     struct conv_image input, expected, result;
-    struct conv_verify_kernels kernels;
+    struct kernels kernels;
     int images, failed;
     bool differs;
 };
-
-// --- what is printed -----------------------------------------------------------------------------
 
 // The beginning of an image's JSON object.
 static void print_file_json(const char *input, const char *status)
@@ -40,8 +218,7 @@ static void print_file_json(const char *input, const char *status)
 }
 
 static void print_difference(const struct verify *verify, const char *input,
-                             const struct conv_verify_kernel *kernel,
-                             const struct conv_image_difference *first)
+                             const struct kernel *kernel, const struct conv_image_difference *first)
 {
     if (verify->options->json) {
         print_file_json(input, "differs");
@@ -123,8 +300,7 @@ static conv_image view_of(const struct conv_image *image)
     return view;
 }
 
-static enum conv_status run_kernel(const struct verify *verify,
-                                   const struct conv_verify_kernel *kernel,
+static enum conv_status run_kernel(const struct verify *verify, const struct kernel *kernel,
                                    const struct conv_image *result, struct conv_err *err)
 {
     conv_image from = view_of(&verify->input), to = view_of(result);
@@ -145,7 +321,7 @@ static bool verify_image(struct verify *verify, const struct conv_item *item,
     if (!*status)
         *status = run_kernel(verify, &verify->kernels.kernels[0], &verify->expected, err);
     for (int i = 1; i < verify->kernels.count && !*status; i++) {
-        const struct conv_verify_kernel *kernel = &verify->kernels.kernels[i];
+        const struct kernel *kernel = &verify->kernels.kernels[i];
         struct conv_image_difference first;
         *status = run_kernel(verify, kernel, &verify->result, err);
         if (*status || !conv_image_differ(&verify->result, &verify->expected, &first))
@@ -180,8 +356,8 @@ static int verify_all(struct verify *verify, struct conv_walk *walk)
             return CONV_EXIT_SOME_FAILED;
         }
         if (step == CONV_SOURCE_BAD || status) {
-            char text[CONV_HINTS_SIZE];
-            print_failure(verify, item.name, conv_hints_explain(text, sizeof text, &err));
+            char text[CONV_ERRORS_SIZE];
+            print_failure(verify, item.name, conv_errors_explain(text, sizeof text, &err));
             verify->failed++;
             if (status == CONV_ERR_DEVICE)
                 return CONV_EXIT_DEVICE;
@@ -239,18 +415,18 @@ int conv_verify_main(const struct conv_options *options)
     if (!status && conv_walk_reads_archives(walk))
         conv_signals_expect_truncation();
     if (!status)
-        status = conv_verify_kernels_open(&verify.kernels, options, &err);
+        status = open_kernels(&verify.kernels, options, &err);
     if (!status && !options->quiet)
-        conv_verify_kernels_say_skipped(&verify.kernels);
+        say_skipped(&verify.kernels);
     if (!status) {
         code = verify_all(&verify, walk);
         print_summary(&verify);
-        int flushed = conv_commands_flush();
+        int flushed = conv_errors_flush();
         code = code ? code : flushed;
     }
-    conv_verify_kernels_close(&verify.kernels);
+    close_kernels(&verify.kernels);
     free(verify.memory);
     conv_image_reader_close(&verify.reader);
     conv_walk_close(walk);
-    return status ? conv_commands_fail(&err) : code;
+    return status ? conv_errors_fail(&err) : code;
 }

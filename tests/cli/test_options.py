@@ -274,7 +274,7 @@ def literals_with_options(source):
 
 
 def test_only_the_command_line_names_options():
-    """Errors carry a hint instead, which src/cli/hints.c puts into words: a library has no options."""
+    """Errors carry a hint instead, which src/cli/errors.c puts into words: a library has no options."""
     assert literals_with_options('f("a \\" --b"); // "--c"\n#define D "--d"\nchar c = \'"\';/* "--e" */') == ['a \\" --b', "--d"]
     found = {}
     for folder in ("src", "kernels"):

@@ -142,7 +142,7 @@ def headers_that_need_others(root, folder=""):
 
 # Commands that do their work through the functions of conv.h, as other programs do: of the code that filters they may
 # include only that header.
-CLIENTS_OF_THE_LIBRARY = ("src/cli/verify.c", "src/cli/verify_kernels.c", "src/cli/verify_kernels.h")
+CLIENTS_OF_THE_LIBRARY = ("src/cli/verify.c",)
 ENGINE = ("engine/", "kernels/", "run/", "png/", "api/")
 
 

@@ -9,18 +9,18 @@
 
 #include <cmocka.h>
 
-#include "cli/hints.h"
+#include "cli/errors.h"
 #include "filter/filter.h"
 
 static struct conv_err err;
-static char text[CONV_HINTS_SIZE];
+static char text[CONV_ERRORS_SIZE];
 
 static void every_hint_has_words(void **state)
 {
     (void)state;
     for (int hint = CONV_HINT_NONE + 1; hint < CONV_HINT_COUNT; hint++) {
         conv_err_hint(&err, (enum conv_hint)hint, 7, conv_err_set(&err, CONV_ERR_USAGE, "(cause)"));
-        conv_hints_explain(text, sizeof text, &err);
+        conv_errors_explain(text, sizeof text, &err);
         if (!strstr(text, "(cause)") || !strstr(text, "--") || strchr(text, '{'))
             fail_msg("hint %d: %s", hint, text);
     }
@@ -31,7 +31,7 @@ static void errors_of_threads_say_what_to_change(void **state)
 {
     (void)state;
     assert_int_equal(conv_err_workers(&err, 64), CONV_ERR_MEMORY);
-    assert_string_equal(conv_hints_explain(text, sizeof text, &err),
+    assert_string_equal(conv_errors_explain(text, sizeof text, &err),
                         "no memory for the worker threads (64); use fewer --jobs");
     assert_int_equal(conv_err_thread(&err, EAGAIN), CONV_ERR_IO);
     assert_non_null(strstr(err.text, "ulimit -u"));
@@ -44,7 +44,7 @@ static void an_error_without_a_hint_is_its_text(void **state)
     (void)state;
     conv_err_hint(&err, CONV_HINT_BIAS, 0, conv_err_set(&err, CONV_ERR_USAGE, "old"));
     conv_err_set(&err, CONV_ERR_IO, "no space on 'device {N}'");
-    assert_string_equal(conv_hints_explain(text, sizeof text, &err), "no space on 'device {N}'");
+    assert_string_equal(conv_errors_explain(text, sizeof text, &err), "no space on 'device {N}'");
     conv_err_hint(NULL, CONV_HINT_BIAS, 0, CONV_ERR_IO); // the caller asked for no text
 }
 
@@ -60,7 +60,7 @@ static void values_are_filled_in(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         conv_err_hint(&err, CONV_HINT_MEM_LIMIT, sizes[i].value,
                       conv_err_set(&err, CONV_ERR_LIMIT, "x"));
-        assert_string_equal(conv_hints_explain(text, sizeof text, &err), sizes[i].expected);
+        assert_string_equal(conv_errors_explain(text, sizeof text, &err), sizes[i].expected);
     }
 }
 
@@ -69,7 +69,7 @@ static void long_texts_are_cut(void **state)
     (void)state;
     char small[24];
     conv_err_hint(&err, CONV_HINT_SIZE, 3, conv_err_set(&err, CONV_ERR_USAGE, "%0100d", 0));
-    assert_string_equal(conv_hints_explain(small, sizeof small, &err), "--size 3: 0000000000000");
+    assert_string_equal(conv_errors_explain(small, sizeof small, &err), "--size 3: 0000000000000");
 }
 
 // The texts of every filter option, as they were before hints were introduced.
@@ -102,7 +102,7 @@ static void filters_are_explained(void **state)
         assert_int_equal(
             conv_filter_parse_chain(filters, &count, cases[i].chain, &cases[i].options, &err),
             CONV_ERR_USAGE);
-        assert_string_equal(conv_hints_explain(text, sizeof text, &err), cases[i].expected);
+        assert_string_equal(conv_errors_explain(text, sizeof text, &err), cases[i].expected);
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The canonical text of the settings (src/cli/settings_text.h): every option of the table changes
+// The canonical text of the settings (src/cli/settings.h): every option of the table changes
 // it if and only if the table says so. A threshold was once truncated to an integer, and options
 // were missing from a list that was kept by hand.
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 #include "cli/commands.h"
 #include "cli/option_table.h"
-#include "cli/settings_text.h"
+#include "cli/settings.h"
 #include "support/folder.h"
 
 #define MOST_WORDS 24

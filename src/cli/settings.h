@@ -3,12 +3,15 @@
 // Settings that give the same bytes have the same text, however they were spelled, as far as the
 // parser knows. The table of options says which ones decide; what has its default is not printed,
 // so that a text stays the same when options are added.
-#ifndef CONV_CLI_SETTINGS_TEXT_H
-#define CONV_CLI_SETTINGS_TEXT_H
+#ifndef CONV_CLI_SETTINGS_H
+#define CONV_CLI_SETTINGS_H
+
+#include <stdatomic.h>
 
 #include "base/hash.h"
 #include "cli/layer_setup.h"
 #include "cli/options.h"
+#include "io/files/journal.h"
 
 struct conv_settings {
     const struct conv_options *options; // as given
@@ -25,8 +28,10 @@ struct conv_settings {
 enum conv_status conv_settings_text(char **text, const struct conv_settings *settings,
                                     struct conv_err *err);
 
-// The digest of the text.
-enum conv_status conv_settings_digest(struct conv_digest *digest,
-                                      const struct conv_settings *settings, struct conv_err *err);
+// Opens the journal of --resume, or with --in-place one in memory, for outputs of these settings,
+// and reports damaged lines. Errors as conv_journal_open.
+enum conv_status conv_settings_open_journal(struct conv_journal **journal,
+                                            const struct conv_settings *settings, atomic_int *stop,
+                                            struct conv_err *err);
 
 #endif

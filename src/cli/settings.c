@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Options are printed from their field, except those that were parsed further.
-#include "cli/settings_text.h"
+#include "cli/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -243,8 +243,11 @@ enum conv_status conv_settings_text(char **text, const struct conv_settings *set
     return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the settings");
 }
 
-enum conv_status conv_settings_digest(struct conv_digest *digest,
-                                      const struct conv_settings *settings, struct conv_err *err)
+// --- the journal ---------------------------------------------------------------------------------
+
+// The digest of the text.
+static enum conv_status find_digest(struct conv_digest *digest,
+                                    const struct conv_settings *settings, struct conv_err *err)
 {
     char *text;
     enum conv_status status = conv_settings_text(&text, settings, err);
@@ -253,5 +256,31 @@ enum conv_status conv_settings_digest(struct conv_digest *digest,
     *digest = (struct conv_digest){0};
     conv_hash_add(digest, text, strlen(text));
     free(text);
+    return CONV_OK;
+}
+
+enum conv_status conv_settings_open_journal(struct conv_journal **journal,
+                                            const struct conv_settings *settings, atomic_int *stop,
+                                            struct conv_err *err)
+{
+    const struct conv_options *options = settings->options;
+    struct conv_journal_config config = {
+        .path = options->resume_path,
+        .in_place = options->in_place,
+        .preserve = options->preserve,
+        .read_only = options->dry_run || options->no_save,
+        .fsync = options->fsync,
+        .stop = stop,
+    };
+    enum conv_status status = find_digest(&config.settings, settings, err);
+    if (!status)
+        status = conv_journal_open(journal, &config, err);
+    if (status)
+        return status;
+    size_t damaged = conv_journal_damaged(*journal);
+    if (damaged && !options->quiet)
+        fprintf(stderr,
+                "conv: the journal has %zu damaged line%s; those images are processed again\n",
+                damaged, damaged == 1 ? "" : "s");
     return CONV_OK;
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "cli/hints.h"
+#include "cli/errors.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/standard.h"
+#include "report/report.h"
 
 // Printed before and after the text. "{N}" is the hint's value, "{SIZE}" the same in bytes.
 struct words {
@@ -78,7 +81,7 @@ static void append(char *text, size_t size, const char *words, uint64_t value)
              strchr(place, '}') + 1);
 }
 
-char *conv_hints_explain(char *text, size_t size, const struct conv_err *err)
+char *conv_errors_explain(char *text, size_t size, const struct conv_err *err)
 {
     static const struct words none = {"", ""};
     const struct words *words = err->hint ? &table[err->hint] : &none;
@@ -88,4 +91,36 @@ char *conv_hints_explain(char *text, size_t size, const struct conv_err *err)
     snprintf(text + used, size - used, "%s", err->text);
     append(text, size, words->after, err->value);
     return text;
+}
+
+// --- exit codes ----------------------------------------------------------------------------------
+
+int conv_errors_code_of(const struct conv_err *err)
+{
+    if (err->status == CONV_ERR_USAGE)
+        return CONV_EXIT_USAGE;
+    return err->status == CONV_ERR_DEVICE ? CONV_EXIT_DEVICE : CONV_EXIT_SOME_FAILED;
+}
+
+int conv_errors_fail(const struct conv_err *err)
+{
+    char text[CONV_ERRORS_SIZE];
+    conv_report_say("%s", conv_errors_explain(text, sizeof text, err));
+    return conv_errors_code_of(err);
+}
+
+int conv_errors_exit_code(const struct conv_totals *totals, int stop)
+{
+    if (stop > 0)
+        return CONV_EXIT_SIGNAL + stop;
+    if (totals->failed)
+        return CONV_EXIT_SOME_FAILED;
+    return totals->done + totals->skipped + totals->planned + totals->copied ? CONV_EXIT_OK
+                                                                             : CONV_EXIT_NOTHING;
+}
+
+int conv_errors_flush(void)
+{
+    struct conv_err err = {0};
+    return conv_standard_flush(&err) ? conv_errors_fail(&err) : CONV_EXIT_OK;
 }
