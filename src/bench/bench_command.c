@@ -33,16 +33,16 @@ static void fill_common(struct command *command)
 {
     const struct conv_options *options = &command->options;
     struct conv_bench_options *bench = &command->bench;
-    bench->filter_text = options->bench_filter;
+    bench->filter_text = options->bench.filter;
     bench->filters = command->filters;
     bench->filter_count = command->filter_count;
-    bench->limits = options->limits;
-    bench->border = options->border;
-    bench->border_value = options->border_value;
-    bench->format = options->json  ? CONV_BENCH_JSON
-                    : options->csv ? CONV_BENCH_CSV
-                    : options->svg ? CONV_BENCH_SVG
-                                   : CONV_BENCH_TEXT;
+    bench->limits = options->machine.limits;
+    bench->border = options->filter.border;
+    bench->border_value = options->filter.border_value;
+    bench->format = options->report.json ? CONV_BENCH_JSON
+                    : options->bench.csv ? CONV_BENCH_CSV
+                    : options->bench.svg ? CONV_BENCH_SVG
+                                         : CONV_BENCH_TEXT;
     bench->page = &command->page;
 }
 
@@ -51,13 +51,13 @@ static void fill_folder(struct command *command)
 {
     const struct conv_options *options = &command->options;
     struct conv_bench_options *bench = &command->bench;
-    conv_places_fill_reading_walk(options, &options->operands[1], options->operand_count - 1,
-                                  &bench->walk);
-    bench->png = options->png;
-    bench->alpha = (enum conv_alpha_mode)options->alpha;
-    bench->max_pixels = options->max_pixels;
-    bench->mem_limit = conv_options_mem_limit(options, true);
-    bench->group_bytes = conv_options_group_bytes(options, false);
+    conv_places_fill_reading_walk(&options->inputs, &options->operands[1],
+                                  options->operand_count - 1, &bench->walk);
+    bench->png = options->outputs.png;
+    bench->alpha = (enum conv_alpha_mode)options->filter.alpha;
+    bench->max_pixels = options->inputs.max_pixels;
+    bench->mem_limit = conv_options_mem_limit(&options->machine, true);
+    bench->group_bytes = conv_options_group_bytes(&options->machine, false);
 }
 
 static void fill_devices(struct command *command)
@@ -74,7 +74,7 @@ static void fill_devices(struct command *command)
 
 static enum conv_status parse_chain(struct command *command, struct conv_err *err)
 {
-    return conv_commands_parse_chain(&command->options, command->options.bench_filter,
+    return conv_commands_parse_chain(&command->options, command->options.bench.filter,
                                      command->filters, &command->filter_count, err);
 }
 
@@ -82,21 +82,22 @@ static enum conv_status parse_chain(struct command *command, struct conv_err *er
 
 static enum conv_status refuse_device(const struct command *command, struct conv_err *err)
 {
-    return conv_err_hint(err, CONV_HINT_VARIANT, 0,
-                         conv_err_set(err, CONV_ERR_USAGE,
-                                      "%s cannot be combined with the device %.64s",
-                                      command->options.variant, command->options.device_text));
+    return conv_err_hint(
+        err, CONV_HINT_VARIANT, 0,
+        conv_err_set(err, CONV_ERR_USAGE, "%s cannot be combined with the device %.64s",
+                     command->options.machine.variant, command->options.machine.device_text));
 }
 
 static enum conv_status find_variant(struct command *command, struct conv_err *err)
 {
-    const char *name = command->options.variant;
+    const char *name = command->options.machine.variant;
     if (!name)
         return CONV_OK;
     command->bench.variant = conv_bench_kernels_find(name);
     if (command->bench.variant)
         return CONV_OK;
-    const struct conv_device_ops *ops = conv_engine_of_kernel(command->options.backends, name);
+    const struct conv_device_ops *ops =
+        conv_engine_of_kernel(command->options.machine.backends, name);
     enum conv_status status =
         ops && !ops->built
             ? conv_err_set(err, CONV_ERR_DEVICE, "%s: this conv was built without %s", name,
@@ -114,7 +115,7 @@ static enum conv_status choose_places(struct command *command, bool variant, boo
 {
     struct conv_bench_options *bench = &command->bench;
     struct conv_device_list list;
-    enum conv_status status = conv_device_parse_one(&command->options, &list, err);
+    enum conv_status status = conv_device_parse_one(&command->options.machine, &list, err);
     if (status)
         return status;
     if (variant && list.choice == (on_cuda ? CONV_DEVICE_CPU : CONV_DEVICE_GPU))
@@ -138,15 +139,15 @@ static enum conv_status choose_places(struct command *command, bool variant, boo
         bench->gpu = info[bench->ordinal];
     if (status && (choice == CONV_DEVICE_GPU || variant))
         return conv_err_set(err, status, "%s", reason.text);
-    if (status && !command->options.quiet)
+    if (status && !command->options.report.quiet)
         conv_report_say("%s; measuring the CPU alone", reason.text);
     return CONV_OK;
 }
 
-static bool shows_progress(const struct conv_options *options)
+static bool shows_progress(const struct conv_report_options *report)
 {
-    return !options->quiet && (options->progress == (int)CONV_ALWAYS ||
-                               (options->progress == (int)CONV_AUTO && isatty(STDERR_FILENO)));
+    return !report->quiet && (report->progress == (int)CONV_ALWAYS ||
+                              (report->progress == (int)CONV_AUTO && isatty(STDERR_FILENO)));
 }
 
 static enum conv_status bench_kernels(struct command *command, struct conv_err *err)
@@ -160,26 +161,26 @@ static enum conv_status bench_kernels(struct command *command, struct conv_err *
     enum conv_status status = find_variant(command, err);
     if (!status)
         status = parse_chain(command, err);
-    struct conv_own_files_use use = {options->bench_filter, &options->compare_path,
-                                     options->compare_path != NULL, NULL};
+    struct conv_own_files_use use = {options->bench.filter, &options->bench.compare_path,
+                                     options->bench.compare_path != NULL, NULL};
     if (!status)
         status = conv_own_files_check(options, &use, err);
-    if (!status && options->compare_path)
-        status = conv_bench_compare_open(&command->compare, options->compare_path, err);
+    if (!status && options->bench.compare_path)
+        status = conv_bench_compare_open(&command->compare, options->bench.compare_path, err);
     if (!status)
         status = choose_places(command, bench->variant,
                                bench->variant && bench->variant->place == CONV_ON_CUDA, err);
     if (!status)
-        status = conv_run_page_open(&command->page, options, err);
+        status = conv_run_page_open(&command->page, &options->report, err);
     if (status)
         return status;
     fill_common(command);
-    bench->show_progress = shows_progress(options);
-    bench->sizes = (enum conv_bench_sizes)options->bench_sizes;
-    bench->width = options->bench_width;
-    bench->height = options->bench_height;
-    bench->depth = options->bench_depth == CONV_BENCH_16_BITS ? 16 : 8;
-    bench->images = options->bench_images;
+    bench->show_progress = shows_progress(&options->report);
+    bench->sizes = (enum conv_bench_sizes)options->bench.sizes;
+    bench->width = options->bench.width;
+    bench->height = options->bench.height;
+    bench->depth = options->bench.depth == CONV_BENCH_16_BITS ? 16 : 8;
+    bench->images = options->bench.images;
     bench->compare = command->compare;
     return conv_bench_kernels(bench, err);
 }
@@ -188,7 +189,7 @@ static enum conv_status bench_kernels(struct command *command, struct conv_err *
 
 static enum conv_status find_layer_variant(struct command *command, struct conv_err *err)
 {
-    const char *name = command->options.variant;
+    const char *name = command->options.machine.variant;
     command->bench.layer_chosen = name && strcmp(name, "auto") == 0;
     if (!name || command->bench.layer_chosen)
         return CONV_OK;
@@ -209,10 +210,10 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
         return conv_err_set(err, CONV_ERR_USAGE,
                             "conv bench layers takes no operands, but '%s' was given",
                             options->operands[1]);
-    if ((options->html_path || options->svg) && !options->bench_layer.batch)
+    if ((options->report.html_path || options->bench.svg) && !options->bench.layer.batch)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--%s needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH",
-                            options->html_path ? "html" : "svg");
+                            options->report.html_path ? "html" : "svg");
     enum conv_status status = find_layer_variant(command, err);
     variant = bench->layer_variant;
     struct conv_own_files_use use = {.filters = ""};
@@ -221,14 +222,14 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
     if (!status)
         status = choose_places(command, variant, variant && variant->place == CONV_ON_CUDA, err);
     if (!status)
-        status = conv_run_page_open(&command->page, options, err);
+        status = conv_run_page_open(&command->page, &options->report, err);
     if (status)
         return status;
     fill_common(command);
-    bench->show_progress = shows_progress(options);
-    bench->layer = options->bench_layer.channels ? &options->bench_layer : NULL;
+    bench->show_progress = shows_progress(&options->report);
+    bench->layer = options->bench.layer.channels ? &options->bench.layer : NULL;
     bench->any_precision = !conv_options_given(options, "precision");
-    bench->precision = options->layer.precision;
+    bench->precision = options->filter.layer.precision;
     return conv_bench_layers(bench, err);
 }
 
@@ -239,8 +240,8 @@ static enum conv_status run_images(void *context, int jobs, int streams, struct 
                                    struct conv_err *err)
 {
     struct command *command = context;
-    command->options.jobs = jobs;
-    command->options.streams = streams;
+    command->options.machine.jobs = jobs;
+    command->options.machine.streams = streams;
     return conv_run_images(&command->options, &command->device, command->filters, source, NULL, 0,
                            report, trace, command->bench.stop, err);
 }
@@ -253,12 +254,12 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
     bench->stall = conv_signals_stall();
     conv_signals_begin_work();
     conv_stall_begin(bench->stall); // a filter may be read from a pipe
-    options->no_save = options->first_frame = true;
+    options->outputs.no_save = options->inputs.first_frame = true;
     // Streams are compared, so the coders stay the same, even if another one would be faster.
-    if (options->decode_on == CONV_CODER_AUTO)
-        options->decode_on = CONV_CODER_CPU;
-    if (options->encode_on == CONV_CODER_AUTO)
-        options->encode_on = CONV_CODER_CPU;
+    if (options->machine.decode_on == CONV_CODER_AUTO)
+        options->machine.decode_on = CONV_CODER_CPU;
+    if (options->machine.encode_on == CONV_CODER_AUTO)
+        options->machine.encode_on = CONV_CODER_CPU;
     if (options->operand_count < 2)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "conv bench streams takes images, folders or archives");
@@ -267,7 +268,7 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "conv bench streams reads its images several times: standard input "
                                 "cannot be one of them");
-    struct conv_own_files_use use = {options->bench_filter, &options->operands[1],
+    struct conv_own_files_use use = {options->bench.filter, &options->operands[1],
                                      options->operand_count - 1, NULL};
     enum conv_status status = conv_own_files_check(options, &use, err);
     if (!status)
@@ -277,16 +278,16 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
             conv_device_open(&command->device, options, command->filters, command->filter_count,
                              false, CONV_WORKLOAD_LARGE, bench->stop, err);
     if (!status)
-        status = conv_run_page_open(&command->page, options, err);
+        status = conv_run_page_open(&command->page, &options->report, err);
     if (status)
         return status;
     fill_common(command);
     fill_folder(command);
     fill_devices(command);
-    bench->jobs = options->jobs;
-    bench->device_only = options->bench_stage == CONV_BENCH_DEVICE;
+    bench->jobs = options->machine.jobs;
+    bench->device_only = options->bench.stage == CONV_BENCH_DEVICE;
     bench->usual_streams =
-        conv_options_streams(options, command->device.decode_on != CONV_CODER_CPU);
+        conv_options_streams(&options->machine, command->device.decode_on != CONV_CODER_CPU);
     bench->run = run_images;
     bench->run_context = command;
     bench->explain = conv_errors_explain;
@@ -304,12 +305,12 @@ static enum conv_status bench_codec(struct command *command, struct conv_err *er
     if (options->operand_count < 2)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "conv bench codec takes PNGs, folders or archives");
-    enum conv_status status = conv_device_parse_one(options, &list, err);
+    enum conv_status status = conv_device_parse_one(&options->machine, &list, err);
     bench->on_device = !status && list.choice == CONV_DEVICE_GPU;
     if (!status && bench->on_device)
         status = conv_device_open(&command->device, options, &identity, 1, false,
                                   CONV_WORKLOAD_LARGE, NULL, err);
-    if (!status && !bench->on_device && options->jobs_given)
+    if (!status && !bench->on_device && options->machine.jobs_given)
         status = parse_chain(command, err);
     if (status)
         return status;
@@ -317,9 +318,9 @@ static enum conv_status bench_codec(struct command *command, struct conv_err *er
     fill_folder(command);
     if (bench->on_device)
         fill_devices(command);
-    bench->show_progress = shows_progress(options);
-    bench->jobs = options->jobs_given ? options->jobs : 0;
-    bench->in_flight = options->bench_images;
+    bench->show_progress = shows_progress(&options->report);
+    bench->jobs = options->machine.jobs_given ? options->machine.jobs : 0;
+    bench->in_flight = options->bench.images;
     return conv_bench_codec(bench, err);
 }
 
@@ -335,7 +336,7 @@ int conv_bench_main(const struct conv_options *options)
         return conv_errors_fail(&err);
     }
     command->options = *options;
-    conv_commands_say_note(options);
+    conv_commands_say_note(&options->report);
     if (options->command == CONV_COMMAND_BENCH_KERNELS)
         status = bench_kernels(command, &err);
     else if (options->command == CONV_COMMAND_BENCH_LAYERS)

@@ -7,12 +7,12 @@
 #include "cli/commands.h"
 #include "report/json.h"
 
-int conv_banks_list(const struct conv_options *options)
+int conv_banks_list(const struct conv_report_options *report)
 {
     int count;
     const struct conv_bank_family *families = conv_bank_families(&count);
     for (int i = 0; i < count; i++) {
-        if (!options->json) {
+        if (!report->json) {
             printf("%-20s %s", families[i].usage, families[i].summary);
             if (strcmp(families[i].usage, families[i].example) != 0)
                 printf(" (for example %s)", families[i].example);
@@ -121,13 +121,13 @@ static void print_bank_json(const struct conv_bank *bank)
     }
 }
 
-int conv_banks_show(const struct conv_options *options, const char *name)
+int conv_banks_show(const struct conv_report_options *report, const char *name)
 {
     struct conv_bank bank;
     struct conv_err err = {0};
     if (conv_bank_parse(&bank, name, &err))
         return conv_errors_fail(&err);
-    options->json ? print_bank_json(&bank) : print_bank(&bank);
+    report->json ? print_bank_json(&bank) : print_bank(&bank);
     conv_bank_free(&bank);
     return conv_errors_flush();
 }

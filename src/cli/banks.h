@@ -8,9 +8,9 @@
 #include "filter/bank.h"
 
 // The families, one per line; with --json one object per line.
-int conv_banks_list(const struct conv_options *options);
+int conv_banks_list(const struct conv_report_options *report);
 
 // The maps and filters of a bank, with their coefficients.
-int conv_banks_show(const struct conv_options *options, const char *name);
+int conv_banks_show(const struct conv_report_options *report, const char *name);
 
 #endif

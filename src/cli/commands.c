@@ -55,8 +55,8 @@ static const struct conv_filter_family *family_of_operand(const struct conv_opti
     int count;
     const struct conv_filter_family *families = conv_filter_families(&count);
     const char *number = options->operand_count > 1 ? options->operands[1] : "";
-    if (options->quiet || *number == '\0' || number[strspn(number, "0123456789.,")] != '\0' ||
-        access(number, F_OK) == 0)
+    if (options->report.quiet || *number == '\0' ||
+        number[strspn(number, "0123456789.,")] != '\0' || access(number, F_OK) == 0)
         return NULL; // -q 90 has a message of its own
     for (int i = 0; i < count; i++)
         if (strcmp(families[i].name, text) == 0)
@@ -72,7 +72,7 @@ enum conv_status conv_commands_parse_chain(const struct conv_options *options, c
     if (family)
         return conv_err_set(err, CONV_ERR_USAGE, "numbers follow a colon: %s, for example %s",
                             family->usage, family->example);
-    if (!conv_filter_parse_chain(filters, count, text, &options->filter, err))
+    if (!conv_filter_parse_chain(filters, count, text, &options->filter.settings, err))
         return CONV_OK;
     const char *kind;
     if (is_input(text, &kind))
@@ -91,10 +91,10 @@ enum conv_status conv_commands_check_operands(const struct conv_options *options
                         options->operands[0]);
 }
 
-void conv_commands_say_note(const struct conv_options *options)
+void conv_commands_say_note(const struct conv_report_options *report)
 {
-    if (options->note[0] && !options->quiet)
-        fprintf(stderr, "conv: %s\n", options->note);
+    if (report->note[0] && !report->quiet)
+        fprintf(stderr, "conv: %s\n", report->note);
 }
 
 // --- the program ---------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ static int run(const struct conv_device_ops *const *backends, int argc, char **a
     conv_limits_read(&limits);
     if (conv_options_parse(&options, &limits, argc, argv, &err))
         return conv_errors_fail(&err);
-    options.backends = backends;
+    options.machine.backends = backends;
     if (options.help)
         return conv_help_print(&options);
     if (options.version) {
@@ -134,7 +134,7 @@ static int run(const struct conv_device_ops *const *backends, int argc, char **a
     if (options.operand_count == 0)
         return conv_help_missing();
     if (commands[options.command] != conv_bench_main) // which parses the options once more
-        conv_commands_say_note(&options);
+        conv_commands_say_note(&options.report);
     options.argv = argv;
     if (options.command != CONV_COMMAND_RUN) { // its name is not an operand
         options.operands++;

@@ -29,8 +29,8 @@ int conv_help_print(const struct conv_options *options);
 // For a command line without command and filter: prints a message and returns CONV_EXIT_USAGE.
 int conv_help_missing(void);
 
-// What the program says before it begins: options->note.
-void conv_commands_say_note(const struct conv_options *options);
+// What the program says before it begins: options->report.note.
+void conv_commands_say_note(const struct conv_report_options *report);
 
 // For commands without operands: CONV_ERR_USAGE if there are any.
 enum conv_status conv_commands_check_operands(const struct conv_options *options,

@@ -14,16 +14,16 @@ static bool left_open; // see conv_device_is_left_open
 
 // --- --device ------------------------------------------------------------------------------------
 
-static enum conv_status explain(const struct conv_options *options, const char *text,
+static enum conv_status explain(const struct conv_machine_options *machine, const char *text,
                                 struct conv_err *err)
 {
-    const char *gpu = conv_engine_gpu(options->backends)->name;
+    const char *gpu = conv_engine_gpu(machine->backends)->name;
     const char *choices[2 + CONV_ENGINE_DEVICES] = {"auto", "all"};
     char names[64] = "";
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++) {
         size_t used = strlen(names);
-        choices[2 + i] = options->backends[i]->name;
-        snprintf(names + used, sizeof names - used, "%s, ", options->backends[i]->name);
+        choices[2 + i] = machine->backends[i]->name;
+        snprintf(names + used, sizeof names - used, "%s, ", machine->backends[i]->name);
     }
     const char *near = strncmp(text, "gpu", 3) == 0
                            ? gpu
@@ -38,13 +38,13 @@ static enum conv_status explain(const struct conv_options *options, const char *
 
 // Parses the first `size` characters of `text`: "cuda:3" is 3 and its backend, "cuda" is 0. False
 // if it is something else.
-static bool parse_gpu(const struct conv_options *options, const char *text, size_t size,
+static bool parse_gpu(const struct conv_machine_options *machine, const char *text, size_t size,
                       const struct conv_device_ops **ops, int *ordinal)
 {
     const char *colon = memchr(text, ':', size);
     size_t name = colon ? (size_t)(colon - text) : size;
     *ordinal = 0;
-    *ops = conv_engine_find(options->backends, text, name);
+    *ops = conv_engine_find(machine->backends, text, name);
     if (!*ops || (*ops)->place == CONV_ON_CPU)
         return false;
     if (!colon)
@@ -58,7 +58,7 @@ static bool parse_gpu(const struct conv_options *options, const char *text, size
 }
 
 // A list of devices of one backend.
-static enum conv_status parse_list(const struct conv_options *options, const char *text,
+static enum conv_status parse_list(const struct conv_machine_options *machine, const char *text,
                                    struct conv_device_list *list, struct conv_err *err)
 {
     list->choice = CONV_DEVICE_GPU;
@@ -68,8 +68,8 @@ static enum conv_status parse_list(const struct conv_options *options, const cha
         size_t size = strcspn(item, ",");
         const struct conv_device_ops *ops;
         int ordinal;
-        if (!parse_gpu(options, item, size, &ops, &ordinal) || (list->count && ops != list->gpu))
-            return explain(options, text, err);
+        if (!parse_gpu(machine, item, size, &ops, &ordinal) || (list->count && ops != list->gpu))
+            return explain(machine, text, err);
         list->gpu = ops;
         for (int i = 0; i < list->count; i++)
             if (list->ordinals[i] == ordinal)
@@ -86,19 +86,19 @@ static enum conv_status parse_list(const struct conv_options *options, const cha
 }
 
 // Parses --device. CONV_ERR_USAGE for an unknown device, a device given twice, or too many.
-static enum conv_status parse_devices(const struct conv_options *options,
+static enum conv_status parse_devices(const struct conv_machine_options *machine,
                                       struct conv_device_list *list, struct conv_err *err)
 {
-    const char *text = options->device_text ? options->device_text : "auto";
-    *list = (struct conv_device_list){.gpu = conv_engine_gpu(options->backends), .count = 1};
+    const char *text = machine->device_text ? machine->device_text : "auto";
+    *list = (struct conv_device_list){.gpu = conv_engine_gpu(machine->backends), .count = 1};
     if (strcmp(text, "auto") == 0)
         return CONV_OK; // CONV_DEVICE_AUTO
     if (strcmp(text, "all") == 0)
         list->choice = CONV_DEVICE_ALL;
-    else if (strcmp(text, options->backends[CONV_ON_CPU]->name) == 0)
+    else if (strcmp(text, machine->backends[CONV_ON_CPU]->name) == 0)
         list->choice = CONV_DEVICE_CPU;
     else
-        return parse_list(options, text, list, err);
+        return parse_list(machine, text, list, err);
     return CONV_OK;
 }
 
@@ -112,25 +112,25 @@ void conv_device_spread(struct conv_device_list *list)
         list->ordinals[0] = rank % count;
 }
 
-void conv_device_set_up_process(const struct conv_options *options)
+void conv_device_set_up_process(const struct conv_machine_options *machine)
 {
     struct conv_device_list list;
-    bool first_only = parse_devices(options, &list, NULL) == CONV_OK &&
+    bool first_only = parse_devices(machine, &list, NULL) == CONV_OK &&
                       (list.choice == CONV_DEVICE_AUTO || list.choice == CONV_DEVICE_GPU) &&
                       list.count == 1 && list.ordinals[0] == 0 &&
                       (list.is_numbered || conv_launcher_local_rank() == 0);
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
-        if (options->backends[i]->set_up_process)
-            options->backends[i]->set_up_process(first_only);
+        if (machine->backends[i]->set_up_process)
+            machine->backends[i]->set_up_process(first_only);
 }
 
-enum conv_status conv_device_parse_one(const struct conv_options *options,
+enum conv_status conv_device_parse_one(const struct conv_machine_options *machine,
                                        struct conv_device_list *list, struct conv_err *err)
 {
-    enum conv_status status = parse_devices(options, list, err);
+    enum conv_status status = parse_devices(machine, list, err);
     if (!status && (list->choice == CONV_DEVICE_ALL || list->count > 1))
         return conv_err_set(err, CONV_ERR_USAGE, "this command takes one device, not %s",
-                            options->device_text);
+                            machine->device_text);
     return status;
 }
 
@@ -226,12 +226,13 @@ static enum conv_status open_gpus(struct conv_device *device, const struct conv_
 
 static bool decodes_by_choice(const struct conv_options *options)
 {
-    return options->decode_on == CONV_CODER_AUTO && options->alpha != CONV_ALPHA_PREMULTIPLY;
+    return options->machine.decode_on == CONV_CODER_AUTO &&
+           options->filter.alpha != CONV_ALPHA_PREMULTIPLY;
 }
 
 static bool encodes_by_choice(const struct conv_options *options)
 {
-    return options->encode_on == CONV_CODER_AUTO && conv_options_may_encode_on_gpu(options);
+    return options->machine.encode_on == CONV_CODER_AUTO && conv_options_may_encode_on_gpu(options);
 }
 
 // The bytes of files depend on the encoder, so it stays the same during the whole run. The decoder
@@ -239,8 +240,8 @@ static bool encodes_by_choice(const struct conv_options *options)
 static void choose_coders(struct conv_device *device, const struct conv_options *options, bool much)
 {
     bool able = device->ops->takes_stream != NULL;
-    device->decode_on = options->decode_on;
-    device->encode_on = options->encode_on;
+    device->decode_on = options->machine.decode_on;
+    device->encode_on = options->machine.encode_on;
     if (device->encode_on == CONV_CODER_AUTO)
         device->encode_on =
             able && much && encodes_by_choice(options) ? CONV_CODER_GPU : CONV_CODER_CPU;
@@ -252,7 +253,7 @@ bool conv_device_needs_workload(const struct conv_options *options)
 {
     struct conv_device_list list;
     bool decodes = decodes_by_choice(options), encodes = encodes_by_choice(options);
-    if (parse_devices(options, &list, NULL))
+    if (parse_devices(&options->machine, &list, NULL))
         return false;
     return list.choice == CONV_DEVICE_AUTO || (list.choice == CONV_DEVICE_GPU && decodes) ||
            (list.choice == CONV_DEVICE_ALL && (decodes || encodes));
@@ -261,8 +262,8 @@ bool conv_device_needs_workload(const struct conv_options *options)
 // Counts the machine's cores, not --jobs, since files must not depend on that.
 struct conv_workload_choice conv_device_choice_of(const struct conv_options *options)
 {
-    return conv_workload_choice_for(options->limits->cores, decodes_by_choice(options),
-                                    encodes_by_choice(options), !options->no_save);
+    return conv_workload_choice_for(options->machine.limits->cores, decodes_by_choice(options),
+                                    encodes_by_choice(options), !options->outputs.no_save);
 }
 
 static bool is_small(const struct conv_filter *filters, int count)
@@ -279,14 +280,15 @@ static enum conv_status choose_devices(struct conv_device_list *list,
                                        const struct conv_device_ops *forced, bool codes,
                                        bool small_job, struct conv_err *err)
 {
-    enum conv_status status = parse_devices(options, list, err);
+    enum conv_status status = parse_devices(&options->machine, list, err);
     if (status)
         return status;
     if (codes && list->choice == CONV_DEVICE_CPU)
         return conv_err_set(err, CONV_ERR_USAGE, "--%s gpu and --device cpu cannot be combined",
-                            options->encode_on == CONV_CODER_GPU ? "encode-on" : "decode-on");
-    bool on_cpu = forced == options->backends[CONV_ON_CPU] ||
-                  (small_job && !codes && !(options->variant && *options->variant));
+                            options->machine.encode_on == CONV_CODER_GPU ? "encode-on"
+                                                                         : "decode-on");
+    bool on_cpu = forced == options->machine.backends[CONV_ON_CPU] ||
+                  (small_job && !codes && !(options->machine.variant && *options->machine.variant));
     if (list->choice == CONV_DEVICE_AUTO && on_cpu)
         list->choice = CONV_DEVICE_CPU;
     return CONV_OK;
@@ -301,19 +303,21 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
     struct conv_backend_config config = {
         .filters = filters,
         .filter_count = filter_count,
-        .border = options->border,
-        .border_value = options->border_value,
-        .alpha = options->alpha,
-        .floats = options->output_type == CONV_OUTPUT_F32,
-        .variant = options->variant,
-        .launch_bytes = conv_options_group_bytes(options, true),
+        .border = options->filter.border,
+        .border_value = options->filter.border_value,
+        .alpha = options->filter.alpha,
+        .floats = options->outputs.type == CONV_OUTPUT_F32,
+        .variant = options->machine.variant,
+        .launch_bytes = conv_options_group_bytes(&options->machine, true),
         .stop = stop,
     };
     struct conv_device_list list;
-    const char *variant = options->variant ? options->variant : "";
-    const struct conv_device_ops *cpu = options->backends[CONV_ON_CPU];
-    const struct conv_device_ops *forced = conv_engine_of_kernel(options->backends, variant);
-    bool codes = options->decode_on == CONV_CODER_GPU || options->encode_on == CONV_CODER_GPU;
+    const char *variant = options->machine.variant ? options->machine.variant : "";
+    const struct conv_device_ops *cpu = options->machine.backends[CONV_ON_CPU];
+    const struct conv_device_ops *forced =
+        conv_engine_of_kernel(options->machine.backends, variant);
+    bool codes = options->machine.decode_on == CONV_CODER_GPU ||
+                 options->machine.encode_on == CONV_CODER_GPU;
     bool small = is_small(filters, filter_count);
     enum conv_status status =
         choose_devices(&list, options, forced, codes, work == CONV_WORKLOAD_SMALL && small, err);
@@ -326,7 +330,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
     bool fall_back = cpu_allowed && !codes; // --decode-on or --encode-on gpu needs the GPU
     conv_device_spread(&list);
     at_once &= fall_back && !*variant && small && list.gpu->has_driver();
-    status = open_gpus(device, &list, &config, !at_once, options->quiet, &reason);
+    status = open_gpus(device, &list, &config, !at_once, options->report.quiet, &reason);
     if (!status) {
         choose_coders(device, options, work == CONV_WORKLOAD_LARGE || !cpu_allowed);
         return cpu_allowed ? open_fallback(device, cpu, &config, err) : CONV_OK;
@@ -339,7 +343,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         return conv_err_set(err, status, "%s", reason.text);
     // A machine without a GPU is expected with `auto`; a GPU that cannot be used is reported.
     bool expected = list.choice == CONV_DEVICE_AUTO && !list.gpu->has_driver();
-    if (!options->quiet && (!expected || options->verbose))
+    if (!options->report.quiet && (!expected || options->report.verbose))
         conv_report_say("%s; filtering on the CPU", reason.text);
     return open_cpu(device, cpu, &config, err);
 }

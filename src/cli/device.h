@@ -44,11 +44,11 @@ void conv_device_spread(struct conv_device_list *list);
 
 // Prepares the process for the devices of --device. Called before anything else, while there is one
 // thread.
-void conv_device_set_up_process(const struct conv_options *options);
+void conv_device_set_up_process(const struct conv_machine_options *machine);
 
 // Parses --device for commands that use one device. CONV_ERR_USAGE for `all`, lists and unknown
 // devices.
-enum conv_status conv_device_parse_one(const struct conv_options *options,
+enum conv_status conv_device_parse_one(const struct conv_machine_options *machine,
                                        struct conv_device_list *list, struct conv_err *err);
 
 // Opens the backends that --device and --variant select. `auto` takes the first GPU, or the CPU if

@@ -81,16 +81,16 @@ static void print_gpus_json(const struct conv_device_ops *ops)
     conv_json_member(stdout, name, err.status ? err.text : NULL);
 }
 
-static void print_devices_json(const struct conv_options *options)
+static void print_devices_json(const struct conv_machine_options *machine)
 {
-    const struct conv_limits *limits = options->limits;
+    const struct conv_limits *limits = machine->limits;
     printf("{\"type\":\"devices\",\"cpu\":{\"cores\":%d,\"features\":[", limits->cores);
     print_features(true);
     printf("],\"memory\":%zu},", limits->memory);
     print_limits_json(limits);
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
-        if (options->backends[i]->place != CONV_ON_CPU)
-            print_gpus_json(options->backends[i]);
+        if (machine->backends[i]->place != CONV_ON_CPU)
+            print_gpus_json(machine->backends[i]);
     puts("}");
 }
 
@@ -133,14 +133,14 @@ int conv_devices_main(const struct conv_options *options)
     struct conv_err err = {0};
     if (conv_commands_check_operands(options, &err))
         return conv_errors_fail(&err);
-    if (options->json) {
-        print_devices_json(options);
+    if (options->report.json) {
+        print_devices_json(&options->machine);
         return conv_errors_flush();
     }
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
-        if (options->backends[i]->place != CONV_ON_CPU)
-            print_gpus(options->backends[i]);
-    const struct conv_limits *limits = options->limits;
+        if (options->machine.backends[i]->place != CONV_ON_CPU)
+            print_gpus(options->machine.backends[i]);
+    const struct conv_limits *limits = options->machine.limits;
     printf("cpu     %d core%s,", limits->cores, limits->cores == 1 ? "" : "s");
     print_features(false);
     printf(", %zu MiB of memory\n", limits->memory >> 20);

@@ -282,7 +282,7 @@ static void print_json(unsigned commands)
 int conv_help_print(const struct conv_options *options)
 {
     bool is_short = options->help_is_short;
-    if (options->json)
+    if (options->report.json)
         print_json(options->operand_count > 0 ? commands_of(options->command) : ~0u);
     else if (options->operand_count > 0 && is_short)
         print_usage_short(options->command);
@@ -335,7 +335,7 @@ int conv_help_main(const struct conv_options *options)
     of_word.command = conv_options_find_command(options->operands, options->operand_count, &used);
     if (of_word.command == CONV_COMMAND_RUN && strcmp(word, "FILTER") != 0 &&
         strcmp(word, "custom") != 0 &&
-        conv_filter_parse_chain(filters, &count, word, &options->filter, &err))
+        conv_filter_parse_chain(filters, &count, word, &options->filter.settings, &err))
         return refuse_word(word, &err);
     return conv_help_print(&of_word);
 }

@@ -37,18 +37,18 @@ static bool is_tensor(const char *path)
 static enum conv_status check_operands(const struct conv_options *options,
                                        const struct conv_places *places, struct conv_err *err)
 {
-    int least = options->files_from ? 0 : 1;
+    int least = options->inputs.files_from ? 0 : 1;
     if (options->operand_count > 0 && places->input_count >= least)
         return CONV_OK;
     if (options->operand_count > 0 && !places->last_is_output)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "the input is missing: conv layer WEIGHTS %s INPUT...",
-                            options->beside ? "--beside" : "--output OUTPUT");
+                            options->outputs.beside ? "--beside" : "--output OUTPUT");
     static const char *const missing[] = {"weights, input and output are", "input and output are",
                                           "the output is"};
     return conv_err_set(err, CONV_ERR_USAGE, "%s missing: conv layer WEIGHTS %s OUTPUT",
                         missing[options->operand_count < 2 ? options->operand_count : 2],
-                        options->files_from ? "[INPUT]" : "INPUT...");
+                        options->inputs.files_from ? "[INPUT]" : "INPUT...");
 }
 
 int conv_layer_main(const struct conv_options *options)
@@ -66,7 +66,7 @@ int conv_layer_main(const struct conv_options *options)
     atomic_int *stop = conv_signals_install();
     conv_descriptors_raise();
     if (!status) {
-        bool tensor = places.input_count == 1 && places.output && !options->files_from &&
+        bool tensor = places.input_count == 1 && places.output && !options->inputs.files_from &&
                       is_tensor(places.inputs[0]);
         status = tensor ? conv_layer_run_tensor(options, &places, &setup, stop, &code, &err)
                         : conv_layer_run_images(options, &places, &setup, stop, &code, &err);

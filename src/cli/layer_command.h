@@ -25,7 +25,7 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
 enum conv_status conv_layer_check_files(const struct conv_options *options, const char *input,
                                         const char *output, struct conv_err *err);
 // Why --skip-existing or --update skips the output; NULL if it is to be written.
-const char *conv_layer_skip_reason(const struct conv_options *options, const char *input,
+const char *conv_layer_skip_reason(const struct conv_output_options *outputs, const char *input,
                                    const char *output);
 
 #endif

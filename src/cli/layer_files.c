@@ -24,7 +24,7 @@ enum conv_status conv_layer_check_files(const struct conv_options *options, cons
     bool to_standard = conv_paths_is_standard(output);
     if (status)
         return status;
-    if (options->resume_path)
+    if (options->outputs.resume_path)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--resume is for many outputs, and %s is one; use --skip-existing or "
                             "--update",
@@ -34,21 +34,22 @@ enum conv_status conv_layer_check_files(const struct conv_options *options, cons
     if (!to_standard && would_overwrite(output, options->operands[0]))
         return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the weights",
                             options->operands[0]);
-    if (!to_standard && options->filter.bias && would_overwrite(output, options->filter.bias))
+    if (!to_standard && options->filter.settings.bias &&
+        would_overwrite(output, options->filter.settings.bias))
         return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the bias",
-                            options->filter.bias);
+                            options->filter.settings.bias);
     return conv_places_check_standard(options, output, "tensor", err);
 }
 
-const char *conv_layer_skip_reason(const struct conv_options *options, const char *input,
+const char *conv_layer_skip_reason(const struct conv_output_options *outputs, const char *input,
                                    const char *output)
 {
     struct stat in, out;
     if (conv_paths_is_standard(output) || stat(output, &out) != 0 || !S_ISREG(out.st_mode))
         return NULL;
-    if (options->skip_existing)
+    if (outputs->skip_existing)
         return "the output exists";
-    if (!options->update || stat(input, &in) != 0)
+    if (!outputs->update || stat(input, &in) != 0)
         return NULL;
     return conv_paths_is_older(&out, &in) ? NULL : "the output is up to date";
 }

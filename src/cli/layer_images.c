@@ -72,8 +72,8 @@ static enum conv_status check_archives(const struct images_run *run, struct conv
     if (!conv_walk_reads_archives(walk))
         return CONV_OK;
     conv_signals_expect_truncation();
-    return run->options->shard_text && !conv_walk_allows_another(walk, &images)
-               ? conv_shards_check(run->options, run->whole, err)
+    return run->options->inputs.shard_text && !conv_walk_allows_another(walk, &images)
+               ? conv_shards_check(&run->options->inputs, run->whole, err)
                : CONV_OK;
 }
 
@@ -89,22 +89,22 @@ static enum conv_status open_walk(struct images_run *run, atomic_int *stop, stru
         status = conv_places_check_standard(options, run->output, "tensor", err);
     if (status)
         return status;
-    bool any = options->files_from || places->input_count > 1;
+    bool any = options->inputs.files_from || places->input_count > 1;
     for (int i = 0; i < places->input_count; i++)
         any = any || conv_paths_is_folder(places->inputs[i]) ||
               conv_archive_of_path(places->inputs[i]);
     run->collects = any && run->output && is_npy(run->output);
     if (run->collects && conv_paths_is_folder(run->output))
         return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", run->output);
-    if (run->collects && (options->update || options->resume_path))
+    if (run->collects && (options->outputs.update || options->outputs.resume_path))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--%s compares files; %s is one file for all images",
-                            options->update ? "update" : "resume", run->output);
+                            options->outputs.update ? "update" : "resume", run->output);
     struct conv_walk_config config = make_walk(run, stop);
     status = conv_shards_divide(&run->whole, options, &config, stop, err);
     config.whole = run->whole;
     if (!status)
-        status = conv_shards_plan(&run->plan, options, &config, stop, err);
+        status = conv_shards_plan(&run->plan, &options->inputs, &config, stop, err);
     config.plan = run->plan;
     if (!status)
         status = conv_selection_open(&run->selection, &config, options, run->collects, err);
@@ -112,7 +112,7 @@ static enum conv_status open_walk(struct images_run *run, atomic_int *stop, stru
         status = check_archives(run, err);
     return status || run->collects
                ? status
-               : conv_places_check(options, conv_walk_shape(run->selection.walk), err);
+               : conv_places_check(&options->outputs, conv_walk_shape(run->selection.walk), err);
 }
 
 // --- device --------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ static double estimate_flops(const struct images_run *run, const struct conv_lay
                            ? 2 * conv_bank_cost(&setup->bank)
                            : 2.0 * layer->maps * layer->channels * layer->kernel_height *
                                  layer->kernel_width / layer->stride / layer->stride;
-    double bytes = conv_layer_setup_much(run->options) / per_pixel * BYTES_PER_PIXEL;
+    double bytes = conv_layer_setup_much(&run->options->machine) / per_pixel * BYTES_PER_PIXEL;
     struct conv_workload_choice much = {
         .plain.byte = 1, .others.byte = 1, .cost = bytes, .name = 1638};
     struct conv_walk_config config = make_walk(run, NULL);
@@ -142,7 +142,8 @@ static double estimate_flops(const struct images_run *run, const struct conv_lay
         return 0;
     conv_workload_measure(&workload, conv_walk_source(walk), &much);
     conv_walk_close(walk);
-    return workload.kind == CONV_WORKLOAD_LARGE ? 2 * conv_layer_setup_much(run->options) : 0;
+    return workload.kind == CONV_WORKLOAD_LARGE ? 2 * conv_layer_setup_much(&run->options->machine)
+                                                : 0;
 }
 
 static enum conv_status open_contexts(struct images_run *run, const struct conv_layer_setup *setup,
@@ -151,9 +152,9 @@ static enum conv_status open_contexts(struct images_run *run, const struct conv_
     const struct conv_options *options = run->options;
     struct conv_layer_stage *stage = &run->stage;
     float divisor = conv_layer_setup_divisor(options, CONV_ELEMENT_U8, true);
-    double flops = options->device_text ? 0 : estimate_flops(run, setup);
+    double flops = options->machine.device_text ? 0 : estimate_flops(run, setup);
     stage->pool = setup->pool;
-    enum conv_status status = conv_layer_setup_choose(&run->target, options, flops, err);
+    enum conv_status status = conv_layer_setup_choose(&run->target, &options->machine, flops, err);
     if (!status)
         status = conv_layer_setup_operation(&stage->of_bytes, &run->target, options, setup,
                                             CONV_ELEMENT_U8, divisor, err);
@@ -170,15 +171,15 @@ static enum conv_status open_sink(struct images_run *run, atomic_int *stop, stru
     const struct conv_options *options = run->options;
     struct conv_sink_config config = {
         .path = run->output ? run->output : "", // next to the inputs: outputs have their paths
-        .workers = options->jobs,
-        .force = options->force,
-        .fsync = options->fsync,
+        .workers = options->machine.jobs,
+        .force = options->outputs.force,
+        .fsync = options->outputs.fsync,
         .journal = run->journal,
         .own_files = run->own_files,
         .own_file_count = conv_own_files_find(run->own_files, options),
         .stop = stop,
     };
-    bool is_image = false, writes = !options->dry_run && !options->no_save;
+    bool is_image = false, writes = !options->outputs.dry_run && !options->outputs.no_save;
     if (run->collects)
         return CONV_OK;
     conv_walk_describe_outputs(run->selection.walk, &config);
@@ -201,7 +202,7 @@ static enum conv_status finish(struct images_run *run, const atomic_int *stop, b
     conv_run_inputs_report_passed(run->selection.walk, run->report.report);
     if (signal > 0) {
         if (!run->collects) // into one file nothing was written
-            conv_run_inputs_count_rest(run->options, &run->selection, &totals, &rest);
+            conv_run_inputs_count_rest(&run->options->outputs, &run->selection, &totals, &rest);
         conv_report_interrupted(run->report.report, &rest);
     } else if (*code == CONV_EXIT_NOTHING && !failed) {
         struct conv_walk_count count = conv_walk_count(run->selection.walk);
@@ -210,13 +211,13 @@ static enum conv_status finish(struct images_run *run, const atomic_int *stop, b
         else
             conv_run_inputs_print_none(run->options, &count);
     }
-    conv_shards_report(run->options, run->plan, run->selection.walk, run->report.report);
+    conv_shards_report(&run->options->inputs, run->plan, run->selection.walk, run->report.report);
     return conv_layer_report_finish(&run->report, &run->target, NULL, signal, *code, err);
 }
 
 static bool exists(const struct images_run *run)
 {
-    return run->collects && run->options->skip_existing && conv_paths_exists(run->output);
+    return run->collects && run->options->outputs.skip_existing && conv_paths_exists(run->output);
 }
 
 static enum conv_status prepare(struct images_run *run, const struct conv_layer_setup *setup,
@@ -227,7 +228,7 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
     enum conv_status status = open_walk(run, stop, err);
     if (!status)
         status = open_contexts(run, setup, err);
-    if (!status && options->resume_path)
+    if (!status && options->outputs.resume_path)
         status = conv_settings_open_journal(&run->journal, &settings, stop, err);
     run->report.total = &run->selection.total;
     if (!status)
@@ -247,18 +248,18 @@ static void fill_stage(struct images_run *run, const struct conv_layer_setup *se
 {
     const struct conv_options *options = run->options;
     struct conv_layer_stage *stage = &run->stage;
-    stage->gray = options->gray || setup->bank.map_count;
+    stage->gray = options->filter.gray || setup->bank.map_count;
     stage->to_255 =
-        conv_options_given(options, "range") && options->layer.range == CONV_LAYER_RANGE_255;
+        conv_options_given(options, "range") && options->filter.layer.range == CONV_LAYER_RANGE_255;
     stage->collect = run->collects ? &run->collect : NULL;
     run->collect = (struct conv_layer_collect){
         .path = run->output,
         .element = conv_operation_output(&stage->of_bytes),
-        .no_save = options->no_save || options->dry_run,
-        .fsync = options->fsync,
+        .no_save = options->outputs.no_save || options->outputs.dry_run,
+        .fsync = options->outputs.fsync,
         .stop = stop,
         .watch = conv_signals_watch,
-        .writer = {.force = options->force},
+        .writer = {.force = options->outputs.force},
     };
 }
 
@@ -272,25 +273,26 @@ static enum conv_status filter_images(struct images_run *run, atomic_int *stop,
         .backends = none,
         .device_count = 1,
         .layer = &run->stage,
-        .jobs = options->jobs,
+        .jobs = options->machine.jobs,
         .streams = 1,
-        .max_pixels = options->max_pixels,
+        .max_pixels = options->inputs.max_pixels,
         .codec = {.level = -1, .stop = stop},
         .output_type = CONV_OUTPUT_F32,
-        .first_frame = options->first_frame,
+        .first_frame = options->inputs.first_frame,
         .sink = run->sink,
-        .resume = options->resume_path != NULL,
-        .skip_existing = options->skip_existing,
-        .update = options->update,
-        .dry_run = options->dry_run,
-        .no_save = options->no_save || (!run->sink && !run->collects),
-        .fail_fast = options->fail_fast,
+        .resume = options->outputs.resume_path != NULL,
+        .skip_existing = options->outputs.skip_existing,
+        .update = options->outputs.update,
+        .dry_run = options->outputs.dry_run,
+        .no_save = options->outputs.no_save || (!run->sink && !run->collects),
+        .fail_fast = options->outputs.fail_fast,
         .trace = run->report.trace,
         .stop = stop,
     };
     bool async = run->target.place != CONV_ON_CPU;
-    (void)conv_ledger_set(&config, run->selection.source, conv_options_mem_limit(options, async),
-                          options->mem_limit > 0);
+    (void)conv_ledger_set(&config, run->selection.source,
+                          conv_options_mem_limit(&options->machine, async),
+                          options->machine.mem_limit > 0);
     enum conv_status status =
         conv_pipeline_run(&config, run->selection.source, run->report.report, err);
     if (!status && run->collects && conv_cancel_is_asked(stop))
@@ -316,7 +318,7 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
         fill_stage(&run, setup, stop);
     if (!status && exists(&run)) {
         struct conv_record record = {
-            .input = places->input_count > 0 ? places->inputs[0] : options->files_from,
+            .input = places->input_count > 0 ? places->inputs[0] : options->inputs.files_from,
             .output = run.output,
             .outcome = CONV_OUTCOME_SKIPPED,
             .reason = CONV_SINK_EXISTS,

@@ -14,9 +14,9 @@ enum conv_status conv_layer_report_prepare(struct conv_layer_report *report,
     report->options = options;
     report->setup = setup;
     conv_stall_begin(conv_signals_stall()); // opening a pipe may wait
-    enum conv_status status = conv_run_page_open(&report->page, options, err);
-    if (!status && (options->trace_path || options->html_path))
-        status = conv_trace_open(&report->trace, options->trace_path, report->page.file,
+    enum conv_status status = conv_run_page_open(&report->page, &options->report, err);
+    if (!status && (options->report.trace_path || options->report.html_path))
+        status = conv_trace_open(&report->trace, options->report.trace_path, report->page.file,
                                  conv_signals_stall(), err);
     conv_stall_end(conv_signals_stall());
     return status;
@@ -31,21 +31,21 @@ enum conv_status conv_layer_report_open(struct conv_layer_report *report,
     if (operation && (operation->layer || operation->bank))
         conv_operation_describe(operation, report->device, sizeof report->device);
     report->config = (struct conv_report_config){
-        .quiet = options->quiet,
-        .verbose = options->verbose,
-        .dry_run = options->dry_run,
+        .quiet = options->report.quiet,
+        .verbose = options->report.verbose,
+        .dry_run = options->outputs.dry_run,
         .single = single,
-        .json = options->json,
-        .json_path = options->report_path,
-        .progress = report->draws_progress ? CONV_NEVER : options->progress,
+        .json = options->report.json,
+        .json_path = options->report.path,
+        .progress = report->draws_progress ? CONV_NEVER : options->report.progress,
         .total = report->total,
         .explain = conv_errors_explain,
         .filters = options->operands[0],
         .device = report->device,
-        .jobs = options->jobs,
-        .cores = options->limits->cores,
+        .jobs = options->machine.jobs,
+        .cores = options->machine.limits->cores,
         .samples = report->page.file ? &report->samples : NULL,
-        .shard = conv_shards_record(options),
+        .shard = conv_shards_record(&options->inputs),
         .start_ns = start_ns,
         .stall = conv_signals_stall(),
     };
@@ -88,21 +88,22 @@ static void describe(struct conv_layer_report *report, const struct conv_layer_t
     const struct conv_options *options = report->options;
     const struct conv_bank *bank = &report->setup->bank;
     struct conv_page_job *page = &report->page;
-    conv_run_page_describe_images(page, options, &report->totals);
+    conv_run_page_describe_images(page, &options->outputs, &report->totals);
     if (bank->map_count) {
         conv_page_job_fact(page, "filter bank", "%s, %d filters, %d maps", bank->name,
                            bank->filter_count, bank->map_count);
-        if (options->layer.pool)
-            conv_page_job_fact(page, "pooling", "%s", options->layer.pool);
+        if (options->filter.layer.pool)
+            conv_page_job_fact(page, "pooling", "%s", options->filter.layer.pool);
         describe_border(page, &report->setup->layer);
     } else {
         describe_layer(page, &report->setup->layer);
     }
-    conv_page_job_device(page, options->backends[target->place], report->device, target->device);
+    conv_page_job_device(page, options->machine.backends[target->place], report->device,
+                         target->device);
     if (kernel)
         conv_page_job_fact(page, "kernel", "%s", kernel);
-    conv_page_job_machine(page, options->limits);
-    conv_page_job_fact(page, "workers", "%d", options->jobs);
+    conv_page_job_machine(page, options->machine.limits);
+    conv_page_job_fact(page, "workers", "%d", options->machine.jobs);
 }
 
 static enum conv_status write_page(struct conv_layer_report *report,
@@ -110,7 +111,7 @@ static enum conv_status write_page(struct conv_layer_report *report,
                                    int stop, int code, struct conv_err *err)
 {
     struct conv_page *page = &report->page.page;
-    page->kind = report->options->dry_run ? "conv layer, a dry run" : "conv layer, a run";
+    page->kind = report->options->outputs.dry_run ? "conv layer, a dry run" : "conv layer, a run";
     page->timelines[0].trace = report->trace;
     page->timeline_count = 1;
     page->samples = &report->samples;

@@ -17,7 +17,7 @@ float conv_layer_setup_divisor(const struct conv_options *options, enum conv_ele
     bool is_given = conv_options_given(options, "range");
     if (!is_image && !is_given)
         return 1;
-    bool to_255 = is_given && options->layer.range == CONV_LAYER_RANGE_255;
+    bool to_255 = is_given && options->filter.layer.range == CONV_LAYER_RANGE_255;
     if (element == CONV_ELEMENT_U16)
         return to_255 ? 257 : 65535;
     return element == CONV_ELEMENT_U8 && !to_255 ? 255 : 1;
@@ -58,11 +58,11 @@ static enum conv_status check_bias(const struct conv_tensor_shape *shape, const 
 }
 
 // A file of the command line that cannot be read is a usage error, as with filters.
-static enum conv_status load(struct conv_tensor *tensor, const struct conv_options *options,
+static enum conv_status load(struct conv_tensor *tensor, const struct conv_machine_options *machine,
                              const char *name, struct conv_err *err)
 {
     enum conv_status status =
-        conv_tensor_load(tensor, name, conv_options_mem_limit(options, false), err);
+        conv_tensor_load(tensor, name, conv_options_mem_limit(machine, false), err);
     if (status && status != CONV_ERR_MEMORY)
         status = err->status = CONV_ERR_USAGE;
     return status;
@@ -81,26 +81,26 @@ static enum conv_status open_bank(struct conv_layer_setup *setup,
                                 refused[i]);
     }
     enum conv_status status =
-        conv_layer_padding_parse_border(&setup->layer, options->border_text, err);
-    if (!options->border_text)
+        conv_layer_padding_parse_border(&setup->layer, options->filter.border_text, err);
+    if (!options->filter.border_text)
         setup->layer.border = CONV_BORDER_REPLICATE;
     setup->layer.output = CONV_ELEMENT_F32;
-    if (!status && options->layer.pool)
-        status = conv_pooling_parse(&setup->pool, options->layer.pool, err);
+    if (!status && options->filter.layer.pool)
+        status = conv_pooling_parse(&setup->pool, options->filter.layer.pool, err);
     return status ? status : conv_bank_parse(&setup->bank, options->operands[0], err);
 }
 
 enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
                                        const struct conv_options *options, struct conv_err *err)
 {
-    const char *name = options->operands[0], *bias = options->filter.bias;
+    const char *name = options->operands[0], *bias = options->filter.settings.bias;
     *setup = (struct conv_layer_setup){0};
     if (conv_bank_is_name(name))
         return open_bank(setup, options, err);
-    if (options->layer.pool)
+    if (options->filter.layer.pool)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--pool is for filter banks (conv list banks), and %s is a file", name);
-    enum conv_status status = load(&setup->weights, options, name, err);
+    enum conv_status status = load(&setup->weights, &options->machine, name, err);
     if (!status)
         status = check_weights(&setup->weights.shape, name, err);
     if (status)
@@ -111,20 +111,20 @@ enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
         .channels = (int)side[1],
         .kernel_height = (int)side[2],
         .kernel_width = (int)side[3],
-        .stride = options->layer.stride,
+        .stride = options->filter.layer.stride,
         .input = CONV_ELEMENT_F32,
         .input_divisor = 1,
         .output =
-            options->output_type == CONV_OPTIONS_OUTPUT_F16 ? CONV_ELEMENT_F16 : CONV_ELEMENT_F32,
-        .activation = options->layer.activation,
-        .precision = options->layer.precision,
+            options->outputs.type == CONV_OPTIONS_OUTPUT_F16 ? CONV_ELEMENT_F16 : CONV_ELEMENT_F32,
+        .activation = options->filter.layer.activation,
+        .precision = options->filter.layer.precision,
         .weights = setup->weights.values,
     };
-    status = conv_layer_padding_parse(&setup->layer, options->layer.padding, err);
+    status = conv_layer_padding_parse(&setup->layer, options->filter.layer.padding, err);
     if (!status)
-        status = conv_layer_padding_parse_border(&setup->layer, options->border_text, err);
+        status = conv_layer_padding_parse_border(&setup->layer, options->filter.border_text, err);
     if (!status && bias)
-        status = load(&setup->bias, options, bias, err);
+        status = load(&setup->bias, &options->machine, bias, err);
     if (!status && bias)
         status = check_bias(&setup->bias.shape, bias, setup->layer.maps, err);
     setup->layer.bias = setup->bias.values;
@@ -145,25 +145,25 @@ void conv_layer_setup_close(struct conv_layer_setup *setup)
 #define CORE_FLOPS 40e9
 #define WORTHWHILE_SECONDS 0.6
 
-double conv_layer_setup_much(const struct conv_options *options)
+double conv_layer_setup_much(const struct conv_machine_options *machine)
 {
-    return WORTHWHILE_SECONDS * CORE_FLOPS * options->limits->cores;
+    return WORTHWHILE_SECONDS * CORE_FLOPS * machine->limits->cores;
 }
 
 enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
-                                         const struct conv_options *options, double flops,
+                                         const struct conv_machine_options *machine, double flops,
                                          struct conv_err *err)
 {
     struct conv_device_list list;
-    enum conv_status status = conv_device_parse_one(options, &list, err);
+    enum conv_status status = conv_device_parse_one(machine, &list, err);
     if (status)
         return status;
-    const char *variant = options->variant ? options->variant : "";
+    const char *variant = machine->variant ? machine->variant : "";
     bool of_cpu = strncmp(variant, "cpu_", 4) == 0;
     *target = (struct conv_layer_target){.place = CONV_ON_CPU};
     if (list.choice == CONV_DEVICE_CPU || (list.choice == CONV_DEVICE_AUTO && of_cpu))
         return CONV_OK;
-    bool is_much = flops > conv_layer_setup_much(options);
+    bool is_much = flops > conv_layer_setup_much(machine);
     if (list.choice == CONV_DEVICE_AUTO && !*variant && (!is_much || !list.gpu->has_driver()))
         return CONV_OK;
     conv_device_spread(&list);
@@ -174,12 +174,12 @@ enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
 }
 
 // True if the device cannot be used and the CPU computes instead.
-static bool falls_back(struct conv_layer_target *target, const struct conv_options *options,
+static bool falls_back(struct conv_layer_target *target, const struct conv_report_options *report,
                        enum conv_status status, const struct conv_err *reason)
 {
     if (status != CONV_ERR_DEVICE || !target->may_fall_back)
         return false;
-    if (!options->quiet)
+    if (!report->quiet)
         conv_report_say("%s; computing on the CPU", reason->text);
     *target = (struct conv_layer_target){.place = CONV_ON_CPU};
     return true;
@@ -187,7 +187,7 @@ static bool falls_back(struct conv_layer_target *target, const struct conv_optio
 
 static enum conv_status open_operation(struct conv_operation *operation,
                                        const struct conv_layer_target *target,
-                                       const struct conv_options *options,
+                                       const struct conv_machine_options *machine,
                                        const struct conv_layer_setup *setup,
                                        const struct conv_layer *layer, struct conv_err *err)
 {
@@ -195,7 +195,7 @@ static enum conv_status open_operation(struct conv_operation *operation,
         .layer = layer,
         .place = target->place,
         .device = target->device,
-        .variant = options->variant,
+        .variant = machine->variant,
     };
     struct conv_bank_config of_bank = {
         .bank = &setup->bank,
@@ -220,9 +220,10 @@ conv_layer_setup_operation(struct conv_operation *operation, struct conv_layer_t
     struct conv_err reason = {0};
     layer.input = input;
     layer.input_divisor = divisor;
-    enum conv_status status = open_operation(operation, target, options, setup, &layer, &reason);
-    if (falls_back(target, options, status, &reason))
-        return open_operation(operation, target, options, setup, &layer, err);
+    enum conv_status status =
+        open_operation(operation, target, &options->machine, setup, &layer, &reason);
+    if (falls_back(target, &options->report, status, &reason))
+        return open_operation(operation, target, &options->machine, setup, &layer, err);
     if (status)
         *err = reason;
     return status;

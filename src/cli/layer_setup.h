@@ -36,11 +36,11 @@ struct conv_layer_target {
 };
 
 // The number of flops from which on `auto` takes a GPU.
-double conv_layer_setup_much(const struct conv_options *options);
+double conv_layer_setup_much(const struct conv_machine_options *machine);
 
 // CONV_ERR_USAGE for values that make no sense; opens no device.
 enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
-                                         const struct conv_options *options, double flops,
+                                         const struct conv_machine_options *machine, double flops,
                                          struct conv_err *err);
 
 // Opens the layer or the bank for that input on the target, or, if allowed, on the CPU with a

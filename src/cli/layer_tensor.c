@@ -52,7 +52,7 @@ static enum conv_status choose_input(struct tensor_run *run, struct conv_err *er
     if (!is_integer && conv_options_given(run->options, "range"))
         return conv_err_set(err, CONV_ERR_USAGE, "--range scales integers, but %s has floats",
                             run->input);
-    if (run->options->gray)
+    if (run->options->filter.gray)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--gray is for images, and %s is a tensor: its channels are computed "
                             "as they are",
@@ -98,7 +98,7 @@ static enum conv_status write_images(void *user, int64_t first, int64_t count, c
                                      struct conv_err *err)
 {
     struct tensor_run *run = user;
-    if (run->options->no_save)
+    if (run->options->outputs.no_save)
         return CONV_OK;
     return conv_tensor_writer_write(&run->writer, (uint64_t)first * run->out_bytes, src,
                                     (size_t)count * run->out_bytes, err);
@@ -142,9 +142,9 @@ static struct conv_layer_flow make_flow(struct tensor_run *run, const atomic_int
         .images = run->shapes.images,
         .height = run->shapes.height,
         .width = run->shapes.width,
-        .jobs = options->jobs,
-        .mem_limit =
-            conv_options_mem_limit(options, conv_operation_place(&run->operation) != CONV_ON_CPU),
+        .jobs = options->machine.jobs,
+        .mem_limit = conv_options_mem_limit(&options->machine,
+                                            conv_operation_place(&run->operation) != CONV_ON_CPU),
         .read = read_images,
         .write = write_images,
         .ordered_read = !run->reader.is_regular,
@@ -177,7 +177,7 @@ static enum conv_status open_operation(struct tensor_run *run, const atomic_int 
     const struct conv_options *options = run->options;
     struct conv_layer_flow_use *use = &run->use;
     enum conv_status status =
-        conv_layer_setup_choose(&run->target, options, run->shapes.flops, err);
+        conv_layer_setup_choose(&run->target, &options->machine, run->shapes.flops, err);
     if (!status)
         status = conv_layer_setup_operation(&run->operation, &run->target, options, run->setup,
                                             run->element, run->converts ? 1 : run->divisor, err);
@@ -187,7 +187,7 @@ static enum conv_status open_operation(struct tensor_run *run, const atomic_int 
     status = conv_layer_flow_plan(use, &flow, err);
     if (!status)
         status = name_kernel(run, err);
-    if (!status && options->verbose) {
+    if (!status && options->report.verbose) {
         char in[CONV_TENSOR_TEXT_SIZE], out[CONV_TENSOR_TEXT_SIZE];
         conv_report_say("%s %s -> %s %s: %s, %d worker%s, %lld %s%s at a time", run->input,
                         conv_tensor_shape_text(in, &run->reader.npy.shape), run->output,
@@ -214,8 +214,8 @@ static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct
 {
     const struct conv_options *options = run->options;
     enum conv_status status = CONV_OK;
-    if (!options->no_save) {
-        run->writer.force = options->force;
+    if (!options->outputs.no_save) {
+        run->writer.force = options->outputs.force;
         status = conv_tensor_writer_open(&run->writer, run->output, run->setup->layer.output,
                                          &run->shapes.out, false, stop, err);
         conv_signals_watch(status ? NULL : &run->writer.sink);
@@ -223,7 +223,8 @@ static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct
     struct conv_layer_flow flow = make_flow(run, stop);
     atomic_store(&run->total.images, (uint64_t)run->shapes.images);
     atomic_store(&run->total.is_complete, true);
-    conv_progress_init(&run->progress, conv_progress_is_wanted(options->progress, options->quiet),
+    conv_progress_init(&run->progress,
+                       conv_progress_is_wanted(options->report.progress, options->report.quiet),
                        &run->total);
     if (!status)
         status = conv_layer_flow_run(&flow, err);
@@ -231,8 +232,8 @@ static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct
     if (!status)
         status = conv_tensor_reader_finish(&run->reader, err);
     conv_signals_watch(NULL);
-    enum conv_status closed =
-        conv_tensor_writer_close(&run->writer, !status, options->fsync, status ? NULL : err);
+    enum conv_status closed = conv_tensor_writer_close(&run->writer, !status,
+                                                       options->outputs.fsync, status ? NULL : err);
     return status ? status : closed;
 }
 
@@ -240,7 +241,7 @@ static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct
 static enum conv_status plan_record(struct tensor_run *run, struct conv_record *record,
                                     atomic_int *stop, struct conv_err *err)
 {
-    record->reason = conv_layer_skip_reason(run->options, run->input, run->output);
+    record->reason = conv_layer_skip_reason(&run->options->outputs, run->input, run->output);
     if (record->reason) {
         record->outcome = CONV_OUTCOME_SKIPPED;
         return CONV_OK;
@@ -258,7 +259,7 @@ static enum conv_status plan_record(struct tensor_run *run, struct conv_record *
     record->channels = shape->axes > 2 ? (int)shape->side[shape->axes - 3] : 1;
     record->depth = 8 * (int)run->reader.npy.file_element;
     record->bytes_in = run->reader.npy.header + (size_t)run->reader.npy.data;
-    if (run->options->dry_run) {
+    if (run->options->outputs.dry_run) {
         record->outcome = CONV_OUTCOME_PLANNED;
         record->reason = conv_paths_exists(run->output) ? "replaces the output" : "new";
     }
@@ -276,7 +277,7 @@ static enum conv_status run_record(struct tensor_run *run, struct conv_record *r
     enum conv_status status = compute(run, stop, err);
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
         record->ns[s] = atomic_load(&run->ns[s]);
-    if (!run->options->no_save)
+    if (!run->options->outputs.no_save)
         record->bytes_out = run->writer.header + (size_t)run->shapes.images * run->use.out;
     return status;
 }

@@ -9,12 +9,12 @@
 #include "conv.h"
 #include "report/json.h"
 
-static void print_families(const struct conv_options *options)
+static void print_families(const struct conv_report_options *report)
 {
     int count;
     const struct conv_filter_family *families = conv_filter_families(&count);
     for (int i = 0; i < count; i++) {
-        if (!options->json) {
+        if (!report->json) {
             printf("%-20s %s (for example %s)\n", families[i].usage, families[i].summary,
                    families[i].example);
             continue;
@@ -28,11 +28,11 @@ static void print_families(const struct conv_options *options)
     }
 }
 
-static int list_kernels(const struct conv_options *options)
+static int list_kernels(const struct conv_report_options *report)
 {
     const char *name, *device;
     for (int i = 0; (name = conv_kernel_name(i, &device)); i++) {
-        if (!options->json) {
+        if (!report->json) {
             printf("%-20s %s%s\n", name, device, i ? "" : ", the definition");
             continue;
         }
@@ -48,9 +48,9 @@ int conv_list_main(const struct conv_options *options)
 {
     struct conv_err err = {0};
     if (options->operand_count == 1 && strcmp(options->operands[0], "banks") == 0)
-        return conv_banks_list(options);
+        return conv_banks_list(&options->report);
     if (options->operand_count == 1 && strcmp(options->operands[0], "kernels") == 0)
-        return list_kernels(options);
+        return list_kernels(&options->report);
     if (options->operand_count > 0) {
         const char *const *operands = (const char *const *)options->operands;
         bool known = strcmp(operands[0], "banks") == 0 || strcmp(operands[0], "kernels") == 0;
@@ -65,7 +65,7 @@ int conv_list_main(const struct conv_options *options)
     int count;
     const struct conv_filter_builtin *builtins = conv_filter_builtins(&count);
     for (int i = 0; i < count; i++) {
-        if (!options->json) {
+        if (!options->report.json) {
             printf("%-20s %s\n", builtins[i].name, builtins[i].summary);
             continue;
         }
@@ -75,6 +75,6 @@ int conv_list_main(const struct conv_options *options)
         conv_json_member(stdout, "summary", builtins[i].summary);
         puts("}");
     }
-    print_families(options);
+    print_families(&options->report);
     return conv_errors_flush();
 }

@@ -24,32 +24,32 @@ const struct conv_bench_layer *conv_bench_shapes_list(int *count)
     return layers;
 }
 
-static bool parse_sides(struct conv_options *options, const char *text)
+static bool parse_sides(struct conv_bench_choice *bench, const char *text)
 {
     int width, height, used = 0;
     if (sscanf(text, "%5dx%5d%n", &width, &height, &used) == 2 && text[used] == '\0' && width > 0 &&
         height > 0) {
-        options->bench_width = width;
-        options->bench_height = height;
+        bench->width = width;
+        bench->height = height;
         return true;
     }
     static const char *const names[] = {"", "mix", "uniform", "standard"}; // conv_bench_sizes
     for (int i = 1; i < 4; i++) {
         if (strcmp(text, names[i]) == 0) {
-            options->bench_sizes = i;
+            bench->sizes = i;
             return true;
         }
     }
     return false;
 }
 
-static enum conv_status parse_image_size(struct conv_options *options, struct conv_err *err)
+static enum conv_status parse_image_size(struct conv_bench_choice *bench, struct conv_err *err)
 {
-    if (parse_sides(options, options->image_size_text))
+    if (parse_sides(bench, bench->image_size_text))
         return CONV_OK;
     return conv_err_set(err, CONV_ERR_USAGE,
                         "--image-size takes WIDTHxHEIGHT, mix, uniform or standard, not '%s'",
-                        options->image_size_text);
+                        bench->image_size_text);
 }
 
 // "5" or "3x5".
@@ -82,8 +82,8 @@ static bool find_layer(struct conv_bench_layer *layer, const char *name)
 // --kernel.
 static enum conv_status parse_layer(struct conv_options *options, struct conv_err *err)
 {
-    const char *text = options->shape_text, *kernel = options->filter.kernel;
-    struct conv_bench_layer *layer = &options->bench_layer;
+    const char *text = options->bench.shape_text, *kernel = options->filter.settings.kernel;
+    struct conv_bench_layer *layer = &options->bench.layer;
     int used = 0, maps = layer->maps;
     if (find_layer(layer, text))
         return !maps && !kernel
@@ -121,12 +121,13 @@ static enum conv_status parse_layer(struct conv_options *options, struct conv_er
 static enum conv_status check_codec(const struct conv_options *options, struct conv_err *err)
 {
     static const char *const ignored[] = {"jobs", "compress"};
-    bool cuda = options->device_text && strncmp(options->device_text, "cuda", 4) == 0;
+    bool cuda =
+        options->machine.device_text && strncmp(options->machine.device_text, "cuda", 4) == 0;
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         if (cuda && conv_options_given(options, ignored[i]))
             return conv_err_set(err, CONV_ERR_USAGE, "--%s and --device %s cannot be combined",
-                                ignored[i], options->device_text);
-    if (!cuda && options->bench_images)
+                                ignored[i], options->machine.device_text);
+    if (!cuda && options->bench.images)
         return conv_err_set(err, CONV_ERR_USAGE, "--images needs --device cuda");
     return CONV_OK;
 }
@@ -134,9 +135,9 @@ static enum conv_status check_codec(const struct conv_options *options, struct c
 enum conv_status conv_option_check_bench(struct conv_options *options, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    if (options->image_size_text)
-        status = parse_image_size(options, err);
-    if (!status && options->shape_text && options->command == CONV_COMMAND_BENCH_LAYERS)
+    if (options->bench.image_size_text)
+        status = parse_image_size(&options->bench, err);
+    if (!status && options->bench.shape_text && options->command == CONV_COMMAND_BENCH_LAYERS)
         status = parse_layer(options, err);
     if (!status && options->command == CONV_COMMAND_BENCH_CODEC)
         status = check_codec(options, err);

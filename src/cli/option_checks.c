@@ -17,38 +17,38 @@
 #define JOBS_PER_CORE 4
 #define LEAST_JOBS_LIMIT 64
 
-int conv_options_streams(const struct conv_options *options, bool decodes)
+int conv_options_streams(const struct conv_machine_options *machine, bool decodes)
 {
-    return options->streams ? options->streams : conv_streams_first(decodes);
+    return machine->streams ? machine->streams : conv_streams_first(decodes);
 }
 
-size_t conv_options_group_bytes(const struct conv_options *options, bool decodes)
+size_t conv_options_group_bytes(const struct conv_machine_options *machine, bool decodes)
 {
-    return options->group_bytes ? options->group_bytes : conv_streams_group_bytes(decodes);
+    return machine->group_bytes ? machine->group_bytes : conv_streams_group_bytes(decodes);
 }
 
-size_t conv_options_mem_limit(const struct conv_options *options, bool async)
+size_t conv_options_mem_limit(const struct conv_machine_options *machine, bool async)
 {
-    return options->mem_limit ? options->mem_limit : conv_ledger_staging(options->limits, async);
+    return machine->mem_limit ? machine->mem_limit : conv_ledger_staging(machine->limits, async);
 }
 
-static enum conv_status parse_border(struct conv_options *options, struct conv_err *err)
+static enum conv_status parse_border(struct conv_filter_choice *filter, struct conv_err *err)
 {
     float value;
     enum conv_status status =
-        conv_filter_parse_border(&options->border, &value, options->border_text, err);
+        conv_filter_parse_border(&filter->border, &value, filter->border_text, err);
     if (!status)
         status = conv_filter_check_border(value, err);
-    options->border_value = status ? 0 : (int)value;
+    filter->border_value = status ? 0 : (int)value;
     return status;
 }
 
 static enum conv_status parse_size(struct conv_options *options, struct conv_err *err)
 {
-    const char *text = options->size_text;
+    const char *text = options->filter.size_text;
     bool of_images = options->command == CONV_COMMAND_BENCH_KERNELS;
     if (strcmp(text, "3") == 0 || strcmp(text, "5") == 0)
-        options->filter.size = text[0] - '0';
+        options->filter.settings.size = text[0] - '0';
     else
         return conv_err_set(
             err, CONV_ERR_USAGE, "--size takes 3 or 5%s, not '%s'",
@@ -97,13 +97,14 @@ static enum conv_status check_globs(const struct conv_string_list *globs, const 
 
 static enum conv_status check_names(const struct conv_options *options, struct conv_err *err)
 {
-    const char *suffix = options->suffix;
-    bool is_npy = options->command == CONV_COMMAND_LAYER || options->output_type == CONV_OUTPUT_F32;
+    const char *suffix = options->outputs.suffix;
+    bool is_npy =
+        options->command == CONV_COMMAND_LAYER || options->outputs.type == CONV_OUTPUT_F32;
     if (suffix && (!*suffix || strchr(suffix, '/')))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--suffix takes a part of a file name, such as _sharp, not '%s'",
                             suffix);
-    if (options->beside && !suffix && !is_npy)
+    if (options->outputs.beside && !suffix && !is_npy)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--beside needs a name for the results, such as --suffix _new "
                             "(--in-place replaces the images)");
@@ -111,7 +112,7 @@ static enum conv_status check_names(const struct conv_options *options, struct c
 }
 
 // Parses "40%", the share of the result, with at most two decimals.
-static enum conv_status parse_mix(struct conv_options *options, const char *text,
+static enum conv_status parse_mix(struct conv_filter_choice *filter, const char *text,
                                   struct conv_err *err)
 {
     double percent = -1;
@@ -124,14 +125,14 @@ static enum conv_status parse_mix(struct conv_options *options, const char *text
                             "--mix takes a percentage from 0%% to 100%% with at most two decimals, "
                             "for example 40%%, not '%s'",
                             text);
-    options->blend.original = CONV_BLEND_WHOLE - (int)rint(share);
+    filter->blend.original = CONV_BLEND_WHOLE - (int)rint(share);
     return CONV_OK;
 }
 
-static enum conv_status parse_roi(struct conv_options *options, const char *text,
+static enum conv_status parse_roi(struct conv_filter_choice *filter, const char *text,
                                   struct conv_err *err)
 {
-    struct conv_blend *blend = &options->blend;
+    struct conv_blend *blend = &filter->blend;
     int used = 0;
     bool good = strspn(text, "0123456789x+") == strlen(text) &&
                 sscanf(text, "%9dx%9d+%9d+%9d%n", &blend->width, &blend->height, &blend->x,
@@ -149,22 +150,22 @@ static enum conv_status parse_roi(struct conv_options *options, const char *text
 static enum conv_status check_blend(struct conv_options *options, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    if (options->mix_text)
-        status = parse_mix(options, options->mix_text, err);
-    if (!status && options->roi_text)
-        status = parse_roi(options, options->roi_text, err);
-    if (!status && (options->mix_text || options->roi_text) &&
-        options->output_type == CONV_OUTPUT_F32)
+    if (options->filter.mix_text)
+        status = parse_mix(&options->filter, options->filter.mix_text, err);
+    if (!status && options->filter.roi_text)
+        status = parse_roi(&options->filter, options->filter.roi_text, err);
+    if (!status && (options->filter.mix_text || options->filter.roi_text) &&
+        options->outputs.type == CONV_OUTPUT_F32)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--output-type f32 and --%s cannot be combined: float32 results are "
                             "not blended with samples",
-                            options->mix_text ? "mix" : "roi");
+                            options->filter.mix_text ? "mix" : "roi");
     return status;
 }
 
 static enum conv_status check_output_type(const struct conv_options *options, struct conv_err *err)
 {
-    int type = options->output_type;
+    int type = options->outputs.type;
     bool runs = options->command == CONV_COMMAND_RUN;
     if (!conv_options_given(options, "output-type"))
         return CONV_OK;
@@ -172,7 +173,7 @@ static enum conv_status check_output_type(const struct conv_options *options, st
         return conv_err_set(err, CONV_ERR_USAGE, "--output-type takes %s, not '%s'",
                             runs ? "same, u8, u16 or f32" : "f32 or f16",
                             conv_option_find("output-type")->choices[type]);
-    if (type == CONV_OUTPUT_F32 && runs && options->alpha == CONV_ALPHA_PREMULTIPLY)
+    if (type == CONV_OUTPUT_F32 && runs && options->filter.alpha == CONV_ALPHA_PREMULTIPLY)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--output-type f32 and --alpha premultiply cannot be combined: results "
                             "are not divided by alpha");
@@ -182,12 +183,12 @@ static enum conv_status check_output_type(const struct conv_options *options, st
 static enum conv_status parse_to(struct conv_options *options, struct conv_err *err)
 {
     char what[80];
-    options->to = conv_formats_of_extension(options->to_text);
-    if (!options->to)
+    options->outputs.to = conv_formats_of_extension(options->outputs.to_text);
+    if (!options->outputs.to)
         return conv_err_set(err, CONV_ERR_USAGE, "--to takes %s, not '%.64s'",
-                            conv_format_count > 1 ? "png or jpg" : "png", options->to_text);
-    snprintf(what, sizeof what, "--to %s", options->to_text);
-    return conv_options_check_format(options, options->to, what, err);
+                            conv_format_count > 1 ? "png or jpg" : "png", options->outputs.to_text);
+    snprintf(what, sizeof what, "--to %s", options->outputs.to_text);
+    return conv_options_check_format(options, options->outputs.to, what, err);
 }
 
 enum conv_status conv_options_check_format(const struct conv_options *options,
@@ -206,7 +207,7 @@ enum conv_status conv_options_check_format(const struct conv_options *options,
         if (own[i].png != png && conv_options_given(options, own[i].option))
             return conv_err_set(err, CONV_ERR_USAGE, "%s and --%s cannot be combined: %s", what,
                                 own[i].option, own[i].reason);
-    if (options->output_type == CONV_OUTPUT_U16 && format->most_depth < 16)
+    if (options->outputs.type == CONV_OUTPUT_U16 && format->most_depth < 16)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "%s and --output-type u16 cannot be combined: %s has %d bits per "
                             "sample",
@@ -217,31 +218,31 @@ enum conv_status conv_options_check_format(const struct conv_options *options,
 // Limits the workers to a number that can help; the note informs the user.
 static void limit_jobs(struct conv_options *options)
 {
-    int cores = options->limits->cores;
+    int cores = options->machine.limits->cores;
     int limit = JOBS_PER_CORE * cores > LEAST_JOBS_LIMIT ? JOBS_PER_CORE * cores : LEAST_JOBS_LIMIT;
-    options->jobs_given = options->jobs != 0;
-    if (!options->jobs_given)
-        options->jobs = cores;
-    if (options->jobs <= limit)
+    options->machine.jobs_given = options->machine.jobs != 0;
+    if (!options->machine.jobs_given)
+        options->machine.jobs = cores;
+    if (options->machine.jobs <= limit)
         return;
-    snprintf(options->note, sizeof options->note,
-             "--jobs %d: using %d worker threads, the most that help with %d core%s", options->jobs,
-             limit, cores, cores == 1 ? "" : "s");
-    options->jobs = limit;
+    snprintf(options->report.note, sizeof options->report.note,
+             "--jobs %d: using %d worker threads, the most that help with %d core%s",
+             options->machine.jobs, limit, cores, cores == 1 ? "" : "s");
+    options->machine.jobs = limit;
 }
 
 bool conv_options_may_encode_on_gpu(const struct conv_options *options)
 {
-    return !options->png.encoder && options->png.level == -1 &&
-           options->alpha != CONV_ALPHA_PREMULTIPLY;
+    return !options->outputs.png.encoder && options->outputs.png.level == -1 &&
+           options->filter.alpha != CONV_ALPHA_PREMULTIPLY;
 }
 
 static enum conv_status check_coders(const struct conv_options *options, struct conv_err *err)
 {
-    bool encodes = options->encode_on == CONV_CODER_GPU;
-    if (!encodes && options->decode_on != CONV_CODER_GPU)
+    bool encodes = options->machine.encode_on == CONV_CODER_GPU;
+    if (!encodes && options->machine.decode_on != CONV_CODER_GPU)
         return CONV_OK;
-    if (options->alpha == CONV_ALPHA_PREMULTIPLY)
+    if (options->filter.alpha == CONV_ALPHA_PREMULTIPLY)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--%s gpu cannot be combined with --alpha premultiply",
                             encodes ? "encode-on" : "decode-on");
@@ -256,23 +257,24 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
 {
     enum conv_status status = check_rules(options, err);
     if (!status)
-        status = check_globs(&options->include, "include", err);
+        status = check_globs(&options->inputs.include, "include", err);
     if (!status)
-        status = check_globs(&options->exclude, "exclude", err);
-    if (!status && options->size_text)
+        status = check_globs(&options->inputs.exclude, "exclude", err);
+    if (!status && options->filter.size_text)
         status = parse_size(options, err);
     if (!status)
         status = conv_option_check_bench(options, err);
-    if (!status && options->border_text && options->command != CONV_COMMAND_LAYER)
-        status = parse_border(options, err);
-    if (!status && options->encoder_text)
-        status = conv_png_parse_encoder(&options->png.encoder, options->encoder_text, err);
+    if (!status && options->filter.border_text && options->command != CONV_COMMAND_LAYER)
+        status = parse_border(&options->filter, err);
+    if (!status && options->outputs.encoder_text)
+        status = conv_png_parse_encoder(&options->outputs.png.encoder,
+                                        options->outputs.encoder_text, err);
     if (!status)
-        status = conv_png_check_level(&options->png, err);
-    if (!status && options->to_text)
+        status = conv_png_check_level(&options->outputs.png, err);
+    if (!status && options->outputs.to_text)
         status = parse_to(options, err);
-    if (options->reproducible)
-        options->encode_on = CONV_CODER_CPU;
+    if (options->outputs.reproducible)
+        options->machine.encode_on = CONV_CODER_CPU;
     if (!status)
         status = check_coders(options, err);
     if (!status)

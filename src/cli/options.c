@@ -303,7 +303,7 @@ static void join_command(struct conv_options *options, int argc, char **argv)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                 "@%+=:,./_-~";
-    char *at = options->command_line, *end = at + sizeof options->command_line - 8;
+    char *at = options->report.command_line, *end = at + sizeof options->report.command_line - 8;
     for (int i = 0; i < argc && at < end; i++) {
         const char *word = i == 0 ? "conv" : argv[i];
         bool quoted = !*word || word[strspn(word, plain)];
@@ -328,7 +328,7 @@ enum conv_status conv_options_parse(struct conv_options *options, const struct c
     struct syntax syntax;
     bool any;
     conv_options_set_defaults(options);
-    options->limits = limits;
+    options->machine.limits = limits;
     options->command = syntax.command = find_command(argc, argv, &any);
     build_syntax(&syntax,
                  !any                                     ? ALL_COMMANDS

@@ -81,87 +81,108 @@ struct conv_layer_options {
 // The unit that is divided into shards: --shard-of.
 enum conv_shard_of { CONV_SHARD_OF_ARCHIVES, CONV_SHARD_OF_MEMBERS };
 
-struct conv_options {
-    char **argv;                                   // of the program, with a NULL at its end
-    const struct conv_device_ops *const *backends; // the program's, by place: engine.h
-    const struct conv_limits *limits;              // of this process, read at its start
-    enum conv_command command;
-    bool given[CONV_OPTIONS_MOST]; // by row of the table of options
-    char note[120];                // for the user, about a value that was changed; "" if none was
-    bool help, version;
-    bool help_is_short; // -h
-
+// Which images: the operands that are inputs, and what is taken of them.
+struct conv_input_options {
     bool batch, recursive, nul, watch;
     struct conv_string_list include, exclude;
     bool no_ignore;
-    const char *output, *suffix; // --output, --suffix
-    bool beside;
     uint64_t limit, sample, seed; // 0: not given
     const char *files_from;
-    const char *format_text; // --format; NULL: not given
-    bool images_only;
-    bool skip_existing, update, dry_run;
-    const char *resume_path;
     const char *shard_text;
     struct conv_shard shard; // count 0 without --shard
     int shard_of;            // enum conv_shard_of
     bool shard_in_output;    // {shard} was in the output's name
-    char shard_names[8192];  // names of files in which the shard's number was inserted
-    size_t shard_names_used;
+    bool first_frame;
+    uint64_t max_pixels;
+};
 
-    struct conv_filter_settings filter; // --kernel, --size, --divisor, --bias, --flip
-    const char *size_text;
-    const char *border_text;
-    enum conv_border border;
-    int border_value;
-
-    enum conv_alpha_mode alpha;
-    bool gray;
-    const char *mix_text, *roi_text;
-    struct conv_blend blend; // of --mix and --roi; without `gray`
-    int output_type;         // enum conv_output_type, or CONV_OPTIONS_OUTPUT_F16 of conv layer
+// Where results go, in which form, and which of them are written.
+struct conv_output_options {
+    const char *path, *suffix; // --output, --suffix
+    bool beside, in_place;
+    const char *format_text; // --format; NULL: not given
+    bool images_only;
+    bool skip_existing, update, dry_run, no_save, fail_fast;
+    const char *resume_path;
+    int on_error; // enum conv_on_error
+    int type;     // enum conv_output_type, or CONV_OPTIONS_OUTPUT_F16 of conv layer
     enum conv_strip strip;
-    bool preserve, force, fsync, in_place, first_frame;
+    bool preserve, force, fsync;
     bool reproducible; // makes encode_on CONV_CODER_CPU
     const char *encoder_text;
     const char *to_text;
     const struct conv_format *to; // --to; NULL: by the names of the outputs
     struct conv_codec_config png;
-    enum conv_coder decode_on, encode_on;
+};
 
+// What is computed.
+struct conv_filter_choice {
+    struct conv_filter_settings settings; // --kernel, --size, --divisor, --bias, --flip
+    const char *size_text;
+    const char *border_text;
+    enum conv_border border;
+    int border_value;
+    enum conv_alpha_mode alpha;
+    bool gray;
+    const char *mix_text, *roi_text;
+    struct conv_blend blend; // of --mix and --roi; without `gray`
+    struct conv_layer_options layer;
+};
+
+// Where it is computed, within which limits.
+struct conv_machine_options {
+    const struct conv_device_ops *const *backends; // the program's, by place: engine.h
+    const struct conv_limits *limits;              // of this process, read at its start
     const char *device_text;
+    const char *variant;
+    enum conv_coder decode_on, encode_on;
     int streams; // 0: not given, as with group_bytes
     int jobs;    // at least 1 after parsing
     bool jobs_given;
     size_t group_bytes;
     size_t mem_limit; // 0: not given; see conv_options_mem_limit
-    const char *variant;
-    bool no_save, fail_fast;
-    int on_error; // enum conv_on_error
-    uint64_t max_pixels;
+};
 
+// What the program says about a run.
+struct conv_report_options {
     enum conv_when progress;
     bool quiet, verbose, json;
-    const char *report_path, *trace_path, *html_path;
-    const char *compare_path; // of bench kernels: an earlier result
-    char command_line[1000];  // as typed, for the page
+    const char *path, *trace_path, *html_path; // --report, --trace, --html
+    char command_line[1000];                   // as typed, for the page
+    char note[120]; // for the user, about a value that was changed; "" if none was
+};
 
-    struct conv_layer_options layer;
-
-    // conv bench
-    const char *bench_filter; // --filter
+// conv bench
+struct conv_bench_choice {
+    const char *filter; // --filter
     const char *image_size_text;
-    int bench_sizes;               // enum conv_bench_sizes of --image-size
-    int bench_width, bench_height; // --image-size WxH
-    int bench_images;              // --images N, 0 = not given
-    enum conv_bench_depth bench_depth;
-    enum conv_bench_stage bench_stage;
-    const char *shape_text;              // --shape
-    struct conv_bench_layer bench_layer; // --shape, --maps and --kernel; channels 0: not given
+    int sizes;         // enum conv_bench_sizes of --image-size
+    int width, height; // --image-size WxH
+    int images;        // --images N, 0 = not given
+    enum conv_bench_depth depth;
+    enum conv_bench_stage stage;
+    const char *shape_text;        // --shape
+    struct conv_bench_layer layer; // --shape, --maps and --kernel; channels 0: not given
+    const char *compare_path;      // of bench kernels: an earlier result
     bool csv, svg;
+};
 
+struct conv_options {
+    char **argv; // of the program, with a NULL at its end
+    enum conv_command command;
+    bool given[CONV_OPTIONS_MOST]; // by row of the table of options
+    bool help, version;
+    bool help_is_short;    // -h
     const char **operands; // all words but options, in order, commands included; points into argv
     int operand_count;
+    char shard_names[8192]; // names of files in which the shard's number was inserted
+    size_t shard_names_used;
+    struct conv_input_options inputs;
+    struct conv_output_options outputs;
+    struct conv_filter_choice filter;
+    struct conv_machine_options machine;
+    struct conv_report_options report;
+    struct conv_bench_choice bench;
 };
 
 // Parses argv[1..]. argv is reordered (options first). *limits give defaults and must outlive the
@@ -191,11 +212,11 @@ enum conv_status conv_options_check_format(const struct conv_options *options,
                                            struct conv_err *err);
 
 // --streams and --group, or their defaults; `decodes`: a device may decode.
-int conv_options_streams(const struct conv_options *options, bool decodes);
-size_t conv_options_group_bytes(const struct conv_options *options, bool decodes);
+int conv_options_streams(const struct conv_machine_options *machine, bool decodes);
+size_t conv_options_group_bytes(const struct conv_machine_options *machine, bool decodes);
 
 // --mem-limit, or a default that fits into the memory that the process may use. It is lower for an
 // `async` backend, where the memory of groups and that of the coders add up.
-size_t conv_options_mem_limit(const struct conv_options *options, bool async);
+size_t conv_options_mem_limit(const struct conv_machine_options *machine, bool async);
 
 #endif

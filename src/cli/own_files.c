@@ -30,10 +30,10 @@ struct check {
 
 static int list_files(struct own_file own[MOST], const struct conv_options *options)
 {
-    const struct own_file all[MOST] = {{.option = "resume", .path = options->resume_path},
-                                       {.option = "report", .path = options->report_path},
-                                       {.option = "trace", .path = options->trace_path},
-                                       {.option = "html", .path = options->html_path}};
+    const struct own_file all[MOST] = {{.option = "resume", .path = options->outputs.resume_path},
+                                       {.option = "report", .path = options->report.path},
+                                       {.option = "trace", .path = options->report.trace_path},
+                                       {.option = "html", .path = options->report.html_path}};
     int count = 0;
     for (int i = 0; i < MOST; i++)
         if (all[i].path)
@@ -89,7 +89,7 @@ static enum conv_status compare_each_other(struct check *check)
 // The matrix files in a chain such as "emboss,./own.mat,custom".
 static enum conv_status compare_filters(struct check *check)
 {
-    const char *kernel = check->options->filter.kernel;
+    const char *kernel = check->options->filter.settings.kernel;
     enum conv_status status = CONV_OK;
     if (kernel && kernel[0] == '@')
         status = compare(check, kernel + 1, -1, false, "the file of --kernel");
@@ -119,8 +119,9 @@ static enum conv_status compare_tensor(struct check *check, const char *name, co
 static enum conv_status compare_weights(struct check *check)
 {
     enum conv_status status = compare_tensor(check, check->use->filters, "the weights");
-    return status ? status
-                  : compare_tensor(check, check->options->filter.bias, "the file of --bias");
+    return status
+               ? status
+               : compare_tensor(check, check->options->filter.settings.bias, "the file of --bias");
 }
 
 static enum conv_status compare_output(struct check *check)
@@ -139,10 +140,10 @@ static enum conv_status compare_output(struct check *check)
 }
 
 // True if a walk would take a file of this name as an image.
-static bool looks_like_image(const struct conv_options *options, const char *path)
+static bool looks_like_image(const struct conv_input_options *inputs, const char *path)
 {
     const char *base = conv_paths_base(path);
-    const struct conv_string_list *include = &options->include;
+    const struct conv_string_list *include = &inputs->include;
     for (int i = 0; i < include->count; i++)
         if (conv_glob_match(include->items[i], base, false) ||
             conv_glob_match(conv_paths_base(include->items[i]), base, false))
@@ -157,7 +158,7 @@ static enum conv_status check_place(struct check *check, const char *folder, con
         return CONV_OK;
     for (int i = 0; i < check->count; i++) {
         const struct own_file *own = &check->own[i];
-        if (own->known && looks_like_image(check->options, own->path) &&
+        if (own->known && looks_like_image(&check->options->inputs, own->path) &&
             conv_paths_relation(folder, own->path) == CONV_PATHS_NESTED)
             return conv_err_set(check->err, CONV_ERR_USAGE,
                                 "--%s %s is named like an image in the %s folder; name another "
@@ -203,15 +204,15 @@ enum conv_status conv_own_files_check(const struct conv_options *options,
             return conv_err_set(err, CONV_ERR_USAGE, "--%s %s: the descriptor is not open",
                                 own->option, own->path);
         own->known = conv_paths_identify(&own->identity, own->path);
-        if (own->path != options->resume_path) // conv_journal_open checks the journal
+        if (own->path != options->outputs.resume_path) // conv_journal_open checks the journal
             status = check_path(own->option, own->path, err);
     }
     if (check.count == 0 || status)
         return status;
     status = compare_each_other(&check);
-    if (!status && options->json)
+    if (!status && options->report.json)
         status = compare(&check, NULL, STDOUT_FILENO, true, "standard output, where --json writes");
-    const char *list = options->files_from;
+    const char *list = options->inputs.files_from;
     if (!status && list)
         status = compare(&check, conv_paths_is_standard(list) ? NULL : list, STDIN_FILENO, false,
                          "the list of --files-from");

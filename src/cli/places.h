@@ -28,8 +28,9 @@ void conv_places_fill_walk(const struct conv_places *places, const struct conv_o
                            struct conv_walk_config *config);
 
 // Sets up the walk of a command that writes no images, from --recursive, --include and the like.
-void conv_places_fill_reading_walk(const struct conv_options *options, const char *const *inputs,
-                                   int input_count, struct conv_walk_config *config);
+void conv_places_fill_reading_walk(const struct conv_input_options *selected,
+                                   const char *const *inputs, int input_count,
+                                   struct conv_walk_config *config);
 
 // CONV_ERR_USAGE if the output is standard output, and `what` (an "image") cannot go there: it is a
 // terminal, or messages or the lines of --json go there.
@@ -37,7 +38,7 @@ enum conv_status conv_places_check_standard(const struct conv_options *options, 
                                             const char *what, struct conv_err *err);
 
 // After the walk was opened: CONV_ERR_USAGE for --suffix if there is one output with a name.
-enum conv_status conv_places_check(const struct conv_options *options,
+enum conv_status conv_places_check(const struct conv_output_options *outputs,
                                    const struct conv_operands_shape *shape, struct conv_err *err);
 
 // --- ranges --------------------------------------------------------------------------------------

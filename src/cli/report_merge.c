@@ -30,14 +30,14 @@ static enum conv_status write_file(struct conv_merge *merge, const char *path, i
 static enum conv_status check_output(const struct conv_options *options, struct conv_err *err)
 {
     struct stat output, input;
-    if (!options->report_path || stat(options->report_path, &output) != 0)
+    if (!options->report.path || stat(options->report.path, &output) != 0)
         return CONV_OK;
     for (int i = 1; i < options->operand_count; i++)
         if (stat(options->operands[i], &input) == 0 && input.st_dev == output.st_dev &&
             input.st_ino == output.st_ino)
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "--report %s is one of the reports to merge; name another file",
-                                options->report_path);
+                                options->report.path);
     return CONV_OK;
 }
 
@@ -132,10 +132,11 @@ static enum conv_status merge_reports(const struct conv_options *options, struct
     conv_merge_count(merge, &totals);
     bool wrong = print_problems(merge, &totals);
     *code = wrong || totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
-    status = conv_merge_write(merge, options->json ? stdout : NULL, *code, print_failed, err);
-    if (!status && options->report_path)
-        status = write_file(merge, options->report_path, *code, err);
-    if (!status && !options->json && !options->quiet)
+    status =
+        conv_merge_write(merge, options->report.json ? stdout : NULL, *code, print_failed, err);
+    if (!status && options->report.path)
+        status = write_file(merge, options->report.path, *code, err);
+    if (!status && !options->report.json && !options->report.quiet)
         print_totals(&totals);
     return status;
 }

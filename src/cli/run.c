@@ -48,7 +48,8 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
     bool decodes = device->decode_on != CONV_CODER_CPU;
     // With more streams more members finish out of order, and early ones have to be copied: 16,000
     // photographs from tar to tar take 1.21 s with 6 streams and 1.41 with 12.
-    bool grows = !options->streams && !(decodes && !options->no_save && conv_sink_has_order(sink));
+    bool grows = !options->machine.streams &&
+                 !(decodes && !options->outputs.no_save && conv_sink_has_order(sink));
     struct conv_pipeline_config config = {
         .ops = device->ops,
         .backends = device->backends,
@@ -58,40 +59,40 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .filter_count = device->filter_count,
         .fallback_ops = device->fallback_ops,
         .fallback = device->fallback,
-        .jobs = options->jobs,
-        .streams = conv_options_streams(options, decodes),
+        .jobs = options->machine.jobs,
+        .streams = conv_options_streams(&options->machine, decodes),
         .most_streams = grows ? conv_streams_most(decodes) : 0,
-        .group_bytes = conv_options_group_bytes(options, decodes),
-        .max_pixels = options->max_pixels,
-        .codec = options->png,
-        .output_format = options->to,
-        .alpha = options->alpha,
-        .output_type = (enum conv_output_type)options->output_type,
-        .blend = options->blend,
+        .group_bytes = conv_options_group_bytes(&options->machine, decodes),
+        .max_pixels = options->inputs.max_pixels,
+        .codec = options->outputs.png,
+        .output_format = options->outputs.to,
+        .alpha = options->filter.alpha,
+        .output_type = (enum conv_output_type)options->outputs.type,
+        .blend = options->filter.blend,
         .deep = conv_filter_needs_16_bits(filters, device->filter_count),
         .decode_on = device->decode_on,
         .encode_on = device->encode_on,
-        .strip = options->strip,
-        .first_frame = options->first_frame,
+        .strip = options->outputs.strip,
+        .first_frame = options->inputs.first_frame,
         .sink = sink,
         .expected_images = expected,
-        .resume = options->resume_path != NULL,
-        .skip_existing = options->skip_existing,
-        .update = options->update,
-        .dry_run = options->dry_run,
-        .no_save = options->no_save || !sink,
-        .fail_fast = options->fail_fast || options->on_error == CONV_ON_ERROR_STOP,
-        .copy_failed = options->on_error == CONV_ON_ERROR_COPY,
+        .resume = options->outputs.resume_path != NULL,
+        .skip_existing = options->outputs.skip_existing,
+        .update = options->outputs.update,
+        .dry_run = options->outputs.dry_run,
+        .no_save = options->outputs.no_save || !sink,
+        .fail_fast = options->outputs.fail_fast || options->outputs.on_error == CONV_ON_ERROR_STOP,
+        .copy_failed = options->outputs.on_error == CONV_ON_ERROR_COPY,
         .trace = trace,
         .stop = stop,
         .left_threads = &device->left_threads,
         .leaves_memory = device->is_left,
     };
     config.codec.stop = stop;
-    config.blend.gray = options->gray;
+    config.blend.gray = options->filter.gray;
     give_memory_back(conv_ledger_set(&config, source,
-                                     conv_options_mem_limit(options, device->ops->async),
-                                     options->mem_limit > 0));
+                                     conv_options_mem_limit(&options->machine, device->ops->async),
+                                     options->machine.mem_limit > 0));
     return conv_pipeline_run(&config, source, report, err);
 }
 
@@ -121,28 +122,29 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
 {
     const struct conv_options *options = &run->options;
     const char *output = run->inputs.places.output;
-    bool is_image = false, writes = !options->dry_run && !options->no_save;
+    bool is_image = false, writes = !options->outputs.dry_run && !options->outputs.no_save;
     struct conv_sink_config config = {
         .writes = writes,
         .path = output ? output : "", // next to the inputs: outputs have their paths
-        .workers = options->jobs,
-        .preserve = options->preserve,
-        .force = options->force,
-        .fsync = options->fsync,
+        .workers = options->machine.jobs,
+        .preserve = options->outputs.preserve,
+        .force = options->outputs.force,
+        .fsync = options->outputs.fsync,
         .journal = run->journal,
         .own_files = run->own_files,
         .own_file_count = conv_own_files_find(run->own_files, options),
         .stop = stop,
-        .copies = options->on_error == CONV_ON_ERROR_COPY,
-        .is_partial = options->images_only || options->limit > 0 || options->shard_text,
-        .is_endless = options->watch,
+        .copies = options->outputs.on_error == CONV_ON_ERROR_COPY,
+        .is_partial =
+            options->outputs.images_only || options->inputs.limit > 0 || options->inputs.shard_text,
+        .is_endless = options->inputs.watch,
     };
     conv_walk_describe_outputs(run->inputs.selection.walk, &config);
     enum conv_status status = conv_sink_open(&run->sink, &config, err);
     conv_signals_watch(run->sink);
     if (!status && writes && config.kind == CONV_SINK_FOLDER && output &&
         !conv_paths_is_folder(output)) {
-        is_image = options->watch; // sooner or later
+        is_image = options->inputs.watch; // sooner or later
         if (!is_image)
             status = conv_selection_peek(&run->inputs.selection, &is_image, err);
     }
@@ -186,15 +188,15 @@ static enum conv_status open_report(struct run *run, const struct conv_options *
                                     struct conv_err *err)
 {
     run->config = (struct conv_report_config){
-        .quiet = options->quiet,
-        .verbose = options->verbose,
-        .dry_run = options->dry_run,
-        .each_line = options->watch,
+        .quiet = options->report.quiet,
+        .verbose = options->report.verbose,
+        .dry_run = options->outputs.dry_run,
+        .each_line = options->inputs.watch,
         .single = !conv_walk_shape(run->inputs.selection.walk)->any_folder &&
                   run->inputs.places.input_count == 1,
-        .json = options->json,
-        .json_path = options->report_path,
-        .progress = options->progress,
+        .json = options->report.json,
+        .json_path = options->report.path,
+        .progress = options->report.progress,
         .total = &run->inputs.selection.total,
         .explain = conv_errors_explain,
         .filters = options->operands[0],
@@ -202,11 +204,11 @@ static enum conv_status open_report(struct run *run, const struct conv_options *
         .device_async = run->device.ops->async,
         .device_count = run->device.ops->async ? run->device.count : 0,
         .fallback = run->device.fallback_ops ? run->device.fallback_ops->name : NULL,
-        .jobs = options->jobs,
-        .cores = options->limits->cores,
-        .streams = conv_options_streams(options, run->device.decode_on != CONV_CODER_CPU),
+        .jobs = options->machine.jobs,
+        .cores = options->machine.limits->cores,
+        .streams = conv_options_streams(&options->machine, run->device.decode_on != CONV_CODER_CPU),
         .samples = run->page.file ? &run->kept : NULL,
-        .shard = conv_shards_record(options),
+        .shard = conv_shards_record(&options->inputs),
         .start_ns = run->start_ns, // includes start-up
         .stall = conv_signals_stall(),
     };
@@ -219,29 +221,29 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
 {
     conv_descriptors_raise();
     run->options = *options;
-    if (options->dry_run) {
-        run->options.device_text = "cpu"; // nothing is filtered: no device is opened
-        run->options.variant = NULL;
-        run->options.decode_on = run->options.encode_on = CONV_CODER_CPU;
+    if (options->outputs.dry_run) {
+        run->options.machine.device_text = "cpu"; // nothing is filtered: no device is opened
+        run->options.machine.variant = NULL;
+        run->options.machine.decode_on = run->options.machine.encode_on = CONV_CODER_CPU;
     }
     enum conv_status status = conv_run_inputs_open(&run->inputs, &run->options, stop, err);
     if (!status && conv_walk_reads_archives(run->inputs.selection.walk))
         conv_signals_expect_truncation();
     if (!status)
         status = conv_device_open(&run->device, &run->options, run->filters, run->filter_count,
-                                  !options->verbose, // print_variants needs open devices
+                                  !options->report.verbose, // print_variants needs open devices
                                   run->inputs.work, stop, err);
-    if (!status && options->verbose && !options->dry_run)
+    if (!status && options->report.verbose && !options->outputs.dry_run)
         print_variants(&run->device, run->filters, run->filter_count);
     // --in-place without --resume keeps a journal in memory.
-    if (!status && (options->resume_path || options->in_place))
+    if (!status && (options->outputs.resume_path || options->outputs.in_place))
         status = open_journal(run, options, stop, err);
     if (!status)
-        status = conv_run_inputs_skip(options, &run->inputs.selection, run->journal, err);
+        status = conv_run_inputs_skip(&options->outputs, &run->inputs.selection, run->journal, err);
     if (!status)
-        status = conv_run_page_open(&run->page, options, err);
-    if (!status && (options->trace_path || options->html_path))
-        status = conv_trace_open(&run->trace, options->trace_path, run->page.file,
+        status = conv_run_page_open(&run->page, &options->report, err);
+    if (!status && (options->report.trace_path || options->report.html_path))
+        status = conv_trace_open(&run->trace, options->report.trace_path, run->page.file,
                                  conv_signals_stall(), err);
     if (!status)
         status = open_report(run, options, err);
@@ -266,19 +268,19 @@ static void describe_run(struct run *run, const struct conv_totals *totals)
 {
     const struct conv_options *options = &run->options;
     struct conv_page_job *page = &run->page;
-    conv_run_page_describe_images(page, options, totals);
+    conv_run_page_describe_images(page, &options->outputs, totals);
     conv_device_look(&run->device);
     conv_run_page_describe(page, options, &run->device, run->filters, run->filter_count);
-    conv_page_job_fact(page, "workers", "%d", options->jobs);
+    conv_page_job_fact(page, "workers", "%d", options->machine.jobs);
     bool decodes = run->device.decode_on != CONV_CODER_CPU;
     if (run->device.ops->async) {
-        int streams = conv_options_streams(options, decodes);
+        int streams = conv_options_streams(&options->machine, decodes);
         char more[40] = "";
         if (run->config.streams > streams)
             snprintf(more, sizeof more, " at first, then up to %d", run->config.streams);
         conv_page_job_fact(page, "streams", "%d%s%s, groups of %zu MiB", streams, more,
                            run->device.count > 1 ? " per device" : "",
-                           conv_options_group_bytes(options, decodes) >> 20);
+                           conv_options_group_bytes(&options->machine, decodes) >> 20);
     }
     describe_shares(run, totals);
 }
@@ -287,13 +289,14 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
                                    int code, struct conv_err *err)
 {
     struct conv_page *page = &run->page.page;
-    page->kind = run->options.dry_run ? "conv, a dry run" : "conv, a run";
+    page->kind = run->options.outputs.dry_run ? "conv, a dry run" : "conv, a run";
     page->timelines[0].trace = run->trace;
     page->timeline_count = 1;
     page->samples = &run->kept;
     describe_run(run, totals);
     // With --in-place the originals are gone.
-    if (!run->options.no_save && !run->options.dry_run && !run->options.in_place)
+    if (!run->options.outputs.no_save && !run->options.outputs.dry_run &&
+        !run->options.outputs.in_place)
         conv_page_job_take_pairs(&run->page, &run->kept);
     return conv_run_page_write(&run->page, "filtered with", &run->config, totals, stop, code, err);
 }
@@ -325,11 +328,11 @@ static int count_images(struct run *run, int stop, bool failed, struct conv_repo
     struct conv_totals totals;
     conv_report_totals(run->report, &totals);
     int code = conv_errors_exit_code(&totals, stop);
-    if (run->options.watch && (stop > 0 || code == CONV_EXIT_NOTHING)) {
+    if (run->options.inputs.watch && (stop > 0 || code == CONV_EXIT_NOTHING)) {
         // A watch is always ended by a signal.
         code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
     } else if (stop > 0) {
-        conv_run_inputs_count_rest(&run->options, &run->inputs.selection, &totals, rest);
+        conv_run_inputs_count_rest(&run->options.outputs, &run->inputs.selection, &totals, rest);
         conv_report_interrupted(run->report, rest);
     } else if (code == CONV_EXIT_NOTHING && !failed) {
         conv_stall_begin(conv_signals_stall());
@@ -355,8 +358,9 @@ static int finish(struct run *run, int stop, const struct conv_err *failure)
     if (failure)
         say_failure(run, failure, &code);
     conv_run_inputs_report_passed(run->inputs.selection.walk, run->report);
-    conv_shards_report(&run->options, run->inputs.plan, run->inputs.selection.walk, run->report);
-    if (!run->options.quiet && conv_places_was_replaced(&run->inputs.places))
+    conv_shards_report(&run->options.inputs, run->inputs.plan, run->inputs.selection.walk,
+                       run->report);
+    if (!run->options.report.quiet && conv_places_was_replaced(&run->inputs.places))
         conv_report_say("replaced %s", run->inputs.places.output);
     run->config.streams = conv_report_most_streams(run->report); // for the page
     if (conv_trace_finish(run->trace, &err))
@@ -393,12 +397,12 @@ int conv_run_main(const struct conv_options *options)
         return conv_errors_fail(&err);
     }
     run->start_ns = start_ns;
-    conv_device_set_up_process(options);
+    conv_device_set_up_process(&options->machine);
     // Before the handlers are installed: reading a filter from a pipe without a writer then ends at
     // the first signal.
     enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
                                                         &run->filter_count, &err);
-    if (!status && options->output_type == CONV_OUTPUT_F32)
+    if (!status && options->outputs.type == CONV_OUTPUT_F32)
         status = conv_filter_check_floats(run->filters, run->filter_count, &err);
     atomic_int *stop = conv_signals_install();
     conv_stall_begin(conv_signals_stall()); // opening a report that is a pipe may wait

@@ -17,10 +17,10 @@ static bool is_standard(const char *path)
 }
 
 // Refuses a terminal as the output or an input.
-static enum conv_status check_terminal(const struct conv_options *options,
+static enum conv_status check_terminal(const struct conv_output_options *outputs,
                                        const char *const *inputs, int count, struct conv_err *err)
 {
-    for (int i = 0; i < count && !options->dry_run; i++)
+    for (int i = 0; i < count && !outputs->dry_run; i++)
         if (is_standard(inputs[i]) && isatty(STDIN_FILENO))
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "an image is not read from a terminal; redirect standard input, or "
@@ -29,14 +29,14 @@ static enum conv_status check_terminal(const struct conv_options *options,
 }
 
 // With --batch and --watch all inputs are folders.
-static enum conv_status check_batch(const struct conv_options *options, const char *const *inputs,
-                                    int count, struct conv_err *err)
+static enum conv_status check_batch(const struct conv_input_options *selected,
+                                    const char *const *inputs, int count, struct conv_err *err)
 {
-    for (int i = 0; i < count && options->watch; i++)
+    for (int i = 0; i < count && selected->watch; i++)
         if (!conv_paths_is_folder(inputs[i]))
             return conv_err_set(err, CONV_ERR_USAGE, "--watch takes folders; %s is %s", inputs[i],
                                 conv_paths_exists(inputs[i]) ? "a file" : "not there");
-    for (int i = 0; i < count && options->batch; i++)
+    for (int i = 0; i < count && selected->batch; i++)
         if (!conv_paths_is_folder(inputs[i]))
             return conv_err_set(err, CONV_ERR_USAGE, "--batch takes folders; %s is %s", inputs[i],
                                 conv_paths_exists(inputs[i]) ? "a file: omit --batch"
@@ -50,7 +50,7 @@ static enum conv_status check_format(const struct conv_options *options, const c
 {
     const struct conv_format *format = conv_formats_of_name(output);
     char what[PATH_MAX + 16];
-    if (!format || options->to)
+    if (!format || options->outputs.to)
         return CONV_OK;
     snprintf(what, sizeof what, "the output %s", output);
     return conv_options_check_format(options, format, what, err);
@@ -67,27 +67,28 @@ static void measure_work(struct conv_run_inputs *inputs, const struct conv_optio
     struct conv_walk *walk;
     struct conv_err err;
     bool images;
-    uint64_t most = options->limit ? options->limit : options->sample;
+    uint64_t most = options->inputs.limit ? options->inputs.limit : options->inputs.sample;
     again.archives.enabled = conv_walk_allows_another(inputs->selection.walk, &images);
     if (!images || !conv_walk_is_repeatable(&again) || conv_walk_open(&walk, &again, &err))
         return;
     conv_limited_source_init(&limited, conv_walk_source(walk), most ? most : UINT64_MAX);
     conv_workload_measure(&workload, &limited.source, &choice);
     conv_walk_close(walk);
-    if (!options->skip_existing && !options->update && !options->resume_path)
+    if (!options->outputs.skip_existing && !options->outputs.update &&
+        !options->outputs.resume_path)
         inputs->expected = workload.images; // each will be processed
     inputs->work = workload.kind;
 }
 
-enum conv_status conv_run_inputs_skip(const struct conv_options *options,
+enum conv_status conv_run_inputs_skip(const struct conv_output_options *outputs,
                                       struct conv_selection *selection,
                                       struct conv_journal *journal, struct conv_err *err)
 {
-    bool asked = options->skip_existing || options->update || options->resume_path;
+    bool asked = outputs->skip_existing || outputs->update || outputs->resume_path;
     if (!asked || conv_walk_shape(selection->walk)->sink != CONV_SINK_ARCHIVE)
         return CONV_OK;
-    enum conv_archive_done which = options->skip_existing ? CONV_ARCHIVE_EXISTS
-                                   : options->update      ? CONV_ARCHIVE_IS_NEWER
+    enum conv_archive_done which = outputs->skip_existing ? CONV_ARCHIVE_EXISTS
+                                   : outputs->update      ? CONV_ARCHIVE_IS_NEWER
                                                           : CONV_ARCHIVE_IS_NOTED;
     return conv_walk_skip(selection->walk, which, journal, err);
 }
@@ -104,11 +105,11 @@ static bool reads_stream(const struct conv_places *places)
 }
 
 // --format must have an effect, and must not contradict the name of an output archive.
-static enum conv_status check_format_text(const struct conv_options *options,
+static enum conv_status check_format_text(const struct conv_output_options *outputs,
                                           const struct conv_places *places, struct conv_walk *walk,
                                           struct conv_err *err)
 {
-    const char *text = options->format_text;
+    const char *text = outputs->format_text;
     if (!text)
         return CONV_OK;
     bool to_archive = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE;
@@ -133,17 +134,17 @@ static enum conv_status check_archives(const struct conv_options *options,
                                        const struct conv_walk *walk, struct conv_err *err)
 {
     bool to_archive = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE;
-    if (options->sample > 0 && conv_walk_reads_archives(walk))
+    if (options->inputs.sample > 0 && conv_walk_reads_archives(walk))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--sample is for files, not for members of archives");
-    if (options->beside && conv_walk_reads_archives(walk))
+    if (options->outputs.beside && conv_walk_reads_archives(walk))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--beside is for files, not for members of archives");
-    if (options->preserve && to_archive)
+    if (options->outputs.preserve && to_archive)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--preserve is for files, not for an archive: members of another one "
                             "keep mode and time anyway");
-    if (!to_archive && options->on_error == CONV_ON_ERROR_COPY)
+    if (!to_archive && options->outputs.on_error == CONV_ON_ERROR_COPY)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--on-error copy is for archives as outputs; the others are files");
     return CONV_OK;
@@ -157,22 +158,23 @@ static enum conv_status check_shards(const struct conv_run_inputs *inputs,
     int count;
     bool images;
     enum conv_status status = CONV_OK;
-    if (options->shard_text && conv_walk_reads_archives(walk) &&
+    if (options->inputs.shard_text && conv_walk_reads_archives(walk) &&
         !conv_walk_allows_another(walk, &images))
-        status = conv_shards_check(options, whole, err);
+        status = conv_shards_check(&options->inputs, whole, err);
     const struct conv_archive_target *targets = conv_walk_targets(walk, &count);
     return status ? status
-                  : conv_shards_check_targets(options, whole, inputs->places.output, targets, count,
-                                              err);
+                  : conv_shards_check_targets(&options->inputs, whole, inputs->places.output,
+                                              targets, count, err);
 }
 
 static enum conv_status parse_format(struct conv_archive_settings *archives,
-                                     const struct conv_options *options, struct conv_err *err)
+                                     const struct conv_output_options *outputs,
+                                     struct conv_err *err)
 {
-    const char *text = options->format_text;
+    const char *text = outputs->format_text;
     *archives = (struct conv_archive_settings){
         .enabled = true,
-        .images_only = options->images_only,
+        .images_only = outputs->images_only,
         .as_files = text && strcmp(text, "files") == 0,
     };
     if (!text || archives->as_files)
@@ -197,9 +199,9 @@ static bool is_quality(const char *operand)
 static enum conv_status check_operands(const struct conv_options *options,
                                        const struct conv_places *places, struct conv_err *err)
 {
-    int least = options->files_from ? 0 : 1;
+    int least = options->inputs.files_from ? 0 : 1;
     const char *filter = options->operands[0];
-    if (options->quiet && options->operand_count > 1 && is_quality(options->operands[1]))
+    if (options->report.quiet && options->operand_count > 1 && is_quality(options->operands[1]))
         return conv_err_set(err, CONV_ERR_USAGE, "-q is --quiet: use -Q %s for the quality of JPEG",
                             options->operands[1]);
     if (places->input_count >= least)
@@ -207,12 +209,12 @@ static enum conv_status check_operands(const struct conv_options *options,
     if (!places->last_is_output)
         return conv_err_set(err, CONV_ERR_USAGE, "the input is missing: conv %s %s INPUT...",
                             filter,
-                            options->in_place ? "--in-place"
-                            : options->beside ? "--beside --suffix TEXT"
-                                              : "--output FOLDER");
+                            options->outputs.in_place ? "--in-place"
+                            : options->outputs.beside ? "--beside --suffix TEXT"
+                                                      : "--output FOLDER");
     return conv_err_set(err, CONV_ERR_USAGE, "%s missing: conv %s %sOUTPUT (see conv -h)",
                         places->output ? "the output is" : "input and output are", filter,
-                        options->files_from ? "[INPUT] " : "INPUT... ");
+                        options->inputs.files_from ? "[INPUT] " : "INPUT... ");
 }
 
 // Checks what can be checked before anything is opened. Fills in the places.
@@ -237,9 +239,9 @@ static enum conv_status check_places(struct conv_run_inputs *inputs,
         return status;
     status = conv_places_check_standard(options, output, "image", err);
     if (!status)
-        status = check_terminal(options, places->inputs, places->input_count, err);
+        status = check_terminal(&options->outputs, places->inputs, places->input_count, err);
     if (!status)
-        status = check_batch(options, places->inputs, places->input_count, err);
+        status = check_batch(&options->inputs, places->inputs, places->input_count, err);
     if (status)
         return status;
     return CONV_OK;
@@ -256,33 +258,33 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
     if (status)
         return status;
     conv_places_fill_walk(places, options, &config);
-    config.operands.npy = options->output_type == CONV_OUTPUT_F32;
-    config.operands.format = options->to;
+    config.operands.npy = options->outputs.type == CONV_OUTPUT_F32;
+    config.operands.format = options->outputs.to;
     config.stop = stop;
-    status = parse_format(&config.archives, options, err);
+    status = parse_format(&config.archives, &options->outputs, err);
     config.archives.several = inputs->ranges.any;
     if (!status)
         status = conv_shards_divide(&config.whole, options, &config, stop, err);
     if (!status)
-        status = conv_shards_plan(&inputs->plan, options, &config, stop, err);
+        status = conv_shards_plan(&inputs->plan, &options->inputs, &config, stop, err);
     config.plan = inputs->plan;
     struct conv_walk_config watching = config;
-    watching.watch = options->watch;
+    watching.watch = options->inputs.watch;
     if (!status)
         status = conv_selection_open(&inputs->selection, &watching, options, false, err);
     if (!status)
-        status = conv_places_check(options, conv_walk_shape(inputs->selection.walk), err);
+        status = conv_places_check(&options->outputs, conv_walk_shape(inputs->selection.walk), err);
     if (!status && conv_walk_shape(inputs->selection.walk)->sink == CONV_SINK_FILE)
         status = check_format(options, places->output, err);
     if (!status)
         status = check_archives(options, inputs->selection.walk, err);
     if (!status)
-        status = check_format_text(options, places, inputs->selection.walk, err);
+        status = check_format_text(&options->outputs, places, inputs->selection.walk, err);
     if (!status)
         status = check_shards(inputs, options, config.whole, err);
     if (!status && conv_device_needs_workload(options))
         measure_work(inputs, options, &config);
-    if (options->watch)
+    if (options->inputs.watch)
         inputs->expected = 0;
     return status;
 }
@@ -298,10 +300,10 @@ void conv_run_inputs_print_none(const struct conv_options *options,
 {
     struct conv_places places;
     conv_places_split(&places, options);
-    if (options->files_from) {
-        bool standard = is_standard(options->files_from);
+    if (options->inputs.files_from) {
+        bool standard = is_standard(options->inputs.files_from);
         fputs("conv: the list ", stderr);
-        conv_report_print_path(stderr, standard ? "on standard input" : options->files_from);
+        conv_report_print_path(stderr, standard ? "on standard input" : options->inputs.files_from);
         fputs(" is empty\n", stderr);
         return;
     }
@@ -311,9 +313,10 @@ void conv_run_inputs_print_none(const struct conv_options *options,
         fputs(lead, stderr);
         conv_report_print_path(stderr, places.inputs[i]);
     }
-    if (options->include.count)
-        fprintf(stderr, " matches --include%s", options->exclude.count ? " but not --exclude" : "");
-    else if (options->exclude.count)
+    if (options->inputs.include.count)
+        fprintf(stderr, " matches --include%s",
+                options->inputs.exclude.count ? " but not --exclude" : "");
+    else if (options->inputs.exclude.count)
         fputs(" passes --exclude", stderr);
     if (count->ignored)
         fprintf(stderr, " (%" PRIu64 " ignored: ._*, .thumb* or @eaDir; --no-ignore takes them)",
@@ -350,12 +353,12 @@ void conv_run_inputs_report_passed(const struct conv_walk *walk, struct conv_rep
     conv_report_passed(report, &passed);
 }
 
-void conv_run_inputs_count_rest(const struct conv_options *options,
+void conv_run_inputs_count_rest(const struct conv_output_options *outputs,
                                 struct conv_selection *selection, const struct conv_totals *totals,
                                 struct conv_report_rest *rest)
 {
     uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
-    bool resumes = options->skip_existing || options->update || options->resume_path;
+    bool resumes = outputs->skip_existing || outputs->update || outputs->resume_path;
     rest->images = conv_selection_count_rest(selection, over, &rest->known);
     int archives = 0;
     (void)conv_walk_targets(selection->walk, &archives);
@@ -364,6 +367,6 @@ void conv_run_inputs_count_rest(const struct conv_options *options,
                    : rest->known && rest->images == 0        ? NULL
                    : rest->known && rest->images + over == 1 ? NULL // one image: begun anew
                    : resumes                                 ? "the same command continues"
-                   : options->in_place || options->no_save   ? NULL
+                   : outputs->in_place || outputs->no_save   ? NULL
                                                              : "--skip-existing continues";
 }

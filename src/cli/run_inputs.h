@@ -27,7 +27,7 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
 
 // With --skip-existing, --update or --resume, archives that are done are skipped as a whole.
 // `journal` is that of --resume, else NULL. CONV_ERR_USAGE, CONV_ERR_MEMORY.
-enum conv_status conv_run_inputs_skip(const struct conv_options *options,
+enum conv_status conv_run_inputs_skip(const struct conv_output_options *outputs,
                                       struct conv_selection *selection,
                                       struct conv_journal *journal, struct conv_err *err);
 
@@ -43,7 +43,7 @@ void conv_run_inputs_print_none(const struct conv_options *options,
 void conv_run_inputs_report_passed(const struct conv_walk *walk, struct conv_report *report);
 
 // After a signal: counts the images that are left, for 0.1 s at most.
-void conv_run_inputs_count_rest(const struct conv_options *options,
+void conv_run_inputs_count_rest(const struct conv_output_options *outputs,
                                 struct conv_selection *selection, const struct conv_totals *totals,
                                 struct conv_report_rest *rest);
 

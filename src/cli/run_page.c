@@ -9,20 +9,20 @@
 #include "cli/signals.h"
 #include "report/json.h"
 
-enum conv_status conv_run_page_open(struct conv_page_job *job, const struct conv_options *options,
-                                    struct conv_err *err)
+enum conv_status conv_run_page_open(struct conv_page_job *job,
+                                    const struct conv_report_options *report, struct conv_err *err)
 {
     *job = (struct conv_page_job){
-        .path = options->html_path,
-        .command = options->command_line,
+        .path = report->html_path,
+        .command = report->command_line,
         .page.stall = conv_signals_stall(),
     };
-    if (!options->html_path)
+    if (!report->html_path)
         return CONV_OK;
-    job->file = fopen(options->html_path, "we");
+    job->file = fopen(report->html_path, "we");
     if (job->file)
         return CONV_OK;
-    conv_err_errno(err, errno, "--html %s", options->html_path);
+    conv_err_errno(err, errno, "--html %s", report->html_path);
     return err->status = CONV_ERR_USAGE;
 }
 
@@ -33,8 +33,8 @@ void conv_run_page_describe(struct conv_page_job *job, const struct conv_options
     conv_page_job_describe(job, &(struct conv_page_setting){
                                     .filters = filters,
                                     .filter_count = filter_count,
-                                    .border = options->border,
-                                    .border_value = options->border_value,
+                                    .border = options->filter.border,
+                                    .border_value = options->filter.border_value,
                                     .names = device->names,
                                     .ordinals = device->ordinals,
                                     .backends = device->backends,
@@ -42,11 +42,12 @@ void conv_run_page_describe(struct conv_page_job *job, const struct conv_options
                                     .ops = device->ops,
                                     .fallback_ops = device->fallback_ops,
                                     .fallback = device->fallback,
-                                    .limits = options->limits,
+                                    .limits = options->machine.limits,
                                 });
 }
 
-void conv_run_page_describe_images(struct conv_page_job *job, const struct conv_options *options,
+void conv_run_page_describe_images(struct conv_page_job *job,
+                                   const struct conv_output_options *outputs,
                                    const struct conv_totals *totals)
 {
     time_t start = time(NULL) - (time_t)totals->seconds;
@@ -56,7 +57,7 @@ void conv_run_page_describe_images(struct conv_page_job *job, const struct conv_
         conv_page_job_fact(job, "started", "%s", text);
     conv_page_job_fact(job, "images", "%g Mpix, %.4g MB read, %.4g MB written",
                        (double)(totals->pixels / 10000) / 100, (double)totals->bytes_in / 1e6,
-                       options->no_save ? 0 : (double)totals->bytes_out / 1e6);
+                       outputs->no_save ? 0 : (double)totals->bytes_out / 1e6);
 }
 
 // "96 images filtered with emboss in 0.92 s, 15 failed"

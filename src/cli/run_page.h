@@ -8,8 +8,8 @@
 #include "page/page_job.h"
 
 // Opens the file of --html, if that is given. CONV_ERR_USAGE if it cannot be opened.
-enum conv_status conv_run_page_open(struct conv_page_job *job, const struct conv_options *options,
-                                    struct conv_err *err);
+enum conv_status conv_run_page_open(struct conv_page_job *job,
+                                    const struct conv_report_options *report, struct conv_err *err);
 
 // conv_page_job_describe for the options and an open device.
 void conv_run_page_describe(struct conv_page_job *job, const struct conv_options *options,
@@ -17,7 +17,8 @@ void conv_run_page_describe(struct conv_page_job *job, const struct conv_options
                             int filter_count);
 
 // Adds the lines about the start, and about pixels and bytes.
-void conv_run_page_describe_images(struct conv_page_job *job, const struct conv_options *options,
+void conv_run_page_describe_images(struct conv_page_job *job,
+                                   const struct conv_output_options *outputs,
                                    const struct conv_totals *totals);
 
 // Writes the page, whose `kind` and lines are set, under a title with `verb` ("filtered with"),

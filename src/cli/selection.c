@@ -21,13 +21,13 @@ static void set_total(struct conv_selection *selection, uint64_t images)
 // True if all names are read before the first image.
 static bool reads_ahead(const struct conv_options *options, bool sorts)
 {
-    if (options->watch) // has no end
+    if (options->inputs.watch) // has no end
         return false;
-    if (options->files_from) // its order is the user's
-        return options->sample > 0;
+    if (options->inputs.files_from) // its order is the user's
+        return options->inputs.sample > 0;
     // If results appear in a folder that is being listed, the listing may include some of them.
-    return sorts || options->sample > 0 || options->limit > 0 || options->dry_run ||
-           options->verbose || options->beside;
+    return sorts || options->inputs.sample > 0 || options->inputs.limit > 0 ||
+           options->outputs.dry_run || options->report.verbose || options->outputs.beside;
 }
 
 enum conv_status conv_selection_open(struct conv_selection *selection,
@@ -35,7 +35,7 @@ enum conv_status conv_selection_open(struct conv_selection *selection,
                                      const struct conv_options *options, bool sorts,
                                      struct conv_err *err)
 {
-    *selection = (struct conv_selection){.config = *config, .limit = options->limit};
+    *selection = (struct conv_selection){.config = *config, .limit = options->inputs.limit};
     enum conv_status status = conv_walk_open(&selection->walk, config, err);
     if (status)
         return status;
@@ -43,9 +43,9 @@ enum conv_status conv_selection_open(struct conv_selection *selection,
     // Members of archives keep their order, and could not be read later by their names alone.
     if (!conv_walk_reads_archives(selection->walk) && reads_ahead(options, sorts)) {
         struct conv_sorted_config sorting = {
-            .keeps_order = options->files_from,
-            .sample = options->sample,
-            .seed = options->seed,
+            .keeps_order = options->inputs.files_from,
+            .sample = options->inputs.sample,
+            .seed = options->inputs.seed,
             .stop = config->stop,
         };
         status = conv_sorted_source_open(&selection->sorted, selection->source, &sorting, err);

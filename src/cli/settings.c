@@ -102,14 +102,14 @@ static void print_layer(FILE *out, const struct conv_settings *settings)
 static void print_border(FILE *out, const struct conv_settings *settings)
 {
     const struct conv_options *options = settings->options;
-    if (!settings->layer && options->border != CONV_BORDER_REPLICATE)
-        fprintf(out, "border=%s:%d\n", conv_filter_border_name(options->border),
-                options->border_value);
+    if (!settings->layer && options->filter.border != CONV_BORDER_REPLICATE)
+        fprintf(out, "border=%s:%d\n", conv_filter_border_name(options->filter.border),
+                options->filter.border_value);
 }
 
 static void print_blend(FILE *out, const struct conv_settings *settings)
 {
-    const struct conv_blend *blend = &settings->options->blend;
+    const struct conv_blend *blend = &settings->options->filter.blend;
     if (blend->original)
         fprintf(out, "mix=%d\n", CONV_BLEND_WHOLE - blend->original);
     if (blend->width)
@@ -118,27 +118,27 @@ static void print_blend(FILE *out, const struct conv_settings *settings)
 
 static void print_shard(FILE *out, const struct conv_settings *settings)
 {
-    const struct conv_shard *shard = &settings->options->shard;
+    const struct conv_shard *shard = &settings->options->inputs.shard;
     if (shard->count)
         fprintf(out, "shard=%d/%d\n", shard->index, shard->count);
 }
 
 static void print_output_type(FILE *out, const struct conv_settings *settings)
 {
-    if (!settings->layer && settings->options->output_type != CONV_OUTPUT_SAME)
-        fprintf(out, "output-type=%d\n", settings->options->output_type);
+    if (!settings->layer && settings->options->outputs.type != CONV_OUTPUT_SAME)
+        fprintf(out, "output-type=%d\n", settings->options->outputs.type);
 }
 
 static void print_encoder(FILE *out, const struct conv_settings *settings)
 {
-    if (settings->options->png.encoder)
-        fprintf(out, "encoder=%s\n", settings->options->png.encoder->name);
+    if (settings->options->outputs.png.encoder)
+        fprintf(out, "encoder=%s\n", settings->options->outputs.png.encoder->name);
 }
 
 static void print_to(FILE *out, const struct conv_settings *settings)
 {
-    if (settings->options->to)
-        fprintf(out, "to=%s\n", settings->options->to->name);
+    if (settings->options->outputs.to)
+        fprintf(out, "to=%s\n", settings->options->outputs.to->name);
 }
 
 // Options whose field is text with a syntax of its own, or which take effect through others.
@@ -265,11 +265,11 @@ enum conv_status conv_settings_open_journal(struct conv_journal **journal,
 {
     const struct conv_options *options = settings->options;
     struct conv_journal_config config = {
-        .path = options->resume_path,
-        .in_place = options->in_place,
-        .preserve = options->preserve,
-        .read_only = options->dry_run || options->no_save,
-        .fsync = options->fsync,
+        .path = options->outputs.resume_path,
+        .in_place = options->outputs.in_place,
+        .preserve = options->outputs.preserve,
+        .read_only = options->outputs.dry_run || options->outputs.no_save,
+        .fsync = options->outputs.fsync,
         .stop = stop,
     };
     enum conv_status status = find_digest(&config.settings, settings, err);
@@ -278,7 +278,7 @@ enum conv_status conv_settings_open_journal(struct conv_journal **journal,
     if (status)
         return status;
     size_t damaged = conv_journal_damaged(*journal);
-    if (damaged && !options->quiet)
+    if (damaged && !options->report.quiet)
         fprintf(stderr,
                 "conv: the journal has %zu damaged line%s; those images are processed again\n",
                 damaged, damaged == 1 ? "" : "s");

@@ -64,7 +64,7 @@ static enum conv_status expand(struct conv_options *options, const char **name,
     size_t size = sizeof options->shard_names - options->shard_names_used, used = 0;
     for (; used < size && (place = strstr(from, PLACE)); from = place + strlen(PLACE))
         used += (size_t)snprintf(space + used, size - used, "%.*s%d", (int)(place - from), from,
-                                 options->shard.index);
+                                 options->inputs.shard.index);
     if (used < size)
         used += (size_t)snprintf(space + used, size - used, "%s", from);
     if (used >= size)
@@ -75,73 +75,75 @@ static enum conv_status expand(struct conv_options *options, const char **name,
 }
 
 // Each task would replace the file of the others.
-static enum conv_status refuse_shared(const struct conv_options *options, const char *option,
+static enum conv_status refuse_shared(const struct conv_input_options *inputs, const char *option,
                                       const char *path, struct conv_err *err)
 {
     if (!path || strstr(path, PLACE) || strncmp(path, "/dev/", 5) == 0 ||
-        strcmp(options->shard_text, "auto") != 0 || options->shard.count == 1)
+        strcmp(inputs->shard_text, "auto") != 0 || inputs->shard.count == 1)
         return CONV_OK;
     return conv_err_set(err, CONV_ERR_USAGE,
                         "--%s %s would be one file of all %d tasks; put " PLACE
                         " into its name, which stands for the number of the task",
-                        option, path, options->shard.count);
+                        option, path, inputs->shard.count);
 }
 
 static enum conv_status expand_names(struct conv_options *options, struct conv_err *err)
 {
     struct {
         const char *option, **path;
-    } files[] = {{"resume", &options->resume_path},
-                 {"report", &options->report_path},
-                 {"trace", &options->trace_path},
-                 {"html", &options->html_path}};
+    } files[] = {{"resume", &options->outputs.resume_path},
+                 {"report", &options->report.path},
+                 {"trace", &options->report.trace_path},
+                 {"html", &options->report.html_path}};
     enum conv_status status = CONV_OK;
     for (size_t i = 0; i < sizeof files / sizeof files[0] && !status; i++) {
-        status = refuse_shared(options, files[i].option, *files[i].path, err);
+        status = refuse_shared(&options->inputs, files[i].option, *files[i].path, err);
         if (!status)
             status = expand(options, files[i].path, err);
     }
-    const char **output = options->output ? &options->output
-                          : !options->in_place && options->operand_count > 2
+    const char **output = options->outputs.path ? &options->outputs.path
+                          : !options->outputs.in_place && options->operand_count > 2
                               ? &options->operands[options->operand_count - 1]
                               : NULL;
-    options->shard_in_output = output && strstr(*output, PLACE);
+    options->inputs.shard_in_output = output && strstr(*output, PLACE);
     return status || !output ? status : expand(options, output, err);
 }
 
 enum conv_status conv_option_check_shard(struct conv_options *options, struct conv_err *err)
 {
-    if (!options->shard_text)
+    if (!options->inputs.shard_text)
         return CONV_OK;
-    enum conv_status status = parse_shard(&options->shard, options->shard_text, err);
+    enum conv_status status = parse_shard(&options->inputs.shard, options->inputs.shard_text, err);
     if (status)
         return status;
-    if (options->in_place) {
-        if (conv_options_given(options, "shard-by") && options->shard.by == CONV_SHARD_BY_BYTES)
+    if (options->outputs.in_place) {
+        if (conv_options_given(options, "shard-by") &&
+            options->inputs.shard.by == CONV_SHARD_BY_BYTES)
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "--shard-by bytes and --in-place cannot be combined: sizes change "
                                 "while other tasks begin");
-        options->shard.by = CONV_SHARD_BY_NAME;
+        options->inputs.shard.by = CONV_SHARD_BY_NAME;
     }
     return expand_names(options, err);
 }
 
 // --- the plan ------------------------------------------------------------------------------------
 
-enum conv_status conv_shards_plan(struct conv_shard_plan **plan, const struct conv_options *options,
+enum conv_status conv_shards_plan(struct conv_shard_plan **plan,
+                                  const struct conv_input_options *inputs,
                                   const struct conv_walk_config *config, const atomic_int *stop,
                                   struct conv_err *err)
 {
-    bool balanced = options->shard.by == CONV_SHARD_BY_BYTES;
+    bool balanced = inputs->shard.by == CONV_SHARD_BY_BYTES;
     *plan = NULL;
-    if (!options->shard_text)
+    if (!inputs->shard_text)
         return CONV_OK;
     if (balanced && !conv_walk_is_repeatable(config))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--shard balances the sizes of all images first, but --files-from %s "
                             "can be read only once; use a file, or --shard-by name",
-                            options->files_from);
-    enum conv_status status = conv_shard_plan_open(plan, &options->shard, err);
+                            inputs->files_from);
+    enum conv_status status = conv_shard_plan_open(plan, &inputs->shard, err);
     return status || !balanced ? status : conv_walk_plan_fill(*plan, config, stop, err);
 }
 
@@ -177,7 +179,7 @@ enum conv_status conv_shards_divide(bool *whole, const struct conv_options *opti
     struct conv_archive_operands found;
     const struct conv_operands *operands = &config->operands;
     *whole = false;
-    if (!options->shard_text || operands->in_place)
+    if (!options->inputs.shard_text || operands->in_place)
         return CONV_OK;
     bool asked = conv_options_given(options, "shard-of");
     enum conv_status status = find_archives(&found, config, stop, err);
@@ -186,61 +188,61 @@ enum conv_status conv_shards_divide(bool *whole, const struct conv_options *opti
     conv_archive_operands_close(&found);
     if (status)
         return status;
-    *whole = asked ? options->shard_of == CONV_SHARD_OF_ARCHIVES
+    *whole = asked ? options->inputs.shard_of == CONV_SHARD_OF_ARCHIVES
                    : operands->input_count > 1 || config->archives.several;
     if (asked && count == 0 && operands->input_count == 1 &&
         !conv_paths_is_standard(operands->inputs[0]))
         return conv_err_set(err, CONV_ERR_USAGE, "--shard-of is for archives; %s is not an archive",
                             operands->inputs[0]);
-    return is_stream && !*whole ? conv_shards_check(options, *whole, err) : CONV_OK;
+    return is_stream && !*whole ? conv_shards_check(&options->inputs, *whole, err) : CONV_OK;
 }
 
-enum conv_status conv_shards_check(const struct conv_options *options, bool whole,
+enum conv_status conv_shards_check(const struct conv_input_options *inputs, bool whole,
                                    struct conv_err *err)
 {
-    if (whole || options->shard.by == CONV_SHARD_BY_NAME)
+    if (whole || inputs->shard.by == CONV_SHARD_BY_NAME)
         return CONV_OK;
     return conv_err_set(err, CONV_ERR_USAGE,
                         "--shard balances the sizes of all members first, but an archive that "
                         "comes through a pipe can be read only once; use --shard-by name");
 }
 
-enum conv_status conv_shards_check_targets(const struct conv_options *options, bool whole,
+enum conv_status conv_shards_check_targets(const struct conv_input_options *inputs, bool whole,
                                            const char *output,
                                            const struct conv_archive_target *targets, int count,
                                            struct conv_err *err)
 {
-    if (!options->shard_text || count == 0 || conv_paths_is_standard(output))
+    if (!inputs->shard_text || count == 0 || conv_paths_is_standard(output))
         return CONV_OK;
     bool each = strcmp(targets[0].path, output) != 0;
-    if (strcmp(options->shard_text, "auto") != 0 || options->shard.count == 1 ||
-        options->shard_in_output || (each && whole))
+    if (strcmp(inputs->shard_text, "auto") != 0 || inputs->shard.count == 1 ||
+        inputs->shard_in_output || (each && whole))
         return CONV_OK;
     return conv_err_set(err, CONV_ERR_USAGE,
                         "%s would be one archive of all %d tasks; put {shard} into %s, which "
                         "stands for the number of the task",
-                        targets[0].path, options->shard.count,
+                        targets[0].path, inputs->shard.count,
                         each ? "the name of the folder" : "its name");
 }
 
 // --- the report ----------------------------------------------------------------------------------
 
-struct conv_record_shard conv_shards_record(const struct conv_options *options)
+struct conv_record_shard conv_shards_record(const struct conv_input_options *inputs)
 {
     return (struct conv_record_shard){
-        .index = options->shard.index,
-        .count = options->shard.count,
-        .by = options->shard.by == CONV_SHARD_BY_NAME ? "name" : "bytes",
+        .index = inputs->shard.index,
+        .count = inputs->shard.count,
+        .by = inputs->shard.by == CONV_SHARD_BY_NAME ? "name" : "bytes",
     };
 }
 
-void conv_shards_report(const struct conv_options *options, const struct conv_shard_plan *plan,
+void conv_shards_report(const struct conv_input_options *inputs, const struct conv_shard_plan *plan,
                         const struct conv_walk *walk, struct conv_report *report)
 {
     struct conv_walk_count count = conv_walk_count(walk);
     struct conv_record_listing listing = {.images = count.listed};
     struct conv_digest digest = count.names;
-    if (plan && options->shard.by == CONV_SHARD_BY_BYTES)
+    if (plan && inputs->shard.by == CONV_SHARD_BY_BYTES)
         conv_shard_plan_list(plan, &listing.images, &digest); // by which images were distributed
     else if (!plan || !count.is_complete)
         return;
@@ -252,11 +254,11 @@ void conv_shards_report(const struct conv_options *options, const struct conv_sh
 bool conv_shards_is_empty(const struct conv_options *options, const struct conv_walk *walk)
 {
     struct conv_walk_count count = conv_walk_count(walk);
-    if (!options->shard_text || count.listed == 0)
+    if (!options->inputs.shard_text || count.listed == 0)
         return false;
-    if (!options->quiet)
+    if (!options->report.quiet)
         fprintf(stderr, "conv: shard %d/%d has none of the %" PRIu64 " %s%s\n",
-                options->shard.index, options->shard.count, count.listed,
+                options->inputs.shard.index, options->inputs.shard.count, count.listed,
                 count.are_archives ? "input" : "image", count.listed == 1 ? "" : "s");
     return true;
 }

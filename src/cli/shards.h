@@ -13,7 +13,8 @@
 // The plan of the run's shard; *plan is NULL without --shard. Lists all inputs of *config if shards
 // are balanced by size; ends early once *stop, which may be NULL, is non-zero. CONV_ERR_USAGE if
 // they can be listed only once. CONV_ERR_MEMORY.
-enum conv_status conv_shards_plan(struct conv_shard_plan **plan, const struct conv_options *options,
+enum conv_status conv_shards_plan(struct conv_shard_plan **plan,
+                                  const struct conv_input_options *inputs,
                                   const struct conv_walk_config *config, const atomic_int *stop,
                                   struct conv_err *err);
 
@@ -25,22 +26,22 @@ enum conv_status conv_shards_divide(bool *whole, const struct conv_options *opti
                                     struct conv_err *err);
 
 // For an archive that can be read only once: CONV_ERR_USAGE if the plan has to list its members.
-enum conv_status conv_shards_check(const struct conv_options *options, bool whole,
+enum conv_status conv_shards_check(const struct conv_input_options *inputs, bool whole,
                                    struct conv_err *err);
 
 // CONV_ERR_USAGE if all tasks of --shard auto would write the same archive.
-enum conv_status conv_shards_check_targets(const struct conv_options *options, bool whole,
+enum conv_status conv_shards_check_targets(const struct conv_input_options *inputs, bool whole,
                                            const char *output,
                                            const struct conv_archive_target *targets, int count,
                                            struct conv_err *err);
 
 // The shard, as reports state it.
-struct conv_record_shard conv_shards_record(const struct conv_options *options);
+struct conv_record_shard conv_shards_record(const struct conv_input_options *inputs);
 
 // To be called before the report is closed: reports the images of all shards together, as this run
 // has listed them. If shards are divided by name, they are known only after the walk has ended.
 // `plan` may be NULL.
-void conv_shards_report(const struct conv_options *options, const struct conv_shard_plan *plan,
+void conv_shards_report(const struct conv_input_options *inputs, const struct conv_shard_plan *plan,
                         const struct conv_walk *walk, struct conv_report *report);
 
 // True if the run had nothing to do only because no image is in its shard, which is then printed.

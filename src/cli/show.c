@@ -42,9 +42,10 @@ static const struct conv_variant *pick(const struct conv_filter *filter,
                                        const struct conv_device_info *info, int depth)
 {
     struct conv_stencil stencil;
-    conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
-    return conv_stencil_pick(&stencil, conv_options_group_bytes(options, true), place, info->offers,
-                             options->variant);
+    conv_stencil_init(&stencil, filter, depth, options->filter.border,
+                      options->filter.border_value);
+    return conv_stencil_pick(&stencil, conv_options_group_bytes(&options->machine, true), place,
+                             info->offers, options->machine.variant);
 }
 
 // The kernels that the backend's first device runs the filter with.
@@ -110,10 +111,11 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
         printf("  threshold    %g (in 8-bit units): a sample that would change by less stays\n",
                filter->threshold);
     printf("  bias         %g (in 8-bit units; at 16 bits it counts 257-fold)\n", filter->offset);
-    printf("  flip         %s\n", options->filter.flip ? "yes: convolution" : "no: correlation");
-    printf("  border       %s", conv_filter_border_name(options->border));
-    if (options->border == CONV_BORDER_CONSTANT)
-        printf(":%d", options->border_value);
+    printf("  flip         %s\n",
+           options->filter.settings.flip ? "yes: convolution" : "no: correlation");
+    printf("  border       %s", conv_filter_border_name(options->filter.border));
+    if (options->filter.border == CONV_BORDER_CONSTANT)
+        printf(":%d", options->filter.border_value);
     printf("\n  rounding     half to even, once, then clamped to the sample's range\n");
     printf("  exact        %s\n",
            filter->magnitude
@@ -132,9 +134,9 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     } else {
         printf("  separable    no\n");
     }
-    print_deviation(filter, options->border);
+    print_deviation(filter, options->filter.border);
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
-        print_variant(filter, options, options->backends[i]);
+        print_variant(filter, options, options->machine.backends[i]);
     if (conv_bank_accepts(filter->name))
         printf("  filter bank  conv layer takes the name, too, as the bank below\n");
 }
@@ -168,16 +170,16 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
     for (int j = 0; j < filter->height; j++)
         print_numbers(j ? "," : ",\"kernel\":[", filter->coef + j * filter->width, filter->width);
     printf("],\"divisor\":%.17g,\"bias\":%.17g,\"flip\":%s", filter->scale, filter->offset,
-           options->filter.flip ? "true" : "false");
-    conv_json_member(stdout, "border", conv_filter_border_name(options->border));
-    if (options->border == CONV_BORDER_CONSTANT)
-        printf(",\"border_value\":%d", options->border_value);
+           options->filter.settings.flip ? "true" : "false");
+    conv_json_member(stdout, "border", conv_filter_border_name(options->filter.border));
+    if (options->filter.border == CONV_BORDER_CONSTANT)
+        printf(",\"border_value\":%d", options->filter.border_value);
     printf(",\"magnitude\":%s", filter->magnitude ? "true" : "false");
     if (filter->threshold > 0)
         printf(",\"threshold\":%.17g", filter->threshold);
     if (conv_filter_is_parametric(filter->name))
         printf(",\"deviation\":%.17g,\"border_excluded\":%d", filter->deviation,
-               border_excluded(filter, options->border));
+               border_excluded(filter, options->filter.border));
     if (filter->passes)
         printf(",\"pass\":%d,\"passes\":%d", filter->pass, filter->passes);
     printf(",\"exact\":%s", conv_filter_is_exact(filter) ? "true" : "false");
@@ -189,8 +191,8 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
         fputs(",\"separable\":null", stdout);
     }
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++) {
-        printf("%s\"%s\":", i ? "," : ",\"variants\":{", options->backends[i]->name);
-        print_variant_json(filter, options, options->backends[i]);
+        printf("%s\"%s\":", i ? "," : ",\"variants\":{", options->machine.backends[i]->name);
+        print_variant_json(filter, options, options->machine.backends[i]);
     }
     puts("}}");
 }
@@ -217,15 +219,15 @@ int conv_show_main(const struct conv_options *options)
         return conv_errors_fail(&err);
     }
     if (conv_bank_is_name(options->operands[0]) && !is_filter(options->operands[0]))
-        return conv_banks_show(options, options->operands[0]);
+        return conv_banks_show(&options->report, options->operands[0]);
     if (conv_commands_parse_chain(options, options->operands[0], filters, &count, &err))
         return conv_bank_accepts(options->operands[0])
-                   ? conv_banks_show(options, options->operands[0])
+                   ? conv_banks_show(&options->report, options->operands[0])
                    : conv_errors_fail(&err);
     for (int i = 0; i < count; i++)
-        options->json ? print_filter_json(&filters[i], options)
-                      : print_filter(&filters[i], options);
+        options->report.json ? print_filter_json(&filters[i], options)
+                             : print_filter(&filters[i], options);
     if (conv_bank_accepts(options->operands[0]))
-        return conv_banks_show(options, options->operands[0]);
+        return conv_banks_show(&options->report, options->operands[0]);
     return conv_errors_flush();
 }

@@ -49,12 +49,13 @@ static void skip(struct kernels *kernels, const char *name, const char *reason)
              reason);
 }
 
-static enum conv_status open_context(conv_context **context, const struct conv_options *options,
-                                     const char *device, char *message)
+static enum conv_status open_context(conv_context **context,
+                                     const struct conv_machine_options *machine, const char *device,
+                                     char *message)
 {
     conv_context_options settings = CONV_CONTEXT_OPTIONS_INIT;
     settings.device = device;
-    settings.threads = options->jobs;
+    settings.threads = machine->jobs;
     return conv_context_create(context, &settings, message);
 }
 
@@ -64,22 +65,22 @@ static enum conv_status open_contexts(struct kernels *kernels, const struct conv
 {
     struct conv_device_list list;
     char message[CONV_MESSAGE_SIZE], device[32];
-    enum conv_status status = conv_device_parse_one(options, &list, err);
+    enum conv_status status = conv_device_parse_one(&options->machine, &list, err);
     if (status)
         return status;
-    status = open_context(&kernels->cpu, options, "cpu", message);
+    status = open_context(&kernels->cpu, &options->machine, "cpu", message);
     if (status)
         return conv_err_set(err, status, "%s", message);
     snprintf(kernels->no_gpu, sizeof kernels->no_gpu, "excluded by --device cpu");
     if (list.choice == CONV_DEVICE_CPU)
         return CONV_OK;
     snprintf(device, sizeof device, "%s:%d", list.gpu->name, list.ordinals[0]);
-    status = open_context(&kernels->gpu, options, device, kernels->no_gpu);
+    status = open_context(&kernels->gpu, &options->machine, device, kernels->no_gpu);
     if (!status)
         return CONV_OK;
     if (list.choice == CONV_DEVICE_GPU)
         return conv_err_set(err, CONV_ERR_DEVICE, "%s", kernels->no_gpu);
-    if (!options->quiet && has_gpu_kernels)
+    if (!options->report.quiet && has_gpu_kernels)
         conv_report_say("%s kernels skipped: %s", list.gpu->title, kernels->no_gpu);
     return CONV_OK;
 }
@@ -105,14 +106,14 @@ static enum conv_status open_kernel(const struct kernels *kernels,
     static const char *const alpha[] = {[CONV_ALPHA_KEEP] = "keep",
                                         [CONV_ALPHA_FILTER] = "filter",
                                         [CONV_ALPHA_PREMULTIPLY] = "premultiply"};
-    const struct conv_filter_settings *settings = &options->filter;
+    const struct conv_filter_settings *settings = &options->filter.settings;
     char border[32];
-    snprintf(border, sizeof border, "%s", conv_filter_border_name(options->border));
-    if (options->border == CONV_BORDER_CONSTANT)
-        snprintf(border, sizeof border, "constant:%d", options->border_value);
+    snprintf(border, sizeof border, "%s", conv_filter_border_name(options->filter.border));
+    if (options->filter.border == CONV_BORDER_CONSTANT)
+        snprintf(border, sizeof border, "constant:%d", options->filter.border_value);
     conv_filter_options public = CONV_FILTER_OPTIONS_INIT;
     public.border = border;
-    public.alpha = alpha[options->alpha];
+    public.alpha = alpha[options->filter.alpha];
     public.kernel = settings->kernel;
     public.divisor = settings->divisor;
     public.bias = settings->bias;
@@ -220,7 +221,7 @@ static void print_file_json(const char *input, const char *status)
 static void print_difference(const struct verify *verify, const char *input,
                              const struct kernel *kernel, const struct conv_image_difference *first)
 {
-    if (verify->options->json) {
+    if (verify->options->report.json) {
         print_file_json(input, "differs");
         printf(",\"variant\":\"%s\",\"channel\":%d,\"x\":%d,\"y\":%d,\"value\":%u,"
                "\"expected\":%u}\n",
@@ -235,7 +236,7 @@ static void print_difference(const struct verify *verify, const char *input,
 static void print_failure(const struct verify *verify, const char *input, const char *reason)
 {
     conv_report_say("%s: %s", input, reason);
-    if (!verify->options->json)
+    if (!verify->options->report.json)
         return;
     print_file_json(input, "failed");
     conv_json_member(stdout, "error", reason);
@@ -244,7 +245,7 @@ static void print_failure(const struct verify *verify, const char *input, const 
 
 static void print_summary(const struct verify *verify)
 {
-    if (!verify->options->json) {
+    if (!verify->options->report.json) {
         if (verify->images == 0 || verify->differs)
             return;
         printf("%d %s, identical pixels from", verify->images,
@@ -329,7 +330,7 @@ static bool verify_image(struct verify *verify, const struct conv_item *item,
         print_difference(verify, item->name, kernel, &first);
         return false;
     }
-    if (!*status && verify->options->json) {
+    if (!*status && verify->options->report.json) {
         print_file_json(item->name, "same");
         puts("}");
     }
@@ -384,7 +385,7 @@ static enum conv_status check_filter(const struct conv_options *options, struct 
 {
     struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
     int count = 0;
-    const char *kernel = options->filter.kernel;
+    const char *kernel = options->filter.settings.kernel;
     if (is_pipe(options->operands[0]) || (kernel && *kernel == '@' && is_pipe(kernel + 1)))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "conv verify reads the matrix several times: name a file, not a pipe");
@@ -399,8 +400,8 @@ int conv_verify_main(const struct conv_options *options)
     struct conv_walk_config walk_config;
     struct verify verify = {
         .options = options,
-        .reader = {.file_limit = conv_options_mem_limit(options, true),
-                   .pixel_limit = options->max_pixels},
+        .reader = {.file_limit = conv_options_mem_limit(&options->machine, true),
+                   .pixel_limit = options->inputs.max_pixels},
     };
     enum conv_status status = CONV_OK;
     if (options->operand_count < 2)
@@ -408,15 +409,15 @@ int conv_verify_main(const struct conv_options *options)
             conv_err_set(&err, CONV_ERR_USAGE, "conv verify takes a filter and images or folders");
     if (!status)
         status = check_filter(options, &err);
-    conv_places_fill_reading_walk(options, options->operands + 1, options->operand_count - 1,
-                                  &walk_config);
+    conv_places_fill_reading_walk(&options->inputs, options->operands + 1,
+                                  options->operand_count - 1, &walk_config);
     if (!status)
         status = conv_walk_open(&walk, &walk_config, &err);
     if (!status && conv_walk_reads_archives(walk))
         conv_signals_expect_truncation();
     if (!status)
         status = open_kernels(&verify.kernels, options, &err);
-    if (!status && !options->quiet)
+    if (!status && !options->report.quiet)
         say_skipped(&verify.kernels);
     if (!status) {
         code = verify_all(&verify, walk);

@@ -53,22 +53,24 @@ static char **split(const char *text, size_t size, int *count)
 
 static void check_options(const struct conv_options *options, char *const *words, int count)
 {
-    demand(is_within(options->alpha, 0, 2), "--alpha");
-    demand(is_within(options->progress, 0, 2), "--progress");
-    demand(is_within(options->bench_depth, 0, 1), "--depth");
-    demand(is_within((long)options->border, 0, CONV_BORDER_CONSTANT), "--border");
-    demand(is_within(options->border_value, 0, 255), "--border constant:V");
-    demand(conv_png_check_level(&options->png, NULL) == CONV_OK, "--compress");
-    demand(is_within(options->streams, 0, 64), "--streams");
-    demand(is_within(options->jobs, 1, 1024), "--jobs");
-    demand(is_within(options->include.count, 0, CONV_OPTIONS_MAX_GLOBS), "--include");
-    demand(is_within(options->exclude.count, 0, CONV_OPTIONS_MAX_GLOBS), "--exclude");
-    demand(is_within(options->bench_images, 0, 100000), "--images");
-    demand(conv_options_group_bytes(options, true) && conv_options_group_bytes(options, false) &&
-               conv_options_mem_limit(options, true) && conv_options_mem_limit(options, false) &&
-               options->max_pixels,
+    demand(is_within(options->filter.alpha, 0, 2), "--alpha");
+    demand(is_within(options->report.progress, 0, 2), "--progress");
+    demand(is_within(options->bench.depth, 0, 1), "--depth");
+    demand(is_within((long)options->filter.border, 0, CONV_BORDER_CONSTANT), "--border");
+    demand(is_within(options->filter.border_value, 0, 255), "--border constant:V");
+    demand(conv_png_check_level(&options->outputs.png, NULL) == CONV_OK, "--compress");
+    demand(is_within(options->machine.streams, 0, 64), "--streams");
+    demand(is_within(options->machine.jobs, 1, 1024), "--jobs");
+    demand(is_within(options->inputs.include.count, 0, CONV_OPTIONS_MAX_GLOBS), "--include");
+    demand(is_within(options->inputs.exclude.count, 0, CONV_OPTIONS_MAX_GLOBS), "--exclude");
+    demand(is_within(options->bench.images, 0, 100000), "--images");
+    demand(conv_options_group_bytes(&options->machine, true) &&
+               conv_options_group_bytes(&options->machine, false) &&
+               conv_options_mem_limit(&options->machine, true) &&
+               conv_options_mem_limit(&options->machine, false) && options->inputs.max_pixels,
            "a size of 0");
-    demand(!options->in_place || !options->first_frame, "--first-frame where frames get lost");
+    demand(!options->outputs.in_place || !options->inputs.first_frame,
+           "--first-frame where frames get lost");
     demand(is_within(options->operand_count, 0, count - 1), "operands");
     for (int i = 0; i < options->operand_count; i++) {
         bool found = false;
