@@ -8,15 +8,9 @@ if(CONV_JPEG)
         include(CheckCSourceCompiles)
         set(CMAKE_REQUIRED_INCLUDES ${JPEG_INCLUDE_DIR})
         set(CMAKE_REQUIRED_LIBRARIES ${JPEG_LIBRARY})
-        check_c_source_compiles("
-            #include <stdio.h>
+        check_c_source_compiles("#include <stdio.h>
             #include <jpeglib.h>
-            int main(void)
-            {
-                struct jpeg_decompress_struct jpeg;
-                jpeg_create_decompress(&jpeg);
-                return JCS_EXT_RGBX;
-            }" CONV_JPEG_IS_TURBO)
+            int main(void) { return jpeg_resync_to_restart(0, JCS_EXT_RGBX); }" CONV_JPEG_IS_TURBO)
         unset(CMAKE_REQUIRED_INCLUDES)
         unset(CMAKE_REQUIRED_LIBRARIES)
     endif()

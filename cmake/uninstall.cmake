@@ -1,28 +1,20 @@
-# Removes the files in the manifest of `cmake --install`, and conv's own folders if they are empty
-# then: cmake -DMANIFEST=build/install_manifest.txt -P cmake/uninstall.cmake
+# Removes the files in the manifest of `cmake --install`, and conv's own folders if no file is left in
+# them then: cmake -DMANIFEST=build/install_manifest.txt -P cmake/uninstall.cmake
 if(NOT EXISTS "${MANIFEST}")
     message(FATAL_ERROR "nothing to uninstall: there is no ${MANIFEST} (cmake --install writes it)")
 endif()
 file(STRINGS "${MANIFEST}" files)
-set(folders "")
+list(TRANSFORM files PREPEND "$ENV{DESTDIR}")
 foreach(file IN LISTS files)
-    set(file "$ENV{DESTDIR}${file}")
-    if(EXISTS "${file}" OR IS_SYMLINK "${file}")
-        message(STATUS "Removing ${file}")
-        file(REMOVE "${file}")
-    endif()
-    # Of conv's own folders (.../share/conv/filters, .../doc/conv/docs) and no others.
-    get_filename_component(folder "${file}" DIRECTORY)
-    while(folder MATCHES "/share/(doc/)?conv(/|$)")
-        list(APPEND folders "${folder}")
-        get_filename_component(folder "${folder}" DIRECTORY)
-    endwhile()
+    message(STATUS "Removing ${file}")
+    file(REMOVE "${file}")
 endforeach()
+list(FILTER files INCLUDE REGEX "/share/(doc/)?conv/") # and no others' folders
+list(TRANSFORM files REPLACE "(/share/(doc/)?conv)/.*" "\\1" OUTPUT_VARIABLE folders)
 list(REMOVE_DUPLICATES folders)
-list(SORT folders ORDER DESCENDING) # the inner ones first
 foreach(folder IN LISTS folders)
-    file(GLOB rest "${folder}/*")
-    if(IS_DIRECTORY "${folder}" AND NOT rest)
+    file(GLOB_RECURSE rest "${folder}/*")
+    if(NOT rest)
         file(REMOVE_RECURSE "${folder}")
     endif()
 endforeach()

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "page/page_internal.h"
+#define PAGE_TEXT(name, text) static const char name[] = text;
 #include "page_texts.h"
+#undef PAGE_TEXT
 
 // --- values of the whole page --------------------------------------------------------------------
 
