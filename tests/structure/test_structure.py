@@ -176,7 +176,7 @@ def unprefixed_symbols(*libraries):
 PROCESS_STATE = {
     "descriptors.c": "the descriptors of a process are one resource, whatever runs in it",
     "temporary.c": "which process this is: constant once it is known",
-    "inflate_find.c": "tables that depend on nothing: constant once they are made",
+    "inflate_ahead.c": "tables that depend on nothing: constant once they are made",
     "inflate_code.c": "the tables of fixed Huffman codes: constant once they are made",
     "stb.c": "variables of stb's own; conv's calls take a lock",
     "bench_competitor_png.c": "the same",

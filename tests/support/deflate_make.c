@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "png/cpu/huffman.h"
+#include "png/cpu/deflate_internal.h"
 
 enum { MOST_BITS = 15 };
 

@@ -11,7 +11,6 @@
 #include <zlib.h>
 
 #include "png/cpu/inflate_ahead.h"
-#include "png/cpu/inflate_find.h"
 #include "support/png_make.h"
 #include "support/random.h"
 #include "support/rows.h"

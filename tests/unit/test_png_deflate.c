@@ -12,9 +12,8 @@
 #include <zlib.h>
 
 #include "base/features.h"
-#include "png/cpu/deflate_fast.h"
-#include "png/cpu/deflate_search.h"
-#include "png/cpu/huffman.h"
+#include "png/cpu/deflate.h"
+#include "png/cpu/deflate_internal.h"
 #include "support/guard.h"
 #include "support/random.h"
 

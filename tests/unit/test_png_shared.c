@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include "png/cpu/decode_shared.h"
+#include "png/cpu/decode_stream.h"
 #include "png/cpu/inflate_ahead.h"
 #include "png/cpu/unfilter.h"
 #include "png/png.h"

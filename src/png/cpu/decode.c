@@ -13,7 +13,6 @@
 #include "png/chunk.h"
 #include "png/cpu/decode_content.h"
 #include "png/cpu/decode_stream.h"
-#include "png/cpu/expand.h"
 #include "png/cpu/interleave.h"
 #include "png/cpu/unfilter_wave.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The thread that follows the stream never waits for a part that is still being searched, so a
 // stream in which no part is found takes as long as with one thread.
-#include "png/cpu/decode_shared.h"
+#include "png/cpu/decode_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "png/cpu/adler.h"
+#include "png/cpu/checksum.h"
 #include "png/cpu/decode_shared_internal.h"
 
 #define FILL ((size_t)512 << 10) // as in decode_stream.c

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/lock.h"
-#include "png/cpu/decode_shared.h"
+#include "png/cpu/decode_stream.h"
 #include "png/cpu/inflate_ahead.h"
 
 #define BUFFERS 3 // of the thread that follows the stream

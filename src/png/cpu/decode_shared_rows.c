@@ -3,7 +3,7 @@
 // take_row(), one by one; others to take(), as many as a chunk has.
 #include <string.h>
 
-#include "png/cpu/adler.h"
+#include "png/cpu/checksum.h"
 #include "png/cpu/decode_shared_internal.h"
 #include "png/cpu/unfilter.h"
 

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "png/cpu/decode_shared.h"
 #include "png/cpu/unfilter.h"
 
 // New bytes per buffer, besides window, room and a row: the copies then take 4 % of the bytes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Inflates the filtered rows of an image and hands them on while they are in the cache. Only the
 // last of them are held in memory. Large images are inflated, and their rows taken, by several
-// threads (decode_shared.h).
+// threads (decode_shared.c).
 #ifndef CONV_PNG_CPU_DECODE_STREAM_H
 #define CONV_PNG_CPU_DECODE_STREAM_H
 
@@ -49,5 +49,22 @@ bool conv_decode_stream_is_shared(size_t pitch, size_t rows);
 
 // Bytes of memory for such rows, at most; SIZE_MAX on overflow. `by_row`: there is take_row().
 size_t conv_decode_stream_bytes(size_t pitch, size_t rows, bool by_row);
+
+// --- decode_shared.c: with several threads -------------------------------------------------------
+
+// A large stream of rows, inflated by all available threads: one follows the stream from its begin;
+// the others decode parts further ahead (inflate_ahead.h), convert them to bytes once the first
+// thread has reached them, and take the rows. The result is the same as with one thread.
+
+// Memory for parts, per thread that may take part. It is allocated when a part is begun and freed
+// at the end; without it the stream is decoded by the first thread.
+#define CONV_DECODE_SHARED_THREAD_BYTES ((size_t)4 << 20)
+
+// As conv_decode_stream_run.
+bool conv_decode_shared_run(const struct conv_decode_stream *stream,
+                            struct conv_parallel *parallel);
+
+// Bytes of stream->memory. `by_row`: there is take_row().
+size_t conv_decode_shared_bytes(size_t pitch, bool by_row);
 
 #endif

@@ -1,9 +1,74 @@
 // SPDX-License-Identifier: MIT
-// Shared by the files of the deflate writers, deflate_*.c.
+// Shared by the files of the deflate writers, deflate*.c.
 #ifndef CONV_PNG_CPU_DEFLATE_INTERNAL_H
 #define CONV_PNG_CPU_DEFLATE_INTERNAL_H
 
-#include "png/cpu/deflate_fast.h"
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "png/cpu/deflate.h"
+
+// --- matches -------------------------------------------------------------------------------------
+
+static inline uint32_t conv_match_load32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline uint64_t conv_match_load64(const uint8_t *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+// The number of equal bytes at a and b before `end`; a < b < end, and they may overlap.
+static inline size_t conv_match_length(const uint8_t *a, const uint8_t *b, const uint8_t *end)
+{
+    const uint8_t *start = b;
+    while (end - b >= 8) {
+        uint64_t different = conv_match_load64(a) ^ conv_match_load64(b);
+        if (different) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+            return (size_t)(b - start) + (size_t)__builtin_ctzll(different) / 8;
+#else
+            return (size_t)(b - start) + (size_t)__builtin_clzll(different) / 8;
+#endif
+        }
+        a += 8;
+        b += 8;
+    }
+    while (b < end && *a == *b) {
+        a++;
+        b++;
+    }
+    return (size_t)(b - start);
+}
+
+// --- deflate_codes.c: codes ----------------------------------------------------------------------
+
+// Prefix codes of limited length for deflate (RFC 1951, 3.2).
+
+#define CONV_HUFFMAN_MAX_SYMBOLS 288
+#define CONV_HUFFMAN_MAX_BITS 15
+
+// Sets the code lengths for symbols that occur counts[] times, each count below 2^24. They are
+// optimal if none reaches `limit`, else nearly so. A symbol that does not occur gets 0. The code is
+// always complete (Kraft sum 1), since decoders differ about incomplete ones: with fewer than two
+// symbols in use, the first unused ones get a codeword. 2 <= symbols <= CONV_HUFFMAN_MAX_SYMBOLS,
+// symbols <= 2^limit, limit <= CONV_HUFFMAN_MAX_BITS.
+void conv_huffman_lengths(uint8_t *lengths, const uint32_t *counts, size_t symbols, int limit);
+
+// Sets the canonical codewords of these lengths, with their bits reversed: deflate sends the first
+// bit of a codeword in the lowest bit of a byte.
+void conv_huffman_codes(uint16_t *codes, const uint8_t *lengths, size_t symbols);
+
+// --- blocks --------------------------------------------------------------------------------------
+
+// Shared by the files of the deflate writers, deflate_*.c.
 
 enum { CONV_DEFLATE_STORED = 0, CONV_DEFLATE_DYNAMIC = 2 }; // kinds of block
 
@@ -70,13 +135,11 @@ struct conv_deflate_sample {
 // True if the output since `start`, made from `size` bytes, is no longer than a stored block.
 bool conv_deflate_is_short(const struct conv_bits *out, const struct conv_bits *start, size_t size);
 
-// --- deflate_header.c ----------------------------------------------------------------------------
-
 // Writes the header of a dynamic block with these codes; `last`: it is the stream's last block.
 void conv_deflate_put_header(struct conv_bits *out, const struct conv_deflate_codes *codes,
                              bool last);
 
-// --- deflate_literals.c, deflate_literals_vbmi.c, deflate_matches.c, deflate_runs.c --------------
+// --- deflate_fast.c, deflate_literals.c, deflate_runs.c, deflate_avx512.c ------------------------
 
 // Writes a block of literals only, with a code made from the sample. False if that is hardly
 // shorter than a stored block; the caller then has to reset *out, to which a part may have been
@@ -112,7 +175,7 @@ static inline unsigned conv_deflate_distance_symbol(unsigned distance, unsigned 
     return 2 * *extra_bits + (v >> *extra_bits);
 }
 
-// deflate_tokens_avx512.c: writes the first tokens, a multiple of 16; returns their number.
+// deflate_avx512.c: writes the first tokens, a multiple of 16; returns their number.
 // `written`: for each symbol its codeword in bits 0-15, its length in bits 16-23, and the length
 // with extra bits in bits 24-31. Needs AVX-512.
 size_t conv_deflate_put_avx512(struct conv_bits *out, const uint32_t *written,

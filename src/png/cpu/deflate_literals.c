@@ -3,7 +3,6 @@
 // looked up at a time, in a table of codeword pairs built for each block.
 #include "base/features.h"
 #include "png/cpu/deflate_internal.h"
-#include "png/cpu/huffman.h"
 
 // An entry holds two codewords and, in its top 6 bits, their length together. If they are longer
 // than PAIR_MOST, which takes two rare literals, it holds the length ESCAPE instead: the sum of two

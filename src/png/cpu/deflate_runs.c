@@ -5,7 +5,6 @@
 // matches replace runs and literals that cost fewer bits.
 #include "base/features.h"
 #include "png/cpu/deflate_internal.h"
-#include "png/cpu/match_length.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Hash chains with one step of lazy matching, decided by prices in bits. Literals are priced by
 // their frequency in the block, lengths and distances by the codes of the previous block.
-#include "png/cpu/deflate_search.h"
+#include "png/cpu/deflate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include "base/cancel.h"
 #include "base/features.h"
 #include "png/cpu/deflate_internal.h"
-#include "png/cpu/match_length.h"
 
 #define HASH_BITS 16
 #define HASH_BITS_LEAST 10
@@ -28,7 +27,7 @@ _Static_assert(BLOCK_TOKENS + CONV_DEFLATE_SEARCH_BLOCK <= CONV_DEFLATE_BLOCK, "
 
 struct conv_deflate_search {
     int candidates;
-    int skip_shift; // see deflate_search.h
+    int skip_shift; // see conv_deflate_search_set_effort
     int hash_shift;
     uint32_t head[1 << HASH_BITS];        // last position of each hash
     uint32_t before[CONV_DEFLATE_WINDOW]; // by position modulo the window: the one before it

@@ -2,7 +2,6 @@
 // Collects a block's literals and matches and writes them with the best code for them.
 #include "base/features.h"
 #include "png/cpu/deflate_internal.h"
-#include "png/cpu/huffman.h"
 
 // --- length and distance symbols (RFC 1951, 3.2.5) ----------------------------------------------
 

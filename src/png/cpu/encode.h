@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // conv's own PNG encoder. Levels 0 and 1 filter and compress stripe by stripe in the cache. From
 // level 2 on the filter is chosen for each row and the whole image is compressed at once: by
-// deflate_search.h up to level 9, by libdeflate's near-optimal parsing above.
+// deflate_search.c up to level 9, by libdeflate's near-optimal parsing above.
 #ifndef CONV_PNG_CPU_ENCODE_H
 #define CONV_PNG_CPU_ENCODE_H
 

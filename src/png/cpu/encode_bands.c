@@ -7,8 +7,8 @@
 
 #include "base/cancel.h"
 #include "base/lock.h"
-#include "png/cpu/adler.h"
-#include "png/cpu/deflate_fast.h"
+#include "png/cpu/checksum.h"
+#include "png/cpu/deflate.h"
 #include "png/cpu/encode_internal.h"
 
 // --- threads -------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "png/cpu/encode_rows.h"
+#include "png/cpu/encode_internal.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/cancel.h"
-#include "png/cpu/adler.h"
-#include "png/cpu/deflate_fast.h"
+#include "png/cpu/checksum.h"
+#include "png/cpu/deflate.h"
 #include "png/cpu/encode_internal.h"
 
 // Filtered bytes per stripe: enough to pay for a code of its own, and within the second-level

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/cancel.h"
-#include "png/cpu/adler.h"
-#include "png/cpu/deflate_fast.h"
+#include "png/cpu/checksum.h"
+#include "png/cpu/deflate.h"
 #include "png/cpu/encode_internal.h"
 
 // No level may make a larger file than a lower one, by more than 1 %. Since efforts grow with the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Filters with AVX2, 32 bytes at a time. The last vector of a row overlaps the one before. Paeth
 // needs no wider type: see predict_paeth().
-#include "png/cpu/filter_rows_dispatch.h"
+#include "png/cpu/filter_rows.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Filters with AVX-512, 64 bytes at a time. What is after the end of a row or before its start is
 // masked, and reads as 0.
-#include "png/cpu/filter_rows_dispatch.h"
+#include "png/cpu/filter_rows.h"
 
 #if defined(__x86_64__)
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/features.h"
-#include "png/cpu/adler.h"
-#include "png/cpu/inflate_block.h"
+#include "png/cpu/checksum.h"
+#include "png/cpu/inflate_internal.h"
 
 #define DROP CONV_INFLATE_DROP
 #define KIND CONV_INFLATE_KIND

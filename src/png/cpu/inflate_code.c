@@ -3,9 +3,112 @@
 #include "png/cpu/inflate_code.h"
 
 #include <pthread.h>
+#include <stdint.h>
 #include <string.h>
 
-#include "png/cpu/inflate_join.h"
+// --- entries of two symbols ----------------------------------------------------------------------
+
+// The entries of two symbols in a table of literals and lengths, for inflate_code.c: a pair whose
+// codewords have n bits together is entered like a codeword of n bits, so doubling the table writes
+// most of the entries. Looking each index up took three times as long.
+
+// Lengths that an entry with a distance may hold, with their extra bits as part of the codeword.
+#define SHORT_LENGTHS (CONV_INFLATE_NEAR - 2)
+
+// A codeword with its first bit lowest.
+struct codeword {
+    uint64_t entry; // of the symbol alone, or what a second symbol adds to it
+    uint32_t index;
+};
+
+// Codewords of n bits: from first[n] to first[n + 1].
+struct join {
+    struct codeword literals[256];
+    struct codeword distances[30];
+    struct codeword lengths[CONV_INFLATE_LITLEN_BITS + 2][SHORT_LENGTHS];
+    uint8_t length_count[CONV_INFLATE_LITLEN_BITS + 2];
+    uint16_t first_literal[CONV_INFLATE_LITLEN_BITS + 2];
+    uint16_t first_distance[CONV_INFLATE_LITLEN_BITS + 2];
+};
+
+static void join_add_literal(struct join *join, unsigned n, unsigned index, uint64_t entry)
+{
+    join->literals[join->first_literal[n + 1]++] = (struct codeword){entry, index};
+}
+
+static void join_add_distance(struct join *join, unsigned n, unsigned index, uint32_t entry)
+{
+    join->distances[join->first_distance[n + 1]++] = (struct codeword){entry, index};
+}
+
+// `entry`: of the length alone.
+static void join_add_length(struct join *join, unsigned n, unsigned index, uint64_t entry)
+{
+    unsigned base = (unsigned)(entry >> 32), bits = CONV_INFLATE_DROP(entry);
+    if (bits > CONV_INFLATE_LITLEN_BITS)
+        return;
+    for (unsigned extra = 0; extra < 1u << (bits - n) && base + extra <= CONV_INFLATE_NEAR; extra++)
+        join->lengths[bits][join->length_count[bits]++] =
+            (struct codeword){base + extra, index | extra << n};
+}
+
+// The sums of first ones and second ones of `bits` bits at the indices of both.
+static void join_literals(const struct join *join, uint64_t *table, unsigned bits,
+                          unsigned second_bits)
+{
+    const struct codeword *first = join->literals + join->first_literal[bits];
+    const struct codeword *second = join->literals + join->first_literal[second_bits];
+    unsigned firsts = join->first_literal[bits + 1] - join->first_literal[bits];
+    unsigned seconds = join->first_literal[second_bits + 1] - join->first_literal[second_bits];
+    // What the second adds: a literal, its bits, its byte.
+    const uint64_t counts = (uint64_t)0xff << 24 | 0xff << 16 | 0xff;
+    if (firsts < seconds) { // the longer loop is the inner one
+        for (unsigned i = 0; i < firsts; i++) {
+            for (unsigned j = 0; j < seconds; j++) {
+                uint64_t next = second[j].entry;
+                table[first[i].index | second[j].index << bits] =
+                    first[i].entry + (next & counts) + ((next >> 32 & 0xff) << 40);
+            }
+        }
+        return;
+    }
+    for (unsigned j = 0; j < seconds; j++) {
+        uint64_t next = second[j].entry;
+        uint64_t more = (next & counts) + ((next >> 32 & 0xff) << 40);
+        for (unsigned i = 0; i < firsts; i++)
+            table[first[i].index | second[j].index << bits] = first[i].entry + more;
+    }
+}
+
+static void join_distances(const struct join *join, uint64_t *table, unsigned bits,
+                           unsigned distance_bits)
+{
+    unsigned from = join->first_distance[distance_bits];
+    unsigned to = join->first_distance[distance_bits + 1];
+    for (unsigned i = 0; i < join->length_count[bits]; i++) {
+        const struct codeword *length = &join->lengths[bits][i];
+        for (unsigned d = from; d < to; d++) {
+            const struct codeword *distance = &join->distances[d];
+            unsigned drop = CONV_INFLATE_DROP(distance->entry);
+            table[length->index | distance->index << bits] =
+                distance->entry >> 16 << 48 | (uint64_t)(bits + distance_bits) << 16 |
+                length->entry << 8 | (bits + drop);
+        }
+    }
+}
+
+// Enters all pairs of n bits. The symbols of fewer bits were added.
+static void join_pairs(const struct join *join, uint64_t *table, unsigned n)
+{
+    for (unsigned bits = 1; bits < n; bits++) {
+        join_literals(join, table, bits, n - bits);
+        join_distances(join, table, bits, n - bits);
+    }
+}
+
+// --- tables --------------------------------------------------------------------------------------
+
+// Makes decoding tables from the lengths of codewords. A code is valid if zlib accepts it.
 
 enum {
     MAX_LENGTH = 15, // bits of a codeword
@@ -190,7 +293,7 @@ static inline unsigned extra_bits(const struct conv_inflate_code *code, unsigned
     } while (0)
 
 // Lists the distances for joins.
-static void add_distances(struct conv_inflate_join *join, const struct conv_inflate_code *code)
+static void add_distances(struct join *join, const struct conv_inflate_code *code)
 {
     const uint16_t *symbol = code->sorted;
     unsigned codeword = 0, added = 0;
@@ -200,26 +303,25 @@ static void add_distances(struct conv_inflate_join *join, const struct conv_infl
         for (unsigned i = code->count[n]; i > 0; i--, symbol++) {
             unsigned index = reverse_bits(codeword++ << (16 - n));
             if (*symbol < DISTANCE_COUNT)
-                conv_inflate_join_add_distance(join, n, index, distance_entry(*symbol, n));
+                join_add_distance(join, n, index, distance_entry(*symbol, n));
         }
         added = join->first_distance[n + 1];
     }
 }
 
 // Enters the pairs of n bits and lists the symbols of n bits.
-static inline void join_stage(struct conv_inflate_join *join, uint64_t *table,
-                              const struct conv_inflate_code *code, const uint16_t *symbol,
-                              unsigned codeword, unsigned n)
+static void join_stage(struct join *join, uint64_t *table, const struct conv_inflate_code *code,
+                       const uint16_t *symbol, unsigned codeword, unsigned n)
 {
-    conv_inflate_join_pairs(join, table, n);
+    join_pairs(join, table, n);
     join->first_literal[n + 1] = join->first_literal[n];
     for (unsigned i = code->count[n]; i > 0; i--, symbol++) {
         unsigned index = reverse_bits(codeword++ << (16 - n));
         uint64_t entry = litlen_entry(*symbol, n);
         if (CONV_INFLATE_LITERALS(entry))
-            conv_inflate_join_add_literal(join, n, index, entry);
+            join_add_literal(join, n, index, entry);
         else if (CONV_INFLATE_KIND(entry) == CONV_INFLATE_LENGTH)
-            conv_inflate_join_add_length(join, n, index, entry);
+            join_add_length(join, n, index, entry);
     }
 }
 
@@ -267,7 +369,7 @@ static bool make_tables(struct conv_inflate_tables *tables, const uint8_t *litle
 
 void conv_inflate_code_join(struct conv_inflate_tables *tables)
 {
-    struct conv_inflate_join join;
+    struct join join;
     memset(join.length_count, 0, sizeof join.length_count);
     join.first_literal[1] = 0;
     add_distances(&join, &tables->distance_code);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Decodes the symbols of a block with tables whose entries hold up to two literals or a whole
 // match. Looking up several literals at once is from Intel's ISA-L.
-#include "png/cpu/inflate_symbols.h"
+#include "png/cpu/inflate_internal.h"
 
 #include "base/features.h"
 

@@ -2,7 +2,7 @@
 // The loop that decodes the symbols of a block, for inflate_symbols.c, which writes bytes, and
 // inflate_wide.c, which writes 16 bits for each byte. The including file defines ELEMENT,
 // put_literals() and copy16(): see inflate_symbols.c.
-#include "png/cpu/inflate_symbols.h"
+#include "png/cpu/inflate_internal.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)

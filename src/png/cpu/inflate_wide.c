@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "png/cpu/inflate_wide.h"
+#include "png/cpu/inflate_internal.h"
 
 #include "base/features.h"
 

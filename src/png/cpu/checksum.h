@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The Adler-32 of zlib streams.
-#ifndef CONV_PNG_CPU_ADLER_H
-#define CONV_PNG_CPU_ADLER_H
+// The Adler-32 of zlib streams and the CRC-32 of PNG chunks.
+#ifndef CONV_PNG_CPU_CHECKSUM_H
+#define CONV_PNG_CPU_CHECKSUM_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,5 +20,8 @@ static inline uint32_t conv_adler_join(uint32_t first, uint32_t second, size_t s
     uint64_t b = (first >> 16) + (second >> 16) + rest * low + CONV_ADLER_BASE - rest;
     return (uint32_t)(b % CONV_ADLER_BASE << 16 | a % CONV_ADLER_BASE);
 }
+
+// Continues `crc`, 0 at the beginning, over `size` bytes. Any thread.
+uint32_t conv_png_crc(uint32_t crc, const uint8_t *data, size_t size);
 
 #endif
