@@ -42,12 +42,6 @@ enum conv_status conv_api_read_chain(struct conv_backend_config *config,
                                      const char *text, const conv_filter_options *options,
                                      struct conv_err *err);
 
-// CONV_ERR_USAGE unless the view has a size, a sample type of conv_sample up to `most`, memory, and
-// strides that are multiples of its samples within the address space; with `written`, samples that
-// do not overlap. `name` begins the text: "sources[3]".
-enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, bool written,
-                                     const char *name, struct conv_err *err);
-
 // The part of the caller's options that the program and this library have in common: copies the
 // struct of `size` bytes (its first member) over the defaults in *own, which has own_size bytes.
 // `options` NULL: the defaults stay. CONV_ERR_USAGE if it is smaller than `least`, the struct of

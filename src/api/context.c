@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api_codecs.h"
+#include "api/api_png.h"
 #include "base/limits.h"
 
 #define MAX_PIXELS ((uint64_t)1 << 28)
@@ -35,6 +35,39 @@ const char *conv_status_name(conv_status status)
 }
 
 // --- reporting -----------------------------------------------------------------------------------
+
+// Errors in the words of conv.h: which member of the options a text is about, or would help.
+struct words {
+    const char *before, *after;
+};
+
+// Hints that only the program's options can cause have no words.
+static const struct words words_of[CONV_HINT_COUNT] = {
+    [CONV_HINT_BIAS] = {"bias: ", ""},
+    [CONV_HINT_BORDER_CONSTANT] = {"border constant:V ", ""},
+    [CONV_HINT_DIVISOR] = {"divisor: ", ""},
+    [CONV_HINT_DIVISOR_SUM] = {"divisor \"sum\": ", ""},
+    [CONV_HINT_KERNEL] = {"kernel: ", ""},
+    [CONV_HINT_KERNEL_AT] = {"kernel, ", ""},
+    [CONV_HINT_PADDING] = {"padding ", ""},
+    [CONV_HINT_SIZE] = {"side: ", ""},
+    [CONV_HINT_SIZE_OF_CUSTOM] = {"side is for built-in filters; ", ""},
+    [CONV_HINT_SUBFOLDERS] = {"with `recursive`: ", ""},
+    [CONV_HINT_VARIANT] = {"variant ", ""},
+    [CONV_HINT_DEFINE_KERNEL] = {"", ": `kernel` defines it"},
+    [CONV_HINT_FEWER_WORKERS] = {"", "; use fewer `threads` in the context"},
+    [CONV_HINT_FLOATS] = {"", " (`floats`)"},
+    [CONV_HINT_MAX_PIXELS] = {"", " (`max_pixels` of the context)"},
+    [CONV_HINT_OTHER_FOLDER] = {"", "; name another output folder"},
+};
+
+char *conv_api_explain(char *text, size_t size, const struct conv_err *err)
+{
+    const struct words *words = &words_of[err->hint];
+    snprintf(text, size, "%s%s%s", words->before ? words->before : "", err->text,
+             words->after ? words->after : "");
+    return text;
+}
 
 enum conv_status conv_api_begin(conv_context *context)
 {
@@ -224,27 +257,4 @@ const char *conv_context_message(const conv_context *context)
 const char *conv_context_device(const conv_context *context)
 {
     return context ? context->name : "";
-}
-
-// --- memory --------------------------------------------------------------------------------------
-
-conv_status conv_allocate(conv_context *context, conv_memory memory, size_t bytes, void **data)
-{
-    if (!context)
-        return CONV_ERR_USAGE;
-    enum conv_status status = conv_api_begin(context);
-    if (!status && (!data || (memory != CONV_HOST && memory != CONV_DEVICE)))
-        status = conv_err_set(&context->err, CONV_ERR_USAGE, "%s",
-                              data ? "`memory` is not a kind of memory" : "`data` is NULL");
-    if (data)
-        *data = NULL;
-    if (!status)
-        status = conv_memory_take(context->device->pools, memory, bytes, data, &context->err);
-    return conv_api_end(context, status);
-}
-
-void conv_free(conv_context *context, conv_memory memory, void *data)
-{
-    if (context && (memory == CONV_HOST || memory == CONV_DEVICE))
-        conv_memory_give(context->device->pools, memory, data);
 }

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api_apart.h"
 #include "api/api_context.h"
+#include "api/api_views.h"
 #include "engine/view.h"
 #include "filter/filter.h"
+#include "kernels/stencil/stencil.h"
 
 struct conv_filter_object {
     conv_context *context;
@@ -27,6 +28,18 @@ const char *conv_filter_name(int index, const char **summary)
     if (summary)
         *summary = rows[index].summary;
     return rows[index].name;
+}
+
+const char *conv_kernel_name(int index, const char **device)
+{
+    int count;
+    const struct conv_variant *const *variants = conv_stencil_variants(&count);
+    if (index < 0 || index >= count)
+        return NULL;
+    const struct conv_variant *variant = variants[count - 1 - index]; // the definition first
+    if (device)
+        *device = variant->place == CONV_ON_CPU ? "cpu" : "cuda";
+    return variant->name;
 }
 
 // --- creation ------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api_apart.h"
 #include "api/api_context.h"
+#include "api/api_views.h"
 #include "api/layer_options.h"
 #include "engine/layer_context.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Batches of views to PNG files: by the device where the images are in its memory, else by the
 // context's threads.
+#include <stdlib.h>
 #include <string.h>
 
-#include "api/api_batch.h"
-#include "api/api_codecs.h"
-#include "engine/file_memory.h"
+#include "api/api_png.h"
+#include "api/api_views.h"
 #include "engine/view.h"
 
 struct item {
@@ -156,6 +156,28 @@ static void move_file(void *context, int worker, int at)
         memcpy(memory, file->data, file->size);
     conv_memory_give(encoding->context->device->pools, CONV_HOST, (void *)(uintptr_t)file->data);
     *file = memory ? (conv_bytes){memory, file->size} : (conv_bytes){NULL, 0};
+}
+
+static enum conv_status open_memory(struct encoding *encoding, struct conv_err *err)
+{
+    size_t count = encoding->count > 0 ? (size_t)encoding->count : 1;
+    encoding->memory = (struct conv_file_memory){
+        .allocate = encoding->options.allocate,
+        .user = encoding->options.user,
+        .indices = calloc(count, sizeof *encoding->memory.indices),
+        .sizes = calloc(count, sizeof *encoding->memory.sizes),
+        .memory = calloc(count, sizeof *encoding->memory.memory),
+    };
+    return encoding->memory.indices && encoding->memory.sizes && encoding->memory.memory
+               ? CONV_OK
+               : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+}
+
+static void close_memory(struct encoding *encoding)
+{
+    free(encoding->memory.indices);
+    free(encoding->memory.sizes);
+    free(encoding->memory.memory);
 }
 
 static void move_files(struct encoding *encoding)
@@ -323,11 +345,11 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
     if (!status)
         status = conv_api_batch_prepare(context, count, sizeof(struct item), &memory);
     if (!status && encoding.options.allocate)
-        status = conv_file_memory_open(&encoding.memory, &encoding.options, count, err);
+        status = open_memory(&encoding, err);
     if (!status)
         status = conv_api_batch_start(&encoding.batch, context, items, count);
     if (status) {
-        conv_file_memory_close(&encoding.memory);
+        close_memory(&encoding);
         conv_memory_give(context->device->pools, CONV_HOST, memory);
         for (int i = 0; files && i < count; i++)
             files[i] = (conv_bytes){NULL, 0};
@@ -335,7 +357,7 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
     }
     encoding.items = memory;
     encode_all(&encoding, images, stream);
-    conv_file_memory_close(&encoding.memory);
+    close_memory(&encoding);
     conv_memory_give(context->device->pools, CONV_HOST, memory);
     return conv_api_batch_end(&encoding.batch);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Plain copies, and the order of work on CUDA streams.
+// Memory of the caller, plain copies, and the order of work on CUDA streams.
 #include <string.h>
 
 #include "api/api_context.h"
@@ -7,6 +7,27 @@
 static bool is_memory(conv_memory memory)
 {
     return memory == CONV_HOST || memory == CONV_DEVICE;
+}
+
+conv_status conv_allocate(conv_context *context, conv_memory memory, size_t bytes, void **data)
+{
+    if (!context)
+        return CONV_ERR_USAGE;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && (!data || !is_memory(memory)))
+        status = conv_err_set(&context->err, CONV_ERR_USAGE, "%s",
+                              data ? "`memory` is not a kind of memory" : "`data` is NULL");
+    if (data)
+        *data = NULL;
+    if (!status)
+        status = conv_memory_take(context->device->pools, memory, bytes, data, &context->err);
+    return conv_api_end(context, status);
+}
+
+void conv_free(conv_context *context, conv_memory memory, void *data)
+{
+    if (context && is_memory(memory))
+        conv_memory_give(context->device->pools, memory, data);
 }
 
 conv_status conv_copy(conv_context *context, void *result, conv_memory result_memory,

@@ -8,7 +8,7 @@
 #include "base/cache.h"
 #include "base/clock.h"
 #include "bench/bench_cuda.h"
-#include "engine/staging.h"
+#include "engine/memory.h"
 #include "image/image.h"
 
 #define SCRATCH_ALIGN 64

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "bench/bench_layers.h"
 #include "bench/bench_time.h"
-#include "engine/staging.h"
+#include "engine/memory.h"
 
 #define TASKS_PER_THREAD 8
 #define FMA_FLOPS (4e9 / CONV_BENCH_SHORTER) // of each thread: some tens of milliseconds

@@ -4,7 +4,6 @@
 #define CONV_CLI_DEVICE_H
 
 #include "cli/options.h"
-#include "engine/async_open.h"
 #include "engine/engine.h"
 #include "run/pipeline.h"
 #include "run/workload.h"

@@ -6,7 +6,6 @@
 
 #include "engine/bank_steps.h"
 #include "engine/cuda_device.h"
-#include "engine/cuda_memory.h"
 #include "engine/cuda_tensor_stream.h"
 #include "kernels/layer/cuda/cuda_layers.h"
 

@@ -8,8 +8,6 @@
 
 #include "engine/chain.h"
 #include "engine/cuda_device.h"
-#include "engine/cuda_event.h"
-#include "engine/cuda_memory.h"
 #include "kernels/stencil/stencil.h"
 #include "png/cuda/cuda_encode.h"
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "engine/cuda_device.h"
-#include "engine/cuda_memory.h"
 #include "engine/cuda_tensor_stream.h"
 #include "engine/layer_device.h"
 #include "kernels/layer/cuda/cuda_layers.h"

@@ -2,7 +2,6 @@
 #include "engine/cuda_tensor_stream.h"
 
 #include "engine/cuda_device.h"
-#include "engine/cuda_event.h"
 
 enum conv_status conv_cuda_tensor_stream_open(struct conv_cuda_tensor_stream *stream, int device,
                                               struct conv_err *err)

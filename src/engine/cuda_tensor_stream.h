@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "engine/cuda_memory.h"
+#include "engine/cuda_device.h"
 
 // Starts as {0}.
 struct conv_cuda_tensor_stream {

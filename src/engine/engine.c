@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "engine/engine.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/lock.h"
 
 const struct conv_device_ops *const conv_engine_devices[CONV_ENGINE_DEVICES] = {
     [CONV_ON_CPU] = &conv_device_cpu,
@@ -76,4 +79,102 @@ void conv_device_context_close(struct conv_device_context *device)
     if (device->ops->context_close)
         device->ops->context_close(device);
     free(device);
+}
+
+// --- opening on a separate thread ----------------------------------------------------------------
+
+struct conv_async_open {
+    const struct conv_device_ops *ops;
+    struct conv_backend_config config;
+    struct conv_backend *backend;
+    struct conv_err err;
+    atomic_bool over;      // set after the two above
+    struct conv_lock lock; // guards the two below, and `over` becoming true
+    void (*notify)(void *context);
+    void *context;
+    pthread_cond_t is_over;
+    bool has_thread;
+    pthread_t thread;
+    struct conv_filter filters[];
+};
+
+static void *open_main(void *argument)
+{
+    struct conv_async_open *async = argument;
+    async->err.status = async->ops->open(&async->backend, &async->config, &async->err);
+    conv_lock_acquire(&async->lock);
+    atomic_store(&async->over, true);
+    if (async->notify)
+        async->notify(async->context);
+    pthread_cond_broadcast(&async->is_over);
+    conv_lock_release(&async->lock);
+    return NULL;
+}
+
+enum conv_status conv_async_open_start(struct conv_async_open **out,
+                                       const struct conv_device_ops *ops,
+                                       const struct conv_backend_config *config,
+                                       struct conv_err *err)
+{
+    size_t filters_size = (size_t)config->filter_count * sizeof config->filters[0];
+    struct conv_async_open *async = calloc(1, sizeof *async + filters_size);
+    if (!async)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to open a device");
+    async->ops = ops;
+    async->config = *config;
+    async->config.filters = async->filters;
+    memcpy(async->filters, config->filters, filters_size);
+    (void)conv_lock_init(&async->lock); // never fails on Linux, nor does the next one
+    (void)conv_lock_init_condition(&async->is_over);
+    async->has_thread = pthread_create(&async->thread, NULL, open_main, async) == 0;
+    if (!async->has_thread)
+        open_main(async);
+    *out = async;
+    return CONV_OK;
+}
+
+void conv_async_open_set_notify(struct conv_async_open *async, void (*notify)(void *context),
+                                void *context)
+{
+    conv_lock_acquire(&async->lock);
+    async->notify = notify;
+    async->context = context;
+    if (notify && atomic_load(&async->over))
+        notify(context);
+    conv_lock_release(&async->lock);
+}
+
+bool conv_async_open_is_over(const struct conv_async_open *async)
+{
+    return atomic_load(&async->over);
+}
+
+enum conv_status conv_async_open_result(struct conv_async_open *async,
+                                        struct conv_backend **backend, struct conv_err *err)
+{
+    conv_lock_acquire(&async->lock);
+    while (!atomic_load(&async->over))
+        (void)conv_lock_wait(&async->lock, &async->is_over, UINT64_MAX);
+    conv_lock_release(&async->lock);
+    *backend = async->backend;
+    return async->err.status ? conv_err_set(err, async->err.status, "%s", async->err.text)
+                             : CONV_OK;
+}
+
+bool conv_async_open_close(struct conv_async_open *async)
+{
+    if (!async)
+        return true;
+    if (!conv_async_open_is_over(async)) {
+        pthread_detach(async->thread);
+        return false;
+    }
+    if (async->has_thread)
+        pthread_join(async->thread, NULL);
+    if (async->backend)
+        async->ops->close(async->backend);
+    conv_lock_destroy(&async->lock);
+    pthread_cond_destroy(&async->is_over);
+    free(async);
+    return true;
 }

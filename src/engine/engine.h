@@ -12,7 +12,6 @@
 
 #include "base/err.h"
 #include "conv.h"
-#include "engine/file_memory.h"
 #include "engine/group.h"
 #include "engine/memory.h"
 #include "engine/workers.h"
@@ -92,6 +91,33 @@ struct conv_device_decode {
     conv_image view;
     bool done; // false at first; set if the view is complete. Else the host decodes the file.
 };
+
+// Memory of the caller for encoded files, requested for several at once (conv_encode_options).
+struct conv_file_memory {
+    void (*allocate)(void *user, int count, const int32_t *indices, const size_t *sizes,
+                     void **memory);
+    void *user;
+    // The files for which memory is requested next, `count` of them; after the call their memory.
+    int32_t *indices; // in the caller's list
+    size_t *sizes;    // bytes
+    void **memory;    // NULL: the caller has none
+    int count;
+};
+
+// Adds a file to the list for which `call` requests memory; both in the thread of the caller's
+// call. `memory` is valid until the next `add`, before which `count` is set to 0.
+static inline void conv_file_memory_add(struct conv_file_memory *files, int index, size_t size)
+{
+    files->indices[files->count] = index;
+    files->sizes[files->count] = size;
+    files->memory[files->count++] = NULL;
+}
+
+static inline void conv_file_memory_call(struct conv_file_memory *files)
+{
+    if (files->count > 0)
+        files->allocate(files->user, files->count, files->indices, files->sizes, files->memory);
+}
 
 // An image to be encoded by the device.
 struct conv_device_encode {
@@ -285,6 +311,10 @@ const struct conv_device_ops *conv_engine_find(const struct conv_device_ops *con
 const struct conv_device_ops *conv_engine_of_kernel(const struct conv_device_ops *const *backends,
                                                     const char *kernel);
 
+// The GPUs to use if none is requested: the first backend besides the CPU that has a driver, or
+// else the first, which can report what is missing.
+const struct conv_device_ops *conv_engine_gpu(const struct conv_device_ops *const *backends);
+
 // Opens a device with at most `threads` threads (at least 1), which are started when they are first
 // needed, and a pool that keeps at most `keep` freed bytes of each kind of memory (0: any number).
 // *device is set on success only. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
@@ -293,8 +323,32 @@ enum conv_status conv_device_context_open(struct conv_device_context **device,
                                           int threads, size_t keep, struct conv_err *err);
 void conv_device_context_close(struct conv_device_context *device); // NULL is fine
 
-// The GPUs to use if none is requested: the first backend besides the CPU that has a driver, or
-// else the first, which can report what is missing.
-const struct conv_device_ops *conv_engine_gpu(const struct conv_device_ops *const *backends);
+// Opens a backend on a separate thread: a GPU takes 0.3 s to start, in which a CPU filters a
+// thousand images.
+struct conv_async_open;
+
+// Copies what it needs of *config. If no thread can be started, opens before it returns.
+// CONV_ERR_MEMORY if nothing could be begun.
+enum conv_status conv_async_open_start(struct conv_async_open **async,
+                                       const struct conv_device_ops *ops,
+                                       const struct conv_backend_config *config,
+                                       struct conv_err *err);
+
+// Sets a function that is called once when the opening is over: by its thread, or by this call if
+// it is over already. NULL removes it; on return no call is in progress. Any thread, one at a time.
+void conv_async_open_set_notify(struct conv_async_open *async, void (*notify)(void *context),
+                                void *context);
+
+// Any thread; never waits.
+bool conv_async_open_is_over(const struct conv_async_open *async);
+
+// Waits until it is over. *backend belongs to `async`; on failure it is NULL. Any thread.
+enum conv_status conv_async_open_result(struct conv_async_open *async,
+                                        struct conv_backend **backend, struct conv_err *err);
+
+// Closes the backend. False if the opening is not over: it continues on its thread, and the process
+// must end by _exit(), since the exit handlers of a driver cannot be relied on while that driver is
+// being opened. NULL is fine.
+bool conv_async_open_close(struct conv_async_open *async);
 
 #endif

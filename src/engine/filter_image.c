@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "engine/staging.h"
+#include "engine/memory.h"
 #include "kernels/stencil/alpha.h"
 
 struct conv_filter_context {

@@ -27,4 +27,16 @@ enum conv_status conv_memory_take(struct conv_memory_pools *pools, conv_memory m
 void conv_memory_give(struct conv_memory_pools *pools, conv_memory memory,
                       void *data); // NULL is fine
 
+// --- staging memory of groups --------------------------------------------------------------------
+
+// Plain memory, so that it is available before any device is open; it is pinned before its first
+// upload (host_pin of engine.h). Any thread may call any of these.
+
+// Whole pages, which take no memory until they are first written. CONV_ERR_MEMORY.
+enum conv_status conv_staging_alloc(void **memory, size_t size, struct conv_err *err);
+// Makes all pages resident, as pinning does, but on several threads at once: a driver pins one
+// block at a time. The content stays.
+void conv_staging_touch(void *memory, size_t size);
+void conv_staging_free(void *memory, size_t size); // NULL is fine
+
 #endif

@@ -11,8 +11,6 @@
 #include "base/lock.h"
 #include "base/thread_start.h"
 
-#define LONG_NS 1000000000u // waits end by a condition; this only bounds them
-
 struct job {
     conv_workers_fn work;
     void *context;
@@ -47,7 +45,7 @@ static void *run_thread(void *argument)
     conv_lock_acquire(&workers->lock);
     for (;;) {
         while (!workers->ending && workers->open_places == 0)
-            (void)conv_lock_wait(&workers->lock, &workers->job_posted, LONG_NS);
+            (void)conv_lock_wait(&workers->lock, &workers->job_posted, UINT64_MAX);
         if (workers->ending)
             break;
         struct job *job = workers->job;
@@ -68,26 +66,17 @@ enum conv_status conv_workers_open(struct conv_workers **out, int threads, struc
 {
     struct conv_workers *workers = calloc(1, sizeof *workers);
     pthread_t *ids = calloc((size_t)threads, sizeof *ids);
-    int made = 0;
-    if (workers && ids && conv_lock_init(&workers->lock) == 0)
-        made = 1;
-    if (made == 1 && conv_lock_init_condition(&workers->job_posted) == 0)
-        made = 2;
-    if (made == 2 && conv_lock_init_condition(&workers->job_left) == 0)
-        made = 3;
-    if (made == 3) {
-        workers->threads = threads;
-        workers->ids = ids;
-        *out = workers;
-        return CONV_OK;
+    if (!workers || !ids || conv_lock_init(&workers->lock)) {
+        free(ids);
+        free(workers);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for threads");
     }
-    if (made >= 2)
-        pthread_cond_destroy(&workers->job_posted);
-    if (made >= 1)
-        conv_lock_destroy(&workers->lock);
-    free(ids);
-    free(workers);
-    return conv_err_set(err, CONV_ERR_MEMORY, "no memory for threads");
+    (void)conv_lock_init_condition(&workers->job_posted); // never fails on Linux
+    (void)conv_lock_init_condition(&workers->job_left);
+    workers->threads = threads;
+    workers->ids = ids;
+    *out = workers;
+    return CONV_OK;
 }
 
 void conv_workers_close(struct conv_workers *workers)
@@ -151,7 +140,7 @@ void conv_workers_run(struct conv_workers *workers, int threads, conv_workers_fn
     conv_lock_acquire(&workers->lock);
     workers->open_places = 0; // threads that have not woken up yet find nothing
     while (workers->inside > 0)
-        (void)conv_lock_wait(&workers->lock, &workers->job_left, LONG_NS);
+        (void)conv_lock_wait(&workers->lock, &workers->job_left, UINT64_MAX);
     workers->job = NULL;
     conv_lock_release(&workers->lock);
 }

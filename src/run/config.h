@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "engine/async_open.h"
+#include "engine/engine.h"
 #include "io/files/formats.h"
 #include "io/sink.h"
 #include "report/trace.h"

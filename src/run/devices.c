@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "engine/staging.h"
+#include "engine/memory.h"
 #include "run/scheduler.h"
 #include "run/streams.h"
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "engine/staging.h"
+#include "engine/memory.h"
 
 // --- states --------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "engine/staging.h"
+#include "engine/memory.h"
 #include "report/ranges.h"
 #include "run/scheduler.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Whether the memory of a call's arguments is apart, so that nothing is written that is still to be
-// read, or written twice.
-#ifndef CONV_API_API_APART_H
-#define CONV_API_API_APART_H
+// Checks of the caller's views, and whether the memory of a call's arguments is apart, so that
+// nothing is written that is still to be read, or written twice.
+#ifndef CONV_API_API_VIEWS_H
+#define CONV_API_API_VIEWS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,6 +10,12 @@
 
 #include "base/err.h"
 #include "conv.h"
+
+// CONV_ERR_USAGE unless the view has a size, a sample type of conv_sample up to `most`, memory, and
+// strides that are multiples of its samples within the address space; with `written`, samples that
+// do not overlap. `name` begins the text: "sources[3]".
+enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, bool written,
+                                     const char *name, struct conv_err *err);
 
 // The bytes of one argument: blocks of `size` bytes at start + i * stride for each i below count,
 // and this along several axes.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The results of a batch, whose items can fail independently of each other. One batch per call;
-// only conv_api_batch_fail may be called by several threads.
-#ifndef CONV_API_API_BATCH_H
-#define CONV_API_API_BATCH_H
+// What decoding and encoding PNG files share: the results of a batch, whose items can fail
+// independently of each other, and the coders of the context's threads. One batch per call; only
+// conv_api_batch_fail and conv_api_codecs_get may be called by several threads.
+#ifndef CONV_API_API_PNG_H
+#define CONV_API_API_PNG_H
 
 #include "api/api_context.h"
 #include "base/lock.h"
+#include "png/png.h"
 
 struct conv_api_batch {
     conv_context *context;
@@ -38,5 +40,17 @@ void conv_api_batch_fail(struct conv_api_batch *batch, int index, enum conv_stat
 
 // The status of the first item that failed, as the call's result.
 enum conv_status conv_api_batch_end(struct conv_api_batch *batch);
+
+// --- coders, with their scratch memory -----------------------------------------------------------
+
+// For workers 0 to threads - 1. CONV_ERR_MEMORY.
+enum conv_status conv_api_codecs_open(struct conv_api_codecs **codecs, int threads,
+                                      struct conv_err *err);
+void conv_api_codecs_close(struct conv_api_codecs *codecs); // NULL is fine
+
+// The codec of a worker for an encoder's level; -1 for decoding, and for the default level. Opened
+// at the first call. CONV_ERR_USAGE: no such level; CONV_ERR_MEMORY.
+enum conv_status conv_api_codecs_get(struct conv_api_codecs *codecs, int worker, int level,
+                                     struct conv_codec **codec, struct conv_err *err);
 
 #endif
