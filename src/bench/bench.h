@@ -11,7 +11,7 @@
 #include "filter/filter.h"
 #include "io/walk/walk.h"
 #include "kernels/layer/layer.h"
-#include "page/page_job.h"
+#include "page/page.h"
 #include "png/png.h"
 #include "report/report.h"
 
@@ -47,7 +47,7 @@ struct conv_bench_options {
 
     enum conv_bench_format format;    // of stdout
     bool show_progress;               // on stderr
-    struct conv_page_job *page;       // with file NULL: no page
+    struct conv_page *page;           // with file NULL: no page
     const struct conv_limits *limits; // of this process
     // For conv_bench_streams: non-zero after a signal, and the waits for readers of its output.
     atomic_int *stop;

@@ -22,7 +22,7 @@ struct command {
     struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
     int filter_count;
     struct conv_device device;
-    struct conv_page_job page;
+    struct conv_page page;
     struct conv_bench_compare *compare; // of --compare, or NULL
     struct conv_bench_options bench;
 };
@@ -350,7 +350,7 @@ int conv_bench_main(const struct conv_options *options)
             conv_err_set(&err, CONV_ERR_USAGE,
                          "conv bench takes: kernels | layers | streams INPUT... | codec INPUT...");
     conv_bench_compare_close(command->compare);
-    conv_page_job_close(&command->page);
+    conv_page_close(&command->page);
     conv_device_close(&command->device);
     int signal = command->bench.stop ? atomic_load(command->bench.stop) : 0;
     free(command);

@@ -75,7 +75,7 @@ static enum conv_status time_small_copies(const struct conv_bench_devices *devic
 }
 
 // The same bytes as single images and as groups, on the first device.
-static enum conv_status time_small(struct conv_page_copies *copies,
+static enum conv_status time_small(struct conv_bench_copies *copies,
                                    const struct conv_bench_devices *devices, size_t bytes,
                                    size_t group, struct conv_err *err)
 {
@@ -99,7 +99,7 @@ static enum conv_status time_small(struct conv_page_copies *copies,
     return status;
 }
 
-enum conv_status conv_bench_copies_time(struct conv_page_copies *copies,
+enum conv_status conv_bench_copies_time(struct conv_bench_copies *copies,
                                         const struct conv_bench_devices *devices,
                                         size_t image_bytes, size_t group_bytes,
                                         struct conv_err *err)

@@ -354,7 +354,7 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
 }
 
 enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool *measured,
-                                          struct conv_page_copies *copies, struct conv_err *err)
+                                          struct conv_bench_copies *copies, struct conv_err *err)
 {
     // A backend of the tests in the place of CUDA has no copies to time.
     *measured = bench->device->ops == conv_engine_devices[CONV_ON_CUDA] && conv_bench_cuda();

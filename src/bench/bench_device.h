@@ -6,6 +6,7 @@
 #define CONV_BENCH_BENCH_DEVICE_H
 
 #include "bench/bench.h"
+#include "bench/bench_copies.h"
 
 struct conv_bench_device;
 
@@ -27,6 +28,6 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
 
 // Measures copies alone; *measured is false where filtering needs none.
 enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool *measured,
-                                          struct conv_page_copies *copies, struct conv_err *err);
+                                          struct conv_bench_copies *copies, struct conv_err *err);
 
 #endif

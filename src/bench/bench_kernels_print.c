@@ -33,29 +33,6 @@ static void print_json(const struct conv_bench_options *options,
 
 // --- the page ------------------------------------------------------------------------------------
 
-static struct conv_page_kernel make_line(const struct conv_bench_table *table,
-                                         const struct conv_bench_line *line)
-{
-    struct conv_page_kernel kernel = {
-        .name = line->name,
-        .summary = *line->skipped ? line->skipped : line->summary,
-        .kind = conv_bench_table_kind(line->kind),
-        .place = (int)line->place,
-    };
-    if (!*line->skipped) {
-        kernel.ms = line->ms;
-        kernel.gb_per_s = conv_bench_table_rate(table, line->ms);
-        kernel.ms_min = line->ms_min;
-        kernel.ms_max = line->ms_max;
-        kernel.runs = line->runs;
-        kernel.share_of_copy = line->share;
-        kernel.step = line->step;
-        kernel.old_ms = line->old_ms;
-        kernel.change = conv_bench_table_change(line);
-    }
-    return kernel;
-}
-
 // One object, or an array of several.
 static char *make_record(const struct conv_bench_options *options,
                          const struct conv_bench_result *results, int count)
@@ -83,43 +60,26 @@ enum conv_status conv_bench_kernels_page(const struct conv_bench_options *option
                                          const struct conv_bench_result *results, int count,
                                          struct conv_err *err)
 {
-    struct conv_page_job *job = options->page;
-    struct conv_page_kernel kernels[CONV_BENCH_MOST_WORKLOADS][CONV_BENCH_MOST_LINES];
-    struct conv_page_ladder ladders[CONV_BENCH_MOST_WORKLOADS];
-    char images[CONV_BENCH_MOST_WORKLOADS][80];
+    struct conv_page *page = options->page;
+    const struct conv_bench_place *places = results[0].table.places;
+    const char *where = places[*places[CONV_ON_CUDA].machine ? CONV_ON_CUDA : CONV_ON_CPU].machine;
     for (int w = 0; w < count; w++) {
-        const struct conv_bench_table *table = &results[w].table;
-        for (int i = 0; i < table->count; i++)
-            kernels[w][i] = make_line(table, &table->lines[i]);
-        const struct conv_bench_workload *workload = &results[w].workload;
-        conv_bench_workload_describe(workload, "×", false, images[w], sizeof images[w]);
-        conv_page_job_fact(job, "images", "%s", images[w]);
-        conv_bench_workload_describe(workload, "×", true, images[w], sizeof images[w]);
-        ladders[w] = (struct conv_page_ladder){
-            .kernels = kernels[w],
-            .kernel_count = table->count,
-            .places = {[CONV_ON_CPU] = table->places[CONV_ON_CPU].machine,
-                       [CONV_ON_CUDA] = table->places[CONV_ON_CUDA].machine},
-            .images = images[w],
-            .compared = table->compared,
-        };
+        char images[80];
+        conv_bench_workload_describe(&results[w].workload, "×", false, images, sizeof images);
+        conv_page_fact(page, "images", "%s", images);
     }
-    job->page.kind = "conv bench kernels";
-    const char *const *places = ladders[0].places;
-    const char *where = places[*places[CONV_ON_CUDA] ? CONV_ON_CUDA : CONV_ON_CPU];
-    conv_page_job_title(job, "Kernel ladder: %.100s on %s", options->filter_text, where);
-    job->page.ladders = ladders;
-    job->page.ladder_count = count;
-    conv_page_job_fact(job, "samples", "3 planes of %d bits", results[0].workload.depth);
-    conv_page_job_describe(job, &(struct conv_page_setting){
-                                    .filters = options->filters,
-                                    .filter_count = options->filter_count,
-                                    .border = options->border,
-                                    .border_value = options->border_value,
-                                    .limits = options->limits,
-                                });
+    page->kind = "conv bench kernels";
+    conv_page_title(page, "Kernel ladder: %.100s on %s", options->filter_text, where);
+    conv_page_fact(page, "samples", "3 planes of %d bits", results[0].workload.depth);
+    conv_page_describe(page, &(struct conv_page_setting){
+                                 .filters = options->filters,
+                                 .filter_count = options->filter_count,
+                                 .border = options->border,
+                                 .border_value = options->border_value,
+                                 .limits = options->limits,
+                             });
     char *record = make_record(options, results, count);
-    enum conv_status status = conv_page_job_finish(job, record, err);
+    enum conv_status status = conv_page_finish(page, record, err);
     free(record);
     return status;
 }

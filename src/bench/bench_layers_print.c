@@ -169,46 +169,16 @@ static void print_csv(const struct conv_bench_layers_data *data,
 
 // --- the page ------------------------------------------------------------------------------------
 
-static void list_kernels(struct conv_page_kernel *kernels,
-                         const struct conv_bench_layers_table *table)
-{
-    for (int i = 0; i < table->count; i++) {
-        const struct conv_bench_layers_line *line = &table->lines[i];
-        kernels[i] = (struct conv_page_kernel){
-            .name = line->name,
-            .summary = *line->skipped ? line->skipped : line->summary,
-            .kind = conv_bench_table_kind(line->kind),
-            .place = (int)line->where,
-            .ms = line->ms,
-            .ms_min = line->ms_min,
-            .ms_max = line->ms_max,
-            .runs = line->runs,
-            .gb_per_s = line->gb_per_s,
-            .share_of_copy = line->byte_share,
-            .step = line->step,
-            .tflop_per_s = line->tflop_per_s,
-        };
-    }
-}
-
 static enum conv_status write_page(const struct conv_bench_options *options,
                                    const struct conv_bench_layers_data *data, const char *name,
                                    const struct conv_bench_layers_table *table,
                                    struct conv_err *err)
 {
-    struct conv_page_job *job = options->page;
-    struct conv_page_kernel kernels[CONV_BENCH_LAYERS_MOST_LINES];
-    struct conv_page_ladder ladder = {
-        .kernels = kernels,
-        .kernel_count = table->count,
-    };
+    struct conv_page *page = options->page;
     char title[96];
     const char *where = "";
-    for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++) {
-        ladder.places[p] = table->machine[p];
-        ladder.copy_gb_per_s[p] = table->copy_gb_per_s[p];
+    for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++)
         where = *table->machine[p] ? table->machine[p] : where;
-    }
     char *record = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&record, &size);
@@ -219,21 +189,17 @@ static enum conv_status write_page(const struct conv_bench_options *options,
         free(record);
         return conv_err_errno(err, errno, "cannot write the page");
     }
-    list_kernels(kernels, table);
     describe(data, "→", "×", title, sizeof title);
-    job->page.kind = "conv bench layers";
-    conv_page_job_title(job, "Kernel ladder: layer %s on %.120s", title, where);
-    job->page.ladders = &ladder;
-    job->page.ladder_count = 1;
-    conv_page_job_fact(job, "batch", "%lld image%s", (long long)data->shape.images,
-                       data->shape.images == 1 ? "" : "s");
+    page->kind = "conv bench layers";
+    conv_page_title(page, "Kernel ladder: layer %s on %.120s", title, where);
+    conv_page_fact(page, "batch", "%lld image%s", (long long)data->shape.images,
+                   data->shape.images == 1 ? "" : "s");
     for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++)
         if (*table->machine[p] && table->copy_gb_per_s[p] > 0)
-            conv_page_job_fact(job, "limits", "%s: copy %.1f GB/s, multiply-adds %.3g TFLOP/s",
-                               table->machine[p], table->copy_gb_per_s[p],
-                               table->fma_tflop_per_s[p]);
-    conv_page_job_machine(job, options->limits);
-    enum conv_status status = conv_page_job_finish(job, record, err);
+            conv_page_fact(page, "limits", "%s: copy %.1f GB/s, multiply-adds %.3g TFLOP/s",
+                           table->machine[p], table->copy_gb_per_s[p], table->fma_tflop_per_s[p]);
+    conv_page_machine(page, options->limits);
+    enum conv_status status = conv_page_finish(page, record, err);
     free(record);
     return status;
 }

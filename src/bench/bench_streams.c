@@ -15,7 +15,7 @@
 
 // One run of a line.
 struct run {
-    struct conv_page_line line;
+    struct conv_streams_line line;
     struct conv_totals totals;
 };
 
@@ -104,7 +104,7 @@ static void show_traces(const struct bench *bench, struct conv_page *page)
 
 // One run with `count` streams or workers; `line` NULL: a warm-up run.
 static enum conv_status run_once(struct bench *bench, int count, bool traced,
-                                 struct conv_page_line *line, struct conv_totals *totals,
+                                 struct conv_streams_line *line, struct conv_totals *totals,
                                  struct conv_err *err)
 {
     double bytes = 0;
@@ -173,7 +173,7 @@ static enum conv_status measure(struct bench *bench, int most, struct conv_err *
     if (!status && text)
         conv_streams_table_print_head(table);
     for (int n = 1; !status && n <= most && table->count < CONV_STREAMS_MOST_LINES; n *= 2) {
-        struct conv_page_line *line = &table->lines[table->count];
+        struct conv_streams_line *line = &table->lines[table->count];
         status = run_line(bench, n, err);
         if (status || atomic_load(options->stop)) // a signal cut this line short
             break;
@@ -190,8 +190,7 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
     const struct conv_streams_table *table = &bench->table;
     const struct conv_bench_options *options = bench->options;
     const struct conv_bench_devices *devices = &options->devices;
-    struct conv_page_job *job = options->page;
-    struct conv_page *page = &job->page;
+    struct conv_page *page = options->page;
     char *record = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&record, &size);
@@ -204,32 +203,26 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
     }
     page->kind = table->device_only ? "conv bench streams, the device alone" : "conv bench streams";
     int most = table->lines[table->count - 1].count;
-    conv_page_job_title(job, "%.100s with 1 %s %d %s on %s", table->filter,
-                        table->count == 2 ? "and" : "to", most,
-                        table->async ? "streams" : "workers", table->device);
+    conv_page_title(page, "%.100s with 1 %s %d %s on %s", table->filter,
+                    table->count == 2 ? "and" : "to", most, table->async ? "streams" : "workers",
+                    table->device);
     show_traces(bench, page);
-    page->lines = table->lines;
-    page->line_count = table->count;
-    page->counts_streams = table->async;
-    page->device_only = table->device_only;
-    page->lines_have_limit = table->copied;
-    page->copies = table->copied ? &table->copies : NULL;
-    conv_page_job_fact(job, "images", "%s", table->folder);
-    conv_page_job_fact(job, "outputs", "%s",
-                       table->device_only ? "discarded, not encoded" : "encoded, not written");
-    conv_page_job_describe(job, &(struct conv_page_setting){
-                                    .filters = options->filters,
-                                    .filter_count = options->filter_count,
-                                    .border = options->border,
-                                    .border_value = options->border_value,
-                                    .names = devices->names,
-                                    .ordinals = devices->ordinals,
-                                    .backends = devices->backends,
-                                    .device_count = devices->count,
-                                    .ops = devices->ops,
-                                    .limits = options->limits,
-                                });
-    enum conv_status status = conv_page_job_finish(job, record, err);
+    conv_page_fact(page, "images", "%s", table->folder);
+    conv_page_fact(page, "outputs", "%s",
+                   table->device_only ? "discarded, not encoded" : "encoded, not written");
+    conv_page_describe(page, &(struct conv_page_setting){
+                                 .filters = options->filters,
+                                 .filter_count = options->filter_count,
+                                 .border = options->border,
+                                 .border_value = options->border_value,
+                                 .names = devices->names,
+                                 .ordinals = devices->ordinals,
+                                 .backends = devices->backends,
+                                 .device_count = devices->count,
+                                 .ops = devices->ops,
+                                 .limits = options->limits,
+                             });
+    enum conv_status status = conv_page_finish(page, record, err);
     free(record);
     return status;
 }

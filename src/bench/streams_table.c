@@ -22,7 +22,7 @@ static bool has_waiting(const struct conv_streams_table *table)
 
 // --- text ----------------------------------------------------------------------------------------
 
-static void print_copies(const struct conv_page_copies *copies)
+static void print_copies(const struct conv_bench_copies *copies)
 {
     printf("copies of pinned memory: %.1f GB/s in, %.1f GB/s out, %.1f GB/s both ways at once\n",
            copies->in, copies->out, copies->both);
@@ -60,7 +60,7 @@ void conv_streams_table_print_head(const struct conv_streams_table *table)
 
 void conv_streams_table_print_line(const struct conv_streams_table *table, int line)
 {
-    const struct conv_page_line *entry = &table->lines[line];
+    const struct conv_streams_line *entry = &table->lines[line];
     const struct conv_figures *figures = &entry->figures;
     printf("%7d %9.1f %10.1f %8.2fx %9.1f %9.1f ", entry->count, figures->images_per_s,
            figures->mpix_per_s, entry->speed_up, table->slowest[line], table->fastest[line]);
@@ -81,7 +81,7 @@ void conv_streams_table_print_line(const struct conv_streams_table *table, int l
 
 static void print_json_line(const struct conv_streams_table *table, int line, FILE *stream)
 {
-    const struct conv_page_line *entry = &table->lines[line];
+    const struct conv_streams_line *entry = &table->lines[line];
     const struct conv_totals *totals = &table->totals[line];
     if (table->async)
         fprintf(stream, "{\"streams\":%d,", entry->count);
@@ -101,7 +101,7 @@ static void print_json_line(const struct conv_streams_table *table, int line, FI
     fputc('}', stream);
 }
 
-static void print_json_copies(const struct conv_page_copies *copies, FILE *stream)
+static void print_json_copies(const struct conv_bench_copies *copies, FILE *stream)
 {
     fprintf(stream, ",\"copy\":{\"in_gb_per_s\":%.4f,\"out_gb_per_s\":%.4f,\"both_gb_per_s\":%.4f}",
             copies->in, copies->out, copies->both);
@@ -142,7 +142,7 @@ void conv_streams_table_print_csv(const struct conv_streams_table *table)
         printf(",%s", conv_record_stage_name((enum conv_stage)s));
     puts(",waiting,cpu_utilisation");
     for (int i = 0; i < table->count; i++) {
-        const struct conv_page_line *entry = &table->lines[i];
+        const struct conv_streams_line *entry = &table->lines[i];
         const struct conv_figures *figures = &entry->figures;
         const struct conv_totals *totals = &table->totals[i];
         if (table->async)

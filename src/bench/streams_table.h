@@ -5,23 +5,31 @@
 
 #include <stdio.h>
 
-#include "page/page.h"
+#include "bench/bench_copies.h"
+#include "report/figures.h"
 
 #define CONV_STREAMS_MOST_LINES 16
 #define CONV_STREAMS_RUNS 3 // of each line
+
+struct conv_streams_line {
+    int count; // streams or workers
+    struct conv_figures figures;
+    double speed_up;      // over the first line
+    double share_of_copy; // of the speed of copies both ways; -1: not measured
+};
 
 struct conv_streams_table {
     const char *filter, *folder, *device;
     bool async;       // lines count streams, else workers
     bool device_only; // --stage device
-    struct conv_page_line lines[CONV_STREAMS_MOST_LINES];
+    struct conv_streams_line lines[CONV_STREAMS_MOST_LINES];
     int jobs[CONV_STREAMS_MOST_LINES];
     struct conv_totals totals[CONV_STREAMS_MOST_LINES];
     // Images per second of the slowest and the fastest run of each line; the line has the median.
     double slowest[CONV_STREAMS_MOST_LINES], fastest[CONV_STREAMS_MOST_LINES];
     int count;
     bool copied; // `copies` is measured
-    struct conv_page_copies copies;
+    struct conv_bench_copies copies;
 };
 
 // Plain text: the heading, then each line as soon as it is measured.

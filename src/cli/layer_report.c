@@ -57,29 +57,29 @@ enum conv_status conv_layer_report_open(struct conv_layer_report *report,
 
 // --- the page ------------------------------------------------------------------------------------
 
-static void describe_border(struct conv_page_job *page, const struct conv_layer *layer)
+static void describe_border(struct conv_page *page, const struct conv_layer *layer)
 {
     if (layer->border == CONV_BORDER_CONSTANT)
-        conv_page_job_fact(page, "border", "constant, %g", (double)layer->border_value);
+        conv_page_fact(page, "border", "constant, %g", (double)layer->border_value);
     else
-        conv_page_job_fact(page, "border", "%s", conv_filter_border_name(layer->border));
+        conv_page_fact(page, "border", "%s", conv_filter_border_name(layer->border));
 }
 
-static void describe_layer(struct conv_page_job *page, const struct conv_layer *layer)
+static void describe_layer(struct conv_page *page, const struct conv_layer *layer)
 {
     static const char *const activations[] = {"none", "relu", "tanh", "abs"};
     static const char *const precisions[] = {"exact", "fast", "tf32", "fp16"};
     int padding = layer->pad_top + layer->pad_bottom + layer->pad_left + layer->pad_right;
-    conv_page_job_fact(page, "layer", "%d channels to %d maps, kernels of %d × %d, stride %d",
-                       layer->channels, layer->maps, layer->kernel_height, layer->kernel_width,
-                       layer->stride);
+    conv_page_fact(page, "layer", "%d channels to %d maps, kernels of %d × %d, stride %d",
+                   layer->channels, layer->maps, layer->kernel_height, layer->kernel_width,
+                   layer->stride);
     if (padding > 0) {
-        conv_page_job_fact(page, "padding", "top %d, bottom %d, left %d, right %d", layer->pad_top,
-                           layer->pad_bottom, layer->pad_left, layer->pad_right);
+        conv_page_fact(page, "padding", "top %d, bottom %d, left %d, right %d", layer->pad_top,
+                       layer->pad_bottom, layer->pad_left, layer->pad_right);
         describe_border(page, layer);
     }
-    conv_page_job_fact(page, "activation", "%s", activations[layer->activation]);
-    conv_page_job_fact(page, "precision", "%s", precisions[layer->precision]);
+    conv_page_fact(page, "activation", "%s", activations[layer->activation]);
+    conv_page_fact(page, "precision", "%s", precisions[layer->precision]);
 }
 
 static void describe(struct conv_layer_report *report, const struct conv_layer_target *target,
@@ -87,30 +87,30 @@ static void describe(struct conv_layer_report *report, const struct conv_layer_t
 {
     const struct conv_options *options = report->options;
     const struct conv_bank *bank = &report->setup->bank;
-    struct conv_page_job *page = &report->page;
+    struct conv_page *page = &report->page;
     conv_run_page_describe_images(page, &options->outputs, &report->totals);
     if (bank->map_count) {
-        conv_page_job_fact(page, "filter bank", "%s, %d filters, %d maps", bank->name,
-                           bank->filter_count, bank->map_count);
+        conv_page_fact(page, "filter bank", "%s, %d filters, %d maps", bank->name,
+                       bank->filter_count, bank->map_count);
         if (options->filter.layer.pool)
-            conv_page_job_fact(page, "pooling", "%s", options->filter.layer.pool);
+            conv_page_fact(page, "pooling", "%s", options->filter.layer.pool);
         describe_border(page, &report->setup->layer);
     } else {
         describe_layer(page, &report->setup->layer);
     }
-    conv_page_job_device(page, options->machine.backends[target->place], report->device,
-                         target->device);
+    conv_page_device(page, options->machine.backends[target->place], report->device,
+                     target->device);
     if (kernel)
-        conv_page_job_fact(page, "kernel", "%s", kernel);
-    conv_page_job_machine(page, options->machine.limits);
-    conv_page_job_fact(page, "workers", "%d", options->machine.jobs);
+        conv_page_fact(page, "kernel", "%s", kernel);
+    conv_page_machine(page, options->machine.limits);
+    conv_page_fact(page, "workers", "%d", options->machine.jobs);
 }
 
 static enum conv_status write_page(struct conv_layer_report *report,
                                    const struct conv_layer_target *target, const char *kernel,
                                    int stop, int code, struct conv_err *err)
 {
-    struct conv_page *page = &report->page.page;
+    struct conv_page *page = &report->page;
     page->kind = report->options->outputs.dry_run ? "conv layer, a dry run" : "conv layer, a run";
     page->timelines[0].trace = report->trace;
     page->timeline_count = 1;
@@ -138,7 +138,7 @@ enum conv_status conv_layer_report_finish(struct conv_layer_report *report,
 
 void conv_layer_report_close(struct conv_layer_report *report)
 {
-    conv_page_job_close(&report->page);
+    conv_page_close(&report->page);
     conv_trace_free(report->trace);
     conv_samples_free(&report->samples);
 }

@@ -4,7 +4,7 @@
 #define CONV_CLI_LAYER_REPORT_H
 
 #include "cli/layer_setup.h"
-#include "page/page_job.h"
+#include "page/page.h"
 #include "report/report.h"
 
 struct conv_layer_report { // {0} is closed
@@ -16,7 +16,7 @@ struct conv_layer_report { // {0} is closed
     struct conv_report_config config;
     struct conv_report *report;
     struct conv_trace *trace; // NULL: none is kept
-    struct conv_page_job page;
+    struct conv_page page;
     struct conv_samples samples;
     struct conv_totals totals; // after conv_layer_report_finish
 };

@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "io/files/paths.h"
 #include "io/sink.h"
+#include "report/figures.h"
 #include "run/pipeline.h"
 #include "run/streams.h"
 
@@ -112,7 +113,7 @@ struct run {
     struct conv_journal *journal; // of --resume
     struct conv_report *report;
     struct conv_trace *trace;
-    struct conv_page_job page;
+    struct conv_page page;
     struct conv_samples kept;
 };
 
@@ -261,26 +262,26 @@ static void describe_shares(struct run *run, const struct conv_totals *totals)
         size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, "%s%s %.0f %%", i ? ", " : "", name, 100 * share);
     }
-    conv_page_job_fact(&run->page, "shares", "%s", text);
+    conv_page_fact(&run->page, "shares", "%s", text);
 }
 
 static void describe_run(struct run *run, const struct conv_totals *totals)
 {
     const struct conv_options *options = &run->options;
-    struct conv_page_job *page = &run->page;
+    struct conv_page *page = &run->page;
     conv_run_page_describe_images(page, &options->outputs, totals);
     conv_device_look(&run->device);
     conv_run_page_describe(page, options, &run->device, run->filters, run->filter_count);
-    conv_page_job_fact(page, "workers", "%d", options->machine.jobs);
+    conv_page_fact(page, "workers", "%d", options->machine.jobs);
     bool decodes = run->device.decode_on != CONV_CODER_CPU;
     if (run->device.ops->async) {
         int streams = conv_options_streams(&options->machine, decodes);
         char more[40] = "";
         if (run->config.streams > streams)
             snprintf(more, sizeof more, " at first, then up to %d", run->config.streams);
-        conv_page_job_fact(page, "streams", "%d%s%s, groups of %zu MiB", streams, more,
-                           run->device.count > 1 ? " per device" : "",
-                           conv_options_group_bytes(&options->machine, decodes) >> 20);
+        conv_page_fact(page, "streams", "%d%s%s, groups of %zu MiB", streams, more,
+                       run->device.count > 1 ? " per device" : "",
+                       conv_options_group_bytes(&options->machine, decodes) >> 20);
     }
     describe_shares(run, totals);
 }
@@ -288,7 +289,7 @@ static void describe_run(struct run *run, const struct conv_totals *totals)
 static enum conv_status write_page(struct run *run, const struct conv_totals *totals, int stop,
                                    int code, struct conv_err *err)
 {
-    struct conv_page *page = &run->page.page;
+    struct conv_page *page = &run->page;
     page->kind = run->options.outputs.dry_run ? "conv, a dry run" : "conv, a run";
     page->timelines[0].trace = run->trace;
     page->timeline_count = 1;
@@ -297,7 +298,7 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
     // With --in-place the originals are gone.
     if (!run->options.outputs.no_save && !run->options.outputs.dry_run &&
         !run->options.outputs.in_place)
-        conv_page_job_take_pairs(&run->page, &run->kept);
+        conv_page_take_pairs(&run->page, &run->kept);
     return conv_run_page_write(&run->page, "filtered with", &run->config, totals, stop, code, err);
 }
 
@@ -376,7 +377,7 @@ static int finish(struct run *run, int stop, const struct conv_err *failure)
 
 static void close_run(struct run *run)
 {
-    conv_page_job_close(&run->page);
+    conv_page_close(&run->page);
     conv_trace_free(run->trace);
     conv_samples_free(&run->kept);
     conv_journal_close(run->journal);

@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: MIT
-// --html: one page, complete in itself, about a run or a benchmark. Its figures are those of the
-// JSON record, which it also carries. The HTML, CSS and JavaScript are files under
-// src/page/web/.
+// --html: one page, complete in itself, about a run or a benchmark. It is a viewer, the files under
+// src/page/web/, and one JSON object that it shows: the command's record, and what that has not:
+// machine, filters, timelines, failures, the slowest images, images before and after.
 #ifndef CONV_PAGE_PAGE_H
 #define CONV_PAGE_PAGE_H
 
-#include "report/figures.h"
+#include "base/limits.h"
+#include "engine/engine.h"
+#include "report/record.h"
 #include "report/samples.h"
 #include "report/trace.h"
-
-struct conv_page_fact {
-    char label[32], value[512];
-};
-
-struct conv_page_filter {
-    const char *name;
-    int width, height;
-    const double *coef; // row by row
-    double scale, offset;
-    bool magnitude; // of the gradient: this matrix and its transpose
-};
 
 // A part of an image before and after filtering, as PNG files.
 struct conv_page_pair {
@@ -30,47 +20,6 @@ struct conv_page_pair {
     size_t before_size, after_size;
 };
 
-// A line of `conv bench streams`.
-struct conv_page_line {
-    int count; // streams or workers
-    struct conv_figures figures;
-    double speed_up;      // over the first line
-    double share_of_copy; // of the speed of copies both ways; -1: not measured
-};
-
-// Speed of copies alone, for --stage device.
-struct conv_page_copies {
-    double in, out, both; // GB/s; 0: not measured
-    int small_count, small_streams;
-    double small_one, small_many, small_group; // ms
-};
-
-// A line of `conv bench kernels`.
-struct conv_page_kernel {
-    const char *name, *summary;
-    const char *kind; // "copy", "variant", "shape", "competitor"
-    int place;        // of the ladder's places
-    double ms;        // median; 0: not measured, `summary` has the reason
-    double ms_min, ms_max;
-    int runs;
-    double gb_per_s, share_of_copy, step;
-    double tflop_per_s; // 0: not shown
-    double old_ms;      // of an earlier benchmark; 0: unknown
-    const char *change; // since then: "faster", "slower", "same"; NULL: unknown
-};
-
-#define CONV_PAGE_MOST_PLACES 3
-
-// All lines of one workload, in the order of the record's rows. Each place has a chart of its own.
-struct conv_page_ladder {
-    const struct conv_page_kernel *kernels;
-    int kernel_count;
-    const char *places[CONV_PAGE_MOST_PLACES];   // where kernels ran: "one core of AMD EPYC"
-    double copy_gb_per_s[CONV_PAGE_MOST_PLACES]; // 0: the copy is one of the kernels
-    const char *images;                          // "2 images of 300×200"
-    const char *compared; // "old.json (2026-11-22, conv 0.1.0)"; NULL: with nothing
-};
-
 // The timeline of threads and engines in one run.
 struct conv_page_timeline {
     char title[48]; // "4 streams"; "": the page has one timeline
@@ -79,42 +28,77 @@ struct conv_page_timeline {
 
 #define CONV_PAGE_MOST_TIMELINES 2
 
-struct conv_page {
-    const char *kind;    // "conv bench streams", ...
-    char title[256];     // what happened: "96 images filtered with emboss in 0.92 s"
-    const char *command; // as typed
-    const char *note;    // "ended by a signal", a warning, or NULL
-    char when[32];       // "2026-11-21 14:03"
-    const struct conv_page_fact *facts;
-    int fact_count;
-    const struct conv_page_filter *filters;
+// A page that is being made. Its file is opened before any work is done.
+struct conv_page {              // {0}: no page
+    const char *path, *command; // of --html; the command line as typed
+    FILE *file;                 // NULL: no page
+    struct conv_stall *stall;   // counts waits for the reader of `file`; may be NULL
+    const char *kind;           // "conv bench streams", ...
+    char title[256];            // what happened: "96 images filtered with emboss in 0.92 s"
+    const char *note;           // "ended by a signal", a warning, or NULL
+    FILE *facts;                // conv_page_fact: JSON in memory, NULL before the first
+    char *facts_text;
+    size_t facts_size;
+    const struct conv_filter *filters;
     int filter_count;
 
     // Of a run; config NULL: the page is about something else.
     const struct conv_report_config *config;
-    const struct conv_totals *totals;
     const struct conv_samples *samples;
-    const struct conv_page_pair *pairs;
+    struct conv_page_pair pairs[CONV_SAMPLES_MOST_PAIRS];
     int pair_count;
 
     struct conv_page_timeline timelines[CONV_PAGE_MOST_TIMELINES]; // on one scale of time
     int timeline_count;
-
-    const struct conv_page_line *lines;
-    int line_count;
-    bool counts_streams, lines_have_limit;
-    bool device_only;                      // nothing was read, decoded or encoded
-    const struct conv_page_copies *copies; // or NULL
-
-    const struct conv_page_ladder *ladders;
-    int ladder_count;
-
-    const char *record;       // JSON; an array of objects if there are several ladders
-    struct conv_stall *stall; // counts waits for the reader of `file`; may be NULL
 };
 
-// Writes the page to `file` and closes it. CONV_ERR_IO.
-enum conv_status conv_page_write(const struct conv_page *page, FILE *file, const char *path,
-                                 struct conv_err *err);
+// What every page describes.
+struct conv_page_setting {
+    const struct conv_filter *filters; // must live until the page is written
+    int filter_count;
+    enum conv_border border;
+    int border_value;
+    // Devices that filtered; NULL names: not described.
+    const char (*names)[16];
+    const int *ordinals;
+    struct conv_backend *const *backends; // an entry is NULL if the device did not open in time
+    int device_count;
+    const struct conv_device_ops *ops;
+    // The fallback, which filtered if no device opened.
+    const struct conv_device_ops *fallback_ops;
+    const struct conv_backend *fallback;
+    const struct conv_limits *limits; // of this process
+};
+
+// Says what happened, for the heading: "96 images filtered with emboss in 0.92 s".
+void conv_page_title(struct conv_page *page, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// Adds a line such as "processor: ..." to the page.
+void conv_page_fact(struct conv_page *page, const char *label, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// Adds the lines about filters, border, devices, kernels and machine.
+void conv_page_describe(struct conv_page *page, const struct conv_page_setting *setting);
+
+// Add parts of these lines, for a page without filters: a device, "cuda:0, NVIDIA H200"; host,
+// processor, memory and system.
+void conv_page_device(struct conv_page *page, const struct conv_device_ops *ops, const char *name,
+                      int ordinal);
+void conv_page_machine(struct conv_page *page, const struct conv_limits *limits);
+
+// Reads the images of the samples again and crops them for the page. An image that cannot be read
+// any more is skipped. page_crops.c
+void conv_page_take_pairs(struct conv_page *page, const struct conv_samples *samples);
+
+// Writes the timelines as an array; false if there is nothing to show, and then nothing is written.
+// page_timeline.c
+bool conv_page_write_timelines(const struct conv_page *page, FILE *file);
+
+// Writes the page around `record`, JSON, and closes the file. `record` NULL: out of memory.
+// CONV_ERR_MEMORY, CONV_ERR_IO.
+enum conv_status conv_page_finish(struct conv_page *page, const char *record, struct conv_err *err);
+
+void conv_page_close(struct conv_page *page); // fine before opening and after finishing
 
 #endif

@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: MIT
 // The images on a page: a part of an input and the same part of its output, not scaled. Scaled
 // down, a 3 x 3 filter would hardly be visible.
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "io/files/formats.h"
 #include "io/files/image_reader.h"
-#include "io/files/paths.h"
-#include "page/page_job.h"
+#include "io/source.h"
+#include "page/page.h"
 #include "png/png.h"
 
-// A sample is a pixel of the page on screens from 352 pixels on, three crops side by side on large
-// ones.
-#define PIECE_WIDTH 320
-#define PIECE_HEIGHT 240
+// A sample is a pixel of the page on screens from 360 pixels on; on large ones, three crops side by
+// side are as wide as the page.
+#define PIECE_WIDTH 328
+#define PIECE_HEIGHT 246
 #define MOST_PIXELS (1 << 25) // larger images are not decoded again for this
 #define MOST_BYTES ((size_t)1 << 28)
 #define PLACES 5 // along each axis, of which the part with most detail is shown
@@ -27,58 +23,23 @@ struct decoded {
     uint8_t *planes;
 };
 
-// False also at an early end of file.
-static bool read_all(int fd, uint8_t *data, size_t size)
-{
-    while (size > 0) {
-        ssize_t got = read(fd, data, size);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        data += got;
-        size -= (size_t)got;
-    }
-    return true;
-}
-
-// NULL unless it is a regular file: the content of a pipe cannot be read again, and opening one
-// would block.
-static uint8_t *read_file(const char *path, size_t *size)
-{
-    struct stat info;
-    int fd = conv_paths_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return NULL;
-    uint8_t *data = NULL;
-    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
-        (uint64_t)info.st_size <= MOST_BYTES) {
-        *size = (size_t)info.st_size;
-        data = malloc(*size);
-        if (data && !read_all(fd, data, *size)) {
-            free(data);
-            data = NULL;
-        }
-    }
-    close(fd);
-    return data;
-}
-
+// Regular files only: the content of a pipe cannot be read again, and opening one would block.
 static bool decode(const char *path, struct decoded *decoded)
 {
-    struct conv_codec_config config = {.level = -1};
-    struct conv_image_header header;
-    struct conv_codec *codec = NULL;
-    size_t size = 0;
-    uint8_t *data = read_file(path, &size);
-    const struct conv_format *format = conv_formats_find(data, data ? size : 0);
+    struct conv_image_reader reader = {.file_limit = MOST_BYTES, .pixel_limit = MOST_PIXELS};
+    struct conv_item *item = calloc(1, sizeof *item);
+    struct stat info;
+    struct conv_err err;
     bool good =
-        data &&
-        conv_image_reader_probe(format, data, size, MOST_PIXELS, &header, NULL) == CONV_OK &&
-        format->open(&codec, &config, NULL) == CONV_OK;
+        item && strlen(path) < sizeof item->name && stat(path, &info) == 0 && S_ISREG(info.st_mode);
+    if (good) {
+        item->ops = &conv_item_file;
+        memcpy(item->name, path, strlen(path) + 1);
+        good = conv_image_reader_read(&reader, item, &err) == CONV_OK;
+    }
     if (good) {
         struct conv_image *image = &decoded->image;
-        *image = header.shape;
+        *image = reader.header.shape;
         size_t plane = conv_image_plane_bytes(image->width, image->height, image->depth);
         decoded->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, plane * (size_t)image->channels);
         good = decoded->planes;
@@ -86,11 +47,10 @@ static bool decode(const char *path, struct decoded *decoded)
             image->plane[c].data = decoded->planes + (size_t)c * plane;
             image->plane[c].stride = (ptrdiff_t)conv_image_stride(image->width, image->depth);
         }
-        good = good && format->decode(codec, data, size, &header, image, NULL) == CONV_OK;
+        good = good && conv_image_reader_decode(&reader, image, &err) == CONV_OK;
     }
-    if (codec)
-        format->close(codec);
-    free(data);
+    conv_image_reader_close(&reader);
+    free(item);
     return good;
 }
 
@@ -208,15 +168,13 @@ static bool take_pair(struct conv_codec *codec, const struct conv_sample_pair *s
     return good;
 }
 
-void conv_page_job_take_pairs(struct conv_page_job *job, const struct conv_samples *samples)
+void conv_page_take_pairs(struct conv_page *page, const struct conv_samples *samples)
 {
     struct conv_codec_config config = {.level = LEVEL};
     struct conv_codec *codec = NULL;
     if (conv_png_format.open(&codec, &config, NULL))
         return;
     for (int i = 0; i < samples->pair_count; i++)
-        job->page.pair_count +=
-            take_pair(codec, &samples->pairs[i], &job->pairs[job->page.pair_count]);
-    job->page.pairs = job->pairs;
+        page->pair_count += take_pair(codec, &samples->pairs[i], &page->pairs[page->pair_count]);
     conv_png_format.close(codec);
 }

@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from program import ROOT, run
+from test_page import render
 
 SVG = "{http://www.w3.org/2000/svg}"
 SMALL = ("bench", "kernels", "--device", "cpu", "--image-size", "37x21")
@@ -57,8 +58,7 @@ def test_kernels_have_one_yardstick(box):
         share = row["gb_per_s"] / copy["gb_per_s"]
         assert row["share_of_copy"] == pytest.approx(share, rel=1e-3, abs=1e-4), row["name"]
     # The page: every bar and the line at 100 % are drawn to the same scale.
-    with open("p.html", encoding="utf-8") as file:
-        page = file.read()
+    page = render("p.html")
     widths = [float(width) for width in re.findall(r'<i class="(?:copy|variant)" style="width:([\d.]+)%">', page)]
     limits = {float(at) for at in re.findall(r'<i class="limit" style="left:([\d.]+)%">', page)}
     assert limits == {widths[0]} and len(widths) == len(shown)
@@ -114,8 +114,7 @@ def test_kernels_compare(box):
     for name, row in rows.items():
         if "change" in row:
             assert abs(row["old_ms"] - before[name]) < 1e-6 and abs(row["speed_up"] * row["ms"] - row["old_ms"]) < 1e-3
-    with open("p.html", encoding="utf-8") as file:
-        page = file.read()
+    page = render("p.html")
     assert page.count('class="change ') == sum("change" in row for row in rows.values())
     text = run(*SMALL, "--compare", "old.json").out
     assert re.search(r"(?m)^cpu_portable .* faster ", text) and re.search(r"(?m)^kernel .* before +speed-up change", text)

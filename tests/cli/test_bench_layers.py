@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from program import EMULATED, ROOT, is_sanitized, run
+from test_page import render
 
 SVG = "{http://www.w3.org/2000/svg}"
 LAYER = ("bench", "layers", "--device", "cpu", "--shape", "5x2x13x17", "--maps", "3", "--kernel", "3x5")
@@ -72,7 +73,7 @@ def test_layers_of_one_variant_or_precision(box):
 @once_is_enough
 def test_layers_page_and_chart(box):
     out = run(*LAYER, "--json", "--html", "p.html").out
-    page = (box / "p.html").read_text(encoding="utf-8")
+    page = render("p.html")
     assert "conv bench layers" in page and "cpu_layer_reference" in page
     # A chart per place; each once had the kernels of one core and of all cores, and its limit at 0.
     record = json.loads(out)

@@ -18,6 +18,7 @@ from folders import fill, tree
 from program import run
 from test_injected import LIBRARY, check_outcome, environment
 from test_lost_device import ALPHA, BINARY, SMALL, batch, big_images, gpu, pytestmark, run_faulty, want_of, warnings  # noqa: F401 (fixtures)
+from test_page import render
 from test_trace import check_rows, load, slices
 
 TWO = "--device=cuda:0,cuda:1"
@@ -201,8 +202,7 @@ def test_trace_page_and_report_tell_devices_apart(box, batch):  # noqa: F811
         assert sum(e["args"]["images"] for e in kernels) == device["images"] > 0
         assert sum(e["args"]["bytes"] for e in kernels) == device["bytes"]
         assert {e["name"] for e in own} == {"copy_in", "kernel", "copy_out"}
-    with open("p.html", encoding="utf-8") as file:
-        page = file.read()
+    page = render("p.html")
     assert "cuda:0,cuda:1 did this, on 2 streams each" in page and "cuda:1 stream " in page
     assert all(f"{d['name']} {100 * d['share']:.0f} %" in page for d in summary()["devices"])
 

@@ -183,17 +183,6 @@ def test_python_is_valid(block):
     ast.parse(block.text)
 
 
-def test_the_example_pages_can_be_made(tmp_path):
-    """On the CPU and in a small size. A pipe once ended the script before its first page."""
-    for name in ("photos", "diagrams"):
-        os.mkdir(tmp_path / name)
-        shutil.copy(os.path.join(ROOT, "samples", "spheres-rgb.png"), tmp_path / name)
-    subprocess.run([os.path.join(ROOT, "tools", "make-report-examples"), tmp_path / "photos", tmp_path / "diagrams", tmp_path, BINARY],
-                   env={**os.environ, "DEVICE": "cpu", "COPIES": "2", "SIZE": "64x48"}, check=True, stdout=subprocess.DEVNULL)
-    pages = {name: (tmp_path / f"{name}.html").read_text(encoding="utf-8") for name in ("run", "streams", "ladder")}
-    assert "2 failed" in pages["run"] and "Throughput by number of workers" in pages["streams"] and "Compared with base.json" in pages["ladder"]
-
-
 def test_the_version_to_cite_is_that_of_the_program():
     with open(os.path.join(ROOT, "CITATION.cff"), encoding="utf-8") as file:
         cited = re.search(r"(?m)^version: (.*)$", file.read())[1]
