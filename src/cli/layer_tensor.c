@@ -148,7 +148,7 @@ static struct conv_layer_flow make_flow(struct tensor_run *run, const atomic_int
         .read = read_images,
         .write = write_images,
         .ordered_read = !run->reader.is_regular,
-        .ordered_write = run->writer.is_ordered,
+        .ordered_write = run->writer.file.is_stream,
         .user = run,
         .progress = count_images,
         .timed = note_step,
@@ -313,7 +313,7 @@ enum conv_status conv_layer_run_tensor(const struct conv_options *options,
         .output = places->output,
         .setup = setup,
         .reader = {.fd = -1},
-        .writer = {.fd = -1},
+        .writer.file.fd = -1,
         .report = {.draws_progress = true},
     };
     struct conv_record record = {

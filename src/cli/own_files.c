@@ -181,7 +181,7 @@ static enum conv_status check_path(const char *option, const char *path, struct 
     if (old) {
         size_t got = fread(head, 1, sizeof head, old);
         fclose(old);
-        if (got == sizeof head && !conv_formats_check(&format, head, got, &other))
+        if (got == sizeof head && !conv_formats_check(&format, head, got, true, &other))
             return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite the image %s", option,
                                 path);
     }

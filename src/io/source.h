@@ -177,8 +177,8 @@ void conv_item_keep_name(struct conv_item *item);
 // True if the item's name without its extension ends in `suffix`.
 bool conv_item_has_suffix(const struct conv_item *item, const char *suffix);
 
-// Item tables for files, files in watched folders and standard input (files/file_item.c).
-extern const struct conv_item_ops conv_item_file, conv_item_watched, conv_item_standard;
+// Item tables for files and standard input (files/file_item.c).
+extern const struct conv_item_ops conv_item_file, conv_item_standard;
 
 // Standard input whose first bytes were taken already: item->stream has them
 // (archive/archive_input.c).

@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 import zipfile
 
+import numpy as np
 import pytest
 
 import program
@@ -335,6 +336,19 @@ def test_a_list_that_cannot_be_kept_is_said_and_gives_the_group_nothing(box):
                           env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"})  # which a traced process cannot do
     assert done.returncode == 0 and b"conv: a.png: the access control list could not be kept" in done.stderr
     assert stat.S_IMODE(os.stat("a.png").st_mode) == 0o604 and LIST not in os.listxattr("a.png")
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+@pytest.mark.parametrize("operands", (("emboss", "a.png", "b.png"), ("emboss", "a.png", "b.tar"), ("layer", "w.npy", "x.npy", "y.npy")))
+def test_fsync_flushes_the_name_as_well(box, operands):
+    """The second call, after that for the file; a tensor's folder was not flushed once."""
+    (box / "a.png").write_bytes(PNG)
+    np.save("w.npy", np.ones((1, 1, 3, 3), np.float32))
+    np.save("x.npy", np.ones((1, 1, 8, 8), np.float32))
+    done = subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:error=EIO:when=2",
+                           program.BINARY, *operands, "--device", "cpu", "--fsync"],
+                          capture_output=True, timeout=program.TIMEOUT, env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"})
+    assert done.returncode and b"cannot flush the folder of " in done.stderr, done.stderr
 
 
 # --- members of archives --------------------------------------------------------------------------

@@ -124,12 +124,10 @@ static void test_accepted(void **state)
     for (size_t i = 0; i < COUNT(accepted); i++) {
         struct conv_err err = {0};
         char path[PATH_MAX];
-        bool was_absolute = accepted[i].name[0] != '/';
         enum conv_status status =
-            conv_member_path_make(path, &was_absolute, accepted[i].name, accepted[i].length, &err);
+            conv_member_path_make(path, accepted[i].name, accepted[i].length, &err);
         if (status || strcmp(path, accepted[i].path) != 0)
             fail_msg("%s: %s", accepted[i].name, status ? err.text : path);
-        assert_true(was_absolute == (accepted[i].name[0] == '/'));
     }
 }
 
@@ -139,7 +137,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < COUNT(refused); i++) {
         struct conv_err err = {0};
         char path[PATH_MAX];
-        if (conv_member_path_make(path, NULL, refused[i].name, refused[i].length, &err) !=
+        if (conv_member_path_make(path, refused[i].name, refused[i].length, &err) !=
                 CONV_ERR_FORMAT ||
             !strstr(err.text, refused[i].why))
             fail_msg("%s: %s", refused[i].name, err.text);
@@ -151,9 +149,9 @@ static void test_length_counts(void **state)
 {
     (void)state;
     char path[PATH_MAX];
-    assert_int_equal(conv_member_path_make(path, NULL, "a.png/../b", 5, NULL), CONV_OK);
+    assert_int_equal(conv_member_path_make(path, "a.png/../b", 5, NULL), CONV_OK);
     assert_string_equal(path, "a.png");
-    assert_int_equal(conv_member_path_make(path, NULL, "ab/", 2, NULL), CONV_OK);
+    assert_int_equal(conv_member_path_make(path, "ab/", 2, NULL), CONV_OK);
     assert_string_equal(path, "ab");
 }
 
@@ -164,19 +162,19 @@ static void test_long_names(void **state)
     char path[PATH_MAX];
     struct conv_err err = {0};
     memset(name, 'x', sizeof name);
-    assert_int_equal(conv_member_path_make(path, NULL, name, NAME_MAX, &err), CONV_OK);
+    assert_int_equal(conv_member_path_make(path, name, NAME_MAX, &err), CONV_OK);
     assert_int_equal(strlen(path), NAME_MAX);
-    assert_int_equal(conv_member_path_make(path, NULL, name, NAME_MAX + 1, &err), CONV_ERR_LIMIT);
-    assert_int_equal(conv_member_path_make(path, NULL, name, sizeof name, &err), CONV_ERR_LIMIT);
+    assert_int_equal(conv_member_path_make(path, name, NAME_MAX + 1, &err), CONV_ERR_LIMIT);
+    assert_int_equal(conv_member_path_make(path, name, sizeof name, &err), CONV_ERR_LIMIT);
     for (size_t i = 1; i < sizeof name; i += 2)
         name[i] = '/';
-    assert_int_equal(conv_member_path_make(path, NULL, name, PATH_MAX - 1, &err), CONV_OK);
+    assert_int_equal(conv_member_path_make(path, name, PATH_MAX - 1, &err), CONV_OK);
     assert_int_equal(strlen(path), PATH_MAX - 1);
-    assert_int_equal(conv_member_path_make(path, NULL, name, PATH_MAX + 1, &err), CONV_ERR_LIMIT);
+    assert_int_equal(conv_member_path_make(path, name, PATH_MAX + 1, &err), CONV_ERR_LIMIT);
     assert_non_null(strstr(err.text, "too long"));
     memset(name, '/', sizeof name); // a long name of a short path
     name[sizeof name - 1] = 'a';
-    assert_int_equal(conv_member_path_make(path, NULL, name, sizeof name, &err), CONV_OK);
+    assert_int_equal(conv_member_path_make(path, name, sizeof name, &err), CONV_OK);
     assert_string_equal(path, "a");
 }
 
@@ -193,7 +191,7 @@ static void test_any_bytes(void **state)
         size_t length = random_below(&random, sizeof name);
         for (size_t i = 0; i < length; i++)
             name[i] = letters[random_below(&random, sizeof letters - 1)];
-        if (conv_member_path_make(path, NULL, name, length, NULL))
+        if (conv_member_path_make(path, name, length, NULL))
             continue;
         accepted_count++;
         assert_true(path[0] && path[0] != '/' && path[0] != '\\');
@@ -202,7 +200,7 @@ static void test_any_bytes(void **state)
         for (char *s = framed; *s; s++)
             *s = *s == '\\' ? '/' : *s;
         assert_null(strstr(framed, "/../"));
-        assert_int_equal(conv_member_path_make(again, NULL, path, strlen(path), NULL), CONV_OK);
+        assert_int_equal(conv_member_path_make(again, path, strlen(path), NULL), CONV_OK);
         assert_string_equal(again, path);
     }
     assert_true(accepted_count > 1000 && accepted_count < 199000);

@@ -159,16 +159,16 @@ static void other_files_are_refused_with_their_kind(void **state)
     static const uint8_t gif[] = {'G', 'I', 'F', '8', '9', 'a', 0, 0, 0, 0};
     const struct conv_format *format;
     struct conv_err err = {0};
-    assert_int_equal(conv_formats_check(&format, gif, sizeof gif, &err), CONV_ERR_FORMAT);
+    assert_int_equal(conv_formats_check(&format, gif, sizeof gif, true, &err), CONV_ERR_FORMAT);
     assert_ptr_equal(format, conv_formats[0]);
     assert_non_null(strstr(err.text, "a GIF"));
-    assert_int_equal(conv_formats_check(&format, (const uint8_t *)"text", 4, &err),
+    assert_int_equal(conv_formats_check(&format, (const uint8_t *)"text", 4, true, &err),
                      CONV_ERR_FORMAT);
     assert_non_null(strstr(err.text, "bad signature"));
-    assert_int_equal(conv_formats_check(&format, (const uint8_t *)"\x89PN", 3, &err),
+    assert_int_equal(conv_formats_check(&format, (const uint8_t *)"\x89PN", 3, true, &err),
                      CONV_ERR_FORMAT);
     assert_non_null(strstr(err.text, "truncated"));
-    assert_int_equal(conv_formats_check(&format, NULL, 0, &err), CONV_ERR_FORMAT);
+    assert_int_equal(conv_formats_check(&format, NULL, 0, true, &err), CONV_ERR_FORMAT);
     assert_string_equal(err.text, "empty file");
 
     struct conv_codec *codec;

@@ -12,28 +12,32 @@
 
 // --- members that were read ----------------------------------------------------------------------
 
-static char *add_string(char *to, const char **string, const char *from)
+static size_t strings_size(const struct conv_archive_member *member)
 {
-    size_t size = strlen(from) + 1;
-    memcpy(to, from, size);
-    *string = to;
-    return to + size;
+    return strlen(member->name) + strlen(member->link) + strlen(member->uname) +
+           strlen(member->gname) + 4;
+}
+
+// Gives the member its own strings, strings_size() bytes at `to`.
+static void copy_strings(struct conv_archive_member *member, char *to)
+{
+    const char **strings[] = {&member->name, &member->link, &member->uname, &member->gname};
+    for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++) {
+        size_t size = strlen(*strings[i]) + 1;
+        *strings[i] = memcpy(to, *strings[i], size);
+        to += size;
+    }
 }
 
 struct conv_archive_body *conv_archive_body_make(struct conv_archive_unit *unit,
                                                  const struct conv_archive_member *member)
 {
-    size_t strings = strlen(member->name) + strlen(member->link) + strlen(member->uname) +
-                     strlen(member->gname) + 4;
-    struct conv_archive_body *body = malloc(sizeof *body + strings);
+    struct conv_archive_body *body = malloc(sizeof *body + strings_size(member));
     if (!body)
         return NULL;
     *body = (struct conv_archive_body){.unit = unit, .member = *member};
     atomic_init(&body->uses, 1);
-    char *end = add_string(body->strings, &body->member.name, member->name);
-    end = add_string(end, &body->member.link, member->link);
-    end = add_string(end, &body->member.uname, member->uname);
-    add_string(end, &body->member.gname, member->gname);
+    copy_strings(&body->member, body->strings);
     atomic_fetch_add(&unit->uses, 1);
     return body;
 }
@@ -164,20 +168,10 @@ void conv_archive_buffers_give(struct conv_archive_buffers *buffers, void *data)
 // The strings of a copy follow it in the same block of memory; its content is in a buffer that is
 // used again.
 
-static char *copy_string(char *to, const char **string)
-{
-    size_t size = strlen(*string) + 1;
-    memcpy(to, *string, size);
-    *string = to;
-    return to + size;
-}
-
 struct conv_archive_entry *conv_archive_entry_copy(struct conv_archive_buffers *buffers,
                                                    const struct conv_archive_entry *from)
 {
-    const struct conv_archive_member *member = &from->member;
-    size_t strings = strlen(member->name) + strlen(member->link) + strlen(member->uname) +
-                     strlen(member->gname) + 4;
+    size_t strings = strings_size(&from->member);
     size_t content = from->body ? 0 : from->content.size;
     struct conv_archive_entry *entry = malloc(sizeof *entry + strings);
     uint8_t *bytes = content ? conv_archive_buffers_take(buffers, content) : NULL;
@@ -187,10 +181,7 @@ struct conv_archive_entry *conv_archive_entry_copy(struct conv_archive_buffers *
         return NULL;
     }
     *entry = *from;
-    char *end = copy_string((char *)(entry + 1), &entry->member.name);
-    end = copy_string(end, &entry->member.link);
-    end = copy_string(end, &entry->member.uname);
-    copy_string(end, &entry->member.gname);
+    copy_strings(&entry->member, (char *)(entry + 1));
     entry->own = bytes;
     entry->copied = sizeof *entry + strings + content;
     if (from->body) {

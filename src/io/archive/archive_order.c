@@ -30,7 +30,7 @@ enum conv_status conv_archive_order_open(struct conv_archive_order **out,
     order->lack = made + config->target_count + 1;
     for (int i = 0; i < CONV_ARCHIVE_MOST_OPEN; i++) {
         order->open[i].target = -1;
-        order->open[i].output.fd = -1;
+        order->open[i].output.file.fd = -1;
     }
     order->limit = SIZE_MAX;
     atomic_init(&order->due, 0);
@@ -248,5 +248,5 @@ enum conv_status conv_archive_order_finish(struct conv_archive_order *order, boo
 void conv_archive_order_remove(struct conv_archive_order *order)
 {
     for (int i = 0; i < CONV_ARCHIVE_MOST_OPEN; i++)
-        conv_archive_output_remove(&order->open[i].output);
+        conv_temporary_remove(&order->open[i].output.file);
 }

@@ -4,7 +4,6 @@
 #ifndef CONV_ARCHIVE_ARCHIVE_OUTPUT_H
 #define CONV_ARCHIVE_ARCHIVE_OUTPUT_H
 
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +12,7 @@
 
 #include "base/err.h"
 #include "base/lock.h"
-#include "io/files/access.h"
+#include "io/files/temporary.h"
 
 // --- windows (archive_windows.c) -----------------------------------------------------------------
 
@@ -99,22 +98,12 @@ size_t conv_archive_windows_write(struct conv_archive_windows *windows, uint64_t
 // --- outputs -------------------------------------------------------------------------------------
 
 struct conv_archive_output {
-    char path[PATH_MAX]; // "-": standard output
-    int fd;              // -1: not open
-    bool owns_fd;
-    bool is_stream; // bytes come in order; else they can be written at any offset
-    uint64_t at;    // bytes appended
-    const atomic_int *stop;
-    atomic_bool has_temporary;
-    char temporary[PATH_MAX];
-    struct conv_access access;           // of the file that is replaced
+    struct conv_temporary_file file;
+    uint64_t at;                         // bytes appended
     struct conv_archive_windows windows; // of a file that several threads write
 };
 
-// Begins to write. The folder of a file is made. `threads`: how many will write at offsets at a
-// time. `force`: a write-protected file is replaced, too. `stop` ends waits for the reader of a
-// pipe. CONV_ERR_IO, CONV_ERR_LIMIT, CONV_ERR_USAGE for a folder, CONV_ERR_CANCELLED; nothing is
-// open then.
+// As conv_temporary_open. `threads`: how many will write at offsets at a time.
 enum conv_status conv_archive_output_open(struct conv_archive_output *output, const char *path,
                                           int threads, bool force, const atomic_int *stop,
                                           struct conv_err *err);
@@ -133,12 +122,8 @@ enum conv_status conv_archive_output_write_at(struct conv_archive_output *output
 enum conv_status conv_archive_output_settle(struct conv_archive_output *output,
                                             struct conv_err *err);
 
-// Closes the output. `keep`: a file gets its name, else it is removed; `fsync`: the file and its
-// name are on the disk on return. CONV_ERR_IO; nothing is left of a file then.
+// As conv_temporary_close. Does nothing if it is not open.
 enum conv_status conv_archive_output_close(struct conv_archive_output *output, bool keep,
                                            bool fsync, struct conv_err *err);
-
-// Removes the file that has no name yet. Async-signal-safe, for the end of the program.
-void conv_archive_output_remove(struct conv_archive_output *output);
 
 #endif

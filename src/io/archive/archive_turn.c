@@ -33,7 +33,7 @@ static enum conv_status write_at(const struct conv_archive_format *format,
                                         entry->content.part[i].size};
     parts[count++] = (struct iovec){(void *)(uintptr_t)zeros, frame.after};
     struct conv_archive_output *output = &entry->to->output;
-    if (!output->is_stream)
+    if (!output->file.is_stream)
         return conv_archive_output_write_at(output, entry->offset, parts, count, err);
     for (int i = 0; i < count && !status; i++)
         if (parts[i].iov_len > 0)
@@ -72,7 +72,7 @@ static enum conv_status note(const struct conv_open_archive *archive,
 {
     struct stat out;
     enum conv_status status = CONV_OK;
-    if (archive->output.is_stream || fstat(archive->output.fd, &out) != 0)
+    if (archive->output.file.is_stream || fstat(archive->output.file.fd, &out) != 0)
         return CONV_OK; // without the line the next run only does the work again
     for (int i = 0; i < target->origin_count && !target->misses && !status; i++) {
         const struct conv_archive_origin *origin = &target->origins[i];
@@ -292,7 +292,7 @@ static bool place(struct conv_archive_order *order, struct conv_archive_entry **
     if (conv_archive_order_has_failed(order))
         return false;
     struct conv_open_archive *archive = entry->to = order->current;
-    if (archive->writer || archive->output.is_stream) {
+    if (archive->writer || archive->output.file.is_stream) {
         write_entry(order, entry);
         return false;
     }

@@ -65,8 +65,8 @@ static enum conv_status check_name(const char *name, size_t length, struct conv_
     return CONV_OK;
 }
 
-enum conv_status conv_member_path_make(char *dst, bool *was_absolute, const char *name,
-                                       size_t length, struct conv_err *err)
+enum conv_status conv_member_path_make(char *dst, const char *name, size_t length,
+                                       struct conv_err *err)
 {
     enum conv_status status = check_name(name, length, err);
     if (status)
@@ -95,8 +95,6 @@ enum conv_status conv_member_path_make(char *dst, bool *was_absolute, const char
     dst[size] = '\0';
     if (dst[0] == '\\' || is_drive(dst))
         return refuse_for_windows(err);
-    if (was_absolute)
-        *was_absolute = name[0] == '/';
     return CONV_OK;
 }
 

@@ -23,11 +23,11 @@
 #include "base/err.h"
 
 // Sets dst (PATH_MAX bytes) to the relative path of a member whose name has `length` bytes (a NUL
-// after them is not needed). *was_absolute: leading slashes were removed; may be NULL.
+// after them is not needed).
 // CONV_ERR_LIMIT for a name that is too long, CONV_ERR_FORMAT for the other refusals; dst then
 // holds anything. *err does not repeat the name. Any thread.
-enum conv_status conv_member_path_make(char *dst, bool *was_absolute, const char *name,
-                                       size_t length, struct conv_err *err);
+enum conv_status conv_member_path_make(char *dst, const char *name, size_t length,
+                                       struct conv_err *err);
 
 // Remembers the folder of the last member, since members of one folder follow one another. Start
 // with {.folder =}. One thread at a time.

@@ -54,41 +54,38 @@ size_t conv_item_extension_at(const char *path)
     return dot && dot > (slash ? slash + 1 : path) ? (size_t)(dot - path) : strlen(path);
 }
 
+// Puts the output's name after the item's: the stem of `from`, and what follows it.
+static enum conv_status set_target(struct conv_item *item, const char *from, const char *suffix,
+                                   const char *extension, struct conv_err *err)
+{
+    char target[PATH_MAX];
+    size_t name = strlen(item->name) + 1, stem = conv_item_extension_at(from);
+    int length = snprintf(target, sizeof target, "%.*s%s%s", (int)stem, from, suffix, extension);
+    if (length < 0 || (size_t)length >= sizeof item->name - name)
+        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+    memcpy(item->name + name, target, (size_t)length + 1);
+    item->target = name;
+    return CONV_OK;
+}
+
 enum conv_status conv_item_set_target(struct conv_item *item, const char *suffix, bool beside,
                                       struct conv_err *err)
 {
-    char target[PATH_MAX];
-    size_t name = strlen(item->name) + 1;
-    suffix = suffix ? suffix : "";
-    if (beside && !*suffix) {
+    const char *from = beside ? item->name : conv_item_target(item);
+    if (beside && !(suffix && *suffix)) {
         item->target = 0;
         return CONV_OK;
     }
-    snprintf(target, sizeof target, "%s", beside ? item->name : conv_item_target(item));
-    size_t stem = conv_item_extension_at(target);
-    int length = snprintf(item->name + name, sizeof item->name - name, "%.*s%s%s", (int)stem,
-                          target, suffix, target + stem);
-    if (length < 0 || (size_t)length >= sizeof item->name - name)
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
-    item->target = name;
-    return CONV_OK;
+    return set_target(item, from, suffix ? suffix : "", from + conv_item_extension_at(from), err);
 }
 
 enum conv_status conv_item_set_format(struct conv_item *item, const struct conv_format *format,
                                       bool npy, struct conv_err *err)
 {
-    char target[PATH_MAX];
-    size_t name = strlen(item->name) + 1;
-    if (!npy && (!format || conv_formats_of_name(conv_item_target(item)) == format))
+    const char *from = conv_item_target(item);
+    if (!npy && (!format || conv_formats_of_name(from) == format))
         return CONV_OK;
-    snprintf(target, sizeof target, "%s", conv_item_target(item));
-    int length =
-        snprintf(item->name + name, sizeof item->name - name, "%.*s%s",
-                 (int)conv_item_extension_at(target), target, npy ? ".npy" : format->extension);
-    if (length < 0 || (size_t)length >= sizeof item->name - name)
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
-    item->target = name;
-    return CONV_OK;
+    return set_target(item, from, "", npy ? ".npy" : format->extension, err);
 }
 
 bool conv_item_has_suffix(const struct conv_item *item, const char *suffix)
@@ -275,17 +272,6 @@ static enum conv_status open_standard(const struct conv_item *item, struct conv_
 }
 
 const struct conv_item_ops conv_item_file = {
-    .is_file = true,
-    .identify = identify_file,
-    .announce = announce_file,
-    .open = open_file,
-    .read = read_file,
-    .read_shared = read_file_shared,
-    .unchanged = check_unchanged,
-    .close = close_file,
-};
-
-const struct conv_item_ops conv_item_watched = {
     .is_file = true,
     .identify = identify_file,
     .announce = announce_file,

@@ -55,16 +55,6 @@ static bool wait_readable(const struct conv_file_read *how, const struct conv_it
     return readable;
 }
 
-// Finds the format of the file once enough bytes are read.
-static enum conv_status check_head(const struct conv_file *file, const struct conv_format **format,
-                                   struct conv_err *err)
-{
-    const struct conv_format *found = conv_formats_find(file->data, file->size);
-    if (file->size < found->head_bytes)
-        return CONV_OK;
-    return conv_formats_check(format, file->data, file->size, err);
-}
-
 // Reads what is left of a large file, except for its end, by several threads.
 static void read_by_many(const struct conv_file_read *how, const struct conv_item *item,
                          struct conv_input *input, struct conv_file *file)
@@ -106,7 +96,7 @@ static enum conv_status read_open(const struct conv_file_read *how, const struct
             return item->ops->unchanged(input, err);
         file->size += (size_t)got;
         if (first)
-            status = check_head(file, format, err);
+            status = conv_formats_check(format, file->data, file->size, false, err);
         if (!status && first && *format)
             read_by_many(how, item, input, file);
         if (!status && file->size > how->limit)
@@ -147,6 +137,6 @@ enum conv_status conv_file_read(const struct conv_file_read *how, const struct c
     item->ops->close(input);
     file->bytes = file->data;
     if (!status && !*format)
-        status = conv_formats_check(format, file->data, file->size, err);
+        status = conv_formats_check(format, file->data, file->size, true, err);
     return status;
 }

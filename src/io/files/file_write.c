@@ -23,15 +23,6 @@ static int close_written(int fd)
     return close(fd) == 0 || errno == EINTR ? 0 : -1;
 }
 
-static int sync_file(int fd)
-{
-    int result;
-    do
-        result = fsync(fd);
-    while (result != 0 && errno == EINTR);
-    return result;
-}
-
 static int write_parts(int fd, const struct conv_encoded *encoded)
 {
     struct iovec parts[CONV_ENCODED_PARTS];
@@ -103,8 +94,7 @@ enum conv_status conv_file_sync_folder(const struct conv_file_write *write, stru
     int fd = folder == AT_FDCWD ? conv_file_open_folder(write->sink, write->path, err) : folder;
     if (fd < 0)
         return err->status;
-    // File systems that cannot do this to a folder have nothing to flush.
-    if (sync_file(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
+    if (conv_paths_sync_folder(fd) != 0)
         status = conv_err_errno(err, errno, "cannot flush the folder of %s", write->path);
     if (fd != folder)
         close(fd);
@@ -182,7 +172,7 @@ static enum conv_status fill_file(struct conv_file_write *write, int fd, struct 
         return status;
     if (config->preserve && is_file && futimens(fd, times) != 0)
         return conv_err_errno(err, errno, "cannot set the time of %s", write->path);
-    if (config->fsync && sync_file(fd) != 0)
+    if (config->fsync && conv_paths_sync(fd) != 0)
         return conv_err_errno(err, errno, "cannot write %s", write->path);
     if (!config->fsync)
         conv_write_behind_add(&write->sink->behind, fd, write->encoded->size);

@@ -73,11 +73,16 @@ const char *conv_formats_converter(const char *format)
 }
 
 enum conv_status conv_formats_check(const struct conv_format **format, const uint8_t *data,
-                                    size_t size, struct conv_err *err)
+                                    size_t size, bool is_whole, struct conv_err *err)
 {
     const char *name = conv_format_of_bytes(data, size);
-    *format = conv_formats_find(data, size);
-    if (name && !find(name))
+    const struct conv_format *found = find(name);
+    *format = found ? found : conv_formats[0];
+    if (!is_whole && size < (*format)->head_bytes) {
+        *format = NULL;
+        return CONV_OK;
+    }
+    if (name && !found)
         return conv_err_set(err, CONV_ERR_FORMAT, "%s %s; conv reads %s only (%s converts it)",
                             conv_format_article(name), name, conv_formats_written,
                             conv_formats_converter(name));

@@ -28,10 +28,11 @@ bool conv_formats_match_name(const char *name);
 // The format of a file that begins with these bytes; the first one if none matches.
 const struct conv_format *conv_formats_find(const uint8_t *data, size_t size);
 
-// Sets *format to conv_formats_find and checks the head of a file that begins with these bytes.
-// CONV_ERR_FORMAT, which for a common format that is not read says how to convert it.
+// Sets *format to conv_formats_find and checks the head of a file that begins with these bytes; if
+// they are too few and not all of it, *format is NULL. CONV_ERR_FORMAT, which for a common format
+// that is not read says how to convert it.
 enum conv_status conv_formats_check(const struct conv_format **format, const uint8_t *data,
-                                    size_t size, struct conv_err *err);
+                                    size_t size, bool is_whole, struct conv_err *err);
 
 // A command that converts a file of the format, as conv_format_of_bytes says it, to PNG, with
 // placeholders for names.

@@ -182,7 +182,7 @@ bool conv_paths_resolve(const char *path, char *resolved)
     return conv_paths_resolve(parent, resolved) && append_component(resolved, tail);
 }
 
-static bool is_inside(const char *inner, const char *outer)
+bool conv_paths_is_inside(const char *inner, const char *outer)
 {
     size_t length = strlen(outer);
     return strncmp(inner, outer, length) == 0 && (inner[length] == '/' || outer[length - 1] == '/');
@@ -195,7 +195,8 @@ enum conv_paths_relation conv_paths_relation(const char *existing, const char *o
         return CONV_PATHS_APART;
     if (strcmp(a, b) == 0)
         return CONV_PATHS_SAME;
-    return is_inside(a, b) || is_inside(b, a) ? CONV_PATHS_NESTED : CONV_PATHS_APART;
+    return conv_paths_is_inside(a, b) || conv_paths_is_inside(b, a) ? CONV_PATHS_NESTED
+                                                                    : CONV_PATHS_APART;
 }
 
 // Makes path[0..length) and the folders above it.
@@ -256,6 +257,20 @@ int conv_paths_create(const char *path, int flags, mode_t mode)
         fd = open(path, flags | O_CLOEXEC, mode);
     while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)));
     return fd;
+}
+
+int conv_paths_sync(int fd)
+{
+    int result;
+    do
+        result = fsync(fd);
+    while (result != 0 && errno == EINTR);
+    return result;
+}
+
+int conv_paths_sync_folder(int fd)
+{
+    return conv_paths_sync(fd) != 0 && errno != EINVAL && errno != ENOTSUP ? -1 : 0;
 }
 
 static bool is_same(const char *a, const char *b)

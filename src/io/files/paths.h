@@ -16,6 +16,9 @@ enum conv_paths_relation { CONV_PATHS_APART, CONV_PATHS_SAME, CONV_PATHS_NESTED 
 // exist yet. APART if one cannot be resolved.
 enum conv_paths_relation conv_paths_relation(const char *existing, const char *other);
 
+// True if one path is below the other; both as conv_paths_resolve makes them.
+bool conv_paths_is_inside(const char *inner, const char *outer);
+
 // The absolute path without links, in `resolved` (PATH_MAX bytes). Its last components need not
 // exist. False if it cannot be resolved.
 bool conv_paths_resolve(const char *path, char *resolved);
@@ -72,6 +75,11 @@ int conv_paths_open(const char *path, int flags);
 
 // The same for a new file with another mode.
 int conv_paths_create(const char *path, int flags, mode_t mode);
+
+// fsync(), repeated after a signal. -1 with errno. File systems that cannot do this to a folder
+// have nothing to flush.
+int conv_paths_sync(int fd);
+int conv_paths_sync_folder(int fd);
 
 // The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for; it need
 // not be open. -1: none.

@@ -15,7 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/standard.h"
 #include "io/files/paths.h"
+#include "io/files/special.h"
 
 // Longer than writing any image takes, and than the clocks of machines that share a folder differ.
 #define STRANGER_SECONDS (24 * 60 * 60)
@@ -137,4 +139,127 @@ void conv_temporary_sweep(const char *folder)
             unlinkat(dirfd(dir), item->d_name, 0);
     }
     closedir(dir);
+}
+
+// --- files that appear whole ---------------------------------------------------------------------
+
+#define MOST_ATTEMPTS 100 // at an unused temporary name
+
+static enum conv_status open_unnamed(struct conv_temporary_file *file, bool force,
+                                     struct conv_err *err)
+{
+    size_t folder = (size_t)(conv_paths_base(file->path) - file->path);
+    if (folder + CONV_TEMPORARY_NAME_SIZE > sizeof file->temporary)
+        return conv_err_set(err, CONV_ERR_LIMIT, "%s: path too long", file->path);
+    enum conv_status status = conv_paths_make_parent(file->path, err);
+    if (!status)
+        status = conv_access_plan(&file->access, file->path, force, err);
+    if (status)
+        return status;
+    memcpy(file->temporary, file->path, folder);
+    file->temporary[folder] = '\0';
+    conv_temporary_sweep(file->temporary);
+    for (unsigned attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+        conv_temporary_name(file->temporary + folder, attempt);
+        atomic_store(&file->has_temporary, true);
+        file->fd = conv_paths_create(file->temporary, O_RDWR | O_CREAT | O_EXCL,
+                                     conv_access_first(&file->access));
+        file->owns_fd = file->fd >= 0;
+        if (file->fd >= 0)
+            return CONV_OK;
+        atomic_store(&file->has_temporary, false);
+        if (errno != EEXIST)
+            break;
+    }
+    return conv_err_errno(err, errno, "cannot create %s", file->path);
+}
+
+// It is written to, not replaced.
+static enum conv_status open_stream(struct conv_temporary_file *file, struct conv_err *err)
+{
+    int own =
+        conv_paths_is_standard(file->path) ? STDOUT_FILENO : conv_paths_descriptor(file->path);
+    if (own == STDOUT_FILENO && conv_standard_is_closed(STDOUT_FILENO))
+        return conv_err_set(err, CONV_ERR_IO, "cannot write to standard output: it is closed");
+    file->fd = own >= 0 ? own : conv_special_open(file->path, file->stop);
+    file->owns_fd = own < 0 && file->fd >= 0;
+    if (file->fd < 0 && errno == EINTR)
+        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for the reader of %s",
+                            file->path);
+#ifdef F_SETPIPE_SZ
+    if (file->fd >= 0) // fewer switches between its two ends
+        (void)fcntl(file->fd, F_SETPIPE_SZ, 1 << 20);
+#endif
+    return file->fd < 0 ? conv_err_errno(err, errno, "cannot open %s", file->path) : CONV_OK;
+}
+
+bool conv_temporary_is_stream(const char *path)
+{
+    struct stat info;
+    return conv_paths_is_standard(path) || conv_paths_descriptor(path) >= 0 ||
+           (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
+}
+
+enum conv_status conv_temporary_open(struct conv_temporary_file *file, const char *path, bool force,
+                                     const atomic_int *stop, struct conv_err *err)
+{
+    file->path = path;
+    file->fd = -1;
+    file->owns_fd = false;
+    file->stop = stop;
+    file->is_stream = conv_temporary_is_stream(path);
+    atomic_store(&file->has_temporary, false);
+    if (!file->is_stream && conv_paths_is_folder(path))
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", path);
+    return file->is_stream ? open_stream(file, err) : open_unnamed(file, force, err);
+}
+
+enum conv_status conv_temporary_write(const struct conv_temporary_file *file, const void *data,
+                                      size_t size, struct conv_err *err)
+{
+    const char *name = conv_paths_is_standard(file->path) ? "standard output" : file->path;
+    const struct conv_encoded bytes = {.part = {{data, size}}, .size = size};
+    return conv_special_write_to(file->fd, name, &bytes, file->stop, err);
+}
+
+static enum conv_status sync_name(const struct conv_temporary_file *file, struct conv_err *err)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", (int)(conv_paths_base(file->path) - file->path),
+             file->path);
+    int fd = conv_paths_open(folder[0] ? folder : ".", O_RDONLY | O_DIRECTORY);
+    enum conv_status status = CONV_OK;
+    if (fd < 0 || conv_paths_sync_folder(fd) != 0)
+        status = conv_err_errno(err, errno, "cannot flush the folder of %s", file->path);
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+enum conv_status conv_temporary_close(struct conv_temporary_file *file, bool keep, bool fsync,
+                                      struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    bool has_temporary = atomic_load(&file->has_temporary),
+         syncs = keep && fsync && !file->is_stream;
+    if (has_temporary && keep)
+        status = conv_access_finish(file->fd, &file->access, file->path, err);
+    if (!status && syncs && conv_paths_sync(file->fd) != 0)
+        status = conv_err_errno(err, errno, "cannot write %s", file->path);
+    if (file->owns_fd && close(file->fd) != 0 && errno != EINTR && keep && !status)
+        status = conv_err_errno(err, errno, "cannot write %s", file->path);
+    if (has_temporary && keep && !status && rename(file->temporary, file->path) != 0)
+        status = conv_err_errno(err, errno, "cannot write %s", file->path);
+    if (has_temporary && (!keep || status))
+        unlink(file->temporary);
+    atomic_store(&file->has_temporary, false);
+    file->fd = -1;
+    file->owns_fd = false;
+    return !status && syncs ? sync_name(file, err) : status;
+}
+
+void conv_temporary_remove(struct conv_temporary_file *file)
+{
+    if (atomic_load(&file->has_temporary))
+        unlink(file->temporary);
 }

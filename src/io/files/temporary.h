@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The names of unfinished files, and the removal of those left behind by killed processes.
+// Unfinished files: their names, the removal of those left behind by killed processes, and files
+// that appear under their own name whole or not at all.
 //
 // A name is `.conv-WHERE-PID-START-NUMBER.tmp`, all but PID and NUMBER in hexadecimal: WHERE stands
 // for this boot of this machine's kernel and this PID namespace, so that within one WHERE the PID
@@ -7,8 +8,13 @@
 #ifndef CONV_FILES_TEMPORARY_H
 #define CONV_FILES_TEMPORARY_H
 
+#include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "base/err.h"
+#include "io/files/access.h"
 
 // Upper bound of a name with its NUL. Short, since file systems allow 255 bytes and some less.
 #define CONV_TEMPORARY_NAME_SIZE 80
@@ -25,5 +31,43 @@ bool conv_temporary_is(const char *name);
 // folder, another container, before a reboot) assumed once the file is a day old. What cannot be
 // removed stays, without an error.
 void conv_temporary_sweep(const char *folder);
+
+// --- files that appear whole ---------------------------------------------------------------------
+
+// One file that is written for as long as a run takes, under a temporary name first; or standard
+// output, a pipe or a device, which get the bytes as they come.
+struct conv_temporary_file {
+    const char *path; // "-": standard output
+    int fd;           // -1: not open
+    bool owns_fd;
+    bool is_stream; // bytes come in order; else they can be written at any offset
+    const atomic_int *stop;
+    atomic_bool has_temporary;
+    char temporary[PATH_MAX];
+    struct conv_access access; // of the file that is replaced
+};
+
+// True if the path stands for a stream.
+bool conv_temporary_is_stream(const char *path);
+
+// Begins to write; keeps `path`. The folder of a file is made, and the file is open for reading as
+// well. `force`: a write-protected file is replaced, too. `stop` ends waits for the reader of a
+// pipe. CONV_ERR_IO, CONV_ERR_LIMIT, CONV_ERR_USAGE for a folder, CONV_ERR_CANCELLED; nothing is
+// open then.
+enum conv_status conv_temporary_open(struct conv_temporary_file *file, const char *path, bool force,
+                                     const atomic_int *stop, struct conv_err *err);
+
+// The next bytes of a stream. CONV_ERR_IO with the reason, CONV_ERR_CANCELLED once a signal has
+// ended the run and a pipe's reader reads nothing.
+enum conv_status conv_temporary_write(const struct conv_temporary_file *file, const void *data,
+                                      size_t size, struct conv_err *err);
+
+// Closes the file. `keep`: it gets its name, else it is removed; `fsync`: the file and its name are
+// on the disk on return. CONV_ERR_IO; nothing is left of it then.
+enum conv_status conv_temporary_close(struct conv_temporary_file *file, bool keep, bool fsync,
+                                      struct conv_err *err);
+
+// Removes the file that has no name yet. Async-signal-safe, for the end of the program.
+void conv_temporary_remove(struct conv_temporary_file *file);
 
 #endif

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "base/err.h"
-#include "io/files/access.h"
 #include "io/files/temporary.h"
 #include "io/sink.h"
 #include "tensor/npy.h"
@@ -58,20 +57,12 @@ void conv_tensor_reader_close(struct conv_tensor_reader *reader);
 
 // --- writing in parts ----------------------------------------------------------------------------
 
-// A .npy file that appears whole or not at all: it is written under a temporary name and renamed.
-// Standard output ("-"), pipes and devices are written to directly, in order.
+// A .npy file that appears whole or not at all; or a stream, to which it is written in order.
 struct conv_tensor_writer {
     struct conv_sink sink; // for conv_signals_watch: only `remove_temporaries` is set
-    const char *path;
-    bool force; // a write-protected file is replaced, too; set before it is opened
-    int fd;
-    bool is_ordered; // a pipe: parts come in order, from one thread at a time
-    bool owns_fd;
+    bool force;            // a write-protected file is replaced, too; set before it is opened
+    struct conv_temporary_file file;
     size_t header;
-    const atomic_int *stop;
-    atomic_bool has_temporary;
-    char temporary[PATH_MAX];
-    struct conv_access access; // of the file that is replaced
 };
 
 // Writes a header for that shape, or room for one if `reserve`: conv_tensor_writer_set_shape sets
@@ -82,7 +73,7 @@ enum conv_status conv_tensor_writer_open(struct conv_tensor_writer *writer, cons
                                          const struct conv_tensor_shape *shape, bool reserve,
                                          const atomic_int *stop, struct conv_err *err);
 
-// Writes bytes at `offset` of the data; any thread unless is_ordered. CONV_ERR_IO,
+// Writes bytes at `offset` of the data; any thread unless file.is_stream. CONV_ERR_IO,
 // CONV_ERR_CANCELLED.
 enum conv_status conv_tensor_writer_write(struct conv_tensor_writer *writer, uint64_t offset,
                                           const void *data, size_t size, struct conv_err *err);

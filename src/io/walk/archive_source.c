@@ -102,7 +102,7 @@ static enum conv_status make_target(struct conv_archive_source *source, char tar
                                     const char *name, struct conv_err *err)
 {
     char path[PATH_MAX];
-    enum conv_status status = conv_member_path_make(path, NULL, name, strlen(name), err);
+    enum conv_status status = conv_member_path_make(path, name, strlen(name), err);
     if (!status && !conv_paths_join(target, source->below, path))
         status = conv_err_set(err, CONV_ERR_LIMIT, "path too long");
     return status ? status : conv_member_path_check_links(&source->links, target, err);

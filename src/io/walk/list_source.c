@@ -14,19 +14,7 @@
 #include "base/standard.h"
 #include "io/files/paths.h"
 #include "io/walk/operands.h"
-
-// A digest that is the same for all spellings of a path without "..": "a//b", "./a/b".
-static struct conv_digest digest_path(const char *path)
-{
-    struct conv_digest digest = {0};
-    for (size_t length; *path; path += length) {
-        path += strspn(path, "/");
-        length = strcspn(path, "/");
-        if (length > 0 && !(length == 1 && path[0] == '.'))
-            conv_hash_add(&digest, path, length);
-    }
-    return digest;
-}
+#include "io/walk/shard.h"
 
 // A digest of a name in a folder, the same however the folder is reached: through links, or where
 // it is mounted again.
@@ -37,7 +25,7 @@ static struct conv_digest digest_file(const char *path)
     const char *base = conv_paths_base(path);
     snprintf(folder, sizeof folder, "%.*s", (int)(base - path), path);
     if (stat(folder[0] ? folder : ".", &info) != 0)
-        return digest_path(path); // there is no such file
+        return conv_shard_digest(path); // there is no such file
     struct conv_digest digest = {0};
     const uint64_t numbers[] = {(uint64_t)info.st_dev, (uint64_t)info.st_ino};
     conv_hash_add(&digest, numbers, sizeof numbers);
@@ -52,7 +40,7 @@ static enum conv_source_step check_seen(struct conv_list_source *list, const cha
                                         const struct conv_item *item, struct conv_err *err)
 {
     bool by_file = list->in_place || list->beside, added;
-    struct conv_digest digest = by_file ? digest_file(item->name) : digest_path(name);
+    struct conv_digest digest = by_file ? digest_file(item->name) : conv_shard_digest(name);
     struct conv_digest other = digest;
     uint64_t absolute = !by_file && name[0] == '/';
     digest.word[1] = (digest.word[1] & ~(uint64_t)1) | absolute;

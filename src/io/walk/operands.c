@@ -37,12 +37,6 @@ static int compare_operands(const void *a, const void *b)
     return (first > second) - (first < second);
 }
 
-static bool is_in(const char *inner, const char *outer)
-{
-    size_t length = strlen(outer);
-    return strncmp(inner, outer, length) == 0 && (inner[length] == '/' || outer[length - 1] == '/');
-}
-
 // The operands are sorted: all folders that contain an operand come before it, each inside the one
 // before it. `around` has room for `count`.
 static enum conv_status compare_neighbours(const struct operand *operands, int count,
@@ -52,7 +46,7 @@ static enum conv_status compare_neighbours(const struct operand *operands, int c
     int depth = 0;
     for (int i = 0; i < count; i++) {
         const struct operand *operand = &operands[i], *other = NULL;
-        while (depth > 0 && !is_in(operand->resolved, around[depth - 1]->resolved) &&
+        while (depth > 0 && !conv_paths_is_inside(operand->resolved, around[depth - 1]->resolved) &&
                strcmp(operand->resolved, around[depth - 1]->resolved) != 0)
             depth--;
         if (depth > 0 && (strcmp(operand->resolved, around[depth - 1]->resolved) == 0 ||

@@ -324,7 +324,6 @@ bool conv_watch_take_found(struct conv_watch *watch, struct conv_item *item)
 {
     struct conv_watch_arrival arrival = {
         .path = item->name, .root = root_of(watch, item->name), .is_closed = true};
-    item->ops = &conv_item_watched;
     uint64_t wait = wait_for(watch, &arrival);
     if (wait > 0) {
         if (wait != GONE)
