@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/bank_context.h"
+#include "engine/operation.h"
 #include "kernels/common/border.h"
 #include "support/device.h"
 #include "support/random.h"
@@ -196,30 +196,31 @@ static bool is_vacuous(const struct test *test, const float *values, size_t coun
 
 static float *run_bank(struct test *test, const struct conv_pooling *pool, size_t *count)
 {
-    struct conv_bank_context *context = NULL;
-    struct conv_bank_stream *stream = NULL;
+    struct conv_operation operation = {0};
+    struct conv_tensor_stream *stream = NULL;
+    struct conv_layer_shape shape = {test->images, test->height, test->width};
     struct conv_err err = {0};
     size_t in, out;
     void *h_in, *h_out;
     test->config.pool = *pool;
-    if (conv_bank_context_open(&context, &test->config, &err) ||
-        conv_bank_stream_open(context, &stream, &err))
+    if (conv_bank_context_open(&operation.bank, &test->config, &err) ||
+        conv_operation_stream_open(&operation, NULL, 1, &stream, &err))
         die(err.text);
-    if (!conv_bank_context_bytes(context, test->height, test->width, &in, &out))
-        die("conv_bank_context_bytes");
+    if (!conv_operation_bytes(&operation, test->height, test->width, &in, &out))
+        die("conv_operation_bytes");
     in *= (size_t)test->images;
     out *= (size_t)test->images;
-    if (conv_bank_stream_staging(stream, in, out, &h_in, &h_out, &err))
+    if (conv_operation_stream_staging(&operation, stream, in, out, &h_in, &h_out, &err))
         die(err.text);
     memcpy(h_in, test->src, in);
     memset(h_out, 0xa5, out);
-    if (conv_bank_stream_run(stream, test->height, test->width, test->images, h_in, h_out, &err))
+    if (conv_operation_run(&operation, stream, &shape, test->images, h_in, h_out, &err))
         die(err.text);
     float *result = must(out);
     memcpy(result, h_out, out);
     *count = out / sizeof *result;
-    conv_bank_stream_close(stream);
-    conv_bank_context_close(context);
+    conv_operation_stream_close(&operation, stream);
+    conv_operation_close(&operation);
     return result;
 }
 

@@ -8,7 +8,7 @@
 #include "api/api_context.h"
 #include "api/api_views.h"
 #include "api/layer_options.h"
-#include "engine/layer_context.h"
+#include "engine/operation.h"
 
 // Blocks of scratch that a layer has outgrown, which queued work may still use. Each has at least
 // twice the size of the one before.
@@ -19,8 +19,8 @@ struct conv_layer_object {
     struct conv_layer layer;
     float *weights, *bias;
     char *variant;
-    struct conv_layer_context *opened;
-    struct conv_layer_stream *stream; // for host memory; opened at the first call
+    struct conv_operation opened;
+    struct conv_tensor_stream *stream; // for host memory; opened at the first call
     // Of work in device memory.
     void *scratch[MOST_BLOCKS]; // the last one is in use
     int scratch_count;
@@ -70,7 +70,7 @@ static enum conv_status fill_layer(conv_layer *layer, const float *weights, cons
         .device = context->device->ordinal,
         .variant = layer->variant,
     };
-    return conv_layer_context_open(&layer->opened, &config, err);
+    return conv_layer_context_open(&layer->opened.layer, &config, err);
 }
 
 conv_status conv_layer_create(conv_layer **out, conv_context *context, const float *weights,
@@ -121,8 +121,8 @@ void conv_layer_destroy(conv_layer *layer)
         conv_memory_give(context->device->pools, CONV_DEVICE, layer->scratch[i]);
     if (layer->scratch_event)
         context->device->ops->event_destroy(context->device, layer->scratch_event);
-    conv_layer_stream_close(layer->stream);
-    conv_layer_context_close(layer->opened);
+    conv_operation_stream_close(&layer->opened, layer->stream);
+    conv_operation_close(&layer->opened);
     if (entered)
         context->device->ops->leave(context->device, previous);
     free(layer->weights);
@@ -262,8 +262,8 @@ static enum conv_status run_on_host(conv_layer *layer, const conv_tensor *input,
 {
     enum conv_status status = CONV_OK;
     if (!layer->stream)
-        status = conv_layer_stream_open(layer->opened, layer->context->device->threads,
-                                        &layer->stream, err);
+        status = conv_operation_stream_open(&layer->opened, layer->context->device->workers,
+                                            layer->context->device->threads, &layer->stream, err);
     size_t each = in_bytes * (layer->layer.input == CONV_ELEMENT_U8 ? 5 : 2) + 1;
     int64_t part = each < PART_BYTES ? (int64_t)(PART_BYTES / each) : 1;
     part = part < input->images ? part : input->images;
@@ -277,8 +277,8 @@ static enum conv_status run_on_host(conv_layer *layer, const conv_tensor *input,
         void *staged_in, *staged_out;
         bool copies_in = gaps || !cpu, copies_out = !aligned || !cpu;
         if (copies_in || copies_out)
-            status = conv_layer_stream_staging(
-                layer->stream, copies_in ? (size_t)part * in_bytes : 0,
+            status = conv_operation_stream_staging(
+                &layer->opened, layer->stream, copies_in ? (size_t)part * in_bytes : 0,
                 copies_out ? (size_t)part * out_bytes : 0, &staged_in, &staged_out, err);
         if (status)
             break;
@@ -286,7 +286,7 @@ static enum conv_status run_on_host(conv_layer *layer, const conv_tensor *input,
             gather(layer, input, done, count, h_in = staged_in);
         if (copies_out)
             h_out = staged_out;
-        status = conv_layer_stream_run(layer->stream, &shape, count, h_in, h_out, err);
+        status = conv_operation_run(&layer->opened, layer->stream, &shape, count, h_in, h_out, err);
         if (!status && copies_out)
             memcpy(to, h_out, (size_t)count * out_bytes);
     }
@@ -323,7 +323,8 @@ static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *inpu
     conv_context *context = layer->context;
     struct conv_layer_shape shape = {input->images, input->height, input->width};
     size_t scratch;
-    enum conv_status status = conv_layer_context_scratch(layer->opened, &shape, &scratch, err);
+    enum conv_status status =
+        conv_layer_context_scratch(layer->opened.layer, &shape, &scratch, err);
     if (!status && scratch)
         status = prepare_scratch(layer, scratch, stream, err);
     if (status)
@@ -339,7 +340,7 @@ static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *inpu
         .scratch = scratch ? layer->scratch[layer->scratch_count - 1] : NULL,
         .stream = stream,
     };
-    status = conv_layer_context_enqueue(layer->opened, &shape, &batch, err);
+    status = conv_layer_context_enqueue(layer->opened.layer, &shape, &batch, err);
     if (status || !scratch)
         return status;
     layer->scratch_stream = stream;

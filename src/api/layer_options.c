@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/layer_padding.h"
+#include "engine/layer_context.h"
 
 // The index of `text` among the names, or 0 without a text.
 static enum conv_status parse_name(int *index, const char *text, const char *const *names,
@@ -69,9 +69,9 @@ enum conv_status conv_api_layer_read(struct conv_layer *layer, const conv_layer_
     };
     enum conv_status status = parse_elements(layer, options, err);
     if (!status)
-        status = conv_layer_padding_parse(layer, options->padding, err);
+        status = conv_layer_context_parse_padding(layer, options->padding, err);
     if (!status)
-        status = conv_layer_padding_parse_border(layer, options->border, err);
+        status = conv_layer_context_parse_border(layer, options->border, err);
     if (!status)
         status = parse_name(&activation, options->activation, activations, "activation", err);
     if (!status)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/device.h"
-#include "engine/layer_padding.h"
+#include "engine/layer_context.h"
 #include "report/report.h"
 
 // --- values --------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ static enum conv_status open_bank(struct conv_layer_setup *setup,
                                 refused[i]);
     }
     enum conv_status status =
-        conv_layer_padding_parse_border(&setup->layer, options->filter.border_text, err);
+        conv_layer_context_parse_border(&setup->layer, options->filter.border_text, err);
     if (!options->filter.border_text)
         setup->layer.border = CONV_BORDER_REPLICATE;
     setup->layer.output = CONV_ELEMENT_F32;
@@ -120,9 +120,9 @@ enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
         .precision = options->filter.layer.precision,
         .weights = setup->weights.values,
     };
-    status = conv_layer_padding_parse(&setup->layer, options->filter.layer.padding, err);
+    status = conv_layer_context_parse_padding(&setup->layer, options->filter.layer.padding, err);
     if (!status)
-        status = conv_layer_padding_parse_border(&setup->layer, options->filter.border_text, err);
+        status = conv_layer_context_parse_border(&setup->layer, options->filter.border_text, err);
     if (!status && bias)
         status = load(&setup->bias, &options->machine, bias, err);
     if (!status && bias)

@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The parts of filter banks that do not depend on the device.
+// From the filters of a bank to steps, and from sums to features: what does not depend on the
+// device.
 #include "engine/bank_context.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "engine/bank_steps.h"
-
-struct conv_bank_context {
-    struct conv_bank_config config; // without the bank
-    struct conv_bank_steps steps;
-    const struct conv_bank_device_ops *ops;
-    bool uploaded;
-};
-
-static const struct conv_bank_device_ops *const devices[] = {
-    [CONV_ON_CPU] = &conv_bank_device_cpu,
-    [CONV_ON_CUDA] = &conv_bank_device_cuda,
-};
 
 // --- pooling -------------------------------------------------------------------------------------
 
@@ -72,22 +59,275 @@ enum conv_status conv_pooling_parse(struct conv_pooling *pooling, const char *te
                         text, CONV_POOL_MAX_GRID);
 }
 
+// --- separable steps -----------------------------------------------------------------------------
+
+#define ARRAY_ALIGN 256
+
+// The arrays of a step while its maps are added; there is room for all of them.
+struct builder {
+    float *rows, *columns;
+    int32_t *line_of;
+};
+
+// The number of a row among those of the step, which gets it if it is new.
+static int32_t find_line(struct conv_separable *filters, float *rows, const double *row)
+{
+    float *last = rows + filters->lines * filters->width;
+    for (int v = 0; v < filters->width; v++)
+        last[v] = (float)row[v];
+    for (int k = 0; k < filters->lines; k++) {
+        if (memcmp(rows + k * filters->width, last, (size_t)filters->width * sizeof *last) == 0)
+            return k;
+    }
+    return filters->lines++;
+}
+
+// The rows of one map's filters, each once. A filter that does not use one of them has a column of
+// zeros there, which adds nothing.
+static int count_terms(const struct conv_bank_filter *filters, int count, const double **rows)
+{
+    int terms = 0;
+    size_t size = (size_t)filters->width * sizeof(double);
+    for (int p = 0; p < count; p++) {
+        for (int t = 0; t < filters[p].terms; t++) {
+            const double *row = filters[p].rows + t * filters->width;
+            int k = 0;
+            while (k < terms && memcmp(rows[k], row, size) != 0)
+                k++;
+            if (k == terms)
+                rows[terms++] = row;
+        }
+    }
+    return terms;
+}
+
+#define MOST_ROWS (2 * CONV_BANK_MAX_TERMS)
+
+// True if the map can be part of a separable step, whose terms are then set.
+static bool is_separable(const struct conv_bank *bank, const struct conv_bank_map *map, int *terms)
+{
+    const struct conv_bank_filter *filters = &bank->filters[map->first];
+    const double *rows[MOST_ROWS];
+    if (map->combine == CONV_BANK_MAX || map->count > 2)
+        return false;
+    for (int p = 0; p < map->count; p++) {
+        if (!filters[p].terms || filters[p].height != filters->height ||
+            filters[p].width != filters->width)
+            return false;
+    }
+    *terms = count_terms(filters, map->count, rows);
+    return *terms <= CONV_SEPARABLE_MAX_TERMS;
+}
+
+static void add_group(struct conv_separable *to, struct builder *builder,
+                      const struct conv_bank_filter *filters)
+{
+    const double *rows[MOST_ROWS];
+    int terms = count_terms(filters, to->parts, rows);
+    size_t step = (size_t)(to->terms * to->parts);
+    float *columns = builder->columns + (size_t)to->groups * (size_t)to->height * step;
+    size_t size = (size_t)to->width * sizeof(double);
+    for (int k = 0; k < terms; k++) {
+        builder->line_of[to->groups * to->terms + k] = find_line(to, builder->rows, rows[k]);
+        for (int p = 0; p < to->parts; p++) {
+            for (int t = 0; t < filters[p].terms; t++) {
+                if (memcmp(filters[p].rows + t * to->width, rows[k], size) != 0)
+                    continue;
+                for (int u = 0; u < to->height; u++)
+                    columns[(size_t)u * step + (size_t)(k * to->parts + p)] +=
+                        (float)filters[p].columns[t * to->height + u];
+            }
+        }
+    }
+    to->groups++;
+}
+
+// The maps from first_map on that have the same size, parts and terms as the first.
+static int count_alike(const struct conv_bank *bank, int first_map)
+{
+    const struct conv_bank_map *first = &bank->maps[first_map];
+    const struct conv_bank_filter *filter = &bank->filters[first->first];
+    int terms, own, count = 1;
+    (void)is_separable(bank, first, &terms);
+    for (; first_map + count < bank->map_count; count++) {
+        const struct conv_bank_map *map = &bank->maps[first_map + count];
+        const struct conv_bank_filter *other = &bank->filters[map->first];
+        if (!is_separable(bank, map, &own) || own != terms || map->combine != first->combine ||
+            other->height != filter->height || other->width != filter->width)
+            break;
+    }
+    return count;
+}
+
+static size_t align(size_t bytes)
+{
+    return (bytes + ARRAY_ALIGN - 1) / ARRAY_ALIGN * ARRAY_ALIGN;
+}
+
+static enum conv_status make_separable(struct conv_bank_step *step, const struct conv_bank *bank,
+                                       int first_map, struct conv_err *err)
+{
+    const struct conv_bank_map *map = &bank->maps[first_map];
+    const struct conv_bank_filter *filter = &bank->filters[map->first];
+    struct conv_separable *to = &step->separable;
+    step->kind = CONV_BANK_STEP_SEPARABLE;
+    step->map_count = count_alike(bank, first_map);
+    to->height = filter->height;
+    to->width = filter->width;
+    to->parts = map->count;
+    (void)is_separable(bank, map, &to->terms);
+    size_t slots = (size_t)step->map_count * (size_t)to->terms;
+    size_t rows = align((slots + 1) * (size_t)to->width * sizeof(float));
+    size_t columns = align(slots * (size_t)(to->height * to->parts) * sizeof(float));
+    step->array_bytes = rows + columns + align(slots * sizeof(int32_t));
+    uint8_t *arrays = step->arrays = aligned_alloc(ARRAY_ALIGN, step->array_bytes);
+    if (!arrays)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter bank");
+    memset(arrays, 0, step->array_bytes);
+    struct builder builder = {
+        .rows = (float *)arrays,
+        .columns = (float *)(arrays + rows),
+        .line_of = (int32_t *)(arrays + rows + columns),
+    };
+    to->rows = builder.rows;
+    to->columns = builder.columns;
+    to->line_of = builder.line_of;
+    for (int m = 0; m < step->map_count; m++)
+        add_group(to, &builder, &bank->filters[bank->maps[first_map + m].first]);
+    return CONV_OK;
+}
+
+// --- dense steps ---------------------------------------------------------------------------------
+
+static enum conv_status make_dense(struct conv_bank_step *step,
+                                   const struct conv_bank_config *config, int first_map,
+                                   struct conv_err *err)
+{
+    const struct conv_bank *bank = config->bank;
+    const struct conv_bank_map *map = &bank->maps[first_map];
+    const struct conv_bank_filter *filter = &bank->filters[map->first];
+    int taps = filter->height * filter->width, filters = map->count, ignored;
+    step->kind = CONV_BANK_STEP_COMBINED;
+    step->combine = map->combine;
+    step->map_count = 1;
+    if (map->combine == CONV_BANK_ONLY) {
+        step->kind = CONV_BANK_STEP_DENSE;
+        for (; first_map + step->map_count < bank->map_count; step->map_count++) {
+            const struct conv_bank_map *next = map + step->map_count;
+            if (next->combine != CONV_BANK_ONLY || is_separable(bank, next, &ignored) ||
+                bank->filters[next->first].height != filter->height ||
+                bank->filters[next->first].width != filter->width)
+                break;
+        }
+        filters = step->map_count;
+    }
+    float *weights = malloc((size_t)filters * (size_t)taps * sizeof *weights);
+    step->weights = weights;
+    if (!weights)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter bank");
+    for (int i = 0; i < filters; i++) {
+        int from = step->kind == CONV_BANK_STEP_DENSE ? map[i].first : map->first + i;
+        for (int k = 0; k < taps; k++)
+            weights[i * taps + k] = (float)bank->filters[from].coef[k];
+    }
+    step->layer = (struct conv_layer){
+        .channels = 1,
+        .maps = filters,
+        .kernel_height = filter->height,
+        .kernel_width = filter->width,
+        .stride = 1,
+        .pad_top = filter->height / 2,
+        .pad_bottom = filter->height / 2,
+        .pad_left = filter->width / 2,
+        .pad_right = filter->width / 2,
+        .border = config->border,
+        .border_value = config->border_value,
+        .input = config->input,
+        .input_divisor = config->input_divisor,
+        .output = CONV_ELEMENT_F32,
+        .weights = weights,
+    };
+    struct conv_layer_config layer_config = {
+        .layer = &step->layer, .place = config->place, .device = config->device};
+    return conv_layer_context_open(&step->dense, &layer_config, err);
+}
+
+// --- all steps -----------------------------------------------------------------------------------
+
+static void count_step(struct conv_bank_steps *steps, const struct conv_bank_step *step)
+{
+    const struct conv_separable *filters = &step->separable;
+    if (step->map_count > steps->most_maps)
+        steps->most_maps = step->map_count;
+    if (step->kind == CONV_BANK_STEP_COMBINED && step->layer.maps > steps->most_filters)
+        steps->most_filters = step->layer.maps;
+    if (step->kind != CONV_BANK_STEP_SEPARABLE)
+        return;
+    steps->has_separable = true;
+    if (filters->height / 2 > steps->half_height)
+        steps->half_height = filters->height / 2;
+    if (filters->width / 2 > steps->half_width)
+        steps->half_width = filters->width / 2;
+}
+
+static enum conv_status make_steps(struct conv_bank_steps *steps,
+                                   const struct conv_bank_config *config, struct conv_err *err)
+{
+    const struct conv_bank *bank = config->bank;
+    *steps = (struct conv_bank_steps){.maps = bank->map_count};
+    steps->steps = calloc((size_t)bank->map_count, sizeof *steps->steps);
+    if (!steps->steps)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter bank");
+    enum conv_status status = CONV_OK;
+    for (int map = 0; map < bank->map_count && !status;) {
+        struct conv_bank_step *step = &steps->steps[steps->count++];
+        int terms;
+        step->first_map = map;
+        status = is_separable(bank, &bank->maps[map], &terms) ? make_separable(step, bank, map, err)
+                                                              : make_dense(step, config, map, err);
+        count_step(steps, step);
+        map += step->map_count;
+    }
+    return status;
+}
+
+// Puts the arrays where the device reads them.
+static enum conv_status upload(const struct conv_bank_context *context, struct conv_bank_step *step,
+                               struct conv_err *err)
+{
+    const struct conv_separable *from = &step->separable;
+    const uint8_t *arrays = step->arrays;
+    step->device = *from;
+    if (step->kind != CONV_BANK_STEP_SEPARABLE || !context->ops->tensor_upload)
+        return CONV_OK;
+    enum conv_status status = context->ops->tensor_upload(context->config.device, arrays,
+                                                          step->array_bytes, &step->d_arrays, err);
+    const uint8_t *d_arrays = step->d_arrays;
+    if (status)
+        return status;
+    step->device.rows = (const float *)d_arrays;
+    step->device.columns = (const float *)(d_arrays + ((const uint8_t *)from->columns - arrays));
+    step->device.line_of = (const int32_t *)(d_arrays + ((const uint8_t *)from->line_of - arrays));
+    return CONV_OK;
+}
+
 // --- contexts ------------------------------------------------------------------------------------
 
 enum conv_status conv_bank_context_open(struct conv_bank_context **out,
                                         const struct conv_bank_config *config, struct conv_err *err)
 {
     struct conv_bank_context *context = calloc(1, sizeof *context);
+    unsigned offers;
     if (!context)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter bank");
     context->config = *config;
     context->config.bank = NULL;
-    context->ops = devices[config->place];
-    enum conv_status status = conv_bank_steps_make(&context->steps, config, err);
-    if (!status) {
-        status = context->ops->upload(config->device, &context->steps, err);
-        context->uploaded = true;
-    }
+    context->ops = conv_engine_devices[config->place];
+    enum conv_status status = context->ops->tensor_open(config->device, &offers, err);
+    if (!status)
+        status = make_steps(&context->steps, config, err);
+    for (int i = 0; i < context->steps.count && !status; i++)
+        status = upload(context, &context->steps.steps[i], err);
     if (status)
         conv_bank_context_close(context);
     else
@@ -99,9 +339,15 @@ void conv_bank_context_close(struct conv_bank_context *context)
 {
     if (!context)
         return;
-    if (context->uploaded)
-        context->ops->release(context->config.device, &context->steps);
-    conv_bank_steps_free(&context->steps);
+    for (int i = 0; i < context->steps.count; i++) {
+        struct conv_bank_step *step = &context->steps.steps[i];
+        if (step->d_arrays)
+            context->ops->tensor_release(context->config.device, step->d_arrays);
+        free(step->arrays);
+        conv_layer_context_close(step->dense);
+        free(step->weights);
+    }
+    free(context->steps.steps);
     free(context);
 }
 
@@ -110,17 +356,11 @@ int conv_bank_context_maps(const struct conv_bank_context *context)
     return context->steps.maps;
 }
 
-enum conv_place conv_bank_context_place(const struct conv_bank_context *context)
+const struct conv_device_ops *conv_bank_context_device(const struct conv_bank_context *context,
+                                                       int *ordinal)
 {
-    return context->config.place;
-}
-
-void conv_bank_context_describe(const struct conv_bank_context *context, char *text, size_t size)
-{
-    if (context->ops->place == CONV_ON_CPU)
-        snprintf(text, size, "cpu");
-    else
-        snprintf(text, size, "cuda:%d", context->config.device);
+    *ordinal = context->config.device;
+    return context->ops;
 }
 
 bool conv_bank_context_bytes(const struct conv_bank_context *context, int height, int width,
@@ -157,40 +397,92 @@ double conv_bank_cost(const struct conv_bank *bank)
     return cost;
 }
 
-// --- streams -------------------------------------------------------------------------------------
-
-enum conv_status conv_bank_stream_open(struct conv_bank_context *context,
-                                       struct conv_bank_stream **stream, struct conv_err *err)
+enum conv_status conv_bank_context_run(struct conv_bank_context *context,
+                                       struct conv_tensor_stream *stream,
+                                       const struct conv_layer_shape *shape, int64_t images,
+                                       const void *src, float *dst, struct conv_err *err)
 {
-    enum conv_status status = context->ops->stream_open(context->config.device, stream, err);
-    if (!status)
-        **stream = (struct conv_bank_stream){context, context->ops};
-    return status;
-}
-
-void conv_bank_stream_close(struct conv_bank_stream *stream)
-{
-    if (stream)
-        stream->ops->stream_close(stream);
-}
-
-enum conv_status conv_bank_stream_staging(struct conv_bank_stream *stream, size_t in_bytes,
-                                          size_t out_bytes, void **h_in, void **h_out,
-                                          struct conv_err *err)
-{
-    return stream->ops->stream_staging(stream, in_bytes, out_bytes, h_in, h_out, err);
-}
-
-enum conv_status conv_bank_stream_run(struct conv_bank_stream *stream, int height, int width,
-                                      int64_t images, const void *src, float *dst,
-                                      struct conv_err *err)
-{
-    const struct conv_bank_context *context = stream->context;
     int grid = context->config.pool.count ? context->config.pool.grid : 1;
-    if (height < grid || width < grid)
+    if (shape->height < grid || shape->width < grid)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "the image of %dx%d pixels is smaller than the grid of %dx%d cells",
-                            width, height, grid, grid);
-    return stream->ops->stream_run(stream, &context->steps, &context->config, height, width, images,
-                                   src, dst, err);
+                            shape->width, shape->height, grid, grid);
+    return context->ops->bank_run(stream, context, shape->height, shape->width, images, src, dst,
+                                  err);
+}
+
+// --- for the devices -----------------------------------------------------------------------------
+
+void conv_bank_context_padding(struct conv_layer *layer, const struct conv_bank_steps *steps,
+                               const struct conv_bank_config *config)
+{
+    *layer = (struct conv_layer){
+        .channels = 1,
+        .maps = 1,
+        .kernel_height = 1,
+        .kernel_width = 1,
+        .stride = 1,
+        .pad_top = steps->half_height,
+        .pad_bottom = steps->half_height,
+        .pad_left = steps->half_width,
+        .pad_right = steps->half_width,
+        .border = config->border,
+        .border_value = config->border_value,
+        .input = config->input,
+        .input_divisor = config->input_divisor,
+        .output = CONV_ELEMENT_F32,
+    };
+}
+
+struct conv_separable_batch conv_bank_context_batch(const struct conv_bank_steps *steps,
+                                                    const struct conv_separable *filters,
+                                                    int height, int width, int64_t images,
+                                                    const float *padded)
+{
+    int64_t row = width + 2 * steps->half_width;
+    return (struct conv_separable_batch){
+        .images = images,
+        .src = padded + (steps->half_height - filters->height / 2) * row +
+               (steps->half_width - filters->width / 2),
+        .src_row = row,
+        .src_image = row * (height + 2 * steps->half_height),
+        .out_height = height,
+        .out_width = width,
+        .rows = height,
+    };
+}
+
+static double feature(enum conv_pool_kind kind, const struct conv_pool_sums *cell, double count)
+{
+    double mean = cell->sum / count, energy = cell->squares / count;
+    double variance = energy - mean * mean;
+    switch (kind) {
+    case CONV_POOL_MEAN:
+        return mean;
+    case CONV_POOL_STD:
+        return variance < 0 ? 0 : sqrt(variance); // rounding can make it negative
+    case CONV_POOL_MAX:
+        return cell->max + 0.0; // -0 becomes 0: which zero comes first does not matter
+    case CONV_POOL_ENERGY:
+    case CONV_POOL_KINDS:
+        break;
+    }
+    return energy;
+}
+
+void conv_bank_context_features(float *features, const struct conv_pooling *pool,
+                                const struct conv_pool_sums *cells, int height, int width)
+{
+    for (int k = 0; k < pool->count; k++) {
+        for (int i = 0; i < pool->grid; i++) {
+            int rows =
+                conv_pool_edge(height, pool->grid, i + 1) - conv_pool_edge(height, pool->grid, i);
+            for (int j = 0; j < pool->grid; j++) {
+                int columns =
+                    conv_pool_edge(width, pool->grid, j + 1) - conv_pool_edge(width, pool->grid, j);
+                *features++ = (float)feature(pool->kinds[k], &cells[i * pool->grid + j],
+                                             (double)rows * columns);
+            }
+        }
+    }
 }

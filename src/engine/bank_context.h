@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A filter bank on one device: planes in, maps or pooled features out.
-//
-// A context is opened once; its streams do the work. After `open` any thread may use a context; a
-// stream belongs to one thread at a time. Streams are closed before their context.
+// A filter bank on one device: planes in, maps or pooled features out. operation.h runs it on
+// planes in host memory. After `open` any thread may use a context.
 #ifndef CONV_ENGINE_BANK_CONTEXT_H
 #define CONV_ENGINE_BANK_CONTEXT_H
 
@@ -10,14 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
+#include "engine/layer_context.h"
 #include "filter/bank.h"
-#include "filter/filter.h"
-#include "kernels/common/place.h"
-#include "tensor/element.h"
+#include "kernels/bank/pooling.h"
+#include "kernels/bank/separable.h"
 
 struct conv_bank_context;
-struct conv_bank_stream;
 
 // What is computed from the samples of a map in one cell of the grid.
 enum conv_pool_kind {
@@ -59,12 +55,10 @@ enum conv_status conv_bank_context_open(struct conv_bank_context **context,
                                         struct conv_err *err);
 void conv_bank_context_close(struct conv_bank_context *context); // NULL is fine
 
-// The bank's maps per plane, and the place of the device.
+// The bank's maps per plane, and the device: its kind and its ordinal.
 int conv_bank_context_maps(const struct conv_bank_context *context);
-enum conv_place conv_bank_context_place(const struct conv_bank_context *context);
-
-// "cpu", "cuda:0"
-void conv_bank_context_describe(const struct conv_bank_context *context, char *text, size_t size);
+const struct conv_device_ops *conv_bank_context_device(const struct conv_bank_context *context,
+                                                       int *ordinal);
 
 // Bytes of one image's input and output in host memory. The output is float32:
 // [maps][height][width] or, pooled, [maps][kinds][grid][grid]. False if that is beyond what a
@@ -78,22 +72,65 @@ size_t conv_bank_context_work(const struct conv_bank_context *context, int heigh
 // Multiply-adds per sample of a plane, for the choice of a device.
 double conv_bank_cost(const struct conv_bank *bank);
 
-// CONV_ERR_MEMORY, CONV_ERR_DEVICE. The work of a CPU stream is done by the calling thread.
-enum conv_status conv_bank_stream_open(struct conv_bank_context *context,
-                                       struct conv_bank_stream **stream, struct conv_err *err);
-void conv_bank_stream_close(struct conv_bank_stream *stream); // NULL is fine
+// As conv_operation_run.
+enum conv_status conv_bank_context_run(struct conv_bank_context *context,
+                                       struct conv_tensor_stream *stream,
+                                       const struct conv_layer_shape *shape, int64_t images,
+                                       const void *src, float *dst, struct conv_err *err);
 
-// Memory of the stream for one call of `run`, pinned for a CUDA device: at least in_bytes and
-// out_bytes, of any content, valid until the next call or the stream's end.
-enum conv_status conv_bank_stream_staging(struct conv_bank_stream *stream, size_t in_bytes,
-                                          size_t out_bytes, void **h_in, void **h_out,
-                                          struct conv_err *err);
+// --- for the devices -----------------------------------------------------------------------------
+// How a bank is computed: steps that each fill a range of its maps.
 
-// Computes `images` planes of height x width, without gaps, from host memory to host memory.
-// Returns when dst is complete. CONV_ERR_USAGE if a pooled plane is smaller than its grid;
-// CONV_ERR_MEMORY: fewer images may succeed; CONV_ERR_DEVICE: the device is lost.
-enum conv_status conv_bank_stream_run(struct conv_bank_stream *stream, int height, int width,
-                                      int64_t images, const void *src, float *dst,
-                                      struct conv_err *err);
+enum conv_bank_step_kind {
+    CONV_BANK_STEP_SEPARABLE, // separable filters of one size, with magnitudes
+    CONV_BANK_STEP_DENSE,     // a layer of one channel, a map per filter
+    CONV_BANK_STEP_COMBINED,  // a layer whose maps become one
+};
+
+struct conv_bank_step {
+    enum conv_bank_step_kind kind;
+    int first_map, map_count;
+    struct conv_separable separable; // SEPARABLE: its arrays are in `arrays`, in host memory
+    void *arrays;
+    size_t array_bytes;
+    struct conv_separable device; // the same, arrays where the device reads them
+    void *d_arrays;               // what holds them; NULL on the CPU
+    // The others:
+    struct conv_layer layer;
+    float *weights; // of the layer
+    struct conv_layer_context *dense;
+    enum conv_bank_combine combine; // COMBINED: MAGNITUDE or MAX of all maps of the layer
+};
+
+struct conv_bank_steps {
+    struct conv_bank_step *steps;
+    int count;
+    int maps;                    // of the bank
+    int most_maps;               // that a step fills
+    int most_filters;            // of a COMBINED step's layer; 0: there is none
+    int half_height, half_width; // the largest of the separable steps
+    bool has_separable;
+};
+
+struct conv_bank_context {
+    struct conv_bank_config config; // without the bank
+    struct conv_bank_steps steps;
+    const struct conv_device_ops *ops;
+};
+
+// The padding in front of the separable steps, as a layer that conv_layer_pad takes, and the sides
+// of the padded plane.
+void conv_bank_context_padding(struct conv_layer *layer, const struct conv_bank_steps *steps,
+                               const struct conv_bank_config *config);
+
+// A batch of a separable step, whose src is a padded plane.
+struct conv_separable_batch conv_bank_context_batch(const struct conv_bank_steps *steps,
+                                                    const struct conv_separable *filters,
+                                                    int height, int width, int64_t images,
+                                                    const float *padded);
+
+// Turns the sums of one map, cells[grid * grid], into features [kinds][grid][grid].
+void conv_bank_context_features(float *features, const struct conv_pooling *pool,
+                                const struct conv_pool_sums *cells, int height, int width);
 
 #endif

@@ -1,124 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Filter banks on a CUDA device. A stream uploads planes, computes and pools all of them step by
 // step and downloads maps, or sums of cells; several streams overlap these.
-#include <stdlib.h>
-#include <string.h>
-
-#include "engine/bank_steps.h"
 #include "engine/cuda_device.h"
-#include "engine/cuda_tensor_stream.h"
+#include "engine/cuda_tensor.h"
 #include "kernels/layer/cuda/cuda_layers.h"
-
-#define IN_SLACK 16 // bytes that kernels may read after a plane (layer.h)
-
-struct cuda_stream {
-    struct conv_bank_stream head;
-    struct conv_cuda_tensor_stream base;
-    struct conv_cuda_mapped cells;
-    struct conv_cuda_memory d_in, d_padded, d_scratch, d_maps, d_filters, d_cells, d_row_sums;
-};
-
-// --- arrays of the steps -------------------------------------------------------------------------
-
-static size_t align(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
-static enum conv_status upload_step(struct conv_bank_step *step, struct conv_err *err)
-{
-    const struct conv_separable *from = &step->separable;
-    size_t slots = (size_t)from->groups * (size_t)from->terms;
-    size_t rows = (size_t)from->lines * (size_t)from->width * sizeof(float);
-    size_t columns = slots * (size_t)(from->height * from->parts) * sizeof(float);
-    size_t line_of = slots * sizeof(int32_t);
-    uint8_t *d_arrays;
-    cudaError_t code = cudaMalloc(&step->d_arrays, align(rows) + align(columns) + line_of);
-    if (code) {
-        step->d_arrays = NULL;
-        return conv_cuda_device_report(err, code, "allocate memory for the filters");
-    }
-    d_arrays = step->d_arrays;
-    step->device = *from;
-    step->device.rows = (const float *)d_arrays;
-    step->device.columns = (const float *)(d_arrays + align(rows));
-    step->device.line_of = (const int32_t *)(d_arrays + align(rows) + align(columns));
-    code = cudaMemcpy(d_arrays, from->rows, rows, cudaMemcpyHostToDevice);
-    if (!code)
-        code = cudaMemcpy(d_arrays + align(rows), from->columns, columns, cudaMemcpyHostToDevice);
-    if (!code)
-        code = cudaMemcpy(d_arrays + align(rows) + align(columns), from->line_of, line_of,
-                          cudaMemcpyHostToDevice);
-    return code ? conv_cuda_device_report(err, code, "copy the filters to the device") : CONV_OK;
-}
-
-static enum conv_status upload(int device, struct conv_bank_steps *steps, struct conv_err *err)
-{
-    enum conv_status status = conv_cuda_device_check(device, err);
-    if (!status)
-        status = conv_cuda_device_use(device, err);
-    for (int i = 0; i < steps->count && !status; i++) {
-        if (steps->steps[i].kind == CONV_BANK_STEP_SEPARABLE)
-            status = upload_step(&steps->steps[i], err);
-    }
-    return status;
-}
-
-static void release(int device, struct conv_bank_steps *steps)
-{
-    for (int i = 0; i < steps->count; i++) {
-        void *d_arrays = steps->steps[i].d_arrays;
-        if (d_arrays && cudaSetDevice(device) == cudaSuccess)
-            (void)cudaFree(d_arrays); // nothing can be done about a failure
-    }
-}
-
-// --- streams -------------------------------------------------------------------------------------
-
-static void close_stream(struct conv_bank_stream *head)
-{
-    struct cuda_stream *stream = (struct cuda_stream *)head;
-    if (cudaSetDevice(stream->base.device) == cudaSuccess) {
-        conv_cuda_mapped_free(&stream->cells);
-        conv_cuda_memory_free(&stream->d_in);
-        conv_cuda_memory_free(&stream->d_padded);
-        conv_cuda_memory_free(&stream->d_scratch);
-        conv_cuda_memory_free(&stream->d_maps);
-        conv_cuda_memory_free(&stream->d_filters);
-        conv_cuda_memory_free(&stream->d_cells);
-        conv_cuda_memory_free(&stream->d_row_sums);
-        conv_cuda_tensor_stream_close(&stream->base);
-    }
-    free(stream);
-}
-
-static enum conv_status open_stream(int device, struct conv_bank_stream **out, struct conv_err *err)
-{
-    struct cuda_stream *stream = calloc(1, sizeof *stream);
-    if (!stream)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CUDA stream");
-    enum conv_status status = conv_cuda_tensor_stream_open(&stream->base, device, err);
-    if (status)
-        close_stream(&stream->head);
-    else
-        *out = &stream->head;
-    return status;
-}
-
-static enum conv_status reserve_staging(struct conv_bank_stream *head, size_t in_bytes,
-                                        size_t out_bytes, void **h_in, void **h_out,
-                                        struct conv_err *err)
-{
-    struct cuda_stream *stream = (struct cuda_stream *)head;
-    return conv_cuda_tensor_stream_reserve(&stream->base, in_bytes, out_bytes,
-                                           "for planes and maps", h_in, h_out, err);
-}
-
-// --- a run ---------------------------------------------------------------------------------------
 
 // The state that the functions below share.
 struct run {
-    struct cuda_stream *stream;
+    struct conv_tensor_stream *stream;
     const struct conv_bank_steps *steps;
     const struct conv_bank_config *config;
     struct conv_layer_shape shape;  // images: of this run
@@ -138,7 +27,7 @@ static enum conv_status pad(struct run *run)
     struct conv_layer padding;
     if (!steps->has_separable)
         return CONV_OK;
-    conv_bank_steps_padding(&padding, steps, run->config);
+    conv_bank_context_padding(&padding, steps, run->config);
     size_t rows = (size_t)run->shape.height + 2 * (size_t)steps->half_height;
     size_t columns = (size_t)run->shape.width + 2 * (size_t)steps->half_width;
     size_t bytes = (size_t)run->shape.images * rows * columns * sizeof(float);
@@ -153,11 +42,11 @@ static enum conv_status pad(struct run *run)
 static enum conv_status run_separable(struct run *run, const struct conv_bank_step *step,
                                       float *dst, int64_t dst_image)
 {
-    struct cuda_stream *stream = run->stream;
+    struct conv_tensor_stream *stream = run->stream;
     const struct conv_separable *filters = &step->device;
     struct conv_separable_batch batch =
-        conv_bank_steps_batch(run->steps, filters, run->shape.height, run->shape.width,
-                              run->shape.images, (const float *)stream->d_padded.d_data);
+        conv_bank_context_batch(run->steps, filters, run->shape.height, run->shape.width,
+                                run->shape.images, (const float *)stream->d_padded.d_data);
     size_t floats = conv_cuda_separable_scratch(filters, run->shape.height, run->shape.width,
                                                 run->shape.images);
     enum conv_status status = reserve(&stream->d_scratch, floats * sizeof(float), run->err);
@@ -167,7 +56,7 @@ static enum conv_status run_separable(struct run *run, const struct conv_bank_st
     batch.dst_map = (int64_t)run->plane;
     batch.dst_image = dst_image;
     batch.scratch = (float *)stream->d_scratch.d_data;
-    batch.stream = stream->base.cuda;
+    batch.stream = stream->cuda;
     status = conv_cuda_separable_run(filters, &batch);
     return status ? conv_cuda_device_report(run->err, cudaGetLastError(), "start filters")
                   : CONV_OK;
@@ -177,7 +66,7 @@ static enum conv_status run_separable(struct run *run, const struct conv_bank_st
 static enum conv_status run_dense(struct run *run, const struct conv_bank_step *step, float *dst,
                                   int64_t dst_image)
 {
-    struct cuda_stream *stream = run->stream;
+    struct conv_tensor_stream *stream = run->stream;
     struct conv_layer_shape shape = run->shape;
     bool combined = step->kind == CONV_BANK_STEP_COMBINED;
     int maps = step->layer.maps;
@@ -185,7 +74,7 @@ static enum conv_status run_dense(struct run *run, const struct conv_bank_step *
     shape.images = 1;
     enum conv_status status = conv_layer_context_scratch(step->dense, &shape, &scratch, run->err);
     if (!status)
-        status = reserve(&stream->d_scratch, scratch + IN_SLACK, run->err);
+        status = reserve(&stream->d_scratch, scratch + CONV_CUDA_TENSOR_SLACK, run->err);
     if (!status && combined)
         status = reserve(&stream->d_filters, run->plane * (size_t)maps * sizeof(float), run->err);
     for (int64_t i = 0; i < run->shape.images && !status; i++) {
@@ -199,10 +88,9 @@ static enum conv_status run_dense(struct run *run, const struct conv_bank_step *
         if (status || !combined)
             continue;
         const float *filters = (const float *)stream->d_filters.d_data;
-        status =
-            step->combine == CONV_BANK_MAX
-                ? conv_cuda_combine_max(own, filters, maps, (int64_t)run->plane, stream->base.cuda)
-                : conv_cuda_combine_magnitude(own, filters, (int64_t)run->plane, stream->base.cuda);
+        status = step->combine == CONV_BANK_MAX
+                     ? conv_cuda_combine_max(own, filters, maps, (int64_t)run->plane, stream->cuda)
+                     : conv_cuda_combine_magnitude(own, filters, (int64_t)run->plane, stream->cuda);
         if (status)
             status = conv_cuda_device_report(run->err, cudaGetLastError(), "combine maps");
     }
@@ -220,12 +108,11 @@ static enum conv_status run_step(struct run *run, const struct conv_bank_step *s
 // stream would spin.
 static enum conv_status finish(struct run *run, void *dst, const void *d_src, size_t bytes)
 {
-    struct cuda_stream *stream = run->stream;
-    cudaError_t code =
-        cudaMemcpyAsync(dst, d_src, bytes, cudaMemcpyDeviceToHost, stream->base.cuda);
+    struct conv_tensor_stream *stream = run->stream;
+    cudaError_t code = cudaMemcpyAsync(dst, d_src, bytes, cudaMemcpyDeviceToHost, stream->cuda);
     if (code)
         return conv_cuda_device_report(run->err, code, "copy maps from the device");
-    return conv_cuda_tensor_stream_wait(&stream->base, "compute a filter bank", run->err);
+    return conv_cuda_tensor_stream_wait(stream, "compute a filter bank", run->err);
 }
 
 static enum conv_status run_maps(struct run *run, float *dst)
@@ -252,8 +139,8 @@ static void make_features(struct run *run, float *dst)
         for (int64_t image = 0; image < run->shape.images; image++) {
             size_t first = (size_t)image * (size_t)run->steps->maps + (size_t)step->first_map;
             for (int m = 0; m < step->map_count; m++) {
-                conv_bank_steps_features(dst + (first + (size_t)m) * per_map, pool, cells,
-                                         run->shape.height, run->shape.width);
+                conv_bank_context_features(dst + (first + (size_t)m) * per_map, pool, cells,
+                                           run->shape.height, run->shape.width);
                 cells += pool->grid * pool->grid;
             }
         }
@@ -262,7 +149,7 @@ static void make_features(struct run *run, float *dst)
 
 static enum conv_status run_pooled(struct run *run, float *dst)
 {
-    struct cuda_stream *stream = run->stream;
+    struct conv_tensor_stream *stream = run->stream;
     const struct conv_bank_steps *steps = run->steps;
     int grid = run->config->pool.grid;
     size_t images = (size_t)run->shape.images, most = images * (size_t)steps->most_maps;
@@ -286,7 +173,7 @@ static enum conv_status run_pooled(struct run *run, float *dst)
         status = run_step(run, step, d_maps, step->map_count * (int64_t)run->plane);
         if (!status &&
             conv_cuda_pool(d_cells, grid, d_maps, planes, run->shape.height, run->shape.width,
-                           (struct conv_pool_sums *)stream->d_row_sums.d_data, stream->base.cuda))
+                           (struct conv_pool_sums *)stream->d_row_sums.d_data, stream->cuda))
             status = conv_cuda_device_report(run->err, cudaGetLastError(), "pool maps");
         d_cells += (size_t)planes * squares;
     }
@@ -297,28 +184,26 @@ static enum conv_status run_pooled(struct run *run, float *dst)
     return status;
 }
 
-static enum conv_status run_stream(struct conv_bank_stream *head,
-                                   const struct conv_bank_steps *steps,
-                                   const struct conv_bank_config *config, int height, int width,
-                                   int64_t images, const void *src, float *dst,
-                                   struct conv_err *err)
+enum conv_status conv_cuda_bank_run(struct conv_tensor_stream *stream,
+                                    const struct conv_bank_context *bank, int height, int width,
+                                    int64_t images, const void *src, float *dst,
+                                    struct conv_err *err)
 {
-    struct cuda_stream *stream = (struct cuda_stream *)head;
+    const struct conv_bank_steps *steps = &bank->steps;
+    const struct conv_bank_config *config = &bank->config;
     size_t in, out, total;
-    if (images <= 0)
-        return CONV_OK;
-    if (!conv_bank_context_bytes(head->context, height, width, &in, &out) ||
+    if (!conv_bank_context_bytes(bank, height, width, &in, &out) ||
         __builtin_mul_overflow(in, (size_t)images, &in) ||
         __builtin_mul_overflow((size_t)height * (size_t)width * sizeof(float) * (size_t)steps->maps,
                                (size_t)images, &total))
         return conv_err_set(err, CONV_ERR_MEMORY, "the batch is too large");
-    enum conv_status status = conv_cuda_device_use(stream->base.device, err);
+    enum conv_status status = conv_cuda_device_use(stream->device, err);
     if (!status)
-        status = reserve(&stream->d_in, in + IN_SLACK, err);
+        status = reserve(&stream->d_in, in + CONV_CUDA_TENSOR_SLACK, err);
     if (status)
         return status;
     cudaError_t code =
-        cudaMemcpyAsync(stream->d_in.d_data, src, in, cudaMemcpyHostToDevice, stream->base.cuda);
+        cudaMemcpyAsync(stream->d_in.d_data, src, in, cudaMemcpyHostToDevice, stream->cuda);
     if (code)
         return conv_cuda_device_report(err, code, "copy planes to the device");
     int64_t row = (int64_t)conv_element_size(config->input) * width;
@@ -333,7 +218,7 @@ static enum conv_status run_stream(struct conv_bank_stream *head,
                    .src_plane = row * height,
                    .src_image = row * height,
                    .rows = height,
-                   .stream = stream->base.cuda},
+                   .stream = stream->cuda},
         .plane = (size_t)height * (size_t)width,
         .err = err,
     };
@@ -342,13 +227,3 @@ static enum conv_status run_stream(struct conv_bank_stream *head,
         return status;
     return config->pool.count ? run_pooled(&run, dst) : run_maps(&run, dst);
 }
-
-const struct conv_bank_device_ops conv_bank_device_cuda = {
-    .place = CONV_ON_CUDA,
-    .upload = upload,
-    .release = release,
-    .stream_open = open_stream,
-    .stream_close = close_stream,
-    .stream_staging = reserve_staging,
-    .stream_run = run_stream,
-};

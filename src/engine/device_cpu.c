@@ -5,6 +5,7 @@
 #include "base/features.h"
 #include "base/limits.h"
 #include "engine/cpu_filter.h"
+#include "engine/cpu_tensor.h"
 
 #define ALIGN 256 // of blocks of the pools
 
@@ -137,4 +138,11 @@ const struct conv_device_ops conv_device_cpu = {
     .allocate = allocate,
     .release = release,
     .filter_run = conv_cpu_filter_run,
+    .tensor_open = conv_cpu_tensor_open,
+    .tensor_stream_open = conv_cpu_tensor_stream_open,
+    .tensor_stream_close = conv_cpu_tensor_stream_close,
+    .tensor_stream_staging = conv_cpu_tensor_stream_staging,
+    .layer_run = conv_cpu_layer_run,
+    .layer_enqueue = conv_cpu_layer_enqueue,
+    .bank_run = conv_cpu_bank_run,
 };

@@ -10,7 +10,6 @@
 
 #include "base/lock.h"
 #include "base/suggest.h"
-#include "engine/layer_device.h"
 
 #define MOST_NAMES 128
 // Plans that are kept. A folder of photographs has a few sizes; one of a thousand sizes makes a
@@ -21,7 +20,7 @@
 
 struct conv_layer_context {
     struct conv_layer layer;
-    const struct conv_layer_device_ops *ops;
+    const struct conv_device_ops *ops;
     int device;
     unsigned have;
     const char *variant;
@@ -29,11 +28,6 @@ struct conv_layer_context {
     struct conv_layer_prepared *plans; // protected by `lock`, as the next two
     int plan_count;
     uint64_t calls;
-};
-
-static const struct conv_layer_device_ops *const devices[] = {
-    [CONV_ON_CPU] = &conv_layer_device_cpu,
-    [CONV_ON_CUDA] = &conv_layer_device_cuda,
 };
 
 static size_t align(size_t bytes, size_t to)
@@ -90,7 +84,7 @@ static void free_prepared(const struct conv_layer_context *context,
                           struct conv_layer_prepared *prepared)
 {
     if (prepared->d_packed)
-        context->ops->release(context->device, prepared);
+        context->ops->tensor_release(context->device, prepared->d_packed);
     free(prepared->packed);
     free(prepared);
 }
@@ -120,8 +114,12 @@ static enum conv_status fill_prepared(const struct conv_layer_context *context,
                             packed >> 10);
     conv_layer_plan_pack(plan, prepared->packed);
     prepared->scratch = prepared->pad_bytes + plan->scratch;
-    return packed > 0 && context->ops->upload ? context->ops->upload(context->device, prepared, err)
-                                              : CONV_OK;
+    if (packed == 0 || !context->ops->tensor_upload)
+        return CONV_OK;
+    enum conv_status status = context->ops->tensor_upload(context->device, prepared->packed, packed,
+                                                          &prepared->d_packed, err);
+    plan->d_packed = prepared->d_packed;
+    return status;
 }
 
 // Drops the plan that was used least recently of those without users.
@@ -188,9 +186,9 @@ enum conv_status conv_layer_context_open(struct conv_layer_context **out,
                                          const struct conv_layer_config *config,
                                          struct conv_err *err)
 {
-    const struct conv_layer_device_ops *ops = devices[config->place];
+    const struct conv_device_ops *ops = conv_engine_devices[config->place];
     unsigned have = 0;
-    enum conv_status status = ops->open(config->device, &have, err);
+    enum conv_status status = ops->tensor_open(config->device, &have, err);
     if (!status && config->variant)
         status = check_name(config->variant, config->place, err);
     if (status)
@@ -228,17 +226,11 @@ const struct conv_layer *conv_layer_context_layer(const struct conv_layer_contex
     return &context->layer;
 }
 
-enum conv_place conv_layer_context_place(const struct conv_layer_context *context)
+const struct conv_device_ops *conv_layer_context_device(const struct conv_layer_context *context,
+                                                        int *ordinal)
 {
-    return context->ops->place;
-}
-
-void conv_layer_context_describe(const struct conv_layer_context *context, char *text, size_t size)
-{
-    if (context->ops->place == CONV_ON_CPU)
-        snprintf(text, size, "%s", context->ops->name);
-    else
-        snprintf(text, size, "%s:%d", context->ops->name, context->device);
+    *ordinal = context->device;
+    return context->ops;
 }
 
 enum conv_status conv_layer_context_variant(struct conv_layer_context *context,
@@ -291,42 +283,17 @@ struct conv_layer_batch conv_layer_batch_of(const struct conv_layer *layer,
     };
 }
 
-enum conv_status conv_layer_stream_open(struct conv_layer_context *context, int threads,
-                                        struct conv_layer_stream **stream, struct conv_err *err)
-{
-    struct conv_layer_stream *opened;
-    enum conv_status status = context->ops->stream_open(context->device, threads, &opened, err);
-    if (status)
-        return status;
-    opened->context = context;
-    opened->ops = context->ops;
-    *stream = opened;
-    return CONV_OK;
-}
-
-void conv_layer_stream_close(struct conv_layer_stream *stream)
-{
-    if (stream)
-        stream->ops->stream_close(stream);
-}
-
-enum conv_status conv_layer_stream_staging(struct conv_layer_stream *stream, size_t in_bytes,
-                                           size_t out_bytes, void **h_in, void **h_out,
-                                           struct conv_err *err)
-{
-    return stream->ops->stream_staging(stream, in_bytes, out_bytes, h_in, h_out, err);
-}
-
-enum conv_status conv_layer_stream_run(struct conv_layer_stream *stream,
-                                       const struct conv_layer_shape *shape, int64_t images,
-                                       const void *src, void *dst, struct conv_err *err)
+enum conv_status conv_layer_context_run(struct conv_layer_context *context,
+                                        struct conv_tensor_stream *stream,
+                                        const struct conv_layer_shape *shape, int64_t images,
+                                        const void *src, void *dst, struct conv_err *err)
 {
     struct conv_layer_prepared *prepared;
-    enum conv_status status = take_plan(stream->context, shape, &prepared, err);
+    enum conv_status status = take_plan(context, shape, &prepared, err);
     if (status)
         return status;
-    status = stream->ops->stream_run(stream, prepared, images, src, dst, err);
-    give_plan(stream->context, prepared);
+    status = context->ops->layer_run(stream, prepared, images, src, dst, err);
+    give_plan(context, prepared);
     return status;
 }
 
@@ -352,7 +319,42 @@ enum conv_status conv_layer_context_enqueue(struct conv_layer_context *context,
     enum conv_status status = take_plan(context, shape, &prepared, err);
     if (status)
         return status;
-    status = context->ops->enqueue(prepared, batch, err);
+    status = context->ops->layer_enqueue(prepared, batch, err);
     give_plan(context, prepared);
     return status;
+}
+
+// --- padding as texts ----------------------------------------------------------------------------
+
+#define MOST_PADDING 65536
+
+enum conv_status conv_layer_context_parse_padding(struct conv_layer *layer, const char *text,
+                                                  struct conv_err *err)
+{
+    char *end;
+    if (!text || strcmp(text, "valid") == 0)
+        return CONV_OK;
+    if (strcmp(text, "same") == 0) {
+        // As PyTorch: the extra sample of an even kernel is at the bottom and right.
+        layer->pad_top = (layer->kernel_height - 1) / 2;
+        layer->pad_bottom = layer->kernel_height / 2;
+        layer->pad_left = (layer->kernel_width - 1) / 2;
+        layer->pad_right = layer->kernel_width / 2;
+        return CONV_OK;
+    }
+    long number = text[0] >= '0' && text[0] <= '9' ? strtol(text, &end, 10) : -1;
+    if (number < 0 || *end || number > MOST_PADDING)
+        return conv_err_hint(err, CONV_HINT_PADDING, 0,
+                             conv_err_set(err, CONV_ERR_USAGE,
+                                          "takes valid, same or a number from 0 to %d, not '%.32s'",
+                                          MOST_PADDING, text));
+    layer->pad_top = layer->pad_bottom = layer->pad_left = layer->pad_right = (int)number;
+    return CONV_OK;
+}
+
+enum conv_status conv_layer_context_parse_border(struct conv_layer *layer, const char *text,
+                                                 struct conv_err *err)
+{
+    return conv_filter_parse_border(&layer->border, &layer->border_value,
+                                    text ? text : "constant:0", err);
 }

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
 // A convolution layer on one device: chooses the kernel, makes its plan once per shape, packs and
-// uploads the weights once, and runs batches in host or device memory.
-//
-// A context is opened once; its streams do the work. After `open` any thread may use a context; a
-// stream belongs to one thread at a time. Streams are closed before their context.
+// uploads the weights once. operation.h runs it on batches in host memory. After `open` any thread
+// may use a context.
 #ifndef CONV_ENGINE_LAYER_CONTEXT_H
 #define CONV_ENGINE_LAYER_CONTEXT_H
 
-#include "base/err.h"
+#include "engine/engine.h"
 #include "kernels/layer/layer.h"
 
 struct conv_layer_context;
-struct conv_layer_stream;
 
 struct conv_layer_config {
     const struct conv_layer *layer; // copied; its weights and bias outlive the context
@@ -28,15 +25,13 @@ enum conv_status conv_layer_context_open(struct conv_layer_context **context,
                                          struct conv_err *err);
 void conv_layer_context_close(struct conv_layer_context *context); // NULL is fine
 
-// The layer, which belongs to the context, and the place of the device.
+// The layer, which belongs to the context, and the device: its kind and its ordinal.
 const struct conv_layer *conv_layer_context_layer(const struct conv_layer_context *context);
-enum conv_place conv_layer_context_place(const struct conv_layer_context *context);
-
-// "cpu", "cuda:0"
-void conv_layer_context_describe(const struct conv_layer_context *context, char *text, size_t size);
+const struct conv_device_ops *conv_layer_context_device(const struct conv_layer_context *context,
+                                                        int *ordinal);
 
 // The kernel that runs batches of that shape, in *variant. CONV_ERR_USAGE if no kernel, or not the
-// forced one, can do the layer; otherwise as conv_layer_stream_run.
+// forced one, can do the layer; otherwise as conv_operation_run.
 enum conv_status conv_layer_context_variant(struct conv_layer_context *context,
                                             const struct conv_layer_shape *shape,
                                             const struct conv_layer_variant **variant,
@@ -46,29 +41,6 @@ enum conv_status conv_layer_context_variant(struct conv_layer_context *context,
 // False if that is beyond what a size_t holds, or an output plane would be empty.
 bool conv_layer_context_bytes(const struct conv_layer *layer, int height, int width, size_t *in,
                               size_t *out);
-
-// A stream of `threads` (at least 1), which share the rows of a batch; a CUDA stream needs no more
-// than one. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
-enum conv_status conv_layer_stream_open(struct conv_layer_context *context, int threads,
-                                        struct conv_layer_stream **stream, struct conv_err *err);
-void conv_layer_stream_close(struct conv_layer_stream *stream); // NULL is fine
-
-// Memory of the stream for one batch, pinned for a CUDA device: at least in_bytes and out_bytes, of
-// any content. They are valid until the next call or the stream's end. CONV_ERR_MEMORY,
-// CONV_ERR_DEVICE.
-enum conv_status conv_layer_stream_staging(struct conv_layer_stream *stream, size_t in_bytes,
-                                           size_t out_bytes, void **h_in, void **h_out,
-                                           struct conv_err *err);
-
-// Computes `images` images, at most shape->images, from host memory to host memory: src has
-// [images][channels][height][width] elements of layer->input, dst gets
-// [images][maps][out height][out width] of layer->output, both without gaps; dst begins at a
-// multiple of 16 bytes. Best from the stream's own staging memory: copies to a CUDA device are then
-// direct. Returns when dst is complete. CONV_ERR_USAGE as conv_layer_context_variant;
-// CONV_ERR_MEMORY: a smaller batch may succeed; CONV_ERR_DEVICE: the device is lost.
-enum conv_status conv_layer_stream_run(struct conv_layer_stream *stream,
-                                       const struct conv_layer_shape *shape, int64_t images,
-                                       const void *src, void *dst, struct conv_err *err);
 
 // For data that is on the device already (on the CPU: in memory): queues a batch, strides and
 // alignment as in layer.h, into batch->stream. batch->scratch has conv_layer_context_scratch bytes.
@@ -80,5 +52,45 @@ enum conv_status conv_layer_context_enqueue(struct conv_layer_context *context,
                                             const struct conv_layer_shape *shape,
                                             const struct conv_layer_batch *batch,
                                             struct conv_err *err);
+
+// As conv_operation_run.
+enum conv_status conv_layer_context_run(struct conv_layer_context *context,
+                                        struct conv_tensor_stream *stream,
+                                        const struct conv_layer_shape *shape, int64_t images,
+                                        const void *src, void *dst, struct conv_err *err);
+
+// --- padding as texts ----------------------------------------------------------------------------
+
+// Sets the four pads of a layer, whose kernel sizes are set, from "valid", "same" or a number of
+// samples on every side. NULL is "valid". CONV_ERR_USAGE with CONV_HINT_PADDING. Any thread.
+enum conv_status conv_layer_context_parse_padding(struct conv_layer *layer, const char *text,
+                                                  struct conv_err *err);
+
+// Sets the border that the pads are filled with: "replicate" and the other names of
+// conv_filter_parse_border, or "constant:V" with any number V up to 1e30 in magnitude. NULL is
+// "constant:0". CONV_ERR_USAGE, with CONV_HINT_BORDER_CONSTANT if V is not a number. Any thread.
+enum conv_status conv_layer_context_parse_border(struct conv_layer *layer, const char *text,
+                                                 struct conv_err *err);
+
+// --- for the devices -----------------------------------------------------------------------------
+
+// A plan and its data. Constant while it has users.
+struct conv_layer_prepared {
+    struct conv_layer_prepared *next;
+    struct conv_layer_shape shape; // as asked for
+    struct conv_layer outer;       // the layer as asked for
+    struct conv_layer_plan plan;
+    size_t pad_bytes;  // of scratch, for the input of a plan that pads; a multiple of 256
+    size_t scratch;    // pad_bytes and the plan's own
+    void *packed;      // host memory
+    void *d_packed;    // the same on the device; NULL on the CPU
+    int users;         // that hold it; this and last_use are protected by the context's lock
+    uint64_t last_use; // number of the call
+};
+
+// The batch of `images` images that lie in `src` and `dst` without gaps.
+struct conv_layer_batch conv_layer_batch_of(const struct conv_layer *layer,
+                                            const struct conv_layer_shape *shape, int64_t images,
+                                            const void *src, void *dst);
 
 #endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "engine/layer_flow.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +31,6 @@ struct run {
 };
 
 struct worker {
-    pthread_t thread;
-    bool has_thread;
     int number;
     struct run *run;
 };
@@ -49,7 +46,8 @@ enum conv_status conv_layer_flow_plan(struct conv_layer_flow_use *use,
                                       const struct conv_layer_flow *flow, struct conv_err *err)
 {
     const struct conv_operation *operation = &flow->operation;
-    bool on_cpu = conv_operation_place(operation) == CONV_ON_CPU;
+    int ordinal;
+    bool on_cpu = conv_operation_device(operation, &ordinal)->place == CONV_ON_CPU;
     size_t each;
     if (!conv_operation_bytes(operation, flow->height, flow->width, &use->in, &use->out) ||
         __builtin_add_overflow(use->in, use->out, &each))
@@ -107,6 +105,14 @@ static int64_t take_chunk(struct run *run, int64_t *count) CONV_TAKES(run->lock)
         run->next += *count;
     conv_lock_release(&run->lock);
     return over ? -1 : first;
+}
+
+static bool is_over(struct run *run) CONV_TAKES(run->lock)
+{
+    conv_lock_acquire(&run->lock);
+    bool over = run->status || run->next >= run->flow->images;
+    conv_lock_release(&run->lock);
+    return over;
 }
 
 static int64_t read_chunk(struct run *run, int64_t *count, void *h_in, enum conv_status *status,
@@ -172,15 +178,15 @@ static uint64_t end_step(const struct worker *worker, enum conv_layer_flow_step 
     return now;
 }
 
-static enum conv_status run_chunks(const struct worker *worker,
-                                   struct conv_operation_stream *stream, struct conv_err *err)
+static enum conv_status run_chunks(const struct worker *worker, struct conv_tensor_stream *stream,
+                                   struct conv_err *err)
 {
     struct run *run = worker->run;
     const struct conv_layer_flow *flow = run->flow;
     void *h_in, *h_out;
     size_t chunk = (size_t)run->use.chunk;
     enum conv_status status = conv_operation_stream_staging(
-        stream, chunk * run->use.in, chunk * run->use.out, &h_in, &h_out, err);
+        &flow->operation, stream, chunk * run->use.in, chunk * run->use.out, &h_in, &h_out, err);
     while (!status) {
         uint64_t start = conv_clock_ns();
         int64_t count, first = flow->ordered_read ? read_in_turn(run, &count, h_in, &status, err)
@@ -189,7 +195,8 @@ static enum conv_status run_chunks(const struct worker *worker,
             break;
         start = end_step(worker, CONV_LAYER_FLOW_READ, start, count);
         if (!status)
-            status = conv_operation_stream_run(stream, &run->shape, count, h_in, h_out, err);
+            status =
+                conv_operation_run(&flow->operation, stream, &run->shape, count, h_in, h_out, err);
         if (status)
             break;
         (void)end_step(worker, CONV_LAYER_FLOW_RUN, start, count);
@@ -204,42 +211,41 @@ static enum conv_status run_chunks(const struct worker *worker,
     return status;
 }
 
-static void *work(void *data)
+static void work(void *context, int thread, int number)
 {
-    struct worker *worker = data;
-    struct run *run = worker->run;
-    struct conv_operation_stream stream = {0};
+    (void)thread;
+    struct run *run = context;
+    const struct conv_operation *operation = &run->flow->operation;
+    const struct worker worker = {number, run};
+    struct conv_tensor_stream *stream = NULL;
+    struct conv_workers *helpers = NULL;
     struct conv_err err = {0};
-    enum conv_status status =
-        conv_operation_stream_open(&run->flow->operation, run->use.threads, &stream, &err);
+    enum conv_status status = CONV_OK;
+    int threads = run->use.threads;
+    if (is_over(run)) // others have done what this worker would have
+        return;
+    if (threads > 1)
+        status = conv_workers_open(&helpers, threads, &err);
     if (!status)
-        status = run_chunks(worker, &stream, &err);
+        status = conv_operation_stream_open(operation, helpers, threads, &stream, &err);
+    if (!status)
+        status = run_chunks(&worker, stream, &err);
     if (status)
         fail(run, status, &err);
-    conv_operation_stream_close(&stream);
-    return NULL;
+    conv_operation_stream_close(operation, stream);
+    conv_workers_close(helpers);
 }
 
 // --- all of them ---------------------------------------------------------------------------------
 
 static enum conv_status run_workers(struct run *run, struct conv_err *err)
 {
+    struct conv_workers *workers;
     int count = run->use.workers;
-    struct worker *workers = calloc((size_t)count, sizeof *workers);
-    if (!workers)
+    if (conv_workers_open(&workers, count, err))
         return conv_err_workers(err, count);
-    // This thread is the first worker. If others cannot be started, the run continues without them.
-    for (int i = 0; i < count; i++) {
-        workers[i].run = run;
-        workers[i].number = i;
-        workers[i].has_thread =
-            i > 0 && pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;
-    }
-    work(&workers[0]);
-    for (int i = 1; i < count; i++)
-        if (workers[i].has_thread)
-            pthread_join(workers[i].thread, NULL);
-    free(workers);
+    conv_workers_run(workers, count, work, run, count);
+    conv_workers_close(workers);
     return run->status;
 }
 

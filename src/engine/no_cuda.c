@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Stands in for cuda.c in a build without CUDA.
-#include "engine/bank_steps.h"
 #include "engine/engine.h"
-#include "engine/layer_device.h"
 
 static bool has_driver(void)
 {
@@ -34,6 +32,14 @@ static enum conv_status open_no_context(struct conv_device_context *device, stru
     return devices(NULL, 0, &count, err);
 }
 
+static enum conv_status open_no_tensor(int device, unsigned *offers, struct conv_err *err)
+{
+    int count;
+    (void)device;
+    *offers = 0;
+    return devices(NULL, 0, &count, err);
+}
+
 const struct conv_device_ops conv_device_cuda = {
     .name = "cuda",
     .title = "CUDA",
@@ -44,38 +50,5 @@ const struct conv_device_ops conv_device_cuda = {
     .devices = devices,
     .open = open_none,
     .context_open = open_no_context,
-};
-
-static enum conv_status open_no_layer(int device, unsigned *have, struct conv_err *err)
-{
-    int count;
-    (void)device;
-    *have = 0;
-    return devices(NULL, 0, &count, err);
-}
-
-const struct conv_layer_device_ops conv_layer_device_cuda = {
-    .name = "cuda",
-    .place = CONV_ON_CUDA,
-    .open = open_no_layer,
-};
-
-static enum conv_status upload_no_bank(int device, struct conv_bank_steps *steps,
-                                       struct conv_err *err)
-{
-    unsigned have;
-    (void)steps;
-    return open_no_layer(device, &have, err);
-}
-
-static void release_no_bank(int device, struct conv_bank_steps *steps)
-{
-    (void)device;
-    (void)steps;
-}
-
-const struct conv_bank_device_ops conv_bank_device_cuda = {
-    .place = CONV_ON_CUDA,
-    .upload = upload_no_bank,
-    .release = release_no_bank,
+    .tensor_open = open_no_tensor,
 };

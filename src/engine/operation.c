@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "engine/operation.h"
 
+#include <stdio.h>
+
 void conv_operation_close(struct conv_operation *operation)
 {
     conv_layer_context_close(operation->layer);
@@ -8,10 +10,11 @@ void conv_operation_close(struct conv_operation *operation)
     *operation = (struct conv_operation){0};
 }
 
-enum conv_place conv_operation_place(const struct conv_operation *operation)
+const struct conv_device_ops *conv_operation_device(const struct conv_operation *operation,
+                                                    int *ordinal)
 {
-    return operation->bank ? conv_bank_context_place(operation->bank)
-                           : conv_layer_context_place(operation->layer);
+    return operation->bank ? conv_bank_context_device(operation->bank, ordinal)
+                           : conv_layer_context_device(operation->layer, ordinal);
 }
 
 enum conv_element conv_operation_output(const struct conv_operation *operation)
@@ -21,10 +24,12 @@ enum conv_element conv_operation_output(const struct conv_operation *operation)
 
 void conv_operation_describe(const struct conv_operation *operation, char *text, size_t size)
 {
-    if (operation->bank)
-        conv_bank_context_describe(operation->bank, text, size);
+    int ordinal;
+    const struct conv_device_ops *ops = conv_operation_device(operation, &ordinal);
+    if (ops->place == CONV_ON_CPU)
+        snprintf(text, size, "%s", ops->name);
     else
-        conv_layer_context_describe(operation->layer, text, size);
+        snprintf(text, size, "%s:%d", ops->name, ordinal);
 }
 
 bool conv_operation_bytes(const struct conv_operation *operation, int height, int width, size_t *in,
@@ -40,35 +45,42 @@ size_t conv_operation_work(const struct conv_operation *operation, int height, i
     return operation->bank ? conv_bank_context_work(operation->bank, height, width) : 0;
 }
 
-enum conv_status conv_operation_stream_open(const struct conv_operation *operation, int threads,
-                                            struct conv_operation_stream *stream,
+enum conv_status conv_operation_stream_open(const struct conv_operation *operation,
+                                            struct conv_workers *workers, int threads,
+                                            struct conv_tensor_stream **stream,
                                             struct conv_err *err)
 {
-    return operation->bank ? conv_bank_stream_open(operation->bank, &stream->bank, err)
-                           : conv_layer_stream_open(operation->layer, threads, &stream->layer, err);
+    int ordinal;
+    const struct conv_device_ops *ops = conv_operation_device(operation, &ordinal);
+    return ops->tensor_stream_open(ordinal, workers, workers ? threads : 1, stream, err);
 }
 
-void conv_operation_stream_close(struct conv_operation_stream *stream)
+void conv_operation_stream_close(const struct conv_operation *operation,
+                                 struct conv_tensor_stream *stream)
 {
-    conv_layer_stream_close(stream->layer);
-    conv_bank_stream_close(stream->bank);
-    *stream = (struct conv_operation_stream){0};
+    int ordinal;
+    if (stream)
+        conv_operation_device(operation, &ordinal)->tensor_stream_close(stream);
 }
 
-enum conv_status conv_operation_stream_staging(struct conv_operation_stream *stream,
-                                               size_t in_bytes, size_t out_bytes, void **h_in,
-                                               void **h_out, struct conv_err *err)
+enum conv_status conv_operation_stream_staging(const struct conv_operation *operation,
+                                               struct conv_tensor_stream *stream, size_t in_bytes,
+                                               size_t out_bytes, void **h_in, void **h_out,
+                                               struct conv_err *err)
 {
-    return stream->bank
-               ? conv_bank_stream_staging(stream->bank, in_bytes, out_bytes, h_in, h_out, err)
-               : conv_layer_stream_staging(stream->layer, in_bytes, out_bytes, h_in, h_out, err);
+    int ordinal;
+    const struct conv_device_ops *ops = conv_operation_device(operation, &ordinal);
+    return ops->tensor_stream_staging(stream, in_bytes, out_bytes, h_in, h_out, err);
 }
 
-enum conv_status conv_operation_stream_run(struct conv_operation_stream *stream,
-                                           const struct conv_layer_shape *shape, int64_t images,
-                                           const void *src, void *dst, struct conv_err *err)
+enum conv_status conv_operation_run(const struct conv_operation *operation,
+                                    struct conv_tensor_stream *stream,
+                                    const struct conv_layer_shape *shape, int64_t images,
+                                    const void *src, void *dst, struct conv_err *err)
 {
-    return stream->bank ? conv_bank_stream_run(stream->bank, shape->height, shape->width, images,
-                                               src, (float *)dst, err)
-                        : conv_layer_stream_run(stream->layer, shape, images, src, dst, err);
+    if (images <= 0)
+        return CONV_OK;
+    return operation->bank
+               ? conv_bank_context_run(operation->bank, stream, shape, images, src, dst, err)
+               : conv_layer_context_run(operation->layer, stream, shape, images, src, dst, err);
 }

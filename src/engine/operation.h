@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: MIT
-// A convolution layer or a filter bank, by one set of functions: images in, maps or features out.
+// A convolution layer or a filter bank on one device, by one set of functions: images in, maps or
+// features out. After it was opened any thread may use an operation; a stream belongs to one thread
+// at a time. Streams are closed before their operation.
 #ifndef CONV_ENGINE_OPERATION_H
 #define CONV_ENGINE_OPERATION_H
 
 #include "engine/bank_context.h"
 #include "engine/layer_context.h"
 
-// One of the two is set, and owned. Threads as in the headers of both.
+// One of the two is set, and owned.
 struct conv_operation {
     struct conv_layer_context *layer;
     struct conv_bank_context *bank; // an image is one plane
 };
 
-// The stream of the one that is set. {0}: not open.
-struct conv_operation_stream {
-    struct conv_layer_stream *layer;
-    struct conv_bank_stream *bank;
-};
-
 void conv_operation_close(struct conv_operation *operation); // {0} is fine, and left
 
-// The place of the device, and the type of the results.
-enum conv_place conv_operation_place(const struct conv_operation *operation);
+// The kind of the device, and its ordinal among these; the type of the results.
+const struct conv_device_ops *conv_operation_device(const struct conv_operation *operation,
+                                                    int *ordinal);
 enum conv_element conv_operation_output(const struct conv_operation *operation);
 
 // "cpu", "cuda:0"
@@ -35,17 +32,32 @@ bool conv_operation_bytes(const struct conv_operation *operation, int height, in
 // Bytes that one image takes on a device besides its input, for banks; 0 for layers.
 size_t conv_operation_work(const struct conv_operation *operation, int height, int width);
 
-// As the functions of the same name in layer_context.h and bank_context.h. `threads`: a bank's
-// stream has one.
-enum conv_status conv_operation_stream_open(const struct conv_operation *operation, int threads,
-                                            struct conv_operation_stream *stream,
+// A stream. On the CPU up to `threads` (at least 1) of `workers`, which outlive it, share the rows
+// of a layer's batch; NULL: the calling thread does all. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
+enum conv_status conv_operation_stream_open(const struct conv_operation *operation,
+                                            struct conv_workers *workers, int threads,
+                                            struct conv_tensor_stream **stream,
                                             struct conv_err *err);
-void conv_operation_stream_close(struct conv_operation_stream *stream); // {0} is fine, and left
-enum conv_status conv_operation_stream_staging(struct conv_operation_stream *stream,
-                                               size_t in_bytes, size_t out_bytes, void **h_in,
-                                               void **h_out, struct conv_err *err);
-enum conv_status conv_operation_stream_run(struct conv_operation_stream *stream,
-                                           const struct conv_layer_shape *shape, int64_t images,
-                                           const void *src, void *dst, struct conv_err *err);
+void conv_operation_stream_close(const struct conv_operation *operation,
+                                 struct conv_tensor_stream *stream); // NULL is fine
+
+// Memory of the stream for one batch, pinned for a CUDA device: at least in_bytes and out_bytes, of
+// any content. They are valid until the next call or the stream's end. CONV_ERR_MEMORY,
+// CONV_ERR_DEVICE.
+enum conv_status conv_operation_stream_staging(const struct conv_operation *operation,
+                                               struct conv_tensor_stream *stream, size_t in_bytes,
+                                               size_t out_bytes, void **h_in, void **h_out,
+                                               struct conv_err *err);
+
+// Computes `images` images from host memory to host memory, both without gaps; a layer at most
+// shape->images: src has [images][channels][height][width] elements of layer->input, dst gets
+// [images][maps][out height][out width] of layer->output and begins at a multiple of 16 bytes. Best
+// from the stream's own staging memory: copies to a CUDA device are then direct. Returns when dst
+// is complete. CONV_ERR_USAGE as conv_layer_context_variant, or if a pooled plane is smaller than
+// its grid; CONV_ERR_MEMORY: fewer images may succeed; CONV_ERR_DEVICE: the device is lost.
+enum conv_status conv_operation_run(const struct conv_operation *operation,
+                                    struct conv_tensor_stream *stream,
+                                    const struct conv_layer_shape *shape, int64_t images,
+                                    const void *src, void *dst, struct conv_err *err);
 
 #endif

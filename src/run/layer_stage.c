@@ -151,15 +151,14 @@ static enum conv_status prepare_stream(struct conv_layer_worker *own,
                                        const struct plan *plan, void **h_in, void **result,
                                        struct conv_err *err)
 {
-    struct conv_operation_stream *stream = &own->streams[plan->of_bytes];
+    struct conv_tensor_stream **stream = &own->streams[plan->of_bytes];
+    const struct conv_operation *operation = operation_of(stage, plan);
     enum conv_status status = CONV_OK;
-    if (!own->has_stream[plan->of_bytes])
-        status = conv_operation_stream_open(operation_of(stage, plan), 1, stream, err);
-    if (status)
-        return status;
-    own->has_stream[plan->of_bytes] = true;
-    return conv_operation_stream_staging(stream, plan->in_bytes, plan->result_bytes, h_in, result,
-                                         err);
+    if (!*stream)
+        status = conv_operation_stream_open(operation, NULL, 1, stream, err);
+    return status ? status
+                  : conv_operation_stream_staging(operation, *stream, plan->in_bytes,
+                                                  plan->result_bytes, h_in, result, err);
 }
 
 static enum conv_status decode(const struct conv_layer_stage *stage, struct conv_worker *worker,
@@ -199,8 +198,9 @@ static enum conv_status compute(const struct conv_pipeline_config *config,
     if (status)
         return status;
     start = conv_trace_begin(CONV_STAGE_KERNEL);
-    status = conv_operation_stream_run(&worker->layer.streams[plan->of_bytes], &shape, 1, h_in,
-                                       *result, &job->err);
+    status =
+        conv_operation_run(operation_of(config->layer, plan), worker->layer.streams[plan->of_bytes],
+                           &shape, 1, h_in, *result, &job->err);
     conv_stages_end(job, CONV_STAGE_KERNEL, start);
     return status;
 }
@@ -337,7 +337,7 @@ void conv_layer_stage_run(struct conv_scheduler *s, struct conv_worker *worker,
         conv_lock_release(&s->lock);
         status = run_stages(s, worker, job, &plan);
         if (is_large)
-            conv_layer_worker_close(&worker->layer);
+            conv_layer_worker_close(&worker->layer, s->config->layer);
         conv_lock_acquire(&s->lock);
     }
     if (reserved > 0) {
@@ -347,10 +347,12 @@ void conv_layer_stage_run(struct conv_scheduler *s, struct conv_worker *worker,
     conv_jobs_finish(s, job, status);
 }
 
-void conv_layer_worker_close(struct conv_layer_worker *worker)
+void conv_layer_worker_close(struct conv_layer_worker *worker, const struct conv_layer_stage *stage)
 {
     free(worker->planes);
     for (int i = 0; i < 2; i++)
-        conv_operation_stream_close(&worker->streams[i]);
+        if (worker->streams[i])
+            conv_operation_stream_close(i ? &stage->of_bytes : &stage->of_floats,
+                                        worker->streams[i]);
     *worker = (struct conv_layer_worker){0};
 }

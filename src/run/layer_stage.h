@@ -26,8 +26,7 @@ struct conv_layer_stage {
 struct conv_layer_worker {
     uint8_t *planes;
     size_t planes_size;
-    struct conv_operation_stream streams[2]; // of of_floats and of_bytes
-    bool has_stream[2];
+    struct conv_tensor_stream *streams[2]; // of of_floats and of_bytes
 };
 
 // Checks that the image whose header job->header is fits the layer. CONV_ERR_USAGE, CONV_ERR_LIMIT.
@@ -38,6 +37,7 @@ enum conv_status conv_layer_stage_check(const struct conv_layer_stage *stage, st
 void conv_layer_stage_run(struct conv_scheduler *s, struct conv_worker *worker,
                           struct conv_job *job) CONV_NEEDS(s->lock);
 
-void conv_layer_worker_close(struct conv_layer_worker *worker); // {0} is fine, and left
+void conv_layer_worker_close(struct conv_layer_worker *worker,
+                             const struct conv_layer_stage *stage); // {0} is fine, and left
 
 #endif

@@ -197,7 +197,7 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
             continue;
         conv_filter_context_close(workers[i].context);
         conv_codecs_close(workers[i].codecs);
-        conv_layer_worker_close(&workers[i].layer);
+        conv_layer_worker_close(&workers[i].layer, s->config->layer);
     }
 }
 

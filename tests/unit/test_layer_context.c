@@ -145,15 +145,20 @@ static void threads_of_a_stream_share_rows(void **state)
         struct conv_layer_context *context = open_context(&layer, NULL);
         for (int threads = 1; threads < 40; threads += 6) { // more than there are rows
             struct conv_layer_shape shape = {IMAGES, HEIGHT, WIDTH};
-            struct conv_layer_stream *stream;
+            struct conv_operation operation = {.layer = context};
+            struct conv_workers *workers;
+            struct conv_tensor_stream *stream;
             struct conv_err err = {0};
-            assert_int_equal(conv_layer_stream_open(context, threads, &stream, &err), CONV_OK);
-            memset(result, 0, sizeof result);
+            assert_int_equal(conv_workers_open(&workers, threads, &err), CONV_OK);
             assert_int_equal(
-                conv_layer_stream_run(stream, &shape, IMAGES, input_of(&layer), result, &err),
-                CONV_OK);
+                conv_operation_stream_open(&operation, workers, threads, &stream, &err), CONV_OK);
+            memset(result, 0, sizeof result);
+            assert_int_equal(conv_operation_run(&operation, stream, &shape, IMAGES,
+                                                input_of(&layer), result, &err),
+                             CONV_OK);
             assert_memory_equal(result, expected, size);
-            conv_layer_stream_close(stream);
+            conv_operation_stream_close(&operation, stream);
+            conv_workers_close(workers);
         }
         conv_layer_context_close(context);
     }
@@ -164,21 +169,23 @@ static void many_shapes_need_many_plans(void **state)
     (void)state;
     static _Alignas(64) float first[MOST], second[MOST];
     struct conv_layer layer = make_layer(0);
-    struct conv_layer_context *context = open_context(&layer, NULL);
-    struct conv_layer_stream *stream;
+    struct conv_operation operation = {.layer = open_context(&layer, NULL)};
+    struct conv_tensor_stream *stream;
     struct conv_err err = {0};
-    assert_int_equal(conv_layer_stream_open(context, 1, &stream, &err), CONV_OK);
+    assert_int_equal(conv_operation_stream_open(&operation, NULL, 1, &stream, &err), CONV_OK);
     for (int round = 0; round < 2; round++)
         for (int height = 3; height <= HEIGHT; height++)
             for (int width = 4; width <= WIDTH; width++) {
                 struct conv_layer_shape shape = {1, height, width};
                 size_t size = sizeof(float) * MAPS * (size_t)(height - 2) * (size_t)(width - 3);
-                assert_int_equal(conv_layer_stream_run(stream, &shape, 1, floats, first, &err), 0);
-                assert_int_equal(conv_layer_stream_run(stream, &shape, 1, floats, second, &err), 0);
+                for (int i = 0; i < 2; i++)
+                    assert_int_equal(conv_operation_run(&operation, stream, &shape, 1, floats,
+                                                        i ? second : first, &err),
+                                     CONV_OK);
                 assert_memory_equal(first, second, size);
             }
-    conv_layer_stream_close(stream);
-    conv_layer_context_close(context);
+    conv_operation_stream_close(&operation, stream);
+    conv_operation_close(&operation);
 }
 
 // A batch with gaps between rows, planes and images, in memory of the caller.

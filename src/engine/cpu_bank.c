@@ -1,67 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Filter banks on the CPU: the calling thread computes one image after the other, and pools each
 // step's maps before the next step, so that only one step's maps are in memory.
-#include <stdlib.h>
+#include "engine/cpu_tensor.h"
 
-#include "engine/bank_steps.h"
-#include "engine/tensor_memory.h"
-
-struct cpu_stream {
-    struct conv_bank_stream head;
-    struct conv_tensor_memory in, out; // staging
-    struct conv_tensor_memory padded, scratch, maps, filters;
-};
-
-static enum conv_status share_arrays(int device, struct conv_bank_steps *steps,
-                                     struct conv_err *err)
-{
-    (void)device;
-    (void)err;
-    for (int i = 0; i < steps->count; i++)
-        steps->steps[i].device = steps->steps[i].separable;
-    return CONV_OK;
-}
-
-static void release_arrays(int device, struct conv_bank_steps *steps)
-{
-    (void)device;
-    (void)steps;
-}
-
-static void close_stream(struct conv_bank_stream *head)
-{
-    struct cpu_stream *stream = (struct cpu_stream *)head;
-    free(stream->in.data);
-    free(stream->out.data);
-    free(stream->padded.data);
-    free(stream->scratch.data);
-    free(stream->maps.data);
-    free(stream->filters.data);
-    free(stream);
-}
-
-static enum conv_status open_stream(int device, struct conv_bank_stream **out, struct conv_err *err)
-{
-    (void)device;
-    struct cpu_stream *stream = calloc(1, sizeof *stream);
-    if (!stream)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CPU stream");
-    *out = &stream->head;
-    return CONV_OK;
-}
-
-static enum conv_status reserve_staging(struct conv_bank_stream *head, size_t in_bytes,
-                                        size_t out_bytes, void **h_in, void **h_out,
-                                        struct conv_err *err)
-{
-    struct cpu_stream *stream = (struct cpu_stream *)head;
-    return conv_tensor_memory_stage(&stream->in, in_bytes, &stream->out, out_bytes, "maps", h_in,
-                                    h_out, err);
-}
-
-// --- one image -----------------------------------------------------------------------------------
-
-static enum conv_status pad_image(struct cpu_stream *stream, const struct conv_bank_steps *steps,
+static enum conv_status pad_image(struct conv_tensor_stream *stream,
+                                  const struct conv_bank_steps *steps,
                                   const struct conv_bank_config *config,
                                   const struct conv_layer_shape *shape,
                                   const struct conv_layer_batch *batch, struct conv_err *err)
@@ -69,25 +12,25 @@ static enum conv_status pad_image(struct cpu_stream *stream, const struct conv_b
     struct conv_layer padding;
     if (!steps->has_separable)
         return CONV_OK;
-    conv_bank_steps_padding(&padding, steps, config);
+    conv_bank_context_padding(&padding, steps, config);
     size_t rows = (size_t)shape->height + 2 * (size_t)steps->half_height;
     size_t columns = (size_t)shape->width + 2 * (size_t)steps->half_width;
     enum conv_status status =
-        conv_tensor_memory_reserve(&stream->padded, rows * columns * sizeof(float), "maps", err);
+        conv_cpu_tensor_reserve(&stream->padded, rows * columns * sizeof(float), "maps", err);
     if (!status)
         conv_layer_pad(&padding, shape, batch, stream->padded.data);
     return status;
 }
 
-static enum conv_status run_separable(struct cpu_stream *stream,
+static enum conv_status run_separable(struct conv_tensor_stream *stream,
                                       const struct conv_bank_steps *steps,
                                       const struct conv_separable *filters,
                                       const struct conv_layer_shape *shape, float *dst,
                                       struct conv_err *err)
 {
-    struct conv_separable_batch batch =
-        conv_bank_steps_batch(steps, filters, shape->height, shape->width, 1, stream->padded.data);
-    enum conv_status status = conv_tensor_memory_reserve(
+    struct conv_separable_batch batch = conv_bank_context_batch(
+        steps, filters, shape->height, shape->width, 1, stream->padded.data);
+    enum conv_status status = conv_cpu_tensor_reserve(
         &stream->scratch, conv_separable_scratch(filters, shape->width) * sizeof(float), "maps",
         err);
     if (status)
@@ -99,7 +42,8 @@ static enum conv_status run_separable(struct cpu_stream *stream,
     return CONV_OK;
 }
 
-static enum conv_status run_dense(struct cpu_stream *stream, const struct conv_bank_step *step,
+static enum conv_status run_dense(struct conv_tensor_stream *stream,
+                                  const struct conv_bank_step *step,
                                   const struct conv_layer_shape *shape,
                                   const struct conv_layer_batch *image, float *dst,
                                   struct conv_err *err)
@@ -109,9 +53,9 @@ static enum conv_status run_dense(struct cpu_stream *stream, const struct conv_b
     bool combined = step->kind == CONV_BANK_STEP_COMBINED;
     enum conv_status status = conv_layer_context_scratch(step->dense, shape, &scratch, err);
     if (!status)
-        status = conv_tensor_memory_reserve(&stream->scratch, scratch, "maps", err);
+        status = conv_cpu_tensor_reserve(&stream->scratch, scratch, "maps", err);
     if (!status && combined)
-        status = conv_tensor_memory_reserve(
+        status = conv_cpu_tensor_reserve(
             &stream->filters, plane * (size_t)step->layer.maps * sizeof(float), "maps", err);
     if (status)
         return status;
@@ -133,23 +77,22 @@ static void pool_maps(float *features, const struct conv_pooling *pool, const fl
         const float *map = maps + (int64_t)m * shape->height * shape->width;
         conv_pool_start(cells, pool->grid);
         conv_pool_add(cells, pool->grid, map, shape->height, shape->width, 0, shape->height);
-        conv_bank_steps_features(features, pool, cells, shape->height, shape->width);
+        conv_bank_context_features(features, pool, cells, shape->height, shape->width);
         features += pool->count * pool->grid * pool->grid;
     }
 }
 
-static enum conv_status run_image(struct cpu_stream *stream, const struct conv_bank_steps *steps,
-                                  const struct conv_bank_config *config,
-                                  const struct conv_layer_shape *shape,
-                                  const struct conv_layer_batch *batch, float *dst,
-                                  struct conv_err *err)
+static enum conv_status
+run_image(struct conv_tensor_stream *stream, const struct conv_bank_steps *steps,
+          const struct conv_bank_config *config, const struct conv_layer_shape *shape,
+          const struct conv_layer_batch *batch, float *dst, struct conv_err *err)
 {
     const struct conv_pooling *pool = &config->pool;
     size_t plane = (size_t)shape->height * (size_t)shape->width;
     size_t per_map = pool->count ? (size_t)(pool->count * pool->grid * pool->grid) : plane;
     enum conv_status status = pad_image(stream, steps, config, shape, batch, err);
     if (!status && pool->count)
-        status = conv_tensor_memory_reserve(
+        status = conv_cpu_tensor_reserve(
             &stream->maps, plane * (size_t)steps->most_maps * sizeof(float), "maps", err);
     for (int i = 0; i < steps->count && !status; i++) {
         const struct conv_bank_step *step = &steps->steps[i];
@@ -164,18 +107,17 @@ static enum conv_status run_image(struct cpu_stream *stream, const struct conv_b
     return status;
 }
 
-static enum conv_status run_stream(struct conv_bank_stream *head,
-                                   const struct conv_bank_steps *steps,
-                                   const struct conv_bank_config *config, int height, int width,
+enum conv_status conv_cpu_bank_run(struct conv_tensor_stream *stream,
+                                   const struct conv_bank_context *bank, int height, int width,
                                    int64_t images, const void *src, float *dst,
                                    struct conv_err *err)
 {
     struct conv_layer_shape shape = {.images = 1, .height = height, .width = width};
     enum conv_status status = CONV_OK;
     size_t in, out;
-    if (!conv_bank_context_bytes(head->context, height, width, &in, &out))
+    if (!conv_bank_context_bytes(bank, height, width, &in, &out))
         return conv_err_set(err, CONV_ERR_MEMORY, "the maps are too large");
-    int64_t row = (int64_t)conv_element_size(config->input) * width;
+    int64_t row = (int64_t)conv_element_size(bank->config.input) * width;
     for (int64_t i = 0; i < images && !status; i++) {
         struct conv_layer_batch batch = {
             .images = 1,
@@ -185,18 +127,8 @@ static enum conv_status run_stream(struct conv_bank_stream *head,
             .src_image = row * height,
             .rows = height,
         };
-        status = run_image((struct cpu_stream *)head, steps, config, &shape, &batch,
+        status = run_image(stream, &bank->steps, &bank->config, &shape, &batch,
                            dst + (size_t)i * (out / sizeof *dst), err);
     }
     return status;
 }
-
-const struct conv_bank_device_ops conv_bank_device_cpu = {
-    .place = CONV_ON_CPU,
-    .upload = share_arrays,
-    .release = release_arrays,
-    .stream_open = open_stream,
-    .stream_close = close_stream,
-    .stream_staging = reserve_staging,
-    .stream_run = run_stream,
-};
