@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "check_kernels.h"
+#include "kernels/ladder/ladder.h"
 #include "support/variants.h"
 
 #define MAX_SATURATED 0.25
@@ -24,27 +25,29 @@ struct options {
 
 #define MOST_VARIANTS 96
 
-// A variant of the table, or one that only benchmarks use.
+// A variant of the table, or a step of the ladder.
 struct entry {
     const struct conv_variant *variant;
-    bool in_table, interleaved;
+    bool shape, interleaved;
 };
 
 static int list_variants(struct entry *entries)
 {
-    int in_table, extras, count = 0;
+    int in_table, step_count, count = 0;
     const struct conv_variant *const *variants = conv_stencil_variants(&in_table);
-    const struct conv_stencil_extra *extra = conv_stencil_extras(&extras);
+    const struct conv_ladder_step *steps = conv_ladder_steps(&step_count);
     for (int i = 0; i < in_table && count < MOST_VARIANTS; i++)
-        entries[count++] = (struct entry){variants[i], .in_table = true};
-    for (int i = 0; i < extras && count < MOST_VARIANTS; i++) {
+        entries[count++] = (struct entry){.variant = variants[i]};
+    for (int i = 0; i < step_count && count < MOST_VARIANTS; i++) {
 #ifdef CONV_EMULATED
-        // One more block shape per variant is enough: on the CPU the large ones take most of the
-        // time.
-        if (extra[i].of && i > 0 && extra[i - 1].of == extra[i].of)
+        // One more block shape per step is enough: on the CPU the large ones take most of the time.
+        if (steps[i].shape && steps[i - 1].shape)
             continue;
 #endif
-        entries[count++] = (struct entry){extra[i].variant, .interleaved = extra[i].interleaved};
+        if (!steps[i].product)
+            entries[count++] = (struct entry){.variant = steps[i].variant,
+                                              .shape = steps[i].shape,
+                                              .interleaved = steps[i].interleaved};
     }
     return count;
 }
@@ -122,15 +125,15 @@ static bool check_variant(const struct entry *entry, struct check_case *c, struc
 
 // Which variants a case applies to, and whether the reference is compared as well.
 struct scope {
-    bool extras; // those of benchmarks as well
+    bool shapes; // other block shapes of the ladder's steps as well
     bool define; // the reference is compared with the definition
 };
 
-static const struct scope random_cases = {.extras = true, .define = true};
+static const struct scope random_cases = {.shapes = true, .define = true};
 #ifdef CONV_EMULATED
-static const struct scope special_cases = {.extras = false, .define = true};
+static const struct scope special_cases = {.shapes = false, .define = true};
 #else
-static const struct scope special_cases = {.extras = true, .define = true};
+static const struct scope special_cases = {.shapes = true, .define = true};
 #endif
 
 // Runs the requested variants on one case.
@@ -144,7 +147,7 @@ static bool check_case_variants(struct check_case *c, struct scope scope,
     int count = list_variants(entries);
     bool ok = true;
     for (int r = 0; r < count; r++)
-        if ((scope.extras || entries[r].in_table) &&
+        if ((scope.shapes || !entries[r].shape) &&
             (!c->only || strncmp(entries[r].variant->name, c->only, strlen(c->only)) == 0) &&
             variants_want(choice, entries[r].variant->place, entries[r].variant->name) &&
             !variants_obstacle(machine, entries[r].variant->place, entries[r].variant->needs))

@@ -13,6 +13,7 @@
 #endif
 
 #include "check_layers.h"
+#include "kernels/ladder/ladder.h"
 #include "support/variants.h"
 
 #define MOST_VARIANTS 96
@@ -198,15 +199,15 @@ static bool check_variant(const struct conv_layer_variant *variant, struct check
            check_case_compare(c, variant, &tally->worst, false);
 }
 
-// The variants of the table, then those that only benchmarks use. NULL after the last.
+// The variants of the table, then the steps of the ladder. NULL after the last.
 static const struct conv_layer_variant *variant_at(int number)
 {
-    int count, extra_count;
+    int count, step_count;
     const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
-    const struct conv_layer_extra *extras = conv_layer_extras(&extra_count);
+    const struct conv_ladder_layer_step *steps = conv_ladder_layer_steps(&step_count);
     if (number < count)
         return variants[number];
-    return number - count < extra_count ? extras[number - count].variant : NULL;
+    return number - count < step_count ? steps[number - count].variant : NULL;
 }
 
 // Runs the requested variants on one case.

@@ -2,6 +2,7 @@
 // An exercise: a kernel of your own, `cuda_student`, which the program checks and times like its
 // own. docs/course/index.md says how to build with this file, or with a copy of it elsewhere. It
 // begins as naive.cu and gives the right results. Make it faster; the results must stay the same.
+#include "kernels/ladder/ladder.h"
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 #define BLOCK_WIDTH 32

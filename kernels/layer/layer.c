@@ -18,6 +18,7 @@ static const struct conv_layer_variant *const variants[] = {
     &conv_cuda_layer_wgmma_half,
     &conv_cuda_layer_wgmma,
     &conv_cuda_layer_mma_half,
+    // In the exact order of additions.
     &conv_cuda_layer_few,
     &conv_cuda_layer_uniform,
     &conv_cuda_layer_slices,
@@ -28,19 +29,6 @@ static const struct conv_layer_variant *const variants[] = {
     &conv_cuda_layer_points_bulk,
     &conv_cuda_layer_points,
     &conv_cuda_layer_direct,
-    // The ladder, its last step first.
-    &conv_cuda_layer_register,
-    &conv_cuda_layer_fused,
-    &conv_cuda_layer_im2col,
-    &conv_cuda_layer_tree,
-    &conv_cuda_layer_atomics,
-    &conv_cuda_layer_specialised,
-    &conv_cuda_layer_channels,
-    &conv_cuda_layer_hoisted,
-    &conv_cuda_layer_shared_constant,
-    &conv_cuda_layer_shared,
-    &conv_cuda_layer_constant,
-    &conv_cuda_layer_naive,
 #endif
 #if defined __x86_64__
     &conv_cpu_layer_avx512,
@@ -56,25 +44,6 @@ const struct conv_layer_variant *const *conv_layer_variants(int *count)
 {
     *count = (int)(sizeof variants / sizeof variants[0]);
     return variants;
-}
-
-const struct conv_layer_extra *conv_layer_extras(int *count)
-{
-#if CONV_HAVE_CUDA
-    static const struct conv_layer_extra extras[] = {
-        {&conv_cuda_layer_register_shapes[0], &conv_cuda_layer_register},
-        {&conv_cuda_layer_register_shapes[1], &conv_cuda_layer_register},
-        {&conv_cuda_layer_register_shapes[2], &conv_cuda_layer_register},
-        {&conv_cuda_layer_register_shapes[3], &conv_cuda_layer_register},
-        {&conv_cuda_layer_register_shapes[4], &conv_cuda_layer_register},
-        {&conv_cuda_layer_register_shapes[5], &conv_cuda_layer_register},
-    };
-    *count = (int)(sizeof extras / sizeof extras[0]);
-    return extras;
-#else
-    *count = 0;
-    return NULL;
-#endif
 }
 
 // True if the layer has padding or 8-bit input that the variant does not handle.

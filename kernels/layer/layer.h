@@ -161,13 +161,6 @@ extern const struct conv_layer_variant conv_cpu_layer_reference;
 // All variants of this build, CPU and CUDA mixed, in the order of lists and tables; *count is set.
 const struct conv_layer_variant *const *conv_layer_variants(int *count);
 
-// Variants with another tile, for benchmarks and tests; they are never chosen.
-struct conv_layer_extra {
-    const struct conv_layer_variant *variant;
-    const struct conv_layer_variant *of; // the variant of the table from which it differs
-};
-const struct conv_layer_extra *conv_layer_extras(int *count);
-
 // Fills *plan for a variant, without packed weights. False if a machine that offers `have` (see
 // conv_place_offers) cannot run it on the layer. Takes no memory.
 bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_variant *variant,

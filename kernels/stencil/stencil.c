@@ -23,16 +23,11 @@ static const struct conv_variant *const variants[] = {
     &conv_cuda_tma,
     &conv_cuda_separable,
     &conv_cuda_tma_large,
-    &conv_cuda_dp4a,
     &conv_cuda_blocked,
     &conv_cuda_gradient,
     &conv_cuda_blocked_floats,
     &conv_cuda_threshold,
-    &conv_cuda_planes,
-    &conv_cuda_unrolled,
-    &conv_cuda_shared,
     &conv_cuda_constant,
-    &conv_cuda_naive,
 #endif
 #ifdef __x86_64__
     &conv_cpu_vnni,
@@ -52,31 +47,6 @@ const struct conv_variant *const *conv_stencil_variants(int *count)
 {
     *count = (int)(sizeof variants / sizeof variants[0]);
     return variants;
-}
-
-const struct conv_stencil_extra *conv_stencil_extras(int *count)
-{
-#if CONV_HAVE_CUDA
-    static const struct conv_stencil_extra extras[] = {
-        {&conv_cuda_interleaved, NULL, true},
-#ifdef CONV_STUDENT // -DCONV_STUDENT=FILE
-        {&conv_cuda_student, NULL, false},
-#endif
-        {&conv_cuda_shared_shapes[0], &conv_cuda_shared, false},
-        {&conv_cuda_shared_shapes[1], &conv_cuda_shared, false},
-        {&conv_cuda_shared_shapes[2], &conv_cuda_shared, false},
-        {&conv_cuda_shared_shapes[3], &conv_cuda_shared, false},
-        {&conv_cuda_shared_shapes[4], &conv_cuda_shared, false},
-        {&conv_cuda_unrolled_shapes[0], &conv_cuda_unrolled, false},
-        {&conv_cuda_unrolled_shapes[1], &conv_cuda_unrolled, false},
-        {&conv_cuda_unrolled_shapes[2], &conv_cuda_unrolled, false},
-    };
-    *count = (int)(sizeof extras / sizeof extras[0]);
-    return extras;
-#else
-    *count = 0;
-    return NULL;
-#endif
 }
 
 bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_stencil *stencil)

@@ -190,18 +190,6 @@ void conv_stencil_plan_init(struct conv_stencil_plan *plan, const struct conv_va
 // Bytes of scratch that a CPU plan needs for planes of up to `width` samples; 0: none.
 size_t conv_stencil_plan_scratch(const struct conv_stencil_plan *plan, int width);
 
-// A variant for benchmarks and tests only, which conv_stencil_pick never returns.
-struct conv_stencil_extra {
-    const struct conv_variant *variant;
-    // The variant of the table that this one is with another block shape; NULL: a separate method.
-    const struct conv_variant *of;
-    // True: each plane of a batch is an image stored as RGBRGB..., whose `width` counts samples,
-    // three per pixel.
-    bool interleaved;
-};
-
-const struct conv_stencil_extra *conv_stencil_extras(int *count);
-
 // Analyses a checked filter for images of `depth` bits, 8, 16 or 32 (float32); border_value is in
 // 8-bit units.
 void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,

@@ -5,7 +5,7 @@
 
 #include "bench/bench_cuda_timer.h"
 #include "bench/bench_layers.h"
-#include "kernels/layer/cuda/cuda_layers.h"
+#include "kernels/ladder/ladder.h"
 
 #define ALIGN 256
 #define FMA_NS 500000u // at least this long is measured
@@ -178,11 +178,11 @@ static enum conv_status cuda_fma(struct conv_bench_layers_place *place, double *
     for (int turns = 16; *ns < FMA_NS && turns < 1 << 20 && !code; turns *= 2) {
         code = conv_bench_timer_start(&place->timer);
         if (!code &&
-            conv_cuda_layer_fma((float *)place->d_out, place->blocks, turns, place->timer.stream))
+            conv_cuda_ladder_fma((float *)place->d_out, place->blocks, turns, place->timer.stream))
             code = cudaGetLastError();
         if (!code)
             code = conv_bench_timer_stop(&place->timer, ns);
-        *flops = conv_cuda_layer_fma_flops(place->blocks, turns);
+        *flops = conv_cuda_ladder_fma_flops(place->blocks, turns);
     }
     return conv_bench_timer_report(code, "measure multiply-adds", err);
 }

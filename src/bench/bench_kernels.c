@@ -17,6 +17,7 @@
 #include "bench/bench_time.h"
 #include "bench/bench_workload.h"
 #include "image/image.h"
+#include "kernels/ladder/ladder.h"
 
 #define LEAST_RUNS 3
 // For all runs of a variant; one that takes longer is not repeated.
@@ -244,37 +245,52 @@ static bool is_wanted(const struct bench *bench, const struct conv_variant *vari
            (!options->variant || options->variant == variant);
 }
 
-// Measures the extras: separate variants (`of` NULL), or other block shapes of one variant.
-static enum conv_status bench_extras(struct bench *bench, const struct conv_variant *of,
-                                     struct conv_err *err)
+#define MOST_ROWS 96
+
+// A variant of the table, or a step of the ladder.
+struct row {
+    const struct conv_variant *variant;
+    enum conv_bench_kind kind;
+    bool interleaved;
+};
+
+static bool is_listed(const struct row *rows, int count, const struct conv_variant *variant)
 {
-    int count;
-    const struct conv_stencil_extra *extras = conv_stencil_extras(&count);
-    enum conv_status status = CONV_OK;
-    for (int i = 0; i < count && !status; i++)
-        if (extras[i].of == of && is_wanted(bench, extras[i].variant))
-            status =
-                bench_variant(bench, extras[i].variant, of ? CONV_BENCH_SHAPE : CONV_BENCH_VARIANT,
-                              extras[i].interleaved, err);
-    return status;
+    for (int i = 0; i < count; i++)
+        if (rows[i].variant == variant)
+            return true;
+    return false;
+}
+
+// From the simplest to the fastest: those of the CPU, the ladder, the other ones of the device.
+static int list_rows(struct row *rows)
+{
+    int in_table, step_count, count = 0;
+    const struct conv_variant *const *variants = conv_stencil_variants(&in_table);
+    const struct conv_ladder_step *steps = conv_ladder_steps(&step_count);
+    for (int i = in_table - 1; i >= 0; i--)
+        if (variants[i]->place == CONV_ON_CPU)
+            rows[count++] = (struct row){.variant = variants[i], .kind = CONV_BENCH_VARIANT};
+    for (int i = 0; i < step_count; i++)
+        rows[count++] = (struct row){
+            .variant = steps[i].variant,
+            .kind = steps[i].shape ? CONV_BENCH_SHAPE : CONV_BENCH_VARIANT,
+            .interleaved = steps[i].interleaved,
+        };
+    for (int i = in_table - 1; i >= 0; i--)
+        if (!is_listed(rows, count, variants[i]))
+            rows[count++] = (struct row){.variant = variants[i], .kind = CONV_BENCH_VARIANT};
+    return count;
 }
 
 static enum conv_status bench_variants(struct bench *bench, struct conv_err *err)
 {
-    int count;
-    const struct conv_variant *const *variants = conv_stencil_variants(&count);
-    bool on_cuda = false;
-    enum conv_status status = bench_reference(bench, variants[count - 1], err);
-    for (int i = count - 2; i >= 0 && !status; i--) {
-        if (variants[i]->place == CONV_ON_CUDA && !on_cuda) {
-            on_cuda = true;
-            status = bench_extras(bench, NULL, err);
-        }
-        if (!status && is_wanted(bench, variants[i]))
-            status = bench_variant(bench, variants[i], CONV_BENCH_VARIANT, false, err);
-        if (!status)
-            status = bench_extras(bench, variants[i], err);
-    }
+    struct row rows[MOST_ROWS];
+    int count = list_rows(rows);
+    enum conv_status status = bench_reference(bench, rows[0].variant, err);
+    for (int i = 1; i < count && !status; i++)
+        if (is_wanted(bench, rows[i].variant))
+            status = bench_variant(bench, rows[i].variant, rows[i].kind, rows[i].interleaved, err);
     if (!status)
         bench_competitors(bench);
     return status;
@@ -282,15 +298,11 @@ static enum conv_status bench_variants(struct bench *bench, struct conv_err *err
 
 const struct conv_variant *conv_bench_kernels_find(const char *name)
 {
-    int count, extra_count;
-    const struct conv_variant *const *variants = conv_stencil_variants(&count);
-    const struct conv_stencil_extra *extras = conv_stencil_extras(&extra_count);
+    struct row rows[MOST_ROWS];
+    int count = list_rows(rows);
     for (int i = 0; i < count; i++)
-        if (strcmp(variants[i]->name, name) == 0)
-            return variants[i];
-    for (int i = 0; i < extra_count; i++)
-        if (strcmp(extras[i].variant->name, name) == 0)
-            return extras[i].variant;
+        if (strcmp(rows[i].variant->name, name) == 0)
+            return rows[i].variant;
     return NULL;
 }
 

@@ -8,6 +8,7 @@
 #include "bench/bench_cuda.h"
 #include "bench/bench_layers_internal.h"
 #include "bench/bench_progress.h"
+#include "kernels/ladder/ladder.h"
 
 // The bytes that a run on a CPU reads and writes: much more than its caches hold.
 #define CPU_MOST_BYTES ((size_t)512 << 20)
@@ -56,17 +57,18 @@ static void limit_cpu_images(struct conv_bench_layers *bench)
         bench->here.shape.images = most < 1 ? 1 : (int64_t)most;
 }
 
-// A variant and its extras.
-static enum conv_status bench_variants(struct conv_bench_layers *bench,
-                                       const struct conv_layer_variant *variant,
-                                       struct conv_err *err)
+// From the simplest to the fastest: the steps of the ladder are those of CUDA.
+static enum conv_status bench_variants(struct conv_bench_layers *bench, struct conv_err *err)
 {
-    int count;
-    const struct conv_layer_extra *extras = conv_layer_extras(&count);
-    enum conv_status status = conv_bench_layers_variant(bench, variant, CONV_BENCH_VARIANT, err);
-    for (int i = 0; i < count && !status; i++)
-        if (extras[i].of == variant)
-            status = conv_bench_layers_variant(bench, extras[i].variant, CONV_BENCH_SHAPE, err);
+    int count, step_count;
+    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
+    const struct conv_ladder_layer_step *steps = conv_ladder_layer_steps(&step_count);
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < step_count && !status; i++)
+        status = conv_bench_layers_variant(
+            bench, steps[i].variant, steps[i].shape ? CONV_BENCH_SHAPE : CONV_BENCH_VARIANT, err);
+    for (int i = count - 1; i >= 0 && !status; i--)
+        status = conv_bench_layers_variant(bench, variants[i], CONV_BENCH_VARIANT, err);
     return status;
 }
 
@@ -75,8 +77,6 @@ static enum conv_status bench_place(struct conv_bench_layers *bench,
                                     const struct conv_bench_layers_ops *ops, int number,
                                     struct conv_err *err)
 {
-    int count;
-    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
     bench->where = where;
     bench->ops = ops;
     bench->here = bench->data;
@@ -85,8 +85,8 @@ static enum conv_status bench_place(struct conv_bench_layers *bench,
     if (where != CONV_BENCH_LAYERS_CUDA)
         limit_cpu_images(bench);
     enum conv_status status = ops->open(&bench->place, &bench->here, number, err);
-    for (int i = count - 1; i >= 0 && !status; i--)
-        status = bench_variants(bench, variants[i], err);
+    if (!status)
+        status = bench_variants(bench, err);
     ops->close(bench->place);
     bench->place = NULL;
 #if CONV_HAVE_CUDNN

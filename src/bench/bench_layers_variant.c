@@ -10,6 +10,7 @@
 #include "bench/bench_layers_internal.h"
 #include "bench/bench_progress.h"
 #include "bench/bench_time.h"
+#include "kernels/ladder/ladder.h"
 
 #define LEAST_RUNS 3
 // The time for all runs of a variant.
@@ -28,10 +29,10 @@ const struct conv_layer_variant *conv_bench_layers_find(const char *name)
     for (int i = 0; i < count; i++)
         if (strcmp(variants[i]->name, name) == 0)
             return variants[i];
-    const struct conv_layer_extra *extras = conv_layer_extras(&count);
+    const struct conv_ladder_layer_step *steps = conv_ladder_layer_steps(&count);
     for (int i = 0; i < count; i++)
-        if (strcmp(extras[i].variant->name, name) == 0)
-            return extras[i].variant;
+        if (strcmp(steps[i].variant->name, name) == 0)
+            return steps[i].variant;
     return NULL;
 }
 

@@ -196,7 +196,7 @@ def test_auto_is_the_cpu_for_little_work(binary, folder, tmp_path, asked):
 def test_auto_wakes_a_gpu_where_the_cpu_does_not_do_as_well(binary, folder, tmp_path):
     """The GPU also gets small jobs: with large filters, with one of its kernels or with its coder selected by name."""
     kernel = "31x31: " + " ".join(",".join(["1"] * 31) for _ in range(31))
-    for number, (chain, *options) in enumerate((("custom", "-k", kernel), ("emboss", "--variant=cuda_naive"),
+    for number, (chain, *options) in enumerate((("custom", "-k", kernel), ("emboss", "--variant=cuda_constant"),
                                                 ("emboss", "--decode-on=gpu"), ("emboss", "--encode-on=gpu"))):
         err = run(binary, folder, chain, "-b", "--device=auto", *options, "in", tmp_path / str(number))
         assert "cuda:0" in err, err

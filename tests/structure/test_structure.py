@@ -21,6 +21,7 @@ BUILD = pathlib.Path(os.environ.get("CONV_BUILD_DIR", SOURCE / "build"))
 LAYERS = (
     ("src/main.c",),
     ("src/bench",),
+    ("kernels/ladder",),
     ("src/cli",),
     ("src/api",),
     ("src/page",),
@@ -303,6 +304,7 @@ def planted(tmp_path):
     ("kernels/stencil/reference.c", "png/png.h"), ("src/report/json.c", "io/files/paths.h"),
     ("kernels/stencil/cpu/plan.c", "kernels/stencil/cuda/cuda_variants.h"), ("src/cli/options.c", "bench/bench.h"),
     ("src/io/files/paths.c", "io/archive/archive.h"), ("src/io/archive/tar_reader.c", "io/walk/walk.h"),
+    ("src/engine/chain.c", "kernels/ladder/ladder.h"), ("src/cli/verify.c", "kernels/ladder/ladder.h"),
 ))
 def test_a_planted_include_is_found(planted, name, include):
     root = planted(name, f'\n#include "{include}"\n')

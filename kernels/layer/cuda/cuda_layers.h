@@ -23,20 +23,6 @@ extern const struct conv_layer_variant conv_cuda_layer_few, conv_cuda_layer_unif
     conv_cuda_layer_strips_half, conv_cuda_layer_points_bulk, conv_cuda_layer_points_wgmma,
     conv_cuda_layer_points_tf32;
 
-// The ladder, from the first attempt on, one idea per step. Files ladder_*.cu.
-extern const struct conv_layer_variant conv_cuda_layer_naive, conv_cuda_layer_constant,
-    conv_cuda_layer_shared, conv_cuda_layer_shared_constant, conv_cuda_layer_hoisted,
-    conv_cuda_layer_channels, conv_cuda_layer_specialised, conv_cuda_layer_atomics,
-    conv_cuda_layer_tree, conv_cuda_layer_im2col, conv_cuda_layer_fused, conv_cuda_layer_register;
-// For benchmarks and tests: other tiles.
-extern const struct conv_layer_variant conv_cuda_layer_register_shapes[6];
-
-// Only multiply-adds in registers, for benchmarks: queues `blocks` blocks that repeat them `turns`
-// times. Nothing is written to `d_out`, which has room for one float. CONV_ERR_DEVICE.
-enum conv_status conv_cuda_layer_fma(float *d_out, int blocks, int turns, void *stream);
-// The number of floating-point operations of these, two per multiply-add.
-double conv_cuda_layer_fma_flops(int blocks, int turns);
-
 #ifdef __cplusplus
 }
 #endif

@@ -18,13 +18,8 @@ extern "C" {
 extern const struct conv_variant conv_cuda_tma_mma, conv_cuda_tma_mma_separable,
     conv_cuda_tma_mma_wide, conv_cuda_tma_mma_wide_columns, conv_cuda_tma_mma_wide16,
     conv_cuda_tma_mma_large, conv_cuda_mma, conv_cuda_tma, conv_cuda_tma_large, conv_cuda_separable,
-    conv_cuda_dp4a, conv_cuda_blocked, conv_cuda_blocked_floats, conv_cuda_threshold,
-    conv_cuda_gradient, conv_cuda_planes, conv_cuda_unrolled, conv_cuda_shared, conv_cuda_constant,
-    conv_cuda_naive;
-// For benchmarks and tests: RGBRGB... instead of planes, and other block shapes.
-extern const struct conv_variant conv_cuda_interleaved;
-extern const struct conv_variant conv_cuda_student; // defined with -DCONV_STUDENT=FILE only
-extern const struct conv_variant conv_cuda_shared_shapes[5], conv_cuda_unrolled_shapes[3];
+    conv_cuda_blocked, conv_cuda_blocked_floats, conv_cuda_threshold, conv_cuda_gradient,
+    conv_cuda_constant;
 
 // Bytes of device memory that one uploaded plan takes (a multiple of 256).
 size_t conv_cuda_upload_bytes(void);

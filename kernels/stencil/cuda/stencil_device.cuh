@@ -84,7 +84,7 @@ struct rounding {
 // half to even, and leaves it in the low bits of the mantissa.
 #define INTEGER_FLOATS 12582912.0f
 
-// A filter: naive.cu reads it from global memory, constant.cu from its parameters.
+// A filter: constant.cu reads it from its parameters, others from global memory.
 struct taps {
     struct rounding rounding;
     int32_t width, height;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Shared by the textbook kernels of the ladder: a launch in samples, weights and bias in device
 // memory, one thread per output.
-#ifndef CONV_KERNELS_LAYER_CUDA_LADDER_CUH
-#define CONV_KERNELS_LAYER_CUDA_LADDER_CUH
+#ifndef CONV_KERNELS_LADDER_LAYER_LADDER_CUH
+#define CONV_KERNELS_LADDER_LAYER_LADDER_CUH
 
 #include <cuda_runtime.h>
 #include <string.h>
 
+#include "kernels/ladder/ladder.h"
 #include "kernels/layer/activation.h"
-#include "kernels/layer/cuda/cuda_layers.h"
 
 #define LADDER_SIDE 16                   // of a block and its tile of outputs
 #define LADDER_SHARED ((size_t)48 << 10) // bytes that every block can use without an attribute

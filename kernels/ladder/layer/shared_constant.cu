@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// ladder_shared.cu and ladder_constant.cu together: the input in shared memory, the weights in
+// shared.cu and constant.cu together: the input in shared memory, the weights in
 // constant memory.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
-// Blocks of 16 x 16 outputs of one of the maps from `first` on; barriers as in ladder_shared.cu.
+// Blocks of 16 x 16 outputs of one of the maps from `first` on; barriers as in shared.cu.
 static __global__ void shared_constant(struct ladder ladder,
                                        const __grid_constant__ struct ladder_constant weights,
                                        int first)

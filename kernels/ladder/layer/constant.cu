@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Like ladder_naive.cu, with the weights in constant memory: all threads of a warp use the same
+// Like naive.cu, with the weights in constant memory: all threads of a warp use the same
 // weight at the same time, which the constant cache broadcasts. A launch computes as many maps as
 // fit their weights into its parameters.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
 // Blocks of 16 x 16 outputs of one of the maps from `first` on.
 static __global__ void constant(struct ladder ladder,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Like ladder_channels.cu, with a separate kernel for each of some layers: all sizes are known to
+// Like channels.cu, with a separate kernel for each of some layers: all sizes are known to
 // the compiler, which unrolls the loops over taps and makes every index a constant, and the blocks
 // are cut so that they cover the plane without idle threads.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
 // Blocks of WIDTH x HEIGHT outputs of one of the maps from `first` on: all channels of their input
 // are in shared memory.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Like ladder_naive.cu, with the input of a block's outputs in shared memory, one channel after the
+// Like naive.cu, with the input of a block's outputs in shared memory, one channel after the
 // other: each sample is loaded once per block instead of once per tap.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
 // Blocks of 16 x 16 outputs of one map. Shared memory holds the samples that they read of one
 // channel. One barrier before a channel is overwritten, one before it is read.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Like ladder_im2col.cu without the first kernel: the tiles of the matrix of columns are made in
+// Like im2col.cu without the first kernel: the tiles of the matrix of columns are made in
 // shared memory, from the input, when they are needed.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
 #define SIDE 16 // of tiles of all three matrices
 
-// Blocks of 16 x 16 outputs of an image, rows are maps; like `multiply` of ladder_im2col.cu.
+// Blocks of 16 x 16 outputs of an image, rows are maps; like `multiply` of im2col.cu.
 static __global__ void fused(struct ladder ladder)
 {
     __shared__ float a[SIDE][SIDE];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Like ladder_fused.cu, with a tile of outputs per thread in registers: each value from shared
+// Like fused.cu, with a tile of outputs per thread in registers: each value from shared
 // memory is used for several outputs, so that most of a thread's instructions are multiply-adds,
 // not loads. The index arithmetic of the columns is hoisted: a thread always makes the same
 // columns, and the tap is the same for all threads.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
 #define DEPTH 8 // taps of a step
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The sum over channels as a tree: the threads of a block share the channels of an output and add
 // their parts in shared memory, in as many steps as the logarithm of their number.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
 #define POSITIONS 32
 #define MOST_PARTS 16

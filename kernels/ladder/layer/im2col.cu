@@ -3,7 +3,7 @@
 // column of a matrix ("im2col"), a second one multiplies the weights by it, tile by tile. The
 // matrix has as many times the size of the input as a kernel has taps, and is written and read once
 // in addition.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
 #define THREADS 256
 #define SIDE 16                        // of tiles of all three matrices

@@ -2,6 +2,7 @@
 // One thread computes one sample. It reads every tap of its neighbourhood, and the filter, from
 // global memory, and resolves the border at each tap. Correct for every filter; the caches do what
 // other kernels do explicitly.
+#include "kernels/ladder/ladder.h"
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 #define BLOCK_WIDTH 32

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The start of the ladder: one thread computes one output, and reads input and weights from global
 // memory. The caches do what later kernels do explicitly.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
 // Blocks of 16 x 16 outputs of one map.
 static __global__ void naive(struct ladder ladder)

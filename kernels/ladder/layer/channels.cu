@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Like ladder_hoisted.cu, with the tiles of all channels in shared memory at once: two barriers per
+// Like hoisted.cu, with the tiles of all channels in shared memory at once: two barriers per
 // image instead of two per channel, and all loads of an image are in flight together.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
 // Blocks of 16 x 16 outputs of one of the maps from `first` on.
 static __global__ void channels(struct ladder ladder,

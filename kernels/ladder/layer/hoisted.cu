@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Like ladder_shared_constant.cu, with the index arithmetic hoisted: pointers advance by additions,
+// Like shared_constant.cu, with the index arithmetic hoisted: pointers advance by additions,
 // and rows of the tile are loaded by rows of threads, so that no index is divided.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
-// Blocks of 16 x 16 outputs of one of the maps from `first` on; barriers as in ladder_shared.cu.
+// Blocks of 16 x 16 outputs of one of the maps from `first` on; barriers as in shared.cu.
 static __global__ void hoisted(struct ladder ladder,
                                const __grid_constant__ struct ladder_constant weights, int first)
 {

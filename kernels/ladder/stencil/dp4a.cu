@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Like blocked.cu, but samples stay bytes: dp4a multiplies four unsigned samples by four signed
-// coefficients and adds the products to a sum, in one instruction. For exact filters of 8-bit
-// images whose coefficients fit in a byte. The only other work is to shift four neighbours into one
-// word.
+// Like kernels/stencil/cuda/blocked.cu, but samples stay bytes: dp4a multiplies four unsigned
+// samples by four signed coefficients and adds the products to a sum, in one instruction. For exact
+// filters of 8-bit images whose coefficients fit in a byte. The only other work is to shift four
+// neighbours into one word.
+#include "kernels/ladder/ladder.h"
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;

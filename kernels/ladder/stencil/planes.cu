@@ -2,7 +2,7 @@
 // Like unrolled.cu, but one thread computes the same sample of all three planes of an image. The
 // position of a tap and of the border is computed once for three samples, and three independent
 // loads and sums hide each other's latency.
-#include "kernels/stencil/cuda/tile.cuh"
+#include "kernels/ladder/stencil/tile.cuh"
 
 #define PLANES 3
 #define BLOCK_WIDTH 32

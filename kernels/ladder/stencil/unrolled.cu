@@ -2,7 +2,7 @@
 // Like shared.cu, with the size of the filter known to the compiler. Loops over taps are unrolled,
 // addresses are offsets in load instructions, coefficients operands from constant memory, and the
 // loads of all taps can be in flight together.
-#include "kernels/stencil/cuda/tile.cuh"
+#include "kernels/ladder/stencil/tile.cuh"
 
 #define BLOCK_WIDTH 32
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // For the textbook tile kernels (shared.cu, unrolled.cu, planes.cu): copying a tile with its halo
 // to shared memory.
-#ifndef CONV_KERNELS_STENCIL_CUDA_TILE_CUH
-#define CONV_KERNELS_STENCIL_CUDA_TILE_CUH
+#ifndef CONV_KERNELS_LADDER_STENCIL_TILE_CUH
+#define CONV_KERNELS_LADDER_STENCIL_TILE_CUH
 
+#include "kernels/ladder/ladder.h"
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 // Copies `columns` x `rows` samples, the first of which is (left, top) of the plane, in steps of

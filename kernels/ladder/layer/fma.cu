@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Only multiply-adds in registers: no kernel of float32 arithmetic can be faster.
-#include "kernels/layer/cuda/cuda_layers.h"
+#include "kernels/ladder/ladder.h"
 
 #include <cuda_runtime.h>
 
@@ -27,13 +27,13 @@ static __global__ void multiply_add(float *out, int turns, float factor)
         *out = sum;
 }
 
-enum conv_status conv_cuda_layer_fma(float *d_out, int blocks, int turns, void *stream)
+enum conv_status conv_cuda_ladder_fma(float *d_out, int blocks, int turns, void *stream)
 {
     multiply_add<<<blocks, THREADS, 0, (cudaStream_t)stream>>>(d_out, turns, 0.5f);
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
 
-double conv_cuda_layer_fma_flops(int blocks, int turns)
+double conv_cuda_ladder_fma_flops(int blocks, int turns)
 {
     return 2.0 * CHAINS * REPEATS * THREADS * blocks * turns;
 }

@@ -2,7 +2,7 @@
 // The sum over channels as atomic additions: one block per channel, which adds its part of each
 // output to global memory. More blocks for small batches, but every output is written as often as
 // there are channels, and the order of the additions is the hardware's.
-#include "kernels/layer/cuda/ladder.cuh"
+#include "kernels/ladder/layer/ladder.cuh"
 
 #define THREADS 256
 #define MOST_ADDITIONS 128 // one after the other: the bound of the error

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // One thread per pixel of an image stored as RGBRGB..., as in PNG: the thread computes three
 // samples. Adjacent lanes read bytes three apart, so a warp requests three times the memory that
-// one of its loads uses. Not in the table, because images are stored as planes; naive.cu is the
-// same for planes.
+// one of its loads uses. naive.cu is the same for planes, as which images are stored.
+#include "kernels/ladder/ladder.h"
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 #define CHANNELS 3

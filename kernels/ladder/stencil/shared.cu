@@ -3,7 +3,7 @@
 // sample is read from global memory once per block instead of once per tap, and the border is
 // resolved once per sample. However, the level 1 cache holds the same samples for naive.cu, and
 // most time is still spent on instructions: address, load of one byte and conversion for each tap.
-#include "kernels/stencil/cuda/tile.cuh"
+#include "kernels/ladder/stencil/tile.cuh"
 
 // One thread per sample; the block has the shape of the launch, a multiple of 32 threads. All
 // threads load, one sample each at a time. Shared memory: (blockDim.x + width - 1) x (blockDim.y +
