@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The results of `conv bench layers` as a bar chart in SVG: one panel per place, one bar per line,
-// beside the two limits of every layer. tools/bench-chart draws several layers.
+// beside the two limits of every layer. tools/bench chart draws several layers.
 #include "bench/bench_layers.h"
 
 // In units of the chart.

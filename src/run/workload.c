@@ -142,7 +142,7 @@ struct rates {
     double image, sample, byte, square;
 };
 
-// 16 cores of a Xeon and an H100, `tools/bench-auto`, 2026-11-26, nothing saved: the time of all
+// 16 cores of a Xeon and an H100, `tools/bench auto`, 2026-11-26, nothing saved: the time of all
 // cores for an icon (128 x 128 RGBA, 5.6 KB), a photograph (768 x 512, 640 KB) and a screenshot (29
 // MB of samples, 300 KB on average) is 0.16, 4.7 and 28 ms, which are three equations.
 static const struct rates on_cores = {67e3, 0.91, 5.6, 0};

@@ -137,10 +137,10 @@ def test_kernels_compare_with_something_else(box):
 
 
 def test_chart_of_kernels(box):
-    """tools/bench-chart draws what --json printed."""
+    """tools/bench chart draws what --json printed."""
     out = run(*SMALL, "--json", "--filter", "blur").out
     table = json.loads(out)
-    root = ElementTree.fromstring(subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench-chart")], input=out,
+    root = ElementTree.fromstring(subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench"), "chart"], input=out,
                                                  encoding="utf-8", stdout=subprocess.PIPE, check=True).stdout)
     assert root.tag == SVG + "svg"
     text = " ".join(element.text or "" for element in root.iter(SVG + "text"))

@@ -81,7 +81,7 @@ def test_layers_page_and_chart(box):
     cores = {row["threads"] for row in record["rows"]}
     assert charts == [record["cpu"], record["cpu_all"]][:len(cores)]
     assert all(0 < float(at) <= 100 for at in re.findall(r'class="limit" style="left:([\d.]+)%"', page))
-    root = ElementTree.fromstring(subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench-chart")], input=out + out,
+    root = ElementTree.fromstring(subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench"), "chart"], input=out + out,
                                                  encoding="utf-8", stdout=subprocess.PIPE, check=True).stdout)
     bars = [element for element in root.iter(SVG + "rect") if element.get("class") != "page"]
     assert len(bars) == 2 * len([row for row in json.loads(out)["rows"] if "skipped" not in row])

@@ -2,7 +2,7 @@
 """Time and memory per image do not grow with their number, one image takes milliseconds, and --device cpu starts no GPU.
 
 The sizes are small here and the bounds generous, so that a busy machine does not fail them. The documented figures come
-from tools/bench-scale with its own sizes and bounds.
+from tools/bench scale with its own sizes and bounds.
 """
 import os
 import subprocess
@@ -34,7 +34,7 @@ def test_three_thousand_images_cost_what_three_hundred_cost(memory, way):
         pytest.skip("no CONV_FAULTY_BINARY: not started by ctest")
     binary, device = (program.BINARY, "cpu") if way == "cpu" else (FAULTY, "cuda")
     for _ in range(3):  # other processes may slow down one of the two, and suspend this one while it should measure
-        done = subprocess.run([sys.executable, f"{ROOT}/tools/bench-scale", f"{memory}/scale", "--conv", binary, "--counts", "300,3000",
+        done = subprocess.run([sys.executable, f"{ROOT}/tools/bench", "scale", f"{memory}/scale", "--conv", binary, "--counts", "300,3000",
                                "--side", "20", "--repeat", "4", "--tolerance", "300", "--growth", "40", "--", "--device", device,
                                "-j4", "--mem-limit", "4M", "--group", "64K"],
                               capture_output=True, text=True, timeout=program.TIMEOUT)

@@ -260,7 +260,7 @@ def test_two_folders(tmp_path):
 
 
 def test_latency(tmp_path):
-    """The time from closing the file to the output's name. The bound suits any machine; tools/bench-watch measures."""
+    """The time from closing the file to the output's name. The bound suits any machine; tools/bench watch measures."""
     if program.is_sanitized() or program.RUNNER:
         pytest.skip("a build for finding faults")
     source, target = folders(tmp_path)

@@ -1,37 +1,21 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures how filters of the same name differ between programs: the largest and the mean difference, in 8-bit
-levels, of conv's parametric filters from those of ImageMagick, libvips, OpenCV and SciPy on the given images, as in
-the table of docs/filters.md.
-
-    tools/compare-filters [CONV [IMAGE.png...]]
-
-Needs the Debian packages imagemagick, libvips-tools, python3-opencv and python3-scipy; what is missing is skipped.
-"""
+"""Filters of the same name in other programs."""
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 
+import cv2
 import numpy as np
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from measure import ROOT, Report, optional
 
-try:
-    import cv2
-except ImportError:
-    cv2 = None
-try:
-    from scipy import ndimage
-except ImportError:
-    ndimage = None
-
+ndimage = optional("scipy.ndimage")
 EDGE = dict(borderType=getattr(cv2, "BORDER_REPLICATE", 0))
 
 
 def magick(*arguments):
-    if not shutil.which("convert"):
+    if not shutil.which("mogrify"):  # as `convert` are also other programs
         return None
     return "convert " + " ".join(arguments), lambda path, out: subprocess.run(["convert", path, *arguments, out], check=True)
 
@@ -43,8 +27,6 @@ def vips(operation, *arguments):
 
 
 def opencv(text, function):
-    if not cv2:
-        return None
     return text, lambda path, out: cv2.imwrite(out, function(cv2.imread(path)))
 
 
@@ -53,20 +35,9 @@ def scipy(text, function):
         return None
 
     def run(path, out):
-        planes = [np.clip(np.rint(function(plane.astype(np.float64))), 0, 255) for plane in read(path)]
-        write(out, np.stack(planes).astype(np.uint8))
+        planes = [np.clip(np.rint(function(plane.astype(np.float64))), 0, 255) for plane in cv2.imread(path).transpose(2, 0, 1)]
+        cv2.imwrite(out, np.stack(planes).astype(np.uint8).transpose(1, 2, 0))
     return text, run
-
-
-def read(path):
-    """The planes of an image, read with whichever library is installed."""
-    if cv2:
-        return cv2.imread(path).transpose(2, 0, 1)
-    sys.exit("compare-filters: install python3-opencv")
-
-
-def write(path, planes):
-    cv2.imwrite(path, planes.transpose(1, 2, 0))
 
 
 def pairs():
@@ -96,22 +67,24 @@ def pairs():
                               lambda p: ndimage.gaussian_filter(p, 1, mode="nearest") - ndimage.gaussian_filter(p, 1.6, mode="nearest"))]
 
 
-def main():
-    binary = sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build", "conv")
-    photos = sys.argv[2:] or [os.path.join(ROOT, "samples", "landscape-rgb.png")]
-    print("| conv | compared with | largest | mean |\n|---|---|--:|--:|")
+def filters(parser):
+    """Measures how filters of the same name differ between programs: the largest and the mean difference, in 8-bit levels,
+    of conv's parametric filters from those of ImageMagick, libvips, OpenCV and SciPy, as in the table of docs/filters.md.
+
+    Needs python3-opencv; of imagemagick, libvips-tools and python3-scipy what is missing is skipped."""
+    parser.add_argument("images", nargs="*", default=[os.path.join(ROOT, "samples", "landscape-rgb.png")])
+    options = parser.read()
+    report = Report(options)
+    report.table("conv ", "compared with ", "largest", "mean")
     with tempfile.TemporaryDirectory() as box:
         ours, theirs = os.path.join(box, "conv.png"), os.path.join(box, "other.png")
         for text, others in pairs():
-            for label, run in filter(None, others):
-                largest, total, count = 0, 0, 0
-                for photo in photos:
-                    subprocess.run([binary, text, "--device", "cpu", photo, ours], check=True)
-                    run(photo, theirs)
-                    off = np.abs(read(ours).astype(int) - read(theirs))
-                    largest, total, count = max(largest, off.max()), total + off.sum(), count + off.size
-                print(f"| `{text}` | `{label}` | {largest} | {total / count:.3f} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            for label, work in filter(None, others):
+                differences = []
+                for image in options.images:
+                    subprocess.run([options.conv, text, "-q", "--device", "cpu", image, ours], check=True)
+                    work(image, theirs)
+                    differences.append(np.abs(cv2.imread(ours).astype(int) - cv2.imread(theirs)))
+                largest, mean = max(d.max() for d in differences), sum(d.sum() for d in differences) / sum(d.size for d in differences)
+                report.row(f"`{text}`", f"`{label}`", largest, f"{mean:.3f}", filter=text, other=label, largest=int(largest), mean=float(mean))
+    report.finish()

@@ -1,30 +1,114 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares filter banks with scikit-image, SciPy and the definitions that their authors published.
-
-The coefficients of `conv show BANK --json` and the maps of `conv layer BANK` over a random tensor are compared with
-  gabor               skimage.filters.gabor_kernel and skimage.filters.gabor
-  sobel scharr prewitt  the filters of that name of skimage.filters
-  log dog             scipy.ndimage.gaussian_laplace and gaussian_filter, skimage.filters.difference_of_gaussians
-  lm mr8 schmid       makeLMfilters.m, makeRFSfilters.m and makeSfilters.m (Visual Geometry Group, Oxford)
-  laws                outer products of Laws' lines
-Prints the largest difference of each, relative to the largest magnitude, and fails above the stated bound.
-
-Example: python3 -m venv VENV; VENV/bin/pip install scikit-image; VENV/bin/python tools/check-banks-skimage --conv build/conv
-"""
-import argparse
-import json
+"""Filter banks: features beside OpenCV's, and coefficients beside their authors' definitions."""
+import functools
+import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
-import scipy.ndimage
-import skimage
-import skimage.filters
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from inputs import Folder, images_in
+from measure import Clock, Report, ask, run, take_turns
+
+
+class Bank:
+    """`kernels` are those of the bank's filters, `maps` which of them make a map."""
+
+    def __init__(self, conv, name):
+        self.conv, self.name = conv, name
+        rows = ask([conv, "show", name, "--json"])
+        self.maps = [row for row in rows if row["type"] == "map"]
+        self.filters = [row for row in rows if row["type"] == "bank_filter"]
+        self.kernels = [np.array(row["kernel"]) for row in self.filters]
+
+    def respond(self, image):
+        with tempfile.TemporaryDirectory() as folder:
+            np.save(f"{folder}/x.npy", image)
+            run([self.conv, "layer", self.name, f"{folder}/x.npy", f"{folder}/y.npy", "-q"])
+            return np.load(f"{folder}/y.npy")
+
+
+def respond(cv2, image, row, separable):
+    if separable and row["terms"]:
+        return sum(cv2.sepFilter2D(image, cv2.CV_32F, np.float32(t["row"]), np.float32(t["column"]), borderType=cv2.BORDER_REPLICATE)
+                   for t in row["terms"])
+    return cv2.filter2D(image, cv2.CV_32F, np.float32(row["kernel"]), borderType=cv2.BORDER_REPLICATE)
+
+
+def features(job):
+    import cv2
+    cv2.setNumThreads(1)
+    paths, maps, filters, separable = job
+    result = []
+    for path in paths:
+        colours = cv2.imread(path, cv2.IMREAD_COLOR).astype(np.float32)
+        image = colours @ np.float32([0.114, 0.587, 0.299]) / np.float32(255)
+        values = []
+        for row in maps:
+            responses = [respond(cv2, image, filters[row["first"] + i], separable) for i in range(row["count"])]
+            value = responses[0]
+            if row["combine"] == "magnitude":
+                value = cv2.magnitude(responses[0], responses[1])
+            elif row["combine"] == "max":
+                value = np.maximum.reduce(responses)
+            mean, deviation = cv2.meanStdDev(value)
+            values.append((mean[0, 0], deviation[0, 0]))
+        result.append(values)
+    return result
+
+
+def banks(parser):
+    """Features of a filter bank over a folder of photographs: conv against OpenCV.
+
+    Both read PNG files, take the luminance, apply the bank with replicated borders and compute mean and standard deviation
+    of every map. OpenCV runs in processes of one thread each, which share the images, with filter2D (any filter) and with
+    sepFilter2D (the terms of separable filters), on --opencv-images images; conv on --images links to the images. The table
+    has images per second, and the largest difference of conv's features from either."""
+    parser.add_argument("photos")
+    parser.option("bank", "gabor:4x8")
+    parser.option("processes", os.cpu_count())
+    parser.option("images", 10000)
+    parser.option("opencv-images", 64)
+    parser.option("devices", "cuda,cpu")
+    options = parser.read(rounds=3)
+    photos = images_in(options.photos)
+    bank = Bank(options.conv, options.bank)
+    paths = [photos[i % len(photos)] for i in range(options.opencv_images)]
+    values = {}
+    report = Report(options, options.bank)
+    with tempfile.TemporaryDirectory(dir=options.photos) as box, multiprocessing.Pool(options.processes) as pool:
+        folder, processes = Folder(f"{box}/in", [photos[i % len(photos)] for i in range(options.images)]), options.processes
+        pool.map(features, [(paths[:1], bank.maps[:1], bank.filters, False)] * processes, chunksize=1)  # imports
+
+        def peer(name):
+            jobs = [(paths[i::processes], bank.maps, bank.filters, name == "sepFilter2D") for i in range(processes)]
+            start, values[name] = time.perf_counter(), [None] * len(paths)
+            for i, part in enumerate(pool.map(features, jobs, chunksize=1)):
+                values[name][i::processes] = part
+            return Clock(wall=time.perf_counter() - start)
+
+        def ours(device):
+            out = f"{box}/{device}.npy"
+            clock = run([options.conv, "layer", options.bank, folder.path, out, "--pool", "mean,std", "--device", device, "--quiet"], out, keep=True)
+            values[device] = np.load(out)
+            return clock
+        ways = {f"OpenCV {name}": functools.partial(peer, name) for name in ("filter2D", "sepFilter2D")}
+        ways.update({f"conv --device {device}": functools.partial(ours, device) for device in options.devices.split(",")})
+        times = take_turns(ways, options.rounds)
+    rates = {name: (options.images if name.startswith("conv") else len(paths)) / each.median for name, each in times.items()}
+    best = max(rate for name, rate in rates.items() if name.startswith("OpenCV"))
+    report.table("way ", "images/s", "against OpenCV's faster way", "features differ by at most")
+    for name, each in times.items():
+        shown = np.array(values[name.split()[-1]])[:min(len(photos), len(paths))]
+        apart = max(float(np.abs(shown - np.array(values[peer])[:len(shown)]).max()) for peer in ("filter2D", "sepFilter2D"))
+        report.row(name, f"{rates[name]:.1f}", f"{rates[name] / best:.1f}×", f"{apart:.2g} of {np.abs(shown).max():.2g}", name=name, times=each)
+    report.finish()
+
+
+# --- checks against scikit-image, SciPy and the authors' definitions ----------------------------------------
+
 SIDE = 49
 failed = []
 
@@ -36,22 +120,6 @@ def report(name, difference, bound):
 
 def relative(a, b):
     return float(np.abs(a - b).max() / np.abs(b).max())
-
-
-class Bank:
-    def __init__(self, conv, name):
-        self.conv, self.name = conv, name
-        lines = subprocess.run([conv, "show", name, "--json"], check=True, capture_output=True, text=True).stdout
-        rows = [json.loads(line) for line in lines.splitlines()]
-        self.maps = [row for row in rows if row["type"] == "map"]
-        self.kernels = [np.array(row["kernel"]) for row in rows if row["type"] == "bank_filter"]
-
-    def respond(self, image):
-        with tempfile.TemporaryDirectory() as folder:
-            paths = [os.path.join(folder, name) for name in ("x.npy", "y.npy")]
-            np.save(paths[0], image)
-            subprocess.run([self.conv, "layer", self.name, *paths, "-q"], check=True)
-            return np.load(paths[1])
 
 
 def check_gabor(conv, image):
@@ -173,19 +241,26 @@ def compare(kernels, expected):
     return max(relative(a, b) for a, b in zip(kernels, expected))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--conv", default=os.path.join(ROOT, "build", "conv"))
-    conv = parser.parse_args().conv
+def banks_skimage(parser):
+    """Checks filter banks against scikit-image, SciPy and the definitions that their authors published.
+
+    The coefficients of `conv show BANK --json` and the maps of `conv layer BANK` over a random tensor are compared with
+      gabor                 skimage.filters.gabor_kernel and skimage.filters.gabor
+      sobel scharr prewitt  the filters of that name of skimage.filters
+      log dog               scipy.ndimage.gaussian_laplace and gaussian_filter, skimage.filters.difference_of_gaussians
+      lm mr8 schmid         makeLMfilters.m, makeRFSfilters.m and makeSfilters.m (Visual Geometry Group, Oxford)
+      laws                  outer products of Laws' lines
+    Prints the largest difference of each, relative to the largest magnitude, and fails above the stated bound.
+
+    python3 -m venv VENV; VENV/bin/pip install scikit-image; VENV/bin/python tools/bench banks-skimage"""
+    global scipy, skimage
+    options = parser.read()
+    import scipy.ndimage
+    import skimage.filters
     image = np.random.default_rng(17).random((150, 170)).astype(np.float32)
     print(f"scikit-image {skimage.__version__}, SciPy {scipy.__version__}; largest difference over largest magnitude")
-    check_gabor(conv, image)
-    check_gradients(conv, image)
-    check_gaussians(conv, image)
-    check_textures(conv)
-    check_laws(conv)
+    for check in (check_gabor, check_gradients, check_gaussians):
+        check(options.conv, image)
+    check_textures(options.conv)
+    check_laws(options.conv)
     sys.exit(f"{len(failed)} differ" if failed else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: MIT
+"""PNG coders in memory: conv's beside those of other libraries, and the Python package beside other packages."""
+import ctypes
+import functools
+import glob
+import io
+import json
+import os
+import resource
+import statistics
+import struct
+import sys
+import tempfile
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+from measure import Clock, Report, ask, optional, spread, take_turns
+
+# glibc keeps freed memory, which large images would otherwise fault in again for each call.
+KEEP = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000", "MALLOC_TOP_PAD_": "300000000"}
+
+
+# --- other packages ------------------------------------------------------------------------------------
+
+class Coder:
+    """`decode` takes what `as_file` makes of bytes; `encode` takes what `as_image` makes of an array H x W x C and returns
+    something with a length in bytes. Either may be None. Encoders are in the fastest setting that compresses: OpenCV's
+    default (one filter, runs only) takes half the time of its level 1; Pillow takes less time at level 1 with runs only;
+    torchvision and torchcodec only have levels."""
+
+    def __init__(self, name, decode=None, encode=None, as_file=bytes, as_image=lambda image: image):
+        self.name, self.decode, self.encode, self.as_file, self.as_image = name, decode, encode, as_file, as_image
+
+
+def opencv(cv2):
+    import numpy as np
+    cv2.setNumThreads(1)
+    return Coder("OpenCV", lambda file: cv2.imdecode(file, cv2.IMREAD_UNCHANGED), lambda image: cv2.imencode(".png", image)[1],
+                 lambda file: np.frombuffer(file, np.uint8))
+
+
+def pillow(module):
+    import numpy as np
+
+    def encode(image):
+        file = io.BytesIO()
+        image.save(file, "png", compress_level=1, compress_type=zlib.Z_RLE)
+        return file.getbuffer()
+    return Coder("Pillow", lambda file: np.asarray(module.open(io.BytesIO(file))), encode, as_image=module.fromarray)
+
+
+def imageio(module):
+    return Coder("imageio", lambda file: module.imread(file, extension=".png"), lambda image: module.imwrite(
+        "<bytes>", image, extension=".png", compress_level=1, compress_type=zlib.Z_RLE))
+
+
+def fpng(module):
+    module.fpng_init()
+    return Coder("fpng", None, lambda image: module.fpng_encode_image_to_memory(image[1], image[0].shape[1], image[0].shape[0], image[0].shape[2]),
+                 as_image=lambda image: (image, image.tobytes()))
+
+
+def image_png(module):
+    """The decoder of Rust's image crate, in kornia-rs; of 8-bit RGB and RGBA."""
+    def decode(file):
+        width, height, _, kind = struct.unpack(">IIBB", file[16:26])
+        return module.decode_image_png_u8(file, (height, width), {2: "rgb", 6: "rgba"}[kind])
+    return Coder("image-png", decode)
+
+
+def tensors():
+    import torch
+    return dict(as_file=lambda file: torch.frombuffer(bytearray(file), dtype=torch.uint8),
+                as_image=lambda image: torch.from_numpy(image).permute(2, 0, 1).contiguous())
+
+
+PACKAGES = {"cv2": opencv, "PIL.Image": pillow, "imageio.v3": imageio, "pyspng": lambda module: Coder("pyspng", module.load), "fpng_py": fpng,
+            "kornia_rs.io": image_png,
+            "torchvision.io": lambda module: Coder("torchvision", module.decode_png, lambda image: module.encode_png(image, 1), **tensors()),
+            "torchcodec.decoders": lambda module: Coder("torchcodec", module.decode_png, None, **tensors())}
+
+
+def coders(names=PACKAGES):
+    """Those that can be imported."""
+    modules = {name: optional(name) for name in names}
+    return [PACKAGES[name](module) for name, module in modules.items() if module]
+
+
+# --- one core --------------------------------------------------------------------------------------------
+
+class Image:
+    """A PNG file that all coders take: 8-bit RGB or RGBA."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self.data = file.read()
+        width, height, depth, kind = struct.unpack(">IIBB", self.data[16:26])
+        self.fits, self.samples = depth == 8 and kind in (2, 6), width * height * (3 if kind == 2 else 4)
+
+
+def code_all(images, code, cold):
+    """CPU time of the coder alone. Before each image as much is written as the largest one has samples, so that no coder
+    finds its own data in the caches."""
+    size = wall = 0
+    for image in images:
+        ctypes.memset(cold, 0xA5, len(cold))
+        start = time.thread_time()
+        result = code(image)
+        wall += time.thread_time() - start
+        size += len(result)
+    return Clock(size, wall)
+
+
+def codecs(parser):
+    """Compares conv's PNG coders on one core with image-png (kornia-rs) and fpng (fpng_py), on folders of images.
+
+    `conv bench codec`, which checks every result and also measures libpng, stb_image and libspng, and the other coders take
+    turns. The others are Python packages, so a call has some microseconds of Python; they skip images that are not 8-bit RGB
+    or RGBA. The table has MB/s of decoded samples in CPU time of one thread, and the size as a share of the samples."""
+    parser.add_argument("folders", nargs="+", metavar="FOLDER", help="PNG files")
+    parser.option("levels", False, "sizes and times of all levels of conv instead; no other coders")
+    parser.option("level", 1)
+    options = parser.read()
+    if any(name not in os.environ for name in KEEP):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP})
+    report = Report(options)
+    for folder in options.folders:
+        (measure_levels if options.levels else measure_codecs)(options, report, folder)
+    report.finish()
+
+
+def measure_codecs(options, report, folder):
+    images = [image for image in map(Image, sorted(glob.glob(os.path.join(folder, "*.png")))) if image.fits]
+    samples, cold = sum(image.samples for image in images), ctypes.create_string_buffer(max(image.samples for image in images))
+    ways = {"conv": lambda: ask([options.conv, "bench", "codec", "-z", str(options.level), "--json", folder])}
+    for coder in coders(["kornia_rs.io", "fpng_py"]):
+        if coder.decode:
+            ways[f"decode {coder.name}"] = functools.partial(code_all, images, lambda image, coder=coder: memoryview(coder.decode(image.data)), cold)
+        if coder.encode:
+            import cv2
+            import numpy as np
+            pixels = {image: coder.as_image(cv2.imdecode(np.frombuffer(image.data, np.uint8), cv2.IMREAD_UNCHANGED)) for image in images}
+            ways[f"encode {coder.name}"] = functools.partial(code_all, images, lambda image, coder=coder, pixels=pixels: coder.encode(pixels[image]), cold)
+    times = take_turns(ways, options.rounds)
+    rates, sizes, total = {}, {}, 0
+    for lines in times.pop("conv").results:
+        for line in lines:
+            if "error" not in line and "direction" in line:
+                name = f"{line['direction']} " + ("conv" if line["name"] == "fast" else line["name"]) + (f" -z{line['level']}" if "level" in line else "")
+                rates.setdefault(name, []).append(line["mb_s"])
+                sizes[name], total = line.get("ratio", 0), line["sample_bytes"]
+    for name, each in times.items():
+        rates[name] = [samples / seconds / 1e6 for seconds in each.wall]
+        sizes[name] = each.results[-1] / samples
+    report.table(f"{folder}, {total / 1e6:.1f} MB of samples, {100 * samples / total:.0f} % of them for all coders ", "MB/s", "of conv's time", "size")
+    for name, values in sorted(rates.items(), key=lambda item: (item[0].split()[0], "conv" not in item[0])):
+        first = next(each for key, each in rates.items() if key.startswith(name.split()[0] + " conv"))
+        report.row(name, spread(values, 0), f"{statistics.median(first) / statistics.median(values):.2f}",
+                   f"{sizes[name]:.4f}" if name.startswith("encode") else "", folder=folder, name=name, mb_s=values, size=sizes[name])
+
+
+def run_level(options, level, folder, out):
+    """User CPU time of the run, and file name -> (bytes, MB of samples)"""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    lines = ask([options.conv, "identity", "-rqz", str(level), "--device", "cpu", "--jobs", "1", "--json", folder, out])
+    seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    return seconds, {f["input"]: (f["bytes_out"], f["width"] * f["height"] * f["channels"] * f["depth"] / 8e6) for f in lines if f["type"] == "file"}
+
+
+def measure_levels(options, report, folder):
+    """All levels of conv's own encoder: times beyond level 0's, and how many images are 1 % larger than at a lower level."""
+    found, seconds = {}, {}
+    with tempfile.TemporaryDirectory() as out:
+        for _ in range(options.rounds):
+            for level in range(13):
+                taken, found[level] = run_level(options, level, folder, out)
+                seconds[level] = min(taken, seconds.get(level, taken))
+    samples = sum(mb for _, mb in found[0].values())
+    report.table(f"{folder}, {len(found[0])} images, {samples:.1f} MB of samples ", "MB/s", "size", "larger than below", "the most", "image ")
+    least = {name: size for name, (size, _) in found[0].items()}
+    for level in range(1, 13):
+        share = {name: size / least[name] - 1 for name, (size, _) in found[level].items()}
+        worst = max(share, key=share.get)
+        rate = samples / max(seconds[level] - seconds[0], 1e-3)
+        size = sum(size for size, _ in found[level].values()) / samples / 1e6
+        report.row(f"-z{level}", f"{rate:.1f}", f"{size:.4f}", sum(value > 0.01 for value in share.values()), f"{100 * share[worst]:.1f} %",
+                   os.path.basename(worst), folder=folder, level=level, mb_s=rate, size=size)
+        least = {name: min(size, least[name]) for name, (size, _) in found[level].items()}
+
+
+# --- the Python package ------------------------------------------------------------------------------------
+
+PARTS = ("decode", "encode", "filter", "trace", "calls")
+
+
+class PythonBench:
+    def __init__(self, options, report):
+        import conv
+        import numpy
+        self.options, self.report, self.conv, self.np, self.torch = options, report, conv, numpy, optional("torch")
+        paths = sorted(glob.glob(os.path.join(options.photos, "*.png"))) or sys.exit(f"{options.photos}: no PNG files")
+        files = [open(path, "rb").read() for path in paths]
+        self.files = [files[i % len(files)] for i in range(options.count)]
+        self.samples = self.samples_of(self.files)
+
+    def samples_of(self, files):
+        return sum(i.width * i.height * i.channels * (2 if i.dtype == "uint16" else 1) for i in map(self.conv.probe_png, files))
+
+    def add(self, name, seconds, samples=0, **more):
+        """Seconds of each round."""
+        median, notes = statistics.median(seconds), ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in more.items())
+        self.report.row(name, f"{median * 1e3:.4f}", f"{samples / median / 1e9:.2f}" if samples else "", notes, name=name, seconds=list(seconds), **more)
+
+    def in_turns(self, ways, samples, sizes=None):
+        """{name: call} that work through `samples` bytes; a competitor that fails is left out."""
+        from measure import Failed
+
+        def guarded(call):
+            try:
+                call()
+            except Exception as error:
+                raise Failed(f"{type(error).__name__}: {str(error)[:120]}") from error
+        times = take_turns({name: functools.partial(guarded, call) for name, call in ways.items()}, self.options.rounds, skip=("",))
+        for name, each in times.items():
+            more = {"bytes_of_samples": sizes[name] / samples} if sizes and name in sizes else {}
+            self.add(name, each.wall, samples, processor_seconds=each.cpu, MB_per_processor_second=samples / max(each.cpu, 1e-9) / 1e6, **more)
+
+    def chunks(self, items, size, call):
+        return lambda: [call(items[first:first + size]) for first in range(0, len(items), size)][-1]
+
+    def coding(self, device, decoding):
+        """Competitors on the CPU are those above, each with --threads threads; on a GPU nvImageCodec."""
+        conv, threads, files = self.conv, self.options.threads, self.files
+        if device == "cpu":
+            conv.configure(threads=threads)
+        images = files if decoding else conv.decode_png(files, device=device)
+        sizes, verb, ways = {}, "decode" if decoding else "encode", {}
+        ours = {"": functools.partial(conv.decode_png, device=device)} if decoding else {"": conv.encode_png, ", views": functools.partial(conv.encode_png, views=True)}
+        if decoding and device != "cpu" and self.torch:
+            def decode_to_tensors(part):
+                conv.decode_png(part, device=device, framework="torch")
+                self.torch.cuda.synchronize()
+            ours[", into torch tensors"] = decode_to_tensors
+        for suffix, call in ours.items():
+            for size in dict.fromkeys((len(files), 256)):
+                ways[f"{verb}, conv{suffix}, {size} per call"] = self.chunks(images, size, call)
+        if device == "cpu" and not decoding:
+            ways["encode, conv level 0"] = lambda: conv.encode_png(images, level=0)
+            sizes[f"encode, conv, {len(files)} per call"] = sum(map(len, conv.encode_png(images)))
+        with ThreadPoolExecutor(threads) as pool:
+            for coder in coders() if device == "cpu" else []:
+                call, prepare = (coder.decode, coder.as_file) if decoding else (coder.encode, coder.as_image)
+                if call:
+                    ready, name = list(map(prepare, images)), f"{verb}, {coder.name}, {threads} threads"
+                    ways[name] = lambda call=call, ready=ready: list(pool.map(call, ready))
+                    if not decoding:
+                        sizes[name] = sum(map(len, pool.map(call, ready)))
+            nvimgcodec = optional("nvidia.nvimgcodec") if device != "cpu" else None
+            if nvimgcodec and decoding:
+                decoder = nvimgcodec.Decoder(max_num_cpu_threads=threads)
+                ways[f"decode, nvImageCodec, 256 per call, {threads} threads"] = self.chunks(files, 256, decoder.decode)
+            self.in_turns(ways, self.samples, sizes)
+            if nvimgcodec and not decoding:  # on a tenth: it takes long
+                encoder, few = nvimgcodec.Encoder(max_num_cpu_threads=threads), images[:max(1, len(images) // 10)]
+                ready = [nvimgcodec.as_image(image) for image in few]
+                self.in_turns({f"encode, nvImageCodec, {threads} threads": lambda: encoder.encode(ready, "png")}, sum(image.nbytes for image in few))
+        conv.configure(threads=0)
+
+    def decode(self, device):
+        self.coding(device, True)
+
+    def encode(self, device):
+        self.coding(device, False)
+
+    def queued(self, call, count=64):
+        """Seconds per call of `count` calls that are queued one after the other, in each round."""
+        torch, found = self.torch, []
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        for _ in range(self.options.rounds + 1):
+            begin.record()
+            for _ in range(count):
+                call()
+            end.record()
+            torch.cuda.synchronize()
+            found.append(begin.elapsed_time(end) / count / 1e3)
+        return found[1:]
+
+    def filter(self, device):
+        """Planes of 8192x8192: calls queued one after the other, against as many copies; then cases that a kernel does not
+        filter where they are: alpha that is kept, interleaved 16 bits."""
+        conv, np, torch = self.conv, self.np, self.torch
+        if device == "cpu":
+            image = np.random.default_rng(1).integers(0, 256, (8192, 8192), dtype=np.uint8)
+            out = np.empty_like(image)
+            self.in_turns({f"filter {name} 8192x8192": lambda name=name: conv.filter(image, name, out=out) for name in ("emboss", "gaussian5")}, 2 * image.nbytes)
+            return
+        for shape, layout, dtype, names, alphas in (
+                ((8192, 8192), "HW", "uint8", ("emboss", "gaussian5"), ("keep",)), ((8192, 8192, 4), "HWC", "uint8", ("emboss",), ("keep", "filter", "premultiply")),
+                ((8192, 8192, 2), "HWC", "uint8", ("emboss",), ("keep", "filter", "premultiply")), ((4, 8192, 8192), "CHW", "uint8", ("emboss",), ("keep",)),
+                ((8192, 8192, 3), "HWC", "uint16", ("emboss",), ("keep",)), ((3, 8192, 8192), "CHW", "uint16", ("emboss",), ("keep",))):
+            image = torch.randint(0, 256, shape, dtype=torch.int32, device=device).to(getattr(torch, dtype))
+            out, label = torch.empty_like(image), f"{'x'.join(map(str, shape))} {layout} {dtype}"
+            self.add(f"copy {label}, torch", self.queued(lambda: out.copy_(image)), 2 * image.nbytes)
+            for name in names:
+                for alpha in alphas:
+                    prepared = conv.Filter(name, alpha=alpha)
+                    self.add(f"filter {name} {label}, alpha {alpha}, out=", self.queued(lambda: prepared(image, layout=layout, out=out)), 2 * image.nbytes)
+                if len(shape) == 2:
+                    self.add(f"filter {name} {label}", self.queued(lambda: conv.filter(image, name)), 2 * image.nbytes)
+
+    def trace(self, device):
+        """Filters of 8192x8192 tensors: the time per call of many against the kernel's own in a trace of torch's profiler, in
+        which each call is waited for: in a queue, conv's kernels start before their predecessors have ended, and the trace
+        would count the overlap twice. Beside them a kernel of torch, for the time that is lost between calls."""
+        torch = self.torch
+        if device == "cpu":
+            return
+        from torch.profiler import ProfilerActivity, profile
+        for shape, layout in (((8192, 8192), "HW"), ((3, 8192, 8192), "CHW"), ((8192, 8192, 3), "HWC")):
+            image = torch.randint(0, 256, shape, dtype=torch.uint8, device=device)
+            out = torch.empty_like(image)
+            for name in ("emboss", "gaussian5", "torch.bitwise_not"):
+                prepared = None if "torch" in name else self.conv.Filter(name)
+
+                def call(prepared=prepared, image=image, out=out, layout=layout):
+                    return prepared(image, layout=layout, out=out) if prepared else torch.bitwise_not(image, out=out)
+                seconds = self.queued(call)
+                with profile(activities=[ProfilerActivity.CUDA]) as profiler, tempfile.TemporaryDirectory() as folder:
+                    for _ in range(32):
+                        call()
+                        torch.cuda.synchronize()
+                    profiler.stop()
+                    profiler.export_chrome_trace(folder + "/trace.json")
+                    with open(folder + "/trace.json") as file:
+                        events = json.load(file)["traceEvents"]
+                kernels = [event["dur"] for event in events if event.get("cat") == "kernel"]
+                copies = sum(event.get("cat") in ("gpu_memcpy", "gpu_memset") for event in events)
+                own = sum(kernels) / 32 / 1e6
+                self.add(f"{name} {'x'.join(map(str, shape))} {layout}", seconds, 2 * image.nbytes, kernel_seconds=own,
+                         call_of_kernels=statistics.median(seconds) / own, kernels_per_call=len(kernels) / 32, copies_per_call=copies / 32)
+
+    def calls(self, device):
+        """What a call costs: images of 64x64."""
+        conv, np, torch = self.conv, self.np, self.torch
+        image = np.random.default_rng(1).integers(0, 256, (64, 64), dtype=np.uint8)
+        file, out, prepared = conv.encode_png(image), np.empty_like(image), conv.Filter("emboss")
+        calls = {"filter(image, 'emboss')": lambda: conv.filter(image, "emboss"), "filter(image, 'emboss', out=out)": lambda: conv.filter(image, "emboss", out=out),
+                 "Filter(image)": lambda: prepared(image), "decode_png(file)": lambda: conv.decode_png(file), "encode_png(image)": lambda: conv.encode_png(image),
+                 "probe_png(file)": lambda: conv.probe_png(file)}
+        cv2 = optional("cv2")
+        if cv2:
+            kernel = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)
+            calls["cv2.filter2D"] = lambda: cv2.filter2D(image, -1, kernel)
+        if device != "cpu" and torch:
+            tensor, array = torch.from_numpy(image).to(device), conv.decode_png(file, device=device)
+            result = torch.empty_like(tensor)
+            calls.update({"torch.bitwise_not(torch.Tensor on CUDA)": lambda: torch.bitwise_not(tensor),
+                          "filter(torch.Tensor on CUDA)": lambda: conv.filter(tensor, "emboss"),
+                          "filter(torch.Tensor on CUDA, out=)": lambda: conv.filter(tensor, "emboss", out=result),
+                          "filter(conv.Array on CUDA)": lambda: conv.filter(array, "emboss")})
+        number = 2000
+        times = take_turns({name: lambda call=call: [call() for _ in range(number)] and None for name, call in calls.items()}, 7)
+        for name, each in times.items():
+            self.add(f"64x64, {name}", [seconds / number for seconds in each.wall])
+
+
+def python(parser):
+    """Compares the Python package with other packages: decoding and encoding of photographs in memory, filtering 8192x8192
+    samples in device memory, the time of that against the kernel's own in a trace of the device, and the overhead of a call.
+    PHOTOS are repeated up to --count.
+
+    PYTHONPATH=build/python tools/bench python ../shared/photos --count 4000 --json out.json"""
+    parser.add_argument("photos", nargs="?", default=os.environ.get("CONV_PHOTOS"))
+    parser.option("count", 4000)
+    parser.option("threads", 16)
+    parser.add_argument("--device", action="append", help="default: cpu, and cuda where there is one")
+    parser.add_argument("--only", choices=PARTS, action="append")
+    options = parser.read(rounds=7)
+    if not options.photos:
+        parser.error("name a folder of photographs, or set CONV_PHOTOS")
+    report = Report(options)
+    bench = PythonBench(options, report)
+    for device in options.device or ["cpu"] + ["cuda"] * (len(bench.conv.devices()) > 1):
+        report.table(f"{device}, {len(bench.files)} files, {bench.samples / 1e6:.0f} MB of samples ", "ms", "GB/s of samples", "and ")
+        for part in options.only or PARTS:
+            if device == "cpu" or bench.torch or part in ("decode", "encode", "calls"):
+                getattr(bench, part)(device)
+    report.finish()

@@ -1,0 +1,507 @@
+# SPDX-License-Identifier: MIT
+"""Whole runs of conv: a folder, or one large image, through one filter into files."""
+import concurrent.futures
+import ctypes
+import functools
+import json
+import multiprocessing
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import competitors as others
+from inputs import Folder, Folders, cut_crops, empty, images_in, place_filter, read_matrix, samples_of
+from measure import CORES, ROOT, Clock, Report, remove, run, spread, statistics, take_turns
+
+ON_GPU = ["--device", "cuda", "--decode-on", "gpu", "--encode-on", "gpu"]
+
+
+def conv_way(conv, words, source, out, count=None, save=True):
+    """A run of conv. NAME=VALUE among the words sets a variable."""
+    environment = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("-"))
+    words = [word for word in words if "=" not in word or word.startswith("-")]
+    command = [conv, "emboss", "-q", "-b", *words, *([] if save else ["--no-save"]), source, out]
+    return functools.partial(run, command, out, count if save else None, environment=environment)
+
+
+def other_ways(rows, source, out, count=None):
+    return {row.name: functools.partial(run, row.command(source, out), out, count, environment=row.environment) if count is None else
+            functools.partial(run_into, row, source, out, count) for row in rows}
+
+
+def run_into(row, source, out, count):
+    empty(out)  # these programs do not make their folder
+    return run(row.command(source, out), out, count, environment=row.environment)
+
+
+def matching(ways, only="", without=""):
+    words, not_these = ([word for word in text.lower().split(",") if word] for text in (only, without))
+    return {name: way for name, way in ways.items() if (not words or any(word in name.lower() for word in words))
+            and not any(word in name.lower() for word in not_these)}
+
+
+def seconds_table(report, times, extra=(), cells=lambda name: ()):
+    """One line for each way, relative to the first."""
+    report.table("way ", "seconds", "against the first", "CPU seconds", "MB written", *extra)
+    first = next(iter(times.values()))
+    for name, each in times.items():
+        report.row(name, each, f"{each.median / first.median:.2f}×", f"{each.cpu:.2f}", f"{(each.results[-1] or 0) / 1e6:.1f}", *cells(name),
+                   name=name, times=each, written=each.results[-1])
+
+
+def competitors(parser):
+    """Times the same job with conv and its competitors: a folder of PNG images through one filter into a folder.
+
+    Wall time is from the start of the first process to the end of the last. Inputs are read from the page cache; put OUTPUT
+    on a RAM disk (/dev/shm) to exclude the disk.
+
+    tools/bench crops photos /dev/shm/in 1000 && tools/bench competitors /dev/shm/in /dev/shm/out"""
+    parser.add_argument("input", help="folder with PNG images")
+    parser.add_argument("output", help="folder for the outputs; must not exist")
+    parser.option("filter", "emboss", "a file under filters/")
+    parser.option("warm-up", 1, "unmeasured rounds before; 0 where all programs have just run")
+    parser.option("streams", 4, "streams of the second CUDA row")
+    parser.option("only", "", "only rows whose name contains one of these words")
+    parser.option("without", "", "no rows whose name contains one of these words")
+    options = parser.read()
+    source, out = os.path.abspath(options.input), os.path.abspath(options.output)
+    if os.path.exists(out):
+        sys.exit(f"{out}: exists")
+    images = images_in(source)
+    pixels = sum(samples_of(path) for path in images)
+    conv, coders = options.conv, ["--decode-on=cpu", "--encode-on=cpu"]
+    report = Report(options, f"{options.filter} on {len(images)} PNG images, {pixels / 1e6:.1f} MB of samples")
+    ways = {"conv": [], "conv, CPU": ["--device=cpu"]}
+    if report.machine["gpus"]:
+        for streams in dict.fromkeys((1, options.streams)):
+            ways[f"conv, CUDA, PNG on the CPU, {streams} stream{'s' if streams > 1 else ''}"] = ["--device=cuda", *coders, f"--streams={streams}"]
+        ways["conv, CUDA, PNG on the GPU"] = ON_GPU
+    else:
+        print("conv finds no CUDA device: its CUDA rows are skipped", file=sys.stderr)
+    ways = {name: functools.partial(run, [conv, options.filter, "-b", "-q", *words, source, out], out, len(images)) for name, words in ways.items()}
+    matrix = read_matrix(place_filter(options.filter, "/nonexistent"))
+    foreign = other_ways(others.opencv(matrix, None, None) + others.opencv(matrix, 1, None) + others.vips(matrix, None, None)
+                         + others.graphicsmagick(matrix, None, None) + others.imagemagick(matrix, None, None), source, out, len(images))
+    times = take_turns(matching({**ways, **foreign}, options.only, options.without), options.rounds, options.warm_up, tuple(foreign))
+    best = min((each.median for name, each in times.items() if name in foreign), default=None)
+    seconds_table(report, times, ("images/s", "against the best competitor"),
+                  lambda name: (f"{len(images) / times[name].median:.1f}", f"{best / times[name].median:.2f}×" if best else "–"))
+    report.finish()
+
+
+# --- one large image ---------------------------------------------------------------------------------
+
+def make_image(photos, path, pixels, seed):
+    """A mosaic of enlarged photographs with some noise."""
+    import cv2
+    import numpy as np
+    files = images_in(photos)
+    height = int((pixels / 1.5) ** 0.5)
+    width = pixels // height
+    rng = np.random.default_rng(seed)
+    out = np.zeros((height, width, 3), np.uint8)
+    count = 5 * (seed - 1)
+    for y in range(0, height, 1000):
+        x = 0
+        while x < width:
+            photo = cv2.imread(files[count % len(files)], cv2.IMREAD_COLOR)
+            scale = max(rng.uniform(2.0, 3.5) * 1000 / photo.shape[0] / 2, 1001 / photo.shape[0])
+            tile = cv2.resize(photo, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)[:, ::rng.choice((-1, 1))]
+            rows, columns = min(1000, height - y), min(tile.shape[1], width - x)
+            out[y:y + rows, x:x + columns] = tile[:rows, :columns]
+            x, count = x + columns, count + 1
+    for y in range(0, height, 500):
+        part = out[y:y + 500]
+        part[:] = np.clip(part + rng.normal(0, 2, part.shape), 0, 255)
+    return out
+
+
+def encode_source(job):
+    """An image of so many pixels, encoded by `opencv` (its defaults), `opencv-N`, `libpng-N` or `conv-N`, with N the level."""
+    photos, path, name, conv, pixels, seed = job
+    import cv2
+    image = make_image(photos, path, pixels, seed)
+    encoder, _, level = name.partition("-")
+    if encoder == "opencv":
+        cv2.imwrite(path, image, [cv2.IMWRITE_PNG_COMPRESSION, int(level)] if level else [])
+        return
+    plain = f"{path}-plain.png"
+    cv2.imwrite(plain, image, [cv2.IMWRITE_PNG_COMPRESSION, 0])
+    subprocess.run([conv, "identity", "-q", "--device", "cpu", "--encoder", {"conv": "fast"}.get(encoder, encoder), "-z", level, plain, path], check=True)
+    os.remove(plain)
+
+
+def stages_of(path):
+    with open(path) as file:
+        records = [json.loads(line)["ms"] for line in file if '"type":"file"' in line]
+    return {stage: sum(record[stage] for record in records) for stage in records[0]}
+
+
+def large(parser):
+    """Times one large image (a mosaic of photographs), or a folder of some, with few and with all workers of conv and with
+    other programs in their fastest settings. Below the table are conv's seconds per stage: decoding, filtering and
+    encoding are divided among all cores, reading and writing stay on one.
+
+    tools/bench large photos /dev/shm/large
+    tools/bench large photos /dev/shm/large --conv build/conv --conv OLDER --sources opencv-1"""
+    parser.add_argument("photos")
+    parser.add_argument("folder", help="for the image and the outputs; the image is kept and used again")
+    parser.option("megapixels", 50)
+    parser.option("images", 1, "more than one: a folder, from 12 megapixels on")
+    parser.option("warm-up", 1)
+    parser.option("jobs", ",".join(str(n) for n in sorted({1, 2, CORES})), "workers of conv")
+    parser.option("levels", "1", "of conv's compression")
+    parser.option("sources", "opencv-6", "encoders of the image: opencv, opencv-N, libpng-N, conv-N with N the level")
+    parser.option("without", "", "no rows whose name contains one of these words")
+    options = parser.read()
+    os.makedirs(options.folder, exist_ok=True)
+    matrix = read_matrix(place_filter("emboss", ""))
+    for name in options.sources.split(","):
+        many = options.images > 1
+        source = os.path.join(options.folder, f"{name}-{options.images}-images" if many else f"{name}-{options.megapixels}.png")
+        if not os.path.exists(source):
+            jobs = [(options.photos, source, name, options.conv, options.megapixels * 1000000, 1)]
+            if many:
+                os.makedirs(source)
+                step = (options.megapixels - 12) / (options.images - 1)
+                jobs = [(options.photos, f"{source}/{i:03}.png", name, options.conv, int(1e6 * (12 + step * i)), i + 1) for i in range(options.images)]
+            with multiprocessing.Pool() as pool:
+                pool.map(encode_source, jobs, 1)
+        out, path = os.path.join(options.folder, "out" if many else "out.png"), os.path.join(options.folder, "report.jsonl")
+        count = options.images if many else 1
+        ways, stages = {}, {}
+
+        def run_conv(key, command):
+            done = run(command, out, count)
+            stages.setdefault(key, []).append(stages_of(path))
+            return done
+        for number, conv in enumerate(options.convs):
+            for level in options.levels.split(","):
+                for jobs in options.jobs.split(","):
+                    key = f"conv{f' ({conv})' if number else ''} -z{level} -j{jobs}"
+                    words = [conv, "emboss", "-q", "--device", "cpu", "-z", level, "-j", jobs, "--report", path, source, out]
+                    ways[key] = functools.partial(run_conv, key, words)
+        foreign = other_ways(others.competitors(matrix, (1,)), source, out, count if many else None)
+        times = take_turns(matching({**ways, **foreign}, without=options.without), options.rounds, options.warm_up, tuple(foreign))
+        report = Report(options, f"{count} of {options.megapixels} megapixels by {name}, emboss")
+        seconds_table(report, times)
+        report.table("way ", "read", "decode", "kernel", "encode", "write")
+        for key, each in stages.items():
+            each = each[options.warm_up:]
+            medians = {stage: statistics.median(once[stage] for once in each) / 1e3 for stage in ("read", "decode", "kernel", "encode", "write")}
+            report.row(key, *(f"{value:.3f} s" for value in medians.values()), name=key, stages=medians)
+        report.finish()
+
+
+def jpeg(parser):
+    """Times folders of JPEG files of one quality, in and out, with conv and other programs. FOLDER holds photographs (PNG
+    or JPEG), which are written as JPEG files of that quality and repeated until there are enough."""
+    parser.add_argument("folder")
+    parser.option("images", 200)
+    parser.option("quality", 90)
+    options = parser.read()
+    photos = images_in(options.folder, (".png", ".jpg", ".jpeg"))
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as box:
+        made, out, quality = f"{box}/photos", f"{box}/out", ["--quality", str(options.quality)]
+        subprocess.run([options.conv, "identity", "-q", "--to", "jpg", *quality, *photos, f"{made}/"], check=True)
+        files = images_in(made, (".jpg",))
+        folder = Folder(f"{box}/in", [files[i % len(files)] for i in range(options.images)])
+        size = sum(os.path.getsize(file) for file in folder.files)
+        ways = {f"conv, {device}": conv_way(options.conv, ["--device", device, *quality], folder.path, out, options.images)
+                for device in ("auto", "cpu")}
+        foreign = other_ways(others.competitors(read_matrix(place_filter("emboss", "")), quality=options.quality), folder.path, out, options.images)
+        report = Report(options, f"{options.images} JPEG images, {size / 1e6:.1f} MB, quality {options.quality}")
+        seconds_table(report, take_turns({**ways, **foreign}, options.rounds, skip=tuple(foreign)))
+        report.finish()
+
+
+def hostile(parser):
+    """Measures how much a few hostile files slow a run down: a folder of photographs, and the same with ten files of each
+    kind that tools/make-hostile writes. Words after -- are options of conv. Put FOLDER on a memory file system.
+
+    tools/bench hostile photos /dev/shm/hostile -- --device cuda --decode-on gpu"""
+    parser.add_argument("photos")
+    parser.add_argument("scratch", help="emptied")
+    parser.option("count", 2000, "photographs")
+    parser.option("hostile", 10, "hostile files")
+    parser.option("kinds", "empty-fixed,empty-dynamic,empty-dynamic-long,one-literal,out-of-step,in-and-out", "names of tools/make-hostile")
+    parser.option("sizes", "8x8,768x512", "of hostile images")
+    parser.option("bytes", 1000000, "of a hostile file")
+    options = parser.read()
+    with Folders(options) as folders:
+        copies = shutil.copytree(options.photos, f"{folders.scratch}/photos")
+        photos = images_in(copies)
+        photos = [photos[i % len(photos)] for i in range(options.count)]
+        inputs = {"photographs alone": Folder(f"{folders.scratch}/alone", photos)}
+        for size in options.sizes.split(","):
+            for kind in options.kinds.split(","):
+                made = f"{folders.scratch}/made/{size}/{kind}"
+                subprocess.run([f"{ROOT}/tools/make-hostile", made, "--kinds", kind, "--size", size, "--bytes", str(options.bytes),
+                                "--copies", str(options.hostile)], check=True)
+                order, mixed = random.Random(1), list(photos)
+                for file in images_in(made):
+                    mixed.insert(order.randrange(len(mixed)), file)
+                inputs[f"+ {options.hostile} {kind} {size}"] = Folder(f"{folders.scratch}/{kind}-{size}", mixed)
+        ways = {name: conv_way(options.conv, options.conv_options, folder.path, f"{folders.scratch}/out", len(folder)) for name, folder in inputs.items()}
+        report = Report(options, f"{options.count} photographs, {' '.join(options.conv_options) or 'no options'}")
+        seconds_table(report, take_turns(ways, options.rounds))
+        report.finish()
+
+
+# --- a disk, and bytes alone ---------------------------------------------------------------------------
+
+CHUNK = 1 << 20
+
+
+def sync(folder):
+    descriptor = os.open(folder, os.O_RDONLY)
+    if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+        sys.exit(f"syncfs {folder}: {os.strerror(ctypes.get_errno())}")
+    os.close(descriptor)
+
+
+def move_bytes(job):
+    """Reads a file, and writes one of `size` bytes unless there is no target."""
+    source, target, size = job
+    buffer = bytearray(CHUNK)
+    with open(source, "rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+    if target:
+        with open(target, "wb", buffering=0) as file:
+            while size > 0:
+                size -= file.write(memoryview(buffer)[:min(size, CHUNK)])
+
+
+def move_all(jobs, out=None):
+    """One process per core that does nothing else: the yardstick of a run that reads and writes as many bytes."""
+    if out:
+        empty(out)
+    start = time.perf_counter()
+    with concurrent.futures.ProcessPoolExecutor(CORES) as pool:
+        list(pool.map(move_bytes, jobs, chunksize=16))
+    clock = Clock(wall=time.perf_counter() - start)
+    if out:
+        remove(out)
+    return clock
+
+
+def disk(parser):
+    """Times conv from and to a real disk, beside one process per core that reads the same files and writes as many bytes.
+
+    Outputs go to FOLDER/../bench-disk-out. Both end with syncfs(), so that all bytes are on the disk. Cold: the pages of the
+    inputs are dropped before (posix_fadvise, after syncfs); warm: they are in the cache."""
+    parser.add_argument("folder", help="PNG files on the disk that is measured")
+    parser.option("filter", "emboss")
+    options = parser.read()
+    files, out = images_in(options.folder), os.path.join(os.path.dirname(os.path.abspath(options.folder)), "bench-disk-out")
+    command = [options.conv, options.filter, "-q", "--device", "cpu", options.folder, out]
+    remove(out)
+    run(command, out, len(files), keep=True)
+    sizes = [entry.stat().st_size for entry in sorted(os.scandir(out), key=lambda entry: entry.name)]
+    jobs = [(path, f"{out}/{i}", size) for i, (path, size) in enumerate(zip(files, sizes))]
+    moved = sum(os.path.getsize(path) for path in files) + sum(sizes)
+
+    def way(work, cold):
+        empty(out)
+        sync(out)
+        for path in files:
+            with open(path, "rb") as file:
+                if cold:
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                else:
+                    while file.read(CHUNK):
+                        pass
+        start = time.perf_counter()
+        work()
+        before = time.perf_counter() - start
+        sync(out)
+        return Clock(before, time.perf_counter() - start)
+
+    def move():
+        with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+            list(pool.map(move_bytes, jobs))
+    ways = {(state, name): functools.partial(way, work, state == "cold") for state in ("cold", "warm")
+            for name, work in (("reading and writing", move), ("conv", functools.partial(run, command, out, keep=True)))}
+    times = take_turns({" ".join(key): each for key, each in ways.items()}, options.rounds, 0)
+    report = Report(options, f"{len(files)} images, {moved / 1e6:.0f} MB read and written, {options.filter}")
+    report.table("state ", "way ", "seconds", "before the sync", "GB/s", "of reading and writing")
+    for state, name in ways:
+        each = times[f"{state} {name}"]
+        report.row(state, name, each, f"{statistics.median(each.results):.3f}", f"{moved / each.median / 1e9:.2f}",
+                   f"{times[f'{state} reading and writing'].median / each.median:.2f}", state=state, name=name, times=each)
+    remove(out)
+    report.finish()
+
+
+# --- many images ----------------------------------------------------------------------------------------
+
+def add_kinds(parser, distinct):
+    parser.add_argument("scratch", help="best on a memory file system; emptied")
+    for kind in ("photos", "icons", "screens"):
+        parser.option(kind, help=f"a folder of {kind}")
+    parser.option("distinct", distinct, "copies of images; more names are links to them")
+
+
+def opencv_ways(folder, out):
+    return other_ways(others.opencv(read_matrix(place_filter("emboss", "")), None, None)[:1], folder.path, out, len(folder))
+
+
+def auto(parser):
+    """Compares --device auto with the CPU alone and with the GPU, on folders of several kinds and sizes. A kind is icons,
+    screens, photos, deep (photographs of 16 bits), interlaced (photographs), or several joined by "+": equally many of each,
+    shuffled. Nothing is saved unless --save is given; --conv may be repeated. --opencv adds OpenCV, which saves.
+
+    tools/bench auto /dev/shm/auto --photos ../photos --icons ../icons --screens ../screens --conv old --conv new"""
+    add_kinds(parser, 2400)
+    parser.option("kinds", "photos:1,photos:24,photos:200,photos:1000,photos:10000,photos:40000,icons:10000,icons:40000,screens:2000,"
+                           "icons+screens+photos+deep+interlaced:3000", "NAME:COUNT,...")
+    parser.option("options", "", "more options of conv")
+    parser.option("save", False, "outputs are saved")
+    parser.option("opencv", False)
+    parser.option("cores", 0, "use only so many; 0: all")
+    options = parser.read()
+    if options.cores:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.cores])
+    report = Report(options, "milliseconds")
+    devices = {"auto": [], "CPU": ["--device", "cpu"], **({"GPU": ["--device", "cuda"]} if report.machine["gpus"] else {})}
+    report.table("images ", "MB", *devices, "auto / better", "CPU time of auto", *(["OpenCV", "OpenCV / auto"] if options.opencv else []))
+    with Folders(options, options.distinct) as folders:
+        for kind in options.kinds.split(","):
+            name, count = kind.split(":")
+            folder, out = folders.make(name, int(count)), f"{folders.scratch}/out"
+            ways = {f"{number} {way}": conv_way(conv, [*shlex.split(options.options), *words], folder.path, out, len(folder), options.save)
+                    for number, conv in enumerate(options.convs) for way, words in devices.items()}
+            peer = opencv_ways(folder, out) if options.opencv else {}
+            times = take_turns({**ways, **peer}, options.rounds, skip=tuple(peer))
+            peer = next((times[name].median for name in peer if name in times), float("nan"))
+            for number, conv in enumerate(options.convs):
+                mine = {way: times[f"{number} {way}"] for way in devices}
+                own, better = mine["auto"], min(each.median for way, each in mine.items() if way != "auto")
+                cells = [spread([1e3 * seconds for seconds in each.wall], 0) for each in mine.values()]
+                cells += [f"{own.median / better:.2f}", f"{1e3 * statistics.median(own.user):.0f} + {1e3 * statistics.median(own.system):.0f}"]
+                cells += [f"{1e3 * peer:.0f}", f"{peer / own.median:.1f}"] if options.opencv else []
+                report.row(f"{count} {name}" + (f" `{os.path.relpath(conv)}`" if len(options.convs) > 1 else ""), f"{folder.bytes / 1e6:.1f}", *cells,
+                           kind=name, count=int(count), conv=conv, **mine)
+            folder.remove()
+    report.finish()
+
+
+def runs(parser):
+    """Times runs over many photographs. --conv and --options may be repeated; what is compared takes turns.
+
+    slope   nothing is saved; the steady rate between the last two of --counts, and the time beyond it (start and end)
+    saved   folder to folder, --saved images
+    bytes   what one process per core needs that only reads the files of --saved photographs, or reads them and writes as
+            many bytes as conv does, beside runs of conv
+
+    tools/bench runs /dev/shm/runs --photos ../photos --parts slope,saved --conv before/conv --conv build/conv"""
+    add_kinds(parser, 10000)
+    parser.option("parts", "slope,saved")
+    parser.add_argument("--options", action="append", help="options of conv, once for each set to be compared")
+    parser.option("counts", "40000,200000", "images of slope")
+    parser.option("saved", "10000,40000", "images of saved and bytes")
+    parser.option("kind", "photos")
+    options = parser.read(rounds=3)
+    ways = {f"`{os.path.relpath(conv) + ' ' if len(options.convs) > 1 else ''}{words}`": (conv, shlex.split(words))
+            for conv in options.convs for words in options.options or [""]}
+    report = Report(options)
+    with Folders(options, options.distinct) as folders:
+        for part in options.parts.split(","):
+            {"slope": measure_slope, "saved": measure_saved, "bytes": measure_bytes}[part](options, folders, ways, report)
+    report.finish()
+
+
+def measure_slope(options, folders, ways, report):
+    inputs = [folders.make(options.kind, int(count)) for count in options.counts.split(",")]
+    times = take_turns({f"{name} {len(folder)}": conv_way(*way, folder.path, f"{folders.scratch}/out", save=False)
+                        for name, way in ways.items() for folder in inputs}, options.rounds)
+    report.table("options ", *(f"{len(folder)}, s" for folder in inputs), "CPU s", "slope, GB/s of samples", "start and end, s")
+    more = inputs[-1].samples - inputs[-2].samples
+    for name in ways:
+        mine = [times[f"{name} {len(folder)}"] for folder in inputs]
+        rates = [more / (last - before) / 1e9 for before, last in zip(mine[-2].wall, mine[-1].wall)]
+        rate = more / (mine[-1].median - mine[-2].median)
+        report.row(name, *mine, f"{mine[-1].cpu:.1f}", f"{rate / 1e9:.1f} ({min(rates):.1f} to {max(rates):.1f})",
+                   f"{mine[-2].median - inputs[-2].samples / rate:.3f}", name=name, rate=rate, **{str(len(f)): each for f, each in zip(inputs, mine)})
+    for folder in inputs:
+        folder.remove()
+
+
+def measure_saved(options, folders, ways, report, with_bytes=False):
+    report.table("images", "way ", "seconds", "program, CPU s", "system, CPU s", "GB/s of samples", "GB/s of files", "images/s")
+    for count in map(int, options.saved.split(",")):
+        folder, out = folders.make(options.kind, count), f"{folders.scratch}/out"
+        todo = {name: conv_way(*way, folder.path, out, count) for name, way in ways.items()}
+        if with_bytes:
+            growth = todo[next(iter(todo))]().result / folder.bytes
+            jobs = [(path, f"{out}/{i}", int(growth * os.path.getsize(path))) for i, path in enumerate(folder.names())]
+            todo = {"read": functools.partial(move_all, [(path, None, 0) for path, _, _ in jobs]),
+                    f"read, and {growth:.2f} times the bytes written": functools.partial(move_all, jobs, out),
+                    **{f"{name}, nothing saved": conv_way(*way, folder.path, out, save=False) for name, way in ways.items()}, **todo}
+        for name, each in take_turns(todo, options.rounds).items():
+            report.row(count, name, each, f"{statistics.median(each.user):.1f}", f"{statistics.median(each.system):.1f}",
+                       f"{folder.samples / each.median / 1e9:.1f}", f"{folder.bytes / each.median / 1e9:.1f}", f"{count / each.median:.0f}",
+                       count=count, name=name, times=each)
+        folder.remove()
+
+
+def measure_bytes(*arguments):
+    measure_saved(*arguments, with_bytes=True)
+
+
+# --- all of docs/benchmarks.md ----------------------------------------------------------------------------
+
+def crops(parser):
+    """Makes a set of PNG images from photographs: crops, or whole ones scaled to --size. Always the same ones."""
+    parser.add_argument("photos")
+    parser.add_argument("output", help="emptied")
+    parser.add_argument("count", type=int)
+    parser.option("size", "300x300")
+    parser.option("scaled", False, "whole photographs scaled to --size, instead of crops")
+    options = parser.parse_args(parser.arguments)
+    width, height = map(int, options.size.split("x"))
+    cut_crops(options.photos, options.output, options.count, width, height, options.scaled)
+
+
+def everything(parser):
+    """Measures folders, coders and streams, as shown in docs/benchmarks.md, in one run, as text on stdout."""
+    parser.add_argument("photos")
+    parser.add_argument("scratch", help="best on a memory file system; emptied")
+    parser.option("photographs", 240, "in the first set; the codec and the device alone are measured with at most 240")
+    parser.option("crops", 1000, "in the second set, of 300x300; with at most 1000")
+    parser.option("without", "level 1", "rows that the case `competitors` leaves out")
+    options = parser.read()
+    conv, scratch = options.conv, os.path.abspath(options.scratch)
+
+    def show(*command):
+        print("\n$", shlex.join(command).replace(scratch, "SCRATCH").replace(options.photos, "PHOTOS").replace(conv, "conv"), flush=True)
+        subprocess.run(command, check=True, stderr=subprocess.STDOUT)
+
+    with Folders(options) as folders:
+        cut_crops(options.photos, f"{scratch}/cut", min(options.crops, 1000), 300, 300)
+        sets = {"photos": (images_in(options.photos), options.photographs, 240, 2), "crops": (images_in(f"{scratch}/cut"), options.crops, 1000, 4)}
+        gpus = Report(options).machine["gpus"]
+        show(conv, "devices")
+        show(conv, "bench", "codec", options.photos)
+        if gpus:
+            show(conv, "bench", "codec", "--device", "cuda", options.photos)
+            cut_crops(options.photos, f"{scratch}/few-large", 24, 2880, 1800, scaled=True)
+            show(conv, "bench", "streams", "--device", "cuda", "--stage", "device", f"{scratch}/few-large")
+        for name, (images, count, most, part) in sets.items():
+            folders.copies[name] = images = [shutil.copy(images[i % len(images)], f"{scratch}/{name}-{i:06}.png") for i in range(count)]
+            folder, few, some = (Folder(f"{scratch}/{name}-{i}", images[:end]) for i, end in enumerate((count, min(count, most), max(1, count // part))))
+            show(conv, "bench", "codec", "-j", str(CORES), few.path)
+            show(conv, "bench", "streams", "--device", "cpu", few.path)
+            for device in (["cuda"] if gpus else []) + (["all"] if len(gpus) > 1 else []):
+                show(conv, "bench", "streams", "--device", device, "--stage", "device", few.path)
+                show(conv, "bench", "streams", "--device", device, some.path)
+            for device in ("auto", "cpu"):  # the closing lines say what limits a run
+                show(conv, "emboss", "-b", "--device", device, folder.path, f"{scratch}/out")
+                remove(f"{scratch}/out")
+            show(f"{ROOT}/tools/bench", "competitors", folder.path, f"{scratch}/out", "--conv", conv, "--rounds", str(options.rounds), "--without", options.without)

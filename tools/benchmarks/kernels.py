@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""Kernels alone: the tables of kernels/README.md, and CPU kernels beside OpenCV's."""
+import json
+import sys
+import tempfile
+import time
+
+from inputs import place_filter, read_matrix
+from measure import Report, ask, fill, optional, take_turns
+
+LADDER_SIZE, LADDER_FILTERS = "8192x8192", {"3×3": "gaussian", "5×5": "gaussian5"}
+KINDS = {"tent": "a column times a row", "dense": "integers", "real": "real numbers"}
+COMPETITORS = ("NPP FilterBorder", "NPP Row and Column")
+
+
+def measure(conv, name, size, device="cuda", depth=8):
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["bench", "kernels", "--device", device, "--image-size", size, "--filter", place_filter(name, folder), "--depth", str(depth), "--json"]
+        print("conv", *command, file=sys.stderr, flush=True)
+        return ask([conv, *command])[0]
+
+
+def add_page_options(parser, chart):
+    parser.option("print", False, "to standard output instead of the README")
+    parser.option("results", help="figures of a run with --save on another machine")
+    parser.option("save", help="write the figures to this file, and leave the README alone")
+    if chart:
+        parser.option("chart", help="also write this chart")
+
+
+def saved(options, make):
+    """What make() measures, or what is in --results; None if it was saved."""
+    if options.results:
+        with open(options.results, encoding="utf-8") as file:
+            return json.load(file)
+    results = make()
+    if options.save:
+        with open(options.save, "w", encoding="utf-8") as file:
+            json.dump(results, file)
+    return None if options.save else results
+
+
+def heading(result, size):
+    return (f"Measured on {time.strftime('%F')} with conv {result['version']} on one {result['cuda']}: one image of {size.replace('x', '×')}, "
+            f"three planes of 8 bits, {result['border']} border, cold cache; GB/s read and written, share of a device copy of the same bytes in the "
+            "same run")
+
+
+def cell(row, with_step):
+    if row is None or "skipped" in row:
+        return "–"
+    text = f"{row['gb_per_s']:.0f} GB/s, {100 * row['share_of_copy']:.0f} %"
+    return text + (f", {row['step']:.2f}×" if with_step and row["step"] else "")
+
+
+def kernels(parser):
+    """Measures the ladder of CUDA kernels with a 3x3 and a 5x5 filter and writes the table into kernels/README.md.
+
+    The chart (docs/ladder.svg) is that of the 3x3 filter."""
+    add_page_options(parser, True)
+    options = parser.read()
+    results = saved(options, lambda: [measure(options.conv, name, LADDER_SIZE) for name in LADDER_FILTERS.values()])
+    if not results:
+        return
+    if options.chart:
+        import chart
+        with open(options.chart, "w", encoding="utf-8") as file:
+            file.write(chart.draw(results[:1]))
+    columns = [{row["name"]: row for row in result["rows"] if row["where"] == "cuda"} for result in results]
+    runs = [row["runs"] for column in columns for row in column.values() if "skipped" not in row]
+    lines = [f"{heading(results[0], LADDER_SIZE)}, step over the variant before; medians of {min(runs)} runs or more.", "",
+             "| variant | " + " | ".join(f"{side} (`{name}`)" for side, name in LADDER_FILTERS.items()) + " |", "|---|---|---|"]
+    shapes = ["", "The tile kernels with other block shapes:", "", "| shape | " + " | ".join(LADDER_FILTERS) + " |", "|---|---|---|"]
+    for name, row in columns[0].items():
+        ours = row["kind"] in ("variant", "shape")
+        text = f"| {f'`{name}`' if ours else name} | " + " | ".join(cell(column.get(name), row["kind"] == "variant") for column in columns) + " |"
+        if row["kind"] == "shape":
+            shapes.append(text)
+        elif any("skipped" not in column.get(name, row) for column in columns):
+            lines.append(text)
+    fill("kernels/README.md", "figures", "\n".join(lines + shapes), options.print)
+
+
+def kernels_large(parser):
+    """Measures CUDA kernels with filters of 7x7 to 31x31, and NPP's, and writes the table into kernels/README.md. Needs a
+    program built with -DCONV_BENCH_NPP=ON. Most of the time goes into the reference, with which every result is compared."""
+    add_page_options(parser, False)
+    parser.option("size", "2880x1800")
+    parser.option("only", ",".join(kind + str(side) for kind in KINDS for side in (7, 9, 15, 31)), "these filters")
+    options = parser.read()
+    results = saved(options, lambda: {name: measure(options.conv, name, options.size) for name in options.only.split(",")})
+    if not results:
+        return
+    lines = [f"{heading(next(iter(results.values())), options.size)}.", "",
+             "| filter | | fastest variant | | of a copy | NPP `FilterBorder` | NPP row, then column | faster than NPP |", "|---|---|---|--:|--:|--:|--:|--:|"]
+
+    def rate(row):
+        return f"{row['gb_per_s']:.0f} GB/s" if row else "–"
+    for name, result in results.items():
+        rows = {row["name"]: row for row in result["rows"] if row["where"] == "cuda" and "skipped" not in row}
+        best = max((row for row in rows.values() if row["kind"] == "variant"), key=lambda row: row["gb_per_s"])
+        peers = [rows.get(peer) for peer in COMPETITORS]
+        fastest = max((row["gb_per_s"] for row in peers if row), default=None)
+        kind, side = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
+        lines.append(f"| {side}×{side} | {KINDS[kind]} | `{best['name']}` | {rate(best)} | {100 * best['share_of_copy']:.0f} % | {rate(peers[0])} | "
+                     + f"{rate(peers[1])} | " + (f"{best['gb_per_s'] / fastest:.1f}×" if fastest else "–") + " |")
+    fill("kernels/README.md", "large figures", "\n".join(lines), options.print)
+
+
+LARGE, MEDIUM, SMALL = "8192x4096", "2880x1800", "1024x1024"
+# Filter (a built-in or a made one), size of the planes, depth.
+CPU_CASES = [("emboss", LARGE, 8), ("blur", LARGE, 8)]
+CPU_CASES += [(name, MEDIUM, depth) for depth in (8, 16) for name in ("emboss", "blur", "gaussian", "emboss5", "blur5", "gaussian5")]
+CPU_CASES += [(name, MEDIUM, 8) for name in ("classic5", "real3", "real5")]
+CPU_CASES += [(name, SMALL, 8) for name in ("tent7", "dense7", "tent9", "dense9", "tent15", "dense15", "real15", "tent31", "dense31", "real31")]
+CPU_CASES += [(name, SMALL, 16) for name in ("tent9", "dense9")]
+
+
+def opencv_way(cv2, matrix, size, depth):
+    import numpy
+    width, height = map(int, size.split("x"))
+    kind = numpy.uint16 if depth == 16 else numpy.uint8
+    kernel = numpy.array(matrix["rows"]) / matrix["scale"]
+    planes = numpy.random.default_rng(1).integers(0, numpy.iinfo(kind).max, (3, height, width), kind, True)
+    out = numpy.zeros_like(planes)
+
+    def way():
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            for source, target in zip(planes, out):
+                cv2.filter2D(source, -1, kernel, target, borderType=cv2.BORDER_REPLICATE)
+            times.append(time.perf_counter() - start)
+        return width * height / sorted(times)[2] / 1e6
+    return way
+
+
+def kernels_cpu(parser):
+    """Compares CPU kernels on one core with OpenCV's filter2D on one thread and a memcpy of the same bytes, in millions of
+    three-plane pixels per second: the best round of each, since other load only makes a round slower; a round is a median.
+    OpenCV rounds sums of float32, so its results can differ by one; only its speed is compared.
+
+    CONV_DISABLE=vnni,vbmi,avx512 tools/bench kernels-cpu --rows cpu_sse41,cpu_avx2    # an AVX2 machine"""
+    parser.option("rows", "cpu_avx2,cpu_vnni", "kernels to show")
+    parser.option("only", "", "these filters")
+    options = parser.read(rounds=3)
+    cv2 = optional("cv2") or sys.exit("install python3-opencv")
+    cv2.setNumThreads(1)
+    rows, only = options.rows.split(","), options.only.split(",") if options.only else None
+    report = Report(options, f"OpenCV {cv2.__version__}, best rounds")
+    report.table("filter ", "bits", "planes ", "memcpy", "OpenCV", *(name for row in rows for name in (f"`{row}`", "× OpenCV", "of a copy")))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, size, depth in CPU_CASES:
+            if only and name not in only:
+                continue
+            ways = {"OpenCV": opencv_way(cv2, read_matrix(place_filter(name, folder)), size, depth),
+                    "conv": lambda: measure(options.conv, name, size, "cpu", depth)["rows"]}
+            times = take_turns(ways, options.rounds, 0)
+            theirs = max(times["OpenCV"].results)
+            runs = [{row["name"]: row["mpix_per_s"] for row in run if "skipped" not in row} for run in times["conv"].results]
+            ours = {key: max(run[key] for run in runs) for key in runs[0]}
+            cells = [text for row in rows for text in ((f"{ours[row]:.0f}", f"{ours[row] / theirs:.1f}", f"{ours[row] / ours['memcpy']:.2f}")
+                                                       if row in ours else ("–", "–", "–"))]
+            report.row(f"`{name}`", depth, size.replace("x", "×"), f"{ours['memcpy']:.0f}", f"{theirs:.0f}", *cells,
+                       filter=name, depth=depth, size=size, opencv=theirs, conv=ours)
+    report.finish()
