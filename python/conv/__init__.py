@@ -32,13 +32,12 @@ import os
 
 from . import _core
 from ._core import Array, Filter, Layer
-from ._errors import DeviceError, PngError
 from ._filter import FilterName, KernelName, filter, filters, kernels
 from ._folder import filter_folder
 from ._layer import bank, layer
 from ._machine import Device, configure, devices
 from ._png import PngInfo, decode_png, encode_png, probe_png
-from ._progress import Progress
+from ._types import DeviceError, PngError, Progress
 
 __version__ = _core.version()
 __all__ = [

@@ -7,9 +7,9 @@ import numpy as np
 from ._core import Array as Array
 from ._core import Filter as Filter
 from ._core import Layer as Layer
-from ._errors import DeviceError as DeviceError
-from ._errors import PngError as PngError
-from ._progress import Progress as Progress
+from ._types import DeviceError as DeviceError
+from ._types import PngError as PngError
+from ._types import Progress as Progress
 
 __version__: str
 __all__ = [

@@ -5,7 +5,7 @@
 
 #include "array.h"
 #include "errors.h"
-#include "helpers.h"
+#include "frameworks.h"
 
 namespace convpy
 {
@@ -109,6 +109,23 @@ int parse_device(nb::handle device)
             return static_cast<int>(number);
     }
     raise_value("device must be 'cpu', 'cuda' or 'cuda:1', not %R", device.ptr());
+}
+
+int place_of(const Tensor &images, nb::handle device)
+{
+    if (images.device == cpu)
+        return parse_device(device);
+    if (!device.is_none() && parse_device(device) != images.device)
+        raise_value("the images are on cuda:%d", images.device);
+    return images.device;
+}
+
+bool parse_errors(nb::handle errors)
+{
+    std::string text = parse_text(errors);
+    if (text != "raise" && text != "return")
+        raise_value("errors must be 'raise' or 'return', not %R", errors.ptr());
+    return text == "raise";
 }
 
 Layout parse_layout(nb::handle layout)

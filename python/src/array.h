@@ -52,7 +52,8 @@ nb::object to_numpy(const Array &array);
 // NumPy's type of that name.
 nb::object numpy_dtype(conv_sample sample);
 
-void bind_array(nb::module_ &module);
+// Orders work that is queued on `stream` from now on after what is pending on the array.
+void order_after(const Array &array, void *stream);
 
 } // namespace convpy
 

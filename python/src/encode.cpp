@@ -1,24 +1,104 @@
 // SPDX-License-Identifier: MIT
-#include "png.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "errors.h"
+#include "files.h"
 #include "frameworks.h"
 #include "gil.h"
-#include "groups.h"
-#include "pages.h"
+#include "module.h"
 
 namespace convpy
 {
 
 namespace
 {
+
+// --- large pages for large new blocks of memory --------------------------------------------------
+
+struct MemoryRange {
+    char *first;
+    size_t size; // bytes
+};
+
+constexpr uintptr_t large_page = uintptr_t{2} << 20;
+constexpr uintptr_t least_bytes = 4 * large_page; // below it there is little to gain
+
+// Largest block that glibc's limits follow: 32 MiB with its own overhead, in whole pages.
+constexpr size_t most_block = (size_t{32} << 20) - (size_t{64} << 10);
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 // of Linux 6.1; older systems refuse it
+#endif
+
+// The pages that the range begins and ends in belong to malloc, too, which does no harm: this is
+// advice on how to back memory that has not been used. All of it may be refused.
+void advise(uintptr_t first, uintptr_t end, bool now)
+{
+#ifdef MADV_HUGEPAGE
+    if (end - first < least_bytes)
+        return;
+    (void)madvise(reinterpret_cast<void *>(first), end - first, MADV_HUGEPAGE);
+    uintptr_t from = (first + large_page - 1) / large_page * large_page;
+    if (now)
+        (void)madvise(reinterpret_cast<void *>(from), end / large_page * large_page - from,
+                      MADV_COLLAPSE);
+#else
+    (void)first;
+    (void)end;
+    (void)now;
+#endif
+}
+
+// Asks for pages of 2 MiB for blocks that have not been written to yet, also for neighbouring
+// blocks together, such as those of malloc. The first access to a page of 4 KiB takes longer than
+// copying into it. malloc and Python have written the ends of each block, so that in blocks below 4
+// MiB no large page is possible until the system moves what is there: with `now` it does so at
+// once, in the calling thread. That takes a quarter of the time of one thread that accesses each
+// small page, and more than that of many.
+void use_large_pages(std::vector<MemoryRange> blocks, bool now)
+{
+    auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    std::sort(blocks.begin(), blocks.end(),
+              [](const MemoryRange &a, const MemoryRange &b) { return a.first < b.first; });
+    uintptr_t first = 0, end = 0;
+    for (const MemoryRange &block : blocks) {
+        auto data = reinterpret_cast<uintptr_t>(block.first);
+        uintptr_t begins = data / page * page;
+        if (begins > end + page) {
+            advise(first, end, now);
+            first = begins;
+        }
+        end = (data + block.size + page - 1) / page * page;
+    }
+    advise(first, end, now);
+}
+
+// Bytes of freed memory that malloc keeps for later blocks. glibc begins with 128 KiB and raises
+// that to twice the largest block that was freed, up to 64 MiB; the first call frees one that was
+// never written to. Where the environment or the program sets the limit itself, it stays.
+size_t kept_bytes()
+{
+    static const bool raised = [] {
+        void *volatile block = malloc(most_block); // volatile: compilers remove unused blocks
+        free(block);
+        return block != nullptr;
+    }();
+    (void)raised;
+    return 2 * most_block;
+}
+
+// --- the call ------------------------------------------------------------------------------------
 
 struct Encode {
     std::vector<Tensor> tensors;
@@ -43,9 +123,7 @@ void add_image(Encode &call, nb::handle image, Layout layout, nb::handle device)
     if (tensor.sample != CONV_SAMPLE_U8 && tensor.sample != CONV_SAMPLE_U16)
         raise_type("images: samples of type %s; PNG files have uint8 or uint16",
                    sample_name(tensor.sample));
-    int place = tensor.device == cpu ? parse_device(device) : tensor.device;
-    if (tensor.device != cpu && !device.is_none() && parse_device(device) != place)
-        raise_value("the images are on cuda:%d", place);
+    int place = place_of(tensor, device);
     if (!call.tensors.empty() && place != call.device)
         raise_value("the images of one call must all be on the same device");
     call.device = place;
@@ -216,9 +294,7 @@ nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb
                       nb::handle stream, nb::handle errors, bool views)
 {
     Layout order = parse_layout(layout);
-    std::string on_error = parse_text(errors);
-    if (on_error != "raise" && on_error != "return")
-        raise_value("errors must be 'raise' or 'return', not %R", errors.ptr());
+    bool raise = parse_errors(errors);
     int number = level.is_none() ? -1 : parse_int(level, "level");
     if (number < -1 || number > 12)
         raise_value("level must be 0 to 12, not %d", number);
@@ -241,7 +317,7 @@ nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb
     Encoded owner{call, context};
     run(call, context, number);
     shrink_last(call);
-    for (size_t i = 0; on_error == "raise" && i < call.items.size(); i++) {
+    for (size_t i = 0; raise && i < call.items.size(); i++) {
         if (call.items[i].status != CONV_OK)
             raise_now(
                 png_error(static_cast<int64_t>(i), call.items[i].status, call.items[i].message));

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "contexts.h"
-#include "helpers.h"
+#include "frameworks.h"
 
 namespace convpy
 {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "files.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "contexts.h"
 #include "errors.h"
 
 namespace convpy
@@ -52,6 +54,97 @@ void Files::append(nb::handle item)
         throw nb::python_error();
     bytes.push_back({hold.buffer.buf, static_cast<size_t>(hold.buffer.len)});
     holds.push_back(std::move(hold));
+}
+
+namespace
+{
+
+// A core decodes about 350 MB/s of samples, a GPU 60 GB/s. The threads of a group wait for its last
+// image, so groups have many images.
+constexpr uint64_t core_samples = uint64_t{100} << 20;
+constexpr uint64_t device_samples = uint64_t{16} << 30;
+constexpr uint64_t slow_factor = 16;
+
+uint64_t big_endian(const unsigned char *bytes)
+{
+    return uint64_t{bytes[0]} << 24 | uint64_t{bytes[1]} << 16 | uint64_t{bytes[2]} << 8 | bytes[3];
+}
+
+} // namespace
+
+uint64_t samples_of(const conv_bytes &file)
+{
+    const auto *bytes = static_cast<const unsigned char *>(file.data);
+    if (!bytes || file.size < 26) // the signature and what IHDR begins with
+        return 0;
+    static const unsigned channels[] = {1, 0, 3, 3, 2, 0, 4};
+    unsigned type = bytes[25];
+    uint64_t pixels = big_endian(bytes + 16) * big_endian(bytes + 20);
+    uint64_t factor = (type < 7 ? channels[type] : 0) * (bytes[24] == 16 ? 2 : 1);
+    return std::min(pixels, uint64_t{1} << 40) * factor;
+}
+
+uint64_t samples_of(const conv_image &image)
+{
+    return static_cast<uint64_t>(image.width) * static_cast<uint64_t>(image.height) *
+           static_cast<uint64_t>(image.channels) *
+           static_cast<uint64_t>(conv_sample_bytes(image.sample));
+}
+
+uint64_t group_samples(int device, bool slow)
+{
+    if (device != cpu)
+        return device_samples;
+    return core_samples * cpu_threads() / (slow ? slow_factor : 1);
+}
+
+size_t end_of_group(const std::vector<uint64_t> &samples, size_t first, uint64_t most)
+{
+    uint64_t sum = samples[first];
+    size_t end = first + 1;
+    while (end < samples.size() && sum + samples[end] <= most)
+        sum += samples[end++];
+    return end;
+}
+
+bool may_overlap(const std::vector<conv_bytes> &files, const std::vector<conv_image> &images)
+{
+    struct Range {
+        uintptr_t first, end;
+        bool written;
+    };
+    std::vector<Range> ranges;
+    for (const conv_image &image : images) {
+        auto first = reinterpret_cast<uintptr_t>(image.data);
+        int64_t extent = (image.height - 1) * image.row_stride +
+                         (image.width - 1) * image.column_stride +
+                         (image.channels - 1) * image.channel_stride;
+        if (image.data)
+            ranges.push_back({first, first + extent + conv_sample_bytes(image.sample), true});
+    }
+    if (ranges.empty())
+        return false;
+    for (const conv_bytes &file : files) {
+        auto first = reinterpret_cast<uintptr_t>(file.data);
+        ranges.push_back({first, first + file.size, false});
+    }
+    std::sort(ranges.begin(), ranges.end(),
+              [](const Range &a, const Range &b) { return a.first < b.first; });
+    uintptr_t end = 0, end_of_written = 0;
+    for (const Range &range : ranges) {
+        if (range.first < (range.written ? end : end_of_written))
+            return true;
+        end = std::max(end, range.end);
+        end_of_written = range.written ? std::max(end_of_written, range.end) : end_of_written;
+    }
+    return false;
+}
+
+void look_for_signals(Unlocked &unlocked)
+{
+    Relocked locked(unlocked);
+    if (PyErr_CheckSignals() != 0)
+        throw nb::python_error();
 }
 
 } // namespace convpy

@@ -10,18 +10,25 @@
 #include "errors.h"
 #include "frameworks.h"
 #include "gil.h"
-#include "helpers.h"
+#include "module.h"
 
 namespace convpy
-{
-
-namespace
 {
 
 const char *text_or_null(const Text &text)
 {
     return text ? text->c_str() : nullptr;
 }
+
+Text text_of(nb::handle value)
+{
+    if (value.is_none())
+        return {};
+    return parse_text(value);
+}
+
+namespace
+{
 
 // One array of a call and its result.
 struct Pair {
@@ -59,11 +66,7 @@ void add_source(Call &call, nb::handle image, nb::handle device)
         source.sample != CONV_SAMPLE_F32)
         raise_type("images: samples of type %s; filters read uint8, uint16 and float32",
                    sample_name(source.sample));
-    int place = source.device;
-    if (place == cpu)
-        place = parse_device(device);
-    else if (!device.is_none() && parse_device(device) != place)
-        raise_value("the images are on cuda:%d", place);
+    int place = place_of(source, device);
     if (source.stream.given)
         call.stream = source.stream;
     if (call.pairs.empty())
@@ -235,13 +238,6 @@ nb::tuple Filter::state() const
 
 namespace
 {
-
-Text text_of(nb::handle value)
-{
-    if (value.is_none())
-        return {};
-    return parse_text(value);
-}
 
 double number_of(nb::handle value, double otherwise)
 {

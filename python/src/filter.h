@@ -13,6 +13,8 @@ namespace convpy
 {
 
 using Text = std::optional<std::string>;
+Text text_of(nb::handle value); // of None: none
+const char *text_or_null(const Text &text);
 
 // Settings as Python passes them; the strings are those of conv_filter_options.
 struct FilterSettings {
@@ -50,8 +52,6 @@ class Filter
     const double scale = 1, offset = 0;
     const uint64_t id;
 };
-
-void bind_filter(nb::module_ &module);
 
 } // namespace convpy
 

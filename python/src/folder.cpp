@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // conv.filter_folder. The run has a thread of its own; the calling thread waits for it, calls the
 // callback and looks for Ctrl-C a few times a second.
-#include "folder.h"
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -15,8 +13,9 @@
 
 #include "errors.h"
 #include "filter.h"
+#include "frameworks.h"
 #include "gil.h"
-#include "helpers.h"
+#include "module.h"
 
 namespace convpy
 {

@@ -9,6 +9,20 @@
 namespace convpy
 {
 
+// The Python functions and classes that the module calls. Loaded once, with the module: an import
+// in the middle of a call could let another thread in. Never released: arrays may outlive the
+// interpreter.
+struct Helpers {
+    nb::handle asarray, dtype; // of NumPy
+    // of conv/_frameworks.py
+    nb::handle kind_of_type, torch_stream, torch_view, cupy_stream, torch_empty, torch_empty_like,
+        cupy_empty, jax_array, contiguous, host_numbers, dtype_name;
+    nb::handle png_error, device_error, progress; // classes
+};
+extern Helpers helpers;
+
+void load_helpers();
+
 Kind kind_of_type(nb::handle type);
 // "numpy", "torch", "cupy", "jax": results of that package. ValueError.
 Kind parse_framework(nb::handle name);

@@ -1,35 +1,50 @@
 // SPDX-License-Identifier: MIT
-#include "layer.h"
-
+// conv.Layer: a convolution layer, made ready in each context that runs it.
 #include <cstring>
+#include <vector>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include "errors.h"
+#include "filter.h"
 #include "frameworks.h"
 #include "gil.h"
-#include "helpers.h"
+#include "module.h"
 
 namespace convpy
 {
 
-namespace
-{
+struct LayerSettings {
+    int stride = 1;
+    Text padding, border, activation, precision, variant;
+    conv_sample input = CONV_SAMPLE_F32, output = CONV_SAMPLE_F32;
+    float input_divisor = 1;
+};
 
-const char *text_or_null(const Text &text)
+class Layer
 {
-    return text ? text->c_str() : nullptr;
-}
+  public:
+    // The shape of the weights is maps x channels x height x width; the bias has `maps` values or
+    // is empty.
+    Layer(std::vector<float> weights, const int64_t (&shape)[4], std::vector<float> bias,
+          LayerSettings settings);
+    ~Layer();
+    Layer(const Layer &) = delete;
+    Layer &operator=(const Layer &) = delete;
 
-Text text_of(nb::handle value)
-{
-    if (value.is_none())
-        return {};
-    return parse_text(value);
-}
+    nb::object call(nb::handle images, nb::handle out, nb::handle stream, nb::handle device) const;
+    nb::tuple state() const; // the arguments of __init__: what pickle keeps
+    nb::str representation() const;
 
-} // namespace
+  private:
+    conv_layer *ready(const Borrowed &context) const; // without the GIL
+
+    const std::vector<float> weights, bias;
+    int64_t shape[4];
+    const LayerSettings settings;
+    const uint64_t id;
+};
 
 Layer::Layer(std::vector<float> values, const int64_t (&lengths)[4], std::vector<float> offsets,
              LayerSettings how)
@@ -133,9 +148,7 @@ nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
 {
     Tensor input = import_array(images, parse_stream(stream), "images");
     check_images(input, settings.input, shape[1]);
-    int place = input.device == cpu ? parse_device(device) : input.device;
-    if (input.device != cpu && !device.is_none() && parse_device(device) != place)
-        raise_value("the images are on cuda:%d", place);
+    int place = place_of(input, device);
     int first = input.dimensions - 3;
     if (input.strides[first + 2] != conv_sample_bytes(input.sample))
         make_dense(input, images, parse_stream(stream), "images");

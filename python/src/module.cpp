@@ -3,15 +3,13 @@
 // conv/__init__.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <vector>
 
-#include "array.h"
+#include "contexts.h"
 #include "errors.h"
-#include "filter.h"
-#include "folder.h"
+#include "frameworks.h"
 #include "gil.h"
-#include "helpers.h"
-#include "layer.h"
-#include "png.h"
+#include "module.h"
 
 namespace convpy
 {

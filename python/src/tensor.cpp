@@ -10,10 +10,8 @@
 
 #include "array.h"
 #include "errors.h"
-#include "export.h"
 #include "frameworks.h"
 #include "gil.h"
-#include "helpers.h"
 
 namespace convpy
 {

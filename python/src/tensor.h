@@ -80,6 +80,12 @@ struct Tensor {
 
 Kind kind_of(nb::handle array);
 
+// The device that works on images: theirs, or for those in host memory the one of the argument.
+// ValueError if it is another one.
+int place_of(const Tensor &images, nb::handle device);
+
+bool parse_errors(nb::handle errors); // "raise": true, "return": false. ValueError
+
 // `stream`: where the caller's work is going to be queued; work of the array's producer is ordered
 // before it. If none is given, the producer's own stream is used and returned in the tensor.
 // Strides that are negative or zero, and samples at addresses that are not multiples of their size,

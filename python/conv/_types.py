@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Exceptions of conv for which Python has no type."""
+"""Exceptions of conv for which Python has no type, and the progress of a run. The extension module creates them."""
+
+from typing import NamedTuple
 
 
 class PngError(ValueError):
@@ -22,3 +24,14 @@ class PngError(ValueError):
 
 class DeviceError(RuntimeError):
     """A CUDA device is missing or failed."""
+
+
+class Progress(NamedTuple):
+    """The progress of conv.filter_folder, and its totals."""
+
+    done: int  # images that were filtered and saved
+    failed: int  # images that were not
+    skipped: int  # images whose results existed
+    found: int  # images found so far; all of them once `listed`
+    listed: bool
+    failures: list[tuple[str, str]]  # (path, reason) of each image that failed
