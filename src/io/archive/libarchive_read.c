@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A reader of archives by libarchive.
+#include <archive.h>
 #include <archive_entry.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "io/archive/libarchive_stream.h"
 
+#include <archive.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <libdeflate.h>

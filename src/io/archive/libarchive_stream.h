@@ -4,11 +4,12 @@
 #ifndef CONV_ARCHIVE_LIBARCHIVE_STREAM_H
 #define CONV_ARCHIVE_LIBARCHIVE_STREAM_H
 
-#include <archive.h>
 #include <locale.h>
 
 #include "io/archive/archive.h"
 #include "io/archive/archive_input.h"
+
+struct archive; // of libarchive
 
 // Reads zip and 7-Zip. As conv_archive_format.read.
 enum conv_status conv_libarchive_read(struct conv_archive_reader **reader,

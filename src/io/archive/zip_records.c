@@ -373,7 +373,7 @@ static enum conv_status doubt(struct conv_zip_file *file, const struct end_recor
 enum conv_status conv_zip_file_open(struct conv_zip_file *file, const uint8_t *data, uint64_t size,
                                     struct conv_err *err)
 {
-    uint64_t at;
+    uint64_t at = 0;
     bool is_exact;
     struct end_record end;
     *file = (struct conv_zip_file){.data = data, .size = size, .is_usual = true};
