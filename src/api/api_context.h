@@ -23,6 +23,12 @@ static inline bool conv_api_is_cpu(const conv_context *context)
     return context->device->ops->place == CONV_ON_CPU;
 }
 
+// True if that kind of memory is not the host's.
+static inline bool conv_api_is_on_device(const conv_context *context, conv_memory memory)
+{
+    return memory == CONV_DEVICE && !conv_api_is_cpu(context);
+}
+
 // Called at the beginning of each interface function: CONV_ERR_DEVICE if the device is lost.
 enum conv_status conv_api_begin(conv_context *context);
 

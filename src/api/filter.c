@@ -288,18 +288,11 @@ static enum conv_status copy_view(const conv_filter *filter, conv_image *view, v
         conv_memory_take(filter->context->device->pools, CONV_HOST, bytes, copy, err);
     if (status)
         return status;
-    uint8_t *to = *copy;
-    for (int y = 0; y < view->height; y++)
-        for (int x = 0; x < view->width; x++)
-            for (int c = 0; c < view->channels; c++, to += size)
-                memcpy(to,
-                       (const uint8_t *)view->data + y * view->row_stride +
-                           x * view->column_stride + c * view->channel_stride,
-                       size);
-    view->data = *copy;
-    view->channel_stride = (int64_t)size;
-    view->column_stride = view->channels * view->channel_stride;
-    view->row_stride = view->width * view->column_stride;
+    conv_image own = conv_image_interleaved(*copy, view->width, view->height, view->channels,
+                                            view->sample, CONV_HOST);
+    own.has_alpha = view->has_alpha;
+    conv_view_copy(&own, view, 0, view->height);
+    *view = own;
     return CONV_OK;
 }
 
@@ -357,7 +350,7 @@ static enum conv_status separate(const conv_filter *filter, struct separated *se
         return status;
     struct conv_api_span *spans = memory;
     for (int i = 0; i < count; i++) {
-        bool on_device = sources[i].memory == CONV_DEVICE && !conv_api_is_cpu(filter->context);
+        bool on_device = conv_api_is_on_device(filter->context, sources[i].memory);
         spans[used++] = conv_api_apart_view(&results[i], i, true);
         if (!on_device && conv_view_is(&sources[i], &results[i]))
             continue;

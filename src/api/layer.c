@@ -171,7 +171,7 @@ static enum conv_status check_input(const conv_layer *layer, conv_tensor *input,
 {
     int64_t element = layer->layer.input == CONV_ELEMENT_U8 ? 1 : 4, extent;
     int64_t row = input->width * element, channels = layer->layer.channels;
-    bool on_device = input->memory == CONV_DEVICE && !conv_api_is_cpu(layer->context);
+    bool on_device = conv_api_is_on_device(layer->context, input->memory);
     if (!input->data || !result)
         return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL",
                             result ? "`data` of the input" : "`result`");
@@ -377,7 +377,7 @@ conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *re
         status = context->device->ops->enter(context->device, &previous, err);
     if (status)
         return conv_api_end(context, status);
-    if (own.memory == CONV_DEVICE && !conv_api_is_cpu(context))
+    if (conv_api_is_on_device(context, own.memory))
         status = run_on_device(layer, &own, result, stream, err);
     else
         status = run_on_host(layer, &own, result, in_bytes, out_bytes, err);

@@ -9,20 +9,19 @@
 
 // --- a batch -------------------------------------------------------------------------------------
 
+// One file. Where the samples go is `view` of its entry in `list`; data NULL: nothing is to be
+// done, or it failed.
 struct item {
-    struct conv_image_header header;
     enum conv_status probed;
-    conv_image view; // where the samples go; data NULL: nothing is to be done, or it failed
     conv_image host; // of a view in device memory: what the host has decoded; data NULL: nothing
-    bool allocated;  // view.data is from the pool
-    bool on_device;  // decoded by the device
+    bool allocated;  // the view's data is from the pool
 };
 
 struct decoding {
     struct conv_api_batch batch;
     conv_context *context;
     conv_decode_options options;
-    const conv_bytes *files;
+    struct conv_device_decode *list;
     struct item *items;
     int count;
     uint64_t samples; // of what is to be decoded
@@ -32,11 +31,12 @@ static void fail(struct decoding *decoding, int index, enum conv_status status,
                  const struct conv_err *err)
 {
     struct item *item = &decoding->items[index];
+    conv_image *view = &decoding->list[index].view;
     struct conv_memory_pools *pools = decoding->context->device->pools;
     if (item->allocated)
-        conv_memory_give(pools, item->view.memory, item->view.data);
+        conv_memory_give(pools, view->memory, view->data);
     conv_memory_give(pools, CONV_HOST, item->host.data);
-    item->view.data = item->host.data = NULL;
+    view->data = item->host.data = NULL;
     item->allocated = false;
     conv_api_batch_fail(&decoding->batch, index, status, err);
 }
@@ -89,10 +89,10 @@ static enum conv_status check_target(const conv_image *view, const conv_image *s
     return CONV_OK;
 }
 
-static enum conv_status probe_file(const struct decoding *decoding,
-                                   struct conv_image_header *header, const conv_bytes *file,
+static enum conv_status probe_file(const struct decoding *decoding, struct conv_device_decode *file,
                                    struct conv_err *err)
 {
+    struct conv_image_header *header = &file->header;
     if (!file->data)
         return conv_err_set(err, CONV_ERR_USAGE, "the file is NULL");
     enum conv_status status = conv_png_format.probe(file->data, file->size, header, err);
@@ -109,20 +109,20 @@ static void probe_item(void *context, int worker, int index)
     struct decoding *decoding = context;
     struct conv_err err;
     (void)worker;
-    decoding->items[index].probed =
-        probe_file(decoding, &decoding->items[index].header, &decoding->files[index], &err);
+    decoding->items[index].probed = probe_file(decoding, &decoding->list[index], &err);
 }
 
 // Determines the destination of the samples of a probed file.
-static enum conv_status plan_item(struct decoding *decoding, struct item *item,
-                                  const conv_bytes *file, const conv_image *image,
+static enum conv_status plan_item(struct decoding *decoding, int index, const conv_image *image,
                                   struct conv_err *err)
 {
     const conv_decode_options *options = &decoding->options;
-    struct conv_image_header *header = &item->header;
+    struct item *item = &decoding->items[index];
+    struct conv_device_decode *file = &decoding->list[index];
+    const struct conv_image_header *header = &file->header;
     enum conv_status status = item->probed;
     if (status) // once more, for the message
-        status = probe_file(decoding, header, file, err);
+        status = probe_file(decoding, file, err);
     if (status)
         return status;
     conv_image shape = {
@@ -139,12 +139,12 @@ static enum conv_status plan_item(struct decoding *decoding, struct item *item,
     if (image->data) {
         status = check_target(image, &shape, err);
         if (!status)
-            item->view = *image;
+            file->view = *image;
         return status;
     }
     status = allocate_image(decoding, &shape, options->memory, options->planar, err);
     if (!status) {
-        item->view = shape;
+        file->view = shape;
         item->allocated = true;
     }
     return status;
@@ -188,9 +188,10 @@ static void put_interleaved(void *context, int y, const uint8_t *row)
 }
 
 static enum conv_status decode_rows(conv_context *context, struct conv_codec *codec,
-                                    const conv_bytes *file, const struct conv_image_header *header,
-                                    const conv_image *view, struct conv_err *err)
+                                    const struct conv_device_decode *file, const conv_image *view,
+                                    struct conv_err *err)
 {
+    const struct conv_image_header *header = &file->header;
     bool wide = header->shape.depth == 16;
     int channels = header->shape.channels;
     struct row_writer writer = {
@@ -215,10 +216,11 @@ static enum conv_status decode_rows(conv_context *context, struct conv_codec *co
 // Decodes a file whose header was read to a view of its size, whose channels can be made from the
 // file's (conv_view_converts), with the codec of that worker of the context. Each worker by one
 // thread at a time. Errors of conv_format.decode; then the samples are undefined.
-static enum conv_status decode_view(conv_context *context, int worker, const conv_bytes *file,
-                                    const struct conv_image_header *header, const conv_image *view,
+static enum conv_status decode_view(conv_context *context, int worker,
+                                    const struct conv_device_decode *file, const conv_image *view,
                                     struct conv_err *err)
 {
+    const struct conv_image_header *header = &file->header;
     struct conv_codec *codec;
     enum conv_status status = conv_api_codecs_get(context->codecs, worker, -1, &codec, err);
     if (status)
@@ -228,14 +230,9 @@ static enum conv_status decode_view(conv_context *context, int worker, const con
         planes.depth == header->shape.depth)
         status = conv_png_format.decode(codec, file->data, file->size, header, &planes, err);
     else
-        status = decode_rows(context, codec, file, header, view, err);
+        status = decode_rows(context, codec, file, view, err);
     conv_png_format.trim(codec);
     return status;
-}
-
-static bool is_on_device(const struct decoding *decoding, const conv_image *view)
-{
-    return view->memory == CONV_DEVICE && !conv_api_is_cpu(decoding->context);
 }
 
 static void decode_item(void *context, int worker, int index)
@@ -244,74 +241,49 @@ static void decode_item(void *context, int worker, int index)
     struct item *item = &decoding->items[index];
     struct conv_err err;
     enum conv_status status = CONV_OK;
-    if (!item->view.data || item->on_device)
+    const struct conv_device_decode *file = &decoding->list[index];
+    if (!file->view.data || file->done)
         return;
-    conv_image target = item->view;
-    if (is_on_device(decoding, &target)) {
+    conv_image target = file->view;
+    if (conv_api_is_on_device(decoding->context, target.memory)) {
         bool planar = target.column_stride == conv_sample_bytes(target.sample);
         status = allocate_image(decoding, &target, CONV_HOST, planar, &err);
         if (!status)
             item->host = target;
     }
     if (!status)
-        status = decode_view(decoding->context, worker, &decoding->files[index], &item->header,
-                             &target, &err);
+        status = decode_view(decoding->context, worker, file, &target, &err);
     if (status)
         fail(decoding, index, status, &err);
 }
 
 // --- on the device -------------------------------------------------------------------------------
 
-// Lists what the device may decode; `list` has room for all items. NULL: only counts.
-static int list_for_device(struct decoding *decoding, struct conv_device_decode *list)
-{
-    int count = 0;
-    for (int i = 0; i < decoding->count; i++) {
-        const struct item *item = &decoding->items[i];
-        if (!item->view.data || !is_on_device(decoding, &item->view) || !item->header.device_stream)
-            continue;
-        if (list)
-            list[count] = (struct conv_device_decode){
-                .data = decoding->files[i].data,
-                .size = decoding->files[i].size,
-                .header = item->header,
-                .view = item->view,
-            };
-        count++;
-    }
-    return count;
-}
-
 static void fail_all(struct decoding *decoding, enum conv_status status, const struct conv_err *err)
 {
     for (int i = 0; i < decoding->count; i++)
-        if (decoding->items[i].view.data)
+        if (decoding->list[i].view.data)
             fail(decoding, i, status, err);
 }
 
 static void decode_on_device(struct decoding *decoding, void *stream)
 {
     conv_context *context = decoding->context;
-    int count = list_for_device(decoding, NULL);
+    struct conv_device_decode *list = decoding->list;
     struct conv_err err;
-    void *memory;
-    if (!count ||
-        conv_memory_take(context->device->pools, CONV_HOST,
-                         (size_t)count * sizeof(struct conv_device_decode), &memory, &err))
-        return;
-    struct conv_device_decode *list = memory;
-    (void)list_for_device(decoding, list);
+    bool any = false;
+    for (int i = 0; i < decoding->count; i++) {
+        list[i].offered = list[i].view.data && list[i].header.device_stream &&
+                          conv_api_is_on_device(context, list[i].view.memory);
+        any |= list[i].offered;
+    }
     enum conv_status status =
-        context->device->ops->decode(context->device, list, count, stream, &err);
+        any ? context->device->ops->decode(context->device, list, decoding->count, stream, &err)
+            : CONV_OK;
     if (status == CONV_ERR_DEVICE)
         fail_all(decoding, status, &err);
-    for (int i = 0, at = 0; i < decoding->count && !status; i++) {
-        struct item *item = &decoding->items[i];
-        if (at < count && list[at].data == decoding->files[i].data &&
-            list[at].view.data == item->view.data && item->view.data)
-            item->on_device = list[at++].done;
-    }
-    conv_memory_give(context->device->pools, CONV_HOST, memory);
+    for (int i = 0; i < decoding->count && status; i++)
+        list[i].done = false;
 }
 
 // Copies what the host has decoded for the device: `count` images of the lists, or all together,
@@ -340,7 +312,7 @@ static bool upload_together(struct decoding *decoding, int count, void *stream)
     int at = 0;
     for (int i = 0; i < decoding->count; i++)
         if (decoding->items[i].host.data) {
-            views[at] = decoding->items[i].view;
+            views[at] = decoding->list[i].view;
             hosts[at++] = decoding->items[i].host;
         }
     bool done = !upload_images(decoding, views, hosts, count, stream, &err);
@@ -360,7 +332,8 @@ static void upload(struct decoding *decoding, void *stream)
         if (!item->host.data)
             continue;
         enum conv_status status =
-            done ? CONV_OK : upload_images(decoding, &item->view, &item->host, 1, stream, &err);
+            done ? CONV_OK
+                 : upload_images(decoding, &decoding->list[i].view, &item->host, 1, stream, &err);
         if (status) {
             fail(decoding, i, status, &err);
             continue;
@@ -381,7 +354,7 @@ static void check_apart(struct decoding *decoding)
     struct conv_err err;
     void *memory;
     for (int i = 0; i < decoding->count; i++)
-        used += decoding->items[i].view.data && !decoding->items[i].allocated;
+        used += decoding->list[i].view.data && !decoding->items[i].allocated;
     if (used == 0)
         return;
     enum conv_status status =
@@ -394,11 +367,10 @@ static void check_apart(struct decoding *decoding)
     struct conv_api_span *spans = memory;
     used = 0;
     for (int i = 0; i < decoding->count; i++) {
-        const struct item *item = &decoding->items[i];
-        const conv_bytes *file = &decoding->files[i];
-        if (item->view.data && !item->allocated)
-            spans[used++] = conv_api_apart_view(&item->view, i, true);
-        spans[used] = conv_api_apart_bytes(file->data, item->view.data ? file->size : 0, NULL);
+        const struct conv_device_decode *file = &decoding->list[i];
+        if (file->view.data && !decoding->items[i].allocated)
+            spans[used++] = conv_api_apart_view(&file->view, i, true);
+        spans[used] = conv_api_apart_bytes(file->data, file->view.data ? file->size : 0, NULL);
         spans[used++].item = i;
     }
     if (conv_api_apart_clash(spans, used, (struct conv_api_span **)(spans + most), clash)) {
@@ -439,11 +411,10 @@ static void decode_all(struct decoding *decoding, conv_image *images, void *stre
                      decoding->count < FILES_PER_THREAD ? 1 : context->device->threads, probe_item,
                      decoding, decoding->count);
     for (int i = 0; i < decoding->count; i++) {
-        enum conv_status status =
-            plan_item(decoding, &decoding->items[i], &decoding->files[i], &images[i], &err);
+        enum conv_status status = plan_item(decoding, i, &images[i], &err);
         if (status)
             fail(decoding, i, status, &err);
-        on_device |= is_on_device(decoding, &decoding->items[i].view);
+        on_device |= conv_api_is_on_device(context, decoding->list[i].view.memory);
     }
     check_apart(decoding);
     if (on_device)
@@ -454,8 +425,8 @@ static void decode_all(struct decoding *decoding, conv_image *images, void *stre
     if (on_device)
         upload(decoding, stream);
     for (int i = 0; i < decoding->count; i++)
-        if (decoding->items[i].view.data)
-            images[i] = decoding->items[i].view;
+        if (decoding->list[i].view.data)
+            images[i] = decoding->list[i].view;
 }
 
 conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int count,
@@ -465,7 +436,7 @@ conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int 
     if (!context)
         return CONV_ERR_USAGE;
     struct decoding decoding = {
-        .context = context, .options = CONV_DECODE_OPTIONS_INIT, .files = files, .count = count};
+        .context = context, .options = CONV_DECODE_OPTIONS_INIT, .count = count};
     struct conv_err *err = &context->err;
     void *memory = NULL;
     enum conv_status status = conv_api_begin(context);
@@ -474,14 +445,20 @@ conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int 
     if (!status)
         status = check_call(files, count, images, &decoding.options, err);
     if (!status)
-        status = conv_api_batch_prepare(context, count, sizeof(struct item), &memory);
+        status = conv_api_batch_prepare(context, count,
+                                        sizeof *decoding.list + sizeof *decoding.items, &memory);
     if (!status)
         status = conv_api_batch_start(&decoding.batch, context, items, count);
     if (status) {
         conv_memory_give(context->device->pools, CONV_HOST, memory);
         return conv_api_batch_refuse(context, items, count, status);
     }
-    decoding.items = memory;
+    decoding.list = memory;
+    decoding.items = count > 0 ? (struct item *)(decoding.list + count) : NULL;
+    for (int i = 0; i < count; i++) {
+        decoding.list[i].data = files[i].data;
+        decoding.list[i].size = files[i].size;
+    }
     decode_all(&decoding, images, stream);
     conv_memory_give(context->device->pools, CONV_HOST, memory);
     return conv_api_batch_end(&decoding.batch);

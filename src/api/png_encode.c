@@ -8,8 +8,8 @@
 #include "api/api_views.h"
 #include "engine/view.h"
 
+// One image. It is `view` of its entry in `list`; data NULL: nothing is to be done, or it failed.
 struct item {
-    conv_image view; // data NULL: nothing is to be done, or it failed
     conv_image host; // of a view in device memory: a copy for the host to encode
     bool done;       // the file is where the caller gets it
 };
@@ -20,6 +20,7 @@ struct encoding {
     conv_encode_options options;
     conv_bytes *files;
     struct conv_file_memory memory; // of the caller, if options.allocate is set
+    struct conv_device_encode *list;
     struct item *items;
     int count;
     uint64_t samples;
@@ -31,13 +32,8 @@ static void fail(struct encoding *encoding, int index, enum conv_status status,
 {
     struct item *item = &encoding->items[index];
     conv_memory_give(encoding->context->device->pools, CONV_HOST, item->host.data);
-    item->host.data = item->view.data = NULL;
+    item->host.data = encoding->list[index].view.data = NULL;
     conv_api_batch_fail(&encoding->batch, index, status, err);
-}
-
-static bool is_on_device(const struct encoding *encoding, const conv_image *view)
-{
-    return view->memory == CONV_DEVICE && !conv_api_is_cpu(encoding->context);
 }
 
 // --- on the host ---------------------------------------------------------------------------------
@@ -130,9 +126,9 @@ static void encode_item(void *context, int worker, int index)
 {
     struct encoding *encoding = context;
     struct item *item = &encoding->items[index];
-    const conv_image *view = item->host.data ? &item->host : &item->view;
+    const conv_image *view = item->host.data ? &item->host : &encoding->list[index].view;
     struct conv_err err;
-    if (!item->view.data || item->done)
+    if (!encoding->list[index].view.data || item->done)
         return;
     enum conv_status status = encode_from(encoding, worker, index, view, &err);
     if (status) {
@@ -206,34 +202,13 @@ static void move_files(struct encoding *encoding)
 
 // --- on the device -------------------------------------------------------------------------------
 
-static int list_for_device(struct encoding *encoding, struct conv_device_encode *list)
-{
-    int count = 0;
-    for (int i = 0; i < encoding->count; i++) {
-        const conv_image *view = &encoding->items[i].view;
-        if (!view->data || !is_on_device(encoding, view))
-            continue;
-        if (list)
-            list[count] = (struct conv_device_encode){.view = *view, .index = i};
-        count++;
-    }
-    return count;
-}
-
-static void fail_on_device(struct encoding *encoding, enum conv_status status,
-                           const struct conv_err *err)
-{
-    for (int i = 0; i < encoding->count; i++)
-        if (encoding->items[i].view.data && is_on_device(encoding, &encoding->items[i].view))
-            fail(encoding, i, status, err);
-}
-
 // Makes a copy in host memory of an image that the device has not encoded.
-static enum conv_status download(struct encoding *encoding, struct item *item, void *stream,
+static enum conv_status download(struct encoding *encoding, int index, void *stream,
                                  struct conv_err *err)
 {
     conv_context *context = encoding->context;
-    const conv_image *view = &item->view;
+    const conv_image *view = &encoding->list[index].view;
+    conv_image *host = &encoding->items[index].host;
     void *memory;
     size_t sample = (size_t)conv_sample_bytes(view->sample);
     size_t bytes = (size_t)view->width * (size_t)view->channels * sample;
@@ -243,48 +218,33 @@ static enum conv_status download(struct encoding *encoding, struct item *item, v
         conv_memory_take(context->device->pools, CONV_HOST, bytes, &memory, err);
     if (status)
         return status;
-    item->host = conv_image_planar(memory, view->width, view->height, view->channels, view->sample,
-                                   CONV_HOST);
-    return context->device->ops->copy(context->device, &item->host, view, 1, stream, err);
+    *host = conv_image_planar(memory, view->width, view->height, view->channels, view->sample,
+                              CONV_HOST);
+    return context->device->ops->copy(context->device, host, view, 1, stream, err);
 }
 
 static void encode_on_device(struct encoding *encoding, void *stream)
 {
     conv_context *context = encoding->context;
-    int count = list_for_device(encoding, NULL);
+    struct conv_file_memory *files = encoding->memory.allocate ? &encoding->memory : NULL;
     struct conv_err err;
-    void *memory = NULL;
-    if (!count)
-        return;
-    struct conv_device_encode *list = NULL;
-    enum conv_status status = conv_memory_take(context->device->pools, CONV_HOST,
-                                               (size_t)count * sizeof *list, &memory, &err);
-    if (!status) {
-        list = memory;
-        (void)list_for_device(encoding, list);
-        status = context->device->ops->encode(context->device, list, count,
-                                              encoding->memory.allocate ? &encoding->memory : NULL,
-                                              stream, &err);
-    }
-    if (status == CONV_ERR_DEVICE) {
-        context->lost = true;
-        fail_on_device(encoding, status, &err);
-    }
-    for (int i = 0, at = 0; i < encoding->count; i++) {
-        struct item *item = &encoding->items[i];
-        if (!item->view.data || !is_on_device(encoding, &item->view))
+    enum conv_status status = context->device->ops->encode(context->device, encoding->list,
+                                                           encoding->count, files, stream, &err);
+    context->lost |= status == CONV_ERR_DEVICE;
+    for (int i = 0; i < encoding->count; i++) {
+        const struct conv_device_encode *image = &encoding->list[i];
+        enum conv_status made = status == CONV_ERR_DEVICE ? status : CONV_OK;
+        if (!image->offered)
             continue;
-        const struct conv_device_encode *made = status ? NULL : &list[at++];
-        if (made && made->done) {
-            encoding->files[i] = (conv_bytes){made->data, made->size};
-            item->done = true;
-            continue;
+        if (!status && image->done) {
+            encoding->files[i] = (conv_bytes){image->data, image->size};
+            encoding->items[i].done = true;
+        } else if (!made) {
+            made = download(encoding, i, stream, &err);
         }
-        enum conv_status copied = download(encoding, item, stream, &err);
-        if (copied)
-            fail(encoding, i, copied, &err);
+        if (made)
+            fail(encoding, i, made, &err);
     }
-    conv_memory_give(context->device->pools, CONV_HOST, memory);
 }
 
 // --- the call ------------------------------------------------------------------------------------
@@ -313,10 +273,11 @@ static void encode_all(struct encoding *encoding, const conv_image *images, void
             fail(encoding, i, status, &err);
             continue;
         }
-        encoding->items[i].view = images[i];
+        encoding->list[i].view = images[i];
+        encoding->list[i].offered = conv_api_is_on_device(context, images[i].memory);
         encoding->samples +=
             (uint64_t)images[i].width * (uint64_t)images[i].height * (uint64_t)images[i].channels;
-        on_device |= is_on_device(encoding, &images[i]);
+        on_device |= encoding->list[i].offered;
     }
     if (on_device)
         encode_on_device(encoding, stream);
@@ -343,7 +304,8 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
     if (!status)
         status = check_call(images, count, files, &encoding.options, err);
     if (!status)
-        status = conv_api_batch_prepare(context, count, sizeof(struct item), &memory);
+        status = conv_api_batch_prepare(context, count,
+                                        sizeof *encoding.list + sizeof *encoding.items, &memory);
     if (!status && encoding.options.allocate)
         status = open_memory(&encoding, err);
     if (!status)
@@ -355,7 +317,8 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
             files[i] = (conv_bytes){NULL, 0};
         return conv_api_batch_refuse(context, items, count, status);
     }
-    encoding.items = memory;
+    encoding.list = memory;
+    encoding.items = count > 0 ? (struct item *)(encoding.list + count) : NULL;
     encode_all(&encoding, images, stream);
     close_memory(&encoding);
     conv_memory_give(context->device->pools, CONV_HOST, memory);

@@ -250,10 +250,18 @@ bool conv_cuda_view_is_aligned(const conv_image *view, bool whole)
            all % CONV_IMAGE_ROW_ALIGN == 0;
 }
 
-enum conv_status conv_cuda_view_copy(const struct conv_layout_copy *copies, int count,
-                                     cudaStream_t stream, struct conv_err *err)
+enum conv_status conv_cuda_copies_flush(struct conv_cuda_copies *copies, struct conv_err *err)
 {
-    return conv_cuda_layout_copy(copies, count, stream)
+    int count = copies->count;
+    copies->count = 0;
+    return count > 0 && conv_cuda_layout_copy(copies->list, count, copies->stream)
                ? conv_cuda_device_report(err, cudaGetLastError(), "launch kernel copy_layout")
                : CONV_OK;
+}
+
+enum conv_status conv_cuda_copies_add(struct conv_cuda_copies *copies,
+                                      const struct conv_layout_copy *copy, struct conv_err *err)
+{
+    copies->list[copies->count++] = *copy;
+    return copies->count == CONV_CUDA_COPIES ? conv_cuda_copies_flush(copies, err) : CONV_OK;
 }

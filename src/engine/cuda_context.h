@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the files share that work on images in the memory of a CUDA device: cuda_context.c (device,
 // memory, events), cuda_parts.c (streams for parts of a batch), cuda_png_decode.c,
-// cuda_png_encode.c (with cuda_png_files.c), cuda_copy.c, cuda_filter.c, cuda_pixels.c, and
+// cuda_png_encode.c cuda_copy.c, cuda_filter.c, cuda_pixels.c, and
 // cuda_tables.c (tables of planes in device memory).
 #ifndef CONV_ENGINE_CUDA_CONTEXT_H
 #define CONV_ENGINE_CUDA_CONTEXT_H
@@ -86,10 +86,26 @@ struct conv_layout_view conv_cuda_view_planes(uint8_t *memory, int width, int he
 // there.
 bool conv_cuda_view_is_aligned(const conv_image *view, bool whole);
 
-enum conv_status conv_cuda_view_copy(const struct conv_layout_copy *copies, int count,
-                                     cudaStream_t stream, struct conv_err *err);
+// Copies between views, which are queued several at a time: as many as one launch takes (layout.h).
+// Starts with its stream alone; flush queues what is left.
+#define CONV_CUDA_COPIES 24
+
+struct conv_cuda_copies {
+    cudaStream_t stream;
+    int count;
+    struct conv_layout_copy list[CONV_CUDA_COPIES];
+};
+enum conv_status conv_cuda_copies_add(struct conv_cuda_copies *copies,
+                                      const struct conv_layout_copy *copy, struct conv_err *err);
+enum conv_status conv_cuda_copies_flush(struct conv_cuda_copies *copies, struct conv_err *err);
 
 // --- cuda_parts.c ----------------------------------------------------------------------------
+
+// `bytes` up to where the next block of a part's memory may begin.
+static inline size_t conv_cuda_part_align(size_t bytes)
+{
+    return conv_image_align(bytes, 256);
+}
 
 // Bytes of samples that a part of a batch of `samples` bytes should have: at least `least`, unless
 // the device is small. Parts take about `factor` times as much device memory.

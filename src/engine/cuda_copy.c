@@ -3,9 +3,9 @@
 // layout close to that of the host's view, so that the host's threads copy whole rows; the device
 // does the rest.
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/cuda_context.h"
+#include "engine/view.h"
 
 #define BAND_BYTES ((size_t)4 << 20) // the work of one thread
 #define MOST_BANDS 256               // of a piece
@@ -36,26 +36,18 @@ struct transfer {
 
 // --- layout of a band ----------------------------------------------------------------------------
 
-// True if the rows of a view have pixels one after another.
-static bool is_packed(const conv_image *view)
-{
-    int64_t sample = conv_sample_bytes(view->sample);
-    return view->column_stride == sample * view->channels &&
-           (view->channels == 1 || view->channel_stride == sample);
-}
-
 // Bytes from a row of a band to the next.
 static size_t pitch_of(const conv_image *host)
 {
     size_t row = (size_t)host->width * (size_t)conv_sample_bytes(host->sample);
-    return conv_image_align(is_packed(host) ? row * (size_t)host->channels : row,
+    return conv_image_align(conv_view_is_packed(host) ? row * (size_t)host->channels : row,
                             CONV_IMAGE_ROW_ALIGN);
 }
 
 static size_t band_bytes(const conv_image *host, int rows)
 {
     size_t bytes = pitch_of(host) * (size_t)rows;
-    return is_packed(host) ? bytes : bytes * (size_t)host->channels;
+    return conv_view_is_packed(host) ? bytes : bytes * (size_t)host->channels;
 }
 
 // The band as a view of memory that holds it.
@@ -66,8 +58,8 @@ static conv_image view_of_band(const struct band *band, uint8_t *memory)
     view.data = memory;
     view.height = band->rows;
     view.row_stride = (int64_t)pitch_of(band->host);
-    view.column_stride = is_packed(band->host) ? sample * view.channels : sample;
-    view.channel_stride = is_packed(band->host) ? sample : view.row_stride * band->rows;
+    view.column_stride = conv_view_is_packed(band->host) ? sample * view.channels : sample;
+    view.channel_stride = conv_view_is_packed(band->host) ? sample : view.row_stride * band->rows;
     return view;
 }
 
@@ -82,39 +74,17 @@ static conv_image rows_of(const struct band *band, const conv_image *whole)
 
 // --- on the host ---------------------------------------------------------------------------------
 
-static uint8_t *sample_at(const conv_image *view, int64_t y, int64_t x, int64_t c)
-{
-    return (uint8_t *)view->data + y * view->row_stride + x * view->column_stride +
-           c * view->channel_stride;
-}
-
-static void copy_row(const conv_image *to, const conv_image *from, int y, int c)
-{
-    size_t sample = (size_t)conv_sample_bytes(to->sample), width = (size_t)to->width;
-    if (to->column_stride == (int64_t)sample && from->column_stride == (int64_t)sample) {
-        memcpy(sample_at(to, y, 0, c), sample_at(from, y, 0, c), width * sample);
-        return;
-    }
-    for (int x = 0; x < to->width; x++)
-        memcpy(sample_at(to, y, x, c), sample_at(from, y, x, c), sample);
-}
-
 static void copy_band(void *context, int worker, int index)
 {
     struct transfer *transfer = context;
     const struct band *band = &transfer->now->bands[index];
     conv_image staged = view_of_band(band, transfer->now->piece->staging.h_data + band->at);
     conv_image host = rows_of(band, band->host);
-    const conv_image *to = transfer->up ? &staged : &host, *from = transfer->up ? &host : &staged;
     (void)worker;
-    for (int y = 0; y < band->rows; y++) {
-        if (is_packed(band->host))
-            memcpy(sample_at(to, y, 0, 0), sample_at(from, y, 0, 0),
-                   (size_t)to->width * (size_t)to->column_stride);
-        else
-            for (int c = 0; c < to->channels; c++)
-                copy_row(to, from, y, c);
-    }
+    if (transfer->up)
+        conv_view_copy(&staged, &host, 0, band->rows);
+    else
+        conv_view_copy(&host, &staged, 0, band->rows);
 }
 
 static void run_threads(struct transfer *transfer, struct group *group)
@@ -127,21 +97,28 @@ static void run_threads(struct transfer *transfer, struct group *group)
 
 // --- on the device -------------------------------------------------------------------------------
 
+static enum conv_status copy_all(struct conv_cuda_copies *copies, const conv_image *to,
+                                 const conv_image *from, struct conv_err *err)
+{
+    struct conv_layout_copy copy = {conv_cuda_view_layout(to), conv_cuda_view_layout(from),
+                                    to->width, to->height};
+    copy.dst.alpha = copy.src.alpha = false; // all channels are copied
+    return conv_cuda_copies_add(copies, &copy, err);
+}
+
 static enum conv_status queue_layouts(struct transfer *transfer, const struct group *group,
                                       struct conv_cuda_part *part, struct conv_err *err)
 {
-    struct conv_layout_copy copies[MOST_BANDS];
-    for (int i = 0; i < group->count; i++) {
+    struct conv_cuda_copies copies = {.stream = part->cuda};
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < group->count && !status; i++) {
         const struct band *band = &group->bands[i];
         conv_image staged = view_of_band(band, part->d_memory + band->at);
         conv_image device = rows_of(band, band->device);
-        const conv_image *to = transfer->up ? &device : &staged,
-                         *from = transfer->up ? &staged : &device;
-        copies[i] = (struct conv_layout_copy){
-            conv_cuda_view_layout(to), conv_cuda_view_layout(from), device.width, device.height};
-        copies[i].dst.alpha = copies[i].src.alpha = false; // all channels are copied
+        status = transfer->up ? copy_all(&copies, &device, &staged, err)
+                              : copy_all(&copies, &staged, &device, err);
     }
-    return conv_cuda_view_copy(copies, group->count, part->cuda, err);
+    return status ? status : conv_cuda_copies_flush(&copies, err);
 }
 
 static enum conv_status copy_bytes(struct transfer *transfer, const struct group *group,
@@ -274,18 +251,15 @@ static enum conv_status copy_on_device(const conv_image *results, const conv_ima
                                        int count, cudaStream_t stream, bool *host,
                                        struct conv_err *err)
 {
+    struct conv_cuda_copies copies = {.stream = stream};
     enum conv_status status = CONV_OK;
     for (int i = 0; i < count && !status; i++) {
-        struct conv_layout_copy copy = {conv_cuda_view_layout(&results[i]),
-                                        conv_cuda_view_layout(&sources[i]), results[i].width,
-                                        results[i].height};
-        copy.dst.alpha = copy.src.alpha = false; // all channels are copied
         if (results[i].memory == CONV_DEVICE && sources[i].memory == CONV_DEVICE)
-            status = conv_cuda_view_copy(&copy, 1, stream, err);
+            status = copy_all(&copies, &results[i], &sources[i], err);
         else
             *host = true;
     }
-    return status;
+    return status ? status : conv_cuda_copies_flush(&copies, err);
 }
 
 enum conv_status conv_cuda_context_copy(struct conv_device_context *device,

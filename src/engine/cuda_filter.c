@@ -10,7 +10,6 @@
 #include "kernels/stencil/alpha.h"
 #include "kernels/stencil/stencil.h"
 
-#define COPIES 24 // at a time: what one launch takes (layout.h)
 // Images are filtered in groups whose planes fit into this much scratch memory (a larger image is a
 // group of its own). The device reads and writes that much in 0.5 ms, 100 times as long as it takes
 // to queue a group.
@@ -212,16 +211,13 @@ typedef struct conv_layout_copy (*copy_fn)(const struct run *run, int image);
 
 static enum conv_status queue_copies(const struct run *run, copy_fn copy, struct conv_err *err)
 {
-    struct conv_layout_copy copies[COPIES];
-    int end = run->first + run->count;
+    struct conv_cuda_copies copies = {.stream = run->stream};
     enum conv_status status = CONV_OK;
-    for (int i = run->first; i < end && !status; i += COPIES) {
-        int count = end - i < COPIES ? end - i : COPIES;
-        for (int k = 0; k < count; k++)
-            copies[k] = copy(run, i + k);
-        status = conv_cuda_view_copy(copies, count, run->stream, err);
+    for (int i = run->first; i < run->first + run->count && !status; i++) {
+        struct conv_layout_copy next = copy(run, i);
+        status = conv_cuda_copies_add(&copies, &next, err);
     }
-    return status;
+    return status ? status : conv_cuda_copies_flush(&copies, err);
 }
 
 static struct conv_layout_copy load_copy(const struct run *run, int image)

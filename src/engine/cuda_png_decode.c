@@ -8,7 +8,6 @@
 #include "png/cuda/cuda_decode.h"
 #include "png/png.h"
 
-#define ALIGN 256
 #define MEMORY_FACTOR 6 // of samples: compressed, filtered rows, their parts (2.5), planes
 // A part takes about 0.05 ms of the host's time besides copies: that of 2.5 MB of copies.
 #define LEAST_PART_BYTES ((size_t)24 << 20)
@@ -47,16 +46,6 @@ struct decoding {
     } part[CONV_CUDA_PARTS];
 };
 
-static size_t align(size_t bytes)
-{
-    return conv_image_align(bytes, ALIGN);
-}
-
-static struct conv_image shape_of(const struct conv_device_decode *item)
-{
-    return item->header.shape;
-}
-
 static bool is_direct(const struct conv_device_decode *item)
 {
     const struct conv_image *shape = &item->header.shape;
@@ -72,8 +61,8 @@ static uint64_t list_entries(struct decoding *decoding, int count)
     uint64_t samples = 0;
     for (int i = 0; i < count; i++) {
         const struct conv_device_decode *item = &decoding->items[i];
-        struct conv_image shape = shape_of(item);
-        if (!conv_cuda_coder_takes_stream(&shape, item->size))
+        struct conv_image shape = item->header.shape;
+        if (!item->offered || !conv_cuda_coder_takes_stream(&shape, item->size))
             continue;
         size_t bytes = (size_t)shape.width * (size_t)shape.height * (size_t)shape.channels *
                        (size_t)(shape.depth / 8);
@@ -111,7 +100,7 @@ static struct part_layout lay_out_part(struct decoding *decoding, int first, int
     for (int i = first; i < end; i++) {
         struct entry *entry = &decoding->entries[i];
         const struct conv_device_decode *item = &decoding->items[entry->item];
-        struct conv_image shape = shape_of(item);
+        struct conv_image shape = item->header.shape;
         struct conv_decode_image image = {
             .width = shape.width,
             .height = shape.height,
@@ -123,11 +112,12 @@ static struct part_layout lay_out_part(struct decoding *decoding, int first, int
         rows += conv_cuda_decode_scratch(&image);
         entry->planes_at = planes;
         if (!entry->direct)
-            planes += align(conv_image_bytes(&shape));
+            planes += conv_cuda_part_align(conv_image_bytes(&shape));
     }
-    layout.table = align(layout.streams);
-    layout.rows = layout.table + align((size_t)(end - first) * sizeof(struct conv_decode_image));
-    layout.planes = layout.rows + align(rows);
+    layout.table = conv_cuda_part_align(layout.streams);
+    layout.rows = layout.table +
+                  conv_cuda_part_align((size_t)(end - first) * sizeof(struct conv_decode_image));
+    layout.planes = layout.rows + conv_cuda_part_align(rows);
     layout.bytes = layout.planes + planes;
     return layout;
 }
@@ -180,7 +170,7 @@ static struct conv_layout_view planes_of(const struct decoding *decoding, const 
                                          uint8_t *d_planes)
 {
     const struct conv_device_decode *item = &decoding->items[entry->item];
-    struct conv_image shape = shape_of(item);
+    struct conv_image shape = item->header.shape;
     if (entry->direct)
         return conv_cuda_view_layout(&item->view);
     return conv_cuda_view_planes(d_planes + entry->planes_at, shape.width, shape.height,
@@ -195,7 +185,7 @@ static int fill_table(const struct decoding *decoding, struct conv_decode_image 
         const struct entry *entry = &decoding->entries[i];
         if (!entry->copied)
             continue;
-        struct conv_image shape = shape_of(&decoding->items[entry->item]);
+        struct conv_image shape = decoding->items[entry->item].header.shape;
         struct conv_layout_view planes = planes_of(decoding, entry, d_memory + layout->planes);
         table[count] = (struct conv_decode_image){
             .d_stream = d_memory + entry->stream_at,
@@ -217,32 +207,26 @@ static int fill_table(const struct decoding *decoding, struct conv_decode_image 
 static enum conv_status queue_copies(const struct decoding *decoding, int first, int end,
                                      uint8_t *d_planes, cudaStream_t stream, struct conv_err *err)
 {
-    struct conv_layout_copy copies[64];
-    int count = 0;
+    struct conv_cuda_copies copies = {.stream = stream};
     enum conv_status status = CONV_OK;
     for (int i = first; i < end && !status; i++) {
         const struct entry *entry = &decoding->entries[i];
-        if (entry->copied && !entry->direct) {
-            const conv_image *view = &decoding->items[entry->item].view;
-            struct conv_layout_copy *copy = &copies[count++];
-            *copy = (struct conv_layout_copy){conv_cuda_view_layout(view),
-                                              planes_of(decoding, entry, d_planes), view->width,
-                                              view->height};
-            copy->dst.alpha = view->channels % 2 == 0; // as in PNG files
-        }
-        if (count > 0 && (count == 64 || i + 1 == end)) {
-            status = conv_cuda_view_copy(copies, count, stream, err);
-            count = 0;
-        }
+        const conv_image *view = &decoding->items[entry->item].view;
+        struct conv_layout_copy copy = {conv_cuda_view_layout(view),
+                                        planes_of(decoding, entry, d_planes), view->width,
+                                        view->height};
+        copy.dst.alpha = view->channels % 2 == 0; // as in PNG files
+        if (entry->copied && !entry->direct)
+            status = conv_cuda_copies_add(&copies, &copy, err);
     }
-    return status;
+    return status ? status : conv_cuda_copies_flush(&copies, err);
 }
 
 static enum conv_status queue_part(struct decoding *decoding, int index, int first, int end,
                                    const struct part_layout *layout, struct conv_err *err)
 {
     struct conv_cuda_part *part = &decoding->device->own->parts[index];
-    size_t table_at = align((size_t)(end - first) * sizeof(uint32_t));
+    size_t table_at = conv_cuda_part_align((size_t)(end - first) * sizeof(uint32_t));
     struct conv_decode_image *table = (void *)(part->answers.h_data + table_at);
     enum conv_status status = upload_streams(decoding, part, first, end, layout->streams, err);
     if (status)
@@ -308,7 +292,7 @@ static enum conv_status start_part(struct decoding *decoding, int index, int fir
 {
     struct part_layout layout = lay_out_part(decoding, first, end);
     struct conv_cuda_part *part = &decoding->device->own->parts[index];
-    size_t answers = align((size_t)(end - first) * sizeof(uint32_t)) +
+    size_t answers = conv_cuda_part_align((size_t)(end - first) * sizeof(uint32_t)) +
                      (size_t)(end - first) * sizeof(struct conv_decode_image);
     enum conv_status status = end_part(decoding, index, err);
     if (!status)

@@ -3,44 +3,209 @@
 // downloaded to pinned memory, and threads of the host put the files together while the next part
 // is encoded.
 #include <stdlib.h>
+#include <string.h>
 
-#include "engine/cuda_png_files.h"
+#include "engine/cuda_context.h"
+#include "png/cpu/encode.h"
+#include "png/cuda/cuda_encode.h"
 
-#define ALIGN 256
 #define MEMORY_FACTOR 6 // of samples: planes, scanlines, bits of blocks, chunks
 // The encoder reaches 160 GB/s with 132 photographs at a time and 190 with 1,000.
 #define LEAST_PART_BYTES ((size_t)64 << 20)
 
-static size_t align(size_t bytes)
+#define AHEAD 2 // pieces that are downloaded while the host copies another one
+
+// An image of the call that the device encodes.
+struct entry {
+    int item;                         // index in the caller's list
+    bool direct;                      // from the caller's planes
+    size_t samples;                   // bytes
+    size_t planes_at;                 // of its planes, if they are not the caller's
+    struct conv_encode_result result; // its chunk in the part's output
+};
+
+// A piece that is downloaded.
+struct fetch {
+    struct conv_cuda_piece *piece;
+    int first, end; // entries
+    uint64_t from;  // of its first byte in the part's output
+};
+
+struct encoding {
+    struct conv_device_context *device;
+    struct conv_device_encode *items;
+    struct conv_file_memory *files; // of the caller, or NULL
+    struct entry *entries;
+    int count; // number of entries
+    struct fetch fetches[AHEAD];
+    int fetch_first, fetch_count;
+    const struct fetch *copying; // what the threads copy from
+};
+
+// A part that has been queued.
+struct queued_part {
+    int index;      // of its stream
+    int first, end; // entries
+    size_t output;  // of the chunks in the part's memory
+};
+
+static struct conv_image shape_of(const conv_image *view)
 {
-    return conv_image_align(bytes, ALIGN);
+    return (struct conv_image){
+        .width = view->width,
+        .height = view->height,
+        .channels = view->channels,
+        .depth = view->sample == CONV_SAMPLE_U16 ? 16 : 8,
+        .alpha = view->has_alpha && view->channels > 1,
+    };
 }
 
-static uint64_t list_entries(struct conv_cuda_encoding *encoding, int count)
+static uint64_t list_entries(struct encoding *encoding, int count)
 {
     uint64_t samples = 0;
     for (int i = 0; i < count; i++) {
         const conv_image *view = &encoding->items[i].view;
-        struct conv_image shape = conv_cuda_encoding_shape(view);
-        if (!conv_cuda_encode_bound(shape.width, shape.height, shape.channels, shape.depth))
+        struct conv_image shape = shape_of(view);
+        if (!encoding->items[i].offered ||
+            !conv_cuda_encode_bound(shape.width, shape.height, shape.channels, shape.depth))
             continue;
         size_t bytes = (size_t)shape.width * (size_t)shape.height * (size_t)shape.channels *
                        (size_t)(shape.depth / 8);
-        encoding->entries[encoding->count++] = (struct conv_cuda_encoding_entry){
+        encoding->entries[encoding->count++] = (struct entry){
             .item = i, .direct = conv_cuda_view_is_aligned(view, true), .samples = bytes};
         samples += bytes;
     }
     return samples;
 }
 
+// --- files
+// ----------------------------------------------------------------------------------------
+
+static size_t file_size(const struct entry *entry)
+{
+    return CONV_ENCODE_HEAD + (size_t)entry->result.size + CONV_ENCODE_TAIL;
+}
+
+// Asks the caller for the memory of a piece's files.
+static void ask_for_memory(struct encoding *encoding, const struct fetch *fetch)
+{
+    struct conv_file_memory *files = encoding->files;
+    if (!files)
+        return;
+    files->count = 0;
+    for (int i = fetch->first; i < fetch->end; i++)
+        conv_file_memory_add(files, encoding->entries[i].item, file_size(&encoding->entries[i]));
+    conv_file_memory_call(files);
+}
+
+// Memory for the file of entry `index` of the piece; NULL: the host's encoder will report it.
+static void *memory_of(struct encoding *encoding, int index, const struct entry *entry)
+{
+    struct conv_err err;
+    void *data = NULL;
+    if (encoding->files)
+        return encoding->files->memory[index];
+    return conv_memory_take(encoding->device->pools, CONV_HOST, file_size(entry), &data, &err)
+               ? NULL
+               : data;
+}
+
+// Puts a file together.
+static void make_file(void *context, int worker, int index)
+{
+    struct encoding *encoding = context;
+    const struct fetch *fetch = encoding->copying;
+    const struct entry *entry = &encoding->entries[fetch->first + index];
+    struct conv_device_encode *item = &encoding->items[entry->item];
+    struct conv_image shape = shape_of(&item->view);
+    size_t chunk = (size_t)entry->result.size;
+    void *data = memory_of(encoding, index, entry);
+    (void)worker;
+    if (!data)
+        return;
+    uint8_t *at = conv_encode_put_head(data, &shape);
+    memcpy(at, fetch->piece->staging.h_data + (entry->result.offset - fetch->from), chunk);
+    memcpy(at + chunk, conv_encode_tail, CONV_ENCODE_TAIL);
+    item->data = data;
+    item->size = file_size(entry);
+    item->done = true;
+}
+
+// Waits for the piece that was queued first, and makes its files.
+static enum conv_status end_fetch(struct encoding *encoding, struct conv_err *err)
+{
+    struct conv_device_context *device = encoding->device;
+    struct fetch fetch = encoding->fetches[encoding->fetch_first];
+    encoding->fetch_first = (encoding->fetch_first + 1) % AHEAD;
+    encoding->fetch_count--;
+    enum conv_status status = conv_cuda_piece_wait(fetch.piece, err);
+    if (status)
+        return status;
+    ask_for_memory(encoding, &fetch);
+    encoding->copying = &fetch;
+    conv_workers_run(device->workers, device->threads, make_file, encoding,
+                     fetch.end - fetch.first);
+    fetch.piece->held = false;
+    return CONV_OK;
+}
+
+static enum conv_status start_fetch(struct encoding *encoding, const struct queued_part *queued,
+                                    int first, int end, struct conv_err *err)
+{
+    struct conv_cuda_part *part = &encoding->device->own->parts[queued->index];
+    uint64_t from = encoding->entries[first].result.offset;
+    const struct conv_encode_result *last = &encoding->entries[end - 1].result;
+    size_t bytes = (size_t)(last->offset + last->size - from);
+    struct fetch *fetch =
+        &encoding->fetches[(encoding->fetch_first + encoding->fetch_count) % AHEAD];
+    *fetch = (struct fetch){.first = first, .end = end, .from = from};
+    enum conv_status status = conv_cuda_piece_open(encoding->device, bytes, &fetch->piece, err);
+    if (status)
+        return status;
+    cudaError_t code =
+        cudaMemcpyAsync(fetch->piece->staging.h_data, part->d_memory + queued->output + from, bytes,
+                        cudaMemcpyDeviceToHost, part->cuda);
+    if (code)
+        return conv_cuda_device_report(err, code, "copy files from the device");
+    encoding->fetch_count++;
+    fetch->piece->held = true;
+    return conv_cuda_piece_queued(fetch->piece, part->cuda, err);
+}
+
+// Waits for a part and downloads its chunks piece by piece. The last pieces are under way on
+// return.
+static enum conv_status fetch_part(struct encoding *encoding, const struct queued_part *queued,
+                                   struct conv_err *err)
+{
+    struct conv_cuda_part *part = &encoding->device->own->parts[queued->index];
+    enum conv_status status = conv_cuda_part_wait(part, err);
+    if (status)
+        return status;
+    const struct conv_encode_result *results = (const void *)part->answers.h_data;
+    for (int i = queued->first; i < queued->end; i++)
+        encoding->entries[i].result = results[i - queued->first];
+    for (int first = queued->first, end; first < queued->end && !status; first = end) {
+        uint64_t from = encoding->entries[first].result.offset;
+        for (end = first + 1; end < queued->end; end++) {
+            const struct conv_encode_result *next = &encoding->entries[end].result;
+            if (next->offset + next->size - from > CONV_CUDA_PIECE_BYTES)
+                break;
+        }
+        if (encoding->fetch_count == AHEAD)
+            status = end_fetch(encoding, err);
+        if (!status)
+            status = start_fetch(encoding, queued, first, end, err);
+    }
+    return status;
+}
+
 // --- the device's half ---------------------------------------------------------------------------
 
-static struct conv_layout_view planes_of(const struct conv_cuda_encoding *encoding,
-                                         const struct conv_cuda_encoding_entry *entry,
+static struct conv_layout_view planes_of(const struct encoding *encoding, const struct entry *entry,
                                          uint8_t *d_planes)
 {
     const conv_image *view = &encoding->items[entry->item].view;
-    struct conv_image shape = conv_cuda_encoding_shape(view);
+    struct conv_image shape = shape_of(view);
     if (entry->direct)
         return conv_cuda_view_layout(view);
     // NULL + 0 is not defined.
@@ -50,25 +215,25 @@ static struct conv_layout_view planes_of(const struct conv_cuda_encoding *encodi
 }
 
 // Places the planes of images that are rearranged; returns their bytes.
-static size_t place_planes(struct conv_cuda_encoding *encoding, int first, int end)
+static size_t place_planes(struct encoding *encoding, int first, int end)
 {
     size_t bytes = 0;
     for (int i = first; i < end; i++) {
-        struct conv_cuda_encoding_entry *entry = &encoding->entries[i];
-        struct conv_image shape = conv_cuda_encoding_shape(&encoding->items[entry->item].view);
+        struct entry *entry = &encoding->entries[i];
+        struct conv_image shape = shape_of(&encoding->items[entry->item].view);
         entry->planes_at = bytes;
         if (!entry->direct)
-            bytes += align(conv_image_bytes(&shape));
+            bytes += conv_cuda_part_align(conv_image_bytes(&shape));
     }
     return bytes;
 }
 
-static void fill_table(const struct conv_cuda_encoding *encoding, struct conv_encode_image *table,
-                       int first, int end, uint8_t *d_planes)
+static void fill_table(const struct encoding *encoding, struct conv_encode_image *table, int first,
+                       int end, uint8_t *d_planes)
 {
     for (int i = first; i < end; i++, table++) {
-        const struct conv_cuda_encoding_entry *entry = &encoding->entries[i];
-        struct conv_image shape = conv_cuda_encoding_shape(&encoding->items[entry->item].view);
+        const struct entry *entry = &encoding->entries[i];
+        struct conv_image shape = shape_of(&encoding->items[entry->item].view);
         struct conv_layout_view planes = planes_of(encoding, entry, d_planes);
         *table = (struct conv_encode_image){
             .stride = planes.row,
@@ -82,28 +247,21 @@ static void fill_table(const struct conv_cuda_encoding *encoding, struct conv_en
     }
 }
 
-static enum conv_status queue_copies(const struct conv_cuda_encoding *encoding, int first, int end,
+static enum conv_status queue_copies(const struct encoding *encoding, int first, int end,
                                      uint8_t *d_planes, cudaStream_t stream, struct conv_err *err)
 {
-    struct conv_layout_copy copies[64];
-    int count = 0;
+    struct conv_cuda_copies copies = {.stream = stream};
     enum conv_status status = CONV_OK;
     for (int i = first; i < end && !status; i++) {
-        const struct conv_cuda_encoding_entry *entry = &encoding->entries[i];
+        const struct entry *entry = &encoding->entries[i];
         const conv_image *view = &encoding->items[entry->item].view;
-        if (!entry->direct) {
-            struct conv_layout_copy *copy = &copies[count++];
-            *copy =
-                (struct conv_layout_copy){planes_of(encoding, entry, d_planes),
-                                          conv_cuda_view_layout(view), view->width, view->height};
-            copy->dst.alpha = copy->src.alpha = false; // all channels are copied
-        }
-        if (count > 0 && (count == 64 || i + 1 == end)) {
-            status = conv_cuda_view_copy(copies, count, stream, err);
-            count = 0;
-        }
+        struct conv_layout_copy copy = {planes_of(encoding, entry, d_planes),
+                                        conv_cuda_view_layout(view), view->width, view->height};
+        copy.dst.alpha = copy.src.alpha = false; // all channels are copied
+        if (!entry->direct)
+            status = conv_cuda_copies_add(&copies, &copy, err);
     }
-    return status;
+    return status ? status : conv_cuda_copies_flush(&copies, err);
 }
 
 static enum conv_status launch_encoder(struct conv_cuda_part *part,
@@ -130,13 +288,13 @@ static enum conv_status launch_encoder(struct conv_cuda_part *part,
 }
 
 // Queues the encoding of a part. CONV_ERR_MEMORY: the device has too little; nothing is queued.
-static enum conv_status queue_part(struct conv_cuda_encoding *encoding,
-                                   struct conv_cuda_encoding_part *queued, struct conv_err *err)
+static enum conv_status queue_part(struct encoding *encoding, struct queued_part *queued,
+                                   struct conv_err *err)
 {
     struct conv_cuda_part *part = &encoding->device->own->parts[queued->index];
     int first = queued->first, end = queued->end;
     size_t images = (size_t)(end - first);
-    size_t table_at = align(images * sizeof(struct conv_encode_result));
+    size_t table_at = conv_cuda_part_align(images * sizeof(struct conv_encode_result));
     size_t table_bytes = images * sizeof(struct conv_encode_image);
     struct conv_encode_plan plan;
     // The sizes do not depend on where the planes are: plan first, with room in the answers.
@@ -149,8 +307,9 @@ static enum conv_status queue_part(struct conv_cuda_encoding *encoding,
     fill_table(encoding, table, first, end, NULL);
     if (conv_cuda_encode_plan(&plan, table, (int)images))
         return conv_err_set(err, CONV_ERR_MEMORY, "the part is too large to be encoded on CUDA");
-    size_t d_table = align(planes), scratch = d_table + align(table_bytes);
-    queued->output = scratch + align(plan.scratch_bytes);
+    size_t d_table = conv_cuda_part_align(planes),
+           scratch = d_table + conv_cuda_part_align(table_bytes);
+    queued->output = scratch + conv_cuda_part_align(plan.scratch_bytes);
     status =
         conv_cuda_part_open(encoding->device, part, queued->output + plan.output_bytes, 0, err);
     if (status)
@@ -165,11 +324,11 @@ static enum conv_status queue_part(struct conv_cuda_encoding *encoding,
 
 // --- the call ------------------------------------------------------------------------------------
 
-static enum conv_status encode_parts(struct conv_cuda_encoding *encoding, size_t part_bytes,
+static enum conv_status encode_parts(struct encoding *encoding, size_t part_bytes,
                                      struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    struct conv_cuda_encoding_part before = {0}, queued = {0};
+    struct queued_part before = {0}, queued = {0};
     for (int first = 0, end; first < encoding->count && !status; first = end) {
         size_t bytes = 0;
         for (end = first; end < encoding->count && (end == first || bytes < part_bytes); end++)
@@ -183,19 +342,19 @@ static enum conv_status encode_parts(struct conv_cuda_encoding *encoding, size_t
             continue;
         }
         if (!status && before.end > 0)
-            status = conv_cuda_encoding_fetch_part(encoding, &before, err);
+            status = fetch_part(encoding, &before, err);
         before = queued;
     }
     if (!status && before.end > 0)
-        status = conv_cuda_encoding_fetch_part(encoding, &before, err);
+        status = fetch_part(encoding, &before, err);
     while (!status && encoding->fetch_count > 0)
-        status = conv_cuda_encoding_end_fetch(encoding, err);
+        status = end_fetch(encoding, err);
     struct conv_err later;
     enum conv_status finished = conv_cuda_parts_finish(encoding->device, status ? &later : err);
     return status ? status : finished;
 }
 
-static void drop_files(struct conv_cuda_encoding *encoding)
+static void drop_files(struct encoding *encoding)
 {
     for (int i = 0; i < encoding->count; i++) {
         struct conv_device_encode *item = &encoding->items[encoding->entries[i].item];
@@ -211,7 +370,7 @@ enum conv_status conv_cuda_context_encode(struct conv_device_context *device,
                                           struct conv_file_memory *files, void *stream,
                                           struct conv_err *err)
 {
-    struct conv_cuda_encoding encoding = {.device = device, .items = items, .files = files};
+    struct encoding encoding = {.device = device, .items = items, .files = files};
     int previous;
     encoding.entries = calloc((size_t)count, sizeof *encoding.entries);
     if (!encoding.entries)

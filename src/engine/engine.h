@@ -84,12 +84,13 @@ struct conv_device_context {
 struct conv_device_decode {
     const uint8_t *data; // the whole file, in pageable host memory
     size_t size;
-    struct conv_image_header header; // of a device_stream; check_size has proven its sizes
+    struct conv_image_header header; // check_size has proven its sizes
     // The destination: device memory, any strides. Channels and sample type may differ from
     // header.shape; they are converted as in conv_decode_options, but colour is not reduced to
     // gray.
     conv_image view;
-    bool done; // false at first; set if the view is complete. Else the host decodes the file.
+    bool offered; // the device may decode it; its header is of a device_stream
+    bool done;    // false at first; set if the view is complete. Else the host decodes the file.
 };
 
 // Memory of the caller for encoded files, requested for several at once (conv_encode_options).
@@ -122,7 +123,7 @@ static inline void conv_file_memory_call(struct conv_file_memory *files)
 // An image to be encoded by the device.
 struct conv_device_encode {
     conv_image view; // device memory, any strides, CONV_SAMPLE_U8 or CONV_SAMPLE_U16
-    int index;       // for `files`
+    bool offered;    // the device may encode it
     // Set together with `done`: a whole PNG file, in the memory that `files` gave or else in memory
     // from the host pool, which the caller gives back. Where `done` stays false the host encodes
     // the image.
@@ -277,13 +278,15 @@ struct conv_device_ops {
                              const conv_image *sources, int count, void *stream,
                              struct conv_err *err);
 
-    // Decodes what it can; on return the views with `done` are complete. CONV_OK even if some are
-    // not done. Writes to views are ordered after the work queued on `stream`.
+    // Decodes what it can of the offered files; on return the views with `done` are complete.
+    // CONV_OK even if some are not done; after a failure `done` means nothing. Writes to views are ordered
+    // after the work queued on `stream`.
     enum conv_status (*decode)(struct conv_device_context *device, struct conv_device_decode *items,
                                int count, void *stream, struct conv_err *err);
-    // Encodes what it can; on return the files of items with `done` are complete. Reads are ordered
-    // after the work queued on `stream`. `files` is NULL, or has room for `count` files and is
-    // asked in the thread of the call. On failure nothing is left in `data`.
+    // Encodes what it can of the offered images; on return the files of items with `done` are
+    // complete. Reads are ordered after the work queued on `stream`. `files` is NULL, or has room
+    // for `count` files and is asked in the thread of the call. On failure nothing is left in
+    // `data`.
     enum conv_status (*encode)(struct conv_device_context *device, struct conv_device_encode *items,
                                int count, struct conv_file_memory *files, void *stream,
                                struct conv_err *err);

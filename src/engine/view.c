@@ -152,14 +152,6 @@ static int source_channel(int c, int to, int from)
     return from < 3 ? 0 : c;
 }
 
-// True if the channels of a pixel are one after the other, without gaps between pixels.
-static bool is_packed(const conv_image *view)
-{
-    int64_t sample = conv_sample_bytes(view->sample);
-    return view->column_stride == sample * view->channels &&
-           (view->channels == 1 || view->channel_stride == sample);
-}
-
 void conv_view_copier_init(struct conv_view_copier *copier, const conv_image *dst,
                            const conv_image *src)
 {
@@ -167,12 +159,12 @@ void conv_view_copier_init(struct conv_view_copier *copier, const conv_image *ds
     if (dst->sample != src->sample || dst->channels != src->channels)
         return;
     bool bytes = src->sample == CONV_SAMPLE_U8 && src->channels > 1;
-    if (is_packed(dst) && is_packed(src)) {
+    if (conv_view_is_packed(dst) && conv_view_is_packed(src)) {
         copier->how = CONV_VIEW_AS_IT_IS;
-    } else if (bytes && is_packed(src) && dst->column_stride == 1) {
+    } else if (bytes && conv_view_is_packed(src) && dst->column_stride == 1) {
         copier->how = CONV_VIEW_SPLIT;
         copier->splits = conv_unfilter_choose(conv_cpu_features());
-    } else if (bytes && is_packed(dst) && src->column_stride == 1) {
+    } else if (bytes && conv_view_is_packed(dst) && src->column_stride == 1) {
         copier->how = CONV_VIEW_JOIN;
         copier->joins = conv_filter_rows_choose(conv_cpu_features());
     }

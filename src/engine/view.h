@@ -24,6 +24,14 @@ static inline bool conv_view_is_planar(const conv_image *view)
     return view->column_stride == conv_sample_bytes(view->sample) || view->width == 1;
 }
 
+// True if the channels of a pixel are one after the other, without gaps between pixels.
+static inline bool conv_view_is_packed(const conv_image *view)
+{
+    int64_t sample = conv_sample_bytes(view->sample);
+    return view->column_stride == sample * view->channels &&
+           (view->channels == 1 || view->channel_stride == sample);
+}
+
 // The planes of a planar view.
 struct conv_image conv_view_planes(const conv_image *view);
 
