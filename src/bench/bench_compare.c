@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/json_read.h"
+#include "report/json.h"
 
 #define MOST_BYTES ((size_t)16 << 20) // a result has some 20 KB
 

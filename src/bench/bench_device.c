@@ -11,6 +11,7 @@
 #include "bench/bench_cuda.h"
 #include "engine/engine.h"
 #include "io/walk/walk.h"
+#include "report/figures.h"
 #include "run/pool.h"
 #include "run/stages.h"
 

@@ -14,8 +14,8 @@
 #include "engine/layer_flow.h"
 #include "io/files/paths.h"
 #include "io/walk/operands.h"
-#include "report/progress.h"
 #include "report/report.h"
+#include "report/terminal.h"
 #include "tensor/convert.h"
 
 struct tensor_run {

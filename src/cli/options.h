@@ -16,7 +16,7 @@
 #include "image/format.h"
 #include "io/walk/shard.h"
 #include "kernels/layer/layer.h"
-#include "report/when.h"
+#include "report/record.h"
 #include "run/config.h"
 
 #define CONV_OPTIONS_MAX_GLOBS 64

@@ -33,4 +33,23 @@ void conv_figures_compute(const struct conv_report_config *config, const struct 
 bool conv_figures_device(const struct conv_report_config *config, const struct conv_totals *totals,
                          int i, char name[16], double *share);
 
+// --- overlap
+// --------------------------------------------------------------------------------------- How long
+// a device's engines (copy in, kernel, copy out) were busy, alone and together, over all streams: a
+// sweep over intervals. Its memory is bounded: old intervals are counted and dropped.
+
+struct conv_overlap;
+
+// CONV_ERR_MEMORY; *overlap is then NULL.
+enum conv_status conv_overlap_open(struct conv_overlap **overlap, struct conv_err *err);
+void conv_overlap_close(struct conv_overlap *overlap); // NULL is fine
+
+// Adds an interval of work, on one clock for all. Intervals may come in any order as long as none
+// comes after more than about ten thousand that began later.
+void conv_overlap_add(struct conv_overlap *overlap, enum conv_engine engine, uint64_t start,
+                      uint64_t end);
+
+// Everything added so far.
+void conv_overlap_read(struct conv_overlap *overlap, struct conv_overlap_times *times);
+
 #endif

@@ -12,8 +12,9 @@
 
 #include "base/err.h"
 #include "base/stall.h"
-#include "report/overlap.h"
-#include "report/when.h"
+
+// When something is shown; CONV_AUTO: if it is shown on a terminal.
+enum conv_when { CONV_AUTO, CONV_ALWAYS, CONV_NEVER };
 
 // The stages that an image passes, in order.
 enum conv_stage {
@@ -29,6 +30,19 @@ enum conv_stage {
 
 // "read", "decode", "copy_in", ...
 const char *conv_record_stage_name(enum conv_stage stage);
+
+// The engines of a device.
+enum conv_engine {
+    CONV_ENGINE_COPY_IN,
+    CONV_ENGINE_KERNEL,
+    CONV_ENGINE_COPY_OUT,
+    CONV_ENGINE_COUNT
+};
+
+struct conv_overlap_times {
+    uint64_t engine[CONV_ENGINE_COUNT]; // ns with work of at least one stream
+    uint64_t two, three;                // ns with at least two, with all three busy
+};
 
 enum conv_outcome {
     CONV_OUTCOME_DONE,

@@ -10,12 +10,10 @@
 #include "base/clock.h"
 #include "base/features.h"
 #include "base/standard.h"
-#include "report/closing.h"
 #include "report/held.h"
 #include "report/json.h"
-#include "report/order.h"
-#include "report/progress.h"
 #include "report/samples.h"
+#include "report/terminal.h"
 #include "report/text.h"
 
 struct conv_report {

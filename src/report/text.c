@@ -42,12 +42,11 @@ static size_t put(char *dst, const char *text)
     return size;
 }
 
-// Copies a character that needs no translation in either format. 0 if it needs one.
+// Copies a character that needs no translation. 0 if it needs one.
 static size_t copy_plain(char *dst, const char **text)
 {
     const unsigned char *s = (const unsigned char *)*text;
-    if (*s < 0x20 || *s == 0x7F || *s == '"' || *s == '\\' || *s == '<' || *s == '>' || *s == '&' ||
-        *s == '\'')
+    if (*s < 0x20 || *s == 0x7F || *s == '"' || *s == '\\' || *s == '<')
         return 0;
     int length = utf8_length(s);
     if (hidden_code(s, length))
@@ -89,44 +88,11 @@ size_t conv_text_json_unit(char *dst, const char **text)
     return size + 1;
 }
 
-static size_t html_unit(char *dst, const char **text)
-{
-    size_t size = copy_plain(dst, text);
-    if (size > 0)
-        return size;
-    switch (take_rest(text)) {
-    case '<':
-        return put(dst, "&lt;");
-    case '>':
-        return put(dst, "&gt;");
-    case '&':
-        return put(dst, "&amp;");
-    case '"':
-        return put(dst, "&quot;");
-    case '\'':
-        return put(dst, "&#39;");
-    case '\\':
-        return put(dst, "\\");
-    default: // HTML has no control characters
-        return put(dst, "\xEF\xBF\xBD");
-    }
-}
-
-static void put_all(FILE *stream, const char *text, size_t (*unit)(char *, const char **))
+void conv_text_json(FILE *stream, const char *text)
 {
     char bytes[CONV_TEXT_UNIT];
     while (*text)
-        fwrite(bytes, 1, unit(bytes, &text), stream);
-}
-
-void conv_text_json(FILE *stream, const char *text)
-{
-    put_all(stream, text, conv_text_json_unit);
-}
-
-void conv_text_html(FILE *stream, const char *text)
-{
-    put_all(stream, text, html_unit);
+        fwrite(bytes, 1, conv_text_json_unit(bytes, &text), stream);
 }
 
 void conv_text_terminal(FILE *stream, const char *text)

@@ -3,14 +3,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "report/ranges.h"
+#include "base/lock.h"
 #include "report/text.h"
+
+#if CONV_HAVE_CUDA
+#include <nvtx3/nvToolsExt.h>
+#endif
 
 #define BUFFER ((size_t)64 << 10)
 #define NAME_MOST 240    // characters of a path that are written: its end
@@ -43,10 +46,10 @@ struct conv_trace {
     bool seekable;            // false: a pipe; its tail is written at the end only
     struct conv_stall *stall; // of its reader
     char *path;
-    pthread_mutex_t lock; // guards all below
-    int fd;               // -1: no file
-    off_t end;            // offset of the next event: the tail is there
-    int errnum;           // why an event was lost
+    struct conv_lock lock; // guards all below
+    int fd;                // -1: no file
+    off_t end;             // offset of the next event: the tail is there
+    int errnum;            // why an event was lost
     int track_count;
     struct conv_trace_track *tracks, **tracks_end;
 };
@@ -92,9 +95,9 @@ static void append(struct conv_trace *trace, char *data, size_t size)
 
 static void flush_track(struct conv_trace_track *track)
 {
-    pthread_mutex_lock(&track->trace->lock);
+    conv_lock_acquire(&track->trace->lock);
     append(track->trace, track->text, track->used);
-    pthread_mutex_unlock(&track->trace->lock);
+    conv_lock_release(&track->trace->lock);
     track->used = 0;
 }
 
@@ -125,7 +128,7 @@ enum conv_status conv_trace_open(struct conv_trace **out, const char *path, bool
     trace->timeline = timeline;
     trace->stall = stall;
     trace->tracks_end = &trace->tracks;
-    pthread_mutex_init(&trace->lock, NULL); // never fails on Linux
+    (void)conv_lock_init(&trace->lock); // never fails on Linux
     enum conv_status status = path ? open_file(trace, path, err) : CONV_OK;
     if (status) {
         conv_trace_free(trace);
@@ -172,7 +175,7 @@ void conv_trace_free(struct conv_trace *trace)
     if (trace->fd >= 0)
         close(trace->fd);
     free(trace->path);
-    pthread_mutex_destroy(&trace->lock);
+    conv_lock_destroy(&trace->lock);
     free(trace);
 }
 
@@ -266,7 +269,7 @@ struct conv_trace_track *conv_trace_add_track(struct conv_trace *trace, const ch
     if (!trace)
         return NULL;
     struct conv_trace_track *track = malloc(sizeof *track);
-    pthread_mutex_lock(&trace->lock);
+    conv_lock_acquire(&trace->lock);
     if (!track) {
         trace->errnum = ENOMEM;
     } else {
@@ -282,7 +285,7 @@ struct conv_trace_track *conv_trace_add_track(struct conv_trace *trace, const ch
         conv_timeline_init(&track->timeline);
         track->slices = (struct conv_slices){0};
     }
-    pthread_mutex_unlock(&trace->lock);
+    conv_lock_release(&trace->lock);
     if (!track || trace->fd < 0)
         return track;
     track->used = (size_t)snprintf(
@@ -367,3 +370,20 @@ bool conv_trace_timeline(const struct conv_trace *trace, int i, const char **nam
     *slices = &track->slices;
     return true;
 }
+
+// --- ranges
+// ----------------------------------------------------------------------------------------
+
+#if CONV_HAVE_CUDA
+
+void conv_ranges_push(const char *name)
+{
+    (void)nvtxRangePushA(name); // the level of nesting
+}
+
+void conv_ranges_pop(void)
+{
+    (void)nvtxRangePop();
+}
+
+#endif

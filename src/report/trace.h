@@ -9,7 +9,6 @@
 #include <stdbool.h>
 
 #include "report/record.h"
-#include "report/slices.h"
 #include "report/timeline.h"
 
 struct conv_trace;
@@ -57,5 +56,28 @@ void conv_trace_queues(struct conv_trace_track *track, int in_flight, int to_enc
 // After conv_trace_finish: the i-th track in order of creation; false if there is none.
 bool conv_trace_timeline(const struct conv_trace *trace, int i, const char **name,
                          struct conv_timeline **timeline, const struct conv_slices **slices);
+
+// --- ranges
+// ---------------------------------------------------------------------------------------- NVTX
+// ranges for Nsight Systems. They cost nothing in a build without CUDA and next to nothing without
+// a profiler.
+
+#if CONV_HAVE_CUDA
+
+void conv_ranges_push(const char *name); // on the calling thread, until the matching pop
+void conv_ranges_pop(void);
+
+#else
+
+static inline void conv_ranges_push(const char *name)
+{
+    (void)name;
+}
+
+static inline void conv_ranges_pop(void)
+{
+}
+
+#endif
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "engine/memory.h"
-#include "report/ranges.h"
+#include "report/trace.h"
 #include "run/scheduler.h"
 
 // --- report and trace ----------------------------------------------------------------------------

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "report/order.h"
+#include "report/terminal.h"
 #include "support/random.h"
 
 static struct conv_order order;

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "report/overlap.h"
+#include "report/figures.h"
 #include "support/random.h"
 
 #define LENGTH 4000

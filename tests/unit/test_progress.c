@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "report/progress.h"
+#include "report/terminal.h"
 
 static const char *bar(int columns, const struct conv_progress_state *state)
 {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "report/samples.h"
-#include "report/slices.h"
+#include "report/timeline.h"
 
 static void add_failure(struct conv_samples *samples, const char *reason)
 {

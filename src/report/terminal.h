@@ -1,10 +1,41 @@
 // SPDX-License-Identifier: MIT
-// The progress of a run, on stderr: on a terminal a bar that is redrawn in one line, elsewhere a
-// line every few seconds.
-#ifndef CONV_REPORT_PROGRESS_H
-#define CONV_REPORT_PROGRESS_H
+// What people see of a run: lines about images in their order, the progress, the closing line.
+#ifndef CONV_REPORT_TERMINAL_H
+#define CONV_REPORT_TERMINAL_H
+
+#include <stdint.h>
+#include <stdio.h>
 
 #include "report/record.h"
+#include "report/report.h"
+
+// --- lines in order ------------------------------------------------------------------------------
+
+// Lines that wait for those before them. If there are more, the first of them is printed, so that
+// an image that takes very long, or a pipe without a writer, delays no more than these.
+#define CONV_ORDER_MOST 1024
+
+struct conv_order_line {
+    uint64_t number;
+    char *text; // malloc'ed; NULL: nothing is printed for this image
+};
+
+struct conv_order {                                // {0}: no line yet
+    uint64_t printed;                              // all images up to this number
+    struct conv_order_line lines[CONV_ORDER_MOST]; // a heap, the smallest number first
+    int count;
+};
+
+// Takes the line of image `number`, which counts from 1 without gaps, and prints every line whose
+// turn it is. Takes over `text`. Each number once.
+void conv_order_add(struct conv_order *order, FILE *stream, uint64_t number, char *text);
+
+// Prints what is left, in order.
+void conv_order_flush(struct conv_order *order, FILE *stream);
+
+// --- progress ------------------------------------------------------------------------------------
+// The progress of a run, on stderr: on a terminal a bar that is redrawn in one line, elsewhere a
+// line every few seconds.
 
 // Counts of images at some moments, for the rate of the last seconds.
 #define CONV_PROGRESS_MOMENTS 32
@@ -50,5 +81,13 @@ void conv_progress_format_bar(char *text, size_t size, int columns,
 
 // The same as a sentence, of any length.
 void conv_progress_format_line(char *text, size_t size, const struct conv_progress_state *state);
+
+// --- the closing line ----------------------------------------------------------------------------
+// The closing line of a run, on stderr.
+
+// Counts, rates and devices of a run; a run of one image that went well prints nothing. `rest` is
+// what a signal has left undone, or NULL.
+void conv_closing_print(const struct conv_report_config *config, const struct conv_totals *totals,
+                        const struct conv_report_rest *rest);
 
 #endif

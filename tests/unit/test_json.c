@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Members of JSON objects, whole and damaged.
-#include "report/json_read.h"
+#include "report/json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
