@@ -25,46 +25,40 @@ file(READ ${CONV_LIBRARY_VERSION_SCRIPT} script)
 string(REGEX MATCHALL "conv_[a-z_]+" script_names "${script}")
 string(REPLACE ";" "\n" script_names "${script_names}")
 file(GENERATE OUTPUT ${static_names} CONTENT "${script_names}\n")
-set(jpeg_target "")
-set(jpeg_archive "")
-if(CONV_HAVE_JPEG)
-    set(jpeg_target conv_jpeg)
-    set(jpeg_archive $<TARGET_FILE:conv_jpeg>)
-endif()
+set(parts "")
+foreach(part IN ITEMS conv_core conv_kernels conv_png conv_jpeg conv_base)
+    if(TARGET ${part})
+        list(APPEND parts $<TARGET_FILE:${part}>)
+    endif()
+endforeach()
 add_custom_command(OUTPUT ${static_library}
-    COMMAND ${CMAKE_LINKER} -r -o conv.o --whole-archive $<TARGET_FILE:conv_api> --no-whole-archive
-            $<TARGET_FILE:conv_core> $<TARGET_FILE:conv_kernels> $<TARGET_FILE:conv_png>
-            ${jpeg_archive} $<TARGET_FILE:conv_base>
+    COMMAND ${CMAKE_LINKER} -r -o conv.o --whole-archive $<TARGET_FILE:conv_api> --no-whole-archive ${parts}
     COMMAND ${CMAKE_OBJCOPY} --keep-global-symbols=${static_names} conv.o
     COMMAND ${CMAKE_COMMAND} -E rm -f ${static_library}
     COMMAND ${CMAKE_AR} rcs ${static_library} conv.o
-    DEPENDS conv_api conv_core conv_kernels conv_png ${jpeg_target} conv_base ${static_names}
+    DEPENDS conv_api ${parts} ${static_names}
     WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/static VERBATIM)
 add_custom_target(conv_static ALL DEPENDS ${static_library})
 
 # --- installation ------------------------------------------------------------------------------
-# What a program that links the static library also needs.
-set(CONV_PRIVATE_LIBRARIES "-ldeflate -lpthread -lm")
-set(CONV_CMAKE_CUDA_LIBRARIES "")
-set(CONV_CMAKE_ARCHIVE_LIBRARY "")
+# What a program that links the static library needs besides libpng.
+set(libraries ${CONV_UNPACK_NAMES} deflate pthread m)
 if(CONV_HAVE_ARCHIVE)
-    foreach(name ${CONV_UNPACK_NAMES} archive)
-        string(PREPEND CONV_PRIVATE_LIBRARIES "-l${name} ")
-        string(PREPEND CONV_CMAKE_ARCHIVE_LIBRARY ";${name}")
-    endforeach()
+    list(PREPEND libraries archive)
 endif()
-set(CONV_CMAKE_JPEG_LIBRARY "")
 if(CONV_HAVE_JPEG)
-    string(PREPEND CONV_PRIVATE_LIBRARIES "-ljpeg ")
-    set(CONV_CMAKE_JPEG_LIBRARY ";jpeg")
+    list(PREPEND libraries jpeg)
 endif()
-# Programs may have the toolkit elsewhere: pkg-config --define-variable=cuda_libdir=FOLDER.
 set(CONV_PKGCONFIG_CUDA "")
 if(CONV_HAVE_CUDA)
+    # Programs may have the toolkit elsewhere: pkg-config --define-variable=cuda_libdir=FOLDER.
     set(CONV_PKGCONFIG_CUDA "\ncuda_libdir=${CUDAToolkit_LIBRARY_DIR}")
-    string(APPEND CONV_PRIVATE_LIBRARIES " -L\${cuda_libdir} -lcudart_static -lrt -ldl -lstdc++")
-    set(CONV_CMAKE_CUDA_LIBRARIES ";-L${CUDAToolkit_LIBRARY_DIR};cudart_static;rt;dl;stdc++")
+    list(APPEND libraries "-L\${cuda_libdir}" cudart_static rt dl stdc++)
 endif()
+string(REPLACE "\${cuda_libdir}" "${CUDAToolkit_LIBRARY_DIR}" CONV_CMAKE_LIBRARIES "${libraries}")
+string(REPLACE "deflate" "\${CONV_DEFLATE_LIBRARY}" CONV_CMAKE_LIBRARIES "${CONV_CMAKE_LIBRARIES}")
+list(TRANSFORM libraries PREPEND "-l" REGEX "^[^-]")
+list(JOIN libraries " " CONV_PRIVATE_LIBRARIES)
 file(RELATIVE_PATH CONV_PREFIX_FROM_PKGCONFIG
     /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/conv.pc.in conv.pc @ONLY)
