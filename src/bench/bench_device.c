@@ -91,7 +91,7 @@ static bool stage(struct conv_bench_device *bench, struct conv_job *job,
         bench->image_bytes =
             conv_image_plane_bytes(in->width, in->height, in->depth) * (size_t)in->channels;
     // A damaged image leaves arbitrary samples, which take as long to filter.
-    (void)conv_stages_decode(config, codec, job, config->alpha == CONV_ALPHA_PREMULTIPLY);
+    (void)conv_stages_decode(config, codec, job);
     return true;
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
-#include "engine/filter_image.h"
+#include "engine/view.h"
 #include "png/cpu/interleave.h"
 #include "run/stages.h"
 
@@ -136,7 +136,7 @@ bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image
     return true;
 }
 
-static enum conv_status filter(struct conv_filter_context *context, struct conv_codec *codec,
+static enum conv_status filter(struct conv_backend *backend, struct conv_codec *codec,
                                struct conv_bench_image *image, struct conv_err *err)
 {
     size_t bytes = conv_bench_images_place(&image->filtered, &image->header.shape, NULL);
@@ -146,7 +146,8 @@ static enum conv_status filter(struct conv_filter_context *context, struct conv_
     conv_bench_images_place(&image->filtered, &image->header.shape, image->planes);
     enum conv_status status = conv_png_format.decode(codec, image->file.data, image->file.size,
                                                      &image->header, &image->filtered, err);
-    return status ? status : conv_filter_image(context, &image->filtered, &image->filtered, err);
+    conv_image view = conv_view_of(&image->filtered);
+    return status ? status : conv_device_cpu.filter_run(backend, &view, &view, 1, NULL, err);
 }
 
 enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
@@ -161,15 +162,18 @@ enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
         .alpha = CONV_ALPHA_FILTER,
     };
     struct conv_codec_config png = {.level = -1};
-    struct conv_filter_context *context = NULL;
+    struct conv_backend *backend = NULL;
     struct conv_codec *codec = NULL;
     enum conv_status status =
-        conv_filter_context_open(&context, conv_engine_devices[CONV_ON_CPU], &config, err);
+        conv_device_context_open(&config.context, &conv_device_cpu, 0, 1, 0, err);
+    if (!status)
+        status = conv_device_cpu.open(&backend, &config, err);
     if (!status)
         status = conv_png_format.open(&codec, &png, err);
     for (int i = 0; i < images->count && !status; i++)
-        status = filter(context, codec, &images->images[i], err);
+        status = filter(backend, codec, &images->images[i], err);
     conv_png_format.close(codec);
-    conv_filter_context_close(context);
+    conv_device_cpu.close(backend);
+    conv_device_context_close(config.context);
     return status;
 }

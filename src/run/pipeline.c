@@ -114,13 +114,9 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
         codec.parallel = &workers[i].parallel;
         status = conv_codecs_open(&workers[i].codecs, &codec, err);
         if (!status && !config->ops->async && !config->layer)
-            status =
-                conv_filter_context_open_on(&workers[i].context, config->ops, config->backends[0],
-                                            config->filter_count, config->alpha, err);
+            status = config->ops->stream_open(config->backends[0], &workers[i].stream, 0, err);
         if (status == CONV_ERR_MEMORY && i > 0)
             status = conv_err_workers(err, config->jobs);
-        if (workers[i].context)
-            conv_filter_context_share(workers[i].context, &workers[i].parallel);
     }
     if (!status)
         status = start_streams(s, err);
@@ -195,7 +191,8 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
     for (int i = 0; i < s->config->jobs; i++) {
         if (is_left(&workers[i]))
             continue;
-        conv_filter_context_close(workers[i].context);
+        if (workers[i].stream)
+            s->config->ops->stream_close(workers[i].stream);
         conv_codecs_close(workers[i].codecs);
         conv_layer_worker_close(&workers[i].layer, s->config->layer);
     }

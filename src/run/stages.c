@@ -172,8 +172,7 @@ enum conv_status conv_stages_read(const struct conv_pipeline_config *config, str
 // --- the other stages ----------------------------------------------------------------------------
 
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
-                                    struct conv_codecs *codecs, struct conv_job *job,
-                                    bool premultiply)
+                                    struct conv_codecs *codecs, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     const struct conv_blend blend = config->blend; // the worker may be left behind: job.h
@@ -191,7 +190,7 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
         conv_image_widen(&planes);
     if (!status)
         conv_blend_begin(&blend, job, &planes);
-    if (!status && premultiply)
+    if (!status && config->alpha == CONV_ALPHA_PREMULTIPLY)
         conv_alpha_multiply(&job->placed.in);
     conv_phase_end(job->phase);
     conv_codecs_trim(codecs);
@@ -211,13 +210,13 @@ bool conv_stages_pass_on(struct conv_job *job)
 }
 
 enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
-                                    struct conv_filter_context *context, struct conv_job *job)
+                                    struct conv_stream *stream, struct conv_job *job)
 {
     if (conv_cancel_is_asked(config->stop))
         return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     uint64_t start = conv_trace_begin(CONV_STAGE_KERNEL);
     conv_phase_begin(job->phase);
-    enum conv_status status = conv_filter_context_run(context, &job->err);
+    enum conv_status status = config->ops->stream_run(stream, &job->slot->group, &job->err);
     conv_phase_end(job->phase);
     conv_stages_end(job, CONV_STAGE_KERNEL, start);
     return status;
@@ -243,12 +242,10 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
         conv_output_npy(&out, &job->placed, npy_header, bytes);
         return CONV_OK;
     }
-    // A filter context has already divided by alpha.
-    bool premultiplied = config->ops->async && config->alpha == CONV_ALPHA_PREMULTIPLY;
     bool narrow = conv_output_depth(config, job) < out.depth;
     const struct conv_blend blend = config->blend; // as in conv_stages_decode()
     conv_phase_begin(job->phase);
-    if (premultiplied)
+    if (config->alpha == CONV_ALPHA_PREMULTIPLY)
         conv_alpha_divide(&out);
     if (narrow)
         conv_image_narrow(&out);

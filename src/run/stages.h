@@ -4,7 +4,7 @@
 #ifndef CONV_RUN_STAGES_H
 #define CONV_RUN_STAGES_H
 
-#include "engine/filter_image.h"
+#include "engine/engine.h"
 #include "io/files/formats.h"
 #include "run/config.h"
 #include "run/job.h"
@@ -104,10 +104,9 @@ void conv_stages_announce(const struct conv_pipeline_config *config, struct conv
 // file is larger than job->share, waits until job->ledger has more.
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job);
 
-// Decodes into job->placed, begins the blend, and multiplies colours by alpha if asked.
+// Decodes into job->placed, begins the blend, and premultiplies colours.
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
-                                    struct conv_codecs *codecs, struct conv_job *job,
-                                    bool premultiply);
+                                    struct conv_codecs *codecs, struct conv_job *job);
 
 // Writes the output, unless nothing is saved.
 enum conv_status conv_stages_write(const struct conv_pipeline_config *config, int worker,
@@ -117,9 +116,9 @@ enum conv_status conv_stages_write(const struct conv_pipeline_config *config, in
 enum conv_status conv_stages_copy(const struct conv_pipeline_config *config, int worker,
                                   struct conv_job *job);
 
-// Filters the image, which the context has placed, on this thread.
+// Filters the image, which is alone in its group, on this thread.
 enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
-                                    struct conv_filter_context *context, struct conv_job *job);
+                                    struct conv_stream *stream, struct conv_job *job);
 
 // Encodes the group's result and writes the output.
 enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,

@@ -225,8 +225,7 @@ void conv_tasks_decode(struct conv_scheduler *s, struct conv_worker *worker, str
     if (job->slot->group.decoded)
         on_cpu = !conv_stages_pass_on(job);
     else
-        status = conv_stages_decode(s->config, worker->codecs, job,
-                                    s->config->alpha == CONV_ALPHA_PREMULTIPLY);
+        status = conv_stages_decode(s->config, worker->codecs, job);
     conv_lock_acquire(&s->lock);
     conv_tasks_end_decode(s, job, status, on_cpu);
 }

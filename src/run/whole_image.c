@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A backend that is not async: one worker decodes, filters, encodes and writes an image.
+#include <assert.h>
+
 #include "base/cancel.h"
 #include "run/ledger.h"
 #include "run/scheduler.h"
@@ -92,12 +94,17 @@ static void give_file_back(struct conv_scheduler *s, struct conv_job *job) CONV_
 static enum conv_status run_stages(struct conv_scheduler *s, struct conv_worker *worker,
                                    struct conv_job *job) CONV_TAKES(s->lock)
 {
-    conv_filter_context_place_in(worker->context, &job->slot->group, &job->header.shape,
-                                 &job->placed);
-    enum conv_status status = conv_stages_decode(s->config, worker->codecs, job, false);
+    struct conv_group *group = &job->slot->group;
+    bool fits =
+        conv_group_place(group, &job->header.shape, s->config->alpha != CONV_ALPHA_KEEP,
+                         s->config->ops->table_bytes(s->config->filter_count, false), &job->placed);
+    assert(fits);
+    (void)fits;
+    group->parallel = &worker->parallel;
+    enum conv_status status = conv_stages_decode(s->config, worker->codecs, job);
     give_file_back(s, job);
     if (!status)
-        status = conv_stages_filter(s->config, worker->context, job);
+        status = conv_stages_filter(s->config, worker->stream, job);
     if (!status)
         status = conv_stages_encode(s->config, worker->codecs, worker->index, job);
     return status;

@@ -5,7 +5,7 @@
 #define CONV_RUN_WORKER_H
 
 #include "base/parallel.h"
-#include "engine/filter_image.h"
+#include "engine/engine.h"
 #include "run/layer_stage.h"
 #include "run/stages.h"
 
@@ -13,8 +13,8 @@ struct conv_worker {
     struct conv_scheduler *scheduler;
     int index;
     struct conv_codecs *codecs;
-    struct conv_filter_context *context; // on a backend that is not async; else NULL
-    struct conv_layer_worker layer;      // where a layer takes the place of filters
+    struct conv_stream *stream;     // of a backend that is not async; else NULL
+    struct conv_layer_worker layer; // where a layer takes the place of filters
     struct conv_trace_track *track;
     pthread_t thread;
     bool started;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Filters of the C interface against conv_filter_image, which the program uses: all layouts, sample
+// Filters of the C interface against groups, which the program uses: all layouts, sample
 // types, alpha modes, chains, borders, heights of several bands, and any number of threads.
 #include <stdio.h>
 
-#include "engine/filter_image.h"
 #include "support/api_image.h"
 #include "support/api_test.h"
+#include "support/filter_group.h"
 #include "support/random.h"
 
 #define FILL 0xa5
@@ -49,7 +49,8 @@ static void expect(conv_image *result, const conv_image *source, const char *tex
     struct conv_filter *filters = calloc(CONV_FILTER_MAX_CHAIN, sizeof *filters);
     struct conv_filter_settings settings = {.flip = options->flip};
     struct conv_backend_config config = {.filters = filters, .floats = options->floats != 0};
-    struct conv_filter_context *context = NULL;
+    struct conv_backend *backend = NULL;
+    struct filter_group filter;
     struct conv_err err = {0};
     assert_int_equal(conv_filter_parse_chain(filters, &config.filter_count, text, &settings, &err),
                      CONV_OK);
@@ -60,7 +61,7 @@ static void expect(conv_image *result, const conv_image *source, const char *tex
     config.alpha = !options->alpha                         ? CONV_ALPHA_KEEP
                    : strcmp(options->alpha, "filter") == 0 ? CONV_ALPHA_FILTER
                                                            : CONV_ALPHA_PREMULTIPLY;
-    assert_int_equal(conv_filter_context_open(&context, &conv_device_cpu, &config, &err), CONV_OK);
+    assert_int_equal(conv_device_cpu.open(&backend, &config, &err), CONV_OK);
     struct conv_image shape = {
         .width = source->width,
         .height = source->height,
@@ -69,11 +70,10 @@ static void expect(conv_image *result, const conv_image *source, const char *tex
         .result_depth = options->floats ? 32 : 0,
         .alpha = source->has_alpha,
     };
-    struct conv_image staged, out;
-    assert_int_equal(conv_filter_context_place(context, &shape, 1, &staged, &err), CONV_OK);
-    stage(&staged, source);
-    assert_int_equal(conv_filter_context_run(context, &err), CONV_OK);
-    conv_filter_context_result(context, 0, &out);
+    struct conv_image out;
+    filter_group_open(&filter, backend, config.alpha, &shape, 1);
+    stage(&filter.placed[0].in, source);
+    assert_int_equal(filter_group_run(&filter, &out, &err), CONV_OK);
     for (int c = 0; c < shape.channels; c++) {
         bool passes = source->has_alpha && !options->alpha && c == shape.channels - 1;
         for (int y = 0; y < shape.height; y++)
@@ -81,7 +81,8 @@ static void expect(conv_image *result, const conv_image *source, const char *tex
                 api_image_set(result, c, x, y,
                               read_result(&out, source, passes, options->floats, c, x, y));
     }
-    conv_filter_context_close(context);
+    filter_group_close(&filter);
+    conv_device_cpu.close(backend);
     free(filters);
 }
 
