@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // conv list banks, and conv show of a filter bank: its maps, its filters and their coefficients.
-#include "cli/banks.h"
-
 #include <string.h>
 
 #include "cli/commands.h"
+#include "filter/bank.h"
 #include "report/json.h"
 
 int conv_banks_list(const struct conv_report_options *report)

@@ -26,6 +26,11 @@ int conv_version_main(const struct conv_options *options);      // help.c
 // --help: of the command before it, or of all of them if there is none.
 int conv_help_print(const struct conv_options *options);
 
+// conv list banks, one family per line, and conv show of a bank: its maps and filters with their
+// coefficients; with --json one object per line. banks.c
+int conv_banks_list(const struct conv_report_options *report);
+int conv_banks_show(const struct conv_report_options *report, const char *name);
+
 // For a command line without command and filter: prints a message and returns CONV_EXIT_USAGE.
 int conv_help_missing(void);
 

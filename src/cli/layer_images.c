@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/layer_command.h"
-#include "cli/layer_report.h"
 #include "cli/own_files.h"
 #include "cli/run_inputs.h"
 #include "cli/settings.h"
@@ -166,51 +165,13 @@ static enum conv_status open_contexts(struct images_run *run, const struct conv_
 
 // --- the run -------------------------------------------------------------------------------------
 
-static enum conv_status open_sink(struct images_run *run, atomic_int *stop, struct conv_err *err)
-{
-    const struct conv_options *options = run->options;
-    struct conv_sink_config config = {
-        .path = run->output ? run->output : "", // next to the inputs: outputs have their paths
-        .workers = options->machine.jobs,
-        .force = options->outputs.force,
-        .fsync = options->outputs.fsync,
-        .journal = run->journal,
-        .own_files = run->own_files,
-        .own_file_count = conv_own_files_find(run->own_files, options),
-        .stop = stop,
-    };
-    bool is_image = false, writes = !options->outputs.dry_run && !options->outputs.no_save;
-    if (run->collects)
-        return CONV_OK;
-    conv_walk_describe_outputs(run->selection.walk, &config);
-    enum conv_status status = conv_sink_open(&run->sink, &config, err);
-    conv_signals_watch(run->sink);
-    if (!status && writes && config.kind == CONV_SINK_FOLDER && run->output &&
-        !conv_paths_is_folder(run->output))
-        status = conv_selection_peek(&run->selection, &is_image, err);
-    return is_image ? conv_paths_make_folder(run->output, err) : status;
-}
-
 static enum conv_status finish(struct images_run *run, const atomic_int *stop, bool failed,
                                int *code, struct conv_err *err)
 {
-    struct conv_totals totals;
-    struct conv_report_rest rest = {0};
     int signal = atomic_load(stop);
-    conv_report_totals(run->report.report, &totals);
-    *code = conv_errors_exit_code(&totals, signal);
+    *code = conv_run_inputs_exit_code(run->options, &run->selection, run->report.report, signal,
+                                      failed, !run->collects); // into one file nothing was written
     conv_run_inputs_report_passed(run->selection.walk, run->report.report);
-    if (signal > 0) {
-        if (!run->collects) // into one file nothing was written
-            conv_run_inputs_count_rest(&run->options->outputs, &run->selection, &totals, &rest);
-        conv_report_interrupted(run->report.report, &rest);
-    } else if (*code == CONV_EXIT_NOTHING && !failed) {
-        struct conv_walk_count count = conv_walk_count(run->selection.walk);
-        if (conv_shards_is_empty(run->options, run->selection.walk))
-            *code = CONV_EXIT_OK;
-        else
-            conv_run_inputs_print_none(run->options, &count);
-    }
     conv_shards_report(&run->options->inputs, run->plan, run->selection.walk, run->report.report);
     return conv_layer_report_finish(&run->report, &run->target, NULL, signal, *code, err);
 }
@@ -238,8 +199,9 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
                                         !conv_walk_shape(run->selection.walk)->any_folder &&
                                             run->places->input_count == 1,
                                         start, err);
-    if (!status)
-        status = open_sink(run, stop, err);
+    if (!status && !run->collects)
+        status = conv_run_inputs_open_sink(&run->sink, options, &run->selection, run->output,
+                                           run->journal, run->own_files, stop, err);
     return status;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/layer_report.h"
+#include "cli/layer_command.h"
 
 #include "cli/errors.h"
 #include "cli/run_page.h"

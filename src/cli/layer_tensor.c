@@ -8,8 +8,7 @@
 #include "base/clock.h"
 #include "base/stall.h"
 #include "cli/commands.h"
-#include "cli/layer_report.h"
-#include "cli/layer_shapes.h"
+#include "cli/own_files.h"
 #include "cli/signals.h"
 #include "engine/layer_flow.h"
 #include "io/files/paths.h"
@@ -40,6 +39,56 @@ struct tensor_run {
     struct conv_report_total total; // images of the tensor
     struct conv_totals done;        // so far, for `progress`
 };
+
+// --- which files may be read and written ---------------------------------------------------------
+
+// True if `path` is the same regular file as the output.
+static bool would_overwrite(const char *output, const char *path)
+{
+    struct conv_paths_identity in, out;
+    return conv_paths_identify(&in, path) && in.exists && S_ISREG(in.info.st_mode) &&
+           conv_paths_identify(&out, output) && conv_paths_is_same(&in, &out);
+}
+
+// CONV_ERR_USAGE if the output would overwrite a file that is read, or the options do not allow it.
+static enum conv_status check_files(const struct conv_options *options, const char *input,
+                                    const char *output, struct conv_err *err)
+{
+    struct conv_own_files_use use = {options->operands[0], &input, 1, output};
+    enum conv_status status = conv_own_files_check(options, &use, err);
+    bool to_standard = conv_paths_is_standard(output);
+    if (status)
+        return status;
+    if (options->outputs.resume_path)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--resume is for many outputs, and %s is one; use --skip-existing or "
+                            "--update",
+                            output);
+    if (!to_standard && would_overwrite(output, input))
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the input", input);
+    if (!to_standard && would_overwrite(output, options->operands[0]))
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the weights",
+                            options->operands[0]);
+    if (!to_standard && options->filter.settings.bias &&
+        would_overwrite(output, options->filter.settings.bias))
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the bias",
+                            options->filter.settings.bias);
+    return conv_places_check_standard(options, output, "tensor", err);
+}
+
+// Why --skip-existing or --update skips the output; NULL if it is to be written.
+static const char *skip_reason(const struct conv_output_options *outputs, const char *input,
+                               const char *output)
+{
+    struct stat in, out;
+    if (conv_paths_is_standard(output) || stat(output, &out) != 0 || !S_ISREG(out.st_mode))
+        return NULL;
+    if (outputs->skip_existing)
+        return "the output exists";
+    if (!outputs->update || stat(input, &in) != 0)
+        return NULL;
+    return conv_paths_is_older(&out, &in) ? NULL : "the output is up to date";
+}
 
 // --- the input -----------------------------------------------------------------------------------
 
@@ -240,7 +289,7 @@ static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct
 static enum conv_status plan_record(struct tensor_run *run, struct conv_record *record,
                                     atomic_int *stop, struct conv_err *err)
 {
-    record->reason = conv_layer_skip_reason(&run->options->outputs, run->input, run->output);
+    record->reason = skip_reason(&run->options->outputs, run->input, run->output);
     if (record->reason) {
         record->outcome = CONV_OUTCOME_SKIPPED;
         return CONV_OK;
@@ -323,7 +372,7 @@ enum conv_status conv_layer_run_tensor(const struct conv_options *options,
     };
     struct conv_err reason = {0}, later;
     conv_signals_begin_work(); // a layer of one image may take long
-    enum conv_status status = conv_layer_check_files(options, run.input, run.output, &reason);
+    enum conv_status status = check_files(options, run.input, run.output, &reason);
     if (!status)
         status = conv_layer_report_prepare(&run.report, options, setup, &reason);
     if (!status)

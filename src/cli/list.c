@@ -3,7 +3,6 @@
 // line. conv list banks: the families of filter banks. conv list kernels: what can run filters.
 #include <string.h>
 
-#include "cli/banks.h"
 #include "cli/commands.h"
 
 #include "conv.h"

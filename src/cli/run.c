@@ -117,41 +117,6 @@ struct run {
     struct conv_samples kept;
 };
 
-// Called last before the first image, since it creates the output folder, and after the run's own
-// files were opened, so that no output replaces one.
-static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv_err *err)
-{
-    const struct conv_options *options = &run->options;
-    const char *output = run->inputs.places.output;
-    bool is_image = false, writes = !options->outputs.dry_run && !options->outputs.no_save;
-    struct conv_sink_config config = {
-        .writes = writes,
-        .path = output ? output : "", // next to the inputs: outputs have their paths
-        .workers = options->machine.jobs,
-        .preserve = options->outputs.preserve,
-        .force = options->outputs.force,
-        .fsync = options->outputs.fsync,
-        .journal = run->journal,
-        .own_files = run->own_files,
-        .own_file_count = conv_own_files_find(run->own_files, options),
-        .stop = stop,
-        .copies = options->outputs.on_error == CONV_ON_ERROR_COPY,
-        .is_partial =
-            options->outputs.images_only || options->inputs.limit > 0 || options->inputs.shard_text,
-        .is_endless = options->inputs.watch,
-    };
-    conv_walk_describe_outputs(run->inputs.selection.walk, &config);
-    enum conv_status status = conv_sink_open(&run->sink, &config, err);
-    conv_signals_watch(run->sink);
-    if (!status && writes && config.kind == CONV_SINK_FOLDER && output &&
-        !conv_paths_is_folder(output)) {
-        is_image = options->inputs.watch; // sooner or later
-        if (!is_image)
-            status = conv_selection_peek(&run->inputs.selection, &is_image, err);
-    }
-    return is_image ? conv_paths_make_folder(output, err) : status;
-}
-
 // `options`: as given.
 static enum conv_status open_journal(struct run *run, const struct conv_options *options,
                                      atomic_int *stop, struct conv_err *err)
@@ -248,7 +213,10 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
                                  conv_signals_stall(), err);
     if (!status)
         status = open_report(run, options, err);
-    return status ? status : open_sink(run, stop, err);
+    return status ? status
+                  : conv_run_inputs_open_sink(&run->sink, &run->options, &run->inputs.selection,
+                                              run->inputs.places.output, run->journal,
+                                              run->own_files, stop, err);
 }
 
 // Each device's share of the work, if several took part.
@@ -323,39 +291,15 @@ static void say_failure(struct run *run, const struct conv_err *failure, int *co
     *code = interrupted ? *code : conv_errors_code_of(failure);
 }
 
-// The exit code, from what the images did.
-static int count_images(struct run *run, int stop, bool failed, struct conv_report_rest *rest)
-{
-    struct conv_totals totals;
-    conv_report_totals(run->report, &totals);
-    int code = conv_errors_exit_code(&totals, stop);
-    if (run->options.inputs.watch && (stop > 0 || code == CONV_EXIT_NOTHING)) {
-        // A watch is always ended by a signal.
-        code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
-    } else if (stop > 0) {
-        conv_run_inputs_count_rest(&run->options.outputs, &run->inputs.selection, &totals, rest);
-        conv_report_interrupted(run->report, rest);
-    } else if (code == CONV_EXIT_NOTHING && !failed) {
-        conv_stall_begin(conv_signals_stall());
-        struct conv_walk_count count = conv_walk_count(run->inputs.selection.walk);
-        if (conv_shards_is_empty(&run->options, run->inputs.selection.walk))
-            code = CONV_EXIT_OK;
-        else
-            conv_run_inputs_print_none(&run->options, &count);
-        conv_stall_end(conv_signals_stall());
-    }
-    return code;
-}
-
 // Closes the trace, the page and the report, each even if another fails. `failure`: of the run, or
 // NULL. The closing line follows all messages. Returns the exit code.
 static int finish(struct run *run, int stop, const struct conv_err *failure)
 {
     struct conv_totals totals;
-    struct conv_report_rest rest;
     struct conv_err err = {0};
     settle(run, failure);
-    int code = count_images(run, stop, failure, &rest);
+    int code = conv_run_inputs_exit_code(&run->options, &run->inputs.selection, run->report, stop,
+                                         failure, true);
     if (failure)
         say_failure(run, failure, &code);
     conv_run_inputs_report_passed(run->inputs.selection.walk, run->report);

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands.h"
 #include "cli/device.h"
-#include "cli/own_files.h"
+#include "cli/errors.h"
 #include "cli/shards.h"
+#include "cli/signals.h"
 #include "io/files/formats.h"
 #include "io/files/paths.h"
 
@@ -295,8 +297,7 @@ void conv_run_inputs_close(struct conv_run_inputs *inputs)
     conv_operand_ranges_free(&inputs->ranges);
 }
 
-void conv_run_inputs_print_none(const struct conv_options *options,
-                                const struct conv_walk_count *count)
+static void print_none(const struct conv_options *options, const struct conv_walk_count *count)
 {
     struct conv_places places;
     conv_places_split(&places, options);
@@ -353,9 +354,8 @@ void conv_run_inputs_report_passed(const struct conv_walk *walk, struct conv_rep
     conv_report_passed(report, &passed);
 }
 
-void conv_run_inputs_count_rest(const struct conv_output_options *outputs,
-                                struct conv_selection *selection, const struct conv_totals *totals,
-                                struct conv_report_rest *rest)
+static void count_rest(const struct conv_output_options *outputs, struct conv_selection *selection,
+                       const struct conv_totals *totals, struct conv_report_rest *rest)
 {
     uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
     bool resumes = outputs->skip_existing || outputs->update || outputs->resume_path;
@@ -369,4 +369,66 @@ void conv_run_inputs_count_rest(const struct conv_output_options *outputs,
                    : resumes                                 ? "the same command continues"
                    : outputs->in_place || outputs->no_save   ? NULL
                                                              : "--skip-existing continues";
+}
+
+int conv_run_inputs_exit_code(const struct conv_options *options, struct conv_selection *selection,
+                              struct conv_report *report, int stop, bool failed, bool counts_rest)
+{
+    struct conv_totals totals;
+    struct conv_report_rest rest = {0};
+    conv_report_totals(report, &totals);
+    int code = conv_errors_exit_code(&totals, stop);
+    if (options->inputs.watch && (stop > 0 || code == CONV_EXIT_NOTHING)) {
+        // A watch is always ended by a signal.
+        code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
+    } else if (stop > 0) {
+        if (counts_rest)
+            count_rest(&options->outputs, selection, &totals, &rest);
+        conv_report_interrupted(report, &rest);
+    } else if (code == CONV_EXIT_NOTHING && !failed) {
+        conv_stall_begin(conv_signals_stall());
+        struct conv_walk_count count = conv_walk_count(selection->walk);
+        if (conv_shards_is_empty(options, selection->walk))
+            code = CONV_EXIT_OK;
+        else
+            print_none(options, &count);
+        conv_stall_end(conv_signals_stall());
+    }
+    return code;
+}
+
+enum conv_status conv_run_inputs_open_sink(struct conv_sink **sink,
+                                           const struct conv_options *options,
+                                           struct conv_selection *selection, const char *output,
+                                           struct conv_journal *journal,
+                                           struct conv_paths_id own_files[CONV_OWN_FILES_MOST],
+                                           const atomic_int *stop, struct conv_err *err)
+{
+    bool is_image = false, writes = !options->outputs.dry_run && !options->outputs.no_save;
+    struct conv_sink_config config = {
+        .writes = writes,
+        .path = output ? output : "", // next to the inputs: outputs have their paths
+        .workers = options->machine.jobs,
+        .preserve = options->outputs.preserve,
+        .force = options->outputs.force,
+        .fsync = options->outputs.fsync,
+        .journal = journal,
+        .own_files = own_files,
+        .own_file_count = conv_own_files_find(own_files, options),
+        .stop = stop,
+        .copies = options->outputs.on_error == CONV_ON_ERROR_COPY,
+        .is_partial =
+            options->outputs.images_only || options->inputs.limit > 0 || options->inputs.shard_text,
+        .is_endless = options->inputs.watch,
+    };
+    conv_walk_describe_outputs(selection->walk, &config);
+    enum conv_status status = conv_sink_open(sink, &config, err);
+    conv_signals_watch(*sink);
+    if (!status && writes && config.kind == CONV_SINK_FOLDER && output &&
+        !conv_paths_is_folder(output)) {
+        is_image = options->inputs.watch; // sooner or later
+        if (!is_image)
+            status = conv_selection_peek(selection, &is_image, err);
+    }
+    return is_image ? conv_paths_make_folder(output, err) : status;
 }

@@ -5,8 +5,10 @@
 
 #include <stdatomic.h>
 
+#include "cli/own_files.h"
 #include "cli/places.h"
 #include "cli/selection.h"
+#include "io/sink.h"
 #include "report/report.h"
 #include "run/workload.h"
 
@@ -34,17 +36,24 @@ enum conv_status conv_run_inputs_skip(const struct conv_output_options *outputs,
 // {0} is fine.
 void conv_run_inputs_close(struct conv_run_inputs *inputs);
 
-// Says on stderr that there was no image, and which other files were found instead.
-void conv_run_inputs_print_none(const struct conv_options *options,
-                                const struct conv_walk_count *count);
-
 // Has the report say what the walk passed over: files and folders of other programs, images of
 // other formats, folders that are not entered.
 void conv_run_inputs_report_passed(const struct conv_walk *walk, struct conv_report *report);
 
-// After a signal: counts the images that are left, for 0.1 s at most.
-void conv_run_inputs_count_rest(const struct conv_output_options *outputs,
-                                struct conv_selection *selection, const struct conv_totals *totals,
-                                struct conv_report_rest *rest);
+// Opens the sink for the outputs of the walk, last before the first image: it creates the output
+// folder, and the run's own files, whose identities are kept in `own_files`, were opened before, so
+// that no output replaces one. `output` NULL: next to or in the inputs. `journal` may be NULL.
+enum conv_status conv_run_inputs_open_sink(struct conv_sink **sink,
+                                           const struct conv_options *options,
+                                           struct conv_selection *selection, const char *output,
+                                           struct conv_journal *journal,
+                                           struct conv_paths_id own_files[CONV_OWN_FILES_MOST],
+                                           const atomic_int *stop, struct conv_err *err);
+
+// The exit code, from what the images did. After a signal the report says so; with counts_rest the
+// images that are left are counted, for 0.1 s at most. If there was no image, and the run has not
+// `failed`, says so on stderr, and which other files were found instead.
+int conv_run_inputs_exit_code(const struct conv_options *options, struct conv_selection *selection,
+                              struct conv_report *report, int stop, bool failed, bool counts_rest);
 
 #endif

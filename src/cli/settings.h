@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/hash.h"
-#include "cli/layer_setup.h"
+#include "cli/layer_command.h"
 #include "cli/options.h"
 #include "io/files/journal.h"
 

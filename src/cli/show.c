@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/features.h"
-#include "cli/banks.h"
 #include "engine/engine.h"
+#include "filter/bank.h"
 #include "kernels/stencil/stencil.h"
 #include "report/json.h"
 #include "report/report.h"
