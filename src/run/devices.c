@@ -45,20 +45,14 @@ static enum conv_status open_stream(const struct conv_scheduler *s,
     struct conv_backend *backend = s->devices[owner->device].backend;
     size_t usual = conv_streams_device_bytes(config);
     size_t bytes = (size_t)most_together(s, owner->device) * usual;
-    enum conv_status status = config->ops->stream_open(backend, &owner->stream, bytes, err);
-    if (status == CONV_ERR_MEMORY && bytes > usual) {
-        bytes = usual;
-        status = config->ops->stream_open(backend, &owner->stream, bytes, err);
+    for (;;) {
+        enum conv_status status = config->ops->stream_open(backend, &owner->stream, bytes, err);
+        if (status != CONV_ERR_MEMORY || bytes / 2 < LEAST_BYTES)
+            return status;
+        bytes = bytes > usual                 ? usual
+                : bytes > config->group_bytes ? config->group_bytes
+                                              : bytes / 2;
     }
-    if (status == CONV_ERR_MEMORY && bytes > config->group_bytes) {
-        bytes = config->group_bytes;
-        status = config->ops->stream_open(backend, &owner->stream, bytes, err);
-    }
-    while (status == CONV_ERR_MEMORY && bytes / 2 >= LEAST_BYTES) {
-        bytes /= 2;
-        status = config->ops->stream_open(backend, &owner->stream, bytes, err);
-    }
-    return status;
 }
 
 static void move(struct conv_device_state *device, enum conv_device_phase phase)
@@ -333,7 +327,7 @@ bool conv_devices_open_stream(struct conv_stream_thread *thread)
     conv_growth_end(&device->growth, opened);
     device->runs_apart |= !opened; // several groups at once would take even more memory
     if (opened)
-        conv_pool_add_slots(&s->pool, s->slots_per_stream);
+        (void)conv_pool_add_slots(&s->pool, s->slots_per_stream);
     count_streams(s);
     pthread_cond_signal(&s->wake.workers); // there may be room for another group
     int streams = device->growth.streams;

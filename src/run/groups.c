@@ -207,9 +207,8 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
     return slot;
 }
 
-// `device_only`: false unless a device decodes.
-static bool place_job(struct conv_scheduler *s, struct conv_job *job, bool device_only,
-                      enum conv_status *status) CONV_NEEDS(s->lock)
+bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, bool device_only,
+                       enum conv_status *status)
 {
     bool able = may_decode(s, job), decode = able && is_for_device(s, job);
     struct plan plan = make_plan(s, job, decode);
@@ -236,17 +235,6 @@ static bool place_job(struct conv_scheduler *s, struct conv_job *job, bool devic
     slot->decoding++;
     slot->unfinished++;
     return true;
-}
-
-bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
-{
-    return place_job(s, job, false, status);
-}
-
-bool conv_groups_place_for_device(struct conv_scheduler *s, struct conv_job *job,
-                                  enum conv_status *status)
-{
-    return place_job(s, job, true, status);
 }
 
 struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s)
@@ -329,7 +317,7 @@ int conv_groups_take_together(struct conv_scheduler *s, struct conv_slot *slots[
         return count;
     while (count < most && s->groups.idle_threads == 0 && s->groups.ready &&
            conv_group_is_device_coded(&s->groups.ready->group) &&
-           conv_pool_lend_slots(&s->pool, 1) == 1) {
+           conv_pool_add_slots(&s->pool, 1) == 1) {
         slots[count] = conv_groups_take_ready(s);
         slots[count - 1]->next = slots[count];
         slots[count - 1]->group.next = &slots[count]->group;

@@ -12,6 +12,7 @@
 #include "base/descriptors.h"
 #include "run/devices.h"
 #include "run/scheduler.h"
+#include "run/streams.h"
 #include "run/worker.h"
 
 // After a signal: how long images in flight may take to be finished, how often the main thread
@@ -23,6 +24,62 @@
 
 _Static_assert(CONV_REPORT_MOST_DEVICES == CONV_BACKEND_MOST_DEVICES,
                "the report has room for every device");
+
+// --- the scheduler -------------------------------------------------------------------------------
+
+static int for_each_condition(struct conv_wakeups *wake, int (*call)(pthread_cond_t *condition))
+{
+    pthread_cond_t *const all[] = {&wake->workers, &wake->memory, &wake->streams, &wake->devices,
+                                   &wake->ended};
+    int errnum = 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0] && !errnum; i++)
+        errnum = call(all[i]);
+    return errnum;
+}
+
+static int init_locks(struct conv_scheduler *s)
+{
+    int errnum = conv_lock_init(&s->lock);
+    if (!errnum)
+        errnum = conv_lock_init(&s->report_lock);
+    if (!errnum)
+        errnum = for_each_condition(&s->wake, conv_lock_init_condition);
+    return errnum ? errnum : conv_ledger_open(&s->ledger, &s->config->memory);
+}
+
+// The lists are empty; the caller sets the other members, which are zero. On failure there is
+// nothing to destroy.
+static enum conv_status init_scheduler(struct conv_scheduler *s,
+                                       const struct conv_pipeline_config *config,
+                                       struct conv_source *source, struct conv_report *report,
+                                       struct conv_err *err)
+{
+    bool coded = config->decode_on != CONV_CODER_CPU || config->encode_on != CONV_CODER_CPU;
+    *s = (struct conv_scheduler){
+        .config = config,
+        .source = source,
+        .report = report,
+        .table_bytes = config->ops->table_bytes(config->filter_count, coded),
+        .filter_alpha = config->alpha != CONV_ALPHA_KEEP,
+    };
+    s->groups.ready_end = &s->groups.ready;
+    conv_jobs_init(&s->jobs);
+    conv_decode_policy_init(&s->policy, config->jobs, conv_clock_ns());
+    s->policy.stream_bytes = conv_streams_device_bytes(config);
+    s->policy.device_required = config->encode_on == CONV_CODER_GPU;
+    int errnum = init_locks(s); // on Linux, where none of them takes memory, it never fails
+    return errnum ? conv_err_errno(err, errnum, "cannot make locks") : CONV_OK;
+}
+
+static void destroy_scheduler(struct conv_scheduler *s)
+{
+    conv_ledger_close(&s->ledger);
+    conv_lock_destroy(&s->report_lock);
+    conv_lock_destroy(&s->lock);
+    (void)for_each_condition(&s->wake, pthread_cond_destroy);
+}
+
+// --- slots ---------------------------------------------------------------------------------------
 
 // Slots on an asynchronous backend: for each stream one that it works on and one that is filled
 // meanwhile, and two whose results are written. If the device decodes, one more for each stream,
@@ -70,6 +127,8 @@ static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err
     };
     return conv_pool_open(&s->pool, &pool, err);
 }
+
+// --- threads -------------------------------------------------------------------------------------
 
 static int stream_count(const struct conv_scheduler *s)
 {
@@ -218,7 +277,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
                                    struct conv_err *err)
 {
     struct conv_scheduler s;
-    enum conv_status status = conv_scheduler_init(&s, config, source, report, err);
+    enum conv_status status = init_scheduler(&s, config, source, report, err);
     if (status)
         return status;
     struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
@@ -240,7 +299,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         free(workers);
     free(s.stream_threads);
     free(s.devices);
-    conv_scheduler_destroy(&s);
+    destroy_scheduler(&s);
     return status;
 }
 

@@ -137,8 +137,7 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pool_c
     if (!pool->slots || !pool->buffers)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", most);
     pool->count = most;
-    conv_pool_add_slots(pool, config->count);
-    return pool->usable == config->count
+    return conv_pool_add_slots(pool, config->count) == config->count
                ? CONV_OK
                : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", config->count);
 }
@@ -165,26 +164,19 @@ static void make_slots(struct conv_pool *pool, int count)
     }
 }
 
-void conv_pool_add_slots(struct conv_pool *pool, int more)
+int conv_pool_add_slots(struct conv_pool *pool, int more)
 {
-    make_slots(pool, pool->usable + pool->lent + more);
-    int room = pool->made - pool->usable - pool->lent;
-    pool->usable += more < room ? more : room;
-}
-
-int conv_pool_lend_slots(struct conv_pool *pool, int more)
-{
-    make_slots(pool, pool->usable + pool->lent + more);
-    int room = pool->made - pool->usable - pool->lent;
+    make_slots(pool, pool->usable + more);
+    int room = pool->made - pool->usable;
     more = more < room ? more : room;
-    pool->lent += more;
+    pool->usable += more;
     return more;
 }
 
 void conv_pool_take_back_slots(struct conv_pool *pool, int count)
 {
-    assert(count <= pool->lent);
-    pool->lent -= count;
+    assert(count <= pool->usable);
+    pool->usable -= count;
 }
 
 void conv_pool_close(struct conv_pool *pool)
@@ -214,7 +206,7 @@ static struct conv_slot *find_free(const struct conv_pool *pool, bool *busy)
             used++;
     }
     *busy = used > 0;
-    return used < pool->usable + pool->lent ? slot : NULL;
+    return used < pool->usable ? slot : NULL;
 }
 
 // Bytes that the two sides take at least, now or later.

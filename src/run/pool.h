@@ -73,7 +73,6 @@ struct conv_pool {
     int count;  // of slots; the last ones may be without tables until conv_pool_add_slots
     int made;   // slots that have tables
     int usable; // slots that may be in use
-    int lent;   // further slots that may be in use: conv_pool_lend_slots
     struct conv_pool_buffer *buffers; // two for each slot
     size_t usual_bytes, keep, limit;  // conv_pool_config
     bool codes;
@@ -98,12 +97,9 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pool_c
                                 struct conv_err *err);
 void conv_pool_close(struct conv_pool *pool); // half-built is fine
 
-// Makes more slots usable, up to the most, or as many as there is memory for.
-void conv_pool_add_slots(struct conv_pool *pool, int more);
-
-// Lets `more` further slots be used, or as many as there are: returns how many.
-// conv_pool_take_back_slots ends that.
-int conv_pool_lend_slots(struct conv_pool *pool, int more);
+// Makes more slots usable, up to the most, or as many as there is memory for. Returns how many.
+// conv_pool_take_back_slots is for those that were lent for a while.
+int conv_pool_add_slots(struct conv_pool *pool, int more);
 void conv_pool_take_back_slots(struct conv_pool *pool, int count);
 
 // The needs of a group with its first image.

@@ -86,26 +86,29 @@ struct conv_scheduler {
     struct conv_err failure;             // what ended the run itself, if anything did
 };
 
-// Creates the locks and the empty lists; the caller sets the other members, which are zero. On
-// failure there is nothing to destroy.
-enum conv_status conv_scheduler_init(struct conv_scheduler *s,
-                                     const struct conv_pipeline_config *config,
-                                     struct conv_source *source, struct conv_report *report,
-                                     struct conv_err *err);
-void conv_scheduler_destroy(struct conv_scheduler *s);
-
 // True if no new image is to be begun.
-bool conv_scheduler_is_stopping(const struct conv_scheduler *s);
+static inline bool conv_scheduler_is_stopping(const struct conv_scheduler *s)
+{
+    return atomic_load(s->config->stop) != 0;
+}
 
 // No new image is begun from now on. A signal that came earlier is not overwritten. Any thread.
-void conv_scheduler_stop(const struct conv_scheduler *s);
+static inline void conv_scheduler_stop(const struct conv_scheduler *s)
+{
+    int expected = 0;
+    atomic_compare_exchange_strong(s->config->stop, &expected, -1);
+}
 
 // conv_lock_wait with the scheduler's lock. No wait is longer than CONV_SCHEDULER_LOOK_NS:
 // pthread_cond_signal() of glibc 2.25 to 2.40 may wake no thread when several wait
 // (sourceware.org/bugzilla 25847), rarely, but a run may last all night.
-bool conv_scheduler_wait(struct conv_scheduler *s, pthread_cond_t *condition, uint64_t ns)
-    CONV_NEEDS(s->lock);
 #define CONV_SCHEDULER_LOOK_NS 1000000000
+static inline bool conv_scheduler_wait(struct conv_scheduler *s, pthread_cond_t *condition,
+                                       uint64_t ns) CONV_NEEDS(s->lock)
+{
+    uint64_t most = CONV_SCHEDULER_LOOK_NS;
+    return conv_lock_wait(&s->lock, condition, ns < most ? ns : most);
+}
 
 // --- jobs: jobs.c --------------------------------------------------------------------------------
 // Their creation and reuse, and their end in a record of the report.
@@ -160,13 +163,10 @@ void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, bool
     CONV_NEEDS(s->lock);
 
 // Gives an image that has been read its place in a group: true with job->slot set, or false if it
-// has to wait. *status is the reason if it can never get one.
-bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
-    CONV_NEEDS(s->lock);
-
-// As conv_groups_place, but false if a worker is to decode the image.
-bool conv_groups_place_for_device(struct conv_scheduler *s, struct conv_job *job,
-                                  enum conv_status *status) CONV_NEEDS(s->lock);
+// has to wait or, with `device_only`, if a worker is to decode it. *status is the reason if it can
+// never get one.
+bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, bool device_only,
+                       enum conv_status *status) CONV_NEEDS(s->lock);
 
 // An open group that no worker decodes into. NULL if there is none.
 struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s) CONV_NEEDS(s->lock);

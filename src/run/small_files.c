@@ -55,7 +55,7 @@ static int read_files(struct conv_scheduler *s, struct conv_worker *worker,
 static bool place(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock)
 {
     enum conv_status status = CONV_OK;
-    if (conv_groups_place_for_device(s, job, &status))
+    if (conv_groups_place(s, job, true, &status))
         return true;
     if (status) {
         conv_jobs_finish(s, job, status);

@@ -145,7 +145,7 @@ static bool place_parked(struct conv_scheduler *s, struct conv_worker *worker, b
         return false;
     if (stopping) {
         conv_jobs_drop(s, job); // read, but not begun
-    } else if (conv_groups_place(s, job, &status)) {
+    } else if (conv_groups_place(s, job, false, &status)) {
         pthread_cond_signal(&s->wake.workers); // there may be room for another, or for new ones
         conv_tasks_decode(s, worker, job);
     } else if (status) {
@@ -191,7 +191,7 @@ static void begin(struct conv_scheduler *s, struct conv_worker *worker, struct c
     CONV_NEEDS(s->lock)
 {
     enum conv_status status = CONV_OK;
-    if (conv_groups_place(s, job, &status))
+    if (conv_groups_place(s, job, false, &status))
         conv_tasks_decode(s, worker, job);
     else if (status)
         conv_jobs_finish(s, job, status);
