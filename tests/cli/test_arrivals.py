@@ -14,7 +14,8 @@ import pytest
 
 import images
 from folders import image, is_embossed
-from program import TIMEOUT, start, stop, until
+from program import stop, until
+from watching import watch
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 EXCHANGE = 2
@@ -232,39 +233,25 @@ def test_random_arrivals(box):
     seed = int(os.environ.get("CONV_SEED") or random.randrange(1 << 32))
     print(f"CONV_SEED={seed}")
     world, target = World(box, seed), box / "out"
-    process = start("emboss", "--watch", "-r", "-j2", world.source, target)
-    try:
-        until(target.exists, process)
+    with watch(world.source, target, "-r", "-j2") as watched:
         for turn in range(int(os.environ.get("CONV_ROUNDS") or 6)):
-            busy = world.choose.random() < 0.4
-            if busy:
-                stop(process)
+            if world.choose.random() < 0.4:
+                stop(watched.process)
             for _ in range(world.choose.choice((1, 5, 30))):
                 world.step()
-            process.send_signal(signal.SIGCONT)
-            until(lambda: not world.late(target), process)
-        process.send_signal(signal.SIGTERM)
-        err = process.communicate(timeout=TIMEOUT)[1].decode()
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == 0 and ", 0 failed" in err.splitlines()[-1], err
+            watched.process.send_signal(signal.SIGCONT)
+            until(lambda: not world.late(target), watched.process)
+        assert ", 0 failed" in watched.end(signal.SIGTERM).splitlines()[-1]
 
 
 def test_a_folder_above_is_renamed(box):
     """The system reports nothing about that: images were ignored."""
     source, target = box / "a" / "b" / "in", box / "out"
     source.mkdir(parents=True)
-    process = start("emboss", "--watch", source, target)
-    try:
-        until(target.exists, process)
+    with watch(source, target) as watched:
         os.rename(box / "a", box / "c")
         (box / "c" / "b" / "in" / "x.png").write_bytes(image().data)
-        err = process.communicate(timeout=TIMEOUT)[1].decode()
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == 1 and f"{source}: the folder was removed or renamed" in err, err
+        assert f"{source}: the folder was removed or renamed" in watched.end(None, code=1)
 
 
 def test_a_tree_arrives_while_events_are_dropped(box):
@@ -278,18 +265,13 @@ def test_a_tree_arrives_while_events_are_dropped(box):
     for name in ("a.png", "u/b.png"):
         path = box / "aside" / "t" / name
         path.write_bytes(world.new())
-    process = start("emboss", "--watch", "-r", world.source, target)
-    try:
-        until(target.exists, process)
-        stop(process)
+    with watch(world.source, target, "-r") as watched:
+        stop(watched.process)
         for i in range(most + 10):  # equal events in a row count as one
             os.close(os.open(world.source / "ab"[i % 2], os.O_WRONLY | os.O_CREAT))
         os.rename(box / "aside" / "t", world.source / "t")
-        process.send_signal(signal.SIGCONT)
-        until(lambda: not world.late(target), process)
-    finally:
-        process.kill()
-        process.communicate()
+        watched.process.send_signal(signal.SIGCONT)
+        until(lambda: not world.late(target), watched.process)
 
 
 @pytest.mark.parametrize("options, output", ((("--to", "png"), "a.png"), (("--output-type", "f32"), "a.npy")))
@@ -299,7 +281,6 @@ def test_an_image_of_another_format_takes_the_name(box, options, output):
     source.mkdir()
     second = image(2, width=16)
     (source / "a.jpg").write_bytes(image(1, width=8).data)  # what it is does not depend on its name
-    process = start("identity", "--watch", "--report=r", *options, source, target)
 
     def width():
         path = target / output
@@ -307,19 +288,14 @@ def test_an_image_of_another_format_takes_the_name(box, options, output):
             return 0
         return np.load(path).shape[-1] if output == "a.npy" else images.read(path).shape[-1]
 
-    try:
-        until(lambda: width() == 8, process)
+    with watch(source, target, "--report=r", *options, filters="identity") as watched:
+        until(lambda: width() == 8, watched.process)
         (source / "a.png").write_bytes(second.data)
-        until(lambda: Path("r").read_text().count('in/a.png","output') > 0, process)
+        until(lambda: Path("r").read_text().count('in/a.png","output') > 0, watched.process)
         assert width() == 8
         (source / "a.jpg").unlink()
-        until(lambda: width() == 16, process)
-        process.send_signal(signal.SIGTERM)
-        err = process.communicate(timeout=TIMEOUT)[1].decode()
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == 1 and err.count("another image has the same output") == 1, err
+        until(lambda: width() == 16, watched.process)
+        assert watched.end(signal.SIGTERM, code=1).count("another image has the same output") == 1
 
 
 def test_an_image_that_is_replaced_by_one_of_another_format(box):
@@ -327,17 +303,11 @@ def test_an_image_that_is_replaced_by_one_of_another_format(box):
     source, target = box / "in", box / "out"
     source.mkdir()
     (source / "a.jpg").write_bytes(image(1, width=8).data)
-    process = start("identity", "--watch", "--to", "png", source, target)
-    try:
-        until(lambda: (target / "a.png").exists(), process)
-        stop(process)
+    with watch(source, target, "--to", "png", filters="identity") as watched:
+        watched.has("a.png")
+        stop(watched.process)
         (source / "a.png").write_bytes(image(2, width=16).data)
         (source / "a.jpg").unlink()
-        process.send_signal(signal.SIGCONT)
-        until(lambda: images.read(target / "a.png").shape[-1] == 16, process)
-        process.send_signal(signal.SIGTERM)
-        err = process.communicate(timeout=TIMEOUT)[1].decode()
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == 0 and "2 done, 0 failed" in err, err
+        watched.process.send_signal(signal.SIGCONT)
+        until(lambda: images.read(target / "a.png").shape[-1] == 16, watched.process)
+        assert "2 done, 0 failed" in watched.end(signal.SIGTERM)

@@ -189,18 +189,6 @@ def test_size_chooses_within_the_family(box, album, family):
     check(album, box / "out", [BUILTINS[family + "5"]], vacuous=None)
 
 
-def test_settings_of_the_machine_never_change_a_byte(box, album, device):
-    settings = ((), ("-j1",), ("-j7",), ("--streams=1",), ("--streams=4",), ("--group=1",),
-                ("--group=20K", "--streams=3"), ("--mem-limit=64M", "-j2"), ("--streams=2", "--group=5000", "-j3"))
-    first = None
-    for index, setting in enumerate(settings):
-        run("unsharp,emboss", "-b", "--device", device, *setting, album.folder, f"out{index}")
-        files = {name: (box / f"out{index}" / name).read_bytes() for name in sorted(os.listdir(box / f"out{index}"))}
-        first = first or files
-        assert files == first, f"{setting} gives other bytes than no setting"
-    check(album, box / "out0", [BUILTINS["unsharp"], BUILTINS["emboss"]], vacuous=None)
-
-
 def test_encoders_carry_the_same_pixels(box, album):
     run("emboss", "-b", album.folder, "out")
     eight_bits = [name for name, image in album.items() if image.planes.dtype == np.uint8]
@@ -211,12 +199,3 @@ def test_encoders_carry_the_same_pixels(box, album):
         for name in eight_bits:
             coded = images.read(box / f"coded{index}" / name)
             assert (coded == images.read(box / "out" / name)).all(), (options, name)
-
-
-@pytest.mark.cuda
-def test_cuda_gives_the_bytes_of_the_cpu(box, album):
-    for chain in ("emboss", "unsharp,blur5", "motion"):
-        run(chain, "-b", "--device=cpu", album.folder, "cpu")
-        run(chain, "-b", "--device=cuda", "--encode-on=cpu", album.folder, "cuda")
-        for name in album:
-            assert (box / "cpu" / name).read_bytes() == (box / "cuda" / name).read_bytes(), (chain, name)

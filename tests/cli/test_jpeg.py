@@ -209,6 +209,8 @@ def test_output_names_and_streams(box):
     assert (kind("plain"), kind("plain2")) == ("jpg", "png")
     assert run("identity", "-", "-", stdin=data).out_bytes[:2] == jpeg.SOI
     assert run("identity", "--to=png", "-", "-", stdin=data).out_bytes[:4] == b"\x89PNG"
+    run("identity", "-", "named/", stdin=data)
+    assert os.listdir("named") == ["stdin.jpg"], "as what it holds"
     run("identity", "--to=jpg", "b.png", "plain3")
     assert kind("plain3") == "jpg"
 

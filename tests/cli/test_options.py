@@ -48,6 +48,7 @@ USAGE_ERRORS = [  # the arguments, and what the message must contain
     (("emboss", "--bias", "a.png", "b.png"), "bias"),
     (("emboss", "--jobs=5000", "a.png", "b.png"), "jobs"),
     (("emboss", "-j", "many", "a.png", "b.png"), "many"),
+    (("emboss", "-q", "90", "a.png", "b.jpg"), "-q is --quiet: use -Q 90 for the quality of JPEG"),
     (("emboss", "--jobs=99999999999999999999", "a.png", "b.png"), "jobs"),
     (("emboss", "--streams=-1", "a.png", "b.png"), "streams"),
     (("emboss", "--group=0", "a.png", "b.png"), "group"),
@@ -378,6 +379,18 @@ def test_an_empty_list(box):
     (box / "list").write_text("\n")
     assert run("emboss", "--files-from=list", "out", code=3).err == "conv: the list list is empty\n"
     assert os.listdir(box) == ["list"]
+
+
+def test_more_workers_than_help(photo):
+    assert re.match(r"conv: --jobs 1000: using \d+ worker threads, the most that help", run("emboss", "--jobs=1000", "a.png", "b.png").err)
+
+
+@texts
+def test_help_fits_a_terminal():
+    short, long = run("-h").out, run("--help").out
+    assert len(short.splitlines()) < 25 < len(long.splitlines()) and run("help").out == long and run("version").out == run("--version").out
+    for text in (short, long, run("bench", "--help").out, run("show", "--help").out):
+        assert max(map(len, text.splitlines())) <= 80 and "conv" in text
 
 
 def test_one_image_needs_no_figures(photo, box):

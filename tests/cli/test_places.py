@@ -209,7 +209,7 @@ def test_files_of_other_programs(photos):
 
 
 @pytest.mark.parametrize("args", (
-    ("a.png", "a.png"), ("a.png", "./../{box}/a.png"), ("a.png", "."), ("a.png", "b.png", "."), ("in", "x.tar.xz"),
+    ("a.png", "a.png"), ("a.png", "link.png"), ("a.png", "./../{box}/a.png"), ("a.png", "."), ("a.png", "b.png", "."), ("in", "x.tar.xz"),
     ("in", "x.tar.bz2"), ("in", "x.7z"), ("in.tar", "x.7z"), ("-q", "--format=7z", "in", "-"), ("a.png", "x.webp"), ("in", "in"),
     ("in.tar", "in.tar")))
 def test_what_the_command_line_alone_makes_impossible_is_wrong_usage(box, args):
@@ -217,6 +217,7 @@ def test_what_the_command_line_alone_makes_impossible_is_wrong_usage(box, args):
     fill("a.png", "b.png", "in/c.png")
     with tarfile.open("in.tar", "w") as archive:
         archive.add("a.png")
+    os.symlink("a.png", "link.png")
     before = {path: path.read_bytes() for path in box.rglob("*") if path.is_file()}
     run("emboss", *(arg.replace("{box}", box.name) for arg in args), code=2)
     assert {path: path.read_bytes() for path in box.rglob("*") if path.is_file()} == before

@@ -35,25 +35,6 @@ def test_a_second_run_has_nothing_to_do(box, device):
     assert all(is_embossed(box / "out" / name, source) for name, source in made.items())
 
 
-@pytest.mark.parametrize("options", ({"filters": "blur"}, ("--border=wrap",), ("--border=constant:9",), ("--bias=1",),
-                                     ("--divisor=3",), ("--flip",), ("--alpha=filter",), ("--strip",), ("-z3",),
-                                     ("--encoder=libpng",), ("-p",), ("--mix=40%",), ("--roi=9x9+0+0",), ("--gray",)))
-def test_other_settings_are_other_outputs(box, options):
-    fill(box / "in", "a.png")
-    filters = options["filters"] if isinstance(options, dict) else "emboss"
-    extra = () if isinstance(options, dict) else options
-    assert resume("in", "out") == (1, 0)
-    assert resume("in", "out", *extra, filters=filters) == (1, 0)
-    assert resume("in", "out", *extra, filters=filters) == (0, 1)
-
-
-def test_every_digit_of_a_parameter_counts(box):
-    """The threshold was compared as an integer. Another spelling of a number is the same setting."""
-    fill(box / "in", "a.png")
-    for filters, done in (("unsharp:2,1,2.3", 1), ("unsharp:2,1,2.9", 1), ("unsharp:2.0,1,2.90", 0), ("unsharp:2,1,0.3", 1), ("unsharp:2,1,0.4", 1)):
-        assert resume("in", "out", filters=filters) == (done, 1 - done), filters
-
-
 @pytest.mark.parametrize("options", (("-j1",), ("--variant=cpu_portable",), ("--group=1M",), ("-v",)))
 def test_what_changes_no_output_changes_nothing(box, options):
     fill(box / "in", "a.png")

@@ -191,19 +191,6 @@ def test_a_pipe_gets_the_whole_trace(box):
     assert process.returncode == 0 and len(slices(events)) == 5
 
 
-@pytest.mark.parametrize("option", ("--trace", "--html"))
-def test_no_image_is_overwritten(box, option):
-    made = fill(box, "a.png", "b.png")
-    for args in ((option, "a.png", "a.png", "out.png"), (option, "b.png", "a.png", "out.png"),
-                 (option, "out.png", "a.png", "out.png"), (option, "-", "a.png", "out.png"),
-                 (option, "x", "--report", "x", "a.png", "out.png")):
-        assert option in run("emboss", *args, code=2).err
-    assert all((box / name).read_bytes() == made[name].data for name in made)
-    for command in (("list",), ("devices",), ("bench", "codec", ".")):
-        assert option in run(*command, option, "x", code=2).err
-    assert not (box / "x").exists()
-
-
 @pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="what watches the program has memory of its own")
 def test_memory_does_not_grow_with_the_trace(box):
     def peak(count):
