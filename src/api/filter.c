@@ -126,38 +126,21 @@ static enum conv_status open_chain(conv_filter **out, conv_context *context,
     return CONV_OK;
 }
 
-conv_status conv_filter_create(conv_filter **filter, conv_context *context, const char *text,
-                               const conv_filter_options *options)
-{
-    conv_filter_options own = CONV_FILTER_OPTIONS_INIT;
-    if (filter)
-        *filter = NULL;
-    if (!context)
-        return CONV_ERR_USAGE;
-    struct conv_err *err = &context->err;
-    enum conv_status status = conv_api_begin(context);
-    if (!status && (!filter || !text))
-        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", filter ? "text" : "filter");
-    if (!status)
-        status = CONV_API_READ_OPTIONS(&own, options, err);
-    if (status)
-        return conv_api_end(context, status);
-    struct conv_backend_config config;
-    struct conv_filter *filters = malloc(CONV_FILTER_MAX_CHAIN * sizeof *filters);
-    status = filters ? conv_api_read_chain(&config, filters, context, text, &own, err)
-                     : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    if (!status)
-        status = open_chain(filter, context, &config, err);
-    free(filters);
-    return conv_api_end(context, status);
-}
+// What a filter is made from: a text, or a matrix.
+struct definition {
+    bool is_matrix;
+    const char *text;
+    const double *coefficients;
+    int width, height;
+    double scale, offset;
+};
 
-static enum conv_status fill_matrix(struct conv_filter *filter, const double *coefficients,
-                                    int width, int height, double scale, double offset,
+static enum conv_status fill_matrix(struct conv_filter *filter, const struct definition *matrix,
                                     struct conv_err *err)
 {
     struct conv_err reason;
-    if (!coefficients)
+    int width = matrix->width, height = matrix->height;
+    if (!matrix->coefficients)
         return conv_err_set(err, CONV_ERR_USAGE, "`coefficients` is NULL");
     if (width < 1 || height < 1 || width > CONV_FILTER_MAX_SIDE || height > CONV_FILTER_MAX_SIDE)
         return conv_err_set(err, CONV_ERR_USAGE, "a matrix of %d x %d; sides must be 1 to %d",
@@ -165,23 +148,39 @@ static enum conv_status fill_matrix(struct conv_filter *filter, const double *co
     snprintf(filter->name, sizeof filter->name, "matrix");
     filter->width = width;
     filter->height = height;
-    memcpy(filter->coef, coefficients, (size_t)width * (size_t)height * sizeof filter->coef[0]);
-    filter->scale = scale;
-    filter->offset = offset;
+    memcpy(filter->coef, matrix->coefficients,
+           (size_t)width * (size_t)height * sizeof filter->coef[0]);
+    filter->scale = matrix->scale;
+    filter->offset = matrix->offset;
     for (int i = 0; i < width * height; i++)
         if (!isfinite(filter->coef[i]))
             return conv_err_set(err, CONV_ERR_USAGE, "a coefficient is not a finite number");
-    if (!isfinite(scale) || !isfinite(offset))
+    if (!isfinite(matrix->scale) || !isfinite(matrix->offset))
         return conv_err_set(err, CONV_ERR_USAGE, "%s is not a finite number",
-                            isfinite(scale) ? "the offset" : "the scale");
+                            isfinite(matrix->scale) ? "the offset" : "the scale");
     return conv_filter_check(filter, &reason) ? conv_err_set(err, CONV_ERR_USAGE, "%s", reason.text)
                                               : CONV_OK;
 }
 
-conv_status conv_filter_create_matrix(conv_filter **filter, conv_context *context,
-                                      const double *coefficients, int width, int height,
-                                      double scale, double offset,
-                                      const conv_filter_options *options)
+static enum conv_status read_matrix(struct conv_backend_config *config, struct conv_filter *filter,
+                                    const conv_context *context, const struct definition *matrix,
+                                    const conv_filter_options *options, struct conv_err *err)
+{
+    if (options->kernel || options->divisor || options->bias || options->side)
+        return conv_err_set(err, CONV_ERR_USAGE, "options.%s does not apply to a matrix",
+                            options->kernel    ? "kernel"
+                            : options->divisor ? "divisor"
+                            : options->bias    ? "bias"
+                                               : "side");
+    enum conv_status status = fill_matrix(filter, matrix, err);
+    if (!status && options->flip)
+        conv_filter_flip(filter);
+    *config = (struct conv_backend_config){.filters = filter, .filter_count = 1};
+    return status ? status : read_settings(config, context, options, err);
+}
+
+static conv_status create(conv_filter **filter, conv_context *context,
+                          const struct definition *definition, const conv_filter_options *options)
 {
     conv_filter_options own = CONV_FILTER_OPTIONS_INIT;
     if (filter)
@@ -190,30 +189,39 @@ conv_status conv_filter_create_matrix(conv_filter **filter, conv_context *contex
         return CONV_ERR_USAGE;
     struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
-    if (!status && !filter)
-        status = conv_err_set(err, CONV_ERR_USAGE, "`filter` is NULL");
+    if (!status && (!filter || !(definition->text || definition->is_matrix)))
+        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", filter ? "text" : "filter");
     if (!status)
         status = CONV_API_READ_OPTIONS(&own, options, err);
-    if (!status && (own.kernel || own.divisor || own.bias || own.side))
-        status = conv_err_set(err, CONV_ERR_USAGE, "options.%s does not apply to a matrix",
-                              own.kernel    ? "kernel"
-                              : own.divisor ? "divisor"
-                              : own.bias    ? "bias"
-                                            : "side");
     if (status)
         return conv_api_end(context, status);
-    struct conv_filter *matrix = calloc(1, sizeof *matrix);
-    status = matrix ? fill_matrix(matrix, coefficients, width, height, scale, offset, err)
-                    : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    if (!status && own.flip)
-        conv_filter_flip(matrix);
-    struct conv_backend_config config = {.filters = matrix, .filter_count = 1};
-    if (!status)
-        status = read_settings(&config, context, &own, err);
+    struct conv_backend_config config;
+    struct conv_filter *filters = calloc(CONV_FILTER_MAX_CHAIN, sizeof *filters);
+    if (!filters)
+        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    else if (definition->is_matrix)
+        status = read_matrix(&config, filters, context, definition, &own, err);
+    else
+        status = conv_api_read_chain(&config, filters, context, definition->text, &own, err);
     if (!status)
         status = open_chain(filter, context, &config, err);
-    free(matrix);
+    free(filters);
     return conv_api_end(context, status);
+}
+
+conv_status conv_filter_create(conv_filter **filter, conv_context *context, const char *text,
+                               const conv_filter_options *options)
+{
+    return create(filter, context, &(struct definition){.text = text}, options);
+}
+
+conv_status conv_filter_create_matrix(conv_filter **filter, conv_context *context,
+                                      const double *coefficients, int width, int height,
+                                      double scale, double offset,
+                                      const conv_filter_options *options)
+{
+    struct definition matrix = {true, NULL, coefficients, width, height, scale, offset};
+    return create(filter, context, &matrix, options);
 }
 
 void conv_filter_destroy(conv_filter *filter)

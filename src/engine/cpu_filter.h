@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the files of the CPU share: device_cpu.c (its row of engine.h) and cpu_filter.c.
+// What the files of the CPU share: cpu.c (its row of engine.h) and cpu_filter.c.
 #ifndef CONV_ENGINE_CPU_FILTER_H
 #define CONV_ENGINE_CPU_FILTER_H
 

@@ -16,19 +16,37 @@
 #define CONV_CUDA_FREED_AT_EXIT true
 #endif
 
-static enum conv_status upload_chain(struct conv_backend *backend, int depths, struct conv_err *err)
+enum conv_status conv_cuda_plans_upload(uint8_t **d_memory, struct conv_stencil_plan *const *plans,
+                                        int count, struct conv_err *err)
 {
-    int count = depths * backend->op_count;
     size_t each = conv_cuda_upload_bytes();
-    cudaError_t code = cudaMalloc((void **)&backend->d_stencils, (size_t)count * each);
+    cudaError_t code = cudaMalloc((void **)d_memory, (size_t)count * each);
     if (code)
         return conv_cuda_device_report(err, code, "allocate memory for the filters");
     for (int i = 0; i < count; i++)
-        if (conv_cuda_upload(&backend->chain[i / depths].plan[i % depths],
-                             backend->d_stencils + (size_t)i * each))
+        if (conv_cuda_upload(plans[i], *d_memory + (size_t)i * each))
             return conv_cuda_device_report(err, cudaGetLastError(),
                                            "copy the filters to the device");
     return CONV_OK;
+}
+
+enum conv_status conv_cuda_plan_launch(const struct conv_stencil_plan *plan,
+                                       const struct conv_stencil_batch *batch, struct conv_err *err)
+{
+    char doing[96];
+    if (plan->variant->run(plan, batch) == CONV_OK)
+        return CONV_OK;
+    snprintf(doing, sizeof doing, "launch kernel %s", plan->variant->name);
+    return conv_cuda_device_report(err, cudaGetLastError(), doing);
+}
+
+static enum conv_status upload_chain(struct conv_backend *backend, int depths, struct conv_err *err)
+{
+    struct conv_stencil_plan *plans[CONV_FILTER_MAX_CHAIN * CONV_CHAIN_DEPTHS];
+    int count = depths * backend->op_count;
+    for (int i = 0; i < count; i++)
+        plans[i] = &backend->chain[i / depths].plan[i % depths];
+    return conv_cuda_plans_upload(&backend->d_stencils, plans, count, err);
 }
 
 static enum conv_status prepare_chain(struct conv_backend *backend,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the files share that work on images in the memory of a CUDA device: cuda_context.c (device,
 // memory, events), cuda_parts.c (streams for parts of a batch), cuda_png_decode.c,
-// cuda_png_encode.c cuda_copy.c, cuda_filter.c, cuda_pixels.c, and
+// cuda_png_encode.c cuda_copy.c, cuda_filter.c, and
 // cuda_tables.c (tables of planes in device memory).
 #ifndef CONV_ENGINE_CUDA_CONTEXT_H
 #define CONV_ENGINE_CUDA_CONTEXT_H
@@ -164,22 +164,6 @@ enum conv_status conv_cuda_table_get(struct conv_cuda_table_cache *tables, const
 enum conv_status conv_cuda_table_used(struct conv_cuda_table *table, cudaStream_t stream,
                                       struct conv_err *err);
 void conv_cuda_table_free(struct conv_cuda_table_cache *tables);
-
-// --- cuda_pixels.c ---------------------------------------------------------------------------
-
-// The plans of a chain for images stored as RGBRGB..., of `channels` samples per pixel.
-struct conv_cuda_pixels;
-
-// Makes the plans. *pixels is NULL if the chain's kernels for 8-bit samples do not support such
-// images. `variant`: the forced kernel, or NULL.
-enum conv_status conv_cuda_pixels_open(struct conv_cuda_pixels **pixels,
-                                       const struct conv_backend *backend, const char *variant,
-                                       int channels, struct conv_err *err);
-void conv_cuda_pixels_close(struct conv_cuda_pixels *pixels);
-const struct conv_stencil_plan *conv_cuda_pixels_plan(const struct conv_cuda_pixels *pixels,
-                                                      int op);
-// True if the view is stored as RGBRGB... and its rows begin at multiples of 16 bytes.
-bool conv_cuda_pixels_fit(const conv_image *view);
 
 // --- cuda_filter.c -------------------------------------------------------------------------------
 

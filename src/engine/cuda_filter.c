@@ -8,6 +8,7 @@
 
 #include "engine/cuda_context.h"
 #include "kernels/stencil/alpha.h"
+#include "kernels/stencil/cuda/cuda_variants.h"
 #include "kernels/stencil/stencil.h"
 
 // Images are filtered in groups whose planes fit into this much scratch memory (a larger image is a
@@ -16,10 +17,84 @@
 #define MOST_SCRATCH ((size_t)1 << 30)
 #define MOST_IMAGES 8192 // of a group; a grid has 65535 rows of blocks, one for each plane
 
+// --- plans for pixels ---------------------------------------------------------------------------
+
+// Filters on images stored as RGBRGB...: a row of three channels is filtered like the row of a
+// plane three times as wide, with taps three samples apart. The kernels must repeat pixels, not
+// samples, at borders.
+struct pixel_op {
+    struct conv_stencil stencil;
+    struct conv_stencil_plan plan; // refers to `stencil`
+};
+
+struct pixels {
+    uint8_t *d_stencils;
+    struct pixel_op ops[];
+};
+
+static void close_pixels(struct pixels *pixels)
+{
+    if (pixels && pixels->d_stencils)
+        (void)cudaFree(pixels->d_stencils); // nothing can be done about a failure
+    free(pixels);
+}
+
+static bool plan_op(struct pixel_op *op, const struct conv_stencil *planes, const char *variant,
+                    int channels, unsigned capability)
+{
+    op->stencil = *planes;
+    if (!conv_stencil_interleave(&op->stencil, channels))
+        return false;
+    const struct conv_variant *best =
+        conv_stencil_pick(&op->stencil, 0, CONV_ON_CUDA, capability, variant);
+    if (best)
+        conv_stencil_plan_init(&op->plan, best, &op->stencil);
+    return best;
+}
+
+// Makes the plans. *out is NULL if the chain's kernels for 8-bit samples do not support such
+// images. `variant`: the forced kernel, or NULL.
+static enum conv_status open_pixels(struct pixels **out, const struct conv_backend *backend,
+                                    const char *variant, int channels, struct conv_err *err)
+{
+    struct conv_stencil_plan *plans[CONV_FILTER_MAX_CHAIN];
+    int capability, count = backend->op_count;
+    enum conv_status status = conv_cuda_device_capability(backend->device, &capability, err);
+    if (status)
+        return status;
+    struct pixels *pixels = calloc(1, sizeof *pixels + (size_t)count * sizeof pixels->ops[0]);
+    if (!pixels)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    bool can = true;
+    for (int i = 0; i < count && can; i++) {
+        plans[i] = &pixels->ops[i].plan;
+        can = plan_op(&pixels->ops[i], &backend->chain[i].stencil[conv_chain_at(8)], variant,
+                      channels, (unsigned)capability);
+    }
+    if (can)
+        status = conv_cuda_plans_upload(&pixels->d_stencils, plans, count, err);
+    if (can && !status)
+        *out = pixels;
+    else
+        close_pixels(pixels);
+    return status;
+}
+
+// True if the view is stored as RGBRGB... and its rows begin at multiples of 16 bytes.
+static bool fits_pixels(const conv_image *view)
+{
+    return view->column_stride == view->channels * view->channel_stride &&
+           view->channel_stride == conv_sample_bytes(view->sample) &&
+           view->row_stride >= view->width * view->column_stride &&
+           ((uintptr_t)view->data | (uintptr_t)view->row_stride) % CONV_IMAGE_ROW_ALIGN == 0;
+}
+
+// --- opening -------------------------------------------------------------------------------------
+
 struct conv_cuda_views {
     struct conv_device_context *device;
-    const struct conv_backend *backend;                           // the chain, uploaded
-    struct conv_cuda_pixels *pixels[CONV_IMAGE_MAX_CHANNELS + 1]; // by channels; NULL: no plans
+    const struct conv_backend *backend;                 // the chain, uploaded
+    struct pixels *pixels[CONV_IMAGE_MAX_CHANNELS + 1]; // by channels; NULL: no plans
     enum conv_alpha_mode alpha;
     bool floats;
     bool deep; // 8-bit images are filtered with 16 bits: the passes of a large Gaussian
@@ -28,15 +103,13 @@ struct conv_cuda_views {
     size_t plane_room;
 };
 
-// --- opening -------------------------------------------------------------------------------------
-
 void conv_cuda_views_close(struct conv_cuda_views *views)
 {
     if (!views)
         return;
     conv_cuda_table_free(&views->tables);
     for (int channels = 2; channels <= CONV_IMAGE_MAX_CHANNELS; channels++)
-        conv_cuda_pixels_close(views->pixels[channels]);
+        close_pixels(views->pixels[channels]);
     free(views->planes);
     free(views);
 }
@@ -56,8 +129,7 @@ enum conv_status conv_cuda_views_open(struct conv_cuda_views **out,
     views->deep = conv_filter_needs_16_bits(config->filters, config->filter_count);
     enum conv_status status = CONV_OK;
     for (int channels = 2; channels <= CONV_IMAGE_MAX_CHANNELS && !status; channels++)
-        status = conv_cuda_pixels_open(&views->pixels[channels], backend, config->variant, channels,
-                                       err);
+        status = open_pixels(&views->pixels[channels], backend, config->variant, channels, err);
     if (status)
         conv_cuda_views_close(views);
     else
@@ -73,7 +145,7 @@ struct run {
     const conv_image *results, *sources;
     cudaStream_t stream;
     int width, height, channels, depth, result_depth;
-    const struct conv_cuda_pixels *pixels; // images are filtered as they are, without planes
+    const struct pixels *pixels; // images are filtered as they are, without planes
     int filtered; // planes of an image that are filtered; the rest is alpha, which is copied
     bool alpha, premultiplied;
     bool loads, stores; // sources are rearranged before, results after the filters
@@ -134,7 +206,7 @@ static bool are_pixels(const struct run *run, int count)
                !run->premultiplied && run->filtered == run->channels &&
                (int64_t)run->width * run->channels <= INT32_MAX / 2; // kernels add borders
     for (int i = 0; i < count && all; i++)
-        all = conv_cuda_pixels_fit(&run->sources[i]) && conv_cuda_pixels_fit(&run->results[i]);
+        all = fits_pixels(&run->sources[i]) && fits_pixels(&run->results[i]);
     return all;
 }
 
@@ -254,7 +326,7 @@ static struct conv_layout_copy store_copy(const struct run *run, int image)
 static const struct conv_stencil_plan *plan_of(const struct run *run, int op)
 {
     if (run->pixels)
-        return conv_cuda_pixels_plan(run->pixels, op);
+        return &run->pixels->ops[op].plan;
     return &run->filter->backend->chain[op].plan[conv_chain_at(run->depth)];
 }
 
@@ -269,9 +341,9 @@ static enum conv_status launch_op(const struct run *run, int op,
         .count = run->count * run->filtered,
         .cuda = {d_table, tiles, run->stream},
     };
-    enum conv_status status = plan->variant->run(plan, &batch);
+    enum conv_status status = conv_cuda_plan_launch(plan, &batch, err);
     if (status)
-        return conv_cuda_device_report(err, cudaGetLastError(), "launch a filter's kernel");
+        return status;
     bool last = op == run->op_count - 1;
     if (run->premultiplied && !last)
         status = conv_cuda_alpha_renew(d_table, batch.count, run->depth, run->stream);

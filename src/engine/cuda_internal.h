@@ -63,6 +63,16 @@ struct conv_stream {
     struct conv_cuda_coder coder;
 };
 
+// --- cuda.c --------------------------------------------------------------------------------------
+
+// Uploads what the plans need to *d_memory, which the caller frees, also after a failure.
+enum conv_status conv_cuda_plans_upload(uint8_t **d_memory, struct conv_stencil_plan *const *plans,
+                                        int count, struct conv_err *err);
+// Launches a filter's kernel.
+enum conv_status conv_cuda_plan_launch(const struct conv_stencil_plan *plan,
+                                       const struct conv_stencil_batch *batch,
+                                       struct conv_err *err);
+
 // --- cuda_stream.c: see struct conv_device_ops --------------------------------------------------
 
 size_t conv_cuda_stream_table_bytes(int filter_count, bool codes);

@@ -184,15 +184,13 @@ static enum conv_status launch_chain(const struct conv_stream *stream,
                 .count = launch->count,
                 .cuda = {d_tables + first, launch->tiles, stream->cuda},
             };
-            const struct conv_variant *variant = op->plan[d].variant;
-            if (variant->run(&op->plan[d], &batch)) {
-                char doing[96];
-                snprintf(doing, sizeof doing, "launch kernel %s", variant->name);
-                return conv_cuda_device_report(err, cudaGetLastError(), doing);
-            }
+            enum conv_status status = conv_cuda_plan_launch(&op->plan[d], &batch, err);
+            if (status)
+                return status;
             if (stream->backend->premultiplied && s + 1 < stream->backend->op_count &&
                 conv_cuda_alpha_renew(batch.cuda.d_planes, batch.count, d ? 16 : 8, stream->cuda))
-                return conv_cuda_device_report(err, cudaGetLastError(), "launch kernel alpha");
+                return conv_cuda_device_report(err, cudaGetLastError(),
+                                               "launch kernel scale_alpha");
         }
     }
     return CONV_OK;

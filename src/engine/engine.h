@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The devices that do the work: one table of functions per kind of device (device_cpu.c,
-// device_cuda.c; no_cuda.c in a build without CUDA). The run, the library and the benchmarks use
-// them through these tables alone.
+// The devices that do the work: one table of functions per kind of device (cpu.c, cuda.c; no_cuda.c
+// in a build without CUDA). The run, the library and the benchmarks use them through these tables
+// alone.
 #ifndef CONV_ENGINE_ENGINE_H
 #define CONV_ENGINE_ENGINE_H
 
@@ -279,8 +279,8 @@ struct conv_device_ops {
                              struct conv_err *err);
 
     // Decodes what it can of the offered files; on return the views with `done` are complete.
-    // CONV_OK even if some are not done; after a failure `done` means nothing. Writes to views are ordered
-    // after the work queued on `stream`.
+    // CONV_OK even if some are not done; after a failure `done` means nothing. Writes to views are
+    // ordered after the work queued on `stream`.
     enum conv_status (*decode)(struct conv_device_context *device, struct conv_device_decode *items,
                                int count, void *stream, struct conv_err *err);
     // Encodes what it can of the offered images; on return the files of items with `done` are
