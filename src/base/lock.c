@@ -30,6 +30,11 @@ CONV_UNCHECKED void conv_lock_acquire(struct conv_lock *lock)
     pthread_mutex_lock(&lock->mutex);
 }
 
+CONV_UNCHECKED bool conv_lock_try(struct conv_lock *lock)
+{
+    return pthread_mutex_trylock(&lock->mutex) == 0;
+}
+
 CONV_UNCHECKED void conv_lock_release(struct conv_lock *lock)
 {
     pthread_mutex_unlock(&lock->mutex);

@@ -50,6 +50,8 @@ void conv_lock_destroy(struct conv_lock *lock);
 // Any thread. The lock is not recursive.
 void conv_lock_acquire(struct conv_lock *lock) CONV_ACQUIRES(*lock);
 void conv_lock_release(struct conv_lock *lock) CONV_RELEASES(*lock);
+// Does not wait. False if another thread has the lock.
+bool conv_lock_try(struct conv_lock *lock) CONV_LOCK_ATTRIBUTE(try_acquire_capability(true, *lock));
 
 // A condition; PTHREAD_COND_INITIALIZER makes one, too. 0, or an error number.
 int conv_lock_init_condition(pthread_cond_t *condition);

@@ -121,7 +121,7 @@ static void init_threads(struct conv_scheduler *s, int device)
         owner->scheduler = s;
         owner->device = device;
         owner->index = i;
-        pthread_mutex_init(&owner->in_turn, NULL); // never fails on Linux
+        (void)conv_lock_init(&owner->in_turn); // never fails on Linux
     }
 }
 
@@ -191,7 +191,7 @@ void conv_devices_close(struct conv_scheduler *s)
         if (config->fallback_ops)
             config->fallback_ops->stream_close(owner->fallback);
         conv_staging_free(owner->scratch, owner->scratch_size);
-        pthread_mutex_destroy(&owner->in_turn);
+        conv_lock_destroy(&owner->in_turn);
     }
 }
 
@@ -338,8 +338,8 @@ bool conv_devices_open_stream(struct conv_stream_thread *thread)
     return opened;
 }
 
-struct conv_stream_thread *conv_devices_take_stream(const struct conv_stream_thread *thread,
-                                                    int device, struct conv_err *err)
+CONV_UNCHECKED struct conv_stream_thread *
+conv_devices_take_stream(const struct conv_stream_thread *thread, int device, struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
     conv_lock_acquire(&s->lock);
@@ -353,17 +353,17 @@ struct conv_stream_thread *conv_devices_take_stream(const struct conv_stream_thr
         return NULL;
     for (int i = 0; i < streams; i++) {
         struct conv_stream_thread *owner = thread_of(s, device, (thread->index + i) % streams);
-        if (pthread_mutex_trylock(&owner->in_turn) == 0)
+        if (conv_lock_try(&owner->in_turn))
             return owner;
     }
     struct conv_stream_thread *owner = thread_of(s, device, thread->index % streams);
-    pthread_mutex_lock(&owner->in_turn);
+    conv_lock_acquire(&owner->in_turn);
     return owner;
 }
 
-void conv_devices_put_stream(struct conv_stream_thread *owner)
+CONV_UNCHECKED void conv_devices_put_stream(struct conv_stream_thread *owner)
 {
-    pthread_mutex_unlock(&owner->in_turn);
+    conv_lock_release(&owner->in_turn);
 }
 
 static void warn(struct conv_scheduler *s, int device, const struct conv_err *err, const char *so)

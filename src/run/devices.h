@@ -18,7 +18,7 @@ struct conv_stream_thread {
     bool is_added;  // by conv_devices_grow: it opens its stream itself
     // Guards `stream` and `tracks`, which other devices' threads use, too. Acquired before all
     // other locks.
-    pthread_mutex_t in_turn;
+    struct conv_lock in_turn;
     struct conv_stream *stream; // NULL: the device had no room for one
     struct conv_trace_track *tracks[CONV_ENGINE_COUNT];
 

@@ -95,7 +95,7 @@ static enum conv_status run_on_fallback(struct conv_stream_thread *thread, struc
         return status;
     struct conv_group aside = *group;
     aside.h_out = thread->scratch;
-    pthread_mutex_lock(&thread->in_turn); // the work is shown on this thread's track
+    conv_lock_acquire(&thread->in_turn); // the work is shown on this thread's track
     group->ns_start = conv_clock_ns();
     status = ops->stream_run(thread->fallback, &aside, err);
     if (!status)
@@ -105,7 +105,7 @@ static enum conv_status run_on_fallback(struct conv_stream_thread *thread, struc
     group->ns_copy_in = group->ns_copy_out = 0; // of a device that failed after that
     if (!status)
         note_work(thread, thread, group, ops->name);
-    pthread_mutex_unlock(&thread->in_turn);
+    conv_lock_release(&thread->in_turn);
     return status;
 }
 
