@@ -2,8 +2,8 @@
 """conv layer with a filter bank over tensors: every plane is filtered by itself."""
 import os
 import re
+import select
 import subprocess
-import time
 
 import numpy as np
 import pytest
@@ -121,9 +121,11 @@ def test_progress(box):
     random_tensor(200, 1, 64, 64)
     data = open("x.npy", "rb").read()
     process = start("layer", "laws:9", "-", "y.npy", "--progress=always", "--mem-limit=1M", stdin=subprocess.PIPE)
-    process.stdin.write(data[:len(data) // 2])
-    process.stdin.flush()
-    time.sleep(1.1)  # the first line comes with the first images after a second; it runs, as it has read more than a pipe holds
-    _, err = process.communicate(data[len(data) // 2:], timeout=program.TIMEOUT)
+    at = 0  # the first line comes with the first images after a second
+    while at < len(data) - 100000 and not select.select([process.stderr], [], [], 0.05)[0]:
+        process.stdin.write(data[at:at + 40000])
+        process.stdin.flush()
+        at += 40000
+    _, err = process.communicate(data[at:], timeout=program.TIMEOUT)
     assert re.match(rb"conv: \d+ of 200 \(\d+ %\), ", err), err
     assert run("layer", "laws:9", "x.npy", "y.npy").err == ""

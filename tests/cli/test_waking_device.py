@@ -134,26 +134,6 @@ def test_page_of_an_open_device(box, batch, gpu):  # noqa: F811
     check_page("p.html")
 
 
-@pytest.mark.skipif(program.is_sanitized() or bool(program.RUNNER), reason="what watches the program takes its own time")
-def test_two_hundred_small_images_do_not_wait(box, monkeypatch):
-    """A device that takes 0.3 s to open does not lengthen the run: the best of several runs with and without it."""
-    fill(box / "in", *[f"{index}.png" for index in range(200)])
-    monkeypatch.setattr(program, "BINARY", BINARY)
-
-    def seconds(faults):
-        monkeypatch.setenv("CONV_FAULTY", faults)
-        begin = time.monotonic()
-        run("emboss", "--device=all", "--no-save", "in", "out")
-        return time.monotonic() - begin
-
-    slow = quick = 1e9
-    for number in range(21):
-        if number >= 7 and slow < quick + 0.15:
-            break
-        slow, quick = min(slow, seconds("open=300")), min(quick, seconds("open=1"))
-    assert slow < quick + 0.15, f"{slow:.3f} s with 0.3 s of opening, {quick:.3f} s without"
-
-
 @pytest.mark.skipif(not LIBRARY or bool(program.RUNNER), reason="no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
 @pytest.mark.parametrize("delay", (1, 20))
 @pytest.mark.parametrize("kind", ("alloc", "thread"))

@@ -286,13 +286,14 @@ def test_sources_are_formatted():
 
 @pytest.fixture
 def planted(tmp_path):
-    """A copy of the sources to spoil."""
+    """A copy of the sources to spoil, of links until a file is spoilt."""
     for top in ("src", "kernels", "include"):
-        shutil.copytree(SOURCE / top, tmp_path / top)
+        shutil.copytree(SOURCE / top, tmp_path / top, copy_function=os.symlink)
 
     def plant(name, text):
         path = tmp_path / name
         old = path.read_text(encoding="utf-8") if path.exists() else ""
+        path.unlink(missing_ok=True)
         path.write_text(old + text, encoding="utf-8")
         return tmp_path
 
