@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/option_table.h"
-#include "filter/number.h"
+#include "filter/scan.h"
 #include "io/files/formats.h"
 #include "io/walk/glob.h"
 #include "png/png.h"

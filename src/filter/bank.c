@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
-#include "filter/bank_build.h"
-#include "filter/number.h"
+#include "filter/scan.h"
 
 static const struct conv_bank_family families[] = {
     {"gabor", "gabor:SCALESxANGLES", "gabor:4x8", "Gabor: the magnitude of each complex response"},

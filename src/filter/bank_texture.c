@@ -7,7 +7,7 @@
 // Every filter has mean 0 and a sum of magnitudes of 1.
 #include <math.h>
 
-#include "filter/bank_build.h"
+#include "filter/bank.h"
 
 #define HALF 24
 #define SIDE (2 * HALF + 1)

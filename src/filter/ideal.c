@@ -3,7 +3,6 @@
 // rows count downwards.
 #include <math.h>
 
-#include "filter/integer_kernel.h"
 #include "filter/parametric.h"
 
 #define SIDE CONV_FILTER_MAX_SIDE
@@ -23,18 +22,6 @@ int conv_ideal_gaussian_line(double line[SIDE], double sigma)
     for (int i = 0; i < side; i++)
         line[i] /= sum;
     return side;
-}
-
-void conv_ideal_gaussian(struct conv_parametric_result *result,
-                         const struct conv_parametric_numbers *given)
-{
-    double line[SIDE], sigma = given->value[0];
-    if (sigma > CONV_PARAMETRIC_ONE_PASS) {
-        conv_gaussian_passes_make(result, sigma);
-        return;
-    }
-    int side = conv_ideal_gaussian_line(line, sigma);
-    conv_integer_separable(result->filters, line, side);
 }
 
 void conv_ideal_gaussian_fast(struct conv_parametric_result *result,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "filter/integer_kernel.h"
+#include "filter/parametric.h"
 
 #include <math.h>
 #include <string.h>

@@ -27,7 +27,7 @@ struct conv_parametric_result {
 typedef void conv_parametric_build_fn(struct conv_parametric_result *result,
                                       const struct conv_parametric_numbers *given);
 
-conv_parametric_build_fn conv_ideal_gaussian, conv_ideal_gaussian_fast, conv_ideal_blur,
+conv_parametric_build_fn conv_gaussian_make, conv_ideal_gaussian_fast, conv_ideal_blur,
     conv_ideal_unsharp, conv_ideal_sharpen, conv_ideal_motion, conv_ideal_emboss, conv_ideal_log,
     conv_ideal_dog;
 
@@ -38,7 +38,55 @@ const struct conv_filter_family *conv_filter_family_of(const char *text);
 // its side.
 int conv_ideal_gaussian_line(double line[CONV_FILTER_MAX_SIDE], double sigma);
 
-// gaussian_passes.c: sigma beyond CONV_PARAMETRIC_ONE_PASS.
-void conv_gaussian_passes_make(struct conv_parametric_result *result, double sigma);
+// --- integer_kernel.c ----------------------------------------------------------------------------
+
+// From the real coefficients of an ideal filter to the integers that define it. All results are
+// deterministic: comparisons leave room for the last bits of exp and cos.
+
+// Integers that stand for a symmetric line whose sum is 1.
+struct conv_integer_line {
+    int side;                           // odd
+    int32_t coef[CONV_FILTER_MAX_SIDE]; // their sum is the scale
+    int32_t scale;
+    double error; // sum of |coef / scale - ideal|
+};
+
+// The integers nearest to scale * ideal. If their sum is not `scale`, the difference is distributed
+// one unit at a time, in symmetric pairs, to where that reduces the error most; an odd unit goes to
+// the centre.
+void conv_integer_round_line(struct conv_integer_line *line, const double *ideal, int side,
+                             int32_t scale);
+
+// Sets matrix, scale and deviation of a filter whose ideal is `ideal` as a column times the same as
+// a row. Both lines have the scale with the smallest error that keeps every coefficient within 254
+// and the sums of 8-bit samples within 32 bits. If the result could be off by more than
+// CONV_INTEGER_DEVIATION, both get scales of their own, those with the smallest sum of errors.
+// Where that is not enough, coefficients may exceed 254, which makes the CPU's kernels slower.
+void conv_integer_separable(struct conv_filter *filter, const double *ideal, int side);
+
+// The same with one scale for both lines: the largest power of two up to 256 that keeps every
+// coefficient within 127.
+void conv_integer_separable_bytes(struct conv_filter *filter, const double *ideal, int side);
+
+// The image plus `amount` times its difference from the blur of such a line: the column times the
+// row, negative, with their scales s and t; the divisor d is the integer nearest to s * t / amount,
+// and d + s * t is added at the centre. Column and row get the same scale, or else scales of their
+// own, as in conv_integer_separable. False if results could be off by more than
+// CONV_INTEGER_DEVIATION, which a large amount causes.
+bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int side, double amount);
+
+// Sets matrix, scale and deviation of a filter whose ideal is the matrix, of the integer sum
+// `total`. The scale is the first from 1 to 512 with which all coefficients are integers; else the
+// first power of two with which no result is off by more than CONV_INTEGER_DEVIATION and float32
+// holds every sum; else the odd number up to 32767 that fulfils the same conditions with the
+// smallest deviation; else the first power of two with which sums have 32 bits. The centre is
+// adjusted so that the sum is exact. Rows and columns of zeros around it are cut off. 32 bits must
+// hold the sums of 8-bit samples at a scale of 65536.
+void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int width, int height,
+                         int total);
+
+// The most by which results of the integers may differ from the ideal ones, before rounding, on any
+// 8-bit image. After rounding they differ by less than 1.
+#define CONV_INTEGER_DEVIATION 0.49
 
 #endif

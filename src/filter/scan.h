@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Cuts a text into numbers and keeps the position, for errors with line and column.
+// Reads numbers, and cuts a text into them with the position for errors with line and column.
 #ifndef CONV_FILTER_SCAN_H
 #define CONV_FILTER_SCAN_H
 
@@ -7,6 +7,12 @@
 #include <stddef.h>
 
 #include "base/err.h"
+
+// Reads all of text[0..size) as a decimal number: sign, digits with an optional point, exponent. No
+// blanks, no hexadecimal, no nan or inf; -0 becomes 0. CONV_ERR_FORMAT, quoting the text, if it is
+// not such a number or beyond +-limit; *value is then unchanged. Any thread.
+enum conv_status conv_number_parse(double *value, double limit, const char *text, size_t size,
+                                   struct conv_err *err);
 
 struct conv_scanner {
     const char *at, *end;

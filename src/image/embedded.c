@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "image/embedded.h"
+#include "image/common.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -4,8 +4,7 @@
 // in MakerNote, which only its maker's programs can move.
 #include <string.h>
 
-#include "image/clean.h"
-#include "image/embedded.h"
+#include "image/common.h"
 
 #define PREFIX "Exif\0" // and another NUL
 #define HEADER 8

@@ -3,8 +3,7 @@
 // data (even). The captions of IPTC are one of them.
 #include <string.h>
 
-#include "image/clean.h"
-#include "image/embedded.h"
+#include "image/common.h"
 
 enum {
     RESOLUTION = 0x03ED,

@@ -5,8 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "image/clean.h"
-#include "image/embedded.h"
+#include "image/common.h"
 
 #define COMMENT "<!-\x2D"
 #define MOST_DEPTH 64

@@ -4,8 +4,6 @@
 
 #include "image/format.h"
 #include "jpeg/jpeg.h"
-#include "jpeg/libjpeg.h"
-#include "jpeg/marker.h"
 
 // At 90 and above colours are stored at full resolution, as by libvips: filters make edges of
 // colour that 4:2:0 would smear.

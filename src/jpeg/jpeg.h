@@ -14,6 +14,12 @@
 #ifndef CONV_JPEG_JPEG_H
 #define CONV_JPEG_JPEG_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
 #include "base/err.h"
 #include "image/format.h"
 
@@ -55,5 +61,98 @@ extern const uint8_t conv_jpeg_jfif[CONV_JPEG_JFIF_SIZE];
 
 // True if the metadata, which may be NULL, begin with a JFIF segment.
 bool conv_jpeg_has_jfif(const struct conv_metadata *metadata);
+
+// --- markers and their segments (ITU-T T.81, annex B) --------------------------------------------
+
+// Markers and their segments in a JPEG file (ITU-T T.81, annex B).
+
+enum {
+    CONV_MARKER_TEM = 0x01,
+    CONV_MARKER_SOF0 = 0xC0, // to SOF15, without the three that follow
+    CONV_MARKER_DHT = 0xC4,
+    CONV_MARKER_JPG = 0xC8,
+    CONV_MARKER_DAC = 0xCC,
+    CONV_MARKER_SOF15 = 0xCF,
+    CONV_MARKER_RST0 = 0xD0, // to RST7
+    CONV_MARKER_RST7 = 0xD7,
+    CONV_MARKER_SOI = 0xD8,
+    CONV_MARKER_EOI = 0xD9,
+    CONV_MARKER_SOS = 0xDA,
+    CONV_MARKER_DNL = 0xDC,
+    CONV_MARKER_APP0 = 0xE0, // to APP15
+    CONV_MARKER_APP1 = 0xE1,
+    CONV_MARKER_APP2 = 0xE2,
+    CONV_MARKER_APP13 = 0xED,
+    CONV_MARKER_APP15 = 0xEF,
+    CONV_MARKER_COM = 0xFE,
+};
+
+// Bytes of the largest segment after its marker and length.
+#define CONV_MARKER_MOST (65535 - 2)
+
+// A marker with its segment. SOI, EOI, TEM and RST have none: their length is 0.
+struct conv_marker {
+    int code;            // its second byte
+    size_t at;           // of its 0xFF
+    const uint8_t *data; // after the length
+    size_t length;       // of the data
+};
+
+static inline unsigned conv_marker_read_u16(const uint8_t *p)
+{
+    return (unsigned)(p[0] << 8 | p[1]);
+}
+
+static inline bool conv_marker_is_frame(int code)
+{
+    return code >= CONV_MARKER_SOF0 && code <= CONV_MARKER_SOF15 && code != CONV_MARKER_DHT &&
+           code != CONV_MARKER_JPG && code != CONV_MARKER_DAC;
+}
+
+static inline bool conv_marker_is_restart(int code)
+{
+    return code >= CONV_MARKER_RST0 && code <= CONV_MARKER_RST7;
+}
+
+// True if the segment begins with these bytes.
+bool conv_marker_starts_with(const struct conv_marker *marker, const char *bytes, size_t size);
+
+// Reads the marker at *at, fill bytes before it included, and moves *at after its segment. False if
+// there is no marker there or its segment is not wholly within the file. Entropy-coded data, which
+// follow SOS, are not markers. The length of a segment includes its own two bytes; where a comment
+// or application segment says 0 or 1, it is empty, as in libjpeg.
+bool conv_marker_next(struct conv_marker *marker, const uint8_t *file, size_t size, size_t *at);
+
+// --- libjpeg.c -----------------------------------------------------------------------------------
+
+// Decoding and encoding by libjpeg-turbo.
+
+#define CONV_LIBJPEG_MOST_SIDE 65500 // the library's limit, a little less than the format's
+
+// A progressive file has about ten scans, or sixty from a thorough encoder. Each scan passes over
+// all coefficients, however few bytes it has, so more are refused, as in libvips.
+#define CONV_LIBJPEG_MOST_SCANS 100
+
+// Decodes a whole file into dst->plane[]. `row` is scratch. CONV_ERR_FORMAT: damaged, or not the
+// image that `header` describes; CONV_ERR_MEMORY; CONV_ERR_CANCELLED soon after
+// conv_cancel_is_asked(stop).
+enum conv_status conv_libjpeg_decode(struct conv_buffer *row, const uint8_t *data, size_t size,
+                                     const struct conv_image_header *header,
+                                     const struct conv_image *dst, const atomic_int *stop,
+                                     struct conv_err *err);
+
+struct conv_libjpeg_settings {
+    int quality;      // 1 to 100
+    bool full_chroma; // 4:4:4; else 4:2:0
+    size_t most;      // bytes that the file's buffer is expected to take at most
+};
+
+// Replaces the content of *file by a JPEG without a JFIF header. `row` is scratch. Of the channels
+// of *src the first or the first three count. CONV_ERR_MEMORY, CONV_ERR_UNSUPPORTED if
+// libjpeg-turbo refuses the image, CONV_ERR_CANCELLED as above.
+enum conv_status conv_libjpeg_encode(struct conv_buffer *row, struct conv_buffer *file,
+                                     const struct conv_image *src,
+                                     const struct conv_libjpeg_settings *settings,
+                                     const atomic_int *stop, struct conv_err *err);
 
 #endif

@@ -4,7 +4,7 @@
 //
 // The classic interface and not TurboJPEG's: that one needs the whole image interleaved in memory,
 // cannot be cancelled, and does not say what it warns about.
-#include "jpeg/libjpeg.h"
+#include "jpeg/jpeg.h"
 
 #include <setjmp.h>
 #include <stdio.h>

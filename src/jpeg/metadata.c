@@ -2,9 +2,8 @@
 // Metadata from and to the segments of a JPEG.
 #include <string.h>
 
-#include "image/clean.h"
+#include "image/common.h"
 #include "jpeg/jpeg.h"
-#include "jpeg/marker.h"
 
 #define JFIF "JFIF" // these five end with their NUL
 #define XMP "http://ns.adobe.com/xap/1.0/"
@@ -136,15 +135,6 @@ static void take_density(struct conv_common *common, const uint8_t *p)
     common->density_y = common->metres ? per_metre(y, p[0]) : y;
 }
 
-// Appends the text up to the first NUL, and a NUL.
-static bool take_comment(struct conv_buffer *comments, const struct conv_marker *marker)
-{
-    static const uint8_t nul = 0;
-    return conv_buffer_append(comments, marker->data,
-                              strnlen((const char *)marker->data, marker->length)) &&
-           conv_buffer_append(comments, &nul, 1);
-}
-
 // The first of each kind. Long Exif goes on in segments that do not begin with a TIFF header; the
 // resources of Photoshop go on in any.
 static bool take_segment(struct conv_common *common, const struct conv_marker *marker)
@@ -164,7 +154,8 @@ static bool take_segment(struct conv_common *common, const struct conv_marker *m
     if (marker->code == CONV_MARKER_APP13 && STARTS_WITH(marker, PHOTOSHOP))
         return conv_buffer_append(&common->photoshop, data + sizeof PHOTOSHOP,
                                   size - sizeof PHOTOSHOP);
-    return marker->code != CONV_MARKER_COM || take_comment(&common->comments, marker);
+    return marker->code != CONV_MARKER_COM ||
+           conv_common_add_comment(common, marker->data, marker->length);
 }
 
 enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "image/embedded.h"
+#include "image/common.h"
 #include "png/chunk.h"
 #include "png/metadata.h"
 
@@ -176,14 +176,6 @@ static bool take_raw(struct conv_common *common, const struct text *text,
     return ok;
 }
 
-static bool take_comment(struct conv_common *common, const struct text *text)
-{
-    static const uint8_t nul = 0;
-    return conv_buffer_append(&common->comments, text->data,
-                              strnlen((const char *)text->data, text->size)) &&
-           conv_buffer_append(&common->comments, &nul, 1);
-}
-
 bool conv_png_take_text(struct conv_common *common, const struct conv_chunk *chunk,
                         struct conv_png_inflater *inflater, enum conv_png_content *content)
 {
@@ -215,7 +207,7 @@ bool conv_png_take_text(struct conv_common *common, const struct conv_chunk *chu
     if (strcmp(text.keyword, COMMENT) != 0)
         return true;
     *content = CONV_PNG_COMMENT;
-    return take_comment(common, &text);
+    return conv_common_add_comment(common, text.data, text.size);
 }
 
 // --- all chunks ---------------------------------------------------------------------------------

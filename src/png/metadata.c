@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "image/embedded.h"
+#include "image/common.h"
 #include "png/metadata.h"
 
 // Bytes of a chunk that is neither a profile nor a text: the longest known one, cHRM, has 32. No

@@ -63,7 +63,7 @@ enum conv_status conv_png_put_common(const struct conv_common *common,
 // that are still true after filtering: the first of each for colour and print (iCCP sRGB gAMA cHRM
 // cICP mDCV pHYs), position and scale (oFFs sCAL sTER) and background (bKGD, converted to the
 // output's colour type and depth); texts (tEXt zTXt iTXt); Exif, XMP and resources of Photoshop,
-// cleaned (image/clean.h); and short unknown chunks that are safe to copy by their name. Not
+// cleaned (image/common.h); and short unknown chunks that are safe to copy by their name. Not
 // carried: texts that may hold an image, descriptions of the old samples or file (sBIT tIME hIST
 // sPLT pCAL cLLI dSIG), animation (acTL fcTL fdAT), unknown chunks that are long or unsafe to copy,
 // and chunks with a wrong CRC or beyond `data`. If `look`, only colour and, in Exif, the

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "image/clean.h"
+#include "image/common.h"
 #include "jpeg/jpeg.h"
-#include "jpeg/marker.h"
 #include "png/png.h"
 #include "support/test_image.h"
 

@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "jpeg/jpeg.h"
-#include "jpeg/libjpeg.h"
 #include "support/jpeg_make.h"
 #include "support/random.h"
 #include "support/test_image.h"

@@ -13,7 +13,6 @@
 
 #include "png/cuda/lengths.cuh"
 #include "png/cuda/symbols.cuh"
-#include "png/cuda/thread_bits.cuh"
 #include "support/random.h"
 
 #define MOST 60000 // bytes of data

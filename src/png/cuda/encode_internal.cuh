@@ -119,6 +119,17 @@ CONV_HOST_DEVICE static inline uint32_t stream_bytes(const struct conv_encode_im
     return (row_bytes(image) + 1) * (uint32_t)image.height;
 }
 
+__device__ inline uint32_t sum_lanes(uint32_t value)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(ALL_LANES, value);
+#else
+    for (int step = WARP / 2; step > 0; step /= 2)
+        value += __shfl_xor_sync(ALL_LANES, value, step);
+    return value;
+#endif
+}
+
 // --- where a block works -------------------------------------------------------------------------
 
 // A deflate block: its place among those of the batch and in its image's scanlines.

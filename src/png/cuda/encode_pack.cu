@@ -2,9 +2,9 @@
 // Converts scanlines to deflate's bits. A warp writes a chunk of a deflate block, a window at a
 // time: each lane concatenates the codes of its eight bytes in registers, a prefix sum over the
 // lanes gives their positions, and they are combined in shared memory, from where whole lines of 32
-// words are stored. A chunk begins at bit 0 of its place; encode_assemble.cu moves it to its final
+// words are stored. A chunk begins at bit 0 of its place; encode_layout.cu moves it to its final
 // position. Its CRC is computed as a polynomial, which does not depend on the position (crc.cuh).
-#include "png/cuda/crc_tables.cuh"
+#include "png/cuda/crc.cuh"
 #include "png/cuda/encode_internal.cuh"
 #include "png/cuda/tokens.cuh"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A block of threads inflates an image. DEFLATE blocks are decoded in order, each in windows of
 // input whose output fits shared memory. For each window, all threads find the symbols
-// (speculate.cuh), store them and turn them into bytes (window.cuh). Those are written while the
-// symbols of the next window are counted, by the threads that have no part in it.
+// (inflate_window.cuh), store them and turn them into bytes (window.cuh). Those are written while
+// the symbols of the next window are counted, by the threads that have no part in it.
 //
 // Shared memory limits the number of images in flight: 27.3 KB for 128 threads, so that eight
 // blocks fit on an SM that has 228 KB, 1024 images on 128 SMs. The fewer images there are, the more
@@ -13,7 +13,6 @@
 #include "png/cuda/inflate.cuh"
 #include "png/cuda/inflate_window.cuh"
 #include "png/cuda/launches.cuh"
-#include "png/cuda/ready.cuh"
 #include "png/cuda/window.cuh"
 
 #define SYSTEM_SHARED 1024    // bytes of each block's shared memory that the system reserves

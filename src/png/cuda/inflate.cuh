@@ -10,7 +10,6 @@
 #include "png/cuda/launches.cuh"
 #include "png/cuda/lengths.cuh"
 #include "png/cuda/symbols.cuh"
-#include "png/cuda/thread_bits.cuh"
 
 #define LANES 32
 #define FILTERS 5

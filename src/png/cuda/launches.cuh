@@ -18,7 +18,7 @@ ANYWHERE size_t conv_decode_result_at(uint32_t rows_bytes)
 }
 
 // After the result comes what warps that unfilter bands of the same image share: a counter of the
-// bands taken, the bytes of the rows that are ready (ready.cuh) and the last row of a band, each
+// bands taken, the bytes of the rows that are ready and the last row of a band, each
 // word with a band's number.
 ANYWHERE size_t conv_decode_bands_at(uint32_t rows_bytes)
 {
@@ -58,6 +58,78 @@ enum conv_status conv_cuda_split_is_used(const struct conv_decode_batch *batch, 
 // Reverses the filters of the images that are inflated, if it can while they are. Must be the next
 // launch of the stream after conv_cuda_inflate.
 enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch);
+}
+
+// --- rows that are ready -------------------------------------------------------------------------
+
+// How far an image is inflated, for warps that reverse its filters meanwhile: a word with the
+// number of bytes of the rows that are ready. It never decreases.
+
+#define READY_FAILED (1u << 31) // no more rows follow: the image is not decoded
+#define READY_PAUSE 500         // nanoseconds between two looks
+
+__device__ __forceinline__ uint32_t *ready_of(const struct conv_decode_image &image)
+{
+    return (uint32_t *)(image.d_rows + conv_decode_bands_at(image.rows_bytes)) + 1;
+}
+
+// Lets the unfilter kernel start once all blocks of the inflate kernel have called this or ended,
+// if it was launched to do so. Without waiting for that kernel's end, it may read only what is
+// reported below. PTX ISA: "griddepcontrol".
+__device__ __forceinline__ void start_unfilter(void)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Waits until the inflate kernel has ended, so that what follows the unfilter kernel in the stream
+// comes after both.
+__device__ __forceinline__ void wait_for_inflate(void)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Reports that the first `bytes` bytes of the rows are written. Called by one thread, after a
+// barrier that follows the writes of the others.
+__device__ __forceinline__ void report_ready(const struct conv_decode_image &image, uint32_t bytes)
+{
+    __threadfence();
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"((uint64_t)ready_of(image)), "r"(bytes)
+                 : "memory");
+}
+
+__device__ __forceinline__ uint32_t look_at_ready(const struct conv_decode_image &image)
+{
+    uint32_t value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
+                 : "=r"(value)
+                 : "l"((uint64_t)ready_of(image))
+                 : "memory");
+    return value;
+}
+
+// Waits until rows up to, and without, row `y` are ready. False if they never will be. Called by
+// all lanes of a warp, which may then read the rows. What is ready stays so, even if the image
+// fails later: of two warps the one that asks for fewer rows is never the only one to fail.
+__device__ inline bool wait_ready(const struct conv_decode_image &image, uint32_t y)
+{
+    uint32_t bytes = min(y, (uint32_t)image.height) * (image.row_bytes + 1), ready = 0;
+    for (;;) {
+        if (threadIdx.x == 0)
+            ready = look_at_ready(image);
+        ready = __shfl_sync(0xffffffffu, ready, 0);
+        if ((ready & ~READY_FAILED) >= bytes)
+            break;
+        if (ready & READY_FAILED)
+            return false;
+        __nanosleep(READY_PAUSE);
+    }
+    __threadfence(); // also makes this SM forget older copies of the rows
+    __syncwarp();
+    return true;
 }
 
 #endif

@@ -4,7 +4,7 @@
 // a DEFLATE block. All parts are then decoded at once, each from its begin on: first only to count
 // (split_count.cu), which shows which begins are real and where the output of each part is; then to
 // write (split_put.cu). Bytes that a part copies from before its own output are written as markers,
-// which are resolved when all parts have been written (split_resolve.cu). After
+// which are resolved when all parts have been written (split_put.cu). After
 // Knespel and Brunst, "Rapidgzip" (2023), and Kerbiriou and Chikhi, "Parallel decompression of
 // gzip-compressed files" (2019).
 //

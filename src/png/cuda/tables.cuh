@@ -99,7 +99,7 @@ __device__ inline bool read_precode(struct block_memory<THREADS> &shared, struct
 #define LENGTHS_LANE_BITS 32
 
 // Reads the lengths of all codewords, beginning at bit `at`; `limit` is the end of the head's
-// memory. Each lane reads some of the items and guesses where they begin, as in speculate.cuh.
+// memory. Each lane reads some of the items and guesses where they begin, as in inflate_window.cuh.
 // False, for all lanes, if zlib refuses the head.
 __device__ inline bool guess_lengths(const uint32_t *head, uint32_t *at, uint8_t *lengths,
                                      const uint32_t *precode, const struct length_counts *counts,

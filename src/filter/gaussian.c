@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A Gaussian that is too large for one kernel, as several smaller ones in turn: variances add up.
-// The passes are at 16 bits, so they round to 1/257 of a level.
+// A Gaussian. One that is too large for one kernel is several smaller ones in turn: variances add
+// up. The passes are at 16 bits, so they round to 1/257 of a level.
 //
 // Kernels are chosen one after the other. Each is the kernel with which the convolution of all so
 // far is closest to the Gaussian of their variance, so it compensates for the errors of the kernels
@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "filter/integer_kernel.h"
 #include "filter/parametric.h"
 
 #define SIDE CONV_FILTER_MAX_SIDE
@@ -111,7 +110,7 @@ static bool try_passes(struct conv_integer_line *lines, int passes, double sigma
     return true;
 }
 
-void conv_gaussian_passes_make(struct conv_parametric_result *result, double sigma)
+static void make_passes(struct conv_parametric_result *result, double sigma)
 {
     struct conv_integer_line lines[CONV_FILTER_MAX_CHAIN], best[CONV_FILTER_MAX_CHAIN];
     double least = INFINITY;
@@ -141,4 +140,14 @@ void conv_gaussian_passes_make(struct conv_parametric_result *result, double sig
         filter->passes = count;
     }
     result->count = count;
+}
+
+void conv_gaussian_make(struct conv_parametric_result *result,
+                        const struct conv_parametric_numbers *given)
+{
+    double line[SIDE], sigma = given->value[0];
+    if (sigma > CONV_PARAMETRIC_ONE_PASS)
+        make_passes(result, sigma);
+    else
+        conv_integer_separable(result->filters, line, conv_ideal_gaussian_line(line, sigma));
 }
