@@ -71,11 +71,40 @@ bool image_padding_is(const struct conv_image *image, int fill)
     return true;
 }
 
+bool image_equal(const struct conv_image *a, const struct conv_image *b)
+{
+    if (a->width != b->width || a->height != b->height || a->channels != b->channels ||
+        a->depth != b->depth || a->alpha != b->alpha)
+        return false;
+    for (int c = 0; c < a->channels; c++)
+        for (int y = 0; y < a->height; y++)
+            if (memcmp(sample_at(a, c, 0, y), sample_at(b, c, 0, y), row_bytes(a)) != 0)
+                return false;
+    return true;
+}
+
+void image_join(struct png_file *file, const struct conv_encoded *parts)
+{
+    size_t before = file->size;
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
+        png_make_bytes(file, parts->part[i].data, parts->part[i].size);
+    if (file->size - before != parts->size)
+        abort();
+}
+
+struct conv_codec *image_codec(const struct conv_png_encoder *encoder, int level)
+{
+    const struct conv_codec_config config = {.encoder = encoder, .level = level};
+    struct conv_codec *codec;
+    if (conv_png_format.open(&codec, &config, NULL))
+        abort();
+    return codec;
+}
+
 enum conv_status image_decode(struct conv_image *image, const uint8_t *data, size_t size,
                               struct conv_err *err)
 {
     struct conv_image_header header;
-    struct conv_codec *codec = NULL;
     *image = (struct conv_image){0};
     enum conv_status status = conv_png_format.probe(data, size, &header, err);
     if (!status)
@@ -84,9 +113,8 @@ enum conv_status image_decode(struct conv_image *image, const uint8_t *data, siz
         return status;
     *image = header.shape;
     image_alloc(image, 0xa5);
-    status = conv_png_format.open(&codec, &(struct conv_codec_config){.level = -1}, err);
-    if (!status)
-        status = conv_png_format.decode(codec, data, size, &header, image, err);
+    struct conv_codec *codec = image_codec(NULL, -1);
+    status = conv_png_format.decode(codec, data, size, &header, image, err);
     conv_png_format.close(codec);
     return status;
 }

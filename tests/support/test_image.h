@@ -4,6 +4,7 @@
 #define CONV_TESTS_TEST_IMAGE_H
 
 #include "png/png.h"
+#include "support/png_make.h"
 
 // Gives the image planes whose strides differ from each other; every byte is set to `fill`.
 void image_alloc(struct conv_image *image, int fill);
@@ -14,6 +15,15 @@ void image_set(struct conv_image *image, int channel, int x, int y, unsigned sam
 
 // True if the padding of every row still holds `fill`.
 bool image_padding_is(const struct conv_image *image, int fill);
+
+// True if shape and samples are the same, whatever the strides.
+bool image_equal(const struct conv_image *a, const struct conv_image *b);
+
+// Appends an encoded file to *file.
+void image_join(struct png_file *file, const struct conv_encoded *parts);
+
+// A PNG codec with that encoder (NULL: our own), to be closed by the caller.
+struct conv_codec *image_codec(const struct conv_png_encoder *encoder, int level);
 
 // Probes and decodes a file as a worker does. The planes are freed by the caller in any case.
 enum conv_status image_decode(struct conv_image *image, const uint8_t *data, size_t size,

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The table of built-in filters against the files that it embeds, and against the meaning of their
 // names.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "filter/filter.h"
+#include "support/unit.h"
 
 static void parse(struct conv_filter *filter, const struct conv_filter_builtin *row)
 {
@@ -31,9 +25,8 @@ static const struct conv_filter_builtin *find(const char *name)
     return NULL;
 }
 
-static void every_row_is_a_filter(void **state)
+UNIT_TEST(every_row_is_a_filter)
 {
-    (void)state;
     int count;
     const struct conv_filter_builtin *rows = conv_filter_builtins(&count);
     assert_true(count > 0);
@@ -62,9 +55,8 @@ static void every_row_is_a_filter(void **state)
 }
 
 // --size relies on this: a family is named after one member, no two members have the same size.
-static void families_hold_together(void **state)
+UNIT_TEST(families_hold_together)
 {
-    (void)state;
     int count;
     const struct conv_filter_builtin *rows = conv_filter_builtins(&count);
     for (int i = 0; i < count; i++) {
@@ -83,9 +75,8 @@ static void families_hold_together(void **state)
     }
 }
 
-static void sums_keep_or_drop_the_brightness(void **state)
+UNIT_TEST(sums_keep_or_drop_the_brightness)
 {
-    (void)state;
     static const struct {
         const char *name;
         double sum; // of the coefficients, divided by the scale
@@ -107,9 +98,8 @@ static void sums_keep_or_drop_the_brightness(void **state)
     }
 }
 
-static void numbers_are_the_known_ones(void **state)
+UNIT_TEST(numbers_are_the_known_ones)
 {
-    (void)state;
     static const struct {
         const char *name, *text;
     } known[] = {
@@ -134,9 +124,8 @@ static void numbers_are_the_known_ones(void **state)
         assert_true(unsharp.coef[k] == (k == 12 ? 512 : 0) - gaussian5.coef[k]);
 }
 
-static void separable_ones_give_integer_factors(void **state)
+UNIT_TEST(separable_ones_give_integer_factors)
 {
-    (void)state;
     static const char *const separable[] = {"identity", "blur",      "blur5",     "gaussian",
                                             "sobel-x",  "sobel-y",   "gaussian5", "prewitt-x",
                                             "scharr-x", "prewitt-y", "scharr-y"};

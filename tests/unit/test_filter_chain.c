@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
 // From "emboss,blur" and its options to filters, and the names of the borders.
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "filter/filter.h"
+#include "support/unit.h"
 
 static struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
 static struct conv_err err;
@@ -39,9 +32,8 @@ static void refuse(const char *text, struct conv_filter_settings options, const 
 #define OPTIONS(...) ((struct conv_filter_settings){__VA_ARGS__})
 #define NO_OPTIONS OPTIONS(.size = 0)
 
-static void chains_are_read(void **state)
+UNIT_TEST(chains_are_read)
 {
-    (void)state;
     accept("emboss", NO_OPTIONS, 1);
     assert_string_equal(filters[0].name, "emboss");
     assert_true(filters[0].coef[0] == -2 && filters[0].coef[8] == 2);
@@ -52,9 +44,8 @@ static void chains_are_read(void **state)
            NO_OPTIONS, 16);
 }
 
-static void malformed_chains_are_refused(void **state)
+UNIT_TEST(malformed_chains_are_refused)
 {
-    (void)state;
     refuse("", NO_OPTIONS, "filter 1 of '' is empty");
     refuse("blur,", NO_OPTIONS, "filter 2 of 'blur,' is empty");
     refuse(",blur", NO_OPTIONS, "filter 1");
@@ -75,9 +66,8 @@ static void malformed_chains_are_refused(void **state)
     refuse(huge, NO_OPTIONS, "unknown filter 'aaa");
 }
 
-static void size_chooses_within_the_family(void **state)
+UNIT_TEST(size_chooses_within_the_family)
 {
-    (void)state;
     accept("emboss,blur", OPTIONS(.size = 5), 2);
     assert_string_equal(filters[0].name, "emboss5");
     assert_string_equal(filters[1].name, "blur5");
@@ -93,9 +83,8 @@ static void size_chooses_within_the_family(void **state)
     accept("custom", OPTIONS(.size = 3, .kernel = "1 1 1 1 1 1 1 1 1"), 1);
 }
 
-static void divisor_bias_and_flip_apply_to_each(void **state)
+UNIT_TEST(divisor_bias_and_flip_apply_to_each)
 {
-    (void)state;
     accept("emboss,sharpen5", OPTIONS(.divisor = "2.5", .bias = "-128", .flip = true), 2);
     for (int i = 0; i < 2; i++)
         assert_true(filters[i].scale == 2.5 && filters[i].offset == -128);
@@ -121,9 +110,8 @@ static void divisor_bias_and_flip_apply_to_each(void **state)
            "the divisor is");
 }
 
-static void custom_and_kernel_belong_together(void **state)
+UNIT_TEST(custom_and_kernel_belong_together)
 {
-    (void)state;
     accept("emboss,custom", OPTIONS(.kernel = "3x1: 1 2 1"), 2);
     assert_string_equal(filters[1].name, "custom");
     refuse("custom", NO_OPTIONS, "the filter 'custom' needs a kernel");
@@ -131,9 +119,8 @@ static void custom_and_kernel_belong_together(void **state)
     refuse("custom", OPTIONS(.kernel = "3x1: 1 2"), "3x1 takes 3 numbers; 2 given");
 }
 
-static void files_are_elements(void **state)
+UNIT_TEST(files_are_elements)
 {
-    (void)state;
     char path[] = "/tmp/conv-test-XXXXXX", text[64];
     int fd = mkstemp(path);
     FILE *file = fdopen(fd, "w");
@@ -150,9 +137,8 @@ static void files_are_elements(void **state)
     assert_non_null(strstr(err.text, "nowhere.mat"));
 }
 
-static void borders_have_names(void **state)
+UNIT_TEST(borders_have_names)
 {
-    (void)state;
     static const struct {
         const char *text;
         enum conv_border border;
@@ -183,9 +169,8 @@ static void borders_have_names(void **state)
     assert_string_equal(conv_filter_border_name(CONV_BORDER_CONSTANT), "constant");
 }
 
-static void wrong_borders_are_explained(void **state)
+UNIT_TEST(wrong_borders_are_explained)
 {
-    (void)state;
     static const struct {
         const char *text, *reason;
     } bad[] = {

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Matrix files and --kernel: the filters read, and the error of each malformed text.
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "filter/filter.h"
+#include "support/unit.h"
 
 static struct conv_filter filter;
 static struct conv_err err;
@@ -56,9 +49,8 @@ static void expect(int width, int height, double scale, double offset, const dou
         assert_true(filter.coef[k] == coef[k]);
 }
 
-static void matrices_are_read(void **state)
+UNIT_TEST(matrices_are_read)
 {
-    (void)state;
     static const double emboss[] = {-2, -1, 0, -1, 1, 1, 0, 1, 2};
     static const char *const same[] = {
         "3 3 1 0\n-2 -1 0\n-1 1 1\n0 1 2\n",
@@ -86,9 +78,8 @@ static void matrices_are_read(void **state)
     expect(1, 1, 1, 0, (const double[]){2147483647.0});
 }
 
-static void largest_matrix_is_read(void **state)
+UNIT_TEST(largest_matrix_is_read)
 {
-    (void)state;
     char text[8192];
     size_t used = (size_t)snprintf(text, sizeof text, "31 31 961 0\n");
     for (int k = 0; k < 961; k++)
@@ -99,9 +90,8 @@ static void largest_matrix_is_read(void **state)
     assert_true(filter.coef[960] == 960 % 97);
 }
 
-static void malformed_matrices_are_told_where(void **state)
+UNIT_TEST(malformed_matrices_are_told_where)
 {
-    (void)state;
     refuse_matrix("", "1:1", "expected a matrix");
     refuse_matrix("\n \n", "3:1", "expected a matrix");
     refuse_matrix("3\n", "1:2", "height is missing");
@@ -133,9 +123,8 @@ static void malformed_matrices_are_told_where(void **state)
     refuse_matrix("1 1 1e-3\n2147483647\n", "2:1", "divided by the scale");
 }
 
-static void only_decimal_numbers_are_numbers(void **state)
+UNIT_TEST(only_decimal_numbers_are_numbers)
 {
-    (void)state;
     static const char *const bad[] = {
         "nan",
         "NaN",
@@ -179,9 +168,8 @@ static void only_decimal_numbers_are_numbers(void **state)
 }
 
 // Every beginning of a good text, every byte of it replaced: no crash, no step beyond the end.
-static void damaged_matrices_do_no_harm(void **state)
+UNIT_TEST(damaged_matrices_do_no_harm)
 {
-    (void)state;
     static const char good[] = "3 3 1 0\r\n-2 -1 0\n-1,1e0;1\n0 1 .5\n";
     for (size_t size = 0; size < sizeof good - 1; size++) {
         parse_bytes(good, size);
@@ -195,9 +183,8 @@ static void damaged_matrices_do_no_harm(void **state)
     }
 }
 
-static void specs_are_read(void **state)
+UNIT_TEST(specs_are_read)
 {
-    (void)state;
     static const double ramp[] = {1, 2, 1, 2, 4, 2, 1, 2, 1};
     static const char *const same[] = {
         "3x3: 1,2,1 2,4,2 1,2,1", "3:1,2,1,2,4,2,1,2,1", "1 2 1 2 4 2 1 2 1",
@@ -221,9 +208,8 @@ static void refuse_spec(const char *spec, const char *reason)
         fail_msg("'%s' does not say '%s'", err.text, reason);
 }
 
-static void malformed_specs_are_told_why(void **state)
+UNIT_TEST(malformed_specs_are_told_why)
 {
-    (void)state;
     refuse_spec("", "0 given");
     refuse_spec("1 2 1 2 4 2 1 2", "9, 25, 49, ... numbers make a square kernel; 8 given "
                                    "(write WxH: for others)");
@@ -255,9 +241,8 @@ static void malformed_specs_are_told_why(void **state)
     assert_int_equal(filter.width, 31);
 }
 
-static void files_are_loaded(void **state)
+UNIT_TEST(files_are_loaded)
 {
-    (void)state;
     char path[] = "/tmp/conv-test-XXXXXX", spec[64];
     int fd = mkstemp(path);
     FILE *file = fdopen(fd, "w");
@@ -285,9 +270,8 @@ static void files_are_loaded(void **state)
     assert_non_null(strstr(err.text, "directory"));
 }
 
-static void long_paths_leave_room_for_the_reason(void **state)
+UNIT_TEST(long_paths_leave_room_for_the_reason)
 {
-    (void)state;
     char path[3000];
     memset(path, 'a', sizeof path - 1);
     path[sizeof path - 1] = '\0';
@@ -299,9 +283,8 @@ static void long_paths_leave_room_for_the_reason(void **state)
     assert_non_null(strstr(err.text, "name too long"));
 }
 
-static void checks_guard_filters_made_by_hand(void **state)
+UNIT_TEST(checks_guard_filters_made_by_hand)
 {
-    (void)state;
     const struct conv_filter good = {.width = 3, .height = 3, .scale = 1};
     filter = good;
     assert_int_equal(conv_filter_check(&filter, &err), CONV_OK);
@@ -326,9 +309,8 @@ static void checks_guard_filters_made_by_hand(void **state)
     assert_int_equal(conv_filter_check(&filter, &err), CONV_ERR_FORMAT);
 }
 
-static void analysis_holds_at_the_limits(void **state)
+UNIT_TEST(analysis_holds_at_the_limits)
 {
-    (void)state;
     double column[31], row[31];
     accept_matrix("3 3\n2147483647 0 -2147483647\n0 0 0\n-2147483646 0 2147483646\n");
     assert_true(conv_filter_is_separable(&filter, column, row));

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The places of planes in memory.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "engine/group.h"
 #include "image/image.h"
+#include "support/unit.h"
 
 // Bytes by which samples of one position in different planes must differ modulo a page.
 #define APART 512
@@ -30,12 +23,11 @@ static void check_places(const uint8_t *const *plane, const struct conv_image *i
 }
 
 // Planes 2^28 bytes apart made the decoding of a JPEG four times slower.
-static void planes_do_not_share_cache_sets(void **state)
+UNIT_TEST(planes_do_not_share_cache_sets)
 {
     static const int sides[] = {1,    31,   511,  1024,  1090,  2048,
                                 4095, 4096, 8192, 16352, 16384, 16416};
     enum { SIDES = sizeof sides / sizeof sides[0] };
-    (void)state;
     for (int i = 0; i < SIDES * SIDES * 3; i++) {
         struct conv_image shape = {.width = sides[i % SIDES],
                                    .height = sides[i / SIDES % SIDES],
@@ -53,10 +45,9 @@ static void planes_do_not_share_cache_sets(void **state)
 }
 
 // The same of the planes of a group.
-static void planes_of_groups_do_not_either(void **state)
+UNIT_TEST(planes_of_groups_do_not_either)
 {
     enum { PLANES = 4 };
-    (void)state;
     struct conv_group_plane planes[PLANES];
     for (int alpha = 0; alpha < 2; alpha++) {
         struct conv_image shape = {

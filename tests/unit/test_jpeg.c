@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT
 // JPEG: pixels are those of libjpeg-turbo's defaults for every kind of file; damaged files and
 // other kinds are refused with the cause; work and memory are bounded by the image.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "jpeg/jpeg.h"
 #include "support/jpeg_make.h"
 #include "support/random.h"
 #include "support/test_image.h"
+#include "support/unit.h"
 
 static struct png_file file;
 static struct conv_err err;
@@ -90,9 +83,8 @@ static void check_pixels(const struct jpeg_spec *spec)
     image_free(&image);
 }
 
-static void pixels_are_libjpegs(void **state)
+UNIT_TEST(pixels_are_libjpegs)
 {
-    (void)state;
     static const int sizes[][2] = {{1, 1}, {7, 9}, {8, 8}, {17, 16}, {33, 40}, {129, 3}};
     static const int samplings[][2] = {{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
@@ -141,9 +133,8 @@ static size_t find_last_marker(int code)
     return at;
 }
 
-static void other_kinds_are_refused(void **state)
+UNIT_TEST(other_kinds_are_refused)
 {
-    (void)state;
     static const struct {
         int code, precision;
         const char *cause;
@@ -167,9 +158,8 @@ static void patch(int code, size_t offset, int value)
     file.data[find_marker(code) + offset] = (uint8_t)value;
 }
 
-static void damaged_headers_are_refused(void **state)
+UNIT_TEST(damaged_headers_are_refused)
 {
-    (void)state;
     patch(0xC0, 5, 0);
     file.data[find_marker(0xC0) + 6] = 0;
     expect_refusal(CONV_ERR_FORMAT, "40 x 0 pixels");
@@ -198,9 +188,8 @@ static void damaged_headers_are_refused(void **state)
     expect_refusal(CONV_ERR_FORMAT, "no image data");
 }
 
-static void truncated_files_are_refused(void **state)
+UNIT_TEST(truncated_files_are_refused)
 {
-    (void)state;
     struct png_file whole = {0};
     for (int kind = 0; kind < 4; kind++) {
         const struct jpeg_spec spec = {.width = 40,
@@ -227,9 +216,8 @@ static void truncated_files_are_refused(void **state)
     png_make_free(&whole);
 }
 
-static void missing_data_are_refused(void **state)
+UNIT_TEST(missing_data_are_refused)
 {
-    (void)state;
     const struct jpeg_spec gray = {.width = 64, .height = 64, .channels = 3, .restart = 1};
     jpeg_make(&file, &gray, 3);
     size_t at = find_marker(0xD1);
@@ -251,9 +239,8 @@ static void missing_data_are_refused(void **state)
 
 // 16384 x 16384 pixels in 1 kB were decoded, since arithmetic codes may be shorter than a bit, and
 // since bytes of comments and restart markers counted as image data.
-static void sizes_beyond_the_data_are_refused(void **state)
+UNIT_TEST(sizes_beyond_the_data_are_refused)
 {
-    (void)state;
     uint8_t padding[60000] = {0};
     for (int kind = 0; kind < 8; kind++) {
         const struct jpeg_spec spec = {.width = 40,
@@ -275,9 +262,8 @@ static void sizes_beyond_the_data_are_refused(void **state)
 }
 
 // Lengths of 0 and 1, which do not include their own bytes: libjpeg skips nothing.
-static void impossible_lengths_of_comments_are_accepted(void **state)
+UNIT_TEST(impossible_lengths_of_comments_are_accepted)
 {
-    (void)state;
     static const uint8_t codes[] = {0xFE, 0xE0, 0xE1, 0xE2, 0xE7, 0xED, 0xEE, 0xEF};
     for (size_t i = 0; i < 2 * sizeof codes; i++) {
         uint8_t segment[] = {0xFF, codes[i / 2], 0, i & 1};
@@ -296,9 +282,8 @@ static void impossible_lengths_of_comments_are_accepted(void **state)
     expect_refusal(CONV_ERR_FORMAT, "impossible marker");
 }
 
-static void stray_bytes_before_the_end_are_accepted(void **state)
+UNIT_TEST(stray_bytes_before_the_end_are_accepted)
 {
-    (void)state;
     uint8_t stray[100];
     memset(stray, 0x55, sizeof stray);
     jpeg_make(&file, &usual, 1);
@@ -314,9 +299,8 @@ static void stray_bytes_before_the_end_are_accepted(void **state)
 
 // Any verdict is accepted: the sanitizers and the padding of rows show if something was
 // overwritten.
-static void no_damage_breaks_the_decoder(void **state)
+UNIT_TEST(no_damage_breaks_the_decoder)
 {
-    (void)state;
     uint64_t seed = 5;
     for (int kind = 0; kind < 4; kind++) {
         const struct jpeg_spec spec = {.width = 24,
@@ -338,9 +322,8 @@ static void no_damage_breaks_the_decoder(void **state)
 }
 
 // Each scan passes over all coefficients of a large image for a few bytes.
-static void too_many_scans_are_refused(void **state)
+UNIT_TEST(too_many_scans_are_refused)
 {
-    (void)state;
     const struct jpeg_spec many = {.width = 1000, .height = 1000, .channels = 3, .scans = 190};
     const struct jpeg_spec few = {.width = 100, .height = 100, .channels = 3, .scans = 100};
     jpeg_make(&file, &few, 1);
@@ -349,9 +332,8 @@ static void too_many_scans_are_refused(void **state)
     expect_refusal(CONV_ERR_FORMAT, "far too many scans");
 }
 
-static void a_signal_cancels(void **state)
+UNIT_TEST(a_signal_cancels)
 {
-    (void)state;
     struct conv_image image;
     atomic_int stop = 15;
     for (int progressive = 0; progressive < 2; progressive++) {
@@ -388,17 +370,16 @@ static enum conv_status encode(const struct conv_image *image, int quality, size
     assert_int_equal(format->open(&codec, &config, &err), CONV_OK);
     enum conv_status status = format->encode(codec, image, NULL, &encoded, &err);
     png_make_free(&file);
-    for (int i = 0; i < CONV_ENCODED_PARTS && !status; i++)
-        png_make_bytes(&file, encoded.part[i].data, encoded.part[i].size);
+    if (!status)
+        image_join(&file, &encoded);
     if (most)
         *most = format->encode_bytes(&config, image);
     format->close(codec);
     return status;
 }
 
-static void encoded_images_come_back(void **state)
+UNIT_TEST(encoded_images_come_back)
 {
-    (void)state;
     static const int qualities[] = {0, 100, 90, 89, 50, 1};
     for (int channels = 1; channels <= 4; channels++) {
         struct conv_image image = {.width = 100,
@@ -428,9 +409,8 @@ static void encoded_images_come_back(void **state)
     }
 }
 
-static void the_bound_of_encoded_files_holds(void **state)
+UNIT_TEST(the_bound_of_encoded_files_holds)
 {
-    (void)state;
     static const int qualities[] = {100, 98, 96, 95, 90, 89, 75};
     struct conv_image image = {.width = 333, .height = 250, .depth = 8};
     for (int channels = 1; channels <= 3; channels += 2) {
@@ -449,9 +429,8 @@ static void the_bound_of_encoded_files_holds(void **state)
     }
 }
 
-static void transparent_pixels_are_refused(void **state)
+UNIT_TEST(transparent_pixels_are_refused)
 {
-    (void)state;
     struct conv_image image = {.width = 20, .height = 9, .channels = 4, .depth = 8, .alpha = true};
     image_alloc(&image, 0);
     fill(&image, 2);

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Parts of a stream that are decoded ahead of the rest, by one thread: where blocks begin, and the
 // bytes of the parts, against zlib. test_png_shared.c has the threads.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "png/cpu/inflate_ahead.h"
 #include "support/png_make.h"
 #include "support/random.h"
 #include "support/rows.h"
+#include "support/unit.h"
 
 #define MOST ((size_t)400000)   // bytes of rows
 #define PARTS ((size_t)2 << 20) // bytes of memory of a part
@@ -79,9 +73,8 @@ static void check_beginnings(const struct png_file *zlib, const struct boundary 
     }
 }
 
-static void parts_are_right(void **state)
+UNIT_TEST(parts_are_right)
 {
-    (void)state;
     struct boundary all[1000];
     uint8_t *data = malloc(MOST);
     atomic_bool stop = false;

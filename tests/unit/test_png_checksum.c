@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The sums of PNG (src/png/cpu/checksum.h) against libdeflate's.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <libdeflate.h>
 
 #include "png/cpu/checksum.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define MOST 5000
 #define LARGE ((size_t)200 << 10) // several stretches between two reductions of Adler-32
@@ -58,18 +51,16 @@ static const uint8_t *noise(void)
     return bytes;
 }
 
-static void every_size(void **state)
+UNIT_TEST(every_size)
 {
     const uint8_t *bytes = noise();
-    (void)state;
     for (size_t size = 0; size <= MOST; size++)
         check(bytes, size);
 }
 
-static void largest_sums(void **state)
+UNIT_TEST(largest_sums)
 {
     uint8_t *bytes = malloc(LARGE);
-    (void)state;
     assert_non_null(bytes);
     memset(bytes, 255, LARGE);
     for (size_t size = LARGE - 200; size <= LARGE; size += 50)
@@ -77,10 +68,9 @@ static void largest_sums(void **state)
     free(bytes);
 }
 
-static void every_bit_counts(void **state)
+UNIT_TEST(every_bit_counts)
 {
     static uint8_t bytes[2 * 512 + 100]; // zeros but for one bit
-    (void)state;
     for (size_t i = 0; i < 8 * sizeof bytes; i++) {
         bytes[i / 8] = (uint8_t)(1 << i % 8);
         check(bytes, sizeof bytes);
@@ -88,10 +78,9 @@ static void every_bit_counts(void **state)
     }
 }
 
-static void parts_add_up(void **state)
+UNIT_TEST(parts_add_up)
 {
     const uint8_t *bytes = noise();
-    (void)state;
     for (const struct sum *sum = sums; sum < sums + SUMS; sum++)
         for (size_t cut = 0; cut <= MOST; cut += 7)
             assert_int_equal(

@@ -3,16 +3,8 @@
 // file that is written to be expensive. CONV_ROUNDS=1000 searches random ones besides; the seed is
 // printed.
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "png/cpu/interleave.h"
 #include "png/png.h"
@@ -20,6 +12,7 @@
 #include "support/png_family.h"
 #include "support/random.h"
 #include "support/test_image.h"
+#include "support/unit.h"
 
 // The design allows twice libpng's time; a damaged file, which libpng decodes once more, takes 1.8
 // times. Where other programs use the same core and its caches, that was measured as 2.2.
@@ -95,12 +88,8 @@ static void compare_pixels(const struct subject *subject, uint8_t **rows, const 
     image_alloc(&want, 0);
     for (int y = 0; y < want.height; y++)
         conv_interleave_split(&want, y, rows[y]);
-    for (int c = 0; c < want.channels; c++)
-        for (int y = 0; y < want.height; y++)
-            if (memcmp(want.plane[c].data + y * want.plane[c].stride,
-                       subject->planes.plane[c].data + y * subject->planes.plane[c].stride,
-                       (size_t)want.width * (size_t)(want.depth / 8)) != 0)
-                fail_msg("%s: other pixels than libpng's", what);
+    if (!image_equal(&want, &subject->planes))
+        fail_msg("%s: other pixels than libpng's", what);
     image_free(&want);
 }
 
@@ -166,21 +155,12 @@ static double check_family(struct conv_codec *codec, const struct png_family *f)
 
 // --- the families --------------------------------------------------------------------------------
 
-static struct conv_codec *open_codec(void)
-{
-    struct conv_codec_config config = {.level = -1};
-    struct conv_codec *codec;
-    assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
-    return codec;
-}
-
 #define GRAY_IMAGE .depth = 8, .width = 320, .height = 200, .byte = -1
 
-static void every_kind_of_block(void **state)
+UNIT_TEST(every_kind_of_block)
 {
-    (void)state;
     static const int symbols[] = {0, 1, 6, 40, 64, 300, 2500};
-    struct conv_codec *codec = open_codec();
+    struct conv_codec *codec = image_codec(NULL, -1);
     for (int codes = FIXED; codes < CODES; codes++) {
         for (int mix = 0; mix < MIXES; mix++) {
             for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
@@ -198,10 +178,9 @@ static void every_kind_of_block(void **state)
     conv_png_format.close(codec);
 }
 
-static void blocks_without_symbols(void **state)
+UNIT_TEST(blocks_without_symbols)
 {
-    (void)state;
-    struct conv_codec *codec = open_codec();
+    struct conv_codec *codec = image_codec(NULL, -1);
     struct png_family f = {.depth = 8, .width = 8, .height = 8, .byte = 0};
     for (int codes = 0; codes < CODES; codes++) {
         for (int plainly = 0; plainly <= (codes >= USED); plainly++) {
@@ -230,10 +209,9 @@ static void blocks_without_symbols(void **state)
 }
 
 // Streams whose flaw is detected as late as possible.
-static void flaws_at_the_end(void **state)
+UNIT_TEST(flaws_at_the_end)
 {
-    (void)state;
-    struct conv_codec *codec = open_codec();
+    struct conv_codec *codec = image_codec(NULL, -1);
     static const int symbols[] = {0, 1, 40, 2500};
     for (int flaw = WRONG_SUM; flaw < IGNORED; flaw++) {
         for (int codes = 0; codes < CODES; codes++) {
@@ -259,10 +237,9 @@ static void flaws_at_the_end(void **state)
     conv_png_format.close(codec);
 }
 
-static void blocks_after_the_rows(void **state)
+UNIT_TEST(blocks_after_the_rows)
 {
-    (void)state;
-    struct conv_codec *codec = open_codec();
+    struct conv_codec *codec = image_codec(NULL, -1);
     for (int codes = FIXED; codes < CODES; codes++) {
         for (int plainly = 0; plainly < 2; plainly++) {
             struct png_family f = {.depth = 8,
@@ -281,14 +258,13 @@ static void blocks_after_the_rows(void **state)
     conv_png_format.close(codec);
 }
 
-static void every_shape_of_image(void **state)
+UNIT_TEST(every_shape_of_image)
 {
-    (void)state;
     static const int kinds[][3] = {{0, 1, 0}, {0, 2, 1},  {0, 8, 0}, {0, 8, 1}, {0, 16, 1},
                                    {2, 8, 0}, {2, 16, 1}, {3, 1, 1}, {3, 4, 0}, {3, 8, 0},
                                    {3, 8, 1}, {4, 16, 0}, {6, 8, 0}, {6, 16, 0}};
     static const int sizes[][2] = {{1, 1}, {1, 3000}, {2, 1500}, {3000, 1}, {9, 300}, {60, 50}};
-    struct conv_codec *codec = open_codec();
+    struct conv_codec *codec = image_codec(NULL, -1);
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             for (int interlaced = 0; interlaced < 2; interlaced++) {
@@ -311,10 +287,9 @@ static void every_shape_of_image(void **state)
     conv_png_format.close(codec);
 }
 
-static void many_chunks(void **state)
+UNIT_TEST(many_chunks)
 {
-    (void)state;
-    struct conv_codec *codec = open_codec();
+    struct conv_codec *codec = image_codec(NULL, -1);
     struct png_family f = {GRAY_IMAGE, .codes = FIXED, .other = FIXED, .mix = LITERALS};
     for (int interlaced = 0; interlaced < 2; interlaced++) {
         f.interlaced = interlaced;
@@ -341,12 +316,11 @@ static void many_chunks(void **state)
     conv_png_format.close(codec);
 }
 
-static void random_files(void **state)
+UNIT_TEST(random_files)
 {
-    (void)state;
     const char *given = getenv("CONV_ROUNDS");
     long rounds = given ? strtol(given, NULL, 0) : 20;
-    struct conv_codec *codec = open_codec();
+    struct conv_codec *codec = image_codec(NULL, -1);
     double worst = 0;
     for (long i = 0; i < rounds; i++) {
         static const int types[] = {0, 2, 3, 4, 6};

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Decoded pixels against the definition: files of every kind, made here.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "support/png_make.h"
 #include "support/random.h"
 #include "support/test_image.h"
+#include "support/unit.h"
 
 static uint64_t seed;
 
@@ -93,9 +86,8 @@ static void check_sizes(struct png_spec *spec)
     }
 }
 
-static void every_kind_of_file(void **state)
+UNIT_TEST(every_kind_of_file)
 {
-    (void)state;
     static const int kinds[][2] = {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}, {2, 8}, {2, 16}, {3, 1},
                                    {3, 2}, {3, 4}, {3, 8}, {4, 8}, {4, 16}, {6, 8}, {6, 16}};
     seed = 20;
@@ -115,9 +107,8 @@ static void every_kind_of_file(void **state)
 }
 
 // libpng refuses more than 1,000,000 columns or rows unless told otherwise.
-static void very_wide_and_very_high(void **state)
+UNIT_TEST(very_wide_and_very_high)
 {
-    (void)state;
     enum { LONG = 1000003 };
     uint16_t *samples = calloc(LONG, sizeof *samples);
     assert_non_null(samples);

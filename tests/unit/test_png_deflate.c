@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The fast encoder's streams: Huffman codes are compared with their definition, zlib decodes the
 // streams, and buffers end at pages without access.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "base/features.h"
@@ -16,6 +8,7 @@
 #include "png/cpu/deflate_internal.h"
 #include "support/guard.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 static uint64_t seed;
 
@@ -51,9 +44,8 @@ static void check_codes(const uint8_t *lengths, size_t n)
     }
 }
 
-static void huffman_lengths_make_a_code(void **state)
+UNIT_TEST(huffman_lengths_make_a_code)
 {
-    (void)state;
     static const int sizes[][2] = {{2, 1},    {3, 2},   {19, 7},  {30, 15},
                                    {286, 15}, {286, 9}, {288, 12}};
     uint32_t counts[CONV_HUFFMAN_MAX_SYMBOLS];
@@ -75,9 +67,8 @@ static void huffman_lengths_make_a_code(void **state)
     }
 }
 
-static void huffman_is_complete_for_few_symbols(void **state)
+UNIT_TEST(huffman_is_complete_for_few_symbols)
 {
-    (void)state;
     uint32_t counts[30] = {0};
     uint8_t lengths[30];
     conv_huffman_lengths(lengths, counts, 30, 15);
@@ -94,9 +85,8 @@ static void huffman_is_complete_for_few_symbols(void **state)
     assert_true(lengths[0] == 0 && lengths[3] == 1 && lengths[29] == 1);
 }
 
-static void huffman_is_optimal_without_the_limit(void **state)
+UNIT_TEST(huffman_is_optimal_without_the_limit)
 {
-    (void)state;
     // Weights 1 1 2 3 5 8: lengths 5 5 4 3 2 1 by hand.
     static const uint32_t counts[6] = {8, 1, 3, 1, 5, 2};
     static const uint8_t expected[6] = {1, 5, 3, 5, 2, 4};
@@ -200,9 +190,8 @@ static const size_t deflate_sizes[] = {1,   2,   3,   7,    8,     9,     63,   
 enum { DEFLATE_SIZES = sizeof deflate_sizes / sizeof deflate_sizes[0] };
 
 // And every instruction set writes the same bytes.
-static void blocks_inflate_again(void **state)
+UNIT_TEST(blocks_inflate_again)
 {
-    (void)state;
     static const unsigned features[] = {0, CONV_CPU_AVX2, CONV_CPU_AVX2 | CONV_CPU_AVX512, ~0u};
     uLong sums[CONTENTS][DEFLATE_SIZES + 1];
     for (size_t v = 0; v < sizeof features / sizeof features[0]; v++) {
@@ -240,9 +229,8 @@ static void blocks_inflate_again(void **state)
     }
 }
 
-static void searched_streams_inflate_again(void **state)
+UNIT_TEST(searched_streams_inflate_again)
 {
-    (void)state;
     static const int efforts[][2] = {{1, 5}, {16, 10}};
     seed = 5;
     for (size_t e = 0; e < 2; e++) {
@@ -271,9 +259,8 @@ static void searched_streams_inflate_again(void **state)
     }
 }
 
-static void what_is_flat_stays_tiny_and_noise_does_not_grow(void **state)
+UNIT_TEST(what_is_flat_stays_tiny_and_noise_does_not_grow)
 {
-    (void)state;
     enum { SIZE = 200000 };
     static const size_t most[CONTENTS] = {[NOISE] = SIZE + SIZE / 1000, [ZEROS] = SIZE / 400};
     uint8_t *data = malloc(SIZE), *dst = malloc(conv_deflate_bound(SIZE, SIZE));

@@ -2,20 +2,14 @@
 // The arithmetic of the device's PNG encoder, compiled for this processor, against definitions: row
 // filters and interleaving byte by byte, CRCs against zlib's, symbols and header items against RFC
 // 1951's tables.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "png/cuda/bytes.cuh"
 #include "png/cuda/crc.cuh"
 #include "png/cuda/deflate.cuh"
+#include "support/png_predict.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define STEP (CONV_SANITIZED ? 7u : 1u)
 
@@ -26,23 +20,10 @@ static uint8_t byte_of(uint32_t word, int i)
 
 // --- row filters ---------------------------------------------------------------------------------
 
-static int defined_paeth(int a, int b, int c)
-{
-    int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
-    return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
-}
-
-static uint8_t defined_filter(int filter, int x, int a, int b, int c)
-{
-    const int predicted[PNG_FILTERS] = {0, a, b, (a + b) / 2, defined_paeth(a, b, c)};
-    return (uint8_t)(x - predicted[filter]);
-}
-
 // Three bytes of other values around each, so that a carry between bytes shows. Sanitizers, which
 // look for other faults than wrong results, see a seventh of the triples.
-static void test_paeth_of_all_bytes(void **state)
+UNIT_TEST(test_paeth_of_all_bytes)
 {
-    (void)state;
     for (uint32_t a = 0; a < 256; a++)
         for (uint32_t b = 0; b < 256; b++)
             for (uint32_t c = (a + b) % STEP; c < 256; c += STEP) {
@@ -52,14 +33,13 @@ static void test_paeth_of_all_bytes(void **state)
                 uint32_t result = paeth_bytes(as, bs, cs);
                 for (int i = 0; i < 4; i++)
                     if (byte_of(result, i) !=
-                        defined_paeth(byte_of(as, i), byte_of(bs, i), byte_of(cs, i)))
+                        png_predict(PNG_PAETH, byte_of(as, i), byte_of(bs, i), byte_of(cs, i)))
                         fail_msg("a %u, b %u, c %u", a, b, c);
             }
 }
 
-static void test_filters_and_costs(void **state)
+UNIT_TEST(test_filters_and_costs)
 {
-    (void)state;
     uint64_t seed = 1;
     uint32_t costs[PNG_FILTERS] = {0}, defined[PNG_FILTERS] = {0};
     for (int round = 0; round < 100000; round += (int)STEP) {
@@ -70,7 +50,8 @@ static void test_filters_and_costs(void **state)
             uint32_t residual = filter_bytes(f, x, a, b, c);
             for (int i = 0; i < 4; i++) {
                 uint8_t right =
-                    defined_filter(f, byte_of(x, i), byte_of(a, i), byte_of(b, i), byte_of(c, i));
+                    (uint8_t)(byte_of(x, i) -
+                              png_predict(f, byte_of(a, i), byte_of(b, i), byte_of(c, i)));
                 assert_int_equal(byte_of(residual, i), right);
                 int predicted = byte_of(x, i) - right; // but for multiples of 256
                 int difference = f ? byte_of(x, i) - (predicted & 255) : (int8_t)right;
@@ -83,9 +64,8 @@ static void test_filters_and_costs(void **state)
     assert_int_equal(cheapest_filter(equal), PNG_SUB);
 }
 
-static void test_joins(void **state)
+UNIT_TEST(test_joins)
 {
-    (void)state;
     uint32_t planes[4] = {0x03020100, 0x13121110, 0x23222120, 0x33323130}, out[4];
     for (int bytes = 1; bytes <= 2; bytes++)
         for (int channels = 1; channels <= 4; channels++) {
@@ -98,9 +78,8 @@ static void test_joins(void **state)
         }
 }
 
-static void test_shifts(void **state)
+UNIT_TEST(test_shifts)
 {
-    (void)state;
     assert_int_equal(shift_in(0x76543210, 0xfedcba98, 0), 0xfedcba98);
     assert_int_equal(shift_in(0x76543210, 0xfedcba98, 8), 0xdcba9876);
     assert_int_equal(shift_in(0x76543210, 0xfedcba98, 24), 0x98765432);
@@ -116,9 +95,8 @@ static uint32_t word_at(const uint8_t *p)
 }
 
 // Words in their places add up to zlib's CRC, in any order.
-static void test_crc_of_parts(void **state)
+UNIT_TEST(test_crc_of_parts)
 {
-    (void)state;
     uint8_t data[4 * 57];
     uint64_t seed = 2;
     uint32_t crc = 0;
@@ -136,9 +114,8 @@ static void test_crc_of_parts(void **state)
 
 // Bits that are not whole bytes: a word cut at any bit, each part's remainder by itself, the zeros
 // after its bits divided off, and the two put together again.
-static void test_crc_of_bits(void **state)
+UNIT_TEST(test_crc_of_bits)
 {
-    (void)state;
     const uint32_t word = 0x9e3779b9;
     for (uint32_t cut = 1; cut < 32; cut++) {
         uint32_t low = word & ((1u << cut) - 1), high = word >> cut;
@@ -148,9 +125,8 @@ static void test_crc_of_bits(void **state)
     }
 }
 
-static void test_powers(void **state)
+UNIT_TEST(test_powers)
 {
-    (void)state;
     uint32_t power = CRC_ONE;
     for (uint32_t n = 0; n < 200; n++, power = crc_times_x(power))
         assert_int_equal(crc_power(n), power);
@@ -162,9 +138,8 @@ static void test_powers(void **state)
 
 // --- deflate -------------------------------------------------------------------------------------
 
-static void test_length_symbols(void **state)
+UNIT_TEST(test_length_symbols)
 {
-    (void)state;
     static const uint16_t base[] = {3,  4,  5,  6,  7,  8,  9,  10, 11, 13,  15,  17,  19,  23,
                                     27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227};
     static const uint8_t bits[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2,
@@ -179,9 +154,8 @@ static void test_length_symbols(void **state)
 }
 
 // The distances of pixels (RFC 1951, 3.2.5).
-static void test_distance_symbols(void **state)
+UNIT_TEST(test_distance_symbols)
 {
-    (void)state;
     static const uint32_t base[] = {1, 2, 3, 4, 5, 7, 9, 13, 17, 25};
     static const uint32_t bits[] = {0, 0, 0, 0, 1, 1, 2, 2, 3, 3};
     for (uint32_t distance = 2; distance <= 32; distance++) {
@@ -194,9 +168,8 @@ static void test_distance_symbols(void **state)
     }
 }
 
-static void test_fixed_codes(void **state)
+UNIT_TEST(test_fixed_codes)
 {
-    (void)state;
     uint32_t sum = 0;
     for (uint32_t s = 0; s < 288; s++)
         sum += 1u << (DEFLATE_LIMIT - deflate_fixed_bits(s));
@@ -210,9 +183,8 @@ static void test_fixed_codes(void **state)
 }
 
 // Runs of every length, read back as an inflater does.
-static void test_header_items(void **state)
+UNIT_TEST(test_header_items)
 {
-    (void)state;
     for (uint32_t length = 0; length <= 15; length += 5)
         for (uint32_t run = 1; run <= 300; run++) {
             uint32_t told = 0;
@@ -233,9 +205,8 @@ static void test_header_items(void **state)
 
 // Whichever leaves are too deep, the code is complete afterwards and has the same number of
 // symbols.
-static void test_repair(void **state)
+UNIT_TEST(test_repair)
 {
-    (void)state;
     uint64_t seed = 3;
     for (int round = 0; round < 10000; round += (int)STEP) {
         // A tree grown by splitting leaves, mostly deep ones; those below the limit count there.

@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: MIT
 // What the device's PNG decoder does with inflated rows, compiled for this processor: Adler-32
 // against zlib's, filters against the definitions of the standard.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "png/cuda/adler.cuh"
 #include "png/cuda/unfilter.cuh"
+#include "support/png_predict.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define MOST 60000 // bytes of data
 
 // --- Adler-32 ------------------------------------------------------------------------------------
 
 // Parts of the bytes, in any order, as threads have them.
-static void test_adler(void **test)
+UNIT_TEST(test_adler)
 {
-    (void)test;
     static uint8_t data[MOST];
     for (int i = 0; i < 60; i++) {
         uint64_t seed = (uint64_t)i;
@@ -54,16 +48,8 @@ static void test_adler(void **test)
 
 // --- filters -------------------------------------------------------------------------------------
 
-// As in section 9.4 of the standard.
-static int paeth(int a, int b, int c)
+UNIT_TEST(test_filters)
 {
-    int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
-    return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
-}
-
-static void test_filters(void **test)
-{
-    (void)test;
     struct row_filter filters[5];
     for (uint32_t f = 0; f < 5; f++)
         filters[f] = choose_filter(f);
@@ -71,19 +57,14 @@ static void test_filters(void **test)
         for (int b = 0; b < 256; b += 3)
             for (int c = 0; c < 256; c += 5) {
                 // Two bytes at a time, with the neighbours in another order.
-                const int predicted[5][2] = {{0, 0},
-                                             {a, c},
-                                             {b, a},
-                                             {(a + b) / 2, (c + a) / 2},
-                                             {paeth(a, b, c), paeth(c, a, b)}};
                 for (int f = 0; f < 5; f++) {
                     uint32_t low = (uint32_t)(a * 7 + c) & 255, high = (uint32_t)(b * 5 + a) & 255;
                     uint32_t got = unfilter_pair(&filters[f], low | high << 16,
                                                  (uint32_t)(a | c << 16) & filters[f].left,
                                                  (uint32_t)(b | a << 16) & filters[f].above,
                                                  (uint32_t)(c | b << 16) & filters[f].above);
-                    if ((got & 255) != ((low + (uint32_t)predicted[f][0]) & 255) ||
-                        (got >> 16 & 255) != ((high + (uint32_t)predicted[f][1]) & 255))
+                    if ((got & 255) != ((low + (uint32_t)png_predict(f, a, b, c)) & 255) ||
+                        (got >> 16 & 255) != ((high + (uint32_t)png_predict(f, c, a, b)) & 255))
                         fail_msg("filter %d of %d, %d, %d gives %x", f, a, b, c, got);
                 }
             }

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Images are the same after encoding and decoding, for every shape, depth and effort.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "support/png_make.h"
 #include "support/random.h"
 #include "support/test_image.h"
+#include "support/unit.h"
 
 enum content { NOISE, FLAT, RAMP, CONTENT_COUNT };
 
@@ -34,19 +27,11 @@ static void paint(struct conv_image *image, enum content content)
     }
 }
 
-static void join(struct png_file *file, const struct conv_encoded *bytes)
-{
-    *file = (struct png_file){0};
-    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
-        png_make_bytes(file, bytes->part[i].data, bytes->part[i].size);
-    assert_int_equal(file->size, bytes->size);
-}
-
 static void check_round_trip(struct conv_codec *codec, struct conv_image *image,
                              enum content content)
 {
     struct conv_encoded bytes;
-    struct png_file file;
+    struct png_file file = {0};
     struct conv_image back;
     struct conv_err err = {0};
     image_alloc(image, 0x5a);
@@ -55,23 +40,12 @@ static void check_round_trip(struct conv_codec *codec, struct conv_image *image,
         fail_msg("%s", err.text);
     assert_int_equal(bytes.part[0].size, 33);
     assert_int_equal(bytes.part[1].size, 0);
-    join(&file, &bytes);
+    image_join(&file, &bytes);
     if (image_decode(&back, file.data, file.size, &err) != CONV_OK)
         fail_msg("%s", err.text);
-    assert_int_equal(back.channels, image->channels);
-    assert_int_equal(back.depth, image->depth);
-    assert_int_equal(back.width, image->width);
-    assert_int_equal(back.height, image->height);
-    for (int c = 0; c < image->channels; c++) {
-        for (int y = 0; y < image->height; y++) {
-            for (int x = 0; x < image->width; x++) {
-                if (image_sample(image, c, x, y) != image_sample(&back, c, x, y))
-                    fail_msg("%d channels, %d bits, %dx%d, content %d: differs at %d,%d",
-                             image->channels, image->depth, image->width, image->height, content, x,
-                             y);
-            }
-        }
-    }
+    if (!image_equal(image, &back))
+        fail_msg("%d channels, %d bits, %dx%d, content %d: another image", image->channels,
+                 image->depth, image->width, image->height, content);
     png_make_free(&file);
     image_free(&back);
     image_free(image);
@@ -80,9 +54,7 @@ static void check_round_trip(struct conv_codec *codec, struct conv_image *image,
 static void check_shapes(const struct conv_png_encoder *encoder, int level)
 {
     static const int sizes[][2] = {{1, 1}, {1, 40}, {40, 1}, {2, 2}, {67, 35}, {131, 257}};
-    struct conv_codec *codec;
-    struct conv_codec_config config = {.encoder = encoder, .level = level};
-    assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
+    struct conv_codec *codec = image_codec(encoder, level);
     for (int depth = 8; depth <= (encoder == &conv_png_stb ? 8 : 16); depth += 8) {
         for (int channels = 1; channels <= 4; channels++) {
             for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
@@ -102,38 +74,26 @@ static void check_shapes(const struct conv_png_encoder *encoder, int level)
     conv_png_format.close(codec);
 }
 
-static void round_trips_by_libpng(void **state)
+UNIT_TEST(round_trips)
 {
-    (void)state;
     static const int levels[] = {-1, 0, 1, 6, 9};
     seed = 1;
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
         check_shapes(&conv_png_libpng, levels[i]);
-}
-
-static void round_trips_by_stb(void **state)
-{
-    (void)state;
-    static const int levels[] = {-1, 0, 1, 6, 9};
-    seed = 2;
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
         check_shapes(&conv_png_stb, levels[i]);
+    }
 }
 
-static void more_columns_than_libpng_takes_by_itself(void **state)
+UNIT_TEST(more_columns_than_libpng_takes_by_itself)
 {
-    (void)state;
-    struct conv_codec *codec;
-    struct conv_codec_config config = {.encoder = &conv_png_libpng, .level = -1};
+    struct conv_codec *codec = image_codec(&conv_png_libpng, -1);
     struct conv_image image = {.width = 1000003, .height = 1, .channels = 3, .depth = 8};
-    assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
     check_round_trip(codec, &image, RAMP);
     conv_png_format.close(codec);
 }
 
-static void effort_has_an_effect(void **state)
+UNIT_TEST(effort_has_an_effect)
 {
-    (void)state;
     size_t sizes[3];
     static const int levels[3] = {0, 1, 9};
     struct conv_image image = {.width = 300, .height = 200, .channels = 3, .depth = 8};
@@ -148,10 +108,8 @@ static void effort_has_an_effect(void **state)
         }
     }
     for (int i = 0; i < 3; i++) {
-        struct conv_codec *codec;
+        struct conv_codec *codec = image_codec(&conv_png_libpng, levels[i]);
         struct conv_encoded bytes;
-        struct conv_codec_config config = {.encoder = &conv_png_libpng, .level = levels[i]};
-        assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
         assert_int_equal(conv_png_format.encode(codec, &image, NULL, &bytes, NULL), CONV_OK);
         sizes[i] = bytes.size;
         conv_png_format.close(codec);
@@ -160,14 +118,11 @@ static void effort_has_an_effect(void **state)
     image_free(&image);
 }
 
-static void stb_says_what_it_cannot(void **state)
+UNIT_TEST(stb_says_what_it_cannot)
 {
-    (void)state;
-    struct conv_codec *codec;
+    struct conv_codec *codec = image_codec(&conv_png_stb, -1);
     struct conv_encoded bytes;
     struct conv_err err = {0};
-    struct conv_codec_config config = {.encoder = &conv_png_stb, .level = -1};
-    assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
     struct conv_image deep = {.width = 1, .height = 1, .channels = 1, .depth = 16};
     assert_int_equal(conv_png_format.encode(codec, &deep, NULL, &bytes, &err),
                      CONV_ERR_UNSUPPORTED);
@@ -184,9 +139,8 @@ static void stb_says_what_it_cannot(void **state)
 }
 
 // A signal has come, or --fail-fast has ended the run.
-static void a_signal_ends_the_work_on_an_image(void **state)
+UNIT_TEST(a_signal_ends_the_work_on_an_image)
 {
-    (void)state;
     static const struct conv_codec_config configs[] = {
         {.level = 0},
         {.level = 1},
@@ -225,9 +179,8 @@ static void a_signal_ends_the_work_on_an_image(void **state)
     }
 }
 
-static void levels_out_of_range(void **state)
+UNIT_TEST(levels_out_of_range)
 {
-    (void)state;
     static const int levels[] = {-2, 10, 1000};
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
         struct conv_codec *codec;
@@ -240,9 +193,8 @@ static void levels_out_of_range(void **state)
     conv_png_format.close(NULL);
 }
 
-static void names_of_encoders(void **state)
+UNIT_TEST(names_of_encoders)
 {
-    (void)state;
     const struct conv_png_encoder *encoder = &conv_png_stb;
     struct conv_err err = {0};
     assert_int_equal(conv_png_parse_encoder(&encoder, "libpng", &err), CONV_OK);
@@ -259,8 +211,7 @@ static void names_of_encoders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trips_by_libpng),
-        cmocka_unit_test(round_trips_by_stb),
+        cmocka_unit_test(round_trips),
         cmocka_unit_test(more_columns_than_libpng_takes_by_itself),
         cmocka_unit_test(effort_has_an_effect),
         cmocka_unit_test(stb_says_what_it_cannot),

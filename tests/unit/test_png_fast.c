@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The fast encoder: libpng reads its images back, of every shape, level and number of threads;
 // buffers end at pages without access.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/features.h"
 #include "png/cpu/encode.h"
 #include "png/libpng.h"
 #include "support/guard.h"
 #include "support/parallel.h"
 #include "support/random.h"
+#include "support/test_image.h"
+#include "support/unit.h"
 
 static uint64_t seed;
 
@@ -82,18 +75,12 @@ static void check_reads_back(const struct conv_buffer *file, const struct planes
     struct conv_buffer rows = {0};
     struct planes back;
     struct conv_err err = {0};
-    const struct conv_image *image = &planes->image;
     if (conv_png_format.probe(file->data, file->size, &header, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(header.shape.channels, image->channels);
-    assert_int_equal(header.shape.depth, image->depth);
     planes_alloc(&back, &header.shape);
     if (conv_libpng_decode(&rows, file->data, file->size, &header, &back.image, NULL, &err))
         fail_msg("%s", err.text);
-    for (int c = 0; c < image->channels; c++) {
-        size_t bytes = (size_t)image->plane[c].stride * (size_t)image->height;
-        assert_memory_equal(back.image.plane[c].data, image->plane[c].data, bytes);
-    }
+    assert_true(image_equal(&back.image, &planes->image));
     conv_buffer_free(&rows);
     planes_free(&back);
 }
@@ -145,9 +132,8 @@ static void check_level(int level, unsigned features, size_t max_chunk)
     conv_encode_close(encoder);
 }
 
-static void images_read_back(void **state)
+UNIT_TEST(images_read_back)
 {
-    (void)state;
     static const int levels[] = {0, 1, 2, 6, 9, 12};
     seed = 13;
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
@@ -174,9 +160,8 @@ static void check_bands(struct conv_encoder *encoder, const struct planes *plane
     conv_buffer_free(&shared);
 }
 
-static void bands_do_not_depend_on_threads(void **state)
+UNIT_TEST(bands_do_not_depend_on_threads)
 {
-    (void)state;
     static const int levels[] = {0, 1, 2, 6, 9, 10, 12},
                      sizes[][2] = {{1, 40}, {67, 35}, {211, 163}};
     static const size_t bands[] = {1, 700, 5000}; // bytes
@@ -204,9 +189,8 @@ static void bands_do_not_depend_on_threads(void **state)
 
 // A photograph-like image that is cut into bands is hardly larger, since matches reach back into
 // the band before.
-static void bands_cost_little(void **state)
+UNIT_TEST(bands_cost_little)
 {
-    (void)state;
     static const int levels[] = {1, 2, 5, 6};
     struct planes planes;
     struct conv_buffer file = {0};
@@ -231,9 +215,8 @@ static void bands_cost_little(void **state)
     planes_free(&planes);
 }
 
-static void chunks_are_split(void **state)
+UNIT_TEST(chunks_are_split)
 {
-    (void)state;
     static const int levels[] = {0, 1, 6, 12};
     seed = 17;
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)

@@ -1,18 +1,83 @@
 // SPDX-License-Identifier: MIT
 // Damaged and hostile files: refused with a reason, or accepted if the standard or png.h says so.
-// Most cases are useful mainly under a sanitizer. Damaged image data: test_png_faults_data.c.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+// Most cases are useful mainly under a sanitizer.
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "png_faults.h"
+#include "support/png_make.h"
 #include "support/random.h"
+#include "support/test_image.h"
+#include "support/unit.h"
+
+static struct png_file file;
+static struct png_file stream; // of gray_rows
+
+// 4 x 3 gray pixels from any bytes as the zlib stream.
+static void make_gray_file(const void *zlib, size_t size)
+{
+    png_make_free(&file);
+    png_make_head(&file, 4, 3, 8, 0);
+    png_make_chunk(&file, "IDAT", zlib, size);
+    png_make_chunk(&file, "IEND", "", 0);
+}
+
+static const uint8_t gray_rows[3 * 5] = {0, 1, 2, 3, 4, 0, 5, 6, 7, 8, 0, 9, 10, 11, 12};
+
+static int start(void **state)
+{
+    (void)state;
+    stream = png_make_zlib(gray_rows, sizeof gray_rows);
+    return 0;
+}
+
+static int forget(void **state)
+{
+    (void)state;
+    png_make_free(&file);
+    png_make_free(&stream);
+    return 0;
+}
+
+static void make_sound_file(void)
+{
+    make_gray_file(stream.data, stream.size);
+}
+
+// Decodes the first `size` bytes of `file` from memory that ends there.
+static enum conv_status decode(size_t size, struct conv_image *image, struct conv_err *err)
+{
+    struct png_file part = {0};
+    *err = (struct conv_err){0};
+    png_make_bytes(&part, file.data, size);
+    enum conv_status status = image_decode(image, part.data, part.size, err);
+    png_make_free(&part);
+    return status;
+}
+
+static void refuse_part(size_t size, const char *reason)
+{
+    struct conv_image image;
+    struct conv_err err;
+    enum conv_status status = decode(size, &image, &err);
+    if (status != CONV_ERR_FORMAT || err.status != CONV_ERR_FORMAT || !strstr(err.text, reason))
+        fail_msg("status %d, '%s' does not say '%s'", status, err.text, reason);
+    image_free(&image);
+}
+
+static void refuse(const char *reason)
+{
+    refuse_part(file.size, reason);
+}
+
+static void accept_gray(void)
+{
+    struct conv_image image;
+    struct conv_err err;
+    if (decode(file.size, &image, &err) != CONV_OK)
+        fail_msg("%s", err.text);
+    for (int i = 0; i < 12; i++)
+        assert_int_equal(image_sample(&image, 0, i % 4, i / 4), i + 1);
+    image_free(&image);
+}
 
 // 7 x 5 pixels of 8 bits, every kind of critical chunk in it.
 static void make_palette_file(bool interlaced)
@@ -33,9 +98,8 @@ static void make_palette_file(bool interlaced)
 
 // --- truncation and CRCs -------------------------------------------------------------------------
 
-static void truncated_at_every_byte(void **state)
+UNIT_TEST(truncated_at_every_byte)
 {
-    (void)state;
     for (int interlaced = 0; interlaced < 2; interlaced++) {
         make_palette_file(interlaced);
         refuse_part(0, "empty file");
@@ -48,9 +112,8 @@ static void truncated_at_every_byte(void **state)
     }
 }
 
-static void wrong_crc_of_each_critical_chunk(void **state)
+UNIT_TEST(wrong_crc_of_each_critical_chunk)
 {
-    (void)state;
     static const char *const types[] = {"IHDR", "PLTE", "IDAT", "IEND"};
     for (size_t i = 0; i < 4; i++) {
         make_palette_file(false);
@@ -62,9 +125,8 @@ static void wrong_crc_of_each_critical_chunk(void **state)
     }
 }
 
-static void wrong_crc_of_trns_drops_it(void **state)
+UNIT_TEST(wrong_crc_of_trns_drops_it)
 {
-    (void)state;
     struct conv_image image;
     struct conv_err err;
     make_palette_file(false);
@@ -74,9 +136,8 @@ static void wrong_crc_of_trns_drops_it(void **state)
     image_free(&image);
 }
 
-static void trns_that_libpng_ignores(void **state)
+UNIT_TEST(trns_that_libpng_ignores)
 {
-    (void)state;
     static const struct {
         int color_type;
         size_t size;
@@ -102,9 +163,8 @@ static void trns_that_libpng_ignores(void **state)
 
 // --- headers -------------------------------------------------------------------------------------
 
-static void no_png_at_all(void **state)
+UNIT_TEST(no_png_at_all)
 {
-    (void)state;
     png_make_bytes(&file, "GIF89a, and so on and so forth", 30);
     refuse("a GIF; conv reads PNG only");
     refuse_part(3, "not a PNG (bad signature)");
@@ -116,9 +176,8 @@ static void no_png_at_all(void **state)
     refuse("not a PNG (bad signature)");
 }
 
-static void bad_headers(void **state)
+UNIT_TEST(bad_headers)
 {
-    (void)state;
     static const struct {
         size_t field;
         uint8_t value;
@@ -139,19 +198,16 @@ static void bad_headers(void **state)
         {12, 2, "bad header: unknown method"},
         {9, 3, "damaged: no palette"},
     };
-    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        make_gray_file(stream.data, stream.size);
+        make_sound_file();
         file.data[16 + cases[i].field] = cases[i].value;
         png_make_crc(&file, 8);
         refuse(cases[i].reason);
     }
-    png_make_free(&stream);
 }
 
-static void chunks_out_of_order(void **state)
+UNIT_TEST(chunks_out_of_order)
 {
-    (void)state;
     png_make_bytes(&file, "\x89PNG\r\n\x1a\n", 8);
     png_make_chunk(&file, "IDAT", "1234567890123", 13);
     refuse("the first chunk is not IHDR");
@@ -171,15 +227,13 @@ static void chunks_out_of_order(void **state)
     refuse("damaged image: ABCD: unhandled critical chunk");
 }
 
-static void impossible_chunk_lengths(void **state)
+UNIT_TEST(impossible_chunk_lengths)
 {
-    (void)state;
     static const uint8_t lengths[] = {0x7f, 0x80, 0xff};
-    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
     for (size_t i = 0; i < sizeof lengths; i++) {
         for (int late = 0; late < 2; late++) {
             struct png_file text = {0};
-            make_gray_file(stream.data, stream.size);
+            make_sound_file();
             png_make_chunk(&text, "tEXt", "a\0b", 3);
             text.data[0] = lengths[i];
             png_make_insert(&file, png_make_find(&file, late ? "IEND" : "IDAT", 0), &text);
@@ -187,33 +241,93 @@ static void impossible_chunk_lengths(void **state)
             refuse(late ? "" : lengths[i] == 0x7f ? "truncated" : "impossible chunk length");
         }
     }
-    png_make_free(&stream);
+}
+
+// --- image data: the zlib stream, its sum, and the rows in it
+// -------------------------------------
+
+UNIT_TEST(adler32_is_checked)
+{
+    make_sound_file();
+    accept_gray();
+    for (size_t i = 1; i <= 4; i++) {
+        stream.data[stream.size - i] ^= 1;
+        make_sound_file();
+        refuse("damaged image: IDAT: incorrect data check");
+        stream.data[stream.size - i] ^= 1;
+        make_gray_file(stream.data, stream.size - i); // cut off
+        refuse("damaged image: Not enough image data");
+    }
+}
+
+UNIT_TEST(adler32_in_an_idat_of_its_own)
+{
+    for (int wrong = 0; wrong < 2; wrong++) {
+        stream.data[stream.size - 1] ^= (uint8_t)wrong;
+        png_make_free(&file);
+        png_make_head(&file, 4, 3, 8, 0);
+        png_make_chunk(&file, "IDAT", stream.data, stream.size - 4);
+        png_make_chunk(&file, "IDAT", "", 0);
+        png_make_chunk(&file, "IDAT", stream.data + stream.size - 4, 4);
+        png_make_chunk(&file, "IEND", "", 0);
+        if (wrong)
+            refuse("incorrect data check");
+        else
+            accept_gray();
+    }
+}
+
+UNIT_TEST(rows_missing_or_too_many)
+{
+    uint8_t more[4000] = {0};
+    memcpy(more, gray_rows, sizeof gray_rows);
+    static const size_t sizes[] = {0, 1, 5, 14, 16, 20, 1000, 4000};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct png_file other = png_make_zlib(more, sizes[i]);
+        make_gray_file(other.data, other.size);
+        if (sizes[i] < sizeof gray_rows)
+            refuse("damaged image: ");
+        else
+            accept_gray();
+        png_make_free(&other);
+    }
+}
+
+UNIT_TEST(bytes_after_the_zlib_stream)
+{
+    png_make_bytes(&stream, "left over", 9);
+    make_sound_file();
+    accept_gray();
+}
+
+UNIT_TEST(unknown_row_filter)
+{
+    uint8_t rows[sizeof gray_rows];
+    memcpy(rows, gray_rows, sizeof rows);
+    rows[5] = 5;
+    struct png_file other = png_make_zlib(rows, sizeof rows);
+    make_gray_file(other.data, other.size);
+    refuse("damaged image: ");
+    png_make_free(&other);
 }
 
 // --- other files and chunks ----------------------------------------------------------------------
 
-static void bytes_after_iend(void **state)
+UNIT_TEST(bytes_after_iend)
 {
-    (void)state;
-    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
-    make_gray_file(stream.data, stream.size);
+    make_sound_file();
     png_make_bytes(&file, "whatever follows", 16);
     accept_gray();
-    png_make_free(&stream);
 }
 
 // The file changed between probing and decoding, or the caller mixed two up.
-static void header_of_another_file(void **state)
+UNIT_TEST(header_of_another_file)
 {
-    (void)state;
     static const struct {
         int width, height, depth, color_type;
     } others[] = {{4, 2, 8, 0}, {3, 3, 8, 0},  {5, 3, 8, 0}, {4, 4, 8, 0},
                   {4, 3, 4, 0}, {4, 3, 16, 0}, {4, 3, 8, 4}, {4, 3, 8, 2}};
-    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
-    struct conv_codec *codec;
-    assert_int_equal(conv_png_format.open(&codec, &(struct conv_codec_config){.level = -1}, NULL),
-                     CONV_OK);
+    struct conv_codec *codec = image_codec(NULL, -1);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         struct conv_image_header header;
         struct conv_err err = {0};
@@ -224,7 +338,7 @@ static void header_of_another_file(void **state)
         assert_int_equal(conv_png_format.probe(file.data, file.size, &header, &err), CONV_OK);
         struct conv_image image = header.shape;
         image_alloc(&image, 0);
-        make_gray_file(stream.data, stream.size);
+        make_sound_file();
         enum conv_status status =
             conv_png_format.decode(codec, file.data, file.size, &header, &image, &err);
         if (others[i].depth == 4) // asks for 8 bits as well: the same pixels
@@ -234,16 +348,13 @@ static void header_of_another_file(void **state)
         image_free(&image);
     }
     conv_png_format.close(codec);
-    png_make_free(&stream);
 }
 
 // Chunks that are carried over unchanged are not examined, so that none of them can make an image
 // fail or expand: a broken profile, and a text of 64 MB in 64 KB.
-static void metadata_is_not_unpacked(void **state)
+UNIT_TEST(metadata_is_not_unpacked)
 {
-    (void)state;
     static uint8_t nothing[1 << 26];
-    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
     struct png_file bomb = png_make_zlib(nothing, sizeof nothing);
     struct png_file chunks = {0}, text = {0};
     png_make_bytes(&text, "Comment\0\0", 9);
@@ -253,7 +364,7 @@ static void metadata_is_not_unpacked(void **state)
     png_make_chunk(&chunks, "sRGB", "\x09", 1);
     png_make_chunk(&chunks, "gAMA", "\0\0\0", 3);
     png_make_chunk(&chunks, "eXIf", "?", 1);
-    make_gray_file(stream.data, stream.size);
+    make_sound_file();
     png_make_insert(&file, png_make_find(&file, "IDAT", 0), &chunks);
     png_make_insert(&file, png_make_find(&file, "IEND", 0), &chunks);
     accept_gray();
@@ -263,14 +374,12 @@ static void metadata_is_not_unpacked(void **state)
     png_make_free(&text);
     png_make_free(&chunks);
     png_make_free(&bomb);
-    png_make_free(&stream);
 }
 
 // --- chance --------------------------------------------------------------------------------------
 
-static void bytes_changed_at_random(void **state)
+UNIT_TEST(bytes_changed_at_random)
 {
-    (void)state;
     uint64_t random = 12345;
     for (int round = 0; round < 4000; round++) {
         struct conv_image image;
@@ -295,6 +404,7 @@ static void bytes_changed_at_random(void **state)
 
 int main(void)
 {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, start, forget)
     const struct CMUnitTest tests[] = {
         TEST(truncated_at_every_byte),
         TEST(wrong_crc_of_each_critical_chunk),
@@ -304,6 +414,11 @@ int main(void)
         TEST(bad_headers),
         TEST(chunks_out_of_order),
         TEST(impossible_chunk_lengths),
+        TEST(adler32_is_checked),
+        TEST(adler32_in_an_idat_of_its_own),
+        TEST(rows_missing_or_too_many),
+        TEST(bytes_after_the_zlib_stream),
+        TEST(unknown_row_filter),
         TEST(bytes_after_iend),
         TEST(header_of_another_file),
         TEST(metadata_is_not_unpacked),

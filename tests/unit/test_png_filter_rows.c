@@ -1,39 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The row filters of the fast encoder against the text of the standard; buffers end at pages
 // without access.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/features.h"
 #include "png/cpu/filter_rows.h"
 #include "support/guard.h"
+#include "support/png_predict.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 static uint64_t seed;
-
-// Predicts a byte as the text of the standard says.
-static uint8_t predict_plainly(int filter, int a, int b, int c)
-{
-    int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
-    switch (filter) {
-    case 1:
-        return (uint8_t)a;
-    case 2:
-        return (uint8_t)b;
-    case 3:
-        return (uint8_t)((a + b) / 2);
-    case 4:
-        return (uint8_t)(pa <= pb && pa <= pc ? a : pb <= pc ? b : c);
-    default:
-        return 0;
-    }
-}
 
 static void fill(uint8_t *bytes, size_t n, int kind)
 {
@@ -56,7 +31,7 @@ static void check_filters(const struct conv_filter_rows *rows, size_t n, int kin
         rows->filter(dst.data, (enum conv_row_filter)f, row.data, above.data, n);
         for (size_t x = 0; x < n; x++) {
             int a = x ? row.data[x - 1] : 0, c = x ? above.data[x - 1] : 0;
-            uint8_t expected = (uint8_t)(row.data[x] - predict_plainly(f, a, above.data[x], c));
+            uint8_t expected = (uint8_t)(row.data[x] - png_predict(f, a, above.data[x], c));
             if (dst.data[x] != expected)
                 fail_msg("%s, filter %d, %zu bytes: differs at %zu", rows->name, f, n, x);
             expected_cost[f] += expected < 128 ? expected : 256u - expected;
@@ -141,9 +116,8 @@ static void check_halves(const struct conv_filter_rows *rows, size_t n)
     guard_free(&low);
 }
 
-static void rows_as_the_standard_has_them(void **state)
+UNIT_TEST(rows_as_the_standard_has_them)
 {
-    (void)state;
     unsigned features = conv_cpu_features();
     const struct conv_filter_rows *variants[] = {
         &conv_filter_rows_plain,

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
 // PNG as a row of the table of formats: files of every kind.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "io/files/formats.h"
 #include "support/png_make.h"
 #include "support/test_image.h"
+#include "support/unit.h"
 
 enum { WIDTH = 5, HEIGHT = 3 };
 
@@ -49,27 +41,8 @@ static struct png_file make_file(const struct kind *kind)
     return file;
 }
 
-static void join(struct png_file *file, const struct conv_encoded *parts)
+UNIT_TEST(every_kind_goes_through_the_table)
 {
-    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
-        png_make_bytes(file, parts->part[i].data, parts->part[i].size);
-    assert_int_equal(file->size, parts->size);
-}
-
-static void assert_same(const struct conv_image *a, const struct conv_image *b)
-{
-    assert_int_equal(a->channels, b->channels);
-    assert_int_equal(a->depth, b->depth);
-    assert_int_equal(a->alpha, b->alpha);
-    for (int c = 0; c < a->channels; c++)
-        for (int y = 0; y < HEIGHT; y++)
-            for (int x = 0; x < WIDTH; x++)
-                assert_int_equal(image_sample(a, c, x, y), image_sample(b, c, x, y));
-}
-
-static void every_kind_goes_through_the_table(void **state)
-{
-    (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         struct png_file file = make_file(&kinds[i]), written = {0};
         const struct conv_format *format = conv_formats_find(file.data, file.size);
@@ -81,27 +54,26 @@ static void every_kind_goes_through_the_table(void **state)
         assert_false(format->is_animated(file.data, file.size));
         assert_int_equal(header.device_stream, kinds[i].device_stream);
 
-        struct conv_codec *codec;
-        struct conv_codec_config config = {.level = -1};
+        struct conv_codec *codec = image_codec(NULL, -1);
+        const struct conv_codec_config config = {.level = -1};
         struct conv_metadata metadata = {0};
         struct conv_image image = header.shape, expected, back;
         image_alloc(&image, 0);
-        assert_int_equal(format->open(&codec, &config, NULL), CONV_OK);
         assert_int_equal(format->collect(file.data, file.size, &header, false, &metadata, NULL),
                          CONV_OK);
         assert_int_equal(format->decode(codec, file.data, file.size, &header, &image, NULL),
                          CONV_OK);
         assert_int_equal(image_decode(&expected, file.data, file.size, NULL), CONV_OK);
-        assert_same(&image, &expected);
+        assert_true(image_equal(&image, &expected));
         assert_true(format->decode_bytes(&header, file.size) > 0);
 
         struct conv_encoded parts;
         assert_int_equal(format->encode(codec, &image, &metadata, &parts, NULL), CONV_OK);
         assert_true(format->encode_bytes(&config, &image) > 0);
-        join(&written, &parts);
+        image_join(&written, &parts);
         assert_true(png_make_find(&written, "tEXt", 0) < written.size);
         assert_int_equal(image_decode(&back, written.data, written.size, NULL), CONV_OK);
-        assert_same(&back, &image);
+        assert_true(image_equal(&back, &image));
 
         format->trim(codec);
         format->close(codec);
@@ -116,9 +88,8 @@ static void every_kind_goes_through_the_table(void **state)
 }
 
 // The stream that a device would decode is put into a file again like the device's output.
-static void a_stream_is_taken_out_and_framed(void **state)
+UNIT_TEST(a_stream_is_taken_out_and_framed)
 {
-    (void)state;
     const struct conv_format *format = &conv_png_format;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         struct png_file file = make_file(&kinds[i]), chunk = {0}, framed = {0};
@@ -131,17 +102,20 @@ static void a_stream_is_taken_out_and_framed(void **state)
             format->device->copy_stream(stream, &stream_bytes, file.data, file.size, &header);
         assert_int_equal(copied, kinds[i].device_stream);
         if (copied) {
-            struct conv_codec *codec;
+            struct conv_codec *codec = image_codec(NULL, -1);
             struct conv_encoded parts;
+            struct conv_metadata metadata = {0};
             struct conv_image a, b;
-            assert_int_equal(format->open(&codec, &(struct conv_codec_config){.level = -1}, NULL),
-                             CONV_OK);
             png_make_chunk(&chunk, "IDAT", stream, stream_bytes);
-            format->device->frame(codec, &header.shape, NULL, chunk.data, chunk.size, &parts);
-            join(&framed, &parts);
+            assert_int_equal(format->collect(file.data, file.size, &header, false, &metadata, NULL),
+                             CONV_OK);
+            format->device->frame(codec, &header.shape, &metadata, chunk.data, chunk.size, &parts);
+            image_join(&framed, &parts);
+            assert_int_equal(png_make_find(&framed, "tEXt", 0), 33);
+            conv_metadata_free(&metadata);
             assert_int_equal(image_decode(&a, file.data, file.size, NULL), CONV_OK);
             assert_int_equal(image_decode(&b, framed.data, framed.size, NULL), CONV_OK);
-            assert_same(&a, &b);
+            assert_true(image_equal(&a, &b));
             image_free(&a);
             image_free(&b);
             format->close(codec);
@@ -153,9 +127,82 @@ static void a_stream_is_taken_out_and_framed(void **state)
     }
 }
 
-static void other_files_are_refused_with_their_kind(void **state)
+// --- the zlib stream for a device
+// ------------------------------------------------------------------
+
+static const uint8_t rows[] = {0, 1, 2, 3, 0, 4, 5, 6, 0, 7, 8, 9}; // 1 x 3 pixels in RGB
+
+// A file of 1 x 3 pixels whose stream is cut into chunks of `step` bytes.
+static struct png_file make_chunks(const struct png_file *stream, size_t step)
 {
-    (void)state;
+    struct png_file file = {0};
+    png_make_head(&file, 1, 3, 8, 2);
+    for (size_t at = 0; at < stream->size; at += step)
+        png_make_chunk(&file, "IDAT", stream->data + at,
+                       stream->size - at < step ? stream->size - at : step);
+    png_make_chunk(&file, "IEND", NULL, 0);
+    return file;
+}
+
+// *stream: malloc'ed, as large as the file, and so that writing after its end is detected.
+static bool copy(const struct png_file *file, uint8_t **stream, size_t *size)
+{
+    struct conv_image_header header;
+    *stream = malloc(file->size);
+    assert_non_null(*stream);
+    assert_int_equal(conv_png_format.probe(file->data, file->size, &header, NULL), CONV_OK);
+    return conv_png_format.device->copy_stream(*stream, size, file->data, file->size, &header);
+}
+
+UNIT_TEST(stream_is_joined)
+{
+    struct png_file stream = png_make_zlib(rows, sizeof rows);
+    for (size_t step = 1; step <= stream.size; step++) {
+        struct png_file file = make_chunks(&stream, step);
+        uint8_t *copied;
+        size_t size;
+        assert_true(copy(&file, &copied, &size));
+        assert_int_equal(size, stream.size);
+        assert_memory_equal(copied, stream.data, size);
+        free(copied);
+        png_make_free(&file);
+    }
+    png_make_free(&stream);
+}
+
+// Frees the file.
+static void refuse(struct png_file *file)
+{
+    uint8_t *copied;
+    size_t size;
+    assert_false(copy(file, &copied, &size));
+    free(copied);
+    png_make_free(file);
+}
+
+UNIT_TEST(odd_files_have_none)
+{
+    struct png_file stream = png_make_zlib(rows, sizeof rows), file = make_chunks(&stream, 4);
+    struct png_file more = {0};
+    file.data[png_make_find(&file, "IDAT", 1) + 8] ^= 1; // its CRC is wrong now
+    refuse(&file);
+
+    file = make_chunks(&stream, 4); // an ancillary chunk between image data
+    png_make_chunk(&more, "tEXt", "a\0b", 3);
+    png_make_insert(&file, png_make_find(&file, "IDAT", 1), &more);
+    refuse(&file);
+    png_make_free(&more);
+
+    file = make_chunks(&stream, 4); // a colour that is to be transparent
+    png_make_chunk(&more, "tRNS", "\0\1\0\1\0\1", 6);
+    png_make_insert(&file, png_make_find(&file, "IDAT", 0), &more);
+    refuse(&file);
+    png_make_free(&more);
+    png_make_free(&stream);
+}
+
+UNIT_TEST(other_files_are_refused_with_their_kind)
+{
     static const uint8_t gif[] = {'G', 'I', 'F', '8', '9', 'a', 0, 0, 0, 0};
     const struct conv_format *format;
     struct conv_err err = {0};
@@ -183,6 +230,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_goes_through_the_table),
         cmocka_unit_test(a_stream_is_taken_out_and_framed),
+        cmocka_unit_test(stream_is_joined),
+        cmocka_unit_test(odd_files_have_none),
         cmocka_unit_test(other_files_are_refused_with_their_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

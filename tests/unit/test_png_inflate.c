@@ -2,21 +2,15 @@
 // inflate.c against zlib: streams of every kind that zlib writes, and the same with bits flipped,
 // which zlib classifies. Buffers end at pages without access.
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "png/cpu/inflate.h"
 #include "support/guard.h"
 #include "support/png_make.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define MOST 100000 // bytes of data: three times what a distance can reach
 #define FLIPS 60
@@ -111,9 +105,8 @@ static void check_flips(struct bench *bench, struct png_file *stream, size_t siz
     }
 }
 
-static void streams_are_what_zlib_says(void **state)
+UNIT_TEST(streams_are_what_zlib_says)
 {
-    (void)state;
     static const size_t sizes[] = {1, 40, 300, 2047, 2100, 9000, 40000, MOST};
     static const int levels[] = {0, 1, 6, 9};
     static const int strategies[] = {Z_DEFAULT_STRATEGY, Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE,

@@ -2,17 +2,10 @@
 // Decoders and encoders take no more memory than conv_png_decode_bytes and conv_png_encode_bytes
 // say, and a damaged file no more than with libpng alone.
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/features.h"
 #include "png/cpu/decode.h"
@@ -21,6 +14,7 @@
 #include "support/png_make.h"
 #include "support/random.h"
 #include "support/test_image.h"
+#include "support/unit.h"
 
 #define KIB ((size_t)1 << 10)
 
@@ -91,10 +85,9 @@ static void decode(const struct conv_buffer *file, const struct conv_image *imag
 }
 
 // Rows of their own were not counted: images of a few long rows took twice as much.
-static void memory_is_as_estimated(void **state)
+UNIT_TEST(memory_is_as_estimated)
 {
     static const int levels[] = {12, 6, 1, 0};
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct conv_image image = shapes[i];
         struct conv_buffer file = {0};
@@ -136,7 +129,7 @@ static size_t bytes_of_thread(const struct conv_encoder *encoder, int level)
 
 // Helpers counted as 4 MB each, whatever the rows and the level: rows of a million pixels take
 // eight times as much, the tables of level 10 twice.
-static void helpers_stay_within_their_memory(void **state)
+UNIT_TEST(helpers_stay_within_their_memory)
 {
     enum { MOST = 16, MEMORY = 40 << 20 };
     static const struct {
@@ -146,7 +139,6 @@ static void helpers_stay_within_their_memory(void **state)
         {12, 1000000, 6, 2, 2},  {12, 2000, 850, 3, 4}, {6, 2000, 850, MOST, MOST},
         {1, 2000, 850, 8, MOST},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct counted counted = {.parallel = {.most = MOST, .run = count_threads}};
         struct conv_image image = {
@@ -172,9 +164,8 @@ static void helpers_stay_within_their_memory(void **state)
 }
 
 // Tables are as large as their sizes say.
-static void tables_are_as_large_as_stated(void **state)
+UNIT_TEST(tables_are_as_large_as_stated)
 {
-    (void)state;
 #if CONV_SANITIZED
     skip(); // another allocator
 #endif
@@ -233,19 +224,16 @@ static int decode_in_little_memory(struct conv_codec *codec, const struct png_fi
     return status == CONV_ERR_FORMAT ? 0 : 1;
 }
 
-static void memory_for_a_damaged_row(void **state)
+UNIT_TEST(memory_for_a_damaged_row)
 {
-    (void)state;
 #if CONV_SANITIZED
     skip(); // address space is reserved
 #endif
-    const struct conv_codec_config config = {.level = -1};
-    struct conv_codec *codec;
+    struct conv_codec *codec = image_codec(NULL, -1);
     struct conv_image planes;
     struct conv_image_header header;
     struct png_file file;
     make_damaged_row(&file);
-    assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
     assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
     planes = header.shape;
     image_alloc(&planes, 0);

@@ -2,18 +2,11 @@
 // Which chunks are in the output, and where: those that are still true of a filtered image, byte
 // for byte, the background in the output's colour type, and nothing else. Also which files are
 // animations.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "support/png_make.h"
 #include "support/test_image.h"
+#include "support/unit.h"
 
 static const uint8_t rows[2] = {0, 77}; // one gray pixel
 static struct png_file file, wanted;
@@ -76,9 +69,8 @@ static void collect(void)
         assert_memory_equal(meta.data, wanted.data, wanted.size);
 }
 
-static void carried_kinds(void **state)
+UNIT_TEST(carried_kinds)
 {
-    (void)state;
     static const uint8_t long_text[65] = {0};
     start_file();
     add_carried("gAMA", "\0\0\xb1\x8f", 4);
@@ -138,9 +130,8 @@ static void carried_kinds(void **state)
     collect();
 }
 
-static void first_of_each_single_kind(void **state)
+UNIT_TEST(first_of_each_single_kind)
 {
-    (void)state;
     start_file();
     png_make_chunk(&file, "gAMA", "\0\0\1\0", 4);
     file.data[file.size - 1] ^= 1; // a wrong CRC: dropped, and does not count as the first
@@ -157,9 +148,8 @@ static void first_of_each_single_kind(void **state)
     collect();
 }
 
-static void reused_for_the_next_image(void **state)
+UNIT_TEST(reused_for_the_next_image)
 {
-    (void)state;
     start_file();
     add_carried("tEXt", "long\0long long long long long", 29);
     add_image();
@@ -180,9 +170,8 @@ static void reused_for_the_next_image(void **state)
 
 // The output has 8 or 16 bits and no palette, so the background is converted to the colour that a
 // reader would show.
-static void background_is_converted(void **state)
+UNIT_TEST(background_is_converted)
 {
-    (void)state;
     static const struct {
         int color_type, depth;
         size_t size, wanted_size; // 0: dropped
@@ -226,9 +215,8 @@ static void background_is_converted(void **state)
 
 // An animation has a valid acTL of more than one frame before the image data. Any chunk of APNG in
 // any other file made it one, and it was refused.
-static void animations_are_known(void **state)
+UNIT_TEST(animations_are_known)
 {
-    (void)state;
     enum { COUNT = 8 };
     static const struct {
         const char *actl;
@@ -261,9 +249,8 @@ static void animations_are_known(void **state)
 }
 
 // Every truncation, and a length that reaches beyond the data.
-static void stays_within_the_data(void **state)
+UNIT_TEST(stays_within_the_data)
 {
-    (void)state;
     start_file();
     add_carried("tEXt", "a\0b", 3);
     add_carried("sRGB", "\0", 1);
@@ -281,9 +268,8 @@ static void stays_within_the_data(void **state)
     collect();
 }
 
-static void carried_through_both_encoders(void **state)
+UNIT_TEST(carried_through_both_encoders)
 {
-    (void)state;
     start_file();
     add_carried("pHYs", "\0\0\x0b\x13\0\0\x0b\x13\1", 9);
     add_image();
@@ -295,16 +281,12 @@ static void carried_through_both_encoders(void **state)
     for (size_t e = 0; e < sizeof encoders / sizeof encoders[0]; e++) {
         struct conv_image image, back;
         struct conv_err err;
-        struct conv_codec *codec;
-        struct conv_codec_config config = {.encoder = encoders[e], .level = -1};
+        struct conv_codec *codec = image_codec(encoders[e], -1);
         struct conv_encoded bytes;
         struct png_file output = {0};
         assert_int_equal(image_decode(&image, file.data, file.size, &err), CONV_OK);
-        assert_int_equal(conv_png_format.open(&codec, &config, &err), CONV_OK);
         assert_int_equal(conv_png_format.encode(codec, &image, &meta, &bytes, &err), CONV_OK);
-        for (int i = 0; i < CONV_ENCODED_PARTS; i++)
-            png_make_bytes(&output, bytes.part[i].data, bytes.part[i].size);
-        assert_int_equal(output.size, bytes.size);
+        image_join(&output, &bytes);
         conv_png_format.close(codec);
 
         // Each on its side of the image data.

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT
 // The fast decoder and libpng agree about every file: good ones of every kind, and each way to
 // damage one byte of them or to cut them off.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "support/oracle.h"
 #include "support/png_make.h"
 #include "support/png_mutate.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define NO_LIMIT ((size_t)1 << 24)
 #define STEP (CONV_SANITIZED ? 3 : 1) // of the bits of a byte
@@ -36,9 +30,8 @@ static void check_good(const struct png_spec *spec)
     png_make_free(&file);
 }
 
-static void good_files_of_every_kind(void **state)
+UNIT_TEST(good_files_of_every_kind)
 {
-    (void)state;
     static const int kinds[][2] = {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}, {2, 8}, {2, 16}, {3, 1},
                                    {3, 2}, {3, 4}, {3, 8}, {4, 8}, {4, 16}, {6, 8}, {6, 16}};
     static uint16_t samples[300 * 40 * 4];
@@ -84,9 +77,8 @@ static struct png_file make_gray(int width, int height, const uint8_t *rows, int
     return file;
 }
 
-static void every_kind_of_block_and_filter(void **state)
+UNIT_TEST(every_kind_of_block_and_filter)
 {
-    (void)state;
     static const int strategies[] = {Z_DEFAULT_STRATEGY, Z_FIXED, Z_HUFFMAN_ONLY, Z_RLE};
     enum { WIDTH = 90, HEIGHT = 60 };
     static uint8_t rows[(WIDTH + 1) * HEIGHT];
@@ -134,9 +126,8 @@ static void damage(struct png_file *file, int counts[3])
     }
 }
 
-static void every_byte_damaged(void **state)
+UNIT_TEST(every_byte_damaged)
 {
-    (void)state;
     int counts[3] = {0};
     uint16_t samples[8 * 5 * 4];
     static const int kinds[][2] = {{0, 2}, {0, 16}, {2, 8}, {3, 4}, {4, 8}, {6, 16}};
@@ -232,9 +223,8 @@ static struct png_file make_order(int color_type, const char *order)
     return file;
 }
 
-static void odd_orders_of_chunks(void **state)
+UNIT_TEST(odd_orders_of_chunks)
 {
-    (void)state;
     static const struct {
         int color_type;
         const char *chunks;
@@ -292,9 +282,8 @@ static void odd_orders_of_chunks(void **state)
 
 // Images changed as an attacker would, again and again as long as they are good ones, among them
 // every kind of block and code. The same files in every run.
-static void mutated_files(void **state)
+UNIT_TEST(mutated_files)
 {
-    (void)state;
     enum { FILES = CONV_SANITIZED ? 4000 : 12000, CHAIN = 60, ROOM = 1 << 13 };
     static uint8_t data[ROOM], good[ROOM];
     int counts[3] = {0};

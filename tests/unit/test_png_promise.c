@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Headers that promise more pixels than the image data can make, or fewer: refused before memory is
 // allocated for them.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "support/png_make.h"
 #include "support/test_image.h"
+#include "support/unit.h"
 
 static struct png_file file;
 
@@ -33,9 +25,8 @@ static enum conv_status check_promise(struct conv_err *err)
 
 // A header is accepted if there is a byte of image data for every 1032 bytes of its rows, or part
 // of that: DEFLATE does not expand further.
-static void image_data_must_suffice_for_the_header(void **state)
+UNIT_TEST(image_data_must_suffice_for_the_header)
 {
-    (void)state;
     static const struct {
         int width, height, depth, color_type;
         bool interlaced;
@@ -78,9 +69,8 @@ static void image_data_must_suffice_for_the_header(void **state)
 }
 
 // 15 bytes of rows; 16 times that and a MiB are accepted.
-static void too_much_image_data(void **state)
+UNIT_TEST(too_much_image_data)
 {
-    (void)state;
     enum { MOST = (1 << 20) + 16 * 15 + 15 };
     struct conv_err err;
     uint8_t *nothing = calloc(1, MOST + 1);
@@ -96,9 +86,8 @@ static void too_much_image_data(void **state)
 }
 
 // Truncated data is reported as such, and its existing bytes count.
-static void promise_of_a_truncated_file(void **state)
+UNIT_TEST(promise_of_a_truncated_file)
 {
-    (void)state;
     struct conv_err err;
     png_make_head(&file, 1032, 1, 8, 0);
     png_make_chunk(&file, "IDAT", "", 0);
@@ -111,9 +100,8 @@ static void promise_of_a_truncated_file(void **state)
 }
 
 // The other side of the bound: what zlib makes of nothing but zeros must pass it.
-static void best_compression_is_believed(void **state)
+UNIT_TEST(best_compression_is_believed)
 {
-    (void)state;
     enum { WIDTH = 4096, HEIGHT = 1024 };
     uint8_t *rows = calloc(HEIGHT, WIDTH + 1);
     assert_non_null(rows);

@@ -3,18 +3,11 @@
 // (their names start with x) is refused. The environment's CONV_PNGSUITE names its folder.
 #include <dirent.h>
 #include <png.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "support/png_make.h"
 #include "support/test_image.h"
+#include "support/unit.h"
 
 #define EXIT_SKIPPED 77 // what ctest shows as a skip
 
@@ -78,9 +71,8 @@ static void check_suite_file(const char *folder, const char *name)
     png_make_free(&file);
 }
 
-static void png_suite(void **state)
+UNIT_TEST(png_suite)
 {
-    (void)state;
     const char *folder = suite_folder();
     if (!folder) {
         print_message("CONV_PNGSUITE does not name the folder of PngSuite\n");

@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The parts of the device's PNG decoder that need no device: codes, tables and symbols, on the
 // CPU against zlib and the definitions of the standard.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "png/cuda/lengths.cuh"
 #include "png/cuda/symbols.cuh"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define MOST 60000 // bytes of data
 
@@ -168,9 +161,8 @@ static void fill(uint32_t size, int kind)
     }
 }
 
-static void test_streams(void **test)
+UNIT_TEST(test_streams)
 {
-    (void)test;
     static const int strategies[] = {Z_DEFAULT_STRATEGY, Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE,
                                      Z_FIXED};
     static struct codes codes;
@@ -209,9 +201,8 @@ static void test_streams(void **test)
 }
 
 // Counting stops at the first symbol that begins at the limit or after it, never within one.
-static void test_limits(void **test)
+UNIT_TEST(test_limits)
 {
-    (void)test;
     static struct codes codes;
     seed = 5;
     fill(4000, 1);
@@ -288,9 +279,8 @@ static void split_codewords(uint8_t *lengths, unsigned symbols, unsigned used)
 }
 
 // Codes that zlib accepts, and the same with some lengths changed.
-static void test_codes(void **test)
+UNIT_TEST(test_codes)
 {
-    (void)test;
     static struct codes codes;
     int taken = 0, refused = 0;
     for (int i = 0; i < 3000; i++) {
@@ -328,9 +318,8 @@ static void look_up_codewords(const uint32_t *entries, const struct table *table
 }
 
 // Codes that make the largest tables: no room is left, none is missing.
-static void test_largest_tables(void **test)
+UNIT_TEST(test_largest_tables)
 {
-    (void)test;
     static struct codes codes;
     uint32_t most[2] = {0, 0};
     for (int i = 0; i < 4000; i++) {
@@ -355,9 +344,8 @@ static void test_largest_tables(void **test)
 }
 
 // RFC 1951, 3.2.5.
-static void test_meanings(void **test)
+UNIT_TEST(test_meanings)
 {
-    (void)test;
     static const uint16_t bases[] = {3,  4,  5,  6,   7,   8,   9,   10,  11, 13,
                                      15, 17, 19, 23,  27,  31,  35,  43,  51, 59,
                                      67, 83, 99, 115, 131, 163, 195, 227, 258};
@@ -392,9 +380,8 @@ static void test_meanings(void **test)
 
 // Where a window gave more than 7 bytes per bit, as flat images do, the next one took the most bits
 // instead of the fewest, made more bytes than there is room for, and had to be repeated.
-static void test_thread_bits(void **state)
+UNIT_TEST(test_thread_bits)
 {
-    (void)state;
     const uint32_t most = 280;
     assert_int_equal(choose_part_bits(1000, 7001, 1, most), LEAST_PART_BITS);
     assert_int_equal(choose_part_bits(64, 8192, 1, most), LEAST_PART_BITS);

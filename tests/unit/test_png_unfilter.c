@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Every variant of the filters' reversal and of the split against plain code, with rows that end at
 // inaccessible pages.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/features.h"
 #include "png/cpu/unfilter_wave.h"
 #include "support/guard.h"
 #include "support/parallel.h"
+#include "support/png_predict.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define MOST 4096 // bytes of a row
 
@@ -106,9 +100,8 @@ static void check_pairs(const struct conv_unfilter *variant, int bpp, size_t wid
     }
 }
 
-static void filters_are_plain_codes(void **state)
+UNIT_TEST(filters_are_plain_codes)
 {
-    (void)state;
     static const int sizes[CONV_UNFILTER_SIZES] = {1, 2, 3, 4, 6, 8};
     int count;
     const struct conv_unfilter *const *variants = conv_unfilter_variants(&count);
@@ -131,9 +124,8 @@ static void filters_are_plain_codes(void **state)
 }
 
 // The plain code itself, byte by byte from the standard's words.
-static void plain_code_is_the_standard(void **state)
+UNIT_TEST(plain_code_is_the_standard)
 {
-    (void)state;
     static const int sizes[CONV_UNFILTER_SIZES] = {1, 2, 3, 4, 6, 8};
     uint8_t src[240], up[240], dst[240];
     seed = 9;
@@ -145,9 +137,7 @@ static void plain_code_is_the_standard(void **state)
         conv_unfilter_plain.reverse[conv_unfilter_index((int)bpp)][f](dst, src, up, sizeof src);
         for (size_t i = 0; i < sizeof dst; i++) {
             int a = i < bpp ? 0 : dst[i - bpp], b = up[i], c = i < bpp ? 0 : up[i - bpp];
-            int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
-            int predictions[] = {0, a, b, (a + b) / 2, pa <= pb && pa <= pc ? a : pb <= pc ? b : c};
-            assert_int_equal(dst[i], (src[i] + predictions[f]) & 255);
+            assert_int_equal(dst[i], (src[i] + png_predict(f, a, b, c)) & 255);
         }
     }
 }
@@ -192,9 +182,8 @@ static void check_split(const struct conv_unfilter *variant, int channels, int d
     }
 }
 
-static void splits_are_right(void **state)
+UNIT_TEST(splits_are_right)
 {
-    (void)state;
     int count;
     const struct conv_unfilter *const *variants = conv_unfilter_variants(&count);
     seed = 10;
@@ -297,9 +286,8 @@ static unsigned check_wave(const struct conv_unfilter *variant, int pixel, size_
     return 2 * atomic_load(&run.pairs);
 }
 
-static void rows_of_several_threads(void **state)
+UNIT_TEST(rows_of_several_threads)
 {
-    (void)state;
     static const int sizes[CONV_UNFILTER_SIZES] = {1, 2, 3, 4, 6, 8};
     int count;
     const struct conv_unfilter *const *variants = conv_unfilter_variants(&count);
