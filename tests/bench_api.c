@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/stat.h"
 #include "conv.h"
 
 #define ROUNDS 5

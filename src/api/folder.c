@@ -9,7 +9,7 @@
 #include "api/api_context.h"
 #include "base/clock.h"
 #include "base/lock.h"
-#include "base/thread_start.h"
+#include "base/thread.h"
 #include "filter/filter.h"
 #include "io/files/paths.h"
 #include "io/walk/operands.h"

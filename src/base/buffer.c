@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "base/buffer.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/huge.h"
+#include <sys/mman.h>
 
 bool conv_buffer_reserve(struct conv_buffer *buffer, size_t capacity)
 {
@@ -45,4 +45,20 @@ void conv_buffer_free(struct conv_buffer *buffer)
 {
     free(buffer->data);
     *buffer = (struct conv_buffer){0};
+}
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define LEAST (4 * HUGE_PAGE) // bytes: below it there is little to gain
+
+void conv_huge_use(void *data, size_t size)
+{
+#ifdef MADV_HUGEPAGE
+    uintptr_t first = ((uintptr_t)data + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uintptr_t end = ((uintptr_t)data + size) / HUGE_PAGE * HUGE_PAGE;
+    if (size >= LEAST)
+        (void)madvise((void *)first, end - first, MADV_HUGEPAGE); // advice: it may be refused
+#else
+    (void)data;
+    (void)size;
+#endif
 }

@@ -26,4 +26,8 @@ void conv_buffer_trim(struct conv_buffer *buffer, size_t keep);
 
 void conv_buffer_free(struct conv_buffer *buffer); // also resets it to {0}
 
+// Asks for large pages for a block that has not been used yet. Any size; small blocks and systems
+// without large pages ignore it. Only pages that lie wholly in the block are affected.
+void conv_huge_use(void *data, size_t size);
+
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The clock of all measurements and timeouts.
+// The clock of all measurements and timeouts, and order statistics of what was measured.
 #ifndef CONV_BASE_CLOCK_H
 #define CONV_BASE_CLOCK_H
 
@@ -10,5 +10,26 @@ uint64_t conv_clock_ns(void);
 
 // Nanoseconds of CPU time of the calling thread, which hardly depend on what else runs.
 uint64_t conv_clock_thread_ns(void);
+
+// --- order statistics ----------------------------------------------------------------------------
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct conv_stat {
+    double min, p25, median, p75, max;
+};
+
+// Sorts `count` >= 1 values in place. Each figure is one of the values: of an even number the
+// median is the upper of the two in the middle.
+struct conv_stat conv_stat_sort(double *values, int count);
+
+// The median alone; sorts as well.
+double conv_stat_median(double *values, int count);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What limits.c, limits_groups.c and limits_job.c share.
+// What limits.c and limits_groups.c share.
 #ifndef CONV_BASE_LIMITS_INTERNAL_H
 #define CONV_BASE_LIMITS_INTERNAL_H
 

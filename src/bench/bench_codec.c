@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/stat.h"
 #include "bench/bench_codec_device.h"
 #include "bench/bench_codec_jobs.h"
 #include "bench/bench_competitor.h"

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/stat.h"
 #include "bench/bench_time.h"
 #include "png/cpu/interleave.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/stat.h"
+#include "base/clock.h"
 #include "bench/bench_cuda_timer.h"
 #include "png/cuda/cuda_decode.h"
 #include "png/cuda/cuda_encode.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/stat.h"
+#include "base/clock.h"
 #include "bench/bench_layers_graph.h"
 #include "tensor/half.h"
 

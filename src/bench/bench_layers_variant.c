@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/features.h"
-#include "base/stat.h"
 #include "bench/bench_layers_internal.h"
 #include "bench/bench_progress.h"
 #include "bench/bench_time.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/stall.h"
+#include "base/standard.h"
 #include "bench/bench.h"
 #include "bench/bench_device.h"
 #include "bench/streams_table.h"

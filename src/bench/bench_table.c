@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/stat.h"
+#include "base/clock.h"
 #include "report/json.h"
 #include "report/report.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/descriptors.h"
-#include "base/stall.h"
+#include "base/standard.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
 #include "io/walk/operands.h"

@@ -2,8 +2,8 @@
 // conv layer WEIGHTS IMAGE... OUTPUT: images and folders, one .npy file each or one for all.
 #include <string.h>
 
-#include "base/cancel.h"
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "cli/commands.h"
 #include "cli/layer_command.h"
 #include "cli/own_files.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/stall.h"
+#include "base/standard.h"
 #include "cli/commands.h"
 #include "cli/own_files.h"
 #include "cli/signals.h"

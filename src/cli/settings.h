@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-#include "base/hash.h"
+#include "base/digest.h"
 #include "cli/layer_command.h"
 #include "cli/options.h"
 #include "io/files/journal.h"

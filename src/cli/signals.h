@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#include "base/stall.h"
+#include "base/standard.h"
 
 // Installs the handlers: a signal ends the program at once.
 void conv_signals_begin(void);

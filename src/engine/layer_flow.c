@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/parallel.h"
 
 // Bytes of a chunk, input and output together. On the CPU both stay in the second-level cache.
 // Copies of 16 MiB reach nine tenths of the bus's speed.

@@ -14,7 +14,7 @@
 
 #include <jerror.h>
 
-#include "base/cancel.h"
+#include "base/parallel.h"
 
 // Bytes of the output buffer at first, and at least that much is added.
 #define LEAST_ROOM ((size_t)1 << 16)

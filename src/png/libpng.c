@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cancel.h"
 #include "base/features.h"
+#include "base/parallel.h"
 #include "png/cpu/interleave.h"
 #include "png/cpu/unfilter.h"
 

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/digest.h"
 #include "base/err.h"
-#include "base/hash.h"
 #include "report/json.h"
 #include "report/merge.h"
 #include "report/record.h"

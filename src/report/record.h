@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "base/stall.h"
+#include "base/standard.h"
 
 // When something is shown; CONV_AUTO: if it is shown on a terminal.
 enum conv_when { CONV_AUTO, CONV_ALWAYS, CONV_NEVER };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cancel.h"
+#include "base/parallel.h"
 #include "run/stages.h"
 #include "run/worker.h"
 

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/parallel.h"
 #include "run/devices.h"
 #include "run/scheduler.h"
 #include "run/streams.h"

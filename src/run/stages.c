@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "base/cancel.h"
+#include "base/parallel.h"
 #include "io/files/image_reader.h"
 #include "kernels/stencil/alpha.h"
 #include "run/layer_stage.h"

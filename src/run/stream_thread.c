@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cancel.h"
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "base/thread.h"
 #include "engine/memory.h"
 #include "report/trace.h"

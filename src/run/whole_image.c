@@ -2,7 +2,7 @@
 // A backend that is not async: one worker decodes, filters, encodes and writes an image.
 #include <assert.h>
 
-#include "base/cancel.h"
+#include "base/parallel.h"
 #include "run/ledger.h"
 #include "run/scheduler.h"
 #include "run/stages.h"

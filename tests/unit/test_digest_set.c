@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/digest_set.h"
+#include "base/digest.h"
 
 #define COUNT 100000
 

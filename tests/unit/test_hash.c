@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/hash.h"
+#include "base/digest.h"
 
 static void check(size_t size, uint64_t low, uint64_t high)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The order statistics from which all figures of benchmarks are derived.
-#include "base/stat.h"
+#include "base/clock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/cancel.h"
+#include "base/parallel.h"
 #include "base/standard.h"
 #include "io/archive/unpack.h"
 #include "io/files/paths.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cancel.h"
 #include "base/descriptors.h"
+#include "base/parallel.h"
 #include "base/standard.h"
 #include "io/files/formats.h"
 #include "io/files/paths.h"

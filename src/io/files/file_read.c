@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "base/cancel.h"
-#include "base/huge.h"
+#include "base/buffer.h"
+#include "base/parallel.h"
 #include "io/files/formats.h"
 #include "io/files/paths.h"
 

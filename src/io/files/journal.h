@@ -45,8 +45,8 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
+#include "base/digest.h"
 #include "base/err.h"
-#include "base/hash.h"
 #include "image/format.h"
 
 struct conv_journal;

@@ -4,7 +4,7 @@
 #ifndef CONV_FILES_JOURNAL_FILE_H
 #define CONV_FILES_JOURNAL_FILE_H
 
-#include "base/digest_set.h"
+#include "base/digest.h"
 #include "io/files/journal.h"
 
 // Starts as {.fd = -1}.

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "base/digest_set.h"
+#include "base/digest.h"
 #include "base/lock.h"
 
 #define CONV_OUTPUT_LINKS 1024 // chains

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cancel.h"
+#include "base/parallel.h"
 #include "base/standard.h"
 #include "io/files/paths.h"
 #include "io/files/tensor_file.h"

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/digest_set.h"
+#include "base/digest.h"
 #include "base/err.h"
 #include "io/source.h"
 

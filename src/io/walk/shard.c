@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/digest_set.h"
+#include "base/digest.h"
 
 // --- balance -------------------------------------------------------------------------------------
 

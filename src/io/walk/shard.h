@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/digest.h"
 #include "base/err.h"
-#include "base/hash.h"
 
 #define CONV_SHARD_MOST 1000000 // shards of one job
 

@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-#include "base/digest_set.h"
+#include "base/digest.h"
 #include "io/walk/archive_source.h"
 #include "io/walk/folder_source.h"
 #include "io/walk/list_source.h"

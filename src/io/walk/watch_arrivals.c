@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/digest.h"
 
 #define PLACES 4096 // of the table of last events: as many as arrive in one settling time, and more
 

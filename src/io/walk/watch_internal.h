@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "base/digest_set.h"
+#include "base/digest.h"
 #include "base/err.h"
 #include "base/lock.h"
 #include "io/walk/watch.h"

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
-#include "base/hash.h"
+#include "base/digest.h"
 #include "io/files/paths.h"
 #include "io/walk/watch_internal.h"
 

@@ -8,8 +8,8 @@
 #include <emmintrin.h> // in each x86-64
 #endif
 
-#include "base/cancel.h"
 #include "base/features.h"
+#include "base/parallel.h"
 #include "png/chunk.h"
 #include "png/cpu/decode_content.h"
 #include "png/cpu/decode_stream.h"

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/cancel.h"
 #include "base/features.h"
+#include "base/parallel.h"
 #include "png/cpu/deflate_internal.h"
 
 #define HASH_BITS 16

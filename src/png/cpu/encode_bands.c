@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cancel.h"
 #include "base/lock.h"
+#include "base/parallel.h"
 #include "png/cpu/checksum.h"
 #include "png/cpu/deflate.h"
 #include "png/cpu/encode_internal.h"

@@ -4,7 +4,7 @@
 // begins.
 #include <string.h>
 
-#include "base/cancel.h"
+#include "base/parallel.h"
 #include "png/cpu/checksum.h"
 #include "png/cpu/deflate.h"
 #include "png/cpu/encode_internal.h"

@@ -1,16 +1,29 @@
 // SPDX-License-Identifier: MIT
+// Digests of 128 bits that identify contents (SipHash-2-4, Aumasson and Bernstein 2012), and sets
+// of them. Any thread.
+#ifndef CONV_BASE_DIGEST_H
+#define CONV_BASE_DIGEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct conv_digest {
+    uint64_t word[2];
+};
+
+// Replaces the digest by the hash of `size` bytes with the old digest as the key. So a sequence of
+// calls computes the digest of a sequence of fields, including their lengths.
+void conv_hash_add(struct conv_digest *digest, const void *data, size_t size);
+
+// --- sets ----------------------------------------------------------------------------------------
+
 // A set of digests, such as those of a journal's lines. Where a digest is stored depends on a
 // random key: digests that were chosen to collide, in a forged journal, cost no more than others.
 //
 // An entry takes 21 to 43 bytes.
-#ifndef CONV_BASE_DIGEST_SET_H
-#define CONV_BASE_DIGEST_SET_H
-
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "base/err.h"
-#include "base/hash.h"
 
 // {0} is an empty set.
 struct conv_digest_set {

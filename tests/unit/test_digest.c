@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// Digests: SipHash-2-4 with 128 bits against the vectors of its reference implementation. The set
+// that a journal is in memory: everything that was added is found, nothing else is.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/digest.h"
+
+#define COUNT 100000
+
+static void check(size_t size, uint64_t low, uint64_t high)
+{
+    static const unsigned char bytes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    struct conv_digest digest = {{0x0706050403020100, 0x0F0E0D0C0B0A0908}};
+    conv_hash_add(&digest, bytes, size);
+    assert_true(digest.word[0] == low && digest.word[1] == high);
+}
+
+// Printed there as bytes, least significant first.
+static void test_reference_vectors(void **state)
+{
+    (void)state;
+    check(0, 0xE6A825BA047F81A3, 0x930255C71472F66D);
+    check(1, 0x44AF996BD8C187DA, 0x45FC229B11597634);
+}
+
+static void test_every_byte_and_every_border_between_fields_counts(void **state)
+{
+    (void)state;
+    struct conv_digest seen[20];
+    size_t count = 0;
+    for (size_t size = 0; size < 10; size++) {
+        struct conv_digest digest = {{1, 2}};
+        conv_hash_add(&digest, "aaaaaaaaaa", size);
+        conv_hash_add(&digest, "aaaaaaaaaa", 10 - size);
+        seen[count++] = digest;
+        digest = (struct conv_digest){{1, 2}};
+        char text[] = "aaaaaaaaaa";
+        text[size] = 'b';
+        conv_hash_add(&digest, text, 10);
+        seen[count++] = digest;
+    }
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < i; j++)
+            assert_false(seen[i].word[0] == seen[j].word[0] || seen[i].word[1] == seen[j].word[1]);
+}
+
+static void fill(struct conv_digest_set *set, struct conv_digest step)
+{
+    struct conv_err err;
+    for (uint64_t i = 1; i <= COUNT; i++) {
+        struct conv_digest digest = {{i * step.word[0], i * step.word[1]}};
+        bool added;
+        assert_int_equal(conv_digest_set_add(set, &digest, &added, &err), CONV_OK);
+        assert_true(added);
+        assert_int_equal(conv_digest_set_add(set, &digest, &added, &err), CONV_OK);
+        assert_false(added);
+    }
+    assert_int_equal(set->count, COUNT);
+    for (uint64_t i = 0; i <= 2 * COUNT; i++) {
+        struct conv_digest digest = {{i * step.word[0], i * step.word[1]}};
+        assert_int_equal(conv_digest_set_has(set, &digest), i >= 1 && i <= COUNT);
+    }
+}
+
+// A table that is indexed with bits of the digest itself takes minutes for the last three.
+static void test_any_digests(void **state)
+{
+    (void)state;
+    const struct conv_digest steps[] = {
+        {{0x9E3779B97F4A7C15, 0xD1B54A32D192ED03}}, {{1, 0}}, {{0, 1}}, {{(uint64_t)1 << 40, 0}}};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        struct conv_digest_set set = {0};
+        fill(&set, steps[i]);
+        assert_true(sizeof(struct conv_digest) * set.capacity <= (size_t)43 * COUNT);
+        conv_digest_set_free(&set);
+    }
+}
+
+static void test_nothing_is_in_an_empty_set(void **state)
+{
+    (void)state;
+    struct conv_err err;
+    struct conv_digest_set set = {0};
+    const struct conv_digest zero = {{0, 0}}, one = {{1, 0}};
+    bool added;
+    assert_false(conv_digest_set_has(&set, &zero));
+    assert_false(conv_digest_set_has(&set, &one));
+    assert_int_equal(conv_digest_set_add(&set, &zero, &added, &err), CONV_OK);
+    assert_false(added);
+    assert_false(conv_digest_set_has(&set, &zero));
+    assert_int_equal(conv_digest_set_add(&set, &one, NULL, &err), CONV_OK);
+    assert_true(conv_digest_set_has(&set, &one));
+    conv_digest_set_free(&set);
+    assert_false(conv_digest_set_has(&set, &one));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference_vectors),
+        cmocka_unit_test(test_every_byte_and_every_border_between_fields_counts),
+        cmocka_unit_test(test_any_digests),
+        cmocka_unit_test(test_nothing_is_in_an_empty_set),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
