@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "bench/bench_copies.h"
 #include "bench/bench_cuda.h"
 #include "engine/engine.h"
@@ -28,7 +29,7 @@ struct conv_bench_device {
     int group_count;
     size_t image_bytes; // of the first image's planes
 
-    pthread_mutex_t lock;         // guards all below
+    struct conv_lock lock;        // guards all below
     int free_groups[MOST_GROUPS]; // not in any stream
     int free_count;
     uint64_t end;    // when streams stop
@@ -151,7 +152,7 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     *out = bench;
     bench->options = options;
     bench->device = device;
-    pthread_mutex_init(&bench->lock, NULL); // never fails on Linux
+    (void)conv_lock_init(&bench->lock);
     int most = streams * device->count * GROUPS_PER_STREAM;
     most = most < MOST_GROUPS ? most : MOST_GROUPS;
     // Without a fallback: the device is measured.
@@ -171,7 +172,7 @@ void conv_bench_device_close(struct conv_bench_device *bench)
     if (!bench)
         return;
     conv_pool_close(&bench->pool);
-    pthread_mutex_destroy(&bench->lock);
+    conv_lock_destroy(&bench->lock);
     free(bench);
 }
 
@@ -221,7 +222,7 @@ static void *stream_main(void *argument)
 {
     struct stream_thread *thread = argument;
     struct conv_bench_device *bench = thread->bench;
-    pthread_mutex_lock(&bench->lock);
+    conv_lock_acquire(&bench->lock);
     // There are at least as many groups as streams, so one is always free.
     while (conv_clock_ns() < bench->end && !bench->failure.status &&
            !atomic_load(bench->options->stop)) {
@@ -229,11 +230,11 @@ static void *stream_main(void *argument)
         bench->free_count--;
         memmove(bench->free_groups, bench->free_groups + 1,
                 (size_t)bench->free_count * sizeof bench->free_groups[0]);
-        pthread_mutex_unlock(&bench->lock);
+        conv_lock_release(&bench->lock);
         struct conv_err err;
         enum conv_status status =
             bench->device->ops->stream_run(thread->stream, &bench->groups[i]->group, &err);
-        pthread_mutex_lock(&bench->lock);
+        conv_lock_acquire(&bench->lock);
         if (!status) // before another stream can take the group
             trace_group(thread, i);
         bench->free_groups[bench->free_count++] = i;
@@ -242,7 +243,7 @@ static void *stream_main(void *argument)
         else
             count(bench, thread->device, i);
     }
-    pthread_mutex_unlock(&bench->lock);
+    conv_lock_release(&bench->lock);
     return NULL;
 }
 

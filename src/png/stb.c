@@ -2,10 +2,10 @@
 // stb_image_write: a whole encoder in one small file, 8 bits per sample only. The only file that
 // includes it; its functions are static here.
 #include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/buffer.h"
+#include "base/lock.h"
 #include "png/cpu/interleave.h"
 #include "png/png.h"
 
@@ -19,7 +19,7 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include <stb_image_write.h>
 
-static pthread_mutex_t level_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct conv_lock level_lock = CONV_LOCK_INITIALIZER;
 
 // The search effort (hash chain length; below 5 is as 5) of every later call, for the whole
 // process, since stb keeps it in a global variable. Any thread may set the same level again at any
@@ -27,10 +27,10 @@ static pthread_mutex_t level_lock = PTHREAD_MUTEX_INITIALIZER;
 // encoders on other threads read it without the lock.
 static void set_level(int level)
 {
-    pthread_mutex_lock(&level_lock);
+    conv_lock_acquire(&level_lock);
     if (stbi_write_png_compression_level != level)
         stbi_write_png_compression_level = level;
-    pthread_mutex_unlock(&level_lock);
+    conv_lock_release(&level_lock);
 }
 
 // stb counts in int. It sums up to 128 per byte of a row; its output is at most 9 bits per byte of
