@@ -21,7 +21,6 @@ import images
 import jpeg
 import tars
 from program import HAS_JPEG, run
-from test_archive_names import has_libarchive
 
 ROUNDS = int(os.environ.get("CONV_ROUNDS", 60))
 STEMS, ENDS, FOLDERS = ("a", "b", "a_s"), (".png", ".png", ".jpg", ".jpeg", ".npy", ".cls", ""), ("", "", "x/", "a/", "x/y/")
@@ -54,7 +53,7 @@ def make_inputs(rng):
     found, operands, number = {}, [], rng.randrange(1000)
     for kind in rng.choices(("folder", "tar", "tar", "tar.gz", "zip", "file"), k=rng.choice((1, 1, 2, 2, 3))):
         path = rng.choice(("p", "q", "d/p")) + ({"folder": "", "file": ".png"}.get(kind, "." + kind))
-        if os.path.basename(path) in map(os.path.basename, operands) or kind == "tar.gz" and not has_libarchive():
+        if os.path.basename(path) in map(os.path.basename, operands):
             continue
         members, names = [], []
         for _ in range(1 if kind == "file" else rng.randint(0, 7)):
@@ -250,7 +249,6 @@ def one_run(rng):
         return False
     archives = [o for o in operands if not os.path.isdir(o) and not o.endswith(".png")]
     output = rng.choice(("out/", "out/", "all/", "out.tar", "out.tar", "out.zip", "out.tar.gz"))
-    output = output if output[:4] != "out." or output == "out.tar" or has_libarchive() else "out.tar"
     to_archive = output.startswith("out.") or output == "all/" and archives == operands
     options = options_of(rng, to_archive, bool(archives))
     listed = None

@@ -34,7 +34,7 @@ static void begin(int count)
         targets[i].format = &conv_archive_tar;
         atomic_store(&targets[i].is_due, true);
     }
-    const struct conv_archive_order_config config = {
+    const struct conv_sink_config config = {
         .targets = targets, .target_count = count, .stop = &stop};
     assert_int_equal(conv_archive_order_open(&order, &config, &err), CONV_OK);
 }

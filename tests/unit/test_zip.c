@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Zip files (src/io/zip_*.h): written records can be found and read again, also for sizes above 4
-// GiB and more than 65,535 entries, which no quick test can write in full.
+// Zip files (src/io/archive/zip.h): written records can be found and read again, also for sizes
+// above 4 GiB and more than 65,535 entries, which no quick test can write in full.
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -244,12 +245,42 @@ static void test_damage(void **state)
     assert_true(opened > 100);
 }
 
+// Places of entries, against a list of bytes that are taken.
+static void test_places_against_bytes(void **state)
+{
+    (void)state;
+    uint32_t seed = 1;
+    for (int round = 0; round < 200; round++) {
+        struct conv_spans spans = {0};
+        bool taken[64] = {false};
+        for (int i = 0; i < 30; i++) {
+            seed = seed * 1664525 + 1013904223;
+            size_t start = seed >> 26, size = 1 + (seed >> 8) % 6;
+            size = start + size > 64 ? 64 - start : size;
+            bool apart, is_free = !memchr(taken + start, true, size);
+            assert_int_equal(conv_spans_add(&spans, start, start + size, &apart, NULL), CONV_OK);
+            assert_int_equal(apart, is_free);
+            if (is_free)
+                memset(taken + start, true, size);
+        }
+        size_t runs = 0;
+        for (size_t i = 0; i < 64; i++)
+            runs += taken[i] && (i == 0 || !taken[i - 1]);
+        assert_int_equal(spans.count, runs); // neighbours are merged
+        conv_spans_free(&spans);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_records),      cmocka_unit_test(test_times),
-        cmocka_unit_test(test_many_entries), cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_names),        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_many_entries),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_places_against_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 #define LEAST_PATIENCE 4000
 
 enum conv_status conv_archive_order_open(struct conv_archive_order **out,
-                                         const struct conv_archive_order_config *config,
+                                         const struct conv_sink_config *config,
                                          struct conv_err *err)
 {
     struct conv_archive_order *order = calloc(1, sizeof *order);
@@ -57,7 +57,7 @@ static void wait_for_turn(struct conv_archive_order *order, uint64_t number, siz
 {
     uint64_t due = atomic_load(&order->due), patience = PATIENCE(bytes);
     if (patience < LEAST_PATIENCE || due == number ||
-        (due != CONV_ARCHIVE_NO_MEMBER && number > due + (uint64_t)order->config.threads))
+        (due != CONV_ARCHIVE_NO_MEMBER && number > due + (uint64_t)order->config.workers))
         return;
     for (uint64_t start = conv_clock_ns(); conv_clock_ns() - start < patience;)
         if (atomic_load(&order->due) == number)

@@ -28,21 +28,11 @@ struct conv_archive_order;
 
 struct conv_journal;
 
-struct conv_archive_order_config {
-    struct conv_archive_target *targets; // the caller's; members come for one after the other
-    int target_count;
-    bool fsync, force;            // as of the sink
-    int threads;                  // that put members
-    bool unmapped;                // as of the sink
-    struct conv_journal *journal; // gets a line per input of each archive without a dropped member,
-                                  // before it appears; or NULL
-    const atomic_int *stop;
-};
-
-// Opens no archive yet: each appears with its first member. Keeps the pointers in *config; *order
-// is set on success only. CONV_ERR_MEMORY.
+// Opens no archive yet: each of config->targets, whose members come for one after the other,
+// appears with its first member. Keeps the pointers in *config; *order is set on success only.
+// CONV_ERR_MEMORY.
 enum conv_status conv_archive_order_open(struct conv_archive_order **order,
-                                         const struct conv_archive_order_config *config,
+                                         const struct conv_sink_config *config,
                                          struct conv_err *err);
 
 // Sets the bytes that waiting members, and buffers kept for them, may take: at least several times

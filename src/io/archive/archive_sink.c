@@ -239,22 +239,12 @@ static enum conv_status open_archives(struct conv_sink **out, const struct conv_
         .finish = finish,
         .remove_temporaries = remove_temporaries,
     };
-    const struct conv_archive_order_config order = {
-        .targets = config->targets,
-        .target_count = config->target_count,
-        .fsync = config->fsync,
-        .force = config->force,
-        .threads = config->workers,
-        .unmapped = config->unmapped,
-        .journal = config->journal,
-        .stop = config->stop,
-    };
     struct archive_sink *sink = calloc(1, sizeof *sink);
     if (!sink)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the output");
     sink->sink.ops = &ops;
     sink->config = *config;
-    enum conv_status status = conv_archive_order_open(&sink->order, &order, err);
+    enum conv_status status = conv_archive_order_open(&sink->order, config, err);
     if (status) {
         free(sink);
         return status;

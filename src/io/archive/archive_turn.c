@@ -221,7 +221,7 @@ enum conv_status conv_archive_turn_open(struct conv_archive_order *order,
     const struct conv_archive_target *to = &order->config.targets[target];
     bool may_map = to->format->frame && order->limit >= LEAST_TO_MAP && !order->config.unmapped;
     enum conv_status status =
-        conv_archive_output_open(&archive->output, to->path, may_map ? order->config.threads : 1,
+        conv_archive_output_open(&archive->output, to->path, may_map ? order->config.workers : 1,
                                  order->config.force, order->config.stop, err);
     if (status)
         return status;

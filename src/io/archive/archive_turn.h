@@ -37,7 +37,7 @@ struct conv_open_archive {
 #define CONV_ARCHIVE_MOST_OPEN 4
 
 struct conv_archive_order {
-    struct conv_archive_order_config config;
+    struct conv_sink_config config;
     struct conv_open_archive open[CONV_ARCHIVE_MOST_OPEN];
     struct conv_open_archive *current; // of the turn: that members are placed in; NULL: none
     uint64_t usual;                    // of the turn: bytes of the archive before; 0: none

@@ -59,8 +59,6 @@ static inline size_t conv_tar_padding(uint64_t size)
 
 // --- members (tar_header.c) ----------------------------------------------------------------------
 
-// What the header of a member of a tar archive says about it.
-
 // Strings of a member: in the header their fields need not end in NUL.
 struct conv_tar_names {
     char name[sizeof((struct conv_tar_header *)0)->prefix + 1 + 100 + 1]; // prefix, slash, name
@@ -83,8 +81,7 @@ bool conv_tar_member_has_content(struct conv_archive_input *input, uint64_t size
 // --- sparse files (tar_sparse.c) -----------------------------------------------------------------
 
 // Sparse files in tar archives: the archive has the parts between the holes, one after the other,
-// and a map of their places. Versions of GNU tar have written four kinds of maps. Private to
-// src/io/tar_*.c.
+// and a map of their places. Versions of GNU tar have written four kinds of maps.
 
 // The most parts of a map; they take 16 MiB.
 #define CONV_TAR_MOST_PARTS ((size_t)1 << 20)
@@ -140,8 +137,7 @@ ssize_t conv_tar_sparse_read(struct conv_tar_sparse *sparse, struct conv_archive
 
 // --- PAX headers (tar_pax.c) ---------------------------------------------------------------------
 
-// The contents of PAX headers, and of GNU tar's headers, about the member after them. Private to
-// src/io/tar_*.c.
+// The contents of PAX headers, and of GNU tar's headers, about the member after them.
 
 // A record or a name is no longer than this: it is read into memory, and a name is a few KiB at
 // most.

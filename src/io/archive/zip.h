@@ -93,17 +93,15 @@ void conv_spans_free(struct conv_spans *spans); // leaves {0}
 // Reads zip files. Ordinary ones that are mapped are read without libarchive: stored members are
 // handed out by pointer, damage to one member leaves the others readable, and memory does not grow
 // with their number. Other compression, files without a directory and pipes are left to libarchive,
-// but what does not fit together is found here (private to src/io).
-
-// As conv_archive_format.read.
+// but what does not fit together is found here. As conv_archive_format.read.
 enum conv_status conv_zip_read(struct conv_archive_reader **reader,
                                struct conv_archive_input *input, struct conv_err *err);
 
 // --- the directory of a file that is written (zip_directory.c) -----------------------------------
 
-// Records of a zip file that is being written (private to src/io/zip_*.c): the header before an
-// entry, and the central directory, which is collected while entries are written.
-// APPNOTE.TXT 6.3.10 of PKWARE defines them.
+// Records of a zip file that is being written: the header before an entry, and the central
+// directory, which is collected while entries are written. APPNOTE.TXT 6.3.10 of PKWARE defines
+// them.
 
 enum conv_zip_method { CONV_ZIP_STORED = 0, CONV_ZIP_DEFLATED = 8 };
 
@@ -154,11 +152,10 @@ void conv_zip_directory_free(struct conv_zip_directory *directory); // leaves {0
 
 // --- writing (zip_write.c) -----------------------------------------------------------------------
 
-// Writes zip files without libarchive (private to src/io). The bytes depend on the members alone,
-// and every entry can be read from a pipe; neither is true of libarchive's writer.
-
-// As conv_archive_format.write. Images and other compressed files are stored, the rest is deflated.
-// Owners are not kept; hard links and devices are CONV_ERR_UNSUPPORTED.
+// Writes zip files. The bytes depend on the members alone, and every entry can be read from a pipe;
+// neither is true of libarchive's writer. As conv_archive_format.write. Images and other compressed
+// files are stored, the rest is deflated. Owners are not kept; hard links and devices are
+// CONV_ERR_UNSUPPORTED.
 enum conv_status conv_zip_write(struct conv_archive_writer **writer,
                                 struct conv_archive_output *output, struct conv_err *err);
 

@@ -32,8 +32,9 @@ static bool wait_writable(int fd, const atomic_int *stop)
     }
 }
 
-// Opening a pipe for writing would wait for its reader, out of reach of a signal.
-int conv_special_open(const char *path, const atomic_int *stop)
+// Opening a pipe for writing would wait for its reader, out of reach of a signal. -1 with errno:
+// EINTR if *stop became non-zero meanwhile.
+static int open_other(const char *path, const atomic_int *stop)
 {
     for (;;) {
         struct stat info;
@@ -50,6 +51,22 @@ int conv_special_open(const char *path, const atomic_int *stop)
         }
         poll(NULL, 0, POLL_MS);
     }
+}
+
+int conv_special_open(const char *path, const atomic_int *stop, bool *owns, struct conv_err *err)
+{
+    int own = conv_paths_is_standard(path) ? STDOUT_FILENO : conv_paths_descriptor(path);
+    if (own == STDOUT_FILENO && conv_standard_is_closed(STDOUT_FILENO)) {
+        conv_err_set(err, CONV_ERR_IO, "cannot write to standard output: it is closed");
+        return -1;
+    }
+    int fd = own >= 0 ? own : open_other(path, stop);
+    *owns = own < 0 && fd >= 0;
+    if (fd < 0 && errno == EINTR)
+        conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for the reader of %s", path);
+    else if (fd < 0)
+        conv_err_errno(err, errno, "cannot open %s", path);
+    return fd;
 }
 
 // A pipe that is writable takes PIPE_BUF bytes without making a write wait; more could wait for a
@@ -93,15 +110,12 @@ enum conv_status conv_special_write_to(int fd, const char *name, const struct co
 enum conv_status conv_special_write(const char *path, const struct conv_encoded *file,
                                     const atomic_int *stop, struct conv_err *err)
 {
-    int own = conv_paths_descriptor(path);
-    int fd = own >= 0 ? own : conv_special_open(path, stop);
-    if (fd < 0 && errno == EINTR)
-        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for the reader of %s",
-                            path);
+    bool owns;
+    int fd = conv_special_open(path, stop, &owns, err);
     if (fd < 0)
-        return conv_err_errno(err, errno, "cannot open %s", path);
+        return err->status;
     enum conv_status status = conv_special_write_to(fd, path, file, stop, err);
-    if (own < 0 && close(fd) != 0 && errno != EINTR && !status)
+    if (owns && close(fd) != 0 && errno != EINTR && !status)
         status = conv_err_errno(err, errno, "cannot write to %s", path);
     return status;
 }

@@ -5,6 +5,7 @@
 #define CONV_FILES_SPECIAL_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "base/err.h"
 #include "image/format.h"
@@ -16,9 +17,9 @@
 enum conv_status conv_special_write(const char *path, const struct conv_encoded *file,
                                     const atomic_int *stop, struct conv_err *err);
 
-// Opens a pipe or device for writing, waiting for its reader. -1 with errno: EINTR if *stop became
-// non-zero meanwhile.
-int conv_special_open(const char *path, const atomic_int *stop);
+// Opens it for writing, waiting for the reader of a pipe. -1 with *err, as above. *owns: it is to
+// be closed.
+int conv_special_open(const char *path, const atomic_int *stop, bool *owns, struct conv_err *err);
 
 // The same as conv_special_write for a descriptor, which stays open. `name` is for messages.
 enum conv_status conv_special_write_to(int fd, const char *name, const struct conv_encoded *file,

@@ -15,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/standard.h"
 #include "io/files/paths.h"
 #include "io/files/special.h"
 
@@ -177,20 +176,13 @@ static enum conv_status open_unnamed(struct conv_temporary_file *file, bool forc
 // It is written to, not replaced.
 static enum conv_status open_stream(struct conv_temporary_file *file, struct conv_err *err)
 {
-    int own =
-        conv_paths_is_standard(file->path) ? STDOUT_FILENO : conv_paths_descriptor(file->path);
-    if (own == STDOUT_FILENO && conv_standard_is_closed(STDOUT_FILENO))
-        return conv_err_set(err, CONV_ERR_IO, "cannot write to standard output: it is closed");
-    file->fd = own >= 0 ? own : conv_special_open(file->path, file->stop);
-    file->owns_fd = own < 0 && file->fd >= 0;
-    if (file->fd < 0 && errno == EINTR)
-        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for the reader of %s",
-                            file->path);
+    file->fd = conv_special_open(file->path, file->stop, &file->owns_fd, err);
+    if (file->fd < 0)
+        return err->status;
 #ifdef F_SETPIPE_SZ
-    if (file->fd >= 0) // fewer switches between its two ends
-        (void)fcntl(file->fd, F_SETPIPE_SZ, 1 << 20);
+    (void)fcntl(file->fd, F_SETPIPE_SZ, 1 << 20); // fewer switches between its two ends
 #endif
-    return file->fd < 0 ? conv_err_errno(err, errno, "cannot open %s", file->path) : CONV_OK;
+    return CONV_OK;
 }
 
 bool conv_temporary_is_stream(const char *path)

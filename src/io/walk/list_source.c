@@ -16,6 +16,130 @@
 #include "io/walk/operands.h"
 #include "io/walk/shard.h"
 
+// --- names ---------------------------------------------------------------------------------------
+
+// Cuts a list into names while it arrives.
+
+static void close_names(struct conv_name_list *list)
+{
+    if (list->fd > STDIN_FILENO)
+        close(list->fd);
+    list->fd = -1;
+}
+
+// `path` "-" is standard input. CONV_ERR_USAGE if it cannot be read as a list.
+static enum conv_status open_names(struct conv_name_list *list, const char *path, bool nul,
+                                   atomic_int *stop, struct conv_err *err)
+{
+    struct stat info;
+    bool standard = strcmp(path, "-") == 0;
+    list->nul = nul;
+    list->stop = stop;
+    list->ended = false;
+    list->begin = list->end = 0;
+    list->fd = standard ? STDIN_FILENO : conv_paths_open(path, O_RDONLY | O_NONBLOCK);
+    if (standard && conv_standard_is_closed(STDIN_FILENO)) {
+        conv_err_set(err, CONV_ERR_USAGE, "-: standard input is closed");
+    } else if (list->fd < 0) {
+        conv_err_errno(err, errno, "%s", path);
+    } else if (fstat(list->fd, &info) == 0 && S_ISDIR(info.st_mode)) {
+        close_names(list);
+        conv_err_set(err, CONV_ERR_USAGE, "%s: is a folder, not a list of names", path);
+    } else {
+        return CONV_OK;
+    }
+    if (err)
+        err->status = CONV_ERR_USAGE;
+    return conv_err_hint(err, CONV_HINT_LIST, 0, CONV_ERR_USAGE);
+}
+
+// True if the next name has not arrived and nothing can be read without waiting.
+static bool names_may_wait(const struct conv_name_list *list)
+{
+    struct pollfd wait = {.fd = list->fd, .events = POLLIN};
+    const char *here = list->buffer + list->begin;
+    return !list->ended && !memchr(here, list->nul ? '\0' : '\n', list->end - list->begin) &&
+           poll(&wait, 1, 0) == 0;
+}
+
+// Appends to the buffer. False at the end or on an error.
+static bool read_more(struct conv_name_list *list, struct conv_err *err)
+{
+    if (list->begin > 0) {
+        memmove(list->buffer, list->buffer + list->begin, list->end - list->begin);
+        list->end -= list->begin;
+        list->begin = 0;
+    }
+    for (;;) {
+        if (!conv_paths_wait_readable(list->fd, list->stop)) {
+            list->ended = true;
+            list->end = 0; // drop a name that was cut short
+            return false;
+        }
+        // One byte stays free for the NUL after a last name without an end.
+        ssize_t got = read(list->fd, list->buffer + list->end, sizeof list->buffer - 1 - list->end);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (got < 0)
+            conv_err_errno(err, errno, "cannot read the list");
+        list->ended = got <= 0;
+        list->end += got > 0 ? (size_t)got : 0;
+        return got > 0;
+    }
+}
+
+// The rest of the list is not read: where its names begin and end is unknown.
+static const char *give_up(struct conv_name_list *list)
+{
+    list->ended = true;
+    list->begin = list->end;
+    return NULL;
+}
+
+// The next name that is not empty; valid until the next call. NULL at the end, when stopped, or
+// with err->status set, which the caller has set to CONV_OK: CONV_ERR_IO if reading fails (once;
+// then the list ends), CONV_ERR_USAGE if a list whose names end in newline has NUL bytes,
+// CONV_ERR_LIMIT for a name longer than any path.
+static const char *next_name(struct conv_name_list *list, struct conv_err *err)
+{
+    for (;;) {
+        char *name = list->buffer + list->begin;
+        size_t size = list->end - list->begin;
+        char *last = memchr(name, list->nul ? '\0' : '\n', size);
+        // A name contains no NUL. If a NUL were taken as its end, it would hide all names up to the
+        // next line.
+        if (!list->nul && memchr(name, '\0', last ? (size_t)(last - name) : size)) {
+            conv_err_set(err, CONV_ERR_USAGE,
+                         "the list has NUL bytes: add -0 if its names end in NUL");
+            return give_up(list);
+        }
+        if (!last && !list->ended && size < PATH_MAX) {
+            read_more(list, err);
+            if (err->status)
+                return NULL;
+            continue;
+        }
+        if (!last && size >= PATH_MAX) {
+            bool lines = list->nul && memchr(name, '\n', size);
+            conv_err_set(err, CONV_ERR_LIMIT, "the list holds a name of more than %d bytes%s",
+                         PATH_MAX, lines ? ": omit -0 if its names end in newline" : "");
+            return give_up(list);
+        }
+        if (!last && size == 0)
+            return NULL;
+        if (!last)
+            last = name + size;
+        list->begin += (size_t)(last - name) + (last < list->buffer + list->end);
+        if (!list->nul && last > name && last[-1] == '\r')
+            last--;
+        *last = '\0';
+        if (name[0])
+            return name;
+    }
+}
+
+// --- images --------------------------------------------------------------------------------------
+
 // A digest of a name in a folder, the same however the folder is reached: through links, or where
 // it is mounted again.
 static struct conv_digest digest_file(const char *path)
@@ -69,7 +193,7 @@ static enum conv_source_step next_item(struct conv_source *source, struct conv_i
     item->is_named = false;
     item->in_place = list->in_place;
     err->status = CONV_OK;
-    const char *name = conv_name_list_next(&list->names, err);
+    const char *name = next_name(&list->names, err);
     if (!name) {
         name_item(item, list->path);
         if (conv_paths_is_standard(list->path))
@@ -101,7 +225,7 @@ static enum conv_source_step next_item(struct conv_source *source, struct conv_i
 
 static bool may_wait(const struct conv_source *source)
 {
-    return conv_name_list_may_wait(&((const struct conv_list_source *)source)->names);
+    return names_may_wait(&((const struct conv_list_source *)source)->names);
 }
 
 enum conv_status conv_list_source_open(struct conv_list_source *list, const char *path, bool nul,
@@ -113,129 +237,13 @@ enum conv_status conv_list_source_open(struct conv_list_source *list, const char
     list->path = path;
     list->folder = folder;
     list->in_place = in_place;
-    return conv_name_list_open(&list->names, path, nul, stop, err);
+    return open_names(&list->names, path, nul, stop, err);
 }
 
 void conv_list_source_close(struct conv_list_source *list)
 {
     if (!list->source.ops)
         return;
-    conv_name_list_close(&list->names);
+    close_names(&list->names);
     conv_digest_set_free(&list->seen);
-}
-
-// --- names ---------------------------------------------------------------------------------------
-
-// Cuts a list into names while it arrives.
-
-enum conv_status conv_name_list_open(struct conv_name_list *list, const char *path, bool nul,
-                                     atomic_int *stop, struct conv_err *err)
-{
-    struct stat info;
-    bool standard = strcmp(path, "-") == 0;
-    list->nul = nul;
-    list->stop = stop;
-    list->ended = false;
-    list->begin = list->end = 0;
-    list->fd = standard ? STDIN_FILENO : conv_paths_open(path, O_RDONLY | O_NONBLOCK);
-    if (standard && conv_standard_is_closed(STDIN_FILENO)) {
-        conv_err_set(err, CONV_ERR_USAGE, "-: standard input is closed");
-    } else if (list->fd < 0) {
-        conv_err_errno(err, errno, "%s", path);
-    } else if (fstat(list->fd, &info) == 0 && S_ISDIR(info.st_mode)) {
-        conv_name_list_close(list);
-        conv_err_set(err, CONV_ERR_USAGE, "%s: is a folder, not a list of names", path);
-    } else {
-        return CONV_OK;
-    }
-    if (err)
-        err->status = CONV_ERR_USAGE;
-    return conv_err_hint(err, CONV_HINT_LIST, 0, CONV_ERR_USAGE);
-}
-
-void conv_name_list_close(struct conv_name_list *list)
-{
-    if (list->fd > STDIN_FILENO)
-        close(list->fd);
-    list->fd = -1;
-}
-
-bool conv_name_list_may_wait(const struct conv_name_list *list)
-{
-    struct pollfd wait = {.fd = list->fd, .events = POLLIN};
-    const char *here = list->buffer + list->begin;
-    return !list->ended && !memchr(here, list->nul ? '\0' : '\n', list->end - list->begin) &&
-           poll(&wait, 1, 0) == 0;
-}
-
-// Appends to the buffer. False at the end or on an error.
-static bool read_more(struct conv_name_list *list, struct conv_err *err)
-{
-    if (list->begin > 0) {
-        memmove(list->buffer, list->buffer + list->begin, list->end - list->begin);
-        list->end -= list->begin;
-        list->begin = 0;
-    }
-    for (;;) {
-        if (!conv_paths_wait_readable(list->fd, list->stop)) {
-            list->ended = true;
-            list->end = 0; // drop a name that was cut short
-            return false;
-        }
-        // One byte stays free for the NUL after a last name without an end.
-        ssize_t got = read(list->fd, list->buffer + list->end, sizeof list->buffer - 1 - list->end);
-        if (got < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (got < 0)
-            conv_err_errno(err, errno, "cannot read the list");
-        list->ended = got <= 0;
-        list->end += got > 0 ? (size_t)got : 0;
-        return got > 0;
-    }
-}
-
-// The rest of the list is not read: where its names begin and end is unknown.
-static const char *give_up(struct conv_name_list *list)
-{
-    list->ended = true;
-    list->begin = list->end;
-    return NULL;
-}
-
-const char *conv_name_list_next(struct conv_name_list *list, struct conv_err *err)
-{
-    for (;;) {
-        char *name = list->buffer + list->begin;
-        size_t size = list->end - list->begin;
-        char *last = memchr(name, list->nul ? '\0' : '\n', size);
-        // A name contains no NUL. If a NUL were taken as its end, it would hide all names up to the
-        // next line.
-        if (!list->nul && memchr(name, '\0', last ? (size_t)(last - name) : size)) {
-            conv_err_set(err, CONV_ERR_USAGE,
-                         "the list has NUL bytes: add -0 if its names end in NUL");
-            return give_up(list);
-        }
-        if (!last && !list->ended && size < PATH_MAX) {
-            read_more(list, err);
-            if (err->status)
-                return NULL;
-            continue;
-        }
-        if (!last && size >= PATH_MAX) {
-            bool lines = list->nul && memchr(name, '\n', size);
-            conv_err_set(err, CONV_ERR_LIMIT, "the list holds a name of more than %d bytes%s",
-                         PATH_MAX, lines ? ": omit -0 if its names end in newline" : "");
-            return give_up(list);
-        }
-        if (!last && size == 0)
-            return NULL;
-        if (!last)
-            last = name + size;
-        list->begin += (size_t)(last - name) + (last < list->buffer + list->end);
-        if (!list->nul && last > name && last[-1] == '\r')
-            last--;
-        *last = '\0';
-        if (name[0])
-            return name;
-    }
 }

@@ -12,8 +12,6 @@
 #include "base/err.h"
 #include "io/source.h"
 
-// --- names ---------------------------------------------------------------------------------------
-
 // The names in a list of inputs, one after the other, from a file or a pipe that may be slow.
 
 struct conv_name_list {
@@ -25,22 +23,6 @@ struct conv_name_list {
     char buffer[65536];
 };
 
-// `path` "-" is standard input. CONV_ERR_USAGE if it cannot be read as a list.
-enum conv_status conv_name_list_open(struct conv_name_list *list, const char *path, bool nul,
-                                     atomic_int *stop, struct conv_err *err);
-void conv_name_list_close(struct conv_name_list *list);
-
-// True if the next name has not arrived and nothing can be read without waiting.
-bool conv_name_list_may_wait(const struct conv_name_list *list);
-
-// The next name that is not empty; valid until the next call. NULL at the end, when stopped, or
-// with err->status set, which the caller has set to CONV_OK: CONV_ERR_IO if reading fails (once;
-// then the list ends), CONV_ERR_USAGE if a list whose names end in newline has NUL bytes,
-// CONV_ERR_LIMIT for a name longer than any path.
-const char *conv_name_list_next(struct conv_name_list *list, struct conv_err *err);
-
-// --- the source ----------------------------------------------------------------------------------
-
 struct conv_list_source {
     struct conv_source source;
     const char *path;   // of the list
@@ -51,7 +33,8 @@ struct conv_list_source {
     struct conv_digest_set seen;
 };
 
-// Opens the list `path`, which may be "-". `folder` and `path` are kept. As conv_name_list_open.
+// Opens the list `path`, which may be "-". `folder` and `path` are kept. CONV_ERR_USAGE if it
+// cannot be read as a list.
 enum conv_status conv_list_source_open(struct conv_list_source *list, const char *path, bool nul,
                                        const char *folder, bool in_place, atomic_int *stop,
                                        struct conv_err *err);
