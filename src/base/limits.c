@@ -39,7 +39,8 @@ void conv_limits_note_memory(struct conv_limits *limits, uint64_t bytes, uint64_
              *folder ? " of " : "", folder);
 }
 
-void conv_limits_share_memory(struct conv_limits *limits, uint64_t processes, const char *source)
+// Divides the limit, and the memory in use, by `processes`; `source` is the text that reports it.
+static void share_memory(struct conv_limits *limits, uint64_t processes, const char *source)
 {
     char all[sizeof limits->memory_source];
     snprintf(all, sizeof all, "%s", limits->memory_source);
@@ -201,5 +202,5 @@ void conv_limits_read_job(struct conv_limits *limits)
         conv_limits_note_memory(limits, mib << 20, 0,
                                 node_mib ? "SLURM_MEM_PER_NODE" : "SLURM_MEM_PER_CPU", "");
     if (local > 1)
-        conv_limits_share_memory(limits, local, counted);
+        share_memory(limits, local, counted);
 }

@@ -16,7 +16,4 @@ bool conv_limits_parse_number(const char *text, uint64_t *number);
 void conv_limits_note_memory(struct conv_limits *limits, uint64_t bytes, uint64_t used,
                              const char *setting, const char *folder);
 
-// Divides the limit, and the memory in use, by `processes`; `source` is the text that reports it.
-void conv_limits_share_memory(struct conv_limits *limits, uint64_t processes, const char *source);
-
 #endif

@@ -42,7 +42,7 @@ struct conv_archive_body *conv_archive_body_make(struct conv_archive_unit *unit,
     return body;
 }
 
-void conv_archive_body_retain(struct conv_archive_body *body)
+static void retain_body(struct conv_archive_body *body)
 {
     atomic_fetch_add(&body->uses, 1);
 }
@@ -185,7 +185,7 @@ struct conv_archive_entry *conv_archive_entry_copy(struct conv_archive_buffers *
     entry->own = bytes;
     entry->copied = sizeof *entry + strings + content;
     if (from->body) {
-        conv_archive_body_retain(from->body);
+        retain_body(from->body);
         return entry;
     }
     entry->content = (struct conv_encoded){.part = {{bytes, content}}, .size = content};

@@ -40,7 +40,6 @@ struct conv_archive_body {
 // A copy of *member without a content, used once. It retains the unit. NULL without memory.
 struct conv_archive_body *conv_archive_body_make(struct conv_archive_unit *unit,
                                                  const struct conv_archive_member *member);
-void conv_archive_body_retain(struct conv_archive_body *body);
 void conv_archive_body_release(struct conv_archive_body *body); // NULL is fine
 
 // Sets target (2 * PATH_MAX bytes) to the name, as conv_paths_normal spells it, of the member

@@ -47,7 +47,7 @@ static bool is_early(struct archive_sink *sink, const struct conv_item *item)
     if (item->body->member.kind == CONV_ARCHIVE_HARDLINK || config->format || config->npy ||
         config->is_partial)
         return true;
-    conv_output_names_await(&sink->names, item->archive, target);
+    conv_output_names_note(&sink->names, item->archive, target, CONV_OUTPUT_AWAITED);
     return false;
 }
 
@@ -162,7 +162,7 @@ static enum conv_status write_output(struct conv_sink *base, int worker,
     if (status)
         return status;
     if (item->keeps_name && strcmp(member.name, original_of(item)) == 0)
-        conv_output_names_copy(&sink->names, item->archive, member.name);
+        conv_output_names_note(&sink->names, item->archive, member.name, CONV_OUTPUT_COPIED);
     bool is_file = member.kind == CONV_ARCHIVE_FILE;
     member.size = is_file ? file->size : 0;
     // A content that is copied unchanged can stay where it is.
@@ -182,9 +182,11 @@ static bool drop(struct conv_sink *base, const struct conv_item *item)
     bool lacks = !item->is_repeated;
     const char *original = original_of(item);
     if (lacks && sink->config.writes && !item->is_refused)
-        conv_output_names_lose(&sink->names, item->archive, original);
+        conv_output_names_note(&sink->names, item->archive, original, CONV_OUTPUT_MISSING);
     conv_archive_order_drop(sink->order, item->number, item->archive, lacks);
-    return lacks && conv_output_names_is_missed(&sink->names, item->archive, original);
+    return lacks &&
+           conv_output_names_has(&sink->names, item->archive, original, CONV_OUTPUT_AWAITED) &&
+           conv_output_names_has(&sink->names, item->archive, original, CONV_OUTPUT_MISSING);
 }
 
 static bool may_begin(const struct conv_sink *sink, const struct conv_item *item)

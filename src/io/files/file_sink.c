@@ -76,7 +76,8 @@ static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
         return CONV_OK;
     enum conv_status status = conv_output_names_claim(&sink->names, &place, NULL, err);
     if (status == CONV_ERR_USAGE && item->body &&
-        (item->is_result || conv_output_names_is_result(&sink->names, place.name)) &&
+        (item->is_result ||
+         conv_output_names_has(&sink->names, 0, place.name, CONV_OUTPUT_RESULT)) &&
         claim_number(sink, item))
         return CONV_OK;
     if (!item->watched || (status && status != CONV_ERR_USAGE))

@@ -9,20 +9,6 @@
 
 #include "io/files/paths.h"
 
-enum fact {
-    OWN = 1,  // the output of a member, or file, of this name
-    RESULT,   // an output that has another name than its member
-    RESERVED, // a name that a copy may need
-    INSIDE,   // a folder that outputs are in
-    FOLDER,   // a folder that is an output
-    RENAMED,  // the member's output is a RESULT
-    COPIED,   // the member has its own name nevertheless
-    LOST,     // the member is not written
-    LINK,     // the member is a symbolic link: names->links
-    AWAITED,  // an earlier link leads to the member
-    OWNER,    // the item that has this name
-};
-
 #define MOST_LINKS 8 // on the way to one member
 
 struct conv_output_link {
@@ -51,20 +37,21 @@ static bool open_place(struct place *place, struct conv_output_names *names, int
     return true;
 }
 
-static struct conv_digest digest_of(const struct place *place, enum fact fact)
+static struct conv_digest digest_of(const struct place *place, enum conv_output_fact fact)
 {
     struct conv_digest digest = {{(uint64_t)fact, (uint64_t)place->archive}};
     conv_hash_add(&digest, place->path, place->length);
     return digest;
 }
 
-static bool has(const struct place *place, enum fact fact)
+static bool has(const struct place *place, enum conv_output_fact fact)
 {
     struct conv_digest digest = digest_of(place, fact);
     return conv_digest_set_has(place->facts, &digest);
 }
 
-static enum conv_status add(const struct place *place, enum fact fact, struct conv_err *err)
+static enum conv_status add(const struct place *place, enum conv_output_fact fact,
+                            struct conv_err *err)
 {
     struct conv_digest digest = digest_of(place, fact);
     return conv_digest_set_add(place->facts, &digest, NULL, err);
@@ -72,7 +59,8 @@ static enum conv_status add(const struct place *place, enum fact fact, struct co
 
 static bool is_taken(const struct place *place)
 {
-    return has(place, OWN) || has(place, RESULT) || has(place, RESERVED);
+    return has(place, CONV_OUTPUT_OWN) || has(place, CONV_OUTPUT_RESULT) ||
+           has(place, CONV_OUTPUT_RESERVED);
 }
 
 // Leaves off the last component. False if it was the only one.
@@ -89,7 +77,7 @@ static bool go_up(struct place *place)
 // True if no folder of the name is a file. Those below the first that has outputs are new.
 static bool has_folders(struct place place)
 {
-    while (go_up(&place) && !has(&place, INSIDE))
+    while (go_up(&place) && !has(&place, CONV_OUTPUT_INSIDE))
         if (is_taken(&place))
             return false;
     return true;
@@ -98,8 +86,8 @@ static bool has_folders(struct place place)
 static enum conv_status add_folders(struct place place, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    while (!status && go_up(&place) && !has(&place, INSIDE))
-        status = add(&place, INSIDE, err);
+    while (!status && go_up(&place) && !has(&place, CONV_OUTPUT_INSIDE))
+        status = add(&place, CONV_OUTPUT_INSIDE, err);
     return status;
 }
 
@@ -122,7 +110,7 @@ void conv_output_names_close(struct conv_output_names *names)
 
 static struct conv_digest digest_owner(const struct place *place, const char *owner)
 {
-    struct conv_digest digest = digest_of(place, OWNER);
+    struct conv_digest digest = digest_of(place, CONV_OUTPUT_OWNER);
     conv_hash_add(&digest, owner, strlen(owner));
     return digest;
 }
@@ -135,11 +123,15 @@ static enum conv_status take(const struct place *place, const struct conv_output
                 memcmp(original->path, place->path, place->length) == 0;
     enum conv_status status = add_folders(*place, err);
     if (!status && claim->is_folder)
-        status = add(place, INSIDE, err);
+        status = add(place, CONV_OUTPUT_INSIDE, err);
     if (!status)
-        status = add(place, claim->is_folder ? FOLDER : same ? OWN : RESULT, err);
+        status = add(place,
+                     claim->is_folder ? CONV_OUTPUT_FOLDER
+                     : same           ? CONV_OUTPUT_OWN
+                                      : CONV_OUTPUT_RESULT,
+                     err);
     if (!status && !same)
-        status = add(original, RENAMED, err);
+        status = add(original, CONV_OUTPUT_MOVED, err);
     if (status || !claim->owner)
         return status;
     struct conv_digest owner = digest_owner(place, claim->owner);
@@ -154,12 +146,12 @@ static enum conv_status claim_place(const struct place *place,
     struct conv_digest owner = digest_owner(place, claim->owner ? claim->owner : "");
     if (claim->owner && conv_digest_set_has(place->facts, &owner))
         return CONV_OK;
-    if (claim->is_folder && (*repeated = has(place, FOLDER)))
+    if (claim->is_folder && (*repeated = has(place, CONV_OUTPUT_FOLDER)))
         return CONV_OK;
     if (is_taken(place))
         return conv_err_set(err, CONV_ERR_USAGE, "another %s has the same output, %s",
                             claim->original ? "member" : "image", claim->name);
-    if (!claim->is_folder && has(place, INSIDE))
+    if (!claim->is_folder && has(place, CONV_OUTPUT_INSIDE))
         return conv_err_set(err, CONV_ERR_USAGE, "other outputs are in a folder of this name, %s",
                             claim->name);
     if (!has_folders(*place))
@@ -180,21 +172,34 @@ enum conv_status conv_output_names_claim(struct conv_output_names *names,
     conv_lock_acquire(&names->lock);
     enum conv_status status = claim_place(&place, claim, &original, repeated, err);
     // A link to a member whose second version is refused leads to the first.
-    if (status && claim->original && !has(&original, OWN) && !has(&original, RENAMED))
-        (void)add(&original, LOST, NULL);
+    if (status && claim->original && !has(&original, CONV_OUTPUT_OWN) &&
+        !has(&original, CONV_OUTPUT_MOVED))
+        (void)add(&original, CONV_OUTPUT_MISSING, NULL);
     conv_lock_release(&names->lock);
     return status;
 }
 
-bool conv_output_names_is_result(struct conv_output_names *names, const char *name)
+bool conv_output_names_has(struct conv_output_names *names, int archive, const char *name,
+                           enum conv_output_fact fact)
 {
     struct place place;
-    if (!open_place(&place, names, 0, name))
+    if (!open_place(&place, names, archive, name))
         return false;
     conv_lock_acquire(&names->lock);
-    bool is_result = has(&place, RESULT);
+    bool is_so = has(&place, fact);
     conv_lock_release(&names->lock);
-    return is_result;
+    return is_so;
+}
+
+void conv_output_names_note(struct conv_output_names *names, int archive, const char *name,
+                            enum conv_output_fact fact)
+{
+    struct place place;
+    if (!open_place(&place, names, archive, name))
+        return;
+    conv_lock_acquire(&names->lock);
+    (void)add(&place, fact, NULL); // without memory links to it keep their targets
+    conv_lock_release(&names->lock);
 }
 
 bool conv_output_names_reserve(struct conv_output_names *names, int archive, const char *original)
@@ -203,46 +208,10 @@ bool conv_output_names_reserve(struct conv_output_names *names, int archive, con
     if (!open_place(&place, names, archive, original))
         return false;
     conv_lock_acquire(&names->lock);
-    bool is_free = !is_taken(&place) && !has(&place, INSIDE) && has_folders(place) &&
-                   !add_folders(place, NULL) && !add(&place, RESERVED, NULL);
+    bool is_free = !is_taken(&place) && !has(&place, CONV_OUTPUT_INSIDE) && has_folders(place) &&
+                   !add_folders(place, NULL) && !add(&place, CONV_OUTPUT_RESERVED, NULL);
     conv_lock_release(&names->lock);
     return is_free;
-}
-
-static void note(struct conv_output_names *names, int archive, const char *original, enum fact fact)
-{
-    struct place place;
-    if (!open_place(&place, names, archive, original))
-        return;
-    conv_lock_acquire(&names->lock);
-    (void)add(&place, fact, NULL); // without memory links to it keep their targets
-    conv_lock_release(&names->lock);
-}
-
-void conv_output_names_await(struct conv_output_names *names, int archive, const char *original)
-{
-    note(names, archive, original, AWAITED);
-}
-
-bool conv_output_names_is_missed(struct conv_output_names *names, int archive, const char *original)
-{
-    struct place place;
-    if (!open_place(&place, names, archive, original))
-        return false;
-    conv_lock_acquire(&names->lock);
-    bool is_missed = has(&place, AWAITED) && has(&place, LOST);
-    conv_lock_release(&names->lock);
-    return is_missed;
-}
-
-void conv_output_names_lose(struct conv_output_names *names, int archive, const char *original)
-{
-    note(names, archive, original, LOST);
-}
-
-void conv_output_names_copy(struct conv_output_names *names, int archive, const char *original)
-{
-    note(names, archive, original, COPIED);
 }
 
 enum conv_status conv_output_names_link(struct conv_output_names *names, int archive,
@@ -257,12 +226,12 @@ enum conv_status conv_output_names_link(struct conv_output_names *names, int arc
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the name of a link");
     }
     memcpy(link->target, target, size);
-    link->digest = digest_of(&place, LINK);
+    link->digest = digest_of(&place, CONV_OUTPUT_LINK);
     conv_lock_acquire(&names->lock);
     struct conv_output_link **chain = &names->links[link->digest.word[0] % CONV_OUTPUT_LINKS];
     link->next = *chain;
     *chain = link;
-    enum conv_status status = add(&place, LINK, err);
+    enum conv_status status = add(&place, CONV_OUTPUT_LINK, err);
     conv_lock_release(&names->lock);
     return status;
 }
@@ -270,7 +239,7 @@ enum conv_status conv_output_names_link(struct conv_output_names *names, int arc
 static const char *find_link(const struct conv_output_names *names, const struct place *place)
     CONV_NEEDS(names->lock)
 {
-    struct conv_digest digest = digest_of(place, LINK);
+    struct conv_digest digest = digest_of(place, CONV_OUTPUT_LINK);
     if (!conv_digest_set_has(&names->facts, &digest))
         return NULL;
     const struct conv_output_link *link = names->links[digest.word[0] % CONV_OUTPUT_LINKS];
@@ -300,11 +269,11 @@ static bool follow_folder(struct conv_output_names *names, struct place *place)
 
 static enum conv_output_fate fate_of(const struct place *place)
 {
-    return has(place, COPIED)                      ? CONV_OUTPUT_KEPT
-           : has(place, LOST)                      ? CONV_OUTPUT_LOST
-           : has(place, RENAMED)                   ? CONV_OUTPUT_RENAMED
-           : has(place, OWN) || has(place, INSIDE) ? CONV_OUTPUT_KEPT
-                                                   : CONV_OUTPUT_UNKNOWN;
+    return has(place, CONV_OUTPUT_COPIED)                                  ? CONV_OUTPUT_KEPT
+           : has(place, CONV_OUTPUT_MISSING)                               ? CONV_OUTPUT_LOST
+           : has(place, CONV_OUTPUT_MOVED)                                 ? CONV_OUTPUT_RENAMED
+           : has(place, CONV_OUTPUT_OWN) || has(place, CONV_OUTPUT_INSIDE) ? CONV_OUTPUT_KEPT
+                                                                           : CONV_OUTPUT_UNKNOWN;
 }
 
 enum conv_output_fate conv_output_names_fate(struct conv_output_names *names, int archive,

@@ -38,21 +38,28 @@ enum conv_status conv_output_names_claim(struct conv_output_names *names,
                                          const struct conv_output_claim *claim, bool *repeated,
                                          struct conv_err *err);
 
-// True if the name was given to an output that has another name than its member.
-bool conv_output_names_is_result(struct conv_output_names *names, const char *name);
-
 // Keeps a second name for a member, its own, in case it is copied instead. False if it is taken.
 bool conv_output_names_reserve(struct conv_output_names *names, int archive, const char *original);
 
-// An earlier link leads to this member, which has not come yet.
-void conv_output_names_await(struct conv_output_names *names, int archive, const char *original);
-// True if such a link leads nowhere: the member is lost.
-bool conv_output_names_is_missed(struct conv_output_names *names, int archive,
-                                 const char *original);
+// What is known about a name, and can be asked for.
+enum conv_output_fact {
+    CONV_OUTPUT_OWN = 1,  // the output of a member, or file, of this name
+    CONV_OUTPUT_RESULT,   // an output that has another name than its member
+    CONV_OUTPUT_RESERVED, // a name that a copy may need
+    CONV_OUTPUT_INSIDE,   // a folder that outputs are in
+    CONV_OUTPUT_FOLDER,   // a folder that is an output
+    CONV_OUTPUT_MOVED,    // the member's output is a result
+    CONV_OUTPUT_COPIED,   // the member has its own name nevertheless
+    CONV_OUTPUT_MISSING,  // the member is not written
+    CONV_OUTPUT_LINK,     // the member is a symbolic link
+    CONV_OUTPUT_AWAITED,  // an earlier link leads to the member
+    CONV_OUTPUT_OWNER,    // the item that has this name
+};
 
-// The member is not written; is written under its own name instead of that of its result.
-void conv_output_names_lose(struct conv_output_names *names, int archive, const char *original);
-void conv_output_names_copy(struct conv_output_names *names, int archive, const char *original);
+void conv_output_names_note(struct conv_output_names *names, int archive, const char *name,
+                            enum conv_output_fact fact);
+bool conv_output_names_has(struct conv_output_names *names, int archive, const char *name,
+                           enum conv_output_fact fact);
 
 enum conv_output_fate {
     CONV_OUTPUT_UNKNOWN, // there is no such member yet

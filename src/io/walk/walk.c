@@ -11,8 +11,11 @@
 #include "io/archive/archive_members.h"
 #include "io/walk/walk_internal.h"
 
-void conv_walk_name(char name[PATH_MAX], const struct conv_operands *operands,
-                    const struct conv_item *item)
+// The name of an item in the plan: conv_item_target, without its extension where outputs get
+// another one, so that one process sees all images that would get one name; for a member of an
+// archive, the sample that it belongs to; for a link, the sample of its target.
+static void name_in_plan(char name[PATH_MAX], const struct conv_operands *operands,
+                         const struct conv_item *item)
 {
     const struct conv_archive_body *body = item->body;
     char target[2 * PATH_MAX];
@@ -51,7 +54,7 @@ static bool is_ours(struct conv_walk *walk, enum conv_source_step step,
         return true;
     if (!walk->config.plan)
         return true;
-    conv_walk_name(name, &walk->config.operands, item);
+    name_in_plan(name, &walk->config.operands, item);
     return !name[0] || conv_walk_count_name(walk, name, listed);
 }
 
@@ -397,7 +400,7 @@ enum conv_status conv_walk_plan_fill(struct conv_shard_plan *plan,
         step = conv_source_next(conv_walk_source(walk), &item, &ignored);
         if (step != CONV_SOURCE_ITEM)
             continue;
-        conv_walk_name(name, &config->operands, &item);
+        name_in_plan(name, &config->operands, &item);
         status = conv_shard_plan_add(plan, name, size_of(&item), err);
         conv_item_release(&item);
     }

@@ -45,12 +45,6 @@ enum conv_status conv_walk_open(struct conv_walk **walk, const struct conv_walk_
                                 struct conv_err *err);
 void conv_walk_close(struct conv_walk *walk); // NULL is fine
 
-// The name of an item in the plan: conv_item_target, without its extension where outputs get
-// another one, so that one process sees all images that would get one name; for a member of an
-// archive, the sample that it belongs to; for a link, the sample of its target.
-void conv_walk_name(char name[PATH_MAX], const struct conv_operands *operands,
-                    const struct conv_item *item);
-
 // Belongs to the walk. Its items stay valid without it.
 struct conv_source *conv_walk_source(struct conv_walk *walk);
 

@@ -7,6 +7,51 @@
 #include "io/files/paths.h"
 #include "io/walk/walk_internal.h"
 
+// --- folders of archives -------------------------------------------------------------------------
+
+// A dot at the beginning is part of the name and does not begin an extension.
+static size_t short_length(const char *base)
+{
+    return base[0] ? 1 + strcspn(base + 1, ".") : 0;
+}
+
+static struct conv_digest digest_of(const char *path, bool is_archive)
+{
+    const char *base = conv_paths_base(path);
+    struct conv_digest digest = {0};
+    conv_hash_add(&digest, base, is_archive ? short_length(base) : strcspn(base, "/"));
+    return digest;
+}
+
+enum conv_status conv_archive_folders_add(struct conv_archive_folders *folders, const char *path,
+                                          bool is_archive, struct conv_err *err)
+{
+    struct conv_digest digest = digest_of(path, is_archive);
+    bool added;
+    enum conv_status status = conv_digest_set_add(&folders->used, &digest, &added, err);
+    if (status || added)
+        return status;
+    return conv_digest_set_add(&folders->shared, &digest, NULL, err);
+}
+
+// The folder of an archive, once all inputs were added.
+static void name_folder(char name[NAME_MAX + 1], const struct conv_archive_folders *folders,
+                        const char *path)
+{
+    const char *base = conv_paths_base(path);
+    struct conv_digest digest = digest_of(path, true);
+    bool shared = folders->shared.count > 0 && conv_digest_set_has(&folders->shared, &digest);
+    snprintf(name, NAME_MAX + 1, "%.*s", shared ? NAME_MAX : (int)short_length(base), base);
+}
+
+void conv_archive_folders_free(struct conv_archive_folders *folders)
+{
+    conv_digest_set_free(&folders->used);
+    conv_digest_set_free(&folders->shared);
+}
+
+// --- operands ------------------------------------------------------------------------------------
+
 // Names the output of standard input in a folder, which follows the item's name (struct conv_item):
 // by the format of the input, or PNG if that was not examined.
 static void name_standard(struct conv_item *item)
@@ -59,7 +104,7 @@ static enum conv_source_step begin_archive(struct conv_walk *walk,
     if (archives->target_count > 0)
         unit.is_due = &archives->targets[unit.target].is_due;
     if (walk->shape.several && !unit.is_due)
-        conv_archive_folders_name(below, &walk->folders, path);
+        name_folder(below, &walk->folders, path);
     enum conv_status status = CONV_OK;
     if (conv_paths_is_standard(path) && input.buffer)
         archives->standard = (struct conv_archive_input){.fd = -1};
@@ -180,46 +225,4 @@ enum conv_source_step conv_walk_next_input(struct conv_walk *walk, struct conv_i
         if (step != CONV_SOURCE_END)
             return step;
     }
-}
-
-// --- folders of archives -------------------------------------------------------------------------
-
-// A dot at the beginning is part of the name and does not begin an extension.
-static size_t short_length(const char *base)
-{
-    return base[0] ? 1 + strcspn(base + 1, ".") : 0;
-}
-
-static struct conv_digest digest_of(const char *path, bool is_archive)
-{
-    const char *base = conv_paths_base(path);
-    struct conv_digest digest = {0};
-    conv_hash_add(&digest, base, is_archive ? short_length(base) : strcspn(base, "/"));
-    return digest;
-}
-
-enum conv_status conv_archive_folders_add(struct conv_archive_folders *folders, const char *path,
-                                          bool is_archive, struct conv_err *err)
-{
-    struct conv_digest digest = digest_of(path, is_archive);
-    bool added;
-    enum conv_status status = conv_digest_set_add(&folders->used, &digest, &added, err);
-    if (status || added)
-        return status;
-    return conv_digest_set_add(&folders->shared, &digest, NULL, err);
-}
-
-void conv_archive_folders_name(char name[NAME_MAX + 1], const struct conv_archive_folders *folders,
-                               const char *path)
-{
-    const char *base = conv_paths_base(path);
-    struct conv_digest digest = digest_of(path, true);
-    bool shared = folders->shared.count > 0 && conv_digest_set_has(&folders->shared, &digest);
-    snprintf(name, NAME_MAX + 1, "%.*s", shared ? NAME_MAX : (int)short_length(base), base);
-}
-
-void conv_archive_folders_free(struct conv_archive_folders *folders)
-{
-    conv_digest_set_free(&folders->used);
-    conv_digest_set_free(&folders->shared);
 }

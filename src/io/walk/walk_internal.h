@@ -29,9 +29,6 @@ struct conv_archive_folders {
 enum conv_status conv_archive_folders_add(struct conv_archive_folders *folders, const char *path,
                                           bool is_archive, struct conv_err *err);
 
-// The folder of an archive, once all inputs were added.
-void conv_archive_folders_name(char name[NAME_MAX + 1], const struct conv_archive_folders *folders,
-                               const char *path);
 void conv_archive_folders_free(struct conv_archive_folders *folders);
 
 // --- walks ---------------------------------------------------------------------------------------

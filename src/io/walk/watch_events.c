@@ -82,15 +82,19 @@ static enum conv_status store(struct conv_watch_folders *folders, int wd, char *
     return CONV_OK;
 }
 
-const struct conv_watch_folder *conv_watch_folders_find(const struct conv_watch_folders *folders,
-                                                        int wd)
+// NULL if it is no longer watched. Valid until the next call that adds or removes.
+static const struct conv_watch_folder *find_watched(const struct conv_watch_folders *folders,
+                                                    int wd)
 {
     int place = find_place(folders, wd);
     return is_at(folders, place, wd) ? &folders->all[place] : NULL;
 }
 
-enum conv_status conv_watch_folders_add(struct conv_watch_folders *folders, const char *path,
-                                        int root, bool *is_new, struct conv_err *err)
+// Watches `path` for files that are complete, renamed or removed and for new folders. A folder that
+// is watched already gets the new path; *is_new: it was not watched under this path. CONV_ERR_LIMIT
+// if the user's limit of watches is reached; CONV_ERR_IO with the reason; CONV_ERR_MEMORY.
+static enum conv_status add_watched(struct conv_watch_folders *folders, const char *path, int root,
+                                    bool *is_new, struct conv_err *err)
 {
     int wd = inotify_add_watch(folders->fd, path[0] ? path : ".", EVENTS);
     if (wd < 0 && errno == ENOSPC)
@@ -99,7 +103,7 @@ enum conv_status conv_watch_folders_add(struct conv_watch_folders *folders, cons
                             "fs.inotify.max_user_watches)");
     if (wd < 0)
         return conv_err_errno(err, errno, "cannot watch the folder");
-    const struct conv_watch_folder *known = conv_watch_folders_find(folders, wd);
+    const struct conv_watch_folder *known = find_watched(folders, wd);
     *is_new = !known || strcmp(known->path, path) != 0;
     char *copy = strdup(path);
     if (!copy)
@@ -116,7 +120,8 @@ static bool is_within(const char *path, const char *folder)
     return strncmp(path, folder, length) == 0 && (path[length] == '/' || !path[length]);
 }
 
-void conv_watch_folders_remove(struct conv_watch_folders *folders, const char *path)
+// Ends the watch of the folder `path` and of all below it.
+static void remove_watched(struct conv_watch_folders *folders, const char *path)
 {
     int kept = 0;
     for (int i = 0; i < folders->count; i++) {
@@ -130,7 +135,8 @@ void conv_watch_folders_remove(struct conv_watch_folders *folders, const char *p
     folders->count = kept;
 }
 
-void conv_watch_folders_forget(struct conv_watch_folders *folders, int wd)
+// Forgets a watch that the system has ended.
+static void forget_watched(struct conv_watch_folders *folders, int wd)
 {
     int place = find_place(folders, wd);
     if (!is_at(folders, place, wd))
@@ -218,9 +224,9 @@ static void list_folder(struct conv_watch *watch, const char *path, int root,
 enum conv_status conv_watch_add_tree(struct conv_watch *watch, const char *path, int root,
                                      const struct conv_watch_listing *listing, struct conv_err *err)
 {
-    bool is_new;
+    bool is_new = false;
     struct conv_watch_listing all = *listing;
-    enum conv_status status = conv_watch_folders_add(&watch->folders, path, root, &is_new, err);
+    enum conv_status status = add_watched(&watch->folders, path, root, &is_new, err);
     if (status || (!watch->rules->recursive && !listing->takes_files))
         return status;
     if (is_new) // its files have other names now, but changed long ago
@@ -266,7 +272,7 @@ static void list_again(struct conv_watch *watch)
 static void end_root(struct conv_watch *watch, int root)
 {
     watch->roots[root].is_gone = true;
-    conv_watch_folders_remove(&watch->folders, watch->roots[root].path);
+    remove_watched(&watch->folders, watch->roots[root].path);
 }
 
 void conv_watch_check_roots(struct conv_watch *watch, uint64_t now_ns)
@@ -295,7 +301,7 @@ static void handle_entry(struct conv_watch *watch, const struct conv_watch_folde
     bool exists = lstat(path, &info) == 0, leaves = event->mask & (IN_MOVED_FROM | IN_DELETE);
     if (event->mask & IN_ISDIR) {
         if (event->mask & IN_MOVED_FROM)
-            conv_watch_folders_remove(&watch->folders, path);
+            remove_watched(&watch->folders, path);
         if (exists && S_ISDIR(info.st_mode)) // another may have taken its place
             take_folder(watch, path, root);
     } else if (leaves && !exists) {
@@ -312,7 +318,7 @@ static void handle_event(struct conv_watch *watch, const struct inotify_event *e
         list_again(watch);
         return;
     }
-    const struct conv_watch_folder *folder = conv_watch_folders_find(&watch->folders, event->wd);
+    const struct conv_watch_folder *folder = find_watched(&watch->folders, event->wd);
     if (!folder)
         return; // the folder is no longer watched; the event is older
     bool is_root = strcmp(folder->path, watch->roots[folder->root].path) == 0;
@@ -320,7 +326,7 @@ static void handle_event(struct conv_watch *watch, const struct inotify_event *e
         if (is_root)
             end_root(watch, folder->root);
         else if (event->mask & IN_IGNORED)
-            conv_watch_folders_forget(&watch->folders, event->wd);
+            forget_watched(&watch->folders, event->wd);
     } else if (event->len > 0) {
         handle_entry(watch, folder, event);
     }
