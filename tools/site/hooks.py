@@ -3,8 +3,8 @@
 
 - pages from files outside docs/ (PAGES), and links to source files, which become part of the site,
 - what tools/build-docs has made (MADE): the gallery, the images of the course,
-- those images, by name:                                     <!-- image: stencil-naive: its title -->
-- code from the sources, by the first line of a function:   <!-- code: kernels/a.cu: void kernel( -->
+- those images, named by the heading above them:            <!-- image: stencil-naive -->
+- code from the sources, by a function's first line; folded if this is indented: <!-- code: kernels/a.cu: void kernel( -->
 - figures from the tables that the benchmarks fill in:      <!-- figures: kernels/README.md: cuda_naive, cuda_tma: 1,2 -->
 
 Marks of tests/docs (`docs-test`) become a line where they say something to readers. A piece of code or a figure that no
@@ -166,7 +166,11 @@ def on_page_markdown(markdown, page, config, files):
 
     def code(match):
         lines = ["```cpp", *function_in(match[2], match[3]).splitlines(), "```"]
-        return "\n".join((match[1] + line).rstrip() for line in lines)
+        return ('??? code "Code"\n\n' if match[1] else "") + "\n".join((match[1] + line).rstrip() for line in lines)
+
+    def image(match):
+        heading = re.findall(r"(?m)^#+ (?:\d+\. )?(.+)$", match.string[:match.start()])[-1]
+        return f"![{heading}]({match[1]}.svg)"
 
     def not_run(match):
         if match[1] == "output":
@@ -174,7 +178,7 @@ def on_page_markdown(markdown, page, config, files):
         return '<p class="not-run">Needs a GPU:</p>\n' if match[1] == "gpu" else "<p></p>\n"
 
     markdown = re.sub(r"(?m)^<!-- docs-test: (.*?) -->$", not_run, markdown)
-    markdown = re.sub(r"<!-- image: (\S+): (.*?) -->", r"![\2](\1.svg)", markdown)
+    markdown = re.sub(r"<!-- image: (\S+) -->", image, markdown)
     markdown = re.sub(r"(?m)^( *)<!-- code: (\S+): (.+?) -->", code, markdown)
     def figures(match):
         columns = [int(number) for number in match[3].split(",")] if match[3] else None
