@@ -3,7 +3,10 @@
 #include "kernels/bank/separable.h"
 
 #include "base/features.h"
-#include "kernels/bank/separable_cpu.h"
+
+// Any processor; separable_avx2.c and separable_avx512.c are the same for others.
+#define SEPARABLE_RUN conv_separable_portable
+#include "kernels/bank/separable_body.h"
 
 size_t conv_separable_scratch(const struct conv_separable *filters, int out_width)
 {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/bank/separable_cpu.h"
+#include "kernels/bank/separable.h"
 
 #define BLOCK 64
 

@@ -7,7 +7,10 @@
 #if CONV_HAVE_CUDA
 #include "kernels/layer/cuda/cuda_layers.h"
 #endif
-#include "kernels/layer/cpu/cpu_layers.h"
+#include "kernels/layer/cpu/blocked.h"
+
+const char *const conv_layer_activations[] = {"none", "relu", "tanh", "abs", NULL};
+const char *const conv_layer_precisions[] = {"exact", "fast", "tf32", "fp16", NULL};
 
 static const struct conv_layer_variant *const variants[] = {
 #if CONV_HAVE_CUDA

@@ -43,6 +43,9 @@ enum conv_precision {
     CONV_PRECISION_FP16, // operands rounded to float16, float32 sums
 };
 
+// Their names, in the order of the enums, with a NULL at the end.
+extern const char *const conv_layer_activations[], *const conv_layer_precisions[];
+
 // A layer made ready for arithmetic. Weights and bias are in host memory and outlive it.
 struct conv_layer {
     int channels, maps;              // C and M, at least 1

@@ -8,8 +8,6 @@
 
 static const char *const places[CONV_BENCH_LAYERS_PLACES] = {"cpu", "cpu_all", "cuda"};
 
-static const char *const precisions[] = {"exact", "fast", "tf32", "fp16"};
-
 static double us_per_image(const struct conv_bench_layers_line *line)
 {
     return 1e3 * line->ms / (double)line->images;
@@ -85,7 +83,7 @@ static void print_json_line(FILE *stream, const struct conv_bench_layers_table *
                 line->where == CONV_BENCH_LAYERS_ALL_CORES ? table->threads : 1);
     conv_json_member(stream, "summary", line->summary);
     if (!*line->skipped)
-        conv_json_member(stream, "precision", precisions[line->precision]);
+        conv_json_member(stream, "precision", conv_layer_precisions[line->precision]);
     if (*line->skipped) {
         conv_json_member(stream, "skipped", line->skipped);
     } else {

@@ -67,8 +67,6 @@ static void describe_border(struct conv_page *page, const struct conv_layer *lay
 
 static void describe_layer(struct conv_page *page, const struct conv_layer *layer)
 {
-    static const char *const activations[] = {"none", "relu", "tanh", "abs"};
-    static const char *const precisions[] = {"exact", "fast", "tf32", "fp16"};
     int padding = layer->pad_top + layer->pad_bottom + layer->pad_left + layer->pad_right;
     conv_page_fact(page, "layer", "%d channels to %d maps, kernels of %d × %d, stride %d",
                    layer->channels, layer->maps, layer->kernel_height, layer->kernel_width,
@@ -78,8 +76,8 @@ static void describe_layer(struct conv_page *page, const struct conv_layer *laye
                        layer->pad_bottom, layer->pad_left, layer->pad_right);
         describe_border(page, layer);
     }
-    conv_page_fact(page, "activation", "%s", activations[layer->activation]);
-    conv_page_fact(page, "precision", "%s", precisions[layer->precision]);
+    conv_page_fact(page, "activation", "%s", conv_layer_activations[layer->activation]);
+    conv_page_fact(page, "precision", "%s", conv_layer_precisions[layer->precision]);
 }
 
 static void describe(struct conv_layer_report *report, const struct conv_layer_target *target,

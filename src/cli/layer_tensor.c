@@ -15,7 +15,7 @@
 #include "io/walk/operands.h"
 #include "report/report.h"
 #include "report/terminal.h"
-#include "tensor/convert.h"
+#include "tensor/element.h"
 
 struct tensor_run {
     const struct conv_options *options;

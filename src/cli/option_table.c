@@ -85,8 +85,6 @@ static const char *const depth_choices[] = {"8", "16", NULL};
 static const char *const stage_choices[] = {"all", "device", NULL};
 static const char *const when_choices[] = {"auto", "always", "never", NULL};
 static const char *const range_choices[] = {"1", "255", NULL};
-static const char *const activation_choices[] = {"none", "relu", "tanh", "abs", NULL};
-static const char *const precision_choices[] = {"exact", "fast", "tf32", "fp16", NULL};
 static const char *const output_type_choices[] = {"same", "u8", "u16", "f32", "f16", NULL};
 
 const struct conv_option conv_option_table[] = {
@@ -276,9 +274,9 @@ const struct conv_option conv_option_table[] = {
      .values = "valid same",
      .help = "samples around the input: valid (default), same (the output is as large as the "
              "input), or N on each side"},
-    {CHOICE(DECIDES, "activation", 0, "NAME", filter.layer.activation, activation_choices),
+    {CHOICE(DECIDES, "activation", 0, "NAME", filter.layer.activation, conv_layer_activations),
      .commands = LAYER, .help = "apply to each output: none (default), relu, tanh or abs"},
-    {CHOICE(DECIDES, "precision", 0, "MODE", filter.layer.precision, precision_choices),
+    {CHOICE(DECIDES, "precision", 0, "MODE", filter.layer.precision, conv_layer_precisions),
      .commands = LAYER | LAYERS,
      .help =
          "how results may deviate: exact (default), with the same bits on every device; fast, with "

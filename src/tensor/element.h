@@ -4,6 +4,10 @@
 #define CONV_TENSOR_ELEMENT_H
 
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "tensor/half.h"
 
 enum conv_element {
     CONV_ELEMENT_U8,  // 0 to 255
@@ -24,6 +28,36 @@ static inline size_t conv_element_size(enum conv_element element)
         break;
     }
     return 4;
+}
+
+// Integers are divided by `divisor` in float32, correctly rounded; the others stay as they are. dst
+// and src do not overlap; dst is aligned for float, src need not be aligned.
+static inline void conv_tensor_to_float(float *dst, enum conv_element element, const void *src,
+                                        size_t count, float divisor)
+{
+    const uint8_t *bytes = (const uint8_t *)src;
+    uint16_t word;
+    switch (element) {
+    case CONV_ELEMENT_U8:
+        for (size_t i = 0; i < count; i++)
+            dst[i] = (float)bytes[i] / divisor;
+        break;
+    case CONV_ELEMENT_U16:
+        for (size_t i = 0; i < count; i++) {
+            memcpy(&word, bytes + 2 * i, sizeof word);
+            dst[i] = (float)word / divisor;
+        }
+        break;
+    case CONV_ELEMENT_F16:
+        for (size_t i = 0; i < count; i++) {
+            memcpy(&word, bytes + 2 * i, sizeof word);
+            dst[i] = conv_half_to_float(word);
+        }
+        break;
+    case CONV_ELEMENT_F32:
+        memcpy(dst, src, count * sizeof dst[0]);
+        break;
+    }
 }
 
 #endif

@@ -50,7 +50,7 @@ INSIDE = (  # within a folder: the first may not include the second
 TEMPLATES = {
     "kernels/stencil/cpu": {"direct.h", "direct_sums.h", "dots.h", "floats.h", "float_passes.h", "gradient.h", "neon.h", "plain.h", "round.h", "strips.h",
                             "vector.h", "vector_variant.h", "x86.h", "passes.h"},
-    "kernels/layer/cpu": {"blocked_ahead.h", "blocked_copy.h", "blocked_image.h", "blocked_tile.h", "blocked_vector.h"},
+    "kernels/layer/cpu": {"blocked_copy.h", "blocked_image.h", "blocked_tile.h"},
     "kernels/bank": {"separable_body.h"},
     "src/png/cpu": {"inflate_symbols_body.h", "unfilter_x86.h"},
     "src/bench": {"bench_cudnn.h", "bench_layers_graph.h"},  # need cuDNN's header, which few machines have

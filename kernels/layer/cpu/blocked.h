@@ -62,4 +62,13 @@ static inline size_t conv_layer_blocked_offsets(const struct conv_layer *layer)
     return (conv_layer_blocked_taps(layer) + 15) / 16 * 16;
 }
 
+// The CPU variants of layer.h's table, besides the reference.
+extern const struct conv_layer_variant conv_cpu_layer_portable;
+#if defined __x86_64__
+extern const struct conv_layer_variant conv_cpu_layer_avx2;
+extern const struct conv_layer_variant conv_cpu_layer_avx512;
+#elif defined __aarch64__
+extern const struct conv_layer_variant conv_cpu_layer_neon;
+#endif
+
 #endif

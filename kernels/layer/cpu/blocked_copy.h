@@ -8,7 +8,7 @@
 
 #include "kernels/common/border.h"
 #include "kernels/layer/cpu/blocked.h"
-#include "kernels/layer/cpu/blocked_vector.h"
+#include "kernels/layer/cpu/blocked_tile.h"
 
 // A block of outputs of one image.
 struct block {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// cuda_layer_bulk: the choice of an instance of bulk_tiles.cuh or bulk_rows.cuh and of a strip for
-// a layer, and its launch.
+// cuda_layer_bulk: the choice of an instance of bulk_tiles.cuh and of a strip for a layer, and its
+// launch.
 #include <string.h>
 
-#include "kernels/layer/cuda/bulk_rows.cuh"
+#include "kernels/layer/cuda/bulk_tiles.cuh"
 
 #define SHARED (227 << 10)  // of a multiprocessor, for all of its blocks
 #define RESERVED (1 << 10)  // of each block

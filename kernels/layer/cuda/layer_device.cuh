@@ -226,4 +226,15 @@ template <int N, int VX> __device__ inline void layer_read(float (&to)[N], const
     }
 }
 
+// Waits for samples that were read, before the first multiply-add. Otherwise the compiler begins
+// with those that arrive first, so that each weight is new to several groups of samples: more
+// multiply-adds then read three new registers, which takes the register file longer.
+template <int N> __device__ inline void layer_await(float (&x)[N])
+{
+    (void)x; // the emulated device leaves the statement out
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(x[i]));
+}
+
 #endif

@@ -15,7 +15,7 @@
 #define PROCESSORS 132     // assumed for the choice of a tile
 
 struct strips_shape {
-    int blocks, products, rows, kernel_rows; // blocks of 8 maps; T and U of strips_atoms.cuh
+    int blocks, products, rows, kernel_rows; // blocks of 8 maps; T and U of strips_products.cuh
     void (*kernel)(strips_launch);
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The samples of a layer as wgmma reads them: atoms of float16 numbers in shared memory. A float32
 // value times a power of two is hi + lo / 2048, two float16 numbers of 11 bits each, as in
-// layer_mma.cuh.
+// mma.cu.
 #ifndef CONV_KERNELS_LAYER_CUDA_WGMMA_ATOMS_CUH
 #define CONV_KERNELS_LAYER_CUDA_WGMMA_ATOMS_CUH
 

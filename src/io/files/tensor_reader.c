@@ -11,7 +11,7 @@
 #include "base/standard.h"
 #include "io/files/paths.h"
 #include "io/files/tensor_file.h"
-#include "tensor/convert.h"
+#include "tensor/element.h"
 #include "tensor/safetensors.h"
 
 // The next bytes of a pipe; *got is less than size only at its end.
