@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""conv layer with a filter bank over images, against NumPy in float64."""
+"""conv layer with a filter bank over images, against NumPy in float64. Pooling and devices: test_bank_tensors.py."""
 import os
 
 import numpy as np
 import pytest
 
 import images
-from bank_definition import expected_maps, features
-from program import EMULATED, ROOT, run
+from bank_definition import expected_maps
+from program import ROOT, run
 
 # Filters of 49x49 take long under a sanitizer.
 SMALL = bool(os.environ.get("CONV_SANITIZED"))
@@ -32,16 +32,6 @@ def test_maps(image, tmp_path, name):
     assert np.abs(maps - expected).max() < 2e-6 * max(1, np.abs(expected).max())
 
 
-@pytest.mark.parametrize("grid", [1, 3])
-def test_features(image, tmp_path, grid):
-    path, luminance = image
-    pool = "mean,std,max,energy" + (f":{grid}" if grid > 1 else "")
-    run("layer", "gabor:2x3", path, tmp_path / "features.npy", "--device", "cpu", "--pool", pool)
-    result, expected = np.load(tmp_path / "features.npy"), features(expected_maps(luminance, "gabor:2x3"), grid)
-    assert result.shape == (expected[:, :, 0, 0] if grid == 1 else expected).shape
-    assert np.allclose(result.reshape(expected.shape), expected, rtol=1e-4, atol=1e-6)
-
-
 def test_folder_into_one_file(tmp_path):
     run("layer", "laws:9", SAMPLES, tmp_path / "all.npy", "--pool", "mean,energy", "--device", "cpu")
     run("layer", "laws:9", SAMPLES, tmp_path / "each", "--pool", "mean,energy", "--device", "cpu")
@@ -49,19 +39,6 @@ def test_folder_into_one_file(tmp_path):
     names = sorted(os.listdir(tmp_path / "each"))
     assert together.shape == (len(names), 9, 2)
     assert all(np.array_equal(together[i], np.load(tmp_path / "each" / name)) for i, name in enumerate(names))
-
-
-@pytest.mark.skipif(not EMULATED, reason="no emulated device")
-@pytest.mark.parametrize("name", ["gabor:1x2"] if SMALL else ["gabor:2x2", "schmid"])
-def test_devices_agree(image, tmp_path, name, monkeypatch):
-    path, _ = image
-    run("layer", name, path, tmp_path / "cpu.npy", "--device", "cpu")
-    monkeypatch.setattr("program.BINARY", EMULATED)
-    run("layer", name, path, tmp_path / "cuda.npy", "--device", "cuda")
-    run("layer", name, path, tmp_path / "pooled.npy", "--device", "cuda", "--pool", "max")
-    maps = np.load(tmp_path / "cpu.npy")
-    assert np.array_equal(maps, np.load(tmp_path / "cuda.npy"))
-    assert np.array_equal(maps.max(axis=(1, 2)), np.load(tmp_path / "pooled.npy")[:, 0])
 
 
 @pytest.mark.parametrize("options, says", [

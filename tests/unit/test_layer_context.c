@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The façade of layers on the CPU: through it every variant computes the reference's bits, for any
-// number of threads, images and bytes at a time; order and errors of flows.
+// The façade of layers on the CPU: the reference's bits for any number of threads, images and bytes
+// at a time; order and errors of flows.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "base/features.h"
 #include "engine/layer_flow.h"
 #include "support/random.h"
 
@@ -100,38 +99,28 @@ static struct conv_layer_context *open_context(const struct conv_layer *layer, c
     return context;
 }
 
-static void every_variant_gives_the_bits_of_the_reference(void **state)
+// What each variant computes is tested by check_layers.
+static void flows_give_the_bits_of_the_reference(void **state)
 {
     (void)state;
     static _Alignas(64) uint8_t expected[4 * MOST], result[4 * MOST];
-    int count;
-    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
     for (int number = 0; number < 16; number++) {
         struct conv_layer layer = make_layer(number);
-        struct conv_layer_shape shape = {IMAGES, HEIGHT, WIDTH};
-        struct conv_layer_plan plan;
         size_t size = run_reference(&layer, expected);
         assert_true(size <= sizeof expected);
-        for (int i = 0; i < count; i++) {
-            if (variants[i]->place != CONV_ON_CPU ||
-                variants[i]->precision != CONV_PRECISION_EXACT ||
-                !conv_layer_plan_find(&plan, variants[i], &layer, &shape, conv_cpu_features()))
-                continue;
-            struct conv_layer_context *context = open_context(&layer, variants[i]->name);
-            for (int jobs = 1; jobs < 16; jobs += 4) {
-                struct conv_err err = {0};
-                memset(result, 0xa5, sizeof result);
-                size_t limit = jobs == 5 ? 20000 : 0;
-                if (conv_layer_flow_run_memory(context, IMAGES, HEIGHT, WIDTH, jobs, limit,
-                                               input_of(&layer), result, &err))
-                    fail_msg("%s: %s", variants[i]->name, err.text);
-                if (memcmp(result, expected, size) != 0)
-                    fail_msg("%s: layer %d with %d jobs", variants[i]->name, number, jobs);
-                for (size_t k = size; k < sizeof result; k++)
-                    assert_int_equal(result[k], 0xa5);
-            }
-            conv_layer_context_close(context);
+        struct conv_layer_context *context = open_context(&layer, NULL);
+        for (int jobs = 1; jobs < 16; jobs += 4) {
+            struct conv_err err = {0};
+            memset(result, 0xa5, sizeof result);
+            if (conv_layer_flow_run_memory(context, IMAGES, HEIGHT, WIDTH, jobs,
+                                           jobs == 5 ? 20000 : 0, input_of(&layer), result, &err))
+                fail_msg("%s", err.text);
+            if (memcmp(result, expected, size) != 0)
+                fail_msg("layer %d with %d jobs", number, jobs);
+            for (size_t k = size; k < sizeof result; k++)
+                assert_int_equal(result[k], 0xa5);
         }
+        conv_layer_context_close(context);
     }
 }
 
@@ -352,7 +341,7 @@ static void what_cannot_be_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_variant_gives_the_bits_of_the_reference),
+        cmocka_unit_test(flows_give_the_bits_of_the_reference),
         cmocka_unit_test(threads_of_a_stream_share_rows),
         cmocka_unit_test(many_shapes_need_many_plans),
         cmocka_unit_test(strides_may_have_gaps),
