@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "report/text.h"
+#include "tensor/json_scan.h"
 
 void conv_json_string(FILE *stream, const char *text)
 {
@@ -254,83 +255,9 @@ bool conv_json_number(const struct conv_json_value *value, double *number)
     return value->size > 0 && end == value->text + value->size;
 }
 
-static int hex(char digit)
-{
-    const char *digits = "0123456789abcdefABCDEF", *found = digit ? strchr(digits, digit) : NULL;
-    int place = found ? (int)(found - digits) : -1;
-    return place < 16 ? place : place - 6;
-}
-
-// Four hexadecimal digits at `text`, of which `left` bytes remain.
-static bool read_unit(const char *text, size_t left, uint32_t *unit)
-{
-    *unit = 0;
-    for (int i = 0; i < 4; i++) {
-        int digit = left >= 4 ? hex(text[i]) : -1;
-        if (digit < 0)
-            return false;
-        *unit = *unit << 4 | (uint32_t)digit;
-    }
-    return true;
-}
-
-// UTF-8. Returns the number of bytes.
-static size_t put_code(char *to, uint32_t code)
-{
-    if (code < 0x80) {
-        to[0] = (char)code;
-        return 1;
-    }
-    size_t count = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = count - 1; i > 0; i--, code >>= 6)
-        to[i] = (char)(0x80 | (code & 0x3F));
-    to[0] = (char)(code | (count == 2 ? 0xC0u : count == 3 ? 0xE0u : 0xF0u));
-    return count;
-}
-
-// The escape after a backslash at text[*at]; moves *at to its last character. Returns the number of
-// bytes, 0 if it is none.
-static size_t unescape(char *to, const char *text, size_t size, size_t *at)
-{
-    static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-    const char *letter = *at < size ? memchr(letters, text[*at], sizeof letters - 1) : NULL;
-    uint32_t code, low;
-    if (letter) {
-        *to = values[letter - letters];
-        return 1;
-    }
-    if (*at >= size || text[*at] != 'u' || !read_unit(text + *at + 1, size - *at - 1, &code))
-        return 0;
-    *at += 4;
-    bool pair = code >= 0xD800 && code < 0xDC00 && size - *at > 6 && text[*at + 1] == '\\' &&
-                text[*at + 2] == 'u' && read_unit(text + *at + 3, size - *at - 3, &low) &&
-                low >= 0xDC00 && low < 0xE000;
-    if (pair) {
-        *at += 6;
-        code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-    }
-    return code ? put_code(to, code) : 0;
-}
-
 bool conv_json_text(const struct conv_json_value *value, char *text, size_t size)
 {
-    size_t used = 0;
-    if (value->size < 2 || value->text[0] != '"')
-        return false;
-    const char *from = value->text + 1;
-    size_t length = value->size - 2;
-    for (size_t i = 0; i < length; i++) {
-        char bytes[4] = {from[i]};
-        size_t count = 1;
-        if (from[i] == '\\') {
-            i++;
-            count = unescape(bytes, from, length, &i);
-        }
-        if (count == 0 || used + count >= size)
-            return false;
-        memcpy(text + used, bytes, count);
-        used += count;
-    }
-    text[used] = '\0';
-    return true;
+    struct conv_json_scan scan = {value->text, value->text + value->size};
+    return conv_json_scan_string(&scan, text, size) && scan.at == scan.end &&
+           (text[0] || value->size == 2); // else it did not fit
 }

@@ -47,8 +47,10 @@ static void texts_are_unescaped_and_fit(void **state)
     assert_string_equal(text_of("{\"a\":\"\\ud83d\\ude42\"}", "a"), "\U0001F642");
     assert_string_equal(text_of("{\"a\":\"123456789012345\"}", "a"), "123456789012345");
     assert_null(text_of("{\"a\":\"1234567890123456\"}", "a"));
-    static const char *const bad[] = {"{\"a\":\"\\x\"}", "{\"a\":\"\\u12\"}", "{\"a\":\"\\u00g0\"}",
-                                      "{\"a\":\"\\u0000\"}", "{\"a\":1}"};
+    static const char *const bad[] = {"{\"a\":\"\\x\"}",     "{\"a\":\"\\u12\"}",
+                                      "{\"a\":\"\\u00g0\"}", "{\"a\":\"\\u0000\"}",
+                                      "{\"a\":\"\\ud83d\"}", "{\"a\":1}"};
+    assert_string_equal(text_of("{\"a\":\"\"}", "a"), "");
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_null(text_of(bad[i], "a"));
 }
