@@ -7,8 +7,6 @@
 #include "engine/cpu_filter.h"
 #include "engine/cpu_tensor.h"
 
-#define ALIGN 256 // of blocks of the pools
-
 static enum conv_status cpu_open(struct conv_backend **out,
                                  const struct conv_backend_config *config, struct conv_err *err)
 {
@@ -62,11 +60,6 @@ static size_t cpu_scratch_bytes(const struct conv_backend *backend, int width, i
     return most;
 }
 
-static bool cpu_has_driver(void)
-{
-    return true;
-}
-
 static enum conv_status cpu_devices(struct conv_device_info *info, int room, int *count,
                                     struct conv_err *err)
 {
@@ -98,32 +91,12 @@ static void leave_cpu(struct conv_device_context *device, int previous)
     (void)previous;
 }
 
-static enum conv_status allocate(struct conv_device_context *device, conv_memory memory,
-                                 size_t bytes, void **data, struct conv_err *err)
-{
-    (void)device;
-    (void)memory;
-    *data = aligned_alloc(ALIGN, bytes);
-    return *data ? CONV_OK
-                 : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB", bytes >> 10);
-}
-
-static void release(struct conv_device_context *device, conv_memory memory, void *data,
-                    size_t bytes)
-{
-    (void)device;
-    (void)memory;
-    (void)bytes;
-    free(data);
-}
-
 const struct conv_device_ops conv_device_cpu = {
     .name = "cpu",
     .title = "the CPU",
     .place = CONV_ON_CPU,
     .built = true,
     .async = false,
-    .has_driver = cpu_has_driver,
     .devices = cpu_devices,
     .open = cpu_open,
     .close = cpu_close,
@@ -135,8 +108,6 @@ const struct conv_device_ops conv_device_cpu = {
     .stream_run = conv_cpu_stream_run,
     .enter = enter_cpu,
     .leave = leave_cpu,
-    .allocate = allocate,
-    .release = release,
     .filter_run = conv_cpu_filter_run,
     .tensor_open = conv_cpu_tensor_open,
     .tensor_stream_open = conv_cpu_tensor_stream_open,

@@ -450,11 +450,12 @@ static int choose_rows(const struct run *run, int i)
     const conv_image *source = &run->sources[i];
     size_t row = (size_t)(source->width * conv_sample_bytes(source->sample) * source->channels);
     int64_t least = LEAST_BAND_ROWS, rows;
-    if (filter->wraps || conv_view_is(source, &run->results[i]))
+    bool direct = is_direct(filter, source, &run->results[i]);
+    if (!direct && (filter->wraps || conv_view_is(source, &run->results[i])))
         return source->height;
     if ((int64_t)filter->reach * BAND_REACHES > least)
         least = (int64_t)filter->reach * BAND_REACHES;
-    if (is_direct(filter, source, &run->results[i]))
+    if (direct)
         rows = run->threads > 1 ? (int64_t)source->height * run->count /
                                       ((int64_t)run->threads * BANDS_PER_THREAD)
                                 : source->height;

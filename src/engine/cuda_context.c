@@ -7,8 +7,6 @@
 
 #include "image/image.h"
 
-#define ALIGN 256
-
 // --- the current device --------------------------------------------------------------------------
 
 enum conv_status conv_cuda_context_enter(struct conv_device_context *device, int *previous,
@@ -74,33 +72,31 @@ enum conv_status conv_cuda_context_open(struct conv_device_context *device, stru
     return status;
 }
 
+// Restores the caller's device after a call of CUDA.
+static enum conv_status end_call(struct conv_device_context *device, int previous, cudaError_t code,
+                                 const char *doing, struct conv_err *err)
+{
+    enum conv_status status = code ? conv_cuda_device_report(err, code, doing) : CONV_OK;
+    conv_cuda_context_leave(device, previous);
+    return status;
+}
+
 enum conv_status conv_cuda_context_synchronise(struct conv_device_context *device,
                                                struct conv_err *err)
 {
     int previous;
     enum conv_status status = conv_cuda_context_enter(device, &previous, err);
-    if (status)
-        return status;
-    cudaError_t code = cudaDeviceSynchronize();
-    if (code)
-        status = conv_cuda_device_report(err, code, "complete the work of the device");
-    conv_cuda_context_leave(device, previous);
-    return status;
+    return status ? status
+                  : end_call(device, previous, cudaDeviceSynchronize(),
+                             "complete the work of the device", err);
 }
 
 // --- memory --------------------------------------------------------------------------------------
 
-// Host memory is pageable: results of coders are written by threads of the host, and pinning takes
-// a second for 4 GB.
-enum conv_status conv_cuda_context_allocate(struct conv_device_context *device, conv_memory memory,
-                                            size_t bytes, void **data, struct conv_err *err)
+enum conv_status conv_cuda_context_allocate(struct conv_device_context *device, size_t bytes,
+                                            void **data, struct conv_err *err)
 {
     int previous;
-    if (memory == CONV_HOST) {
-        *data = aligned_alloc(ALIGN, bytes);
-        return *data ? CONV_OK
-                     : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB", bytes >> 10);
-    }
     struct conv_cuda_memory block = {0};
     enum conv_status status = conv_cuda_context_enter(device, &previous, err);
     if (status)
@@ -111,15 +107,11 @@ enum conv_status conv_cuda_context_allocate(struct conv_device_context *device, 
     return status;
 }
 
-void conv_cuda_context_release(struct conv_device_context *device, conv_memory memory, void *data,
-                               size_t bytes)
+void conv_cuda_context_release(struct conv_device_context *device, void *data)
 {
     int previous;
     struct conv_err err;
-    (void)bytes;
-    if (memory == CONV_HOST) {
-        free(data);
-    } else if (!conv_cuda_context_enter(device, &previous, &err)) {
+    if (!conv_cuda_context_enter(device, &previous, &err)) {
         (void)cudaFree(data); // nothing can be done about a failure
         conv_cuda_context_leave(device, previous);
     }
@@ -171,13 +163,9 @@ enum conv_status conv_cuda_context_wait_event(struct conv_device_context *device
 {
     int previous;
     enum conv_status status = conv_cuda_context_enter(device, &previous, err);
-    if (status)
-        return status;
-    cudaError_t code = cudaStreamWaitEvent(stream, event, 0);
-    if (code)
-        status = conv_cuda_device_report(err, code, "order the work of streams");
-    conv_cuda_context_leave(device, previous);
-    return status;
+    return status ? status
+                  : end_call(device, previous, cudaStreamWaitEvent(stream, event, 0),
+                             "order the work of streams", err);
 }
 
 void conv_cuda_context_destroy_event(struct conv_device_context *device, void *event)
@@ -195,13 +183,9 @@ enum conv_status conv_cuda_context_wait_stream(struct conv_device_context *devic
 {
     int previous;
     enum conv_status status = conv_cuda_context_enter(device, &previous, err);
-    if (status)
-        return status;
-    cudaError_t code = cudaStreamSynchronize(stream);
-    if (code)
-        status = conv_cuda_device_report(err, code, "complete the work of a stream");
-    conv_cuda_context_leave(device, previous);
-    return status;
+    return status ? status
+                  : end_call(device, previous, cudaStreamSynchronize(stream),
+                             "complete the work of a stream", err);
 }
 
 // --- views ---------------------------------------------------------------------------------------

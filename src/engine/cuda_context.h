@@ -126,13 +126,15 @@ enum conv_status conv_cuda_part_wait(struct conv_cuda_part *part, struct conv_er
 enum conv_status conv_cuda_parts_finish(struct conv_device_context *device, struct conv_err *err);
 void conv_cuda_parts_close(struct conv_device_context *device);
 
-// Pinned memory of at least `bytes`, whose last copy is over. Its user may set `held`, for two
-// pieces at most, until it has read the downloaded bytes.
+// Pinned memory of at least `bytes`, whose last copy is over. A piece that was downloaded
+// is `held` until its user, who has read it, says otherwise; two are held at most.
 enum conv_status conv_cuda_piece_open(struct conv_device_context *device, size_t bytes,
                                       struct conv_cuda_piece **piece, struct conv_err *err);
-// Notes that a copy from or to the piece has been queued on `stream`.
-enum conv_status conv_cuda_piece_queued(struct conv_cuda_piece *piece, cudaStream_t stream,
-                                        struct conv_err *err);
+// Queues a copy of the piece's first `bytes` to the device, or from it; then the piece is held.
+enum conv_status conv_cuda_piece_upload(struct conv_cuda_piece *piece, uint8_t *d_data,
+                                        size_t bytes, cudaStream_t stream, struct conv_err *err);
+enum conv_status conv_cuda_piece_download(struct conv_cuda_piece *piece, const uint8_t *d_data,
+                                          size_t bytes, cudaStream_t stream, struct conv_err *err);
 enum conv_status conv_cuda_piece_wait(struct conv_cuda_piece *piece, struct conv_err *err);
 
 // --- cuda_tables.c ---------------------------------------------------------------------------
@@ -180,10 +182,9 @@ enum conv_status conv_cuda_context_open(struct conv_device_context *device, stru
 void conv_cuda_context_close(struct conv_device_context *device);
 enum conv_status conv_cuda_context_synchronise(struct conv_device_context *device,
                                                struct conv_err *err);
-enum conv_status conv_cuda_context_allocate(struct conv_device_context *device, conv_memory memory,
-                                            size_t bytes, void **data, struct conv_err *err);
-void conv_cuda_context_release(struct conv_device_context *device, conv_memory memory, void *data,
-                               size_t bytes);
+enum conv_status conv_cuda_context_allocate(struct conv_device_context *device, size_t bytes,
+                                            void **data, struct conv_err *err);
+void conv_cuda_context_release(struct conv_device_context *device, void *data);
 enum conv_status conv_cuda_context_record_event(struct conv_device_context *device, void **event,
                                                 void *stream, struct conv_err *err);
 enum conv_status conv_cuda_context_wait_event(struct conv_device_context *device, void *event,

@@ -121,18 +121,6 @@ static enum conv_status queue_layouts(struct transfer *transfer, const struct gr
     return status ? status : conv_cuda_copies_flush(&copies, err);
 }
 
-static enum conv_status copy_bytes(struct transfer *transfer, const struct group *group,
-                                   struct conv_cuda_part *part, struct conv_err *err)
-{
-    uint8_t *h_data = group->piece->staging.h_data;
-    cudaError_t code = transfer->up ? cudaMemcpyAsync(part->d_memory, h_data, group->bytes,
-                                                      cudaMemcpyHostToDevice, part->cuda)
-                                    : cudaMemcpyAsync(h_data, part->d_memory, group->bytes,
-                                                      cudaMemcpyDeviceToHost, part->cuda);
-    return code ? conv_cuda_device_report(err, code, "copy images")
-                : conv_cuda_piece_queued(group->piece, part->cuda, err);
-}
-
 static enum conv_status end_group(struct transfer *transfer, struct conv_err *err)
 {
     struct group *group = &transfer->groups[transfer->first];
@@ -160,13 +148,14 @@ static enum conv_status queue_group(struct transfer *transfer, struct group *gro
         return status;
     if (transfer->up) {
         run_threads(transfer, group);
-        status = copy_bytes(transfer, group, part, err);
+        status =
+            conv_cuda_piece_upload(group->piece, part->d_memory, group->bytes, part->cuda, err);
     }
     if (!status)
         status = queue_layouts(transfer, group, part, err);
     if (!status && !transfer->up) {
-        status = copy_bytes(transfer, group, part, err);
-        group->piece->held = true;
+        status =
+            conv_cuda_piece_download(group->piece, part->d_memory, group->bytes, part->cuda, err);
         transfer->count++;
     }
     return status ? status : conv_cuda_part_queued(part, err);

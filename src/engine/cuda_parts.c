@@ -171,9 +171,29 @@ enum conv_status conv_cuda_piece_open(struct conv_device_context *device, size_t
     return status;
 }
 
-enum conv_status conv_cuda_piece_queued(struct conv_cuda_piece *piece, cudaStream_t stream,
-                                        struct conv_err *err)
+// Notes the copy that has been queued.
+static enum conv_status note_copy(struct conv_cuda_piece *piece, cudaStream_t stream,
+                                  cudaError_t code, const char *doing, struct conv_err *err)
 {
+    if (code)
+        return conv_cuda_device_report(err, code, doing);
     piece->busy = true;
     return conv_cuda_event_record(piece->copied, stream, err);
+}
+
+enum conv_status conv_cuda_piece_upload(struct conv_cuda_piece *piece, uint8_t *d_data,
+                                        size_t bytes, cudaStream_t stream, struct conv_err *err)
+{
+    cudaError_t code =
+        cudaMemcpyAsync(d_data, piece->staging.h_data, bytes, cudaMemcpyHostToDevice, stream);
+    return note_copy(piece, stream, code, "copy a part of a batch to the device", err);
+}
+
+enum conv_status conv_cuda_piece_download(struct conv_cuda_piece *piece, const uint8_t *d_data,
+                                          size_t bytes, cudaStream_t stream, struct conv_err *err)
+{
+    cudaError_t code =
+        cudaMemcpyAsync(piece->staging.h_data, d_data, bytes, cudaMemcpyDeviceToHost, stream);
+    piece->held = !code;
+    return note_copy(piece, stream, code, "copy a part of a batch from the device", err);
 }

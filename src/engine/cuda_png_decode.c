@@ -154,11 +154,7 @@ static enum conv_status upload_streams(struct decoding *decoding, struct conv_cu
         decoding->first = from;
         decoding->piece_at = at;
         conv_workers_run(device->workers, device->threads, copy_stream, decoding, to - from);
-        cudaError_t code = cudaMemcpyAsync(part->d_memory + at, piece->staging.h_data, bytes,
-                                           cudaMemcpyHostToDevice, part->cuda);
-        if (code)
-            return conv_cuda_device_report(err, code, "copy files to the device");
-        status = conv_cuda_piece_queued(piece, part->cuda, err);
+        status = conv_cuda_piece_upload(piece, part->d_memory + at, bytes, part->cuda, err);
         if (status)
             return status;
     }

@@ -162,14 +162,9 @@ static enum conv_status start_fetch(struct encoding *encoding, const struct queu
     enum conv_status status = conv_cuda_piece_open(encoding->device, bytes, &fetch->piece, err);
     if (status)
         return status;
-    cudaError_t code =
-        cudaMemcpyAsync(fetch->piece->staging.h_data, part->d_memory + queued->output + from, bytes,
-                        cudaMemcpyDeviceToHost, part->cuda);
-    if (code)
-        return conv_cuda_device_report(err, code, "copy files from the device");
     encoding->fetch_count++;
-    fetch->piece->held = true;
-    return conv_cuda_piece_queued(fetch->piece, part->cuda, err);
+    return conv_cuda_piece_download(fetch->piece, part->d_memory + queued->output + from, bytes,
+                                    part->cuda, err);
 }
 
 // Waits for a part and downloads its chunks piece by piece. The last pieces are under way on

@@ -163,7 +163,7 @@ struct conv_device_ops {
     // up others. Called before anything else, while there is one thread. May be NULL.
     void (*set_up_process)(bool first_only);
     // False if there is no driver, so that opening a device fails at once. Takes microseconds and
-    // initialises nothing.
+    // initialises nothing. NULL on the CPU.
     bool (*has_driver)(void);
     // Fills at most `room` entries, except `free`, and sets *count to what the machine has, at
     // least
@@ -244,14 +244,12 @@ struct conv_device_ops {
                               struct conv_err *err);
     void (*leave)(struct conv_device_context *device, int previous);
 
-    // The pools' source: blocks that begin at multiples of 256 bytes. Host memory is pinned where
-    // that makes copies faster. CONV_DEVICE is the same as CONV_HOST on the CPU.
-    enum conv_status (*allocate)(struct conv_device_context *device, conv_memory memory,
-                                 size_t bytes, void **data, struct conv_err *err);
-    void (*release)(struct conv_device_context *device, conv_memory memory, void *data,
-                    size_t bytes);
-
     // The rest is NULL on the CPU, except filter_run.
+
+    // The pool's source of device memory: blocks that begin at multiples of 256 bytes.
+    enum conv_status (*allocate)(struct conv_device_context *device, size_t bytes, void **data,
+                                 struct conv_err *err);
+    void (*release)(struct conv_device_context *device, void *data);
 
     // Events: points in a stream. `record` makes *event, if it is NULL, and notes the point that
     // `stream` has reached; `wait` makes `stream` wait for it without stopping the caller.

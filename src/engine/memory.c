@@ -113,7 +113,10 @@ static void release_block(struct conv_memory_pools *pools, conv_memory memory, s
         link = &(*link)->next;
     *link = block->next;
     pool->block_count--;
-    pools->device->ops->release(pools->device, memory, block->data, block->bytes);
+    if (memory == CONV_DEVICE)
+        pools->device->ops->release(pools->device, block->data);
+    else
+        free(block->data);
     free(block);
 }
 
@@ -129,6 +132,18 @@ static void release_free(struct conv_memory_pools *pools, conv_memory memory)
     pool->free_bytes = 0;
 }
 
+// Host memory is pageable on every device: results of coders are written by threads of the host,
+// and pinning takes a second for 4 GB.
+static enum conv_status allocate(const struct conv_memory_pools *pools, conv_memory memory,
+                                 size_t bytes, void **data, struct conv_err *err)
+{
+    if (memory == CONV_DEVICE)
+        return pools->device->ops->allocate(pools->device, bytes, data, err);
+    *data = aligned_alloc(ALIGN, bytes);
+    return *data ? CONV_OK
+                 : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB", bytes >> 10);
+}
+
 static enum conv_status make_block(struct conv_memory_pools *pools, conv_memory memory, int class,
                                    size_t bytes, struct block **out, struct conv_err *err)
 {
@@ -139,11 +154,10 @@ static enum conv_status make_block(struct conv_memory_pools *pools, conv_memory 
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     }
     *block = (struct block){.bytes = bytes, .class = class};
-    enum conv_status status =
-        pools->device->ops->allocate(pools->device, memory, bytes, &block->data, err);
+    enum conv_status status = allocate(pools, memory, bytes, &block->data, err);
     if (status == CONV_ERR_MEMORY && pool->free_bytes > 0) {
         release_free(pools, memory);
-        status = pools->device->ops->allocate(pools->device, memory, bytes, &block->data, err);
+        status = allocate(pools, memory, bytes, &block->data, err);
     }
     if (status) {
         free(block);
