@@ -31,18 +31,9 @@ enum check_kind {
 // Fills an image's shape: any, mostly small; 1 x 1, one row and one column among them.
 void check_draw_shape(struct conv_image *image, uint64_t *state);
 // Allocates the planes, with strides of multiples of 16 bytes, and draws samples. Bytes after rows
-// are noise.
+// are noise. image_free frees them.
 void check_draw_image(struct conv_image *image, enum check_kind kind, uint64_t *state);
-void check_free_image(struct conv_image *image);
 const char *check_kind_name(enum check_kind kind);
-
-// Bytes of an image's scanlines with their filter bytes.
-size_t check_scanline_bytes(const struct conv_image *image);
-
-// True if an IDAT chunk with its frame has the right CRC, inflates to all scanlines with the right
-// Adler-32, and libpng decodes it to the image; else *message says what is wrong.
-bool check_encode_chunk(const struct conv_image *image, const uint8_t *chunk, size_t size,
-                        char message[80]);
 
 // --- the parts -----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 #include "check_codec.h"
 #include "check_decode.h"
 #include "png/cuda/cuda_decode.h"
+#include "support/test_image.h"
 
 #ifndef CHECK_CUT
 #define CHECK_CUT 600 // samples of the image whose stream is cut before every byte
@@ -87,17 +88,6 @@ static bool check(struct batch *batch)
     return ok;
 }
 
-static bool same_planes(const struct conv_image *a, const struct conv_image *b)
-{
-    size_t samples = (size_t)a->width * (size_t)a->depth / 8;
-    for (int c = 0; c < a->channels; c++)
-        for (int y = 0; y < a->height; y++)
-            if (memcmp(a->plane[c].data + y * a->plane[c].stride,
-                       b->plane[c].data + y * b->plane[c].stride, samples) != 0)
-                return false;
-    return true;
-}
-
 // Good images; if there are many, they share the samples. If the oracle decodes an image that
 // differs from the drawn one, the test itself is wrong. The oracle refuses streams whose window is
 // smaller than the image.
@@ -109,7 +99,7 @@ static bool check_good(int count, unsigned samples)
     for (int i = 0; i < count; i++) {
         struct conv_image drawn;
         ask_oracle(&batch, check_make_stream(1 + check_decode_random(samples), &drawn));
-        bool same = batch.verdicts[i] == CHECK_MUST_REFUSE || same_planes(&drawn, &batch.planes[i]);
+        bool same = batch.verdicts[i] == CHECK_MUST_REFUSE || image_equal(&drawn, &batch.planes[i]);
         check_free_planes(&drawn);
         if (!same) {
             printf("FAILED: the oracle decodes another image than was drawn\n");

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
-// The encoder of src/png/cuda/ on random batches, whose chunks check_encode_chunk.c compares with
-// zlib and libpng. The same images in another batch must produce the same bytes.
+// The encoder of src/png/cuda/ on random batches, whose chunks are compared with zlib and libpng.
+// The same images in another batch must produce the same bytes.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "check_codec.h"
+#include "png/chunk.h"
 #include "png/cuda/cuda_encode.h"
+#include "png/libpng.h"
 #include "support/device.h"
+#include "support/png_make.h"
+#include "support/test_image.h"
 
 #define MOST_IMAGES 12
 #ifndef CHECK_MANY_ROWS
@@ -205,6 +210,93 @@ static const char *check_packing(const struct encoded *encoded, int count, size_
     return NULL;
 }
 
+// --- a chunk
+// --------------------------------------------------------------------------------------
+
+static size_t scanline_bytes(const struct conv_image *image)
+{
+    size_t row = (size_t)image->width * (size_t)(image->channels * (image->depth / 8)) + 1;
+    return row * (size_t)image->height;
+}
+
+// By zlib the stream ends with its last byte and has all scanlines and no more.
+static const char *inflate_all(const struct conv_image *image, const uint8_t *data, size_t size)
+{
+    size_t all = scanline_bytes(image);
+    uint8_t *scanlines = malloc(all + 1);
+    z_stream stream = {.next_in = (Bytef *)(uintptr_t)data,
+                       .avail_in = (uInt)size,
+                       .next_out = scanlines,
+                       .avail_out = (uInt)all + 1};
+    const char *wrong = NULL;
+    if (!scanlines || inflateInit(&stream) != Z_OK)
+        wrong = "no memory to inflate";
+    else if (inflate(&stream, Z_FINISH) != Z_STREAM_END)
+        wrong = stream.msg ? stream.msg : "the zlib stream has no end";
+    else if (stream.avail_in != 0)
+        wrong = "bytes behind the zlib stream";
+    else if (stream.total_out != all)
+        wrong = "not as many scanlines as the image has";
+    inflateEnd(&stream);
+    free(scanlines);
+    return wrong;
+}
+
+static const char *check_chunk(const struct conv_image *image, const uint8_t *chunk, size_t size)
+{
+    if (size < CONV_CHUNK_FRAME + 6 ||
+        size > conv_cuda_encode_bound(image->width, image->height, image->channels, image->depth))
+        return "a size out of bounds";
+    if (conv_chunk_read_u32(chunk) != size - CONV_CHUNK_FRAME)
+        return "the chunk's length is not its data's";
+    if (memcmp(chunk + 4, "IDAT\x78\x01", 6) != 0)
+        return "no IDAT with a zlib stream";
+    if (conv_chunk_read_u32(chunk + size - 4) != crc32(0, chunk + 4, (uInt)size - 8))
+        return "wrong CRC";
+    return inflate_all(image, chunk + 8, size - CONV_CHUNK_FRAME);
+}
+
+// Every sample as libpng decodes it. *message is its error.
+static bool same_pixels(const struct conv_image *image, const struct png_file *file, char *message)
+{
+    struct conv_image_header header;
+    struct conv_buffer rows = {0};
+    struct conv_err err = {0};
+    bool ok = false;
+    if (conv_png_format.probe(file->data, file->size, &header, &err) == CONV_OK) {
+        struct conv_image back = header.shape;
+        image_alloc(&back, 0);
+        if (!conv_libpng_decode(&rows, file->data, file->size, &header, &back, NULL, &err)) {
+            ok = image_equal(image, &back);
+            snprintf(err.text, sizeof err.text, "another image");
+        }
+        image_free(&back);
+    }
+    snprintf(message, 80, "%.79s", err.text);
+    conv_buffer_free(&rows);
+    return ok;
+}
+
+// True if an IDAT chunk with its frame has the right CRC, inflates to all scanlines with the right
+// Adler-32, and libpng decodes it to the image; else *message says what is wrong.
+static bool check_file(const struct conv_image *image, const uint8_t *chunk, size_t size,
+                       char message[80])
+{
+    static const int color_types[] = {0, 0, 4, 2, 6};
+    const char *wrong = check_chunk(image, chunk, size);
+    if (wrong) {
+        snprintf(message, 80, "%s", wrong);
+        return false;
+    }
+    struct png_file file = {0};
+    png_make_head(&file, image->width, image->height, image->depth, color_types[image->channels]);
+    png_make_bytes(&file, chunk, size);
+    png_make_chunk(&file, "IEND", "", 0);
+    bool ok = same_pixels(image, &file, message);
+    png_make_free(&file);
+    return ok;
+}
+
 // --- random batches ------------------------------------------------------------------------------
 
 struct check_case {
@@ -249,7 +341,7 @@ static bool report(const struct check_case *c, int i, const char *message)
 static bool is_small(const struct check_case *c, int i, size_t size)
 {
     const struct conv_image *image = &c->images[i];
-    size_t plain = check_scanline_bytes(image);
+    size_t plain = scanline_bytes(image);
     if (c->kinds[i] == CHECK_PHOTO)
         return size < 400 + plain / 10 * 9;
     return c->kinds[i] != CHECK_FLAT || size < 200 + 4 * (size_t)image->height + plain / 100;
@@ -263,8 +355,7 @@ static bool check_encoded(const struct check_case *c, const struct encoded *enco
     for (int i = 0; i < c->count; i++) {
         char message[80] = "";
         const struct conv_encode_result *result = &encoded->results[i];
-        if (!check_encode_chunk(&c->images[i], encoded->output + result->offset, result->size,
-                                message))
+        if (!check_file(&c->images[i], encoded->output + result->offset, result->size, message))
             return report(c, i, message);
         if (!is_small(c, i, result->size))
             return report(c, i, "it takes too many bytes");
@@ -323,7 +414,7 @@ static bool check_round(struct check_case *c, uint64_t seed)
               check_encoded(c, &encoded, room_of(c)) && check_again(c, &encoded, seed);
     free_encoded(&encoded);
     for (int i = 0; i < c->count; i++)
-        check_free_image(&c->images[i]);
+        image_free(&c->images[i]);
     if (!ok)
         printf("  again: --part encode --seed %llu --rounds 1\n", (unsigned long long)seed);
     return ok;

@@ -3,11 +3,10 @@
 // all.
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "check_codec.h"
+#include "support/test_image.h"
 
-// Steele, Lea and Flood's SplitMix64.
 int check_draw_int(uint64_t *state, int low, int high)
 {
     return low + (int)(random_bits(state) % (uint64_t)(high - low + 1));
@@ -59,7 +58,6 @@ void check_draw_shape(struct conv_image *image, uint64_t *state)
         .channels = check_draw_int(state, 1, 4),
         .depth = check_draw_int(state, 0, 2) ? 8 : 16,
     };
-    image->alpha = image->channels % 2 == 0;
 }
 
 // --- samples -------------------------------------------------------------------------------------
@@ -108,15 +106,6 @@ static int draw_sample(const struct painter *painter, int c, int x, int y)
     }
 }
 
-static void put_sample(uint8_t *row, int x, int depth, int sample)
-{
-    uint16_t wide = (uint16_t)sample;
-    if (depth == 8)
-        row[x] = (uint8_t)sample;
-    else
-        memcpy(row + 2 * x, &wide, sizeof wide);
-}
-
 static void draw_plane(const struct conv_image *image, int c, const struct painter *painter)
 {
     const struct conv_plane *plane = &image->plane[c];
@@ -125,7 +114,7 @@ static void draw_plane(const struct conv_image *image, int c, const struct paint
         for (ptrdiff_t i = 0; i < plane->stride; i++)
             row[i] = (uint8_t)random_bits(painter->state);
         for (int x = 0; x < image->width; x++)
-            put_sample(row, x, image->depth, draw_sample(painter, c, x, y) & painter->max);
+            image_set(image, c, x, y, (unsigned)(draw_sample(painter, c, x, y) & painter->max));
     }
 }
 
@@ -137,6 +126,7 @@ void check_draw_image(struct conv_image *image, enum check_kind kind, uint64_t *
         .max = image->depth == 8 ? 255 : 65535,
         .cell = check_draw_int(state, 1, 40),
     };
+    image->alpha = image->channels % 2 == 0;
     for (int c = 0; c < image->channels; c++) {
         for (int i = 0; i < 4; i++)
             painter.colour[c][i] = check_draw_int(state, 0, painter.max);
@@ -155,13 +145,5 @@ void check_draw_image(struct conv_image *image, enum check_kind kind, uint64_t *
             exit(1);
         }
         draw_plane(image, c, &painter);
-    }
-}
-
-void check_free_image(struct conv_image *image)
-{
-    for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++) {
-        free(image->plane[c].data);
-        image->plane[c].data = NULL;
     }
 }

@@ -45,8 +45,6 @@ bool check_special_stream(struct check_stream *stream, int number);
 bool check_costly_stream(struct check_stream *stream, int number);
 // A valid stream long enough to be stopped: its `result` is CONV_DECODE_STOPPED.
 struct check_stream check_long_stream(void);
-// The image data of a PNG file. False if it has none that the device takes.
-bool check_read_stream(struct check_stream *stream, const char *path);
 
 // --- check_decode_oracle.c -----------------------------------------------------------------------
 
@@ -62,6 +60,8 @@ enum check_verdict {
 enum check_verdict check_oracle(struct conv_image *planes, const struct check_stream *stream);
 void check_alloc_planes(struct conv_image *planes, const struct check_stream *stream);
 void check_free_planes(struct conv_image *planes);
+// The image data of a PNG file. False if it has none that the device takes.
+bool check_read_stream(struct check_stream *stream, const char *path);
 
 // --- check_decode_device.c -----------------------------------------------------------------------
 

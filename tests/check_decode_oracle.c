@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "check_decode.h"
+#include "png/chunk.h"
 #include "png/cpu/decode.h"
 #include "png/libpng.h"
 #include "support/png_make.h"
@@ -74,4 +75,35 @@ enum check_verdict check_oracle(struct conv_image *planes, const struct check_st
     conv_buffer_free(&rows);
     png_make_free(&file);
     return verdict;
+}
+
+// --- files
+// ----------------------------------------------------------------------------------------
+
+bool check_read_stream(struct check_stream *stream, const char *path)
+{
+    struct png_file file = {0}, joined = {0};
+    struct conv_image_header header;
+    struct conv_err err;
+    bool takes = png_make_read(&file, path) &&
+                 conv_png_format.probe(file.data, file.size, &header, &err) == CONV_OK &&
+                 header.device_stream;
+    if (takes) {
+        for (int n = 0;; n++) {
+            size_t at = png_make_find(&file, "IDAT", n);
+            if (at == file.size)
+                break;
+            png_make_bytes(&joined, file.data + at + 8, conv_chunk_read_u32(file.data + at));
+        }
+        *stream = (struct check_stream){header.shape.width,
+                                        header.shape.height,
+                                        header.shape.channels,
+                                        header.shape.depth,
+                                        joined.data,
+                                        joined.size,
+                                        path,
+                                        CHECK_ANY_RESULT};
+    }
+    png_make_free(&file);
+    return takes;
 }

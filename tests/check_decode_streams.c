@@ -7,6 +7,7 @@
 
 #include "check_decode.h"
 #include "png/cuda/cuda_decode.h"
+#include "support/png_predict.h"
 #include "support/random.h"
 
 #define MOST_HEAD 400 // bytes of zlib's head, of a block's head, and of the Adler-32
@@ -99,13 +100,6 @@ static void draw(uint8_t *bytes, size_t size, size_t row, enum content content)
     }
 }
 
-// As in section 9 of the standard.
-static int paeth(int a, int b, int c)
-{
-    int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
-    return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
-}
-
 static void filter_row(uint8_t *to, const uint8_t *row, const uint8_t *above, size_t size,
                        size_t pixel, int filter)
 {
@@ -113,12 +107,7 @@ static void filter_row(uint8_t *to, const uint8_t *row, const uint8_t *above, si
     for (size_t i = 0; i < size; i++) {
         int a = i >= pixel ? row[i - pixel] : 0, b = above ? above[i] : 0;
         int c = above && i >= pixel ? above[i - pixel] : 0;
-        int predicted = filter == 0   ? 0
-                        : filter == 1 ? a
-                        : filter == 2 ? b
-                        : filter == 3 ? (a + b) / 2
-                                      : paeth(a, b, c);
-        to[i] = (uint8_t)(row[i] - predicted);
+        to[i] = (uint8_t)(row[i] - png_predict(filter, a, b, c));
     }
 }
 

@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "base/features.h"
+#include "png/chunk.h"
 #include "png/libpng.h"
 #include "support/png_make.h"
 #include "support/reference.h"
@@ -189,11 +190,6 @@ enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit)
 
 // --- repairing -----------------------------------------------------------------------------------
 
-static uint32_t get_u32(const uint8_t *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
 static void put_u32(uint8_t *p, uint32_t value)
 {
     for (int i = 0; i < 4; i++)
@@ -223,7 +219,7 @@ static bool step_chunk(const uint8_t *data, size_t size, size_t *at, size_t *sta
     *start = *at;
     if (*at >= size || size - *at < 12)
         return false;
-    *length = get_u32(data + *at);
+    *length = conv_chunk_read_u32(data + *at);
     if (*length > size - *at - 12)
         return false;
     *at += *length + 12;

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "png/chunk.h"
+
 static void *checked(void *memory)
 {
     if (!memory)
@@ -60,14 +62,9 @@ static void put_u32(uint8_t *p, uint32_t value)
         p[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
-static uint32_t get_u32(const uint8_t *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
 void png_make_crc(struct png_file *file, size_t offset)
 {
-    uint32_t length = get_u32(file->data + offset);
+    uint32_t length = conv_chunk_read_u32(file->data + offset);
     uint8_t *type = file->data + offset + 4;
     put_u32(type + 4 + length, (uint32_t)crc32(0, type, length + 4));
 }
@@ -125,7 +122,7 @@ size_t png_make_find(const struct png_file *file, const char *type, int n)
 {
     size_t size;
     for (size_t at = 8; at + 12 <= file->size; at += size) {
-        size = 12 + (size_t)get_u32(file->data + at);
+        size = 12 + (size_t)conv_chunk_read_u32(file->data + at);
         if (size > file->size - at)
             break;
         if (memcmp(file->data + at + 4, type, 4) == 0 && n-- == 0)

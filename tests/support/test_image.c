@@ -47,7 +47,7 @@ unsigned image_sample(const struct conv_image *image, int channel, int x, int y)
     return wide;
 }
 
-void image_set(struct conv_image *image, int channel, int x, int y, unsigned sample)
+void image_set(const struct conv_image *image, int channel, int x, int y, unsigned sample)
 {
     uint8_t *p = sample_at(image, channel, x, y);
     uint16_t wide = (uint16_t)sample;

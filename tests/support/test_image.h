@@ -11,7 +11,7 @@ void image_alloc(struct conv_image *image, int fill);
 void image_free(struct conv_image *image);
 
 unsigned image_sample(const struct conv_image *image, int channel, int x, int y);
-void image_set(struct conv_image *image, int channel, int x, int y, unsigned sample);
+void image_set(const struct conv_image *image, int channel, int x, int y, unsigned sample);
 
 // True if the padding of every row still holds `fill`.
 bool image_padding_is(const struct conv_image *image, int fill);
