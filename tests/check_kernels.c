@@ -141,17 +141,21 @@ static bool check_case_variants(struct check_case *c, struct scope scope,
                                 const struct variants_choice *choice,
                                 const struct variants_machine *machine, struct tally *tallies)
 {
-    if (!check_case_expect(c, scope.define))
-        return false;
     struct entry entries[MOST_VARIANTS];
     int count = list_variants(entries);
-    bool ok = true;
-    for (int r = 0; r < count; r++)
-        if ((scope.shapes || !entries[r].shape) &&
-            (!c->only || strncmp(entries[r].variant->name, c->only, strlen(c->only)) == 0) &&
-            variants_want(choice, entries[r].variant->place, entries[r].variant->name) &&
-            !variants_obstacle(machine, entries[r].variant->place, entries[r].variant->needs))
-            ok = check_variant(&entries[r], c, &tallies[r]) && ok;
+    bool ok = true, expected = false;
+    for (int r = 0; r < count; r++) {
+        const struct conv_variant *variant = entries[r].variant;
+        if ((!scope.shapes && entries[r].shape) ||
+            (c->only && strncmp(variant->name, c->only, strlen(c->only)) != 0) ||
+            !variants_want(choice, variant->place, variant->name) ||
+            variants_obstacle(machine, variant->place, variant->needs))
+            continue;
+        if (!expected && !check_case_expect(c, scope.define))
+            return false;
+        expected = true;
+        ok = check_variant(&entries[r], c, &tallies[r]) && ok;
+    }
     return ok;
 }
 
