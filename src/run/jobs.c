@@ -208,10 +208,30 @@ static bool copy_failed(struct conv_scheduler *s, struct conv_job *job)
     return true;
 }
 
-// The next link may be due now.
-static void wake_for_links(struct conv_scheduler *s) CONV_NEEDS(s->lock)
+// A job without an output leaves its place in the sink.
+static void leave_output(struct conv_scheduler *s, struct conv_job *job)
 {
-    if (s->jobs.links.first)
+    bool has_failed = job->outcome == CONV_OUTCOME_FAILED;
+    if (!job->is_written && !(has_failed && copy_failed(s, job)) &&
+        conv_sink_drop(s->config->sink, &job->item) && has_failed)
+        append(&job->err, "; an earlier link to it is in the output");
+}
+
+// Reports the jobs and ends them.
+static void end(struct conv_scheduler *s, struct conv_job *const jobs[], int count)
+    CONV_NEEDS(s->lock) CONV_TAKES(s->report_lock)
+{
+    conv_lock_release(&s->lock);
+    for (int i = 0; i < count; i++)
+        leave_output(s, jobs[i]);
+    conv_lock_acquire(&s->report_lock);
+    for (int i = 0; i < count; i++)
+        report_job(s, jobs[i]);
+    conv_lock_release(&s->report_lock);
+    conv_lock_acquire(&s->lock);
+    for (int i = 0; i < count; i++)
+        conv_jobs_drop(s, jobs[i]);
+    if (s->jobs.links.first) // the next one may be due now
         pthread_cond_signal(&s->wake.workers);
 }
 
@@ -259,35 +279,14 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         if (s->config->fail_fast)
             conv_scheduler_stop(s);
     }
-    conv_lock_release(&s->lock);
-    bool has_failed = job->outcome == CONV_OUTCOME_FAILED;
-    if (!job->is_written && !(has_failed && copy_failed(s, job)) &&
-        conv_sink_drop(s->config->sink, &job->item) && has_failed)
-        append(&job->err, "; an earlier link to it is in the output");
-    conv_lock_acquire(&s->report_lock);
-    report_job(s, job);
-    conv_lock_release(&s->report_lock);
-    conv_lock_acquire(&s->lock);
-    conv_jobs_drop(s, job);
-    wake_for_links(s);
+    end(s, &job, 1);
 }
 
 void conv_jobs_finish_done(struct conv_scheduler *s, struct conv_job *const jobs[], int count)
 {
     if (conv_sink_has_failed(s->config->sink))
         conv_scheduler_stop(s);
-    conv_lock_release(&s->lock);
-    for (int i = 0; i < count; i++)
-        if (!jobs[i]->is_written)
-            (void)conv_sink_drop(s->config->sink, &jobs[i]->item);
-    conv_lock_acquire(&s->report_lock);
-    for (int i = 0; i < count; i++)
-        report_job(s, jobs[i]);
-    conv_lock_release(&s->report_lock);
-    conv_lock_acquire(&s->lock);
-    for (int i = 0; i < count; i++)
-        conv_jobs_drop(s, jobs[i]);
-    wake_for_links(s);
+    end(s, jobs, count);
 }
 
 void conv_jobs_free(struct conv_jobs *jobs)
