@@ -82,18 +82,7 @@ void conv_tasks_encode(struct conv_scheduler *s, struct conv_worker *worker, str
 void conv_tasks_run(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
     CONV_NEEDS(s->lock);
 
-// Parts of the above, for small_files.c:
-
-// Reads the file of an announced job into the buffer that it has got, if there was memory.
-enum conv_status conv_tasks_read_file(struct conv_scheduler *s, struct conv_worker *worker,
-                                      struct conv_job *job) CONV_TAKES(s->lock);
-
-// The job leaves the decoders of its group: for the stream with the group, for a worker to decode
-// it after all (on_cpu), or because it failed.
-void conv_tasks_end_decode(struct conv_scheduler *s, struct conv_job *job, enum conv_status status,
-                           bool on_cpu) CONV_NEEDS(s->lock);
-
-// --- small files: small_files.c ------------------------------------------------------------------
+// --- small files: tasks.c ------------------------------------------------------------------------
 // Small files that a device decodes and encodes: workers take several at a time. What they do to
 // one takes a few microseconds, less than waking another worker or waiting for the lock.
 
