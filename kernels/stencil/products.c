@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/stencil/sample_factors.h"
-
 #define SIDE CONV_FILTER_MAX_SIDE
 #define MOST_COEF (1 << 26) // products of two such numbers and of sums of them fit 64 bits
 #define MOST_ROUNDS 100     // of the reduction, whose numbers shrink by a factor in each
@@ -183,8 +181,8 @@ static bool find_two(struct conv_stencil_products *products, const struct conv_s
     return basis.count > 0 && reduce(&basis) && fill(products, &basis, stencil);
 }
 
-bool conv_stencil_products(const struct conv_stencil *stencil,
-                           struct conv_stencil_products *products)
+bool conv_stencil_find_products(const struct conv_stencil *stencil,
+                                struct conv_stencil_products *products)
 {
     *products = (struct conv_stencil_products){0};
     if (!stencil->exact)
@@ -198,5 +196,36 @@ bool conv_stencil_products(const struct conv_stencil *stencil,
             return false;
     }
     measure(products, stencil->width, stencil->height);
+    return true;
+}
+
+// --- one product and a multiple of the sample
+// ------------------------------------------------------
+
+// In a product, the corners of any rectangle of coefficients are in proportion, so three corners
+// determine the fourth, which is the centre here.
+bool conv_stencil_sample_factors(const struct conv_stencil *stencil, int32_t *sample,
+                                 int32_t *column, int32_t *row)
+{
+    int width = stencil->width, x = width / 2, y = stencil->height / 2, corner = 0;
+    int taps = width * stencil->height;
+    const int32_t *coef = stencil->icoef;
+    if (!stencil->exact)
+        return false;
+    while (corner < taps && (coef[corner] == 0 || corner % width == x || corner / width == y))
+        corner++;
+    if (corner == taps)
+        return false;
+    int64_t beside = (int64_t)coef[y * width + corner % width] * coef[corner / width * width + x];
+    int64_t product = beside / coef[corner], rest = coef[y * width + x] - product;
+    if (beside % coef[corner] != 0 || llabs(product) > INT32_MAX || llabs(rest) > INT32_MAX ||
+        rest == 0)
+        return false;
+    int32_t factored[CONV_FILTER_MAX_TAPS];
+    memcpy(factored, coef, (size_t)taps * sizeof *coef);
+    factored[y * width + x] = (int32_t)product;
+    if (!conv_filter_factor(factored, width, stencil->height, column, row))
+        return false;
+    *sample = (int32_t)rest;
     return true;
 }

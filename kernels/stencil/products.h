@@ -24,8 +24,14 @@ struct conv_stencil_products {
 
 // True if the coefficients of an exact stencil are the sum of column[j] * row[i] over the products,
 // with `sample` more in the centre. False also for a matrix of zeros, and if a number does not fit.
-bool conv_stencil_products(const struct conv_stencil *stencil,
-                           struct conv_stencil_products *products);
+bool conv_stencil_find_products(const struct conv_stencil *stencil,
+                                struct conv_stencil_products *products);
+
+// True if the coefficients of an exact stencil are integers column[j] * row[i] (of which `height`
+// and `width` are filled in) except for the centre, which is *sample (not 0) more than the product.
+// At least 3 x 3, where some coefficient is not 0 outside the middle row and column.
+bool conv_stencil_sample_factors(const struct conv_stencil *stencil, int32_t *sample,
+                                 int32_t *column, int32_t *row);
 
 #ifdef __cplusplus
 }

@@ -49,7 +49,7 @@ INSIDE = (  # within a folder: the first may not include the second
 # Not compiled alone: included several times with different macros, or inside a file that defines what they use.
 TEMPLATES = {
     "kernels/stencil/cpu": {"direct.h", "direct_sums.h", "dots.h", "floats.h", "float_passes.h", "gradient.h", "neon.h", "plain.h", "round.h", "strips.h",
-                            "vector.h", "vector_variant.h", "x86.h", "passes.h"},
+                            "vector.h", "vector_variant.h", "x86.h"},
     "kernels/layer/cpu": {"blocked_copy.h", "blocked_image.h", "blocked_tile.h"},
     "kernels/bank": {"separable_body.h"},
     "src/png/cpu": {"inflate_symbols_body.h", "unfilter_x86.h"},

@@ -94,11 +94,11 @@ static void a_matrix_of_rank_2_is_two_products(void **state)
     for (int more = 0; more < 2; more++) {
         filter.coef[100] += more; // of rank 3
         conv_stencil_init(&stencil, &filter, 16, CONV_BORDER_REPLICATE, 0);
-        assert_int_equal(conv_stencil_products(&stencil, &products), !more);
+        assert_int_equal(conv_stencil_find_products(&stencil, &products), !more);
     }
     filter.coef[100] -= 1;
     conv_stencil_init(&stencil, &filter, 16, CONV_BORDER_REPLICATE, 0);
-    assert_true(conv_stencil_products(&stencil, &products));
+    assert_true(conv_stencil_find_products(&stencil, &products));
     assert_int_equal(products.count, 2);
     for (int k = 0; k < 31 * 31; k++)
         assert_int_equal((int64_t)products.column[0][k / 31] * products.row[0][k % 31] +

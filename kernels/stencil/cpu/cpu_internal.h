@@ -73,7 +73,7 @@ struct conv_cpu_plan {
     enum conv_cpu_sums sums;
     enum conv_cpu_quads quads;
     bool narrow;    // the low 16 bits of a sum determine the sample
-    bool separable; // coefficients are column[j] * row[i], computed in two passes (passes.h)
+    bool separable; // coefficients are column[j] * row[i], computed in two passes (dots.h)
     bool plain;     // column is all ones
     bool direct;    // straight from the source rows (direct.h)
     int32_t column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];

@@ -4,7 +4,7 @@
 // pairs, but the number of taps is a compile-time constant: no loop is left around the
 // multiplications, and their coefficients are precomputed vectors. Speed over lines and loops
 // (AVX2, 2880x1800 and 8192x4096): 1.4 to 1.7 times at 3x3, 1.2 times at 5x5, where two passes
-// (passes.h) are faster still for separable stencils. A block is one vector of each of two output
+// (dots.h) are faster still for separable stencils. A block is one vector of each of two output
 // rows. It is stored after the next one was loaded: processors first compare loads with earlier
 // stores by the low 12 bits of their addresses. Where rows of source and result are equal in these
 // bits (8192 columns), a block's halo would seem to have been stored just before, which cost a

@@ -7,7 +7,6 @@
 
 #include <math.h>
 
-#include "kernels/stencil/cpu/float_job.h"
 #include "kernels/stencil/cpu/float_passes.h"
 #include "kernels/stencil/cpu/round.h"
 #include "kernels/stencil/cpu/vector.h"
@@ -267,7 +266,7 @@ static void filter_float_strip(struct float_job *job, int x, int count, int from
 static void init_products(struct float_constants *constants, const struct conv_stencil *stencil)
 {
     struct conv_stencil_products products;
-    conv_stencil_products(stencil, &products);
+    conv_stencil_find_products(stencil, &products);
     constants->products = products.count;
     constants->sample = products.sample;
     for (int k = 0; k < products.count; k++) {

@@ -5,7 +5,6 @@
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 #include "kernels/stencil/products.h"
-#include "kernels/stencil/sample_factors.h"
 
 #define LEAST_MIRRORED 7    // taps of a row that share its addition
 #define LEAST_GAIN 1        // multiplications of one pass per one of two passes
@@ -206,7 +205,7 @@ static void plan_products(struct conv_cpu_plan *plan, const struct conv_stencil 
     int taps = count_taps(stencil) / (plan->sums == CONV_CPU_FLOATS ? 2 : 1);
     if (stencil->depth == 32 || stencil->magnitude ||
         taps <= LEAST_GAIN * (stencil->width + stencil->height) ||
-        !conv_stencil_products(stencil, &products) ||
+        !conv_stencil_find_products(stencil, &products) ||
         taps <= LEAST_GAIN * products.count * (stencil->width + stencil->height))
         return;
     double bound = products.magnitude * stencil->max + fabs((double)stencil->bias);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Divides planes into strips, strips into pairs of output rows and rows into blocks, whose
-// arithmetic is in dots.h and passes.h. Source rows are copied to lines together with their border,
+// arithmetic is in dots.h. Source rows are copied to lines together with their border,
 // so blocks may extend past their ends. While a row is computed, the source rows that the next one
 // needs are prefetched.
 #ifndef CONV_KERNELS_STENCIL_CPU_STRIPS_H
 #define CONV_KERNELS_STENCIL_CPU_STRIPS_H
 
-#include "kernels/stencil/cpu/passes.h"
+#include "kernels/stencil/cpu/dots.h"
 
 // How a block is computed; a compile-time constant wherever it is used.
 struct dot_method {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Vectors of VECTOR bytes in the vector extension of GCC and Clang, which become SSE, AVX, AVX-512
-// or NEON depending on the including file's options. The kernels of direct.h, dots.h, passes.h and
+// or NEON depending on the including file's options. The kernels of direct.h, dots.h and
 // floats.h are written once with them; the including file defines the operations that the extension
 // lacks:
 //   dot_pairs(sum, a, coefs)  sum + a.b0 * coefs.b0 + a.b1 * coefs.b1, modulo 2^16 a lane

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // AVX-512 VNNI: vpdpbusd multiplies and adds four taps at once, in sums of 32 bits. 1.5 times as
 // fast as AVX-512 without it where 32-bit sums are needed (5x5 with divisor 273), 1.9 times on a
-// dense 31x31. Small stencils (direct.h) and two passes (passes.h) use pairs.
+// dense 31x31. Small stencils (direct.h) and two passes (dots.h) use pairs.
 #ifdef __x86_64__
 #include <immintrin.h>
 

@@ -6,7 +6,7 @@
 #define CONV_KERNELS_STENCIL_CUDA_WIDE_FACTORS_CUH
 
 #include "kernels/stencil/cuda/wide_sums.cuh"
-#include "kernels/stencil/sample_factors.h"
+#include "kernels/stencil/products.h"
 
 #define TOP_BIT 16 // quotients begin at this bit of a product or above
 
