@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "cli/options.h"
 #include "engine/engine.h"
@@ -14,6 +15,10 @@
 #include "page/page.h"
 #include "png/png.h"
 #include "report/report.h"
+
+// Divides times and amounts of work that are measured: 1, or 10 with CONV_BENCH_SHORTER in the
+// environment, by which tests show that the code is right; the figures mean little then.
+#define CONV_BENCH_SHORTER (getenv("CONV_BENCH_SHORTER") ? 10u : 1u)
 
 // SVG: of conv_bench_layers with one layer and batch.
 enum conv_bench_format { CONV_BENCH_TEXT, CONV_BENCH_JSON, CONV_BENCH_CSV, CONV_BENCH_SVG };
@@ -98,7 +103,7 @@ struct conv_bench_options {
     int in_flight;  // images in flight on the device; 0: a series
 };
 
-struct conv_bench_compare; // bench_compare.h
+struct conv_bench_compare; // bench_kernels.h
 
 // Every kernel variant on the same images, each compared with the reference first: a wrong one ends
 // the benchmark. Prints a table per workload.
@@ -121,5 +126,20 @@ enum conv_status conv_bench_streams(const struct conv_bench_options *options, st
 // Every PNG decoder and encoder on the images of a folder. CONV_ERR_FORMAT, after the table, if
 // pixels were wrong.
 enum conv_status conv_bench_codec(const struct conv_bench_options *options, struct conv_err *err);
+
+// --- for all of them -----------------------------------------------------------------------------
+
+// Says on stderr what is measured; NULL clears the line.
+void conv_bench_progress(bool shown, const char *name);
+
+// Random numbers for the data, the same on every machine: Marsaglia's xorshift with 32 bits of
+// state, which is not 0. One thread at a time per state.
+static inline uint32_t conv_bench_random(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
 
 #endif

@@ -2,16 +2,13 @@
 // All coders process one image before the next image, round after round, so that a change of clock
 // or of other load affects all of them alike. Times are CPU time of the thread. The slowest coders
 // take fewer rounds: with all of them, some hundred icons took two minutes.
-#include "bench/bench.h"
+#include "bench/bench_codec.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "bench/bench_codec_device.h"
-#include "bench/bench_codec_jobs.h"
 #include "bench/bench_competitor.h"
-#include "bench/bench_images.h"
 #include "png/cpu/interleave.h"
 #include "png/libpng.h"
 #include "report/json.h"

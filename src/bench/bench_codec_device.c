@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "bench/bench_codec_device.h"
+#include "bench/bench_codec.h"
 
 #include <stdlib.h>
 #include <string.h>

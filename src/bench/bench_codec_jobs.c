@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "bench/bench_codec_jobs.h"
+#include "bench/bench_codec.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "bench/bench_time.h"
 #include "png/cpu/interleave.h"
 
 #define ROUNDS 5

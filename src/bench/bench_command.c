@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/bench_compare.h"
+#include "bench/bench_kernels.h"
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "cli/errors.h"
@@ -281,6 +281,8 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
         status = conv_run_page_open(&command->page, &options->report, err);
     if (status)
         return status;
+    if (!command->device.ops->async && !options->machine.device_text && !options->report.quiet)
+        conv_report_say("no GPU is used: comparing workers of the CPU instead of streams");
     fill_common(command);
     fill_folder(command);
     fill_devices(command);

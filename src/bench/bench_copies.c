@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "bench/bench_copies.h"
+#include "bench/bench_streams.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Measurements on a CUDA device directly, without backend and pipeline: kernels, copies and coders,
+// Measurements on a CUDA device directly, without engine and run: kernels, copies and coders,
 // each alone.
 #ifndef CONV_BENCH_BENCH_CUDA_H
 #define CONV_BENCH_BENCH_CUDA_H
 
 #include <stdbool.h>
 
-#include "bench/bench_launch.h"
-#include "bench/bench_layers.h"
+#include "bench/bench_place.h"
 #include "image/image.h"
 
 // --- copies between pinned and device memory -----------------------------------------------------
@@ -64,8 +63,7 @@ struct conv_coding_test {
 // --- the table -----------------------------------------------------------------------------------
 
 struct conv_bench_cuda {
-    const struct conv_bench_launch_ops *launch;
-    const struct conv_bench_layers_ops *layers;
+    const struct conv_bench_place_ops *place;
     // *ns is the shortest time of the test's copies. CONV_ERR_MEMORY, CONV_ERR_DEVICE. Any thread.
     enum conv_status (*time_copies)(int ordinal, const struct conv_copy_test *test, uint64_t *ns,
                                     struct conv_err *err);

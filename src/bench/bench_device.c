@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "bench/bench_device.h"
+#include "bench/bench_streams.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "bench/bench_copies.h"
 #include "bench/bench_cuda.h"
 #include "engine/engine.h"
 #include "io/walk/walk.h"
@@ -152,7 +151,7 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     *out = bench;
     bench->options = options;
     bench->device = device;
-    (void)conv_lock_init(&bench->lock);
+    (void)conv_lock_init(&bench->lock); // never fails on Linux
     int most = streams * device->count * GROUPS_PER_STREAM;
     most = most < MOST_GROUPS ? most : MOST_GROUPS;
     // Without a fallback: the device is measured.

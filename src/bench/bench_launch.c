@@ -1,134 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The code that all places share, and the CPU: one core, as one worker of the program.
 #include "bench/bench_launch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cache.h"
-#include "base/clock.h"
 #include "bench/bench_cuda.h"
-#include "engine/memory.h"
 #include "image/image.h"
 
 #define SCRATCH_ALIGN 64
-
-// --- the CPU -------------------------------------------------------------------------------------
-
-static enum conv_status cpu_open(struct conv_bench_launch *launch, int ordinal,
-                                 struct conv_err *err)
-{
-    (void)launch;
-    (void)ordinal;
-    (void)err;
-    return CONV_OK;
-}
-
-static void free_buffers(struct conv_bench_launch *launch)
-{
-    for (int i = 0; i < 2; i++) {
-        conv_staging_free(launch->buffers[i], launch->capacity);
-        launch->buffers[i] = NULL;
-    }
-}
-
-static void cpu_close(struct conv_bench_launch *launch)
-{
-    free_buffers(launch);
-    free(launch->state);
-}
-
-static enum conv_status cpu_reserve(struct conv_bench_launch *launch, size_t bytes,
-                                    struct conv_err *err)
-{
-    enum conv_status status = CONV_OK;
-    free_buffers(launch);
-    launch->capacity = bytes;
-    for (int i = 0; i < 2 && !status; i++) {
-        void *memory = NULL;
-        status = conv_staging_alloc(&memory, bytes, err);
-        launch->buffers[i] = memory;
-    }
-    return status;
-}
-
-// The state is the kernels' scratch, for the widest plane and the filter that needs most.
-static enum conv_status cpu_prepare(struct conv_bench_launch *launch, const uint8_t *source,
-                                    struct conv_err *err)
-{
-    size_t most = 0;
-    memcpy(launch->buffers[0], source, launch->bytes);
-    for (int f = 0; f < launch->filter_count; f++)
-        for (int p = 0; p < launch->plane_count; p++) {
-            size_t size = conv_stencil_plan_scratch(&launch->plans[f], launch->tables[p].width);
-            most = size > most ? size : most;
-        }
-    size_t bytes = conv_image_align(most ? most : 1, SCRATCH_ALIGN);
-    free(launch->state);
-    launch->state = aligned_alloc(SCRATCH_ALIGN, bytes);
-    if (!launch->state)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of kernel scratch",
-                            bytes >> 10);
-    memset(launch->state, 0, bytes);
-    return CONV_OK;
-}
-
-// A copy and the kernels must begin in the same state, or a copy after a slow kernel and one after
-// a fast kernel differ by a factor of 2 to 4 where the planes fit into caches.
-static uint64_t start_cold(const struct conv_bench_launch *launch)
-{
-    for (int i = 0; i < 2; i++)
-        conv_cache_flush(launch->buffers[i], launch->bytes);
-    return conv_clock_ns();
-}
-
-static enum conv_status cpu_run(struct conv_bench_launch *launch, uint64_t *ns,
-                                struct conv_err *err)
-{
-    uint64_t start = start_cold(launch);
-    for (int f = 0; f < launch->filter_count; f++)
-        for (int p = 0; p < launch->plane_count; p++) {
-            struct conv_stencil_batch batch = {
-                .planes = &launch->tables[(size_t)f * (size_t)launch->plane_count + (size_t)p],
-                .count = 1,
-                .cpu.scratch = launch->state,
-            };
-            if (launch->variant->run(&launch->plans[f], &batch))
-                return conv_err_set(err, CONV_ERR_DEVICE, "%s failed", launch->variant->name);
-        }
-    *ns = conv_clock_ns() - start;
-    return CONV_OK;
-}
-
-static enum conv_status cpu_copy(struct conv_bench_launch *launch, uint64_t *ns,
-                                 struct conv_err *err)
-{
-    (void)err;
-    uint64_t start = start_cold(launch);
-    memcpy(launch->buffers[1], launch->buffers[0], launch->bytes);
-    *ns = conv_clock_ns() - start;
-    return CONV_OK;
-}
-
-static enum conv_status cpu_read(const uint8_t *from, uint8_t *to, size_t size,
-                                 struct conv_err *err)
-{
-    (void)err;
-    memcpy(to, from, size);
-    return CONV_OK;
-}
-
-static const struct conv_bench_launch_ops cpu_ops = {
-    .open = cpu_open,
-    .close = cpu_close,
-    .reserve = cpu_reserve,
-    .prepare = cpu_prepare,
-    .run = cpu_run,
-    .copy = cpu_copy,
-    .read = cpu_read,
-};
-
-// --- all places ----------------------------------------------------------------------------------
 
 static enum conv_status plan_chain(struct conv_bench_launch *launch,
                                    const struct conv_bench_chain *chain, unsigned have,
@@ -151,17 +30,27 @@ static enum conv_status plan_chain(struct conv_bench_launch *launch,
     return CONV_OK;
 }
 
+static enum conv_status upload_plans(struct conv_bench_launch *launch, struct conv_err *err)
+{
+    size_t bytes = launch->ops->plan_bytes();
+    enum conv_status status = launch->ops->take(
+        &launch->scratch, (size_t)launch->filter_count * bytes, "prepare the filters", err);
+    for (int f = 0; f < launch->filter_count && !status; f++)
+        status =
+            launch->ops->upload_plan(&launch->plans[f], launch->scratch + (size_t)f * bytes, err);
+    return status;
+}
+
 enum conv_status conv_bench_launch_open(struct conv_bench_launch *launch,
                                         const struct conv_variant *variant,
                                         const struct conv_bench_chain *chain, int ordinal,
                                         unsigned have, struct conv_err *err)
 {
     const struct conv_bench_cuda *cuda = conv_bench_cuda();
+    bool on_cuda = variant->place == CONV_ON_CUDA;
     *launch = (struct conv_bench_launch){.variant = variant, .filter_count = chain->count};
-    if (variant->place == CONV_ON_CUDA && !cuda)
+    if (on_cuda && !cuda)
         return conv_err_set(err, CONV_ERR_DEVICE, "this conv was built without CUDA");
-    const struct conv_bench_launch_ops *ops =
-        variant->place == CONV_ON_CUDA ? cuda->launch : &cpu_ops;
     size_t count = (size_t)chain->count;
     launch->stencils = calloc(count, sizeof *launch->stencils);
     launch->plans = aligned_alloc(16, count * sizeof *launch->plans);
@@ -170,14 +59,30 @@ enum conv_status conv_bench_launch_open(struct conv_bench_launch *launch,
     enum conv_status status = plan_chain(launch, chain, have, err);
     if (status)
         return status;
-    launch->ops = ops;
-    return ops->open(launch, ordinal, err);
+    launch->ops = on_cuda ? cuda->place : &conv_bench_place_cpu;
+    status = launch->ops->open(&launch->place, on_cuda ? ordinal : 1, err);
+    return status || !on_cuda ? status : upload_plans(launch, err);
+}
+
+static void release_buffers(struct conv_bench_launch *launch)
+{
+    for (int i = 0; i < 2; i++) {
+        launch->ops->release(launch->buffers[i], launch->capacity);
+        launch->buffers[i] = NULL;
+    }
 }
 
 void conv_bench_launch_close(struct conv_bench_launch *launch)
 {
-    if (launch->ops)
-        launch->ops->close(launch);
+    if (launch->ops) {
+        release_buffers(launch);
+        if (launch->ops->plan_bytes)
+            launch->ops->release(launch->scratch, 0);
+        else
+            free(launch->scratch);
+        launch->ops->release(launch->d_tables, launch->table_bytes);
+        launch->ops->close(launch->place);
+    }
     free(launch->stencils);
     free(launch->plans);
     free(launch->tables);
@@ -205,6 +110,53 @@ static void fill_table(struct conv_bench_launch *launch, int filter,
         launch->tiles[filter] = conv_stencil_tiles(launch->variant, table, count);
 }
 
+static enum conv_status reserve(struct conv_bench_launch *launch, size_t bytes,
+                                struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    release_buffers(launch);
+    launch->capacity = bytes;
+    for (int i = 0; i < 2 && !status; i++)
+        status =
+            launch->ops->take(&launch->buffers[i], bytes, "allocate memory for the images", err);
+    return status;
+}
+
+// On the CPU the kernels' scratch, for the widest plane and the filter that needs most.
+static enum conv_status take_scratch(struct conv_bench_launch *launch, struct conv_err *err)
+{
+    size_t most = 1;
+    for (int f = 0; f < launch->filter_count; f++)
+        for (int p = 0; p < launch->plane_count; p++) {
+            size_t size = conv_stencil_plan_scratch(&launch->plans[f], launch->tables[p].width);
+            most = size > most ? size : most;
+        }
+    size_t bytes = conv_image_align(most, SCRATCH_ALIGN);
+    free(launch->scratch);
+    launch->scratch = aligned_alloc(SCRATCH_ALIGN, bytes);
+    if (!launch->scratch)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of kernel scratch",
+                            bytes >> 10);
+    memset(launch->scratch, 0, bytes);
+    return CONV_OK;
+}
+
+static enum conv_status copy_tables(struct conv_bench_launch *launch, struct conv_err *err)
+{
+    size_t entries = (size_t)launch->filter_count * (size_t)launch->plane_count;
+    size_t bytes = entries * sizeof *launch->tables;
+    enum conv_status status = CONV_OK;
+    if (bytes > launch->table_bytes) {
+        launch->ops->release(launch->d_tables, launch->table_bytes);
+        launch->d_tables = NULL;
+        launch->table_bytes = bytes;
+        status = launch->ops->take(&launch->d_tables, bytes, "copy the images to the device", err);
+    }
+    return status ? status
+                  : launch->ops->copy_in(launch->d_tables, launch->tables, bytes,
+                                         "copy the images to the device", err);
+}
+
 enum conv_status conv_bench_launch_place(struct conv_bench_launch *launch,
                                          const struct conv_bench_plane *planes, int count,
                                          const uint8_t *source, size_t bytes, struct conv_err *err)
@@ -216,27 +168,70 @@ enum conv_status conv_bench_launch_place(struct conv_bench_launch *launch,
     launch->tables = tables;
     launch->plane_count = count;
     launch->bytes = bytes;
-    enum conv_status status =
-        bytes <= launch->capacity ? CONV_OK : launch->ops->reserve(launch, bytes, err);
+    enum conv_status status = bytes <= launch->capacity ? CONV_OK : reserve(launch, bytes, err);
     for (int f = 0; f < launch->filter_count && !status; f++)
         fill_table(launch, f, planes);
-    return status ? status : launch->ops->prepare(launch, source, err);
+    if (!status)
+        status = launch->ops->copy_in(launch->buffers[0], source, bytes,
+                                      "copy the images to the device", err);
+    if (status)
+        return status;
+    return launch->variant->place == CONV_ON_CUDA ? copy_tables(launch, err)
+                                                  : take_scratch(launch, err);
+}
+
+// CUDA takes all planes of a filter in one launch, a core one after the other.
+static enum conv_status run_chain(void *context, int worker, int task, void *stream)
+{
+    (void)worker;
+    (void)task;
+    const struct conv_bench_launch *launch = context;
+    const struct conv_variant *variant = launch->variant;
+    size_t count = (size_t)launch->plane_count;
+    for (int f = 0; f < launch->filter_count; f++) {
+        struct conv_stencil_batch batch = {.planes = launch->tables + (size_t)f * count,
+                                           .count = launch->plane_count};
+        if (variant->place == CONV_ON_CUDA) {
+            batch.cuda.d_planes =
+                (struct conv_stencil_plane *)(void *)launch->d_tables + (size_t)f * count;
+            batch.cuda.tiles = launch->tiles[f];
+            batch.cuda.stream = stream;
+            if (variant->run(&launch->plans[f], &batch))
+                return CONV_ERR_DEVICE;
+            continue;
+        }
+        batch.count = 1;
+        batch.cpu.scratch = launch->scratch;
+        for (size_t p = 0; p < count; p++, batch.planes++)
+            if (variant->run(&launch->plans[f], &batch))
+                return CONV_ERR_DEVICE;
+    }
+    return CONV_OK;
 }
 
 enum conv_status conv_bench_launch_run(struct conv_bench_launch *launch, uint64_t *ns,
                                        struct conv_err *err)
 {
-    return launch->ops->run(launch, ns, err);
+    struct conv_bench_work work = {
+        .run = run_chain,
+        .context = launch,
+        .tasks = 1,
+        .name = launch->variant->name,
+        .cold = {{launch->buffers[0], launch->bytes}, {launch->buffers[1], launch->bytes}},
+    };
+    return launch->ops->run(launch->place, &work, ns, err);
 }
 
 enum conv_status conv_bench_launch_copy(struct conv_bench_launch *launch, uint64_t *ns,
                                         struct conv_err *err)
 {
-    return launch->ops->copy(launch, ns, err);
+    return launch->ops->copy(launch->place, launch->buffers[1], launch->buffers[0], launch->bytes,
+                             ns, err);
 }
 
 enum conv_status conv_bench_launch_read(const struct conv_bench_launch *launch, size_t offset,
                                         uint8_t *result, size_t size, struct conv_err *err)
 {
-    return launch->ops->read(launch->buffers[launch->filter_count % 2] + offset, result, size, err);
+    return launch->ops->copy_out(result, launch->buffers[launch->filter_count % 2] + offset, size,
+                                 err);
 }

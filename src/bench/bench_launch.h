@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One kernel variant with a chain of filters and memory of its own, launched again and again, each
-// time with cold caches. On the kernels' plain API: neither backend nor pipeline is involved.
+// time with cold caches. On the kernels' plain API: neither engine nor run is involved.
 #ifndef CONV_BENCH_BENCH_LAUNCH_H
 #define CONV_BENCH_BENCH_LAUNCH_H
 
@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "bench/bench_place.h"
 #include "filter/filter.h"
 #include "kernels/stencil/stencil.h"
 
@@ -26,26 +27,10 @@ struct conv_bench_plane {
     int width, height;
 };
 
-struct conv_bench_launch;
-
-// Memory, transfers and timed runs at one place. All report CONV_ERR_MEMORY or CONV_ERR_DEVICE.
-struct conv_bench_launch_ops {
-    enum conv_status (*open)(struct conv_bench_launch *launch, int ordinal, struct conv_err *err);
-    void (*close)(struct conv_bench_launch *launch); // half-built is fine
-    // Replaces both buffers by others of `bytes` and sets the capacity.
-    enum conv_status (*reserve)(struct conv_bench_launch *launch, size_t bytes,
-                                struct conv_err *err);
-    // Copies `source` to buffers[0] and prepares everything else that a run needs.
-    enum conv_status (*prepare)(struct conv_bench_launch *launch, const uint8_t *source,
-                                struct conv_err *err);
-    enum conv_status (*run)(struct conv_bench_launch *launch, uint64_t *ns, struct conv_err *err);
-    enum conv_status (*copy)(struct conv_bench_launch *launch, uint64_t *ns, struct conv_err *err);
-    enum conv_status (*read)(const uint8_t *from, uint8_t *to, size_t size, struct conv_err *err);
-};
-
 struct conv_bench_launch { // starts as {0}
     const struct conv_variant *variant;
-    const struct conv_bench_launch_ops *ops;
+    const struct conv_bench_place_ops *ops;
+    struct conv_bench_place *place;
     int filter_count, plane_count;
     struct conv_stencil *stencils;     // one per filter
     struct conv_stencil_plan *plans;   // one per filter
@@ -54,7 +39,9 @@ struct conv_bench_launch { // starts as {0}
     uint8_t *buffers[2]; // at the variant's place; filters read one and write the other, in turn
     size_t bytes;        // placed in each
     size_t capacity;     // of each
-    void *state;         // of the place
+    uint8_t *scratch;    // CPU: of the kernels. CUDA: the filters
+    uint8_t *d_tables;   // CUDA: as `tables`
+    size_t table_bytes;
 };
 
 // CONV_ERR_USAGE if the variant cannot do the chain on this machine or at this depth,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // One convolution layer with its data, the places where variants of it are timed, and the table of
-// results.
+// results: bench_layers.c measures, and uses the other bench_layers_*.c for these.
 #ifndef CONV_BENCH_BENCH_LAYERS_H
 #define CONV_BENCH_BENCH_LAYERS_H
 
 #include "bench/bench.h"
+#include "bench/bench_place.h"
 #include "bench/bench_table.h"
 #include "kernels/layer/layer.h"
 
@@ -61,39 +62,45 @@ void conv_bench_layers_compare(const struct conv_bench_layers_data *data, int64_
 
 // Memory for input and output at one place, and timed work on it. Every function reports
 // CONV_ERR_MEMORY or CONV_ERR_DEVICE.
-struct conv_bench_layers_place;
-
-struct conv_bench_layers_ops {
-    // Room for the images of the data, filled with the input. `number`: threads, or CUDA's ordinal.
-    // CONV_ERR_LIMIT if there is too little memory.
-    enum conv_status (*open)(struct conv_bench_layers_place **place,
-                             const struct conv_bench_layers_data *data, int number,
-                             struct conv_err *err);
-    void (*close)(struct conv_bench_layers_place *place); // NULL is fine
-    // Sets the plan of later runs, which outlives them. CONV_ERR_LIMIT as for open.
-    enum conv_status (*use)(struct conv_bench_layers_place *place, struct conv_layer_plan *plan,
-                            struct conv_err *err);
-    // Computes the first `images` images with cold caches.
-    enum conv_status (*run)(struct conv_bench_layers_place *place, int64_t images, uint64_t *ns,
-                            struct conv_err *err);
-    // The results of one image.
-    enum conv_status (*read)(struct conv_bench_layers_place *place, int64_t image, float *to,
-                             struct conv_err *err);
-    // Copies as many bytes as `images` images read and write, half of them read. The results of a
-    // run are lost, the input stays.
-    enum conv_status (*copy)(struct conv_bench_layers_place *place, int64_t images, uint64_t *ns,
-                             struct conv_err *err);
-    // Multiply-adds of float32 in registers alone; *flops counts two each.
-    enum conv_status (*fma)(struct conv_bench_layers_place *place, double *flops, uint64_t *ns,
-                            struct conv_err *err);
+struct conv_bench_layers_place { // starts as {0}
+    const struct conv_bench_place_ops *ops;
+    struct conv_bench_place *place;
+    const struct conv_bench_layers_data *data;
+    int threads;
+    uint8_t *memory, *out; // input and output in one piece, so that a copy can use half of both
+    size_t bytes;
+    // Of the plan in use.
+    struct conv_layer_plan *plan;
+    uint8_t *packed, *scratch;
+    size_t packed_bytes, scratch_bytes;
+    // Of the current run.
+    int64_t images;
+    int tasks, bands; // bands: of an image
 };
 
-extern const struct conv_bench_layers_ops conv_bench_layers_cpu;
-extern const struct conv_bench_layers_ops conv_bench_layers_cuda; // see struct conv_bench_cuda
-
-// About `flops` operations of multiply-adds in registers on the calling thread; returns their
-// number.
-double conv_bench_layers_fma_cpu(double flops);
+// Room for the images of the data, filled with the input. `number`: threads, or CUDA's ordinal.
+// CONV_ERR_LIMIT if there is too little memory.
+enum conv_status conv_bench_layers_place_open(struct conv_bench_layers_place *place,
+                                              const struct conv_bench_place_ops *ops,
+                                              const struct conv_bench_layers_data *data, int number,
+                                              struct conv_err *err);
+void conv_bench_layers_place_close(struct conv_bench_layers_place *place); // half-built is fine
+// Sets the plan of later runs, which outlives them. CONV_ERR_LIMIT as for open.
+enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *place,
+                                             struct conv_layer_plan *plan, struct conv_err *err);
+// Computes the first `images` images with cold caches.
+enum conv_status conv_bench_layers_place_run(struct conv_bench_layers_place *place, int64_t images,
+                                             uint64_t *ns, struct conv_err *err);
+// The results of one image.
+enum conv_status conv_bench_layers_place_read(struct conv_bench_layers_place *place, int64_t image,
+                                              float *to, struct conv_err *err);
+// Copies as many bytes as `images` images read and write, half of them read. The results of a run
+// are lost, the input stays.
+enum conv_status conv_bench_layers_place_copy(struct conv_bench_layers_place *place, int64_t images,
+                                              uint64_t *ns, struct conv_err *err);
+// Multiply-adds of float32 in registers alone; *flops counts two each.
+enum conv_status conv_bench_layers_place_fma(struct conv_bench_layers_place *place, double *flops,
+                                             uint64_t *ns, struct conv_err *err);
 
 // --- cuDNN ---------------------------------------------------------------------------------------
 
@@ -150,9 +157,5 @@ enum conv_status conv_bench_layers_print(const struct conv_bench_options *option
                                          const char *name,
                                          const struct conv_bench_layers_table *table, bool first,
                                          enum conv_status status, struct conv_err *err);
-
-// A bar chart of the table on standard output.
-void conv_bench_layers_print_svg(const struct conv_bench_layers_data *data, const char *title,
-                                 const struct conv_bench_layers_table *table);
 
 #endif

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Input, weights and expected results of `conv bench layers`.
+// Input, weights and expected results of `conv bench layers`, and a layer at one place: its images
+// in the place's memory, and timed runs of one plan.
+#include "bench/bench_layers.h"
+
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench_layers.h"
-#include "bench/bench_random.h"
-#include "bench/bench_time.h"
+#include "engine/workers.h"
 
 #define MOST_DISTINCT 16
 #define ENOUGH_PRODUCTS (4e8 / CONV_BENCH_SHORTER) // of all distinct images: a second of one core
@@ -25,7 +24,6 @@ static void fill_noise(float *values, size_t count, uint32_t state)
 struct work {
     struct conv_bench_layers_data *data;
     const struct conv_layer_plan *plan;
-    atomic_int next; // row of all images
 };
 
 static void compute_exact(struct conv_bench_layers_data *data, int b, int i)
@@ -58,42 +56,39 @@ static void compute_exact(struct conv_bench_layers_data *data, int b, int i)
     }
 }
 
-static void *compute_rows(void *context)
+// A row of an image's results.
+static void compute_row(void *context, int worker, int row)
 {
-    struct work *work = context;
+    (void)worker;
+    const struct work *work = context;
     struct conv_bench_layers_data *data = work->data;
-    int rows = data->distinct * data->out_height, row;
-    while ((row = atomic_fetch_add(&work->next, 1)) < rows) {
-        int b = row / data->out_height, i = row % data->out_height;
-        struct conv_layer_batch batch = {
-            .images = 1,
-            .src = data->input + (size_t)b * data->image_in,
-            .src_row = (int64_t)sizeof(float) * data->shape.width,
-            .src_plane = (int64_t)sizeof(float) * data->shape.width * data->shape.height,
-            .src_image = (int64_t)(sizeof(float) * data->image_in),
-            .dst = data->expected + (size_t)b * data->image_out,
-            .first_row = i,
-            .rows = 1,
-        };
-        conv_cpu_layer_reference.run(work->plan, &batch); // it cannot fail
-        compute_exact(data, b, i);
-    }
-    return NULL;
+    int b = row / data->out_height, i = row % data->out_height;
+    struct conv_layer_batch batch = {
+        .images = 1,
+        .src = data->input + (size_t)b * data->image_in,
+        .src_row = (int64_t)sizeof(float) * data->shape.width,
+        .src_plane = (int64_t)sizeof(float) * data->shape.width * data->shape.height,
+        .src_image = (int64_t)(sizeof(float) * data->image_in),
+        .dst = data->expected + (size_t)b * data->image_out,
+        .first_row = i,
+        .rows = 1,
+    };
+    conv_cpu_layer_reference.run(work->plan, &batch); // it cannot fail
+    compute_exact(data, b, i);
 }
 
-static void compute_expected(struct conv_bench_layers_data *data, int cores)
+static enum conv_status compute_expected(struct conv_bench_layers_data *data, int cores,
+                                         struct conv_err *err)
 {
     struct conv_layer_plan plan;
+    struct conv_workers *workers = NULL;
     conv_layer_plan_find(&plan, &conv_cpu_layer_reference, &data->layer, &data->shape, 0);
     struct work work = {.data = data, .plan = &plan};
-    pthread_t threads[64];
-    int started = 0;
-    while (started < cores - 1 && started < 64 &&
-           pthread_create(&threads[started], NULL, compute_rows, &work) == 0)
-        started++;
-    compute_rows(&work);
-    for (int i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+    enum conv_status status = conv_workers_open(&workers, cores, err);
+    if (!status)
+        conv_workers_run(workers, cores, compute_row, &work, data->distinct * data->out_height);
+    conv_workers_close(workers);
+    return status;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -144,8 +139,7 @@ enum conv_status conv_bench_layers_data_open(struct conv_bench_layers_data *data
     fill_noise(data->weights, taps, 1);
     fill_noise(data->input, in, 2);
     data->layer.weights = data->weights;
-    compute_expected(data, cores);
-    return CONV_OK;
+    return compute_expected(data, cores, err);
 }
 
 void conv_bench_layers_data_close(struct conv_bench_layers_data *data)
@@ -171,4 +165,188 @@ void conv_bench_layers_compare(const struct conv_bench_layers_data *data, int64_
     }
     if (memcmp(got, data->expected + first, data->image_out * sizeof *got) != 0)
         *same = false;
+}
+
+// --- a layer at one place
+// ---------------------------------------------------------------------------
+
+#define ALIGN 256
+#define TASKS_PER_THREAD 8
+
+static size_t align(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static bool on_cuda(const struct conv_bench_layers_place *place)
+{
+    return place->ops->plan_bytes != NULL;
+}
+
+static enum conv_status check_free(const struct conv_bench_layers_place *place, size_t bytes,
+                                   const char *what, struct conv_err *err)
+{
+    if (place->ops->check_free)
+        return place->ops->check_free(bytes, what, err);
+    size_t left = place->data->memory;
+    if (bytes > left / 4 * 3)
+        return conv_err_set(err, CONV_ERR_LIMIT, "%zu MiB of memory are needed, of %zu MiB",
+                            bytes >> 20, left >> 20);
+    return CONV_OK;
+}
+
+// Copies the distinct images once and then within the memory: image b is b % distinct.
+static enum conv_status fill_input(struct conv_bench_layers_place *place, struct conv_err *err)
+{
+    const struct conv_bench_layers_data *data = place->data;
+    size_t all = (size_t)data->shape.images * data->image_in * sizeof(float);
+    size_t done = (size_t)data->distinct * data->image_in * sizeof(float);
+    done = done < all ? done : all;
+    enum conv_status status =
+        place->ops->copy_in(place->memory, data->input, done, "copy the input to the device", err);
+    for (size_t more; done < all && !status; done += more) {
+        more = done < all - done ? done : all - done;
+        status = place->ops->move(place->memory + done, place->memory, more, err);
+    }
+    return status;
+}
+
+enum conv_status conv_bench_layers_place_open(struct conv_bench_layers_place *place,
+                                              const struct conv_bench_place_ops *ops,
+                                              const struct conv_bench_layers_data *data, int number,
+                                              struct conv_err *err)
+{
+    size_t in = align((size_t)data->shape.images * data->image_in * sizeof(float));
+    size_t out = align((size_t)data->shape.images * data->image_out * sizeof(float));
+    // Half of both, which a copy uses, is at most the second part.
+    *place = (struct conv_bench_layers_place){
+        .ops = ops, .data = data, .threads = number, .bytes = in + (in > out ? in : out)};
+    enum conv_status status = ops->open(&place->place, number, err);
+    if (!status)
+        status = check_free(place, place->bytes, "input and output", err);
+    if (!status)
+        status = ops->take(&place->memory, place->bytes, "allocate memory for a layer", err);
+    if (status)
+        return status;
+    place->out = place->memory + in;
+    return fill_input(place, err);
+}
+
+static void release_plan(struct conv_bench_layers_place *place)
+{
+    place->ops->release(place->packed, place->packed_bytes);
+    place->ops->release(place->scratch, place->scratch_bytes);
+    place->packed = place->scratch = NULL;
+}
+
+void conv_bench_layers_place_close(struct conv_bench_layers_place *place)
+{
+    if (!place->ops)
+        return;
+    release_plan(place);
+    place->ops->release(place->memory, place->bytes);
+    place->ops->close(place->place);
+    *place = (struct conv_bench_layers_place){0};
+}
+
+enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *place,
+                                             struct conv_layer_plan *plan, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    release_plan(place);
+    place->plan = plan;
+    place->packed_bytes = on_cuda(place) ? plan->packed_bytes : 0;
+    place->scratch_bytes =
+        on_cuda(place) ? plan->scratch
+                       : (align(plan->scratch) + CONV_LAYER_SCRATCH_GAP) * (size_t)place->threads;
+    if (place->packed_bytes) {
+        status = check_free(place, place->packed_bytes, "weights", err);
+        if (!status)
+            status = place->ops->take(&place->packed, place->packed_bytes,
+                                      "allocate memory for a layer", err);
+        if (!status)
+            status = place->ops->copy_in(place->packed, plan->packed, plan->packed_bytes,
+                                         "copy the weights to the device", err);
+        plan->d_packed = place->packed;
+    }
+    if (!status && place->scratch_bytes)
+        status = check_free(place, place->scratch_bytes, "scratch memory", err);
+    if (!status && place->scratch_bytes)
+        status = place->ops->take(&place->scratch, place->scratch_bytes,
+                                  "allocate memory for a layer", err);
+    return status;
+}
+
+// On a CPU the images are dealt to parts of nearly equal size; with few images, each is cut into
+// bands of rows as well.
+static enum conv_status run_task(void *context, int worker, int task, void *stream)
+{
+    const struct conv_bench_layers_place *place = context;
+    const struct conv_bench_layers_data *data = place->data;
+    int64_t parts = place->tasks / place->bands, part = task / place->bands;
+    int64_t first = part * place->images / parts, end = (part + 1) * place->images / parts;
+    int64_t band = task % place->bands, row = band * data->out_height / place->bands;
+    struct conv_layer_batch batch = {
+        .images = end - first,
+        .src = place->memory + (size_t)first * data->image_in * sizeof(float),
+        .src_row = (int64_t)sizeof(float) * data->shape.width,
+        .src_plane = (int64_t)sizeof(float) * data->shape.width * data->shape.height,
+        .src_image = (int64_t)(sizeof(float) * data->image_in),
+        .dst = place->out + (size_t)first * data->image_out * sizeof(float),
+        .first_row = (int)row,
+        .rows = (int)((band + 1) * data->out_height / place->bands - row),
+        .scratch = place->scratch,
+        .stream = stream,
+    };
+    if (!on_cuda(place))
+        batch.scratch = place->scratch +
+                        (align(place->plan->scratch) + CONV_LAYER_SCRATCH_GAP) * (size_t)worker;
+    return batch.images && batch.rows ? place->plan->variant->run(place->plan, &batch) : CONV_OK;
+}
+
+enum conv_status conv_bench_layers_place_run(struct conv_bench_layers_place *place, int64_t images,
+                                             uint64_t *ns, struct conv_err *err)
+{
+    const struct conv_bench_layers_data *data = place->data;
+    int64_t wanted =
+        on_cuda(place) || place->threads == 1 ? 1 : (int64_t)place->threads * TASKS_PER_THREAD;
+    int64_t parts = images < wanted ? images : wanted;
+    place->images = images;
+    place->bands = (int)(wanted / parts);
+    if (place->bands > data->out_height)
+        place->bands = data->out_height;
+    place->tasks = (int)parts * place->bands;
+    struct conv_bench_work work = {
+        .run = run_task,
+        .context = place,
+        .tasks = place->tasks,
+        .name = place->plan->variant->name,
+        .cold = {{place->memory, (size_t)images * data->image_in * sizeof(float)},
+                 {place->out, (size_t)images * data->image_out * sizeof(float)}},
+    };
+    return place->ops->run(place->place, &work, ns, err);
+}
+
+enum conv_status conv_bench_layers_place_read(struct conv_bench_layers_place *place, int64_t image,
+                                              float *to, struct conv_err *err)
+{
+    size_t bytes = place->data->image_out * sizeof(float);
+    return place->ops->copy_out(to, place->out + (size_t)image * bytes, bytes, err);
+}
+
+enum conv_status conv_bench_layers_place_copy(struct conv_bench_layers_place *place, int64_t images,
+                                              uint64_t *ns, struct conv_err *err)
+{
+    size_t half = (size_t)(conv_bench_layers_bytes(place->data, (double)images) / 2);
+    if (half > place->bytes / 2)
+        half = place->bytes / 2; // the weights do not count
+    half -= half % sizeof(float);
+    return place->ops->copy(place->place, place->memory + place->bytes - half, place->memory, half,
+                            ns, err);
+}
+
+enum conv_status conv_bench_layers_place_fma(struct conv_bench_layers_place *place, double *flops,
+                                             uint64_t *ns, struct conv_err *err)
+{
+    return place->ops->fma(place->place, place->out, flops, ns, err);
 }

@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "base/standard.h"
-#include "bench/bench.h"
-#include "bench/bench_device.h"
-#include "bench/streams_table.h"
+#include "bench/bench_streams.h"
 #include "report/figures.h"
 
 #define MOST_STREAMS 16

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bench/bench.h"
 #include "report/json.h"
 #include "report/report.h"
 
@@ -26,11 +27,6 @@ double conv_bench_table_rate(const struct conv_bench_table *table, double ms)
 static double pixel_rate(const struct conv_bench_table *table, double ms)
 {
     return table->pixels / ms / 1e3;
-}
-
-static double flop_rate(const struct conv_bench_table *table, double ms)
-{
-    return table->flops / ms / 1e6;
 }
 
 const char *conv_bench_table_change(const struct conv_bench_line *line)
@@ -142,11 +138,7 @@ static void print_head(const struct conv_bench_table *table)
          "share of the copy's\nspeed in this table, the median of runs in turn with those of all "
          "kernels.");
     printf("%-22s %10s %10s %10s %5s", "kernel", "ms", "min", "max", "runs");
-    if (table->pixels > 0)
-        printf(" %8s", "Mpix/s");
-    if (table->flops > 0)
-        printf(" %9s", "Gflop/s");
-    printf(" %8s %10s %8s", "GB/s", "of a copy", "step");
+    printf(" %8s %8s %10s %8s", "Mpix/s", "GB/s", "of a copy", "step");
     if (table->compared)
         printf(" %10s %8s %-6s", "before", "speed-up", "change");
     puts("  what it is");
@@ -167,10 +159,7 @@ static void print_line(const struct conv_bench_table *table, const struct conv_b
         snprintf(step, sizeof step, "%.2fx", line->step);
     printf("%-22s %10.3f %10.3f %10.3f %5d", name, line->ms, line->ms_min, line->ms_max,
            line->runs);
-    if (table->pixels > 0)
-        printf(" %8.0f", pixel_rate(table, line->ms));
-    if (table->flops > 0)
-        printf(" %9.0f", flop_rate(table, line->ms));
+    printf(" %8.0f", pixel_rate(table, line->ms));
     printf(" %8.2f %8.1f %% %8s", conv_bench_table_rate(table, line->ms), 100 * line->share, step);
     if (change) {
         snprintf(before, sizeof before, "%.3f", line->old_ms);
@@ -205,12 +194,8 @@ static void print_json_line(FILE *stream, const struct conv_bench_table *table,
                 ",\"runs\":%d,\"ms\":%.6f,\"ms_min\":%.6f,\"ms_max\":%.6f,"
                 "\"ms_p25\":%.6f,\"ms_p75\":%.6f",
                 line->runs, line->ms, line->ms_min, line->ms_max, line->ms_p25, line->ms_p75);
-        if (table->pixels > 0)
-            fprintf(stream, ",\"mpix_per_s\":%.6f", pixel_rate(table, line->ms));
-        if (table->flops > 0)
-            fprintf(stream, ",\"gflop_per_s\":%.6f", flop_rate(table, line->ms));
-        fprintf(stream, ",\"gb_per_s\":%.8f,\"share_of_copy\":%.6f,\"step\":",
-                conv_bench_table_rate(table, line->ms), line->share);
+        fprintf(stream, ",\"mpix_per_s\":%.6f,\"gb_per_s\":%.8f,\"share_of_copy\":%.6f,\"step\":",
+                pixel_rate(table, line->ms), conv_bench_table_rate(table, line->ms), line->share);
         if (line->step > 0)
             fprintf(stream, "%.4f", line->step);
         else
@@ -281,4 +266,14 @@ void conv_bench_table_print_csv(const struct conv_bench_table *table)
             fputs(",,,", stdout);
         putchar('\n');
     }
+}
+
+void conv_bench_progress(bool shown, const char *name)
+{
+    if (!shown)
+        return;
+    fputs("\r\033[K", stderr);
+    if (name)
+        fprintf(stderr, "measuring %s", name);
+    fflush(stderr);
 }

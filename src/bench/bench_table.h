@@ -44,9 +44,8 @@ struct conv_bench_place {
 
 struct conv_bench_table { // starts as {0}
     // The work of one run of any line, set by the caller.
-    double bytes;  // read and written
-    double pixels; // 0: not shown
-    double flops;  // floating-point operations; 0: not shown
+    double bytes; // read and written
+    double pixels;
     struct conv_bench_line lines[CONV_BENCH_MOST_LINES];
     int count;
     struct conv_bench_place places[CONV_BENCH_MOST_PLACES];

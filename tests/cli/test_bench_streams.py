@@ -25,6 +25,14 @@ def test_streams(four_images, options):
     assert "kernel" in heading and ("decode" in heading) == (not options)
 
 
+def test_streams_without_a_gpu_say_what_is_compared(four_images, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    done = run("bench", "streams", "-j", "2", four_images)
+    assert "comparing workers of the CPU instead of streams" in done.err and "workers" in done.out
+    assert not run("bench", "streams", "-j", "2", "--quiet", four_images).err
+    assert not run(*STREAMS, four_images).err
+
+
 @pytest.mark.parametrize("stage", ("all", "device"))
 def test_streams_json(four_images, stage):
     table = json.loads(run(*STREAMS, four_images, "--stage", stage, "--json", "--filter", "blur").out)

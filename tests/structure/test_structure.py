@@ -53,7 +53,7 @@ TEMPLATES = {
     "kernels/layer/cpu": {"blocked_copy.h", "blocked_image.h", "blocked_tile.h"},
     "kernels/bank": {"separable_body.h"},
     "src/png/cpu": {"inflate_symbols_body.h", "unfilter_x86.h"},
-    "src/bench": {"bench_cudnn.h", "bench_layers_graph.h"},  # need cuDNN's header, which few machines have
+    "src/bench": {"bench_cudnn.h"},  # need cuDNN's header, which few machines have
 }
 
 

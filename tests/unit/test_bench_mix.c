@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "bench/bench_mix.h"
+#include "bench/bench_workload.h"
 
 static void test_the_mix_stays(void **state)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The images of a folder in memory, as files and as the results of a filter.
-#ifndef CONV_BENCH_BENCH_IMAGES_H
-#define CONV_BENCH_BENCH_IMAGES_H
+// `conv bench codec`: the images of a folder in memory, as files and as the results of a filter,
+// and the parts that measure several threads and a device.
+#ifndef CONV_BENCH_BENCH_CODEC_H
+#define CONV_BENCH_BENCH_CODEC_H
 
 #include "bench/bench.h"
 #include "png/png.h"
@@ -42,5 +43,21 @@ bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image
 // Sets *image to that shape with consecutive planes. Returns their bytes.
 size_t conv_bench_images_place(struct conv_image *image, const struct conv_image *shape,
                                uint8_t *planes);
+
+// conv bench codec FOLDER -j N: the CPU's coders alone on N threads at once, without files, filters
+// or a device: the upper bound of a run with N workers that decodes and encodes on the CPU. The
+// images have been filtered (conv_bench_images_filter); the results are encoded. Prints a table, or
+// JSON.
+enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
+                                       const struct conv_bench_images *images,
+                                       struct conv_err *err);
+
+// conv bench codec FOLDER --device cuda: the device's decoder and encoder alone, one row per
+// kernel, with 1 to 4,000 images in flight (--images N: with N, and also with each number of
+// threads per image). Decoded planes are compared with libpng's, encoded images are decoded by
+// libpng. Prints a table, or JSON. CONV_ERR_FORMAT, after the table, if pixels were wrong.
+enum conv_status conv_bench_codec_device(const struct conv_bench_options *options,
+                                         const struct conv_bench_images *images,
+                                         struct conv_err *err);
 
 #endif

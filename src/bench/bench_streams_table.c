@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "bench/streams_table.h"
+#include "bench/bench_streams.h"
 
 #include <inttypes.h>
 

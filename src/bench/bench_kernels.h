@@ -1,13 +1,29 @@
 // SPDX-License-Identifier: MIT
-// An earlier result of `conv bench kernels --json`, with which a new one is compared.
-#ifndef CONV_BENCH_BENCH_COMPARE_H
-#define CONV_BENCH_BENCH_COMPARE_H
+// The results of `conv bench kernels` as text, JSON, CSV and page, and beside an earlier one.
+#ifndef CONV_BENCH_BENCH_KERNELS_H
+#define CONV_BENCH_BENCH_KERNELS_H
 
 #include "bench/bench.h"
 #include "bench/bench_table.h"
 #include "bench/bench_workload.h"
 
-struct conv_bench_compare;
+#define CONV_BENCH_MOST_WORKLOADS 4
+
+struct conv_bench_result {
+    struct conv_bench_workload workload; // may be closed
+    struct conv_bench_table table;       // finished
+};
+
+// After a failed measurement only text is printed, with the lines that are complete.
+void conv_bench_kernels_print(const struct conv_bench_options *options,
+                              const struct conv_bench_result *result, bool failed);
+// Writes options->page. CONV_ERR_MEMORY, CONV_ERR_IO.
+enum conv_status conv_bench_kernels_page(const struct conv_bench_options *options,
+                                         const struct conv_bench_result *results, int count,
+                                         struct conv_err *err);
+
+// --- an earlier result of `conv bench kernels --json`, with which a new one is compared
+// ------------
 
 // Reads the file; `path` must outlive the object. CONV_ERR_USAGE if it cannot be read or has no
 // result of conv bench kernels; CONV_ERR_MEMORY.
