@@ -189,6 +189,17 @@ def test_the_version_to_cite_is_that_of_the_program():
     assert subprocess.run([BINARY, "--version"], capture_output=True, text=True).stdout.split()[1] == cited
 
 
+def test_benchmarks_that_are_named_exist():
+    """`tools/bench CASE` where figures come from."""
+    named = set()
+    for document in DOCUMENTS:
+        with open(os.path.join(ROOT, document), encoding="utf-8") as file:
+            named |= set(re.findall(r"tools/bench\s+([a-z][a-z-]*)", file.read()))
+    with open(os.path.join(ROOT, "tools", "bench"), encoding="utf-8") as file:
+        cases = set(re.findall(r'^    "([a-z-]+)": \("\w+"', file.read(), re.M))
+    assert len(cases) > 20 and "competitors" in named and named <= cases, named - cases
+
+
 def test_marks_are_known():
     """Each mark is one of those above, with a reason where it needs one; at least half of the blocks are run."""
     kinds = [block.kind for block in BLOCKS]

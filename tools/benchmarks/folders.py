@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Whole runs of conv: a folder, or one large image, through one filter into files."""
+"""A folder, or one large image, through one filter into files: conv and other programs."""
 import concurrent.futures
 import ctypes
 import functools
@@ -7,16 +7,16 @@ import json
 import multiprocessing
 import os
 import random
-import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
 import competitors as others
-from inputs import Folder, Folders, cut_crops, empty, images_in, place_filter, read_matrix, samples_of
-from measure import CORES, ROOT, Clock, Report, remove, run, spread, statistics, take_turns
+from inputs import Folder, Folders, empty, images_in, place_filter, read_matrix, samples_of
+from measure import CORES, ROOT, Clock, Report, remove, run, take_turns
 
 ON_GPU = ["--device", "cuda", "--decode-on", "gpu", "--encode-on", "gpu"]
 
@@ -337,171 +337,3 @@ def disk(parser):
                    f"{times[f'{state} reading and writing'].median / each.median:.2f}", state=state, name=name, times=each)
     remove(out)
     report.finish()
-
-
-# --- many images ----------------------------------------------------------------------------------------
-
-def add_kinds(parser, distinct):
-    parser.add_argument("scratch", help="best on a memory file system; emptied")
-    for kind in ("photos", "icons", "screens"):
-        parser.option(kind, help=f"a folder of {kind}")
-    parser.option("distinct", distinct, "copies of images; more names are links to them")
-
-
-def opencv_ways(folder, out):
-    return other_ways(others.opencv(read_matrix(place_filter("emboss", "")), None, None)[:1], folder.path, out, len(folder))
-
-
-def auto(parser):
-    """Compares --device auto with the CPU alone and with the GPU, on folders of several kinds and sizes. A kind is icons,
-    screens, photos, deep (photographs of 16 bits), interlaced (photographs), or several joined by "+": equally many of each,
-    shuffled. Nothing is saved unless --save is given; --conv may be repeated. --opencv adds OpenCV, which saves.
-
-    tools/bench auto /dev/shm/auto --photos ../photos --icons ../icons --screens ../screens --conv old --conv new"""
-    add_kinds(parser, 2400)
-    parser.option("kinds", "photos:1,photos:24,photos:200,photos:1000,photos:10000,photos:40000,icons:10000,icons:40000,screens:2000,"
-                           "icons+screens+photos+deep+interlaced:3000", "NAME:COUNT,...")
-    parser.option("options", "", "more options of conv")
-    parser.option("save", False, "outputs are saved")
-    parser.option("opencv", False)
-    parser.option("cores", 0, "use only so many; 0: all")
-    options = parser.read()
-    if options.cores:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.cores])
-    report = Report(options, "milliseconds")
-    devices = {"auto": [], "CPU": ["--device", "cpu"], **({"GPU": ["--device", "cuda"]} if report.machine["gpus"] else {})}
-    report.table("images ", "MB", *devices, "auto / better", "CPU time of auto", *(["OpenCV", "OpenCV / auto"] if options.opencv else []))
-    with Folders(options, options.distinct) as folders:
-        for kind in options.kinds.split(","):
-            name, count = kind.split(":")
-            folder, out = folders.make(name, int(count)), f"{folders.scratch}/out"
-            ways = {f"{number} {way}": conv_way(conv, [*shlex.split(options.options), *words], folder.path, out, len(folder), options.save)
-                    for number, conv in enumerate(options.convs) for way, words in devices.items()}
-            peer = opencv_ways(folder, out) if options.opencv else {}
-            times = take_turns({**ways, **peer}, options.rounds, skip=tuple(peer))
-            peer = next((times[name].median for name in peer if name in times), float("nan"))
-            for number, conv in enumerate(options.convs):
-                mine = {way: times[f"{number} {way}"] for way in devices}
-                own, better = mine["auto"], min(each.median for way, each in mine.items() if way != "auto")
-                cells = [spread([1e3 * seconds for seconds in each.wall], 0) for each in mine.values()]
-                cells += [f"{own.median / better:.2f}", f"{1e3 * statistics.median(own.user):.0f} + {1e3 * statistics.median(own.system):.0f}"]
-                cells += [f"{1e3 * peer:.0f}", f"{peer / own.median:.1f}"] if options.opencv else []
-                report.row(f"{count} {name}" + (f" `{os.path.relpath(conv)}`" if len(options.convs) > 1 else ""), f"{folder.bytes / 1e6:.1f}", *cells,
-                           kind=name, count=int(count), conv=conv, **mine)
-            folder.remove()
-    report.finish()
-
-
-def runs(parser):
-    """Times runs over many photographs. --conv and --options may be repeated; what is compared takes turns.
-
-    slope   nothing is saved; the steady rate between the last two of --counts, and the time beyond it (start and end)
-    saved   folder to folder, --saved images
-    bytes   what one process per core needs that only reads the files of --saved photographs, or reads them and writes as
-            many bytes as conv does, beside runs of conv
-
-    tools/bench runs /dev/shm/runs --photos ../photos --parts slope,saved --conv before/conv --conv build/conv"""
-    add_kinds(parser, 10000)
-    parser.option("parts", "slope,saved")
-    parser.add_argument("--options", action="append", help="options of conv, once for each set to be compared")
-    parser.option("counts", "40000,200000", "images of slope")
-    parser.option("saved", "10000,40000", "images of saved and bytes")
-    parser.option("kind", "photos")
-    options = parser.read(rounds=3)
-    ways = {f"`{os.path.relpath(conv) + ' ' if len(options.convs) > 1 else ''}{words}`": (conv, shlex.split(words))
-            for conv in options.convs for words in options.options or [""]}
-    report = Report(options)
-    with Folders(options, options.distinct) as folders:
-        for part in options.parts.split(","):
-            {"slope": measure_slope, "saved": measure_saved, "bytes": measure_bytes}[part](options, folders, ways, report)
-    report.finish()
-
-
-def measure_slope(options, folders, ways, report):
-    inputs = [folders.make(options.kind, int(count)) for count in options.counts.split(",")]
-    times = take_turns({f"{name} {len(folder)}": conv_way(*way, folder.path, f"{folders.scratch}/out", save=False)
-                        for name, way in ways.items() for folder in inputs}, options.rounds)
-    report.table("options ", *(f"{len(folder)}, s" for folder in inputs), "CPU s", "slope, GB/s of samples", "start and end, s")
-    more = inputs[-1].samples - inputs[-2].samples
-    for name in ways:
-        mine = [times[f"{name} {len(folder)}"] for folder in inputs]
-        rates = [more / (last - before) / 1e9 for before, last in zip(mine[-2].wall, mine[-1].wall)]
-        rate = more / (mine[-1].median - mine[-2].median)
-        report.row(name, *mine, f"{mine[-1].cpu:.1f}", f"{rate / 1e9:.1f} ({min(rates):.1f} to {max(rates):.1f})",
-                   f"{mine[-2].median - inputs[-2].samples / rate:.3f}", name=name, rate=rate, **{str(len(f)): each for f, each in zip(inputs, mine)})
-    for folder in inputs:
-        folder.remove()
-
-
-def measure_saved(options, folders, ways, report, with_bytes=False):
-    report.table("images", "way ", "seconds", "program, CPU s", "system, CPU s", "GB/s of samples", "GB/s of files", "images/s")
-    for count in map(int, options.saved.split(",")):
-        folder, out = folders.make(options.kind, count), f"{folders.scratch}/out"
-        todo = {name: conv_way(*way, folder.path, out, count) for name, way in ways.items()}
-        if with_bytes:
-            growth = todo[next(iter(todo))]().result / folder.bytes
-            jobs = [(path, f"{out}/{i}", int(growth * os.path.getsize(path))) for i, path in enumerate(folder.names())]
-            todo = {"read": functools.partial(move_all, [(path, None, 0) for path, _, _ in jobs]),
-                    f"read, and {growth:.2f} times the bytes written": functools.partial(move_all, jobs, out),
-                    **{f"{name}, nothing saved": conv_way(*way, folder.path, out, save=False) for name, way in ways.items()}, **todo}
-        for name, each in take_turns(todo, options.rounds).items():
-            report.row(count, name, each, f"{statistics.median(each.user):.1f}", f"{statistics.median(each.system):.1f}",
-                       f"{folder.samples / each.median / 1e9:.1f}", f"{folder.bytes / each.median / 1e9:.1f}", f"{count / each.median:.0f}",
-                       count=count, name=name, times=each)
-        folder.remove()
-
-
-def measure_bytes(*arguments):
-    measure_saved(*arguments, with_bytes=True)
-
-
-# --- all of docs/benchmarks.md ----------------------------------------------------------------------------
-
-def crops(parser):
-    """Makes a set of PNG images from photographs: crops, or whole ones scaled to --size. Always the same ones."""
-    parser.add_argument("photos")
-    parser.add_argument("output", help="emptied")
-    parser.add_argument("count", type=int)
-    parser.option("size", "300x300")
-    parser.option("scaled", False, "whole photographs scaled to --size, instead of crops")
-    options = parser.parse_args(parser.arguments)
-    width, height = map(int, options.size.split("x"))
-    cut_crops(options.photos, options.output, options.count, width, height, options.scaled)
-
-
-def everything(parser):
-    """Measures folders, coders and streams, as shown in docs/benchmarks.md, in one run, as text on stdout."""
-    parser.add_argument("photos")
-    parser.add_argument("scratch", help="best on a memory file system; emptied")
-    parser.option("photographs", 240, "in the first set; the codec and the device alone are measured with at most 240")
-    parser.option("crops", 1000, "in the second set, of 300x300; with at most 1000")
-    parser.option("without", "level 1", "rows that the case `competitors` leaves out")
-    options = parser.read()
-    conv, scratch = options.conv, os.path.abspath(options.scratch)
-
-    def show(*command):
-        print("\n$", shlex.join(command).replace(scratch, "SCRATCH").replace(options.photos, "PHOTOS").replace(conv, "conv"), flush=True)
-        subprocess.run(command, check=True, stderr=subprocess.STDOUT)
-
-    with Folders(options) as folders:
-        cut_crops(options.photos, f"{scratch}/cut", min(options.crops, 1000), 300, 300)
-        sets = {"photos": (images_in(options.photos), options.photographs, 240, 2), "crops": (images_in(f"{scratch}/cut"), options.crops, 1000, 4)}
-        gpus = Report(options).machine["gpus"]
-        show(conv, "devices")
-        show(conv, "bench", "codec", options.photos)
-        if gpus:
-            show(conv, "bench", "codec", "--device", "cuda", options.photos)
-            cut_crops(options.photos, f"{scratch}/few-large", 24, 2880, 1800, scaled=True)
-            show(conv, "bench", "streams", "--device", "cuda", "--stage", "device", f"{scratch}/few-large")
-        for name, (images, count, most, part) in sets.items():
-            folders.copies[name] = images = [shutil.copy(images[i % len(images)], f"{scratch}/{name}-{i:06}.png") for i in range(count)]
-            folder, few, some = (Folder(f"{scratch}/{name}-{i}", images[:end]) for i, end in enumerate((count, min(count, most), max(1, count // part))))
-            show(conv, "bench", "codec", "-j", str(CORES), few.path)
-            show(conv, "bench", "streams", "--device", "cpu", few.path)
-            for device in (["cuda"] if gpus else []) + (["all"] if len(gpus) > 1 else []):
-                show(conv, "bench", "streams", "--device", device, "--stage", "device", few.path)
-                show(conv, "bench", "streams", "--device", device, some.path)
-            for device in ("auto", "cpu"):  # the closing lines say what limits a run
-                show(conv, "emboss", "-b", "--device", device, folder.path, f"{scratch}/out")
-                remove(f"{scratch}/out")
-            show(f"{ROOT}/tools/bench", "competitors", folder.path, f"{scratch}/out", "--conv", conv, "--rounds", str(options.rounds), "--without", options.without)
