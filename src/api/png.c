@@ -74,8 +74,7 @@ enum conv_status conv_api_batch_end(struct conv_api_batch *batch)
     return conv_api_end(batch->context, batch->status);
 }
 
-// --- coders
-// ---------------------------------------------------------------------------------------
+// --- coders --------------------------------------------------------------------------------------
 
 // A worker keeps buffers of at most this size each between calls, so that one large image does not
 // occupy memory for the rest of the context's life.
@@ -129,8 +128,7 @@ enum conv_status conv_api_codecs_get(struct conv_api_codecs *codecs, int worker,
     return CONV_OK;
 }
 
-// --- headers
-// --------------------------------------------------------------------------------------
+// --- headers -------------------------------------------------------------------------------------
 
 conv_status conv_probe_png(const void *data, size_t size, conv_png_info *info, char *message)
 {

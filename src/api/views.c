@@ -76,8 +76,7 @@ enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, b
     return CONV_OK;
 }
 
-// --- shared memory
-// --------------------------------------------------------------------------------
+// --- shared memory -------------------------------------------------------------------------------
 
 // Spans are sorted by their first byte, so that only those whose extents overlap are compared. Two
 // of these have a byte in common if the difference of their addresses, a sum of a multiple of each

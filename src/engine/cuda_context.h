@@ -58,8 +58,7 @@ struct conv_device_own {
     struct conv_cuda_context_scratch scratch;
 };
 
-// --- cuda_context.c
-// -------------------------------------------------------------------------------
+// --- cuda_context.c ------------------------------------------------------------------------------
 
 // Makes the device current until conv_cuda_context_leave, which restores the caller's.
 enum conv_status conv_cuda_context_enter(struct conv_device_context *device, int *previous,

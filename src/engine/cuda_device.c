@@ -102,8 +102,7 @@ enum conv_status conv_cuda_device_list(struct conv_device_info *info, int room, 
     return status;
 }
 
-// --- memory
-// ---------------------------------------------------------------------------------------
+// --- memory --------------------------------------------------------------------------------------
 
 // The message has the amount and what is free: other processes, or other streams of this one, may
 // hold the rest.
@@ -189,8 +188,7 @@ bool conv_cuda_memory_unpin(int device, void *memory)
     return false;
 }
 
-// --- events
-// ---------------------------------------------------------------------------------------
+// --- events --------------------------------------------------------------------------------------
 
 enum conv_status conv_cuda_event_create(cudaEvent_t *event, struct conv_err *err)
 {

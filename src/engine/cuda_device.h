@@ -40,8 +40,7 @@ enum conv_status conv_cuda_device_capability(int device, int *capability, struct
 // Makes the device the current one of the calling thread.
 enum conv_status conv_cuda_device_use(int device, struct conv_err *err);
 
-// --- memory
-// ---------------------------------------------------------------------------------------
+// --- memory --------------------------------------------------------------------------------------
 
 // Device memory that grows. Starts as {0}. All calls with the device as the current one.
 struct conv_cuda_memory {
@@ -75,8 +74,7 @@ void conv_cuda_mapped_free(struct conv_cuda_mapped *memory); // {0} afterwards
 bool conv_cuda_memory_pin(int device, void *memory, size_t bytes);
 bool conv_cuda_memory_unpin(int device, void *memory);
 
-// --- events
-// ---------------------------------------------------------------------------------------
+// --- events --------------------------------------------------------------------------------------
 
 // An event on the current device. A thread that waits for it sleeps and leaves its core to others.
 enum conv_status conv_cuda_event_create(cudaEvent_t *event, struct conv_err *err);

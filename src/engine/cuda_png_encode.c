@@ -78,8 +78,7 @@ static uint64_t list_entries(struct encoding *encoding, int count)
     return samples;
 }
 
-// --- files
-// ----------------------------------------------------------------------------------------
+// --- files ---------------------------------------------------------------------------------------
 
 static size_t file_size(const struct entry *entry)
 {

@@ -66,8 +66,7 @@ struct conv_backend_config {
 struct conv_backend; // a device with a chain of filters; each kind has its own
 struct conv_stream;  // a CUDA stream with its device memory, or the scratch of a worker
 
-// --- images in the memory of a device
-// -------------------------------------------------------------
+// --- images in the memory of a device ------------------------------------------------------------
 
 // A device that is open for images in its memory, with a pool of memory and threads. It belongs to
 // one thread at a time, which may change; threads of `workers` may take and give host memory.
@@ -330,8 +329,7 @@ struct conv_device_ops {
 
 extern const struct conv_device_ops conv_device_cpu, conv_device_cuda;
 
-// --- the devices
-// ----------------------------------------------------------------------------------
+// --- the devices ---------------------------------------------------------------------------------
 
 #define CONV_ENGINE_DEVICES 2 // one for each enum conv_place
 

@@ -50,8 +50,7 @@ conv_image conv_view_of(const struct conv_image *image)
     return view;
 }
 
-// --- copies
-// ---------------------------------------------------------------------------------------
+// --- copies --------------------------------------------------------------------------------------
 
 static inline uint8_t u8_of_u8(uint8_t sample)
 {

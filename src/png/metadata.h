@@ -8,8 +8,7 @@
 #include "image/format.h"
 #include "png/chunk.h"
 
-// --- common.c
-// -------------------------------------------------------------------------------------
+// --- common.c ------------------------------------------------------------------------------------
 
 // Inflates the chunks of one file, CONV_COMMON_MOST bytes in total: further ones count as damaged.
 // Starts as {0}.

@@ -33,10 +33,10 @@ void conv_figures_compute(const struct conv_report_config *config, const struct 
 bool conv_figures_device(const struct conv_report_config *config, const struct conv_totals *totals,
                          int i, char name[16], double *share);
 
-// --- overlap
-// --------------------------------------------------------------------------------------- How long
-// a device's engines (copy in, kernel, copy out) were busy, alone and together, over all streams: a
-// sweep over intervals. Its memory is bounded: old intervals are counted and dropped.
+// --- overlap -------------------------------------------------------------------------------------
+
+// How long a device's engines (copy in, kernel, copy out) were busy, alone and together, over all
+// streams: a sweep over intervals. Its memory is bounded: old intervals are counted and dropped.
 
 struct conv_overlap;
 

@@ -371,8 +371,7 @@ bool conv_trace_timeline(const struct conv_trace *trace, int i, const char **nam
     return true;
 }
 
-// --- ranges
-// ----------------------------------------------------------------------------------------
+// --- ranges --------------------------------------------------------------------------------------
 
 #if CONV_HAVE_CUDA
 

@@ -57,10 +57,10 @@ void conv_trace_queues(struct conv_trace_track *track, int in_flight, int to_enc
 bool conv_trace_timeline(const struct conv_trace *trace, int i, const char **name,
                          struct conv_timeline **timeline, const struct conv_slices **slices);
 
-// --- ranges
-// ---------------------------------------------------------------------------------------- NVTX
-// ranges for Nsight Systems. They cost nothing in a build without CUDA and next to nothing without
-// a profiler.
+// --- ranges --------------------------------------------------------------------------------------
+
+// NVTX ranges for Nsight Systems. They cost nothing in a build without CUDA and next to nothing
+// without a profiler.
 
 #if CONV_HAVE_CUDA
 

@@ -6,10 +6,10 @@
 #include "run/scheduler.h"
 #include "run/streams.h"
 
-// --- stream threads: stream_thread.c
-// --------------------------------------------------------------- A thread that takes sealed
-// groups, and the stream that it hands them to. Once its device is lost, it uses streams of other
-// devices, in turn with their threads.
+// --- stream threads: stream_thread.c -------------------------------------------------------------
+
+// A thread that takes sealed groups, and the stream that it hands them to. Once its device is lost,
+// it uses streams of other devices, in turn with their threads.
 
 struct conv_stream_thread {
     struct conv_scheduler *scheduler;

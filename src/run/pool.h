@@ -12,10 +12,10 @@
 
 struct conv_job;
 
-// --- slots
-// ----------------------------------------------------------------------------------------- A slot:
-// staging memory with one group of images, from the first that is placed to the last that is
-// encoded. The scheduler's lock guards it, except for the group's samples, which belong to the
+// --- slots ---------------------------------------------------------------------------------------
+
+// A slot: staging memory with one group of images, from the first that is placed to the last that
+// is encoded. The scheduler's lock guards it, except for the group's samples, which belong to the
 // workers that decode into it, then to the stream that runs it, then to the workers that encode.
 //
 //   FREE ──► OPEN ──► SEALED ──► READY ◄─► RUNNING ──► DRAINING ──► FREE
@@ -64,8 +64,7 @@ bool conv_slot_may_move(enum conv_slot_state from, enum conv_slot_state to);
 // Asserts that the transition is allowed.
 void conv_slot_move(struct conv_slot *slot, enum conv_slot_state state);
 
-// --- the pool
-// --------------------------------------------------------------------------------------
+// --- the pool ------------------------------------------------------------------------------------
 
 struct conv_pool {
     const struct conv_device_ops *ops;

@@ -44,8 +44,7 @@ size_t conv_streams_device_bytes(const struct conv_pipeline_config *config)
     return coded ? config->group_bytes / 2 * 5 : config->group_bytes;
 }
 
-// --- growth
-// ----------------------------------------------------------------------------------------
+// --- growth --------------------------------------------------------------------------------------
 
 // One group may wait because its stream's thread has not woken up yet.
 #define LEAST_WAITING 2

@@ -21,9 +21,9 @@ int conv_streams_most_together(int most, int streams);
 // full.
 size_t conv_streams_device_bytes(const struct conv_pipeline_config *config);
 
-// --- growth
-// ---------------------------------------------------------------------------------------- Decides
-// when a device gets another stream during a run.
+// --- growth --------------------------------------------------------------------------------------
+
+// Decides when a device gets another stream during a run.
 //
 // A device that decodes works on many images at once, each slowly: with 12 streams an H200 is 1.4
 // times as fast as with 6. But opening a stream takes device memory and some milliseconds, without

@@ -58,8 +58,7 @@ bool conv_encode_rows_is_repeated(const struct conv_encode_rows *rows);
 // As conv_encode_rows_put with CONV_ROW_UP, for such a row.
 uint8_t *conv_encode_rows_put_repeated(const struct conv_encode_rows *rows, uint8_t *dst);
 
-// --- encode.c
-// -------------------------------------------------------------------------------------
+// --- encode.c ------------------------------------------------------------------------------------
 
 #define CONV_ENCODE_ZLIB_FRAME 6 // two bytes before the data, Adler-32 after it
 // The two bytes: deflate, a window of 32 KiB, the fastest effort or the default one.
