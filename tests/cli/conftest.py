@@ -4,7 +4,7 @@
 Environment: CONV_BINARY (default ./conv at the root of the checkout), CONV_REQUIRE_CUDA=1 (a GPU that cannot be
 used fails the tests marked `cuda` instead of skipping them), CONV_PHOTOS (a folder of photographs), CONV_RUNNER (what
 runs the binary: "valgrind -q"), CONV_TEST_COSTS (see tests/launch.sh), and what CMake builds for tests:
-CONV_FAULTS_LIBRARY, CONV_FAULTY_BINARY.
+CONV_FAULTS_LIBRARY, CONV_FAULTY_BINARY (faulty.py).
 """
 import fcntl
 import os
@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "tools"))
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
+import faulty  # noqa: E402
 import images  # noqa: E402
 import program  # noqa: E402
 
@@ -104,3 +105,19 @@ def four_images(box):
     for name, kind in (("a", "rgb8"), ("b", "gray8"), ("c", "rgba8"), ("d", "rgb16")):
         (box / "in" / f"{name}.png").write_bytes(images.make(kind, rng, 40, 30).data)
     return "in"
+
+
+@pytest.fixture
+def batch(box):
+    """A folder `in` with 63 images of several kinds and sizes."""
+    (box / "in").mkdir()
+    for index, data in enumerate(faulty.batch_files()):
+        (box / "in" / f"{index:02}.png").write_bytes(data)
+
+
+@pytest.fixture(params=("fake", pytest.param("real", marks=pytest.mark.cuda)))
+def gpu(request):
+    """What tests/faulty is told: "" for a device of its own, "real " for CUDA behind it."""
+    if request.param == "real" and not faulty.has_real():
+        pytest.fail("conv_faulty finds no CUDA device behind its own")
+    return "real " if request.param == "real" else ""

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import images
+from faulty import FAULTY
 from program import BINARY, EMULATED, RUNNER, is_sanitized, is_thread_sanitized, measure, run, start, until
 from tars import PNGS, RNG, expected, make, read, samples, temporaries
 
@@ -283,7 +284,7 @@ def test_archive_becomes_shorter(box):
 @pytest.mark.parametrize("where", ("cpu", "gpu"))
 def test_with_a_device(box, where, monkeypatch):
     """Streams finish groups of images: members keep their order, with little memory and many groups."""
-    binary = os.environ.get("CONV_FAULTY_BINARY") if where == "cpu" else EMULATED
+    binary = FAULTY if where == "cpu" else EMULATED
     if not binary:
         pytest.skip("not started by ctest, or no such build")
     if where == "gpu" and is_thread_sanitized():

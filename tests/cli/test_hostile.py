@@ -11,9 +11,9 @@ import hostile
 import images
 import png_writer as png
 import program
+from faulty import FAULTY
 from program import ROOT, is_sanitized, measure, run
 
-FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 HANG = program.TIMEOUT  # the slowest case takes a second
 ROOM = 32 << 20  # bytes that a refused image may add to the peak of a run, not counting its file
 GOOD = images.make("rgb8", np.random.default_rng(1), 20, 14).data

@@ -13,26 +13,19 @@ import pytest
 import images
 import png_writer as png
 import program
+from faulty import CHAIN, check_outcome, environment, needs_library, want_of
 from folders import fill, tree
 from program import start, until
 
-LIBRARY = os.environ.get("CONV_FAULTS_LIBRARY")
+pytestmark = needs_library
 
 
 @pytest.fixture(autouse=True)
 def library_works(box):
-    if not LIBRARY:
-        pytest.skip("no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
-    if program.RUNNER:
-        pytest.skip("what runs the program has an allocator of its own")
     (box / "seen").touch()
     subprocess.run([program.BINARY, "--version"], env=environment("nothing"), stdout=subprocess.DEVNULL, check=True)
     if not seen():
         pytest.skip("the program is static: no library can be put under it")
-
-
-def environment(faults):
-    return {**os.environ, "LD_PRELOAD": LIBRARY or "", "CONV_FAULTS": faults, "CONV_FAULTS_SEEN": "seen"}
 
 
 def seen():
@@ -65,24 +58,6 @@ def batch(box):
     return want_of(box)
 
 
-def want_of(box, *options):
-    program.run("emboss,gaussian5", *options, "in", "want")
-    return {name: (box / "want" / name).read_bytes() for name in tree("want")}
-
-
-def check_outcome(box, want, code, err, what):
-    """With exit code 0 all outputs are there and right; otherwise there is a message. No output is ever wrong."""
-    made = tree("out") if (box / "out").exists() else []
-    for name in made:
-        assert (box / "out" / name).read_bytes() == want.get(name), f"{what}: {name}"
-    if code == 0:
-        assert made == sorted(want), f"{what}: exit code 0, but outputs are missing\n{err}"
-    else:
-        assert code in (1, 2, 4) and "conv: " in err, f"{what}: exit code {code}, stderr: {err}"
-    for name in made:
-        os.unlink(box / "out" / name)
-
-
 def count_until_none_fails(box, want, kind, *args, binary=None):
     for number in range(1, 5000):
         code, _, err, faults = run_with(f"{kind}={number}", *args, binary=binary)
@@ -103,15 +78,14 @@ def test_every_allocation_fails_once(box, batch, options):
     if options != EVERY_KIND:
         for name in batch.keys() - {"gray16.png", "rgb8.png"}:
             (box / "in" / name).unlink()
-            (box / "want" / name).unlink()
     want = want_of(box, *[option for option in options if "journal" not in option])
-    assert count_until_none_fails(box, want, "alloc", "emboss,gaussian5", *options, "in", "out") > 20
+    assert count_until_none_fails(box, want, "alloc", CHAIN, *options, "in", "out") > 20
 
 
 def test_every_allocation_fails_once_around_a_list_and_reports(box, batch):
     (box / "list").write_text("".join(f"{name}\n" for name in batch))
     reports = ("--report", "report.jsonl", "--trace=t.json", "--html=p.html")
-    args = ("emboss,gaussian5", "-j1", *reports, "--files-from", "list", "in", "out")
+    args = (CHAIN, "-j1", *reports, "--files-from", "list", "in", "out")
     assert count_until_none_fails(box, batch, "alloc", *args) > 20
 
 
@@ -132,7 +106,7 @@ def test_every_allocation_of_a_layer_fails_once(box, output):
 @pytest.mark.parametrize("faults,codes", (("thread=1", (1,)), ("thread=2", (0,)), ("thread=2+", (0,)), ("thread=3+", (0,))))
 def test_threads_that_cannot_be_had(box, batch, faults, codes):
     """The first thread is required, the others only make the run faster."""
-    code, _, err, number = run_with(faults, "emboss,gaussian5", "-j4", "in", "out")
+    code, _, err, number = run_with(faults, CHAIN, "-j4", "in", "out")
     assert code in codes and number > 0
     assert code == 0 or "ulimit -u" in err  # it said "Resource temporarily unavailable"
     check_outcome(box, batch, code, err, faults)
@@ -151,14 +125,14 @@ def test_a_second_signal_ends_a_run_that_a_file_server_does_not_answer(box, batc
 
 @pytest.mark.parametrize("faults", ("short", "eintr", "short eintr"))
 def test_reads_and_writes_are_short_and_interrupted(box, batch, faults):
-    code, _, err, number = run_with(faults, "emboss,gaussian5", "-j2", "--fsync", "--resume=journal", "in", "out")
+    code, _, err, number = run_with(faults, CHAIN, "-j2", "--fsync", "--resume=journal", "in", "out")
     assert code == 0 and number > 20, err
-    assert "5 skipped" in program.run("emboss,gaussian5", "--resume=journal", "in", "out").err
+    assert "5 skipped" in program.run(CHAIN, "--resume=journal", "in", "out").err
     check_outcome(box, batch, code, err, faults)
     data = (box / "in" / "rgb8.png").read_bytes()
-    code, out, err, number = run_with(faults, "emboss,gaussian5", "-", "-", stdin=data)
+    code, out, err, number = run_with(faults, CHAIN, "-", "-", stdin=data)
     assert code == 0 and out == batch["rgb8.png"] and number > 4, err
-    code, _, err, number = run_with(faults, "emboss,gaussian5", "--files-from", "-", "in", "out",
+    code, _, err, number = run_with(faults, CHAIN, "--files-from", "-", "in", "out",
                                     stdin="".join(f"{name}\n" for name in batch).encode())
     check_outcome(box, batch, code, err, faults)
     assert code == 0, err
@@ -166,7 +140,7 @@ def test_reads_and_writes_are_short_and_interrupted(box, batch, faults):
 
 def test_a_full_table_of_files_is_waited_for(box, batch):
     """ENFILE: other processes have used up the system's open files. Images failed although they only had to wait."""
-    code, _, err, faults = run_with("enfile", "emboss,gaussian5", "-j4", "in", "out")
+    code, _, err, faults = run_with("enfile", CHAIN, "-j4", "in", "out")
     assert code == 0 and faults >= len(batch), err
     check_outcome(box, batch, code, err, "enfile")
 
@@ -181,10 +155,10 @@ def test_a_write_that_fails_leaves_nothing(box, batch, number):
 @pytest.mark.parametrize("what, tries", (("open", 1), ("path", 1), ("link", 2)))
 def test_where_no_file_can_be_without_a_name(box, batch, what, tries):
     """Other file systems, older kernels, and a machine without /proc: the first image shows what is missing."""
-    code, _, err, faults = run_with(f"nameless={what}", "emboss,gaussian5", "-j1", "in", "out")
+    code, _, err, faults = run_with(f"nameless={what}", CHAIN, "-j1", "in", "out")
     assert code == 0 and faults <= tries, err
     check_outcome(box, batch, code, err, what)
-    code, _, err, faults = run_with(f"nameless={what}", "emboss,gaussian5", "-j4", "--fsync", "--preserve", "in", "out")
+    code, _, err, faults = run_with(f"nameless={what}", CHAIN, "-j4", "--fsync", "--preserve", "in", "out")
     assert code == 0 and faults <= 4 * tries, err
     check_outcome(box, batch, code, err, what)
 
@@ -197,7 +171,7 @@ def test_fsync_flushes_before_the_name_is_given(box, batch):
 
 @pytest.mark.parametrize("action", ("grow", "shrink"))
 def test_an_input_that_changes_while_it_is_read_is_named(box, batch, action):
-    code, _, err, faults = run_with(f"read={action}", "emboss,gaussian5", "-j1", "in", "out")
+    code, _, err, faults = run_with(f"read={action}", CHAIN, "-j1", "in", "out")
     assert code == 1 and faults == 1 and err.count("changed while it was read") == 1, err
     assert len(tree("out")) == len(batch) - 1
     check_outcome(box, batch, code, err, action)
@@ -205,7 +179,7 @@ def test_an_input_that_changes_while_it_is_read_is_named(box, batch, action):
 
 def test_an_input_that_vanishes_while_it_is_read_is_done(box, batch):
     """An open file stays readable after it was removed."""
-    code, _, err, faults = run_with("read=vanish", "emboss,gaussian5", "-j1", "in", "out")
+    code, _, err, faults = run_with("read=vanish", CHAIN, "-j1", "in", "out")
     assert code == 0 and faults == 1 and len(tree("in")) == len(batch) - 1
     check_outcome(box, batch, code, err, "vanish")
 
@@ -226,7 +200,7 @@ def large(box):
 
 def test_several_threads_read_a_large_file(box, large):
     """Only a test of the reader noticed if the workers passed it no threads to help."""
-    code, _, err, faults = run_with("pread=two", "emboss,gaussian5", "-j2", "in", "out")
+    code, _, err, faults = run_with("pread=two", CHAIN, "-j2", "in", "out")
     assert code == 0 and faults == 1, err
     check_outcome(box, large, code, err, "two")
     assert run_with(f"pread={errno.EIO}", "emboss", "-j1", "in", "out")[3] == 0, "a single worker reads alone"
@@ -234,7 +208,7 @@ def test_several_threads_read_a_large_file(box, large):
 
 @pytest.mark.parametrize("faults", ("short", "eintr", "short eintr", f"pread={errno.EIO}", "pread=vanish"))
 def test_several_threads_that_read_meet_faults(box, large, faults):
-    code, _, err, number = run_with(faults, "emboss,gaussian5", "-j3", "in", "out")
+    code, _, err, number = run_with(faults, CHAIN, "-j3", "in", "out")
     assert code == 0 and number > 0, err
     check_outcome(box, large, code, err, faults)
 

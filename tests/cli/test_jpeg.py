@@ -12,12 +12,12 @@ import images
 import jpeg
 import png_writer as png
 import program
+from faulty import FAULTY
 from program import RUNNER, run, until
 from test_watch import watch
 
 pytestmark = pytest.mark.skipif(not program.HAS_JPEG, reason="built without libjpeg-turbo")
 
-FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 
 
 def photo(width=61, height=37, channels=3, seed=1):

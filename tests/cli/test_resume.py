@@ -12,12 +12,12 @@ import time
 import pytest
 
 import program
+from faulty import LIBRARY
 from folders import fill, is_embossed, image, tree
 from program import run, start
 from test_kill import Killer, check_whole, fill_with_one, is_temporary
 
 
-FAULTS = None if program.RUNNER else os.environ.get("CONV_FAULTS_LIBRARY")
 
 
 def resume(*args, filters="emboss", journal="journal", code=0):
@@ -181,7 +181,7 @@ def test_in_place_a_hundred_races(box):
     races = 25 if os.environ.get("CONV_SANITIZED") else 100
 
     def prove_something():
-        return killed > races / 5 and skipped > races and (contended > races / 50 or not FAULTS)
+        return killed > races / 5 and skipped > races and (contended > races / 50 or not LIBRARY)
 
     for race in range(3 * races):  # more than `races` where the runs do not overlap, as on a busy machine
         if race >= races and prove_something():
@@ -190,8 +190,8 @@ def test_in_place_a_hundred_races(box):
         journal, spellings, runs = f"{race}.journal", (f"{race}", f"./{race}", box / f"{race}"), []
         for _ in range(2):
             environ = dict(os.environ)
-            if FAULTS:
-                environ.update(LD_PRELOAD=FAULTS, CONV_FAULTS=f"delay={draw.choice((200, 1000, 4000))} seed={draw.randrange(10**6)}")
+            if LIBRARY:
+                environ.update(LD_PRELOAD=LIBRARY, CONV_FAULTS=f"delay={draw.choice((200, 1000, 4000))} seed={draw.randrange(10**6)}")
             runs.append(start("emboss", "--json", "--in-place", "--resume", journal, f"-j{draw.randint(1, 3)}", draw.choice(spellings),
                               env=environ))
         if draw.randrange(2):

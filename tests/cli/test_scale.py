@@ -12,10 +12,10 @@ import tempfile
 import pytest
 
 import program
+from faulty import FAULTY
 from folders import fill, image
 from program import ROOT, is_sanitized, run, start
 
-FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 
 
 @pytest.fixture

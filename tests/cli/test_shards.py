@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 import program
+from faulty import FAULTY, needs_faulty
 from folders import fill, tree
 from program import run
 
@@ -264,10 +265,9 @@ def test_the_documentation_names_the_scripts_that_are_tested():
 
 # --- several processes on one machine ------------------------------------------------------------
 
-FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 
 
-@pytest.mark.skipif(not FAULTY, reason="CONV_FAULTY_BINARY is not set")
+@needs_faulty
 @pytest.mark.parametrize("env, asked, taken", (
     ({}, "cuda", "cuda:0"),
     ({"SLURM_LOCALID": "0"}, "cuda", "cuda:0"),
@@ -289,7 +289,7 @@ def test_processes_of_one_machine_take_different_devices(box, env, asked, taken)
     assert json.loads(done.stdout.splitlines()[0])["device"] == taken
 
 
-@pytest.mark.skipif(not FAULTY, reason="CONV_FAULTY_BINARY is not set")
+@needs_faulty
 def test_the_only_visible_device_is_taken(box):
     """Slurm's binding: CUDA_VISIBLE_DEVICES holds the task's own device."""
     fill(box / "in", "a.png")

@@ -15,13 +15,13 @@ import time
 import pytest
 
 import program
+from faulty import environment, needs_library
 from folders import tree
-from test_injected import LIBRARY, environment
 from test_settings import EMULATED, SEED, draw_device, draw_settings, folder  # noqa: F401 (a fixture)
 
 ROUNDS = int(os.environ.get("CONV_ROUNDS", 12))
 
-pytestmark = pytest.mark.skipif(not LIBRARY or bool(program.RUNNER), reason="no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
+pytestmark = needs_library
 
 
 def trickle(process, names, draw):

@@ -4,7 +4,6 @@
 The device is that of tests/faulty.
 """
 import json
-import os
 import signal
 import time
 
@@ -12,17 +11,14 @@ import numpy as np
 import pytest
 
 import images
+from faulty import SMALL, big_images, needs_faulty, run_faulty
 from folders import fill
 from program import TIMEOUT, run, start, until, waits_and_catches
-from test_lost_device import BINARY, SMALL, batch, big_images, run_faulty  # noqa: F401 (batch is a fixture)
 from test_page import check_figures, check_page
 from test_trace import check_rows, load, slices
 
 SHOWN = ("--trace=t.json", "--html=p.html", "--report=r.jsonl")
 ENGINES = {"copy in": "copy_in", "kernel": "kernel", "copy out": "copy_out"}
-
-with_a_device = pytest.mark.skipif(not BINARY and os.environ.get("CONV_REQUIRE_CUDA") != "1",
-                                   reason="no CONV_FAULTY_BINARY: not started by ctest")
 
 
 def check_shown():
@@ -71,10 +67,10 @@ def bytes_of(events):
     return sum(e["args"]["bytes"] for e in events)
 
 
-@with_a_device
+@needs_faulty
 @pytest.mark.parametrize("where", (1, 5))
-def test_a_device_that_is_lost(box, batch, where):  # noqa: F811
-    done = run_faulty(f"lost={where}", "--device=all", *SMALL, *SHOWN)
+def test_a_device_that_is_lost(box, batch, where):
+    done = run_faulty(box, f"lost={where}", "--device=all", *SMALL, *SHOWN)
     events, page, records = check_shown()
     found, fallback = check_streams(events, records)
     assert records[-1]["done"] == 63 and len(fallback) > 0
@@ -85,9 +81,9 @@ def test_a_device_that_is_lost(box, batch, where):  # noqa: F811
     assert done.stderr.count("continuing on the CPU") == 1
 
 
-@with_a_device
-def test_a_device_that_is_lost_and_nothing_else_may_do_the_work(box, batch):  # noqa: F811
-    run_faulty("lost=4", "--device=cuda", "--streams=2", *SMALL, *SHOWN, code=1)
+@needs_faulty
+def test_a_device_that_is_lost_and_nothing_else_may_do_the_work(box, batch):
+    run_faulty(box, "lost=4", "--device=cuda", "--streams=2", *SMALL, *SHOWN, code=1)
     events, page, records = check_shown()
     found, fallback = check_streams(events, records)
     assert fallback == [] and len(found["kernel"]) == 3 and 0 < records[-1]["done"] < 63
@@ -97,11 +93,11 @@ def test_a_device_that_is_lost_and_nothing_else_may_do_the_work(box, batch):  # 
     assert len(failed) == records[-1]["failed"] and all(name in page.text for name in failed[:3])
 
 
-@with_a_device
+@needs_faulty
 @pytest.mark.parametrize("room,parts", ((5_000_000, 1), (1_300_000, 3)))
 def test_a_slice_is_a_part(box, room, parts):
     big_images(box)
-    run_faulty(f"room={room}", "--device=all", "--group=1M", *SHOWN)
+    run_faulty(box, f"room={room}", "--device=all", "--group=1M", *SHOWN)
     events, page, records = check_shown()
     found, fallback = check_streams(events, records)
     assert fallback == [] and 'class="note"' not in page.source
@@ -110,21 +106,21 @@ def test_a_slice_is_a_part(box, room, parts):
         assert max(e["args"]["bytes"] for e in own) <= room
 
 
-@with_a_device
-def test_parts_of_one_group_on_both(box, batch):  # noqa: F811
-    run_faulty("room=8000 lost=40", "--device=all", "--group=8M", "-j2", *SHOWN)
+@needs_faulty
+def test_parts_of_one_group_on_both(box, batch):
+    run_faulty(box, "room=8000 lost=40", "--device=all", "--group=8M", "-j2", *SHOWN)
     events, _, records = check_shown()
     found, fallback = check_streams(events, records)
     assert len(fallback) > 0 and len(found["copy_in"]) > 0
-    run_faulty("", "--device=all", "--group=8M", "-j2", *SHOWN)
+    run_faulty(box, "", "--device=all", "--group=8M", "-j2", *SHOWN)
     whole, _, records = check_shown()
     assert bytes_of(found["kernel"]) == bytes_of(check_streams(whole, records)[0]["kernel"])
 
 
-@with_a_device
+@needs_faulty
 def test_what_has_no_room_at_all(box):
     big_images(box)
-    run_faulty("room=1100000", "--device=all", *SHOWN)
+    run_faulty(box, "room=1100000", "--device=all", *SHOWN)
     events, page, records = check_shown()
     found, fallback = check_streams(events, records)
     assert len(fallback) == 9 and found["copy_in"] == [] and records[-1]["busy"]["copy_in"] == 0

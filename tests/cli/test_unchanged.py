@@ -16,12 +16,12 @@ import pytest
 
 import png_writer as png
 import program
+from faulty import LIBRARY, needs_library
 from folders import fill, image, tree
 from program import run
 
 ROUNDS = int(os.environ.get("CONV_ROUNDS", "1"))
 SEED = int(os.environ.get("CONV_SEED") or random.SystemRandom().randrange(10**6))
-LIBRARY = None if program.RUNNER else os.environ.get("CONV_FAULTS_LIBRARY")
 
 
 def contents(folder):
@@ -257,7 +257,7 @@ def value_of(path):
 NEW = 100
 
 
-@pytest.mark.skipif(not LIBRARY, reason="no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
+@needs_library
 @pytest.mark.parametrize("preserve", ((), ("-p",)))
 def test_in_place_no_image_is_filtered_twice_after_another_mount(box, preserve):
     """FAT, exFAT and sshfs: after a remount no image was known, and all were filtered again. Whatever is renamed, copied with its

@@ -4,19 +4,20 @@
 The devices are those of tests/faulty, with a delay when they are opened (`open=MS`).
 """
 import json
-import os
 import subprocess
 import time
 
 import pytest
 
 import program
+from faulty import (CHAIN, FAULTY, SMALL, check_outcome, fail_each, needs_faulty, needs_library, pipe_faulty, run_faulty, want_of,
+                    warnings, with_devices)
 from folders import fill, tree
-from program import run, until
-from test_injected import LIBRARY, check_outcome, environment
-from test_lost_device import BINARY, CHAIN, SMALL, batch, gpu, pytestmark, run_faulty, want_of, warnings  # noqa: F401 (fixtures)
+from program import until
 from test_page import check_page
 from test_trace_faults import SHOWN, check_shown, check_streams
+
+pytestmark = needs_faulty
 
 NEVER = "open=3600000"  # longer than any test waits
 
@@ -25,30 +26,25 @@ def by_whom(done):
     return done.stderr.splitlines()[-1]
 
 
-def test_no_thread_waits_for_a_device(box, batch):  # noqa: F811
-    done = run_faulty(f"devices=2 {NEVER}", "--device=all", *SMALL, *SHOWN)
-    check_outcome(box, want_of(box), 0, done.stderr, "all")
-    assert "cpu (100 %)" in by_whom(done) and warnings(done) == []
+def test_no_thread_waits_for_a_device(box, batch):
+    done = run_faulty(box, f"devices=2 {NEVER}", "--device=all", *SMALL, *SHOWN)
+    assert "cpu (100 %)" in by_whom(done) and warnings(done.stderr) == []
     _, page, records = check_shown()
     assert "which did not start in time" in page.text and records[-1]["devices"][-1]["images"] == 63
 
 
 def test_what_goes_to_standard_output_is_whole(box):
     fill(box / "in", *[f"{index}.png" for index in range(300)])
-    environ = {**os.environ, "CONV_FAULTY": NEVER}
-    done = subprocess.run([BINARY, CHAIN, "--device=all", "--json", "in", "out"], env=environ, capture_output=True, text=True, timeout=program.TIMEOUT)
+    done = subprocess.run([FAULTY, CHAIN, "--device=all", "--json", "in", "out"], env=with_devices(NEVER), capture_output=True, text=True,
+                          timeout=program.TIMEOUT)
     records = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0 and records[-1]["done"] == 300 and len(records) == 302
-    want = want_of(box)["7.png"]
-    done = subprocess.run([BINARY, CHAIN, "--device=all", "-", "-"], env=environ, capture_output=True, input=(box / "in" / "7.png").read_bytes(),
-                          timeout=program.TIMEOUT)
-    assert done.returncode == 0 and done.stdout == want
+    assert pipe_faulty(NEVER, (box / "in" / "7.png").read_bytes()) == want_of(box)["7.png"]
 
 
 def start_with_names(box, faults, *args):
-    environ = {**os.environ, "CONV_FAULTY": faults}
-    return subprocess.Popen([BINARY, CHAIN, "--device=all", *SMALL, *SHOWN, *args, "--files-from=-", "in", "out"],
-                            env=environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([FAULTY, CHAIN, "--device=all", *SMALL, *SHOWN, *args, "--files-from=-", "in", "out"],
+                            env=with_devices(faults), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def feed(process, box, names):
@@ -74,7 +70,7 @@ PAUSES = (1.5, 6, 24)  # seconds: on a busy machine a device may open later than
 
 @pytest.mark.parametrize("alpha", ("keep", "premultiply"))
 @pytest.mark.parametrize("devices", (1, 2))
-def test_it_joins_in(box, batch, gpu, devices, alpha):  # noqa: F811
+def test_it_joins_in(box, batch, gpu, devices, alpha):
     """Images before it is open are filtered by the CPU, later ones by the GPU."""
     for pause in PAUSES[bool(gpu):]:
         # It opens late enough for the CPU to get the first images even if they take a while.
@@ -94,7 +90,7 @@ def test_it_joins_in(box, batch, gpu, devices, alpha):  # noqa: F811
 
 
 @pytest.mark.parametrize("fault", ("closed", "streams=1000", "lost=1", "lost=3"))
-def test_it_fails_when_it_is_open(box, batch, fault):  # noqa: F811
+def test_it_fails_when_it_is_open(box, batch, fault):
     for pause in PAUSES:
         code, err = filter_in_two_parts(box, f"open=100 {fault}", pause)
         check_outcome(box, want_of(box), code, err, fault)
@@ -104,7 +100,7 @@ def test_it_fails_when_it_is_open(box, batch, fault):  # noqa: F811
     check_shown()
 
 
-def test_one_that_opens_late_takes_over_for_one_that_is_lost(box, batch):  # noqa: F811
+def test_one_that_opens_late_takes_over_for_one_that_is_lost(box, batch):
     for pause in PAUSES:
         code, err = filter_in_two_parts(box, f"devices=2 0:open=1 0:lost=2 1:open={round(400 * pause)}", pause)
         check_outcome(box, want_of(box), code, err, "late")
@@ -115,37 +111,25 @@ def test_one_that_opens_late_takes_over_for_one_that_is_lost(box, batch):  # noq
 
 
 @pytest.mark.parametrize("args", (("--device=cuda",), ("--device=cuda:0",), ("--device=all", "--verbose")))
-def test_it_is_waited_for_where_the_cpu_cannot_replace_it(box, batch, args):  # noqa: F811
-    done = run_faulty("open=300", *args, *SMALL)
-    check_outcome(box, want_of(box), 0, done.stderr, str(args))
+def test_it_is_waited_for_where_the_cpu_cannot_replace_it(box, batch, args):
+    done = run_faulty(box, "open=300", *args, *SMALL)
     assert "cuda:0, 4 streams" in by_whom(done)
 
 
 def test_large_filters_wait_for_the_device(box):
     fill(box / "in", "a.png", "b.png")
     kernel = "31x31: " + " ".join(",".join(["0.5"] * 31) for _ in range(31))
-    environ = {**os.environ, "CONV_FAULTY": "open=300"}
-    done = subprocess.run([BINARY, "custom", "-k", kernel, "in", "out"], env=environ, capture_output=True, text=True)
+    done = subprocess.run([FAULTY, "custom", "-k", kernel, "in", "out"], env=with_devices("open=300"), capture_output=True, text=True)
     assert done.returncode == 0 and "cuda:0, 4 streams" in by_whom(done)
 
 
-def test_page_of_an_open_device(box, batch, gpu):  # noqa: F811
-    run_faulty(f"{gpu}open=1", "--device=all", *SMALL, "--html=p.html")
+def test_page_of_an_open_device(box, batch, gpu):
+    run_faulty(box, f"{gpu}open=1", "--device=all", *SMALL, "--html=p.html")
     check_page("p.html")
 
 
-@pytest.mark.skipif(not LIBRARY or bool(program.RUNNER), reason="no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
+@needs_library
 @pytest.mark.parametrize("delay", (1, 20))
 @pytest.mark.parametrize("kind", ("alloc", "thread"))
 def test_every_allocation_and_thread_fails_once_around_a_waking_device(box, delay, kind):
-    fill(box / "in", *[f"{index}.png" for index in range(6)])
-    want = want_of(box)
-    for number in range(1, 5000):
-        (box / "seen").write_bytes(b"")
-        done = run_faulty(f"open={delay}", "--device=all", "--group=4K", "--streams=2", "-j2", code=None,
-                          env=environment(f"{kind}={number}"))
-        assert done.returncode >= 0, f"died of signal {-done.returncode}"
-        check_outcome(box, want, done.returncode, done.stderr, f"open={delay} {kind}={number}")
-        if (box / "seen").stat().st_size == 1:
-            break
-    assert number > (40 if kind == "alloc" else 4)
+    fail_each(box, kind, f"open={delay}", "--device=all", least=40 if kind == "alloc" else 4)
