@@ -38,126 +38,64 @@ __device__ inline void wgmma_fence_shared(void)
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// `a` and `b` are descriptors of matrices in shared memory. Thread t of the warpgroup holds in d[4
-// j
-// + k] row t / 32 * 16 + t % 32 / 4 + k / 2 * 8, column 8 j + t % 4 * 2 + k % 2. Without
+// --- operands ------------------------------------------------------------------------------------
+// The 64 x N sums of a warpgroup are N / 2 of each thread: as operands of asm, each given by HOW,
+// and by their numbers in its text.
+
+#define WGMMA_ADD(x) "+f"(x)
+#define WGMMA_SET(x) "=f"(x)
+
+#define WGMMA_4(how, i) how(d[i]), how(d[(i) + 1]), how(d[(i) + 2]), how(d[(i) + 3])
+#define WGMMA_SUMS_8(how) WGMMA_4(how, 0)
+#define WGMMA_SUMS_16(how) WGMMA_SUMS_8(how), WGMMA_4(how, 4)
+#define WGMMA_SUMS_24(how) WGMMA_SUMS_16(how), WGMMA_4(how, 8)
+#define WGMMA_SUMS_32(how) WGMMA_SUMS_24(how), WGMMA_4(how, 12)
+#define WGMMA_SUMS_48(how) WGMMA_SUMS_32(how), WGMMA_4(how, 16), WGMMA_4(how, 20)
+#define WGMMA_SUMS_64(how) WGMMA_SUMS_48(how), WGMMA_4(how, 24), WGMMA_4(how, 28)
+#define WGMMA_SUMS_96(how)                                                                         \
+    WGMMA_SUMS_64(how), WGMMA_4(how, 32), WGMMA_4(how, 36), WGMMA_4(how, 40), WGMMA_4(how, 44)
+#define WGMMA_SUMS_128(how)                                                                        \
+    WGMMA_SUMS_96(how), WGMMA_4(how, 48), WGMMA_4(how, 52), WGMMA_4(how, 56), WGMMA_4(how, 60)
+
+#define WGMMA_NAMES_8 "%0, %1, %2, %3"
+#define WGMMA_NAMES_16 WGMMA_NAMES_8 ", %4, %5, %6, %7"
+#define WGMMA_NAMES_24 WGMMA_NAMES_16 ", %8, %9, %10, %11"
+#define WGMMA_NAMES_32 WGMMA_NAMES_24 ", %12, %13, %14, %15"
+#define WGMMA_NAMES_48 WGMMA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define WGMMA_NAMES_64 WGMMA_NAMES_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_NAMES_96                                                                             \
+    WGMMA_NAMES_64                                                                                 \
+        ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define WGMMA_NAMES_128                                                                            \
+    WGMMA_NAMES_96                                                                                 \
+        ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
+// --- operands in shared memory -------------------------------------------------------------------
+
+// `a` and `b` are descriptors of matrices in shared memory. Thread t of the warpgroup holds in
+// d[4 j + k] row t / 32 * 16 + t % 32 / 4 + k / 2 * 8, column 8 j + t % 4 * 2 + k % 2. Without
 // `accumulate`, d is set instead of added to.
 template <int N> __device__ void wgmma(float *d, uint64_t a, uint64_t b, int accumulate);
 
-template <> __device__ inline void wgmma<8>(float *d, uint64_t a, uint64_t b, int accumulate)
-{
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %6, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, "
-                 "%4, %5, p, 1, 1, 0, 0;}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "l"(a), "l"(b), "r"(accumulate));
-}
+// The numbers of the operands that follow the sums are given, too.
+#define WGMMA(N, A, B, ACCUMULATE)                                                                 \
+    template <> __device__ inline void wgmma<N>(float *d, uint64_t a, uint64_t b, int accumulate)  \
+    {                                                                                              \
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %" #ACCUMULATE ", 0; "                         \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 "                     \
+                     "{" WGMMA_NAMES_##N "}, %" #A ", %" #B ", p, 1, 1, 0, 0;}"                    \
+                     : WGMMA_SUMS_##N(WGMMA_ADD)                                                   \
+                     : "l"(a), "l"(b), "r"(accumulate));                                           \
+    }
 
-template <> __device__ inline void wgmma<16>(float *d, uint64_t a, uint64_t b, int accumulate)
-{
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %10, 0; "
-        "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, "
-        "%8, %9, p, 1, 1, 0, 0;}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7])
-        : "l"(a), "l"(b), "r"(accumulate));
-}
-
-template <> __device__ inline void wgmma<24>(float *d, uint64_t a, uint64_t b, int accumulate)
-{
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %14, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11}, "
-                 "%12, %13, p, 1, 1, 0, 0;}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
-                 : "l"(a), "l"(b), "r"(accumulate));
-}
-
-template <> __device__ inline void wgmma<32>(float *d, uint64_t a, uint64_t b, int accumulate)
-{
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %18, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-                 "%16, %17, p, 1, 1, 0, 0;}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-                 : "l"(a), "l"(b), "r"(accumulate));
-}
-
-template <> __device__ inline void wgmma<48>(float *d, uint64_t a, uint64_t b, int accumulate)
-{
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %26, 0; "
-        "wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
-        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23}, "
-        "%24, %25, p, 1, 1, 0, 0;}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-          "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-          "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
-        : "l"(a), "l"(b), "r"(accumulate));
-}
-
-template <> __device__ inline void wgmma<64>(float *d, uint64_t a, uint64_t b, int accumulate)
-{
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
-                 "%23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                 "%32, %33, p, 1, 1, 0, 0;}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-                   "+f"(d[30]), "+f"(d[31])
-                 : "l"(a), "l"(b), "r"(accumulate));
-}
-
-template <> __device__ inline void wgmma<96>(float *d, uint64_t a, uint64_t b, int accumulate)
-{
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %50, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
-                 "%23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, "
-                 "%39, %40, %41, %42, %43, %44, %45, %46, %47}, "
-                 "%48, %49, p, 1, 1, 0, 0;}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-                   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-                   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-                   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
-                 : "l"(a), "l"(b), "r"(accumulate));
-}
-
-template <> __device__ inline void wgmma<128>(float *d, uint64_t a, uint64_t b, int accumulate)
-{
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
-                 "%23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, "
-                 "%39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, "
-                 "%55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-                 "%64, %65, p, 1, 1, 0, 0;}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-                   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-                   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-                   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-                   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-                   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-                   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-                 : "l"(a), "l"(b), "r"(accumulate));
-}
+WGMMA(8, 4, 5, 6)
+WGMMA(16, 8, 9, 10)
+WGMMA(24, 12, 13, 14)
+WGMMA(32, 16, 17, 18)
+WGMMA(48, 24, 25, 26)
+WGMMA(64, 32, 33, 34)
+WGMMA(96, 48, 49, 50)
+WGMMA(128, 64, 65, 66)
 
 // --- operands in registers -----------------------------------------------------------------------
 // The same with the first operand `a` (64 x 16) in registers.
@@ -179,139 +117,29 @@ __device__ inline void wgmma_load_rows(uint32_t (&a)[4], uint32_t address)
 template <int N, int ACCUMULATE = 1>
 __device__ void wgmma_rows(float *d, const uint32_t (&a)[4], uint64_t b);
 
-template <> __device__ inline void wgmma_rows<8, 1>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7}, %8, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+#define WGMMA_ROWS(N, ACCUMULATE, HOW, A0, A1, A2, A3, B)                                          \
+    template <>                                                                                    \
+    __device__ inline void wgmma_rows<N, ACCUMULATE>(float *d, const uint32_t(&a)[4], uint64_t b)  \
+    {                                                                                              \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 "                     \
+                     "{" WGMMA_NAMES_##N "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B       \
+                                         ", " #ACCUMULATE ", 1, 1, 0;"                             \
+                     : WGMMA_SUMS_##N(HOW)                                                         \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                        \
+    }
 
-template <> __device__ inline void wgmma_rows<8, 0>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7}, %8, 0, 1, 1, 0;"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_rows<16, 1>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, "
-        "{%8, %9, %10, %11}, %12, 1, 1, 1, 0;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_rows<16, 0>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, "
-        "{%8, %9, %10, %11}, %12, 0, 1, 1, 0;"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]),
-          "=f"(d[7])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_rows<24, 1>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11}, "
-                 "{%12, %13, %14, %15}, %16, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_rows<24, 0>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11}, "
-                 "{%12, %13, %14, %15}, %16, 0, 1, 1, 0;"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-                   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_rows<32, 1>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-                 "{%16, %17, %18, %19}, %20, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_rows<32, 0>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-                 "{%16, %17, %18, %19}, %20, 0, 1, 1, 0;"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-                   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-                   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_rows<48, 1>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
-        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23}, "
-        "{%24, %25, %26, %27}, %28, 1, 1, 1, 0;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-          "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-          "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_rows<48, 0>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
-        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23}, "
-        "{%24, %25, %26, %27}, %28, 0, 1, 1, 0;"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]),
-          "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]),
-          "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]), "=f"(d[18]), "=f"(d[19]), "=f"(d[20]),
-          "=f"(d[21]), "=f"(d[22]), "=f"(d[23])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_rows<64, 1>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
-                 "%23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                 "{%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-                   "+f"(d[30]), "+f"(d[31])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_rows<64, 0>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
-                 "%23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                 "{%32, %33, %34, %35}, %36, 0, 1, 1, 0;"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]),
-                   "=f"(d[6]), "=f"(d[7]), "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]),
-                   "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]), "=f"(d[17]),
-                   "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
-                   "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]),
-                   "=f"(d[30]), "=f"(d[31])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+WGMMA_ROWS(8, 1, WGMMA_ADD, 4, 5, 6, 7, 8)
+WGMMA_ROWS(8, 0, WGMMA_SET, 4, 5, 6, 7, 8)
+WGMMA_ROWS(16, 1, WGMMA_ADD, 8, 9, 10, 11, 12)
+WGMMA_ROWS(16, 0, WGMMA_SET, 8, 9, 10, 11, 12)
+WGMMA_ROWS(24, 1, WGMMA_ADD, 12, 13, 14, 15, 16)
+WGMMA_ROWS(24, 0, WGMMA_SET, 12, 13, 14, 15, 16)
+WGMMA_ROWS(32, 1, WGMMA_ADD, 16, 17, 18, 19, 20)
+WGMMA_ROWS(32, 0, WGMMA_SET, 16, 17, 18, 19, 20)
+WGMMA_ROWS(48, 1, WGMMA_ADD, 24, 25, 26, 27, 28)
+WGMMA_ROWS(48, 0, WGMMA_SET, 24, 25, 26, 27, 28)
+WGMMA_ROWS(64, 1, WGMMA_ADD, 32, 33, 34, 35, 36)
+WGMMA_ROWS(64, 0, WGMMA_SET, 32, 33, 34, 35, 36)
 
 // --- TF32 ----------------------------------------------------------------------------------------
 // The same on TF32 numbers: d (64 x N, float32) += a (64 x 8, registers) * b (8 x N, shared
@@ -323,62 +151,19 @@ template <> __device__ inline void wgmma_rows<64, 0>(float *d, const uint32_t (&
 // bits of all numbers are 0.
 template <int N> __device__ void wgmma_tf32(float *d, const uint32_t (&a)[4], uint64_t b);
 
-template <> __device__ inline void wgmma_tf32<16>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n16k8.f32.tf32.tf32 {%0, %1, %2, %3, %4, %5, %6, %7}, "
-        "{%8, %9, %10, %11}, %12, 1, 1, 1;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+#define WGMMA_TF32(N, A0, A1, A2, A3, B)                                                           \
+    template <> __device__ inline void wgmma_tf32<N>(float *d, const uint32_t(&a)[4], uint64_t b)  \
+    {                                                                                              \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 "                    \
+                     "{" WGMMA_NAMES_##N "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B       \
+                                         ", 1, 1, 1;"                                              \
+                     : WGMMA_SUMS_##N(WGMMA_ADD)                                                   \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                        \
+    }
 
-template <> __device__ inline void wgmma_tf32<32>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n32k8.f32.tf32.tf32 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-                 "{%16, %17, %18, %19}, %20, 1, 1, 1;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_tf32<64>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
-                 "%23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                 "{%32, %33, %34, %35}, %36, 1, 1, 1;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-                   "+f"(d[30]), "+f"(d[31])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-template <> __device__ inline void wgmma_tf32<128>(float *d, const uint32_t (&a)[4], uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {%0, %1, %2, %3, %4, %5, "
-                 "%6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
-                 "%23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, "
-                 "%39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, "
-                 "%55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-                 "{%64, %65, %66, %67}, %68, 1, 1, 1;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-                   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-                   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-                   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-                   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-                   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-                   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+WGMMA_TF32(16, 8, 9, 10, 11, 12)
+WGMMA_TF32(32, 16, 17, 18, 19, 20)
+WGMMA_TF32(64, 32, 33, 34, 35, 36)
+WGMMA_TF32(128, 64, 65, 66, 67, 68)
 
 #endif
