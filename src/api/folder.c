@@ -20,14 +20,6 @@
 
 #define PROGRESS_NS 100000000u // between two calls of the callback
 
-// A source that counts what the walk hands out.
-struct counted_source {
-    struct conv_source head;
-    struct conv_source *walk;
-    atomic_uint_fast64_t found;
-    atomic_bool listed;
-};
-
 struct run {
     conv_context *context;
     conv_folder_options options;
@@ -36,7 +28,7 @@ struct run {
     struct conv_backend *backend;
     struct conv_walk *walk;
     struct conv_shard_plan *plan; // NULL: all images
-    struct counted_source source;
+    struct conv_found found;
     struct conv_sink *sink;
     struct conv_report *report;
     struct conv_limits limits;
@@ -47,44 +39,10 @@ struct run {
     atomic_int stop;
 };
 
-static enum conv_source_step next_item(struct conv_source *source, struct conv_item *item,
-                                       struct conv_err *err)
-{
-    struct counted_source *counted = (struct counted_source *)source;
-    enum conv_source_step step = conv_source_next(counted->walk, item, err);
-    if (step == CONV_SOURCE_END)
-        atomic_store(&counted->listed, true);
-    else if (step != CONV_SOURCE_REPEATED && !(step == CONV_SOURCE_ITEM && item->is_copy))
-        atomic_fetch_add(&counted->found, 1);
-    return step;
-}
-
-static bool may_wait(const struct conv_source *source)
-{
-    return conv_source_may_wait(((const struct counted_source *)source)->walk);
-}
-
-static bool is_full(const struct conv_source *source)
-{
-    return conv_source_is_full(((const struct counted_source *)source)->walk);
-}
-
-static bool limit(struct conv_source *source, size_t usual, size_t most)
-{
-    return conv_source_limit(((struct counted_source *)source)->walk, usual, most);
-}
-
-static const struct conv_source_ops counted_ops = {
-    .next = next_item,
-    .may_wait = may_wait,
-    .is_full = is_full,
-    .limit = limit,
-};
-
 static void update_found(struct run *run)
 {
-    run->progress.listed = atomic_load(&run->source.listed);
-    run->progress.found = atomic_load(&run->source.found);
+    run->progress.listed = atomic_load(&run->found.listed);
+    run->progress.found = atomic_load(&run->found.images);
 }
 
 static void update_progress(struct run *run, const struct conv_totals *totals)
@@ -211,10 +169,6 @@ static enum conv_status open_walk(struct run *run, const char *const *inputs, in
         status = conv_walk_skip(
             run->walk, run->options.skip_existing ? CONV_ARCHIVE_EXISTS : CONV_ARCHIVE_IS_NEWER,
             NULL, err);
-    if (!status) {
-        run->source.head.ops = &counted_ops;
-        run->source.walk = conv_walk_source(run->walk);
-    }
     return status;
 }
 
@@ -325,12 +279,13 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .skip_existing = run->options.skip_existing != 0,
         .update = run->options.update != 0,
         .stop = &run->stop,
+        .found = &run->found,
         .look = look,
         .look_user = run,
     };
     config.codec.stop = &run->stop;
-    (void)conv_ledger_set(&config, &run->source.head, run->memory.staging, false);
-    return conv_pipeline_run(&config, &run->source.head, run->report, err);
+    (void)conv_ledger_set(&config, conv_walk_source(run->walk), run->memory.staging, false);
+    return conv_pipeline_run(&config, conv_walk_source(run->walk), run->report, err);
 }
 
 // The members of archives that are not complete yet have failed, or were cancelled.

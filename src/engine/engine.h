@@ -141,8 +141,9 @@ struct conv_bank_context;
 // --- the table -----------------------------------------------------------------------------------
 
 // After `open` a backend does not change, except for what it caches: any thread may call any
-// function with it, at the same time as others, and gets the same answers. A stream belongs to one
-// thread at a time. All streams are closed before the backend.
+// function with it, at the same time as others, and gets the same answers. (filter_run keeps memory
+// from call to call, so its calls follow each other.) A stream belongs to one thread at a time. All
+// streams are closed before the backend.
 struct conv_device_ops {
     const char *name;      // "cpu", "cuda": how users and the names of kernels call it
     const char *title;     // in sentences: "the CPU", "CUDA"
@@ -292,7 +293,7 @@ struct conv_device_ops {
     // as of conv_filter_run. Nothing overlaps, except on the CPU, where results[i] may be the view
     // sources[i]. With has_alpha the last channel is alpha, which is copied, filtered, or
     // multiplied before and divided after filtering (alpha.h), depending on config->alpha. Queues
-    // the work on `stream` and does not wait for it. The backend belongs to one thread at a time.
+    // the work on `stream` and does not wait for it.
     enum conv_status (*filter_run)(struct conv_backend *backend, const conv_image *results,
                                    const conv_image *sources, int count, void *stream,
                                    struct conv_err *err);

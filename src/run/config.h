@@ -28,6 +28,11 @@ struct conv_blend {
 };
 #define CONV_BLEND_WHOLE 10000
 
+struct conv_found {
+    atomic_uint_fast64_t images; // without repeated ones, and without copies
+    atomic_bool listed;          // there are no more
+};
+
 struct conv_pipeline_config {
     // --- where images are filtered
     const struct conv_device_ops *ops;
@@ -97,6 +102,9 @@ struct conv_pipeline_config {
     // The run does not free streams, device memory and staging memory, because the process is about
     // to end. The backends must stay open, too.
     bool leaves_memory;
+
+    // What the source has handed out so far; may be NULL.
+    struct conv_found *found;
 
     // Called some thirty times a second by the thread that runs the pipeline, which otherwise
     // waits; the run continues meanwhile. NULL: not called.

@@ -11,6 +11,16 @@
 // other where images are small.
 #define WALK_BATCH 8
 
+static void note_found(struct conv_found *found, enum conv_source_step step,
+                       const struct conv_item *item)
+{
+    if (step == CONV_SOURCE_END)
+        atomic_store(&found->listed, true);
+    else if (step != CONV_SOURCE_REPEATED && !(step == CONV_SOURCE_ITEM && item->is_copy) &&
+             item->holds == 0)
+        atomic_fetch_add(&found->images, 1);
+}
+
 // The next step of the source. An image or copy has a name that no earlier one has.
 static enum conv_source_step next_named(struct conv_scheduler *s, struct conv_job *job)
 {
@@ -22,6 +32,8 @@ static enum conv_source_step next_named(struct conv_scheduler *s, struct conv_jo
         item->is_repeated = item->is_refused = item->is_numbered = item->is_result = false;
         item->archive = item->holds = 0;
         enum conv_source_step step = conv_source_next(s->source, item, &job->err);
+        if (config->found)
+            note_found(config->found, step, item);
         if (step != CONV_SOURCE_ITEM || !config->sink || !conv_item_target(item)[0])
             return step;
         bool npy = config->output_type == CONV_OUTPUT_F32;
