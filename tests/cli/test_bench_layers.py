@@ -24,7 +24,8 @@ once_is_enough = pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reas
 def test_layers_prints_every_row_of_this_machine(box):
     out = run(*LAYER).out
     assert "2->3, 13x17, 3x5, batch of 5" in out
-    assert re.search(r"(?m)^cpu_layer_reference +5( +[\d.]+){3} +\d+ +[\d.]+ +[\d.]+ +[\d.]+ % +[\d.]+ % +[\d.]+ +same", out), out
+    # A row that takes long is measured with fewer images, on a busy machine with one.
+    assert re.search(r"(?m)^cpu_layer_reference +[1-5]( +[\d.]+){3} +\d+ +[\d.]+ +[\d.]+ +[\d.]+ % +[\d.]+ % +[\d.]+ +same", out), out
 
 
 def test_layers_json(box):
