@@ -39,8 +39,9 @@ static enum conv_status take_hold(struct conv_scheduler *s, struct conv_worker *
     const struct conv_pipeline_config *config = s->config;
     size_t bytes = conv_group_need(&job->header.shape, s->filter_alpha, s->table_bytes);
     struct conv_pool_need need = {{bytes, bytes}, conv_jobs_metadata_bytes(job), false};
-    struct conv_need memory;
-    conv_ledger_estimate(&memory, config, job, bytes);
+    struct conv_need memory = {0};
+    if (config->memory.run > 0)
+        conv_ledger_estimate(&memory, config, job, bytes);
     *hold = (struct hold){0};
     size_t most = config->memory.run - config->memory.run / 16; // other workers keep the rest
     if (config->memory.refuses_beyond && memory.peak > most)
@@ -96,8 +97,7 @@ static enum conv_status run_stages(struct conv_scheduler *s, struct conv_worker 
 {
     struct conv_group *group = &job->slot->group;
     bool fits =
-        conv_group_place(group, &job->header.shape, s->config->alpha != CONV_ALPHA_KEEP,
-                         s->config->ops->table_bytes(s->config->filter_count, false), &job->placed);
+        conv_group_place(group, &job->header.shape, s->filter_alpha, s->table_bytes, &job->placed);
     assert(fits);
     (void)fits;
     group->parallel = &worker->parallel;
