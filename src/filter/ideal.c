@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
 // The formulas of the parametric filters. Angles are in degrees, counter-clockwise from the right;
 // rows count downwards.
-#include <math.h>
-
 #include "filter/parametric.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define SIDE CONV_FILTER_MAX_SIDE
 #define HALF (SIDE / 2)
 #define CUT 4.0        // of a Gaussian, in sigma
 #define LEAST_PASSES 7 // taps of a line from which two passes are faster than one
 
-int conv_ideal_gaussian_line(double line[SIDE], double sigma)
+// A line of a Gaussian with the sum 1, cut off at 4 sigma or 15 pixels, whichever is less. Returns
+// its side.
+static int gaussian_line(double line[SIDE], double sigma)
 {
     int half = (int)fmin(HALF, ceil(CUT * sigma)), side = 2 * half + 1;
     double sum = 0;
@@ -28,7 +32,7 @@ void conv_ideal_gaussian_fast(struct conv_parametric_result *result,
                               const struct conv_parametric_numbers *given)
 {
     double line[SIDE];
-    int side = conv_ideal_gaussian_line(line, given->value[0]);
+    int side = gaussian_line(line, given->value[0]);
     conv_integer_separable_bytes(result->filters, line, side);
 }
 
@@ -60,7 +64,7 @@ void conv_ideal_unsharp(struct conv_parametric_result *result,
                         const struct conv_parametric_numbers *given)
 {
     double line[SIDE], matrix[CONV_FILTER_MAX_TAPS], amount = given->value[1];
-    int side = conv_ideal_gaussian_line(line, given->value[0]);
+    int side = gaussian_line(line, given->value[0]);
     struct conv_filter *filter = result->filters;
     filter->threshold = amount * given->value[2];
     for (int j = 0; j < side; j++)
@@ -123,7 +127,7 @@ void conv_ideal_log(struct conv_parametric_result *result,
                     const struct conv_parametric_numbers *given)
 {
     double line[SIDE], second[SIDE], matrix[CONV_FILTER_MAX_TAPS], sigma = given->value[0];
-    int side = conv_ideal_gaussian_line(line, sigma), half = side / 2;
+    int side = gaussian_line(line, sigma), half = side / 2;
     double variance = 0;
     for (int i = 0; i < side; i++)
         variance += (i - half) * (i - half) * line[i];
@@ -142,7 +146,7 @@ void conv_ideal_dog(struct conv_parametric_result *result,
     double line[2][SIDE], matrix[CONV_FILTER_MAX_TAPS];
     int sides[2];
     for (int k = 0; k < 2; k++)
-        sides[k] = conv_ideal_gaussian_line(line[k], given->value[k]);
+        sides[k] = gaussian_line(line[k], given->value[k]);
     int side = sides[0] > sides[1] ? sides[0] : sides[1];
     for (int k = 0; k < side * side; k++)
         matrix[k] = 0;
@@ -157,4 +161,152 @@ void conv_ideal_dog(struct conv_parametric_result *result,
         return;
     }
     conv_integer_matrix(result->filters, matrix, side, side, 0);
+}
+
+// --- Gaussian ------------------------------------------------------------------------------------
+
+// A Gaussian. One that is too large for one kernel is several smaller ones in turn: variances add
+// up. The passes are at 16 bits, so they round to 1/257 of a level.
+//
+// Kernels are chosen one after the other. Each is the kernel with which the convolution of all so
+// far is closest to the Gaussian of their variance, so it compensates for the errors of the kernels
+// before it.
+
+#define MOST_LINE (SIDE / 2 * 2 * CONV_FILTER_MAX_CHAIN + 1) // of all passes together
+// 32 bits hold the sums of 16-bit samples: 65535 * scale^2 + scale^2 < 2^31.
+#define MOST_SCALE 181
+#define LEAST_SCALE 121
+#define STRETCHES 13       // candidates for the sigma of a pass:
+#define LEAST_STRETCH 0.96 // times the sigma of the wanted variance
+#define STRETCH_STEP 0.01
+#define MOST_OFF 0.03       // of the variance of a pass
+#define MOST_DEVIATION 0.85 // 8-bit units, on any image
+#define MOST_VARIANCE (CONV_PARAMETRIC_ONE_PASS * CONV_PARAMETRIC_ONE_PASS)
+
+struct whole {
+    double line[MOST_LINE]; // from the centre's left to its right
+    int half;
+    double error; // sum of the differences from the Gaussian
+};
+
+static double variance_of(const double *line, int half)
+{
+    double sum = 0;
+    for (int i = -half; i <= half; i++)
+        sum += line[half + i] * i * i;
+    return sum;
+}
+
+static void convolve(struct whole *out, const struct whole *in, const struct conv_integer_line *by)
+{
+    int reach = by->side / 2;
+    out->half = in->half + reach;
+    memset(out->line, 0, (size_t)(2 * out->half + 1) * sizeof *out->line);
+    for (int i = 0; i <= 2 * in->half; i++)
+        for (int k = 0; k < by->side; k++)
+            out->line[i + k] += in->line[i] * by->coef[k] / by->scale;
+}
+
+// The sum of |line - Gaussian| over the whole Gaussian, its tails included.
+static double compare(const struct whole *whole, double sigma)
+{
+    double inside = 0, error = 0, sum = 1;
+    for (int i = 1; i < 10 * sigma; i++)
+        sum += 2 * exp(-(double)i * i / (2 * sigma * sigma));
+    for (int i = -whole->half; i <= whole->half; i++) {
+        double ideal = exp(-(double)i * i / (2 * sigma * sigma)) / sum;
+        inside += ideal;
+        error += fabs(whole->line[whole->half + i] - ideal);
+    }
+    return error + 1 - inside;
+}
+
+// The best kernel for the next pass, after which the variance should be sigma^2. False: there is
+// none that comes near.
+static bool choose_pass(struct conv_integer_line *best, struct whole *whole, double sigma)
+{
+    double wanted = sigma * sigma - variance_of(whole->line, whole->half);
+    struct whole chosen = {.error = INFINITY}, candidate;
+    if (wanted <= 0)
+        return false;
+    for (int s = 0; s < STRETCHES; s++) {
+        double line[SIDE];
+        int side = gaussian_line(line, sqrt(wanted) * (LEAST_STRETCH + STRETCH_STEP * s));
+        for (int32_t scale = LEAST_SCALE; scale <= MOST_SCALE; scale += 2) {
+            struct conv_integer_line rounded;
+            double coefs[SIDE];
+            conv_integer_round_line(&rounded, line, side, scale);
+            for (int i = 0; i < side; i++)
+                coefs[i] = (double)rounded.coef[i] / scale;
+            if (fabs(variance_of(coefs, side / 2) - wanted) > MOST_OFF * wanted)
+                continue;
+            convolve(&candidate, whole, &rounded);
+            candidate.error = compare(&candidate, sigma);
+            if (candidate.error < chosen.error - 1e-9) {
+                chosen = candidate;
+                *best = rounded;
+            }
+        }
+    }
+    *whole = chosen;
+    return chosen.error < INFINITY;
+}
+
+// The largest difference from the ideal result on any image, in 8-bit units: the errors of the line
+// for columns and for rows, which at most add up, and the rounding of each pass.
+static double deviation_of(const struct whole *whole, int passes)
+{
+    return 2 * whole->error / 2 * 255 + 0.5 / 257 * passes;
+}
+
+static bool try_passes(struct conv_integer_line *lines, int passes, double sigma, double *deviation)
+{
+    struct whole whole = {.line = {1}};
+    for (int p = 0; p < passes; p++)
+        if (!choose_pass(&lines[p], &whole, sigma * sqrt((p + 1.0) / passes)))
+            return false;
+    *deviation = deviation_of(&whole, passes);
+    return true;
+}
+
+static void make_passes(struct conv_parametric_result *result, double sigma)
+{
+    struct conv_integer_line lines[CONV_FILTER_MAX_CHAIN], best[CONV_FILTER_MAX_CHAIN];
+    double least = INFINITY;
+    int count = 0;
+    for (int passes = (int)ceil(sigma * sigma / MOST_VARIANCE);
+         passes <= result->room && least > MOST_DEVIATION; passes++) {
+        double deviation;
+        if (try_passes(lines, passes, sigma, &deviation) && deviation < least) {
+            least = deviation;
+            count = passes;
+            memcpy(best, lines, sizeof best);
+        }
+    }
+    if (count == 0) {
+        result->reason = "so large a Gaussian takes several passes, and a chain has 16 at most";
+        return;
+    }
+    for (int p = 0; p < count; p++) {
+        struct conv_filter *filter = &result->filters[p];
+        int side = best[p].side;
+        filter->width = filter->height = side;
+        for (int k = 0; k < side * side; k++)
+            filter->coef[k] = (double)best[p].coef[k / side] * best[p].coef[k % side];
+        filter->scale = (double)best[p].scale * best[p].scale;
+        filter->deviation = least;
+        filter->pass = p + 1;
+        filter->passes = count;
+    }
+    result->count = count;
+}
+
+void conv_ideal_gaussian(struct conv_parametric_result *result,
+                         const struct conv_parametric_numbers *given)
+{
+    double line[SIDE], sigma = given->value[0];
+    if (sigma > CONV_PARAMETRIC_ONE_PASS)
+        make_passes(result, sigma);
+    else
+        conv_integer_separable(result->filters, line, gaussian_line(line, sigma));
 }

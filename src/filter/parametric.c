@@ -33,7 +33,7 @@ static const struct {
     struct range ranges[CONV_PARAMETRIC_MOST];
     conv_parametric_build_fn *build;
 } builders[] = {
-    {1, 1, {{"SIGMA", " pixels", 0.2, 20}}, conv_gaussian_make},
+    {1, 1, {{"SIGMA", " pixels", 0.2, 20}}, conv_ideal_gaussian},
     {1, 1, {{"SIGMA", " pixels", 0.2, CONV_PARAMETRIC_ONE_PASS}}, conv_ideal_gaussian_fast},
     {1, 1, {{"RADIUS", " pixels", 0.1, CONV_FILTER_MAX_SIDE / 2}}, conv_ideal_blur},
     {2,

@@ -27,16 +27,12 @@ struct conv_parametric_result {
 typedef void conv_parametric_build_fn(struct conv_parametric_result *result,
                                       const struct conv_parametric_numbers *given);
 
-conv_parametric_build_fn conv_gaussian_make, conv_ideal_gaussian_fast, conv_ideal_blur,
+conv_parametric_build_fn conv_ideal_gaussian, conv_ideal_gaussian_fast, conv_ideal_blur,
     conv_ideal_unsharp, conv_ideal_sharpen, conv_ideal_motion, conv_ideal_emboss, conv_ideal_log,
     conv_ideal_dog;
 
 // The family whose name and a colon the text begins with, or NULL.
 const struct conv_filter_family *conv_filter_family_of(const char *text);
-
-// A line of a Gaussian with the sum 1, cut off at 4 sigma or 15 pixels, whichever is less. Returns
-// its side.
-int conv_ideal_gaussian_line(double line[CONV_FILTER_MAX_SIDE], double sigma);
 
 // --- integer_kernel.c ----------------------------------------------------------------------------
 

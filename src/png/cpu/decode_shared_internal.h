@@ -105,7 +105,7 @@ struct conv_shared_part *conv_decode_parts_at(struct conv_shared_flow *flow, siz
 void conv_decode_parts_learn(struct conv_shared_flow *flow, const struct conv_shared_part *part)
     CONV_NEEDS(flow->lock);
 
-// decode_shared_rows.c
+// Rows.
 
 // Bytes of memory for joined rows, and where they are.
 size_t conv_decode_rows_bytes(size_t pitch, bool by_row);
