@@ -34,6 +34,9 @@ bool conv_common_clean(struct conv_common *common, bool look);
 // Appends a text up to its first NUL, and a NUL. False: out of memory.
 bool conv_common_add_comment(struct conv_common *common, const uint8_t *text, size_t size);
 
+// The comment at *at, which is moved after it; NULL after the last one. *at starts as 0.
+const char *conv_common_next_comment(const struct conv_common *common, size_t *at);
+
 // True if the profile is for images of `colors` colour channels.
 bool conv_common_icc_fits(const struct conv_buffer *icc, int colors);
 

@@ -75,6 +75,29 @@ void conv_metadata_free(struct conv_metadata *metadata)
     *metadata = (struct conv_metadata){0};
 }
 
+// --- failures ------------------------------------------------------------------------------------
+
+enum conv_status conv_format_read_failure(const struct conv_format_fault *fault, size_t size,
+                                          struct conv_err *err)
+{
+    if (fault->no_memory)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (fault->cancelled)
+        return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+    if (fault->truncated)
+        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends too early, after %zu bytes",
+                            size);
+    return conv_err_set(err, CONV_ERR_FORMAT, "damaged image: %s", fault->text);
+}
+
+enum conv_status conv_format_write_failure(const struct conv_format_fault *fault,
+                                           struct conv_err *err)
+{
+    if (fault->no_memory || fault->cancelled)
+        return conv_format_read_failure(fault, 0, err);
+    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: %s", fault->text);
+}
+
 // --- metadata ------------------------------------------------------------------------------------
 
 #define ICC_HEADER 128
@@ -95,6 +118,15 @@ bool conv_common_add_comment(struct conv_common *common, const uint8_t *text, si
     static const uint8_t nul = 0;
     return conv_buffer_append(&common->comments, text, strnlen((const char *)text, size)) &&
            conv_buffer_append(&common->comments, &nul, 1);
+}
+
+const char *conv_common_next_comment(const struct conv_common *common, size_t *at)
+{
+    if (*at >= common->comments.size)
+        return NULL;
+    const char *comment = (const char *)common->comments.data + *at;
+    *at += strlen(comment) + 1;
+    return comment;
 }
 
 static void clean_comments(struct conv_buffer *comments)

@@ -71,6 +71,20 @@ struct conv_encoded {
     size_t size; // of all parts
 };
 
+// Why a library that ends its work by a long jump has given up. Starts as {0}.
+struct conv_format_fault {
+    bool no_memory, cancelled;
+    bool truncated; // the file ends too early
+    char text[200]; // the library's message
+};
+
+// Fill in *err for a file of `size` bytes that was read, and for an image that was written; return
+// its status: CONV_ERR_MEMORY, CONV_ERR_CANCELLED, and CONV_ERR_FORMAT or CONV_ERR_UNSUPPORTED.
+enum conv_status conv_format_read_failure(const struct conv_format_fault *fault, size_t size,
+                                          struct conv_err *err);
+enum conv_status conv_format_write_failure(const struct conv_format_fault *fault,
+                                           struct conv_err *err);
+
 // What samples the filtered images have.
 enum conv_output_type {
     CONV_OUTPUT_SAME, // as the input

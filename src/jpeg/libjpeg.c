@@ -27,11 +27,9 @@
 struct fault {
     struct jpeg_error_mgr errors;
     jmp_buf jump;
-    bool no_memory;
-    bool truncated;
-    bool cancelled;
-    char text[JMSG_LENGTH_MAX];
+    struct conv_format_fault why;
 };
+_Static_assert(sizeof((struct conv_format_fault){0}.text) >= JMSG_LENGTH_MAX, "room for messages");
 
 static struct fault *fault_of(j_common_ptr jpeg)
 {
@@ -41,15 +39,15 @@ static struct fault *fault_of(j_common_ptr jpeg)
 static void on_error(j_common_ptr jpeg)
 {
     struct fault *fault = fault_of(jpeg);
-    fault->no_memory = jpeg->err->msg_code == JERR_OUT_OF_MEMORY;
-    jpeg->err->format_message(jpeg, fault->text);
+    fault->why.no_memory = jpeg->err->msg_code == JERR_OUT_OF_MEMORY;
+    jpeg->err->format_message(jpeg, fault->why.text);
     longjmp(fault->jump, 1);
 }
 
 static void fail(j_common_ptr jpeg, const char *text)
 {
     struct fault *fault = fault_of(jpeg);
-    snprintf(fault->text, sizeof fault->text, "%s", text);
+    snprintf(fault->why.text, sizeof fault->why.text, "%s", text);
     longjmp(fault->jump, 1);
 }
 
@@ -77,7 +75,7 @@ static void on_message(j_common_ptr jpeg, int level)
 static void check_stop(j_common_ptr jpeg, const atomic_int *stop)
 {
     if (conv_cancel_is_asked(stop)) {
-        fault_of(jpeg)->cancelled = true;
+        fault_of(jpeg)->why.cancelled = true;
         fail(jpeg, CONV_CANCEL_TEXT);
     }
 }
@@ -116,7 +114,7 @@ static void start_source(j_decompress_ptr jpeg)
 // All bytes were supplied at the start, so this is the end of the file.
 static boolean fill_source(j_decompress_ptr jpeg)
 {
-    fault_of((j_common_ptr)jpeg)->truncated = true;
+    fault_of((j_common_ptr)jpeg)->why.truncated = true;
     fail((j_common_ptr)jpeg, "truncated");
     return FALSE;
 }
@@ -213,18 +211,6 @@ static bool read_guarded(struct reader *reader)
     return true;
 }
 
-static enum conv_status read_failure(const struct fault *fault, size_t size, struct conv_err *err)
-{
-    if (fault->no_memory)
-        return out_of_memory(err);
-    if (fault->cancelled)
-        return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
-    if (fault->truncated)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends too early, after %zu bytes",
-                            size);
-    return conv_err_set(err, CONV_ERR_FORMAT, "damaged image: %s", fault->text);
-}
-
 enum conv_status conv_libjpeg_decode(struct conv_buffer *row, const uint8_t *data, size_t size,
                                      const struct conv_image_header *header,
                                      const struct conv_image *dst, const atomic_int *stop,
@@ -237,7 +223,8 @@ enum conv_status conv_libjpeg_decode(struct conv_buffer *row, const uint8_t *dat
         .data = data, .size = size, .header = header, .dst = dst, .row = row->data, .stop = stop};
     init_errors(&fault);
     reader.jpeg.err = &fault.errors;
-    enum conv_status status = read_guarded(&reader) ? CONV_OK : read_failure(&fault, size, err);
+    enum conv_status status =
+        read_guarded(&reader) ? CONV_OK : conv_format_read_failure(&fault.why, size, err);
     jpeg_destroy_decompress(&reader.jpeg);
     return status;
 }
@@ -273,7 +260,7 @@ static boolean grow_file(j_compress_ptr jpeg)
     if (capacity > most && file->capacity < most)
         capacity = most;
     if (!conv_buffer_reserve(file, capacity)) {
-        fault_of((j_common_ptr)jpeg)->no_memory = true;
+        fault_of((j_common_ptr)jpeg)->why.no_memory = true;
         fail((j_common_ptr)jpeg, "out of memory");
     }
     offer_room(jpeg);
@@ -350,15 +337,6 @@ static bool write_guarded(struct writer *writer)
     return true;
 }
 
-static enum conv_status write_failure(const struct fault *fault, struct conv_err *err)
-{
-    if (fault->no_memory)
-        return out_of_memory(err);
-    if (fault->cancelled)
-        return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: %s", fault->text);
-}
-
 enum conv_status conv_libjpeg_encode(struct conv_buffer *row, struct conv_buffer *file,
                                      const struct conv_image *src,
                                      const struct conv_libjpeg_settings *settings,
@@ -372,7 +350,8 @@ enum conv_status conv_libjpeg_encode(struct conv_buffer *row, struct conv_buffer
         .src = src, .settings = settings, .row = row->data, .file = file, .stop = stop};
     init_errors(&fault);
     writer.jpeg.err = &fault.errors;
-    enum conv_status status = write_guarded(&writer) ? CONV_OK : write_failure(&fault, err);
+    enum conv_status status =
+        write_guarded(&writer) ? CONV_OK : conv_format_write_failure(&fault.why, err);
     jpeg_destroy_compress(&writer.jpeg);
     return status;
 }

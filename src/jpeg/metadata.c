@@ -232,14 +232,14 @@ static bool put_icc(struct conv_buffer *buffer, const struct conv_buffer *icc)
     return ok;
 }
 
-static bool put_comments(struct conv_buffer *buffer, const struct conv_buffer *comments)
+static bool put_comments(struct conv_buffer *buffer, const struct conv_common *common)
 {
+    size_t at = 0;
+    const char *comment;
     bool ok = true;
-    for (size_t at = 0; at < comments->size && ok;) {
-        size_t length = strlen((const char *)comments->data + at);
-        ok = append_segment(buffer, CONV_MARKER_COM, NULL, 0, comments->data + at, length);
-        at += length + 1;
-    }
+    while (ok && (comment = conv_common_next_comment(common, &at)))
+        ok = append_segment(buffer, CONV_MARKER_COM, NULL, 0, (const uint8_t *)comment,
+                            strlen(comment));
     return ok;
 }
 
@@ -258,7 +258,7 @@ enum conv_status conv_jpeg_put_common(const struct conv_common *common,
     ok = ok && put_photoshop(&buffer, &common->photoshop);
     if (ok && conv_common_icc_fits(&common->icc, shape->channels < 3 ? 1 : 3))
         ok = put_icc(&buffer, &common->icc);
-    ok = ok && put_comments(&buffer, &common->comments);
+    ok = ok && put_comments(&buffer, common);
     *metadata = (struct conv_metadata){buffer.data, buffer.size, buffer.capacity, buffer.size};
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }

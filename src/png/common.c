@@ -327,14 +327,13 @@ static bool put_text(struct conv_buffer *buffer, const char *keyword, size_t key
     return append_chunk(buffer, TEXT, head, keyword_size, text, size);
 }
 
-static bool put_comments(struct conv_buffer *buffer, const struct conv_buffer *comments)
+static bool put_comments(struct conv_buffer *buffer, const struct conv_common *common)
 {
+    size_t at = 0;
+    const char *comment;
     bool ok = true;
-    for (size_t at = 0; at < comments->size && ok;) {
-        size_t length = strlen((const char *)comments->data + at);
-        ok = put_text(buffer, COMMENT, sizeof COMMENT, comments->data + at, length);
-        at += length + 1;
-    }
+    while (ok && (comment = conv_common_next_comment(common, &at)))
+        ok = put_text(buffer, COMMENT, sizeof COMMENT, (const uint8_t *)comment, strlen(comment));
     return ok;
 }
 
@@ -372,7 +371,7 @@ bool conv_png_put_texts(struct conv_buffer *buffer, const struct conv_common *co
         ok = put_text(buffer, XMP, sizeof XMP, common->xmp.data, common->xmp.size);
     if (ok && common->photoshop.size > 0)
         ok = put_photoshop(buffer, &common->photoshop);
-    return ok && put_comments(buffer, &common->comments);
+    return ok && put_comments(buffer, common);
 }
 
 enum conv_status conv_png_put_common(const struct conv_common *common,

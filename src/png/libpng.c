@@ -23,17 +23,9 @@
 
 #define IDAT 0x49444154u // the chunk's name as a number
 
-// The error, set by the callbacks before a long jump.
-struct fault {
-    bool no_memory;
-    bool truncated;
-    bool cancelled;
-    char text[160]; // libpng's message; one about a chunk starts with its type
-};
-
 static void on_error(png_structp png, png_const_charp message)
 {
-    struct fault *fault = png_get_error_ptr(png);
+    struct conv_format_fault *fault = png_get_error_ptr(png);
     snprintf(fault->text, sizeof fault->text, "%s", message);
     png_longjmp(png, 1);
 }
@@ -64,7 +56,7 @@ static void on_read_warning(png_structp png, png_const_charp message)
 
 static png_voidp allocate(png_structp png, png_alloc_size_t size)
 {
-    struct fault *fault = png_get_mem_ptr(png);
+    struct conv_format_fault *fault = png_get_mem_ptr(png);
     void *memory = malloc(size);
     if (!memory)
         fault->no_memory = true;
@@ -86,7 +78,7 @@ static enum conv_status out_of_memory(struct conv_err *err)
 static void check_stop(png_structp png, const atomic_int *stop)
 {
     if (conv_cancel_is_asked(stop)) {
-        struct fault *fault = png_get_error_ptr(png);
+        struct conv_format_fault *fault = png_get_error_ptr(png);
         fault->cancelled = true;
         png_error(png, CONV_CANCEL_TEXT);
     }
@@ -121,7 +113,7 @@ static void read_bytes(png_structp png, png_bytep bytes, size_t size)
     struct reader *reader = png_get_io_ptr(png);
     check_stop(png, reader->stop);
     if (size > (size_t)(reader->end - reader->at)) {
-        struct fault *fault = png_get_error_ptr(png);
+        struct conv_format_fault *fault = png_get_error_ptr(png);
         fault->truncated = true;
         png_error(png, "truncated");
     }
@@ -223,18 +215,6 @@ static bool reserve_rows(struct conv_buffer *rows, size_t row_size,
            conv_buffer_reserve(rows, size);
 }
 
-static enum conv_status read_failure(const struct fault *fault, size_t size, struct conv_err *err)
-{
-    if (fault->no_memory)
-        return out_of_memory(err);
-    if (fault->cancelled)
-        return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
-    if (fault->truncated)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends too early, after %zu bytes",
-                            size);
-    return conv_err_set(err, CONV_ERR_FORMAT, "damaged image: %s", fault->text);
-}
-
 static enum conv_status read_file(struct conv_buffer *rows, const uint8_t *data, size_t size,
                                   const struct conv_image_header *header,
                                   const struct conv_image *dst,
@@ -244,7 +224,7 @@ static enum conv_status read_file(struct conv_buffer *rows, const uint8_t *data,
     size_t row_size = conv_interleave_bytes(&header->shape);
     if (!reserve_rows(rows, row_size, header))
         return out_of_memory(err);
-    struct fault fault = {0};
+    struct conv_format_fault fault = {0};
     struct reader reader = {
         .at = data,
         .end = data + size,
@@ -263,7 +243,7 @@ static enum conv_status read_file(struct conv_buffer *rows, const uint8_t *data,
     if (!reader.info)
         status = out_of_memory(err);
     else if (!read_guarded(&reader))
-        status = read_failure(&fault, size, err);
+        status = conv_format_read_failure(&fault, size, err);
     png_destroy_read_struct(&reader.png, &reader.info, NULL);
     return status;
 }
@@ -300,7 +280,7 @@ static void write_bytes(png_structp png, png_bytep bytes, size_t size)
 {
     struct writer *writer = png_get_io_ptr(png);
     if (!conv_buffer_append(writer->file, bytes, size)) {
-        struct fault *fault = png_get_error_ptr(png);
+        struct conv_format_fault *fault = png_get_error_ptr(png);
         fault->no_memory = true;
         png_error(png, "out of memory");
     }
@@ -348,15 +328,6 @@ static bool write_guarded(struct writer *writer)
     return true;
 }
 
-static enum conv_status write_failure(const struct fault *fault, struct conv_err *err)
-{
-    if (fault->no_memory)
-        return out_of_memory(err);
-    if (fault->cancelled)
-        return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: %s", fault->text);
-}
-
 // The file, if the rows are incompressible, and five rows: libpng has four of its own.
 static size_t encode_bytes(const struct conv_image *shape)
 {
@@ -373,7 +344,7 @@ static enum conv_status encode(struct conv_buffer *row, struct conv_buffer *file
     file->size = 0;
     if (!conv_buffer_reserve(row, conv_interleave_bytes(src)))
         return out_of_memory(err);
-    struct fault fault = {0};
+    struct conv_format_fault fault = {0};
     struct writer writer = {
         .src = src, .level = level, .row = row->data, .file = file, .stop = stop};
     writer.png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &fault, on_error,
@@ -383,7 +354,7 @@ static enum conv_status encode(struct conv_buffer *row, struct conv_buffer *file
     if (!writer.info)
         status = out_of_memory(err);
     else if (!write_guarded(&writer))
-        status = write_failure(&fault, err);
+        status = conv_format_write_failure(&fault, err);
     png_destroy_write_struct(&writer.png, &writer.info);
     return status;
 }
