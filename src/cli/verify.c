@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 #include "conv.h"
-#include "io/files/image_reader.h"
+#include "io/files/file_read.h"
 #include "io/walk/walk.h"
 #include "report/json.h"
 #include "report/report.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/files/image_reader.h"
+#include "io/files/file_read.h"
 #include "io/source.h"
 #include "page/page.h"
 #include "png/png.h"

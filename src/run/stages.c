@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/parallel.h"
-#include "io/files/image_reader.h"
+#include "io/files/file_read.h"
 #include "kernels/stencil/alpha.h"
 #include "run/layer_stage.h"
 #include "run/pool.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The bytes of an item's file: from its source into memory, within limits.
+// The bytes of an item's file: from its source into memory, within limits; and its pixels.
 #ifndef CONV_FILES_FILE_READ_H
 #define CONV_FILES_FILE_READ_H
 
@@ -36,5 +36,54 @@ size_t conv_file_read_capacity(size_t size);
 enum conv_status conv_file_read(const struct conv_file_read *how, const struct conv_item *item,
                                 struct conv_input *input, struct conv_file *file,
                                 const struct conv_format **format, struct conv_err *err);
+
+// --- images one at a time ------------------------------------------------------------------------
+
+// Reads images one at a time: the file of an item as a whole, then its pixels. For callers without
+// a pipeline; the pipeline does the same with several threads and bounded memory.
+
+// Its memory is reused from image to image. Start with {.file_limit =, .pixel_limit =}.
+struct conv_image_reader {
+    size_t file_limit;    // bytes of a file
+    uint64_t pixel_limit; // width * height
+
+    // After a successful read, and until the next one.
+    struct conv_file file;
+    struct stat info; // its identity
+    const struct conv_format *format;
+    struct conv_image_header header;
+
+    struct conv_codec *codec;               // opened when first needed
+    const struct conv_format *codec_format; // of `codec`
+};
+
+// Reads the item's file and checks its header against the limits; of an animation the first frame
+// counts. CONV_ERR_IO, CONV_ERR_FORMAT, CONV_ERR_LIMIT or CONV_ERR_MEMORY. Waits for a pipe.
+enum conv_status conv_image_reader_read(struct conv_image_reader *reader,
+                                        const struct conv_item *item, struct conv_err *err);
+
+// Decodes the image that was read to the planes of *image, which has the shape of the header.
+// Errors as conv_format.decode and .open.
+enum conv_status conv_image_reader_decode(struct conv_image_reader *reader,
+                                          const struct conv_image *image, struct conv_err *err);
+
+// Frees the buffer and the codec.
+void conv_image_reader_close(struct conv_image_reader *reader);
+
+// CONV_ERR_UNSUPPORTED, with a hint, if a file holds more images than the one that is decoded: an
+// animation, or images one after the other, as programs for video write them into pipes. What
+// follows a JPEG counts on standard input and in pipes only, since cameras append previews to
+// files.
+enum conv_status conv_image_reader_check_single(const struct conv_format *format,
+                                                const struct conv_file *file,
+                                                const struct conv_item *item,
+                                                const struct conv_input *input,
+                                                struct conv_err *err);
+
+// The check of the header for callers with the bytes of a file at hand: CONV_ERR_FORMAT, or
+// CONV_ERR_LIMIT with a hint. Takes no memory.
+enum conv_status conv_image_reader_probe(const struct conv_format *format, const uint8_t *data,
+                                         size_t size, uint64_t pixel_limit,
+                                         struct conv_image_header *header, struct conv_err *err);
 
 #endif
