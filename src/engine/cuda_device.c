@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cuda_device.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -11,6 +12,17 @@ enum conv_status conv_cuda_device_report(struct conv_err *err, cudaError_t code,
     (void)cudaGetLastError();
     enum conv_status status = code == cudaErrorMemoryAllocation ? CONV_ERR_MEMORY : CONV_ERR_DEVICE;
     return conv_err_set(err, status, "CUDA failed to %s: %s", doing, cudaGetErrorString(code));
+}
+
+#ifndef CONV_CUDA_DRIVER // the emulation has none
+#define CONV_CUDA_DRIVER "libcuda.so.1"
+#endif
+
+// Loads the driver, which stays loaded: the CUDA runtime is about to load it, too.
+// cudaDriverGetVersion() would initialise the devices.
+bool conv_cuda_device_has_driver(void)
+{
+    return dlopen(CONV_CUDA_DRIVER, RTLD_NOW) != NULL;
 }
 
 // Reports why a machine has no usable device, so that its user sees what to install.

@@ -134,11 +134,6 @@ cudaError_t cudaGetDeviceCount(int *count)
     return cudaSuccess;
 }
 
-extern "C" bool conv_cuda_device_has_driver()
-{
-    return true;
-}
-
 cudaError_t cudaDriverGetVersion(int *version)
 {
     *version = CUDART_VERSION;
