@@ -130,6 +130,77 @@ static void convert(float *dst, const struct conv_image *planes,
             }
 }
 
+// --- all results in one file ---------------------------------------------------------------------
+
+static bool same_shape(const struct conv_tensor_shape *a, const struct conv_tensor_shape *b)
+{
+    return a->axes == b->axes && memcmp(a->side, b->side, sizeof a->side[0] * (size_t)a->axes) == 0;
+}
+
+static struct conv_tensor_shape stack(const struct conv_tensor_shape *shape, int64_t images)
+{
+    struct conv_tensor_shape stacked = {shape->axes + 1, {images}};
+    memcpy(stacked.side + 1, shape->side, sizeof shape->side[0] * (size_t)shape->axes);
+    return stacked;
+}
+
+// The first result determines the shape of all results; the file is then opened.
+static enum conv_status begin(struct conv_layer_collect *collect,
+                              const struct conv_tensor_shape *first, struct conv_err *err)
+{
+    struct conv_tensor_shape shape = stack(first, 0);
+    collect->shape = *first;
+    if (collect->no_save)
+        return CONV_OK;
+    enum conv_status status = conv_tensor_writer_open(
+        &collect->writer, collect->path, collect->element, &shape, true, collect->stop, err);
+    collect->has_writer = !status;
+    collect->has_failed = status != CONV_OK;
+    if (collect->has_writer)
+        collect->watch(&collect->writer.sink);
+    return status;
+}
+
+// Gives a result the next place: one thread at a time, in order. The first result opens the file.
+// CONV_ERR_USAGE if the shape is not that of the first result. With collect->has_failed the file
+// cannot be created, and no result can be written.
+static enum conv_status collect_place(struct conv_layer_collect *collect,
+                                      const struct conv_tensor_shape *shape, int64_t *index,
+                                      struct conv_err *err)
+{
+    char first[CONV_TENSOR_TEXT_SIZE], own[CONV_TENSOR_TEXT_SIZE];
+    enum conv_status status = CONV_OK;
+    if (collect->has_failed)
+        return conv_err_set(err, CONV_ERR_CANCELLED, "the output has failed");
+    if (collect->count == 0)
+        status = begin(collect, shape, err);
+    if (status)
+        return status;
+    if (!same_shape(&collect->shape, shape))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "the result has shape %s, but %s is for results of one shape, %s; a "
+                            "folder as output takes any",
+                            conv_tensor_shape_text(own, shape), collect->path,
+                            conv_tensor_shape_text(first, &collect->shape));
+    *index = collect->count++;
+    return CONV_OK;
+}
+
+enum conv_status conv_layer_collect_close(struct conv_layer_collect *collect, bool keep,
+                                          struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    if (!collect->has_writer)
+        return CONV_OK;
+    struct conv_tensor_shape shape = stack(&collect->shape, collect->count);
+    if (keep)
+        status = conv_tensor_writer_set_shape(&collect->writer, collect->element, &shape, err);
+    enum conv_status closed = conv_tensor_writer_close(&collect->writer, keep && !status,
+                                                       collect->fsync, status ? NULL : err);
+    collect->watch(NULL);
+    return status ? status : closed;
+}
+
 // --- decode, compute, write ----------------------------------------------------------------------
 
 static enum conv_status reserve_planes(struct conv_layer_worker *own, size_t size,
@@ -243,7 +314,7 @@ static enum conv_status take_place(struct conv_scheduler *s, struct conv_job *jo
     while (s->jobs.in_line.first != job)
         conv_scheduler_wait(s, &s->wake.memory, CONV_SCHEDULER_LOOK_NS);
     conv_lock_release(&s->lock); // it stays the first
-    enum conv_status status = conv_layer_collect_place(collect, &plan->out, index, &job->err);
+    enum conv_status status = collect_place(collect, &plan->out, index, &job->err);
     bool is_fatal = collect->has_failed;
     conv_lock_acquire(&s->lock);
     conv_jobs_leave_line(s, job);
@@ -255,7 +326,7 @@ static enum conv_status write_place(struct conv_scheduler *s, struct conv_job *j
                                     const struct plan *plan, const void *result)
 {
     struct conv_layer_collect *collect = s->config->layer->collect;
-    int64_t index;
+    int64_t index = 0;
     enum conv_status status = take_place(s, job, plan, &index);
     if (status || s->config->no_save)
         return status;
@@ -263,7 +334,8 @@ static enum conv_status write_place(struct conv_scheduler *s, struct conv_job *j
     size_t used = strlen(job->output.path);
     snprintf(job->output.path + used, sizeof job->output.path - used, "[%lld]", (long long)index);
     job->bytes_out = plan->result_bytes;
-    status = conv_layer_collect_write(collect, index, result, plan->result_bytes, &job->err);
+    status = conv_tensor_writer_write(&collect->writer, (uint64_t)index * plan->result_bytes,
+                                      result, plan->result_bytes, &job->err);
     conv_stages_end(job, CONV_STAGE_WRITE, start);
     return status ? fail_run(s, job) : CONV_OK; // a hole in the file
 }

@@ -1,15 +1,35 @@
 // SPDX-License-Identifier: MIT
 // A layer or a filter bank instead of filters: a worker decodes an image, makes its planes the
-// layer's input, computes, and writes the result to a .npy file or to its place in one
-// (layer_collect.h).
+// layer's input, computes, and writes the result to a .npy file or to its place in one.
 #ifndef CONV_RUN_LAYER_STAGE_H
 #define CONV_RUN_LAYER_STAGE_H
 
 #include "engine/operation.h"
-#include "run/layer_collect.h"
+#include "io/files/tensor_file.h"
 #include "run/scheduler.h"
 
 struct conv_worker;
+
+// The results of many images in one .npy file of shape (images, maps, height, width), in the order
+// in which the source has the images, without gaps for those that failed. The caller sets the
+// members above `count`, and writer.force. The rest is zero.
+struct conv_layer_collect {
+    const char *path;
+    enum conv_element element;
+    bool no_save, fsync;
+    const atomic_int *stop;
+    // Receives the writer, so that a signal can remove its temporary file; NULL at the end.
+    void (*watch)(struct conv_sink *sink);
+
+    int64_t count; // of results that have their places
+    bool has_writer, has_failed;
+    struct conv_tensor_writer writer;
+    struct conv_tensor_shape shape; // of the first result
+};
+
+// Gives the file its final shape and its name, or with keep == false removes it. CONV_ERR_IO.
+enum conv_status conv_layer_collect_close(struct conv_layer_collect *collect, bool keep,
+                                          struct conv_err *err);
 
 // Of struct conv_pipeline_config. Nothing but *collect changes during the run.
 struct conv_layer_stage {

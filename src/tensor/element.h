@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The types of a tensor's elements. Little endian in files, the machine's own order in memory.
+// The types of a tensor's elements, little endian in files, in the machine's own order in memory;
+// and its sides.
 #ifndef CONV_TENSOR_ELEMENT_H
 #define CONV_TENSOR_ELEMENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tensor/half.h"
@@ -58,6 +61,47 @@ static inline void conv_tensor_to_float(float *dst, enum conv_element element, c
         memcpy(dst, src, count * sizeof dst[0]);
         break;
     }
+}
+
+// --- the sides of a tensor -----------------------------------------------------------------------
+// Row-major: the last axis is contiguous.
+
+#define CONV_TENSOR_MOST_AXES 8
+#define CONV_TENSOR_TEXT_SIZE 200 // of conv_tensor_shape_text
+
+struct conv_tensor_shape {
+    int axes;                            // 0: a single number
+    int64_t side[CONV_TENSOR_MOST_AXES]; // at least 0
+};
+
+// Elements of the tensor times `size` bytes, in *bytes. False if that is more than 2^62, also where
+// another side is 0: no tensor of such a shape can exist.
+static inline bool conv_tensor_shape_bytes(const struct conv_tensor_shape *shape, size_t size,
+                                           uint64_t *bytes)
+{
+    uint64_t product = size, most = (uint64_t)1 << 62;
+    bool is_empty = false;
+    for (int i = 0; i < shape->axes; i++) {
+        uint64_t side = (uint64_t)shape->side[i];
+        is_empty = is_empty || side == 0;
+        if (side > 0 && product > most / side)
+            return false;
+        product *= side > 0 ? side : 1;
+    }
+    *bytes = is_empty ? 0 : product;
+    return true;
+}
+
+// "(10, 3, 224, 224)" or "(10,)", as Python writes it. Returns `text`.
+static inline char *conv_tensor_shape_text(char text[CONV_TENSOR_TEXT_SIZE],
+                                           const struct conv_tensor_shape *shape)
+{
+    size_t used = (size_t)snprintf(text, CONV_TENSOR_TEXT_SIZE, "(");
+    for (int i = 0; i < shape->axes; i++)
+        used += (size_t)snprintf(text + used, CONV_TENSOR_TEXT_SIZE - used, "%s%lld", i ? ", " : "",
+                                 (long long)shape->side[i]);
+    snprintf(text + used, CONV_TENSOR_TEXT_SIZE - used, shape->axes == 1 ? ",)" : ")");
+    return text;
 }
 
 #endif

@@ -11,7 +11,6 @@
 
 #include "base/err.h"
 #include "tensor/element.h"
-#include "tensor/shape.h"
 
 #define CONV_NPY_HEAD 12                // first bytes, which tell how long the header is
 #define CONV_NPY_MOST_HEADER (64 << 10) // longer ones describe nothing that is read here

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "tensor/shape.h"
+#include "tensor/element.h"
 
 #define CONV_SAFETENSORS_HEAD 8                      // bytes before the JSON header
 #define CONV_SAFETENSORS_MOST_HEADER 100000000       // bytes, the limit of the format's own library
