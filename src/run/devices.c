@@ -47,11 +47,13 @@ static enum conv_status open_stream(const struct conv_scheduler *s,
     size_t bytes = (size_t)most_together(s, owner->device) * usual;
     for (;;) {
         enum conv_status status = config->ops->stream_open(backend, &owner->stream, bytes, err);
-        if (status != CONV_ERR_MEMORY || bytes / 2 < LEAST_BYTES)
+        size_t less = bytes > usual                 ? usual
+                      : bytes > config->group_bytes ? config->group_bytes
+                      : bytes / 2 >= LEAST_BYTES    ? bytes / 2
+                                                    : 0;
+        if (status != CONV_ERR_MEMORY || less == 0)
             return status;
-        bytes = bytes > usual                 ? usual
-                : bytes > config->group_bytes ? config->group_bytes
-                                              : bytes / 2;
+        bytes = less;
     }
 }
 
