@@ -17,7 +17,6 @@ endif()
 
 # With these libraries, to which libarchive itself is linked, and always with zlib, conv reads compressed tars:
 # src/io/archive/unpack.h.
-set(CONV_UNPACK_NAMES "")
 set(names ZSTD LZMA BZIP2)
 set(headers zstd.h lzma.h bzlib.h)
 set(libraries zstd lzma bz2)

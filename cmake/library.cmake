@@ -20,7 +20,6 @@ target_link_options(conv_shared PRIVATE
 # cannot collide with the program's.
 set(static_library ${PROJECT_BINARY_DIR}/static/libconv.a)
 set(static_names ${PROJECT_BINARY_DIR}/static/names.txt)
-file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/static)
 file(READ ${CONV_LIBRARY_VERSION_SCRIPT} script)
 string(REGEX MATCHALL "conv_[a-z_]+" script_names "${script}")
 string(REPLACE ";" "\n" script_names "${script_names}")
