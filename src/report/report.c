@@ -26,10 +26,11 @@ struct conv_report {
     struct conv_overlap *overlaps[CONV_REPORT_MOST_DEVICES]; // one per device
     uint64_t start_ns;
     double start_cpu;
-    const struct conv_report_rest *rest; // after a signal
-    FILE *streams[2];                    // of JSON Lines: stdout, the file of --report; or NULL
-    struct conv_stall *stall[2];         // of their readers; NULL where there is no need
-    struct conv_stall *print_stall;      // the same of stdout and stderr
+    bool interrupted;               // by a signal
+    struct conv_report_rest rest;   // if so
+    FILE *streams[2];               // of JSON Lines: stdout, the file of --report; or NULL
+    struct conv_stall *stall[2];    // of their readers; NULL where there is no need
+    struct conv_stall *print_stall; // the same of stdout and stderr
 };
 
 // CPU time of this process.
@@ -362,7 +363,8 @@ void conv_report_listing(struct conv_report *report, const struct conv_record_li
 
 void conv_report_interrupted(struct conv_report *report, const struct conv_report_rest *rest)
 {
-    report->rest = rest;
+    report->interrupted = true;
+    report->rest = *rest;
 }
 
 void conv_report_passed(struct conv_report *report, const struct conv_record_passed *passed)
@@ -415,7 +417,8 @@ void conv_report_end(struct conv_report *report)
 {
     if (!report->config.listener && !report->config.quiet) {
         conv_stall_begin(report->print_stall);
-        conv_closing_print(&report->config, &report->totals, report->rest);
+        conv_closing_print(&report->config, &report->totals,
+                           report->interrupted ? &report->rest : NULL);
         conv_stall_end(report->print_stall);
     }
     for (int archive; (archive = conv_report_held(report));)

@@ -75,10 +75,10 @@ void conv_report_listing(struct conv_report *report, const struct conv_record_li
 struct conv_report_rest {
     bool known;         // `images` is the whole rest
     uint64_t images;    // neither done, failed nor skipped
-    const char *advice; // how to continue, or NULL
+    const char *advice; // how to continue, constant; or NULL
 };
 
-// To be called before conv_report_close, until which `rest` must live.
+// To be called before conv_report_close.
 void conv_report_interrupted(struct conv_report *report, const struct conv_report_rest *rest);
 
 // Sets what the source passed over, for the summary and the closing line. To be called before
