@@ -185,6 +185,23 @@ static struct handed ask(bool library, const char *in, const char *out)
     return handed;
 }
 
+// Member by member, since padding has any contents.
+static void assert_alike(const struct handed *a, const struct handed *b)
+{
+    const struct conv_division *x = &a->memory, *y = &b->memory;
+    assert_int_equal(x->staging, y->staging);
+    assert_int_equal(x->files, y->files);
+    assert_int_equal(x->archives, y->archives);
+    assert_int_equal(x->keep, y->keep);
+    assert_int_equal(x->live, y->live);
+    assert_int_equal(x->run, y->run);
+    assert_int_equal(x->helpers, y->helpers);
+    assert_int_equal(x->refuses_beyond, y->refuses_beyond);
+    assert_int_equal(x->total, y->total);
+    assert_int_equal(x->keep_staging, y->keep_staging);
+    assert_int_equal(a->keep, b->keep);
+}
+
 static void test_both_doors_divide_alike(void **state)
 {
     (void)state;
@@ -196,7 +213,7 @@ static void test_both_doors_divide_alike(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *in = folder_path(cases[i].in), *out = folder_path(cases[i].out);
         struct handed program = ask(false, in, out), library = ask(true, in, out);
-        assert_memory_equal(&program, &library, sizeof program);
+        assert_alike(&program, &library);
         size_t archives = program.memory.archives * (size_t)cases[i].sides;
         assert_int_equal(program.memory.run + archives, LIMIT_MIB * MIB);
     }

@@ -65,9 +65,10 @@ static inline int ceil_div(int a, int b)
     return (a + b - 1) / b;
 }
 
+// Of a that is not negative, up to INT64_MAX.
 static inline int64_t ceil_div64(int64_t a, int64_t b)
 {
-    return (a + b - 1) / b;
+    return a / b + (a % b > 0);
 }
 
 // Division by a number that is constant in a launch: n / d for n below 2^31.
