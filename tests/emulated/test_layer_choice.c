@@ -131,7 +131,7 @@ static void test_extreme_shapes(void **state)
         bool only_slices;
     } extreme[] = {
         {1, 1, 1000000, 8, 0, 1, false},
-        {1, 1, 12, 12, 0, INT64_MAX, false},
+        {1, 1, 12, 12, 0, (int64_t)1 << 40, false}, // 600 TB
         {1, 1, 5, 5, 0, 1, false},
         {1, 1, 2, 5, 0, 1, false},
         {1, CONV_LAYER_MAX_STRIDE, 12, 12, 0, 1, false},
