@@ -89,7 +89,7 @@ struct conv_async_open {
     struct conv_backend *backend;
     struct conv_err err;
     atomic_bool over;      // set after the two above
-    struct conv_lock lock; // guards the two below, and `over` becoming true
+    struct conv_lock lock; // guards the next two, has_thread, and `over` becoming true
     void (*notify)(void *context);
     void *context;
     pthread_cond_t is_over;
@@ -155,6 +155,11 @@ enum conv_status conv_async_open_result(struct conv_async_open *async,
     conv_lock_acquire(&async->lock);
     while (!atomic_load(&async->over))
         (void)conv_lock_wait(&async->lock, &async->is_over, UINT64_MAX);
+    // A program that ends after its run does not close the device. The thread has released the
+    // lock.
+    if (async->has_thread)
+        pthread_join(async->thread, NULL);
+    async->has_thread = false;
     conv_lock_release(&async->lock);
     *backend = async->backend;
     return async->err.status ? conv_err_set(err, async->err.status, "%s", async->err.text)

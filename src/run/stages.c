@@ -176,6 +176,7 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     const struct conv_blend blend = config->blend; // the worker may be left behind: job.h
+    bool premultiply = config->alpha == CONV_ALPHA_PREMULTIPLY;
     conv_phase_begin(job->phase);
     struct conv_image_header header;
     struct conv_image planes, decoded;
@@ -190,7 +191,7 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
         conv_image_widen(&planes);
     if (!status)
         conv_blend_begin(&blend, job, &planes);
-    if (!status && config->alpha == CONV_ALPHA_PREMULTIPLY)
+    if (!status && premultiply)
         conv_alpha_multiply(&job->placed.in);
     conv_phase_end(job->phase);
     conv_codecs_trim(codecs);
@@ -215,8 +216,9 @@ enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
     if (conv_cancel_is_asked(config->stop))
         return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     uint64_t start = conv_trace_begin(CONV_STAGE_KERNEL);
+    const struct conv_device_ops *ops = config->ops; // as in conv_stages_decode()
     conv_phase_begin(job->phase);
-    enum conv_status status = config->ops->stream_run(stream, &job->slot->group, &job->err);
+    enum conv_status status = ops->stream_run(stream, &job->slot->group, &job->err);
     conv_phase_end(job->phase);
     conv_stages_end(job, CONV_STAGE_KERNEL, start);
     return status;
@@ -244,8 +246,9 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     }
     bool narrow = conv_output_depth(config, job) < out.depth;
     const struct conv_blend blend = config->blend; // as in conv_stages_decode()
+    bool premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
     conv_phase_begin(job->phase);
-    if (config->alpha == CONV_ALPHA_PREMULTIPLY)
+    if (premultiplied)
         conv_alpha_divide(&out);
     if (narrow)
         conv_image_narrow(&out);
