@@ -11,10 +11,6 @@
 #include "base/lock.h"
 #include "report/text.h"
 
-#if CONV_HAVE_CUDA
-#include <nvtx3/nvToolsExt.h>
-#endif
-
 #define BUFFER ((size_t)64 << 10)
 #define NAME_MOST 240    // characters of a path that are written: its end
 #define QUEUES_NS 500000 // resolution of the curve
@@ -370,19 +366,3 @@ bool conv_trace_timeline(const struct conv_trace *trace, int i, const char **nam
     *slices = &track->slices;
     return true;
 }
-
-// --- ranges --------------------------------------------------------------------------------------
-
-#if CONV_HAVE_CUDA
-
-void conv_ranges_push(const char *name)
-{
-    (void)nvtxRangePushA(name); // the level of nesting
-}
-
-void conv_ranges_pop(void)
-{
-    (void)nvtxRangePop();
-}
-
-#endif
