@@ -3,6 +3,7 @@
 # include/conv.h can be seen from outside.
 set(CONV_LIBRARY_VERSION_SCRIPT ${PROJECT_SOURCE_DIR}/src/api/libconv.map)
 
+# --- shared ------------------------------------------------------------------------------------
 file(WRITE ${PROJECT_BINARY_DIR}/empty.c "/* the shared library is made of static ones */\ntypedef int conv_empty;\n")
 add_library(conv_shared SHARED ${PROJECT_BINARY_DIR}/empty.c)
 set_target_properties(conv_shared PROPERTIES OUTPUT_NAME conv EXPORT_NAME conv
