@@ -126,7 +126,7 @@ enum conv_status conv_cuda_parts_finish(struct conv_device_context *device, stru
 void conv_cuda_parts_close(struct conv_device_context *device);
 
 // Pinned memory of at least `bytes`, whose last copy is over. A piece that was downloaded
-// is `held` until its user, who has read it, says otherwise; two are held at most.
+// is `held` until its user has read it and clears that; two are held at most.
 enum conv_status conv_cuda_piece_open(struct conv_device_context *device, size_t bytes,
                                       struct conv_cuda_piece **piece, struct conv_err *err);
 // Queues a copy of the piece's first `bytes` to the device, or from it; then the piece is held.

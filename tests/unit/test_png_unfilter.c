@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/features.h"
+#include "base/lock.h"
 #include "png/cpu/unfilter_wave.h"
 #include "support/guard.h"
 #include "support/parallel.h"
@@ -209,7 +210,8 @@ struct wave_run {
     uint8_t *raw, *got;
     size_t size;
     unsigned rows;
-    atomic_uint next, pairs;
+    unsigned next, pairs; // under lock
+    struct conv_lock lock;
     atomic_bool failed;
 };
 
@@ -219,23 +221,37 @@ static void end_row(struct wave_run *run, unsigned y, const uint8_t *row)
     conv_unfilter_wave_end(&run->wave, y);
 }
 
+// The next row, or two that a pair function takes together; their bytes are the caller's from then
+// on. Returns the number of rows, 0 at the end.
+static unsigned take_next(struct wave_run *run, unsigned *y, conv_unfilter_pair_fn *pair)
+{
+    conv_lock_acquire(&run->lock);
+    *y = run->next;
+    unsigned rows = *y < run->rows ? 1 : 0;
+    const uint8_t *raw = run->raw + *y * (run->size + 1);
+    *pair = NULL;
+    if (*y + 1 < run->rows)
+        *pair =
+            conv_unfilter_find_pair(run->variant, run->pixel, raw, raw + run->size + 1, run->size);
+    rows += *pair ? 1 : 0;
+    run->next += rows;
+    run->pairs += *pair ? 1 : 0;
+    conv_lock_release(&run->lock);
+    return rows;
+}
+
 static void take_rows(void *context)
 {
     struct wave_run *run = context;
-    unsigned y = atomic_load(&run->next);
-    while (y < run->rows) {
+    unsigned y;
+    conv_unfilter_pair_fn pair;
+    for (unsigned taken; (taken = take_next(run, &y, &pair)) > 0;) {
         uint8_t *raw = run->raw + y * (run->size + 1);
-        conv_unfilter_pair_fn pair = NULL;
-        if (y + 1 < run->rows)
-            pair = conv_unfilter_find_pair(run->variant, run->pixel, raw, raw + run->size + 1,
-                                           run->size);
-        if (!atomic_compare_exchange_strong(&run->next, &y, y + (pair ? 2 : 1)))
-            continue;
         const uint8_t *rows[2] = {NULL, NULL};
-        if (!pair)
+        if (taken == 1)
             rows[0] = conv_unfilter_wave_row(&run->wave, y, raw);
-        else if (conv_unfilter_wave_pair(&run->wave, y, raw, pair, rows))
-            atomic_fetch_add(&run->pairs, 1);
+        else
+            conv_unfilter_wave_pair(&run->wave, y, raw, pair, rows);
         if (!rows[0]) {
             conv_unfilter_wave_fail(&run->wave);
             atomic_store(&run->failed, true);
@@ -244,7 +260,6 @@ static void take_rows(void *context)
         end_row(run, y, rows[0]);
         if (rows[1])
             end_row(run, y + 1, rows[1]);
-        y = atomic_load(&run->next);
     }
 }
 
@@ -253,8 +268,11 @@ static unsigned check_wave(const struct conv_unfilter *variant, int pixel, size_
                            unsigned rows, bool bad)
 {
     struct conv_parallel parallel = {.most = TEST_PARALLEL_MOST, .run = parallel_run};
-    struct wave_run run = {
-        .variant = variant, .pixel = pixel, .size = width * (size_t)pixel, .rows = rows};
+    struct wave_run run = {.variant = variant,
+                           .pixel = pixel,
+                           .size = width * (size_t)pixel,
+                           .rows = rows,
+                           .lock = CONV_LOCK_INITIALIZER};
     size_t size = run.size, pitch = size + 1;
     uint8_t *memory = aligned_alloc(64, (conv_unfilter_wave_bytes(size) + 63) / 64 * 64);
     uint8_t *want = malloc((rows + 1) * (size + 64));
@@ -283,7 +301,7 @@ static unsigned check_wave(const struct conv_unfilter *variant, int pixel, size_
     free(want);
     free(run.raw);
     free(run.got);
-    return 2 * atomic_load(&run.pairs);
+    return 2 * run.pairs;
 }
 
 UNIT_TEST(rows_of_several_threads)

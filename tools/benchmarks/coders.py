@@ -213,7 +213,7 @@ class PythonBench:
         self.report.row(name, f"{median * 1e3:.4f}", f"{samples / median / 1e9:.2f}" if samples else "", notes, name=name, seconds=list(seconds), **more)
 
     def in_turns(self, ways, samples, sizes=None):
-        """{name: call} that work through `samples` bytes; a competitor that fails is left out."""
+        """{name: call} that work through `samples` bytes; a competitor that fails is skipped."""
         from measure import Failed
 
         def guarded(call):

@@ -122,7 +122,7 @@ def make_image(photos, path, pixels, seed):
 
 
 def encode_source(job):
-    """An image of so many pixels, encoded by `opencv` (its defaults), `opencv-N`, `libpng-N` or `conv-N`, with N the level."""
+    """An image of that number of pixels, encoded by `opencv` (its defaults), `opencv-N`, `libpng-N` or `conv-N`, with N the level."""
     photos, path, name, conv, pixels, seed = job
     import cv2
     image = make_image(photos, path, pixels, seed)

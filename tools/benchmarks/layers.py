@@ -106,7 +106,7 @@ def layers_sweep(parser):
     parser.option("precision", "tf32", "the lowest that is measured", choices=("exact", "tf32"))
     parser.option("part", "0/1", "K/N: every N-th layer from the K-th on")
     parser.add_argument("--only", metavar="TEXT", action="append", help="layers whose line contains it, such as '32→64'")
-    parser.option("seconds", 1e9, "begin no layer after so many seconds")
+    parser.option("seconds", 1e9, "begin no layer after this number of seconds")
     options = parser.read(rounds=1)
     (first, step), start, slower = map(int, options.part.split("/")), time.monotonic(), []
     compared = [("exact", ("exact",), "cuDNN float32"), ("fast", ("exact", "fast"), "cuDNN TF32"), ("tf32", ("exact", "fast", "tf32"), "cuDNN TF32")]

@@ -36,7 +36,7 @@ def auto(parser):
     parser.option("options", "", "more options of conv")
     parser.option("save", False, "outputs are saved")
     parser.option("opencv", False)
-    parser.option("cores", 0, "use only so many; 0: all")
+    parser.option("cores", 0, "use only this number; 0: all")
     options = parser.read()
     if options.cores:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.cores])

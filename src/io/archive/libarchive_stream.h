@@ -51,7 +51,7 @@ enum conv_status conv_libarchive_stream_explain(const struct conv_libarchive_str
 // failure is set then.
 bool conv_libarchive_stream_check(struct conv_libarchive_stream *stream, uint64_t contents);
 
-// Checks what follows the last of so many members. As `open`.
+// Checks what follows the last of `members` members. As `open`.
 enum conv_status conv_libarchive_stream_finish(struct conv_libarchive_stream *stream,
                                                uint64_t members, struct conv_err *err);
 

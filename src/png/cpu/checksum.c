@@ -86,7 +86,8 @@ uint32_t conv_png_adler(uint32_t adler, const uint8_t *data, size_t size)
 
 // libdeflate 1.14 has no AVX-512. The method is that of Gopal et al., "Fast CRC Computation for
 // Generic Polynomials Using PCLMULQDQ Instruction" (Intel, 2009): a block of the data is multiplied
-// by a power of x modulo the polynomial, and added to the block that is so many bits further on.
+// by a power of x modulo the polynomial, and added to the block that is that number of bits further
+// on.
 
 #if defined(__x86_64__)
 
