@@ -29,13 +29,13 @@ conv.PngError for files, conv.DeviceError for CUDA, MemoryError and OSError.
 
 import atexit
 import os
+from typing import NamedTuple
 
 from . import _core
 from ._core import Array, Filter, Layer
 from ._filter import FilterName, KernelName, filter, filters, kernels
 from ._folder import filter_folder
 from ._layer import bank, layer
-from ._machine import Device, configure, devices
 from ._png import PngInfo, decode_png, encode_png, probe_png
 from ._types import DeviceError, PngError, Progress
 
@@ -63,6 +63,31 @@ __all__ = [
     "layer",
     "probe_png",
 ]
+
+
+class Device(NamedTuple):
+    device: str  # for `device` arguments: "cpu", "cuda:0"
+    name: str
+    memory: int  # bytes
+
+
+def devices() -> list[Device]:
+    """The devices of this machine: a list of conv.Device; the CPU is the first."""
+    return [Device._make(device) for device in _core.devices()]
+
+
+def configure(*, threads: int | None = None, max_pixels: int | None = None, pool_bytes: int | None = None) -> None:
+    """Settings of the process, for calls from now on; None leaves one as it is.
+
+    threads:    CPU threads that share the work of a call; 0 (the default): one for each core. 1 is right
+                for workers of a DataLoader
+    max_pixels: images with more are refused; 0: 2^28
+    pool_bytes: memory kept for reuse, for each call that runs at the same time; 0: no limit
+    """
+    before = _core.configuration()
+    given = (threads, max_pixels, pool_bytes)
+    _core.configure(*(old if new is None else new for old, new in zip(before, given)))
+
 
 # Messages, help() and pickles show the names that users use, not the files that define them.
 for _name in __all__:

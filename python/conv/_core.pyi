@@ -3,7 +3,7 @@ from typing import Any, Sequence, final
 
 import numpy as np
 
-from . import _ArrayLike, _DeviceLike, _Layout, _Matrix, _StreamLike
+from ._types import ArrayLike, Device, Layout, Matrix, Stream
 
 @final
 class Array:
@@ -41,7 +41,7 @@ class Array:
 class Filter:
     def __init__(
         self,
-        filter: str | _Matrix,
+        filter: str | Matrix,
         *,
         border: str | None = None,
         alpha: str | None = None,
@@ -55,23 +55,23 @@ class Filter:
     ) -> None: ...
     def __call__(
         self,
-        images: _ArrayLike | Sequence[_ArrayLike],
+        images: ArrayLike | Sequence[ArrayLike],
         *,
-        layout: _Layout = "HWC",
+        layout: Layout = "HWC",
         out: Any = None,
-        stream: _StreamLike = None,
-        device: _DeviceLike = None,
+        stream: Stream = None,
+        device: Device = None,
     ) -> Any: ...
     def __getstate__(self) -> tuple[Any, ...]: ...
     def __setstate__(self, state: tuple[Any, ...]) -> None: ...
-    def kernels(self, device: _DeviceLike = "cpu", dtype: Any = "uint8") -> list[str]: ...
+    def kernels(self, device: Device = "cpu", dtype: Any = "uint8") -> list[str]: ...
 
 @final
 class Layer:
     def __init__(
         self,
-        weights: _ArrayLike,
-        bias: _ArrayLike | None = None,
+        weights: ArrayLike,
+        bias: ArrayLike | None = None,
         *,
         stride: int = 1,
         padding: str | int | None = None,
@@ -85,11 +85,11 @@ class Layer:
     ) -> None: ...
     def __call__(
         self,
-        images: _ArrayLike,
+        images: ArrayLike,
         *,
         out: Any = None,
-        stream: _StreamLike = None,
-        device: _DeviceLike = None,
+        stream: Stream = None,
+        device: Device = None,
     ) -> Any: ...
     def __getstate__(self) -> tuple[Any, ...]: ...
     def __setstate__(self, state: tuple[Any, ...]) -> None: ...

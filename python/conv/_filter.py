@@ -2,11 +2,12 @@
 """Filters on arrays. A filter given by name is prepared once and then reused."""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 from . import _core
 from ._core import Filter
 from ._frameworks import dtype_name
+from ._types import ArrayLike, Device, Layout, Matrix, Stream
 
 
 class FilterName(NamedTuple):
@@ -19,12 +20,12 @@ class KernelName(NamedTuple):
     device: str  # "cpu" or "cuda"
 
 
-def filters():
+def filters() -> list[FilterName]:
     """The built-in filters: a list of conv.FilterName."""
     return [FilterName._make(name) for name in _core.filter_names()]
 
 
-def kernels():
+def kernels() -> list[KernelName]:
     """The kernels that run filters: a list of conv.KernelName. The first is the definition that the others equal."""
     return [KernelName._make(name) for name in _core.kernel_names()]
 
@@ -35,18 +36,8 @@ def _names_file(text, kernel):
 
 @functools.lru_cache(maxsize=128)
 def _prepared(text, border, alpha, kernel, divisor, bias, variant, side, flip, floats):
-    return Filter(
-        text,
-        border=border,
-        alpha=alpha,
-        kernel=kernel,
-        divisor=divisor,
-        bias=bias,
-        variant=variant,
-        side=side,
-        flip=flip,
-        floats=floats,
-    )
+    return Filter(text, border=border, alpha=alpha, kernel=kernel, divisor=divisor, bias=bias, variant=variant,
+                  side=side, flip=flip, floats=floats)
 
 
 def _wants_floats(dtype):
@@ -58,23 +49,23 @@ def _wants_floats(dtype):
 
 
 def filter(
-    images,
-    filter,
+    images: ArrayLike | Sequence[ArrayLike],
+    filter: str | Matrix | Filter,
     *,
-    border=None,
-    alpha=None,
-    kernel=None,
-    divisor=None,
-    bias=None,
-    side=0,
-    flip=False,
-    dtype=None,
-    variant=None,
-    layout="HWC",
-    out=None,
-    stream=None,
-    device=None,
-):
+    border: str | None = None,
+    alpha: str | None = None,
+    kernel: str | None = None,
+    divisor: float | str | None = None,
+    bias: float | None = None,
+    side: int = 0,
+    flip: bool = False,
+    dtype: Any = None,
+    variant: str | None = None,
+    layout: Layout = "HWC",
+    out: Any = None,
+    stream: Stream = None,
+    device: Device = None,
+) -> Any:
     """Filters images of type uint8, uint16 or float32; pixels are the same on all devices.
 
     Results of float32 images are float32, neither rounded nor clamped: sums in one stated order of

@@ -2,8 +2,10 @@
 """Filters folders and archives as the program does."""
 
 import os
+from typing import Callable, Literal, Sequence
 
 from . import _core
+from ._types import Path, Progress
 
 
 def _shard(shard, by):
@@ -17,28 +19,28 @@ def _shard(shard, by):
 
 
 def filter_folder(
-    inputs,
-    output,
-    filter,
+    inputs: Path | Sequence[Path],
+    output: Path,
+    filter: str,
     *,
-    progress=None,
-    device="auto",
-    border=None,
-    alpha=None,
-    kernel=None,
-    divisor=None,
-    bias=None,
-    side=0,
-    flip=False,
-    recursive=False,
-    skip_existing=False,
-    update=False,
-    strip=False,
-    level=None,
-    archives=True,
-    shard=None,
-    shard_by="bytes",
-):
+    progress: Callable[[Progress], object] | None = None,
+    device: str = "auto",
+    border: str | None = None,
+    alpha: str | None = None,
+    kernel: str | None = None,
+    divisor: float | str | None = None,
+    bias: float | None = None,
+    side: int = 0,
+    flip: bool = False,
+    recursive: bool = False,
+    skip_existing: bool = False,
+    update: bool = False,
+    strip: bool | Literal["all"] = False,
+    level: int | None = None,
+    archives: bool = True,
+    shard: tuple[int, int] | None = None,
+    shard_by: str = "bytes",
+) -> Progress:
     """Filters the PNG and JPEG files of folders and archives, as the program `conv` does.
 
     inputs:        a folder, file or archive, or a list of them
@@ -64,20 +66,6 @@ def filter_folder(
         os.stat(path)  # FileNotFoundError for what the caller has named
     if strip not in (False, True, "all"):
         raise ValueError(f"strip: True, False or 'all', not {strip!r}")
-    options = dict(
-        border=border,
-        alpha=alpha,
-        kernel=kernel,
-        divisor=divisor,
-        bias=bias,
-        side=side,
-        flip=flip,
-        recursive=recursive,
-        skip_existing=skip_existing,
-        update=update,
-        strip=2 if strip == "all" else int(bool(strip)),
-        level=level,
-        archives=archives,
-        shard=_shard(shard, shard_by),
-    )
+    # By name, which the extension module picks its options by.
+    options = dict(locals(), strip=2 if strip == "all" else int(bool(strip)), shard=_shard(shard, shard_by))
     return _core.filter_folder(inputs, output, filter, progress, device, options)

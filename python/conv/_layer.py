@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Convolution layers, and filter banks as their weights."""
 
+from typing import Any
+
 import numpy
 
 from . import _core
 from ._core import Layer
 from ._frameworks import dtype_name
+from ._types import ArrayLike, Device, Stream
 
 
 def _sample_name(images):
@@ -14,22 +17,22 @@ def _sample_name(images):
 
 
 def layer(
-    images,
-    weights,
-    bias=None,
+    images: ArrayLike,
+    weights: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
-    stride=1,
-    padding="valid",
-    border=None,
-    activation=None,
-    precision=None,
-    variant=None,
-    dtype="float32",
-    input_divisor=1.0,
-    out=None,
-    stream=None,
-    device=None,
-):
+    stride: int = 1,
+    padding: str | int = "valid",
+    border: str | None = None,
+    activation: str | None = None,
+    precision: str | None = None,
+    variant: str | None = None,
+    dtype: Any = "float32",
+    input_divisor: float = 1.0,
+    out: Any = None,
+    stream: Stream = None,
+    device: Device = None,
+) -> Any:
     """Runs a convolution layer: y[n, m] = activation(bias[m] + sum of weights[m, c] * x[n, c]), correlation.
 
     images:        float32 or uint8, (N, C, H, W) or (C, H, W)
@@ -52,23 +55,13 @@ def layer(
     Returns (N, maps, H', W') or (maps, H', W'). On CUDA the work is queued on `stream`, not complete.
     conv.Layer keeps the weights ready for repeated calls.
     """
-    prepared = Layer(
-        weights,
-        bias,
-        stride=stride,
-        padding=padding,
-        border=border,
-        activation=activation,
-        precision=precision,
-        variant=variant,
-        input="uint8" if _sample_name(images) == "uint8" else "float32",
-        output=dtype,
-        input_divisor=input_divisor,
-    )
+    prepared = Layer(weights, bias, stride=stride, padding=padding, border=border, activation=activation,
+                     precision=precision, variant=variant, output=dtype, input_divisor=input_divisor,
+                     input="uint8" if _sample_name(images) == "uint8" else "float32")
     return prepared(images, out=out, stream=stream, device=device)
 
 
-def bank(name):
+def bank(name: str) -> numpy.ndarray[Any, Any]:
     """The filters of a bank that `conv layer` takes by name ("gabor:4x8", `conv list banks`), as weights for
     conv.layer: float32, (filters, 1, height, width), smaller filters in the middle of zeros.
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """PNG files and arrays."""
 
-from typing import NamedTuple
+from typing import Any, Iterable, Literal, NamedTuple, Sequence
 
 from . import _core
+from ._types import ArrayLike, Bytes, Device, Errors, Layout, Stream
 
 
 class PngInfo(NamedTuple):
@@ -22,18 +23,18 @@ class PngInfo(NamedTuple):
 
 
 def decode_png(
-    data,
+    data: Bytes | Iterable[Bytes],
     *,
-    device="cpu",
-    layout="HWC",
-    channels=None,
-    dtype=None,
-    batch=False,
-    out=None,
-    framework=None,
-    stream=None,
-    errors="raise",
-):
+    device: Device = "cpu",
+    layout: Layout = "HWC",
+    channels: int | None = None,
+    dtype: Any = None,
+    batch: bool = False,
+    out: Any = None,
+    framework: Literal["numpy", "torch", "cupy", "jax"] | None = None,
+    stream: Stream = None,
+    errors: Errors = "raise",
+) -> Any:
     """Decodes PNG files in host memory.
 
     data:      one file (bytes or any object with the buffer protocol), or a list of files
@@ -53,23 +54,19 @@ def decode_png(
 
     Returns an array for one file, else a list. All are complete on return.
     """
-    return _core.decode_png(
-        data,
-        device=device,
-        layout=layout,
-        channels=channels,
-        dtype=dtype,
-        batch=batch,
-        out=out,
-        framework=framework,
-        stream=stream,
-        errors=errors,
-    )
+    return _core.decode_png(data, device, layout, channels, dtype, batch, out, framework, stream, errors)
 
 
 def encode_png(
-    images, *, layout="HWC", level=None, device=None, stream=None, errors="raise", views=False
-):
+    images: ArrayLike | Sequence[ArrayLike],
+    *,
+    layout: Layout = "HWC",
+    level: int | None = None,
+    device: Device = None,
+    stream: Stream = None,
+    errors: Errors = "raise",
+    views: bool = False,
+) -> Any:
     """Encodes images of type uint8 or uint16 to PNG files.
 
     images: an array of one image or of a batch, or a list of images
@@ -83,17 +80,9 @@ def encode_png(
 
     Returns bytes for one image, else a list of bytes.
     """
-    return _core.encode_png(
-        images,
-        layout=layout,
-        level=level,
-        device=device,
-        stream=stream,
-        errors=errors,
-        views=views,
-    )
+    return _core.encode_png(images, layout, level, device, stream, errors, views)
 
 
-def probe_png(data):
+def probe_png(data: Bytes) -> PngInfo:
     """Reads the header of a PNG file (`data`: bytes or the like): conv.PngInfo. Raises conv.PngError."""
     return PngInfo._make(_core.probe_png(data))

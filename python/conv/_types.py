@@ -1,7 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""Exceptions of conv for which Python has no type, and the progress of a run. The extension module creates them."""
+"""Exceptions of conv for which Python has no type, and the progress of a run, which the extension module creates;
+the names that annotations use."""
 
-from typing import NamedTuple
+import os
+from typing import Any, Literal, NamedTuple, Sequence
+
+Layout = Literal["HWC", "CHW", "HW"]
+Errors = Literal["raise", "return"]
+# Arrays of NumPy, torch, CuPy and JAX, and all that has the buffer protocol, DLPack or
+# __cuda_array_interface__.
+ArrayLike = Any
+Bytes = Any  # bytes, bytearray, memoryview, mmap, ...: whatever has the buffer protocol
+Matrix = Sequence[Sequence[float]] | Any
+Path = str | bytes | os.PathLike[Any]
+Stream = int | Any | None  # a number, or an object of torch, cupy or with __cuda_stream__
+Device = str | Any | None
 
 
 class PngError(ValueError):

@@ -23,53 +23,35 @@ Block::~Block()
     context->free(memory, data);
 }
 
-void Array::set_shape(const int64_t *lengths, int count)
+nb::tuple tuple_of(const int64_t *values, int count)
 {
-    int64_t stride = conv_sample_bytes(sample);
-    dimensions = count;
-    for (int i = count - 1; i >= 0; i--) {
-        shape[i] = lengths[i];
-        strides[i] = stride;
-        stride *= lengths[i];
-    }
+    nb::list list;
+    for (int i = 0; i < count; i++)
+        list.append(values[i]);
+    return nb::tuple(list);
 }
 
-int64_t Array::bytes() const
+Array own_array(const Borrowed &context, conv_memory memory, void *data, conv_sample sample,
+                const int64_t *shape, int dimensions)
 {
-    int64_t size = conv_sample_bytes(sample);
-    for (int i = 0; i < dimensions; i++)
-        size *= shape[i];
-    return size;
-}
-
-const char *sample_name(conv_sample sample)
-{
-    switch (sample) {
-    case CONV_SAMPLE_U8:
-        return "uint8";
-    case CONV_SAMPLE_U16:
-        return "uint16";
-    case CONV_SAMPLE_F32:
-        return "float32";
-    case CONV_SAMPLE_F16:
-        return "float16";
-    default:
-        return "?";
-    }
+    Array array;
+    array.data = static_cast<char *>(data);
+    array.device = memory == CONV_DEVICE ? context->device() : cpu;
+    array.sample = sample;
+    array.set_shape(shape, dimensions);
+    array.block = std::make_shared<Block>(context.shared(), memory, data, context->stream());
+    return array;
 }
 
 Array new_array(const Borrowed &context, conv_memory memory, conv_sample sample,
                 const int64_t *shape, int dimensions)
 {
-    Array array;
-    array.sample = sample;
-    array.device = memory == CONV_DEVICE ? context->device() : cpu;
-    array.set_shape(shape, dimensions);
+    View view;
+    view.sample = sample;
+    view.set_shape(shape, dimensions);
     void *data;
-    context.check(conv_allocate(context.get(), memory, static_cast<size_t>(array.bytes()), &data));
-    array.block = std::make_shared<Block>(context.shared(), memory, data, context->stream());
-    array.data = static_cast<char *>(data);
-    return array;
+    context.check(conv_allocate(context.get(), memory, static_cast<size_t>(view.bytes()), &data));
+    return own_array(context, memory, data, sample, shape, dimensions);
 }
 
 nb::object to_numpy(const Array &array)
@@ -84,11 +66,6 @@ nb::object to_numpy(const Array &array)
                                 static_cast<size_t>(array.bytes()), array.block->stream));
     }
     return helpers.asarray(nb::cast(copy));
-}
-
-nb::object numpy_dtype(conv_sample sample)
-{
-    return helpers.dtype(sample_name(sample));
 }
 
 void order_after(const Array &array, void *stream)
@@ -149,11 +126,11 @@ template <class Managed> nb::object new_capsule(const Array &array, const char *
     managed.deleter = delete_exported<Managed>;
     if constexpr (std::is_same_v<Managed, DlManagedVersioned>)
         managed.major = 1;
-    bool real = array.sample == CONV_SAMPLE_F32 || array.sample == CONV_SAMPLE_F16;
+    const SampleType &type = type_of(array.sample);
     managed.tensor.data = array.data;
     managed.tensor.device = device_of(array);
     managed.tensor.ndim = array.dimensions;
-    managed.tensor.dtype = {real ? dl_float : dl_uint, static_cast<uint8_t>(8 * size), 1};
+    managed.tensor.dtype = {type.dl_code, type.bits, 1};
     managed.tensor.shape = exported->shape;
     managed.tensor.strides = exported->strides;
     PyObject *capsule = PyCapsule_New(&managed, name, capsule_destructor<Managed>);
@@ -218,14 +195,8 @@ nb::dict cuda_array_interface(const Array &array)
         throw nb::python_error();
     }
     nb::dict result;
-    nb::list shape;
-    for (int i = 0; i < array.dimensions; i++)
-        shape.append(array.shape[i]);
-    result["shape"] = nb::tuple(shape);
-    result["typestr"] = array.sample == CONV_SAMPLE_U8    ? "|u1"
-                        : array.sample == CONV_SAMPLE_U16 ? "<u2"
-                        : array.sample == CONV_SAMPLE_F32 ? "<f4"
-                                                          : "<f2";
+    result["shape"] = tuple_of(array.shape, array.dimensions);
+    result["typestr"] = type_of(array.sample).typestr;
     result["data"] = nb::make_tuple(reinterpret_cast<uintptr_t>(array.data), false);
     result["strides"] = nb::none();
     result["version"] = 3;
@@ -239,14 +210,6 @@ nb::dict cuda_array_interface(const Array &array)
 }
 
 // --- the class -----------------------------------------------------------------------------------
-
-const char *buffer_format(conv_sample sample)
-{
-    return sample == CONV_SAMPLE_U8    ? "B"
-           : sample == CONV_SAMPLE_U16 ? "H"
-           : sample == CONV_SAMPLE_F32 ? "f"
-                                       : "e";
-}
 
 int get_buffer(PyObject *self, Py_buffer *view, int flags)
 {
@@ -263,20 +226,12 @@ int get_buffer(PyObject *self, Py_buffer *view, int flags)
     view->itemsize = conv_sample_bytes(array.sample);
     view->ndim = array.dimensions;
     if (flags & PyBUF_FORMAT)
-        view->format = const_cast<char *>(buffer_format(array.sample));
+        view->format = const_cast<char *>(type_of(array.sample).format);
     if (flags & PyBUF_ND)
         view->shape = reinterpret_cast<Py_ssize_t *>(const_cast<int64_t *>(array.shape));
     if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES)
         view->strides = reinterpret_cast<Py_ssize_t *>(const_cast<int64_t *>(array.strides));
     return 0;
-}
-
-nb::tuple tuple_of(const int64_t *values, int count)
-{
-    nb::list list;
-    for (int i = 0; i < count; i++)
-        list.append(values[i]);
-    return nb::tuple(list);
 }
 
 std::string device_text(const Array &array)
@@ -330,13 +285,14 @@ void bind_array(nb::module_ &module)
             "strides", [](const Array &a) { return tuple_of(a.strides, a.dimensions); },
             "Bytes from an element to the next, for each axis.")
         .def_prop_ro(
-            "dtype", [](const Array &a) { return numpy_dtype(a.sample); }, "NumPy's dtype.")
+            "dtype", [](const Array &a) { return helpers.dtype(sample_name(a.sample)); },
+            "NumPy's dtype.")
         .def_prop_ro(
             "ndim", [](const Array &a) { return a.dimensions; }, "Number of axes.")
         .def_prop_ro(
-            "size", [](const Array &a) { return a.bytes() / conv_sample_bytes(a.sample); },
-            "Number of elements.")
-        .def_prop_ro("nbytes", &Array::bytes, "Bytes of all elements.")
+            "size", [](const Array &a) { return a.size(); }, "Number of elements.")
+        .def_prop_ro(
+            "nbytes", [](const Array &a) { return a.bytes(); }, "Bytes of all elements.")
         .def_prop_ro("device", device_text, "'cuda:0', or 'cpu'.")
         .def("numpy", to_numpy,
              "A copy in host memory, as a NumPy array. Waits until it is complete.")

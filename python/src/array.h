@@ -26,31 +26,21 @@ struct Block {
     Block &operator=(const Block &) = delete;
 };
 
-struct Array {
+struct Array : View { // without gaps
     std::shared_ptr<Block> block;
-    char *data = nullptr;
-    int device = cpu;
-    conv_sample sample = CONV_SAMPLE_U8;
-    int dimensions = 0;
-    int64_t shape[max_dimensions] = {};
-    int64_t strides[max_dimensions] = {}; // bytes, row-major without gaps
-
-    void set_shape(const int64_t *lengths, int count);
-    int64_t bytes() const;
 };
 
-// "uint8", ...; bytes of one sample.
-const char *sample_name(conv_sample sample);
+nb::tuple tuple_of(const int64_t *values, int count); // of Python
 
+// An array that owns memory of the context's pool.
+Array own_array(const Borrowed &context, conv_memory memory, void *data, conv_sample sample,
+                const int64_t *shape, int dimensions);
 // A new array of that shape in memory of the context. Throws Failure.
 Array new_array(const Borrowed &context, conv_memory memory, conv_sample sample,
                 const int64_t *shape, int dimensions);
 
 // A NumPy array of the memory of a host array; a copy of a device array, complete.
 nb::object to_numpy(const Array &array);
-
-// NumPy's type of that name.
-nb::object numpy_dtype(conv_sample sample);
 
 // Orders work that is queued on `stream` from now on after what is pending on the array.
 void order_after(const Array &array, void *stream);

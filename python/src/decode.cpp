@@ -40,7 +40,6 @@ struct Decode {
     void fail(size_t i, conv_status status, const char *text);
     // Decodes the items that have not failed yet. Throws Failure when the device fails.
     void run(const Borrowed &context);
-    nb::object error(size_t i) const; // a conv.PngError
     void raise_first() const;
 };
 
@@ -63,11 +62,6 @@ void Decode::fail(size_t i, conv_status status, const char *text)
 {
     items[i].status = status;
     snprintf(items[i].message, sizeof items[i].message, "%s", text);
-}
-
-nb::object Decode::error(size_t i) const
-{
-    return png_error(static_cast<int64_t>(i), items[i].status, items[i].message);
 }
 
 // Frees images in the library's memory that a failed call will not return.
@@ -98,20 +92,13 @@ void Decode::run(const Borrowed &context)
     bool together = may_overlap(sources, results);
     uint64_t most = together ? UINT64_MAX : group_samples(device, false);
     try {
-        for (size_t first = 0, end; first < numbers.size(); first = end) {
-            if (first > 0)
-                look_for_signals(unlocked);
-            end = end_of_group(samples, first, most);
-            conv_status status =
-                conv_decode_png(context.get(), &sources[first], static_cast<int>(end - first),
-                                &options, &results[first], &states[first], stream.handle);
-            bool of_an_item = false;
-            for (size_t k = first; k < end; k++)
-                of_an_item = of_an_item || states[k].status == status;
-            if (status == CONV_ERR_DEVICE || (status != CONV_OK && !of_an_item) ||
-                (status == CONV_ERR_USAGE && together))
+        run_groups(context, unlocked, samples, most, states, [&](size_t first, int group) {
+            conv_status status = conv_decode_png(context.get(), &sources[first], group, &options,
+                                                 &results[first], &states[first], stream.handle);
+            if (status == CONV_ERR_USAGE && together)
                 context.check(status);
-        }
+            return status;
+        });
     } catch (...) {
         free_allocated(*this, numbers, results, context);
         throw;
@@ -124,10 +111,8 @@ void Decode::run(const Borrowed &context)
 
 void Decode::raise_first() const
 {
-    for (size_t i = 0; raise && i < count(); i++) {
-        if (items[i].status != CONV_OK)
-            raise_now(error(i));
-    }
+    if (raise)
+        convpy::raise_first(items);
 }
 
 // --- into arrays whose shapes are known in advance: a framework's, the caller's, and batches
@@ -219,7 +204,7 @@ nb::object decode_into_list(Decode &call, const Borrowed &context, nb::handle ou
     nb::list results;
     for (size_t i = 0; i < call.count(); i++) {
         if (call.items[i].status != CONV_OK)
-            results.append(call.error(i));
+            results.append(png_error(i, call.items[i]));
         else if (out.is_none())
             results.append(finish(tensors[i], call.stream.handle, false));
         else
@@ -235,7 +220,8 @@ nb::object finish_batch(Decode &call, Tensor &batch, nb::handle out)
         return result;
     nb::list errors;
     for (size_t i = 0; i < call.count(); i++)
-        errors.append(call.items[i].status == CONV_OK ? nb::object(nb::none()) : call.error(i));
+        errors.append(call.items[i].status == CONV_OK ? nb::object(nb::none())
+                                                      : png_error(i, call.items[i]));
     return nb::make_tuple(result, errors);
 }
 
@@ -306,16 +292,10 @@ nb::object collect_allocated(Decode &call, const Borrowed &context)
         Tensor tensor;
         if (call.items[i].status == CONV_OK) {
             Shape shape = image_shape(image.width, image.height, image.channels, call.layout, true);
-            Array array;
-            array.sample = image.sample;
-            array.device = call.device;
-            array.set_shape(shape.lengths, shape.count);
-            array.data = static_cast<char *>(image.data);
-            array.block = std::make_shared<Block>(context.shared(), call.options.memory, image.data,
-                                                  context->stream());
             tensor.kind = call.kind;
             tensor.device = call.device;
-            tensor.owner = nb::cast(std::move(array));
+            tensor.owner = nb::cast(own_array(context, call.options.memory, image.data,
+                                              image.sample, shape.lengths, shape.count));
         }
         tensors.push_back(std::move(tensor));
     }
@@ -323,7 +303,7 @@ nb::object collect_allocated(Decode &call, const Borrowed &context)
     for (size_t i = 0; i < call.count(); i++)
         results.append(call.items[i].status == CONV_OK
                            ? finish(tensors[i], call.stream.handle, false)
-                           : call.error(i));
+                           : png_error(i, call.items[i]));
     return call.files.many ? nb::object(results) : nb::object(results[0]);
 }
 
@@ -404,12 +384,9 @@ nb::object probe_png(nb::handle data)
 
 void bind_decode(nb::module_ &module)
 {
-    using nb::arg, nb::none;
-    module.def("decode_png", decode_png, arg("data").none(), nb::kw_only(),
-               arg("device").none() = "cpu", arg("layout").none() = "HWC", arg("channels") = none(),
-               arg("dtype") = none(), arg("batch") = false, arg("out") = none(),
-               arg("framework") = none(), arg("stream") = none(), arg("errors") = "raise");
-    module.def("probe_png", probe_png, arg("data").none());
+    auto any = nb::arg().none();
+    module.def("decode_png", decode_png, any, any, any, any, any, nb::arg(), any, any, any, any);
+    module.def("probe_png", probe_png, any);
 }
 
 } // namespace convpy

@@ -227,31 +227,19 @@ void run(Encode &call, const Borrowed &context, int level)
         options.reserve = reserve_bytes;
     Unlocked unlocked;
     call.unlocked = &unlocked;
-    for (size_t first = 0, end; first < call.images.size(); first = end) {
-        if (first > 0)
-            look_for_signals(unlocked);
-        end = end_of_group(samples, first, most);
+    run_groups(context, unlocked, samples, most, call.items, [&](size_t first, int count) {
         call.first = first;
-        conv_status status =
-            conv_encode_png(context.get(), &call.images[first], static_cast<int>(end - first),
-                            &options, &call.files[first], &call.items[first], call.stream.handle);
-        bool of_an_item = false;
-        for (size_t i = first; i < end; i++)
-            of_an_item = of_an_item || call.items[i].status == status;
-        if (status == CONV_ERR_DEVICE || (status != CONV_OK && !of_an_item))
-            context.check(status);
-    }
+        return conv_encode_png(context.get(), &call.images[first], count, &options,
+                               &call.files[first], &call.items[first], call.stream.handle);
+    });
 }
 
 // memoryviews of the library's memory.
 nb::object view_of(const conv_bytes &file, const Borrowed &context)
 {
-    Array array;
     auto size = static_cast<int64_t>(file.size);
-    array.set_shape(&size, 1);
-    array.data = static_cast<char *>(const_cast<void *>(file.data));
-    array.block = std::make_shared<Block>(context.shared(), CONV_HOST,
-                                          const_cast<void *>(file.data), context->stream());
+    Array array =
+        own_array(context, CONV_HOST, const_cast<void *>(file.data), CONV_SAMPLE_U8, &size, 1);
     PyObject *view = PyMemoryView_FromObject(nb::cast(std::move(array)).ptr());
     if (!view)
         throw nb::python_error();
@@ -277,8 +265,7 @@ nb::list results_of(Encode &call, const Borrowed &context)
     nb::list results;
     for (size_t i = 0; i < call.files.size(); i++) {
         if (call.items[i].status != CONV_OK) {
-            results.append(
-                png_error(static_cast<int64_t>(i), call.items[i].status, call.items[i].message));
+            results.append(png_error(i, call.items[i]));
         } else if (call.views) {
             conv_bytes file = call.files[i];
             call.files[i].data = nullptr; // now the view's
@@ -317,11 +304,8 @@ nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb
     Encoded owner{call, context};
     run(call, context, number);
     shrink_last(call);
-    for (size_t i = 0; raise && i < call.items.size(); i++) {
-        if (call.items[i].status != CONV_OK)
-            raise_now(
-                png_error(static_cast<int64_t>(i), call.items[i].status, call.items[i].message));
-    }
+    if (raise)
+        raise_first(call.items);
     nb::list results = results_of(call, context);
     return many ? nb::object(results) : nb::object(results[0]);
 }
@@ -330,10 +314,8 @@ nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb
 
 void bind_encode(nb::module_ &module)
 {
-    using nb::arg, nb::none;
-    module.def("encode_png", encode_png, arg("images").none(), nb::kw_only(),
-               arg("layout").none() = "HWC", arg("level") = none(), arg("device") = none(),
-               arg("stream") = none(), arg("errors") = "raise", arg("views") = false);
+    auto any = nb::arg().none();
+    module.def("encode_png", encode_png, any, any, any, any, any, any, nb::arg());
 }
 
 } // namespace convpy

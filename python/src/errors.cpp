@@ -78,7 +78,7 @@ void raise_now(nb::handle exception)
     throw nb::python_error();
 }
 
-nb::object png_error(int64_t index, conv_status status, const char *reason)
+nb::object png_error(size_t index, conv_status status, const char *reason)
 {
     if (strncmp(reason, "a JPEG;", 7) == 0) // the library's hint is for files
         reason = "a JPEG, and only PNG is decoded in memory: conv.filter_folder filters JPEG "

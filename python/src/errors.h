@@ -25,7 +25,11 @@ namespace nb = nanobind;
 nb::object message_text(const std::string &message);
 
 // A conv.PngError for item `index`, which is not raised yet.
-nb::object png_error(int64_t index, conv_status status, const char *reason);
+nb::object png_error(size_t index, conv_status status, const char *reason);
+inline nb::object png_error(size_t index, const conv_item &item)
+{
+    return png_error(index, item.status, item.message);
+}
 
 // Makes Failure a ValueError, OSError, MemoryError or conv.DeviceError.
 void register_errors(nb::module_ &module);

@@ -10,17 +10,6 @@
 namespace convpy
 {
 
-Files::Hold::Hold(Hold &&other) noexcept
-{
-    std::swap(buffer, other.buffer);
-}
-
-Files::Hold::~Hold()
-{
-    if (buffer.obj)
-        PyBuffer_Release(&buffer);
-}
-
 Files::Files(nb::handle data)
 {
     many = !PyObject_CheckBuffer(data.ptr()) && !nb::isinstance<nb::str>(data) &&
@@ -31,13 +20,11 @@ Files::Files(nb::handle data)
         return;
     }
     list = nb::list(data);
-    holds.reserve(nb::len(list));
+    buffers.reserve(nb::len(list));
     bytes.reserve(nb::len(list));
     for (nb::handle item : list)
         append(item);
 }
-
-Files::~Files() = default;
 
 void Files::append(nb::handle item)
 {
@@ -49,11 +36,11 @@ void Files::append(nb::handle item)
                    : nb::hasattr(item, "read") ? ": pass what its read() returns"
                                                : "");
     }
-    Hold hold;
-    if (PyObject_GetBuffer(item.ptr(), &hold.buffer, PyBUF_SIMPLE) != 0)
+    Buffer buffer;
+    if (PyObject_GetBuffer(item.ptr(), &buffer.view, PyBUF_SIMPLE) != 0)
         throw nb::python_error();
-    bytes.push_back({hold.buffer.buf, static_cast<size_t>(hold.buffer.len)});
-    holds.push_back(std::move(hold));
+    bytes.push_back({buffer.view.buf, static_cast<size_t>(buffer.view.len)});
+    buffers.push_back(std::move(buffer));
 }
 
 namespace
@@ -98,13 +85,33 @@ uint64_t group_samples(int device, bool slow)
     return core_samples * cpu_threads() / (slow ? slow_factor : 1);
 }
 
-size_t end_of_group(const std::vector<uint64_t> &samples, size_t first, uint64_t most)
+void run_groups(const Borrowed &context, Unlocked &unlocked, const std::vector<uint64_t> &samples,
+                uint64_t most, const std::vector<conv_item> &items, const Work &work)
 {
-    uint64_t sum = samples[first];
-    size_t end = first + 1;
-    while (end < samples.size() && sum + samples[end] <= most)
-        sum += samples[end++];
-    return end;
+    for (size_t first = 0, end; first < samples.size(); first = end) {
+        if (first > 0) {
+            Relocked locked(unlocked);
+            if (PyErr_CheckSignals() != 0)
+                throw nb::python_error();
+        }
+        uint64_t sum = samples[first];
+        for (end = first + 1; end < samples.size() && sum + samples[end] <= most; end++)
+            sum += samples[end];
+        conv_status status = work(first, static_cast<int>(end - first));
+        bool of_an_item = false;
+        for (size_t i = first; i < end; i++)
+            of_an_item = of_an_item || items[i].status == status;
+        if (status == CONV_ERR_DEVICE || !of_an_item)
+            context.check(status);
+    }
+}
+
+void raise_first(const std::vector<conv_item> &items)
+{
+    for (size_t i = 0; i < items.size(); i++) {
+        if (items[i].status != CONV_OK)
+            raise_now(png_error(i, items[i]));
+    }
 }
 
 bool may_overlap(const std::vector<conv_bytes> &files, const std::vector<conv_image> &images)
@@ -138,13 +145,6 @@ bool may_overlap(const std::vector<conv_bytes> &files, const std::vector<conv_im
         end_of_written = range.written ? std::max(end_of_written, range.end) : end_of_written;
     }
     return false;
-}
-
-void look_for_signals(Unlocked &unlocked)
-{
-    Relocked locked(unlocked);
-    if (PyErr_CheckSignals() != 0)
-        throw nb::python_error();
 }
 
 } // namespace convpy

@@ -6,41 +6,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
-#include <nanobind/nanobind.h>
-
-#include "conv.h"
 #include "gil.h"
+#include "tensor.h"
 
 namespace convpy
 {
-
-namespace nb = nanobind;
 
 // Keeps the files in place for as long as it lives.
 class Files
 {
   public:
     explicit Files(nb::handle data); // TypeError, BufferError
-    ~Files();
-    Files(const Files &) = delete;
-    Files &operator=(const Files &) = delete;
 
     bool many = false; // a list was passed
     std::vector<conv_bytes> bytes;
 
   private:
-    struct Hold { // released one by one, also when a later one cannot be had
-        Py_buffer buffer = {};
-        Hold() = default;
-        Hold(Hold &&other) noexcept;
-        ~Hold();
-    };
     void append(nb::handle item);
 
     nb::list list;
-    std::vector<Hold> holds;
+    std::vector<Buffer> buffers;
 };
 
 // --- groups: long lists are passed to the library in parts, with a check for Ctrl-C between them
@@ -54,16 +42,18 @@ uint64_t samples_of(const conv_image &image);
 // many times as long as the default.
 uint64_t group_samples(int device, bool slow);
 
-// The end of the group that begins at item `first`: as many items as have `most` bytes, at least
-// one.
-size_t end_of_group(const std::vector<uint64_t> &samples, size_t first, uint64_t most);
+// Calls the library for items from `first` on, in groups that have `most` bytes of samples or one
+// item. Throws Failure where a call has failed as a whole, not an item of it, and what Python's
+// signal handlers raise, in the thread of `unlocked`.
+using Work = std::function<conv_status(size_t first, int count)>;
+void run_groups(const Borrowed &context, Unlocked &unlocked, const std::vector<uint64_t> &samples,
+                uint64_t most, const std::vector<conv_item> &items, const Work &work);
+// Raises the error of the first item that has failed.
+void raise_first(const std::vector<conv_item> &items);
 
 // True if images in the caller's memory may share bytes with each other or with files, by their
 // extents. The library finds out, but only among the items of one group.
 bool may_overlap(const std::vector<conv_bytes> &files, const std::vector<conv_image> &images);
-
-// Runs Python's signal handlers, in the thread of `unlocked`; throws what they raise.
-void look_for_signals(Unlocked &unlocked);
 
 } // namespace convpy
 

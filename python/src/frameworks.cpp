@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "frameworks.h"
 
-#include <cstring>
-
 #include "errors.h"
 
 namespace convpy
@@ -10,15 +8,10 @@ namespace convpy
 
 Helpers helpers;
 
-namespace
-{
-
-nb::handle member(const char *module, const char *name)
+static nb::handle member(const char *module, const char *name)
 {
     return nb::object(nb::module_::import_(module).attr(name)).release();
 }
-
-} // namespace
 
 void load_helpers()
 {
@@ -40,37 +33,16 @@ void load_helpers()
     helpers.progress = member("conv._types", "Progress");
 }
 
-namespace
-{
+// Indexed by Kind.
+static const char *const kind_names[] = {"numpy", "torch", "cupy", "jax", "conv", "other"};
 
-const char *kind_name(Kind kind)
+static Kind parse_kind(nb::handle name)
 {
-    switch (kind) {
-    case Kind::numpy:
-        return "numpy";
-    case Kind::torch:
-        return "torch";
-    case Kind::cupy:
-        return "cupy";
-    case Kind::jax:
-        return "jax";
-    case Kind::conv:
-        return "conv";
-    default:
-        return "other";
-    }
+    int kind = 0;
+    while (kind < static_cast<int>(Kind::other) && !name.equal(nb::str(kind_names[kind])))
+        kind++;
+    return static_cast<Kind>(kind);
 }
-
-Kind parse_kind(nb::handle name)
-{
-    for (Kind kind : {Kind::numpy, Kind::torch, Kind::cupy, Kind::jax, Kind::conv}) {
-        if (nb::cast<nb::str>(name).equal(nb::str(kind_name(kind))))
-            return kind;
-    }
-    return Kind::other;
-}
-
-} // namespace
 
 Kind kind_of_type(nb::handle type)
 {
@@ -79,12 +51,10 @@ Kind kind_of_type(nb::handle type)
 
 Kind parse_framework(nb::handle name)
 {
-    if (nb::isinstance<nb::str>(name)) {
-        Kind kind = parse_kind(name);
-        if (kind != Kind::other && kind != Kind::conv)
-            return kind;
-    }
-    raise_value("framework must be 'numpy', 'torch', 'cupy' or 'jax', not %R", name.ptr());
+    Kind kind = nb::isinstance<nb::str>(name) ? parse_kind(name) : Kind::other;
+    if (kind >= Kind::conv)
+        raise_value("framework must be 'numpy', 'torch', 'cupy' or 'jax', not %R", name.ptr());
+    return kind;
 }
 
 void *current_stream(Kind kind, int device)
@@ -95,36 +65,39 @@ void *current_stream(Kind kind, int device)
 
 nb::object contiguous_copy(Kind kind, nb::handle array)
 {
-    return helpers.contiguous(kind_name(kind), array);
+    return helpers.contiguous(kind_names[static_cast<int>(kind)], array);
 }
 
-Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
-                  const int64_t *shape, int dimensions)
+static Tensor empty_result(Kind kind, int device, conv_sample sample, const int64_t *shape,
+                           int dimensions)
 {
     Tensor tensor;
     tensor.kind = kind;
     tensor.device = device;
     tensor.sample = sample;
     tensor.writable = true;
-    tensor.dimensions = dimensions;
-    int64_t stride = conv_sample_bytes(sample);
-    for (int i = dimensions - 1; i >= 0; i--) {
-        tensor.shape[i] = shape[i];
-        tensor.strides[i] = stride;
-        stride *= shape[i];
-    }
+    tensor.set_shape(shape, dimensions);
+    return tensor;
+}
+
+// `made`: an array of torch or cupy, and its address.
+static Tensor take_memory(Tensor tensor, nb::object made)
+{
+    tensor.owner = made[0];
+    tensor.data = reinterpret_cast<char *>(nb::cast<uintptr_t>(made[1]));
+    return tensor;
+}
+
+Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
+                  const int64_t *shape, int dimensions)
+{
+    Tensor tensor = empty_result(kind, device, sample, shape, dimensions);
     if (kind == Kind::torch || kind == Kind::cupy) {
-        nb::list lengths;
-        for (int i = 0; i < dimensions; i++)
-            lengths.append(shape[i]);
         nb::handle empty = kind == Kind::torch ? helpers.torch_empty : helpers.cupy_empty;
-        nb::object pair = empty(nb::tuple(lengths), sample_name(sample), device);
-        tensor.owner = pair[0];
-        tensor.data = reinterpret_cast<void *>(nb::cast<uintptr_t>(pair[1]));
-        return tensor;
+        return take_memory(std::move(tensor),
+                           empty(tuple_of(shape, dimensions), sample_name(sample), device));
     }
-    Array array =
-        new_array(context, device == cpu ? CONV_HOST : CONV_DEVICE, sample, shape, dimensions);
+    Array array = new_array(context, tensor.memory(), sample, shape, dimensions);
     tensor.data = array.data;
     tensor.owner = nb::cast(std::move(array));
     return tensor;
@@ -133,20 +106,11 @@ Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sa
 Tensor new_result_like(const Borrowed &context, const Tensor &source, conv_sample sample)
 {
     if (source.kind == Kind::torch && source.sample == sample && source.contiguous()) {
-        nb::object pair = helpers.torch_empty_like(source.owner);
-        if (!pair.is_none()) {
-            Tensor tensor;
-            tensor.kind = source.kind;
-            tensor.device = source.device;
-            tensor.sample = sample;
-            tensor.writable = true;
-            tensor.dimensions = source.dimensions;
-            memcpy(tensor.shape, source.shape, sizeof tensor.shape);
-            memcpy(tensor.strides, source.strides, sizeof tensor.strides);
-            tensor.owner = pair[0];
-            tensor.data = reinterpret_cast<void *>(nb::cast<uintptr_t>(pair[1]));
-            return tensor;
-        }
+        nb::object made = helpers.torch_empty_like(source.owner);
+        if (!made.is_none())
+            return take_memory(
+                empty_result(source.kind, source.device, sample, source.shape, source.dimensions),
+                made);
     }
     return new_result(context, source.kind, source.device, sample, source.shape, source.dimensions);
 }
@@ -160,10 +124,8 @@ nb::object finish(Tensor &result, void *stream, bool pending)
         array.block->stream = stream;
         array.block->pending = pending;
     }
-    if (result.kind == Kind::jax) {
-        return helpers.jax_array(result.device == cpu ? to_numpy(array) : result.owner);
-    }
-    return result.device == cpu ? to_numpy(array) : std::move(result.owner);
+    nb::object own = result.device == cpu ? to_numpy(array) : std::move(result.owner);
+    return result.kind == Kind::jax ? helpers.jax_array(own) : own;
 }
 
 void note_use(const Tensor &tensor, void *stream, const Borrowed &context, bool written)

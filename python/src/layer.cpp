@@ -209,7 +209,7 @@ std::vector<float> floats_of(nb::handle array, int axes, int64_t *lengths, const
     if (tensor.dimensions != axes)
         raise_value("%s has %d axes, not %d", name, tensor.dimensions, axes);
     memcpy(lengths, tensor.shape, sizeof(int64_t) * axes);
-    auto *values = static_cast<const float *>(tensor.data);
+    auto *values = reinterpret_cast<const float *>(tensor.data);
     return {values, values + tensor.size()};
 }
 

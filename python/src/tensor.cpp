@@ -16,36 +16,18 @@
 namespace convpy
 {
 
-Tensor::Tensor(Tensor &&other) noexcept
+void View::set_shape(const int64_t *lengths, int count)
 {
-    *this = std::move(other);
+    int64_t stride = conv_sample_bytes(sample);
+    dimensions = count;
+    for (int i = count - 1; i >= 0; i--) {
+        shape[i] = lengths[i];
+        strides[i] = stride;
+        stride *= lengths[i];
+    }
 }
 
-Tensor &Tensor::operator=(Tensor &&other) noexcept
-{
-    kind = other.kind;
-    data = other.data;
-    device = other.device;
-    sample = other.sample;
-    dimensions = other.dimensions;
-    memcpy(shape, other.shape, sizeof shape);
-    memcpy(strides, other.strides, sizeof strides);
-    writable = other.writable;
-    in_place = other.in_place;
-    owner = std::move(other.owner);
-    held = std::move(other.held);
-    stream = other.stream;
-    std::swap(buffer, other.buffer);
-    return *this;
-}
-
-Tensor::~Tensor()
-{
-    if (buffer.obj)
-        PyBuffer_Release(&buffer);
-}
-
-int64_t Tensor::size() const
+int64_t View::size() const
 {
     int64_t count = 1;
     for (int i = 0; i < dimensions; i++)
@@ -53,7 +35,7 @@ int64_t Tensor::size() const
     return count;
 }
 
-bool Tensor::contiguous() const
+bool View::contiguous() const
 {
     int64_t stride = conv_sample_bytes(sample);
     for (int i = dimensions - 1; i >= 0; i--) {
@@ -62,6 +44,16 @@ bool Tensor::contiguous() const
         stride *= shape[i];
     }
     return true;
+}
+
+const SampleType &type_of(conv_sample sample)
+{
+    for (const SampleType &type : sample_types) {
+        if (type.sample == sample)
+            return type;
+    }
+    static const SampleType unknown = {CONV_SAMPLE_DEFAULT, "?", "", "", 0, 0};
+    return unknown;
 }
 
 Kind kind_of(nb::handle array)
@@ -94,20 +86,17 @@ namespace
 // The name of a type that has only a letter here is read from `array`.
 void set_buffer_type(Tensor &tensor, nb::handle array, const char *name)
 {
-    const char *format = tensor.buffer.format;
+    const char *format = tensor.buffer.view.format;
     const char *code = format ? format : "B";
     if (*code == '@' || *code == '=' || *code == '<')
         code++;
-    if (strcmp(code, "B") == 0)
-        tensor.sample = CONV_SAMPLE_U8;
-    else if (strcmp(code, "H") == 0)
-        tensor.sample = CONV_SAMPLE_U16;
-    else if (strcmp(code, "f") == 0)
-        tensor.sample = CONV_SAMPLE_F32;
-    else if (strcmp(code, "e") == 0)
-        tensor.sample = CONV_SAMPLE_F16;
-    else
-        refuse_type(name, nb::str(nb::getattr(array, "dtype", nb::str(format))).c_str());
+    for (const SampleType &type : sample_types) {
+        if (strcmp(code, type.format) == 0) {
+            tensor.sample = type.sample;
+            return;
+        }
+    }
+    refuse_type(name, nb::str(nb::getattr(array, "dtype", nb::str(format))).c_str());
 }
 
 void set_dimensions(Tensor &tensor, int64_t count, const char *name)
@@ -119,9 +108,9 @@ void set_dimensions(Tensor &tensor, int64_t count, const char *name)
 
 void view_buffer(Tensor &tensor, nb::handle array, const char *name)
 {
-    if (PyObject_GetBuffer(array.ptr(), &tensor.buffer, PyBUF_RECORDS_RO) != 0)
+    if (PyObject_GetBuffer(array.ptr(), &tensor.buffer.view, PyBUF_RECORDS_RO) != 0)
         throw nb::python_error();
-    const Py_buffer &buffer = tensor.buffer;
+    const Py_buffer &buffer = tensor.buffer.view;
     set_buffer_type(tensor, array, name);
     set_dimensions(tensor, buffer.ndim, name);
     int64_t dense = conv_sample_bytes(tensor.sample); // ctypes gives no strides
@@ -130,18 +119,13 @@ void view_buffer(Tensor &tensor, nb::handle array, const char *name)
         tensor.strides[i] = buffer.strides ? buffer.strides[i] : dense;
         dense *= tensor.shape[i];
     }
-    tensor.data = buffer.buf;
+    tensor.data = static_cast<char *>(buffer.buf);
     tensor.writable = !buffer.readonly;
 }
 
 void view_array(Tensor &tensor, const Array &array, const Stream &stream)
 {
-    tensor.data = array.data;
-    tensor.device = array.device;
-    tensor.sample = array.sample;
-    tensor.dimensions = array.dimensions;
-    memcpy(tensor.shape, array.shape, sizeof tensor.shape);
-    memcpy(tensor.strides, array.strides, sizeof tensor.strides);
+    static_cast<View &>(tensor) = array;
     tensor.writable = true;
     if (array.device == cpu)
         return;
@@ -151,14 +135,10 @@ void view_array(Tensor &tensor, const Array &array, const Stream &stream)
 
 conv_sample sample_of(DlType type, const char *name)
 {
-    if (type.lanes == 1 && type.code == dl_uint && type.bits == 8)
-        return CONV_SAMPLE_U8;
-    if (type.lanes == 1 && type.code == dl_uint && type.bits == 16)
-        return CONV_SAMPLE_U16;
-    if (type.lanes == 1 && type.code == dl_float && type.bits == 32)
-        return CONV_SAMPLE_F32;
-    if (type.lanes == 1 && type.code == dl_float && type.bits == 16)
-        return CONV_SAMPLE_F16;
+    for (const SampleType &known : sample_types) {
+        if (type.lanes == 1 && type.code == known.dl_code && type.bits == known.bits)
+            return known.sample;
+    }
     // Indexed by the type codes of DLPack.
     static const char *const kinds[] = {"int",    "uint",    "float", "opaque",
                                         "bfloat", "complex", "bool"};
@@ -277,21 +257,19 @@ bool view_torch(Tensor &tensor, nb::handle array, const Stream &stream, const ch
         tensor.shape[i] = nb::cast<int64_t>(shape[i]);
         tensor.strides[i] = nb::cast<int64_t>(strides[i]) * size;
     }
-    tensor.data = reinterpret_cast<void *>(nb::cast<uintptr_t>(told[0]));
+    tensor.data = reinterpret_cast<char *>(nb::cast<uintptr_t>(told[0]));
     tensor.writable = true;
     return true;
 }
 
 conv_sample sample_of_typestr(const char *text, const char *name)
 {
-    if (strcmp(text, "|u1") == 0 || strcmp(text, "<u1") == 0)
+    for (const SampleType &type : sample_types) {
+        if (strcmp(text, type.typestr) == 0)
+            return type.sample;
+    }
+    if (strcmp(text, "<u1") == 0)
         return CONV_SAMPLE_U8;
-    if (strcmp(text, "<u2") == 0)
-        return CONV_SAMPLE_U16;
-    if (strcmp(text, "<f4") == 0)
-        return CONV_SAMPLE_F32;
-    if (strcmp(text, "<f2") == 0)
-        return CONV_SAMPLE_F16;
     refuse_type(name, text);
 }
 
@@ -312,7 +290,7 @@ void view_cuda_interface(Tensor &tensor, nb::handle array, const Stream &stream,
         dense *= tensor.shape[i];
     }
     nb::object data = interface["data"];
-    tensor.data = reinterpret_cast<void *>(nb::cast<uintptr_t>(data[0]));
+    tensor.data = reinterpret_cast<char *>(nb::cast<uintptr_t>(data[0]));
     tensor.writable = !nb::cast<bool>(data[1]);
     tensor.stream = {true, stream.handle};
     nb::object from =
@@ -372,31 +350,19 @@ char *copy_axis(char *to, const char *from, const Tensor &tensor, int axis, int6
     return to;
 }
 
-// Row-major strides without gaps, for each axis; the bytes of all samples.
-int64_t set_dense(Tensor &tensor)
-{
-    int64_t stride = conv_sample_bytes(tensor.sample);
-    for (int i = tensor.dimensions - 1; i >= 0; i--) {
-        tensor.strides[i] = stride;
-        stride *= tensor.shape[i];
-    }
-    return stride;
-}
-
 void copy_host(Tensor &tensor)
 {
     int64_t dense = conv_sample_bytes(tensor.sample), bytes = dense * tensor.size();
     for (int i = tensor.dimensions - 1; i >= 0 && bytes > 0 && tensor.strides[i] == dense; i--)
         dense *= tensor.shape[i];
-    std::shared_ptr<void> copy(malloc(static_cast<size_t>(bytes) + 1), free);
+    std::shared_ptr<char> copy(static_cast<char *>(malloc(static_cast<size_t>(bytes) + 1)), free);
     if (!copy)
         throw std::bad_alloc();
     if (bytes > 0) {
         Unlocked unlocked;
-        copy_axis(static_cast<char *>(copy.get()), static_cast<const char *>(tensor.data), tensor,
-                  0, dense);
+        copy_axis(copy.get(), tensor.data, tensor, 0, dense);
     }
-    set_dense(tensor);
+    tensor.set_shape(tensor.shape, tensor.dimensions);
     tensor.data = copy.get();
     tensor.held = std::move(copy);
     tensor.in_place = false;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <nanobind/nanobind.h>
@@ -24,6 +25,68 @@ namespace nb = nanobind;
 enum class Kind { numpy, torch, cupy, jax, conv, other };
 
 constexpr int max_dimensions = 4;
+
+// Samples in memory.
+struct View {
+    char *data = nullptr;
+    int device = cpu;
+    conv_sample sample = CONV_SAMPLE_U8;
+    int dimensions = 0;
+    int64_t shape[max_dimensions] = {};
+    int64_t strides[max_dimensions] = {}; // bytes
+
+    // Row-major strides without gaps.
+    void set_shape(const int64_t *lengths, int count);
+    int64_t size() const; // elements
+    int64_t bytes() const
+    {
+        return size() * conv_sample_bytes(sample);
+    }
+    bool contiguous() const;
+    conv_memory memory() const
+    {
+        return device == cpu ? CONV_HOST : CONV_DEVICE;
+    }
+};
+
+// How a type of samples is called: by NumPy, the buffer protocol, the CUDA array interface, DLPack.
+struct SampleType {
+    conv_sample sample;
+    const char *name, *format, *typestr;
+    uint8_t dl_code, bits;
+};
+constexpr SampleType sample_types[] = {
+    {CONV_SAMPLE_U8, "uint8", "B", "|u1", dl_uint, 8},
+    {CONV_SAMPLE_U16, "uint16", "H", "<u2", dl_uint, 16},
+    {CONV_SAMPLE_F32, "float32", "f", "<f4", dl_float, 32},
+    {CONV_SAMPLE_F16, "float16", "e", "<f2", dl_float, 16},
+};
+const SampleType &type_of(conv_sample sample);
+inline const char *sample_name(conv_sample sample)
+{
+    return type_of(sample).name;
+}
+
+// What an object with the buffer protocol exports.
+struct Buffer {
+    Py_buffer view = {};
+
+    Buffer() = default;
+    Buffer(Buffer &&other) noexcept
+    {
+        std::swap(view, other.view);
+    }
+    Buffer &operator=(Buffer &&other) noexcept
+    {
+        std::swap(view, other.view);
+        return *this;
+    }
+    ~Buffer()
+    {
+        if (view.obj)
+            PyBuffer_Release(&view);
+    }
+};
 
 // A CUDA stream argument: nothing, a number, or an object with __cuda_stream__, cuda_stream (torch)
 // or ptr (cupy).
@@ -47,35 +110,15 @@ std::string parse_text(nb::handle value);
 int parse_device(nb::handle device);
 
 // A view of memory that `owner` keeps alive.
-struct Tensor {
+struct Tensor : View {
     Kind kind = Kind::other;
-    void *data = nullptr;
-    int device = cpu;
-    conv_sample sample = CONV_SAMPLE_DEFAULT;
-    int dimensions = 0;
-    int64_t shape[max_dimensions] = {};
-    int64_t strides[max_dimensions] = {}; // bytes
     bool writable = false;
     bool in_place = true; // false: it is a copy, since the library cannot read the array itself
     nb::object owner;
-    std::shared_ptr<void> held; // what else keeps `data`: a DLPack struct, or the copy
+    Buffer buffer;              // what else keeps `data`: this,
+    std::shared_ptr<void> held; // a DLPack struct, or the copy
     // The stream that the package works on by default, where it has such a thing.
     Stream stream;
-
-    Tensor() = default;
-    Tensor(Tensor &&other) noexcept;
-    Tensor &operator=(Tensor &&other) noexcept;
-    ~Tensor();
-
-    int64_t size() const; // elements
-    bool contiguous() const;
-    conv_memory memory() const
-    {
-        return device == cpu ? CONV_HOST : CONV_DEVICE;
-    }
-
-    // For tensor.cpp.
-    Py_buffer buffer = {}; // released with this object where buffer.obj is set
 };
 
 Kind kind_of(nb::handle array);
