@@ -2,17 +2,10 @@
 // Which groups the CUDA backend has decoded in parts: those of few images, unless that would load
 // kernels for less work than loading them takes. The decoder is replaced by a function that notes
 // what it was asked for (-Wl,--wrap).
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "engine/cuda_internal.h"
 #include "engine/group.h"
 #include "png/cuda/cuda_decode.h"
+#include "support/unit.h"
 
 #define MIB ((size_t)1 << 20)
 #define MOST_IMAGES 8
@@ -42,9 +35,8 @@ static bool is_in_parts(struct conv_backend *backend, int images, size_t longest
     return asked == CONV_DECODE_SPLIT_AUTO;
 }
 
-static void test_the_first_group_decides_what_is_loaded(void **state)
+UNIT_TEST(test_the_first_group_decides_what_is_loaded)
 {
-    (void)state;
     struct conv_backend *backend = calloc(1, sizeof *backend);
     assert_non_null(backend);
     assert_true(is_in_parts(backend, 4, 1));
@@ -54,9 +46,8 @@ static void test_the_first_group_decides_what_is_loaded(void **state)
 }
 
 // The last group of a run, which has few images, loads nothing.
-static void test_few_bytes_load_nothing(void **state)
+UNIT_TEST(test_few_bytes_load_nothing)
 {
-    (void)state;
     struct conv_backend *backend = calloc(1, sizeof *backend);
     assert_non_null(backend);
     assert_false(is_in_parts(backend, 8, 100 * MIB));
@@ -67,9 +58,8 @@ static void test_few_bytes_load_nothing(void **state)
     free(backend);
 }
 
-static void test_a_long_stream_is_worth_it(void **state)
+UNIT_TEST(test_a_long_stream_is_worth_it)
 {
-    (void)state;
     for (int images = 1; images <= 4; images++) {
         struct conv_backend *backend = calloc(1, sizeof *backend);
         assert_non_null(backend);
@@ -81,12 +71,4 @@ static void test_a_long_stream_is_worth_it(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_first_group_decides_what_is_loaded),
-        cmocka_unit_test(test_few_bytes_load_nothing),
-        cmocka_unit_test(test_a_long_stream_is_worth_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

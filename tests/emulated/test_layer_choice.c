@@ -2,15 +2,9 @@
 // Rules that hold for the choice of a CUDA variant, whatever the scores. The choice runs on the
 // host, but only a build with CUDA has it.
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/layer/layer.h"
+#include "support/unit.h"
 
 #define MOST_WEIGHTS (64 * 64 * 7 * 7)
 #define HOPPER 90
@@ -71,9 +65,8 @@ static void check_choice(const struct conv_layer *layer, int64_t images, int sid
     assert_int_equal(plan.scratch, named.scratch);
 }
 
-static void test_every_layer_has_a_variant(void **state)
+UNIT_TEST(test_every_layer_has_a_variant)
 {
-    (void)state;
     static const int channels[] = {1, 3, 16, 64}, kernels[] = {1, 2, 3, 5, 7},
                      sides[] = {8, 33, 96};
     static const int64_t images[] = {0, 1, 100};
@@ -93,9 +86,8 @@ static void test_every_layer_has_a_variant(void **state)
 }
 
 // Kernels of 1x1 have variants of their own: a sum per position of a plane, whatever its rows.
-static void test_1x1_layers(void **state)
+UNIT_TEST(test_1x1_layers)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(capabilities); i++)
         for (int precision = CONV_PRECISION_EXACT; precision <= CONV_PRECISION_TF32; precision++) {
             struct conv_layer layer = make_layer(64, 64, 1);
@@ -108,9 +100,8 @@ static void test_1x1_layers(void **state)
 
 // Tensor cores compute where that is allowed and there is enough to do; with one small image the
 // exact variant is faster.
-static void test_less_precise_layers(void **state)
+UNIT_TEST(test_less_precise_layers)
 {
-    (void)state;
     struct conv_layer layer = make_layer(16, 32, 5);
     for (int precision = CONV_PRECISION_FAST; precision <= CONV_PRECISION_FP16; precision++) {
         layer.precision = (enum conv_precision)precision;
@@ -122,9 +113,8 @@ static void test_less_precise_layers(void **state)
 }
 
 // Sizes whose products exceed 32 bits divided by 0 once, and others have no outputs or no room.
-static void test_extreme_shapes(void **state)
+UNIT_TEST(test_extreme_shapes)
 {
-    (void)state;
     static const struct {
         int channels, stride, height, width, padding;
         int64_t images;
@@ -166,11 +156,5 @@ int main(void)
 {
     for (size_t i = 0; i < COUNT(weights); i++)
         weights[i] = 0.25f;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_layer_has_a_variant),
-        cmocka_unit_test(test_1x1_layers),
-        cmocka_unit_test(test_less_precise_layers),
-        cmocka_unit_test(test_extreme_shapes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return UNIT_RUN(NULL, NULL);
 }

@@ -3,17 +3,8 @@
 #ifndef CONV_TESTS_API_TEST_H
 #define CONV_TESTS_API_TEST_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "conv.h"
+#include "support/unit.h"
 
 // Opens a context of the CPU.
 static inline conv_context *api_open(int threads)

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Filters and copies of the C interface on a CUDA device against the same calls on the CPU, in
 // every layout.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "support/device.h"
 #include "support/random.h"
+#include "support/unit.h"
 #include "unit/api_pair.h"
 
 #define OPTIONS(...)                                                                               \
@@ -104,9 +96,8 @@ static void filter_both(int chain, int count, bool alike, int runs, void *stream
     conv_filter_destroy(on_gpu);
 }
 
-static void filters_give_what_the_cpu_gives(void **state)
+UNIT_TEST(filters_give_what_the_cpu_gives)
 {
-    (void)state;
     for (int i = 0; i < 60 / PORTION; i++)
         filter_both((int)random_below(&api_noise, CHAINS), 1 + (int)random_below(&api_noise, MOST),
                     i % 2, 1 + i % 3, NULL);
@@ -114,9 +105,8 @@ static void filters_give_what_the_cpu_gives(void **state)
 
 // Images stored as RGBRGB... that are filtered where they are, with every border. check_kernels
 // tests narrower ones.
-static void pixels_give_what_the_cpu_gives(void **state)
+UNIT_TEST(pixels_give_what_the_cpu_gives)
 {
-    (void)state;
     static const char *const borders[] = {"replicate", "reflect", "reflect101", "wrap",
                                           "constant:77"};
     static const char *const texts[] = {"emboss", "gaussian5", "sharpen,blur5"};
@@ -148,9 +138,8 @@ static void pixels_give_what_the_cpu_gives(void **state)
 }
 
 // More images in flight than there are tables for.
-static void many_images_are_in_flight(void **state)
+UNIT_TEST(many_images_are_in_flight)
 {
-    (void)state;
     enum { IMAGES = 150 };
     struct api_pair from[IMAGES], to[IMAGES];
     struct api_image expected;
@@ -179,9 +168,8 @@ static void many_images_are_in_flight(void **state)
 }
 
 // Host memory with a context of a device, and images with only source or result in device memory.
-static void host_memory_passes_through_the_device(void **state)
+UNIT_TEST(host_memory_passes_through_the_device)
 {
-    (void)state;
     for (int i = 0; i < 30 / PORTION; i++) {
         int chain = (int)random_below(&api_noise, CHAINS),
             width = 1 + (int)random_below(&api_noise, 90),
@@ -215,9 +203,8 @@ static void host_memory_passes_through_the_device(void **state)
 }
 
 // Sizes around those at which copies are cut into rows and pieces.
-static void bytes_are_copied(void **state)
+UNIT_TEST(bytes_are_copied)
 {
-    (void)state;
     static const size_t sizes[] = {1, 1000, 1 << 20, (1 << 20) + 3, (5 << 20) - 1, (40 << 20) + 77};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         size_t size = sizes[i];
@@ -243,9 +230,8 @@ static void bytes_are_copied(void **state)
 #if defined(CONV_EMULATED) && CONV_EMULATED
 // After the first call with a shape, a call allocates no memory, does not wait for the device, and
 // copies only tables of planes that are new: those of images that are filtered where they are.
-static void filters_are_queued_only(void **state)
+UNIT_TEST(filters_are_queued_only)
 {
-    (void)state;
     enum { IMAGES = 8 };
     static const struct {
         enum api_layout layout;
@@ -280,9 +266,8 @@ static void filters_are_queued_only(void **state)
 #endif
 
 #if CONV_HAVE_CUDA
-static void streams_of_the_caller_are_used(void **state)
+UNIT_TEST(streams_of_the_caller_are_used)
 {
-    (void)state;
     cudaStream_t streams[2];
     for (int i = 0; i < 2; i++)
         assert_int_equal(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking), 0);

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Premultiplication against the definition in floating point, for every pair of 8-bit values and
 // for edges and noise at 16 bits.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "kernels/stencil/alpha.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define SIDE 256
 
@@ -28,9 +21,8 @@ static int round_half_up(double value)
     return (int)(value + 0.5);
 }
 
-static void eight_bits_all_pairs(void **state)
+UNIT_TEST(eight_bits_all_pairs)
 {
-    (void)state;
     static uint8_t colour[SIDE * SIDE], other[SIDE * SIDE], alpha[SIDE * SIDE];
     for (int divide = 0; divide < 2; divide++) {
         for (int i = 0; i < SIDE * SIDE; i++) {
@@ -54,9 +46,8 @@ static void eight_bits_all_pairs(void **state)
     }
 }
 
-static void sixteen_bits(void **state)
+UNIT_TEST(sixteen_bits)
 {
-    (void)state;
     static const uint16_t edges[] = {0, 1, 2, 127, 128, 255, 256, 257, 32767, 32768, 65534, 65535};
     enum { EDGES = sizeof edges / sizeof edges[0], COUNT = EDGES * EDGES + 10000 };
     static uint16_t before[COUNT], colour[COUNT], alpha[COUNT];
@@ -80,9 +71,8 @@ static void sixteen_bits(void **state)
     }
 }
 
-static void without_alpha_nothing_happens(void **state)
+UNIT_TEST(without_alpha_nothing_happens)
 {
-    (void)state;
     uint8_t samples[2] = {10, 200};
     struct conv_image image = {.width = 1,
                                .height = 1,
@@ -95,12 +85,4 @@ static void without_alpha_nothing_happens(void **state)
     assert_int_equal(samples[1], 200);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_bits_all_pairs),
-        cmocka_unit_test(sixteen_bits),
-        cmocka_unit_test(without_alpha_nothing_happens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -57,9 +57,8 @@ static bool expect_clash(const uint8_t *buffer, const conv_image *results, int c
     return false;
 }
 
-static void filters(void **state)
+UNIT_TEST(filters)
 {
-    (void)state;
     conv_context *context = api_open(2);
     conv_filter *filter;
     assert_int_equal(conv_filter_create(&filter, context, "emboss", NULL), CONV_OK);
@@ -109,9 +108,8 @@ static void filters(void **state)
 }
 
 // Images that are decoded over each other, or over a file of the call.
-static void decodings(void **state)
+UNIT_TEST(decodings)
 {
-    (void)state;
     conv_context *context = api_open(2);
     uint8_t samples[2][6 * 9], *room = malloc(4096);
     for (int i = 0; i < 54; i++)
@@ -143,9 +141,8 @@ static void decodings(void **state)
     conv_context_destroy(context);
 }
 
-static void layers(void **state)
+UNIT_TEST(layers)
 {
-    (void)state;
     conv_context *context = api_open(1);
     _Alignas(16) float values[64] = {0}, weight = 1;
     conv_layer *layer;
@@ -163,12 +160,4 @@ static void layers(void **state)
     conv_context_destroy(context);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(filters),
-        cmocka_unit_test(decodings),
-        cmocka_unit_test(layers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,15 +2,7 @@
 // The C interface on a CUDA device against the same calls on the CPU: PNG files to device memory
 // and back, in every layout, some of them damaged; the tests of api_device_filters.c. Runs on a
 // GPU, and as test_api_emulated on the emulated device.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "api/api_context.h"
 #include "support/device.h"
@@ -18,6 +10,7 @@
 #include "support/png_make.h"
 #include "support/png_mutate.h"
 #include "support/random.h"
+#include "support/unit.h"
 #include "unit/api_pair.h"
 
 uint64_t api_noise = 31;
@@ -199,9 +192,8 @@ static void decode_both(const struct files *files, const conv_decode_options *op
         api_pair_free(&pairs[i]);
 }
 
-static void files_are_decoded_as_on_the_cpu(void **state)
+UNIT_TEST(files_are_decoded_as_on_the_cpu)
 {
-    (void)state;
     decoded_there = 0;
     for (int layout = -2; layout < API_LAYOUTS; layout++) {
         struct files files;
@@ -220,9 +212,8 @@ static void files_are_decoded_as_on_the_cpu(void **state)
 
 // --- encoding ------------------------------------------------------------------------------------
 
-static void images_are_encoded(void **state)
+UNIT_TEST(images_are_encoded)
 {
-    (void)state;
     enum { IMAGES = 30 / PORTION };
     encoded_there = 0;
     for (int layout = 0; layout < API_LAYOUTS; layout++) {

@@ -140,9 +140,8 @@ static const struct run_case cases[] = {
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
-static void all_layouts_give_what_the_program_gives(void **state)
+UNIT_TEST(all_layouts_give_what_the_program_gives)
 {
-    (void)state;
     static const int threads[] = {1, 2, 5};
     for (int t = 0; t < 3; t++) {
         conv_context *context = api_open(threads[t]);
@@ -160,9 +159,8 @@ static void all_layouts_give_what_the_program_gives(void **state)
 
 // Heights of many bands, whose seams must not show. Under a sanitizer each filter takes one of the
 // four pairs of layouts.
-static void bands_do_not_show(void **state)
+UNIT_TEST(bands_do_not_show)
 {
-    (void)state;
     conv_context *context = api_open(4);
     for (int i = 0; i < CASES; i++)
         for (int layout = CONV_SANITIZED ? i % 4 : 0; layout < 4;
@@ -176,9 +174,8 @@ static void bands_do_not_show(void **state)
 }
 
 // A matrix of 31 x 31 reaches 15 rows, of which an image may have fewer.
-static void large_matrices_reach_across_bands(void **state)
+UNIT_TEST(large_matrices_reach_across_bands)
 {
-    (void)state;
     double coefficients[31 * 31];
     char spec[31 * 31 * 4 + 16] = "31x31:";
     for (int i = 0; i < 31 * 31; i++) {
@@ -221,9 +218,8 @@ static void large_matrices_reach_across_bands(void **state)
     conv_context_destroy(context);
 }
 
-static void batches_are_of_any_mix(void **state)
+UNIT_TEST(batches_are_of_any_mix)
 {
-    (void)state;
     enum { COUNT = 40 };
     conv_context *context = api_open(3);
     struct api_image sources[COUNT], results[COUNT], expected;
@@ -257,13 +253,4 @@ static void batches_are_of_any_mix(void **state)
     conv_context_destroy(context);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_layouts_give_what_the_program_gives),
-        cmocka_unit_test(bands_do_not_show),
-        cmocka_unit_test(large_matrices_reach_across_bands),
-        cmocka_unit_test(batches_are_of_any_mix),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

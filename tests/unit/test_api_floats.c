@@ -132,9 +132,8 @@ static void check(conv_context *context, int k, int width, int height, int chann
     api_image_free(&expected);
 }
 
-static void sums_are_the_defined_ones(void **state)
+UNIT_TEST(sums_are_the_defined_ones)
 {
-    (void)state;
     for (int threads = 1; threads <= 4; threads += 3) {
         conv_context *context = api_open(threads);
         for (int i = 0; i < (CONV_SANITIZED ? 1 : 4) * CASES; i++)
@@ -147,9 +146,8 @@ static void sums_are_the_defined_ones(void **state)
 }
 
 // An infinite sample must not reach a result through a coefficient of 0.
-static void infinite_samples_stay_where_they_are(void **state)
+UNIT_TEST(infinite_samples_stay_where_they_are)
 {
-    (void)state;
     static const double cross[9] = {0, 1, 0, 1, 1, 1, 0, 1, 0};
     conv_context *context = api_open(1);
     struct api_image source, result;
@@ -168,9 +166,8 @@ static void infinite_samples_stay_where_they_are(void **state)
     conv_context_destroy(context);
 }
 
-static void large_gaussians_filter_bytes_with_16_bits(void **state)
+UNIT_TEST(large_gaussians_filter_bytes_with_16_bits)
 {
-    (void)state;
     conv_context *context = api_open(2);
     for (int i = 0; i < 2 * API_LAYOUTS; i++) {
         struct api_image image[2], result[2];
@@ -208,9 +205,8 @@ static void large_gaussians_filter_bytes_with_16_bits(void **state)
     conv_context_destroy(context);
 }
 
-static void what_cannot_be_is_refused(void **state)
+UNIT_TEST(what_cannot_be_is_refused)
 {
-    (void)state;
     conv_context *context = api_open(1);
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
     struct api_image source, bytes;
@@ -235,13 +231,4 @@ static void what_cannot_be_is_refused(void **state)
     conv_context_destroy(context);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_the_defined_ones),
-        cmocka_unit_test(infinite_samples_stay_where_they_are),
-        cmocka_unit_test(large_gaussians_filter_bytes_with_16_bits),
-        cmocka_unit_test(what_cannot_be_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

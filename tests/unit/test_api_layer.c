@@ -139,9 +139,8 @@ static const struct layer_case cases[] = {
     {2, 4, 3, 3, 1, 31, 31, 1, .gap = 1, .halves = true},
 };
 
-static void layers_give_what_the_reference_gives(void **state)
+UNIT_TEST(layers_give_what_the_reference_gives)
 {
-    (void)state;
     for (int threads = 1; threads <= 4; threads += 3) {
         conv_context *context = api_open(threads);
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -151,9 +150,8 @@ static void layers_give_what_the_reference_gives(void **state)
 }
 
 // More than passes through at a time; results of odd sizes do not stay aligned from part to part.
-static void large_batches_pass_in_parts(void **state)
+UNIT_TEST(large_batches_pass_in_parts)
 {
-    (void)state;
     conv_context *context = api_open(3);
     static const struct layer_case large[] = {
         {1, 1, 2, 2, 9, 1000, 1003, 21, .gap = 0},
@@ -165,9 +163,8 @@ static void large_batches_pass_in_parts(void **state)
 }
 
 // The weights that `conv layer` uses, in one layer: of lm, whose filters have several sizes, too.
-static void banks_are_weights(void **state)
+UNIT_TEST(banks_are_weights)
 {
-    (void)state;
     static const char *const names[] = {"gabor:2x4", "lm", "sobel", "laws:9"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         int32_t filters, height, width;
@@ -209,12 +206,4 @@ static void banks_are_weights(void **state)
                      CONV_ERR_USAGE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(banks_are_weights),
-        cmocka_unit_test(layers_give_what_the_reference_gives),
-        cmocka_unit_test(large_batches_pass_in_parts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

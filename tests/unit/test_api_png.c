@@ -108,9 +108,8 @@ static void decode_one(conv_context *context, const struct png_file *file,
     free(reference.rows);
 }
 
-static void every_kind_is_decoded_into_every_layout(void **state)
+UNIT_TEST(every_kind_is_decoded_into_every_layout)
 {
-    (void)state;
     static const struct {
         int color_type, depth;
     } kinds[] = {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}, {2, 8}, {2, 16}, {3, 1},
@@ -136,9 +135,8 @@ static void every_kind_is_decoded_into_every_layout(void **state)
     conv_context_destroy(context);
 }
 
-static void encoded_images_come_back(void **state)
+UNIT_TEST(encoded_images_come_back)
 {
-    (void)state;
     conv_context *context = api_open(2);
     for (int i = 0; i < 300; i++) {
         struct api_image image, back;
@@ -219,9 +217,8 @@ static void check_own_memory(int threads, bool reserve)
     conv_context_destroy(context);
 }
 
-static void files_are_made_in_the_callers_memory(void **state)
+UNIT_TEST(files_are_made_in_the_callers_memory)
 {
-    (void)state;
     check_own_memory(3, false);
     check_own_memory(1, false);
     check_own_memory(3, true);
@@ -229,9 +226,8 @@ static void files_are_made_in_the_callers_memory(void **state)
 }
 
 // Damaged files among good ones: each gets its own status.
-static void batches_survive_damaged_files(void **state)
+UNIT_TEST(batches_survive_damaged_files)
 {
-    (void)state;
     enum { COUNT = 60 };
     conv_context *context = api_open(4);
     struct png_file files[COUNT];
@@ -268,9 +264,8 @@ static void batches_survive_damaged_files(void **state)
     conv_context_destroy(context);
 }
 
-static void probing_says_what_decoding_gives(void **state)
+UNIT_TEST(probing_says_what_decoding_gives)
 {
-    (void)state;
     struct png_file file;
     conv_png_info info;
     char message[CONV_MESSAGE_SIZE] = "";
@@ -292,14 +287,4 @@ static void probing_says_what_decoding_gives(void **state)
     png_make_free(&file);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_is_decoded_into_every_layout),
-        cmocka_unit_test(encoded_images_come_back),
-        cmocka_unit_test(files_are_made_in_the_callers_memory),
-        cmocka_unit_test(batches_survive_damaged_files),
-        cmocka_unit_test(probing_says_what_decoding_gives),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -157,9 +157,8 @@ static void shorten(void)
     }
 }
 
-static void archives_that_become_shorter(void **state)
+UNIT_TEST(archives_that_become_shorter)
 {
-    (void)state;
     in_child(shorten);
 }
 
@@ -179,9 +178,8 @@ static void lose_reader(void)
     waitpid(reader, NULL, 0);
 }
 
-static void outputs_without_a_reader(void **state)
+UNIT_TEST(outputs_without_a_reader)
 {
-    (void)state;
     in_child(lose_reader);
 }
 
@@ -194,9 +192,8 @@ static void limit_size(void)
     DEMAND(watched.status == CONV_ERR_IO);
 }
 
-static void files_beyond_the_limit(void **state)
+UNIT_TEST(files_beyond_the_limit)
 {
-    (void)state;
     in_child(limit_size);
 }
 
@@ -262,9 +259,8 @@ static void compare_shared(void)
     DEMAND(memcmp(&before, &during, sizeof before) == 0);
 }
 
-static void the_process_is_as_it_was(void **state)
+UNIT_TEST(the_process_is_as_it_was)
 {
-    (void)state;
     in_child(compare_shared);
 }
 
@@ -302,9 +298,8 @@ static void run_two(void)
     DEMAND(waitpid(child, &status, 0) == child && status == 0);
 }
 
-static void two_callers_and_a_child(void **state)
+UNIT_TEST(two_callers_and_a_child)
 {
-    (void)state;
     in_child(run_two);
 }
 
@@ -324,12 +319,4 @@ static int remove_root(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(archives_that_become_shorter), cmocka_unit_test(outputs_without_a_reader),
-        cmocka_unit_test(files_beyond_the_limit),       cmocka_unit_test(the_process_is_as_it_was),
-        cmocka_unit_test(two_callers_and_a_child),
-    };
-    return cmocka_run_group_tests(tests, make_root, remove_root);
-}
+UNIT_MAIN(make_root, remove_root)

@@ -3,15 +3,7 @@
 // and thousands of calls that leak nothing.
 #include <malloc.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "conv.h"
 #include "support/api_image.h"
@@ -19,6 +11,7 @@
 #include "support/png_mutate.h"
 #include "support/random.h"
 #include "support/reference.h"
+#include "support/unit.h"
 
 static conv_context *open_context(int threads)
 {
@@ -138,9 +131,8 @@ static void *run_worker(void *argument)
     return NULL;
 }
 
-static void contexts_in_threads_are_independent(void **state)
+UNIT_TEST(contexts_in_threads_are_independent)
 {
-    (void)state;
     enum { WORKERS = 4 };
     struct worker workers[WORKERS];
     for (int i = 0; i < WORKERS; i++) {
@@ -211,9 +203,8 @@ static void check_decoded(const conv_bytes *file, const conv_image *image, const
 
 // Batches of changed files: those that libpng accepts are decoded to its pixels, in every layout;
 // those that it refuses are refused. Sanitizers check the memory accesses.
-static void changed_files_are_decoded_or_refused(void **state)
+UNIT_TEST(changed_files_are_decoded_or_refused)
 {
-    (void)state;
     enum { COUNT = 16 };
     conv_context *context = open_context(3);
     uint64_t noise = 77;
@@ -297,9 +288,8 @@ static void call_all(conv_context *context, struct api_image *image)
     conv_free(context, CONV_HOST, (void *)(uintptr_t)file.data);
 }
 
-static void calls_leave_nothing_behind(void **state)
+UNIT_TEST(calls_leave_nothing_behind)
 {
-    (void)state;
     size_t before = 0;
     struct api_image image;
     uint64_t noise = 5;
@@ -329,12 +319,4 @@ static void calls_leave_nothing_behind(void **state)
     api_image_free(&image);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contexts_in_threads_are_independent),
-        cmocka_unit_test(changed_files_are_decoded_or_refused),
-        cmocka_unit_test(calls_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

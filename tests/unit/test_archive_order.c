@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Members that threads put in any order are written in the order of their numbers; those that are
 // early do not make their threads wait; failures of writing are reported once.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <pthread.h>
 
 #include "io/archive/archive_input.h"
@@ -16,6 +10,7 @@
 #include "io/archive/archive_order.h"
 #include "support/folder.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 enum { MEMBERS = 600, THREADS = 5 };
 
@@ -99,9 +94,8 @@ static void *put_some(void *argument)
     return NULL;
 }
 
-static void test_threads(void **state)
+UNIT_TEST_IN(test_threads, folder_make, folder_remove)
 {
-    (void)state;
     uint64_t seed = 7;
     for (int round = 0; round < 8; round++) {
         pthread_t threads[THREADS];
@@ -130,9 +124,8 @@ static void test_threads(void **state)
     }
 }
 
-static void test_admission(void **state)
+UNIT_TEST_IN(test_admission, folder_make, folder_remove)
 {
-    (void)state;
     struct conv_err err = {0};
     begin(1);
     conv_archive_order_limit(order, 1000);
@@ -147,9 +140,8 @@ static void test_admission(void **state)
     check(0, 0, 511);
 }
 
-static void test_what_is_not_kept(void **state)
+UNIT_TEST_IN(test_what_is_not_kept, folder_make, folder_remove)
 {
-    (void)state;
     struct conv_err err = {0};
     begin(1);
     assert_int_equal(put(0, 0, &err), CONV_OK);
@@ -163,9 +155,8 @@ static void test_what_is_not_kept(void **state)
     assert_int_equal(folder_count(""), 0);
 }
 
-static void test_failure(void **state)
+UNIT_TEST_IN(test_failure, folder_make, folder_remove)
 {
-    (void)state;
     struct conv_err err = {0}, last = {0};
     begin(1);
     targets[0].path = (char *)(uintptr_t) "/proc/none/a.tar";
@@ -178,10 +169,9 @@ static void test_failure(void **state)
 }
 
 // A buffer is reused for contents that fit and do not waste it, and only a limited amount is kept.
-static void test_buffers(void **state)
+UNIT_TEST(test_buffers)
 {
     struct conv_archive_buffers buffers;
-    (void)state;
     conv_archive_buffers_open(&buffers);
     buffers.most = 1 << 20;
     uint8_t *large = conv_archive_buffers_take(&buffers, 700000);
@@ -206,14 +196,4 @@ static void test_buffers(void **state)
     conv_archive_buffers_close(&buffers);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_threads, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(test_admission, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(test_what_is_not_kept, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(test_failure, folder_make, folder_remove),
-        cmocka_unit_test(test_buffers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

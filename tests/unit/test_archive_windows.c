@@ -3,22 +3,14 @@
 // them are written through maps, and a full file system fails instead of ending the program.
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <setjmp.h>
-
-#include <cmocka.h>
-
 #include "io/archive/archive_output.h"
+#include "support/unit.h"
 
 #define FOLDER "/dev/shm"
 #define RECORD 700001 // not a multiple of anything
@@ -106,32 +98,28 @@ static void check_every_byte(bool small_pages)
     unlink(path);
 }
 
-static void test_large_pages(void **state)
+UNIT_TEST(test_large_pages)
 {
-    (void)state;
     check_every_byte(false);
 }
 
-static void test_small_pages(void **state)
+UNIT_TEST(test_small_pages)
 {
-    (void)state;
     check_every_byte(true);
 }
 
 // Writers pass by windows, which later ones begin.
-static void test_backwards(void **state)
+UNIT_TEST(test_backwards)
 {
-    (void)state;
     backwards = true;
     check_every_byte(false);
     backwards = false;
 }
 
-static void test_no_room(void **state)
+UNIT_TEST(test_no_room)
 {
     struct conv_err err = {0};
     struct rlimit before, small;
-    (void)state;
     if (!open_output())
         skip();
     getrlimit(RLIMIT_FSIZE, &before);
@@ -147,13 +135,4 @@ static void test_no_room(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_large_pages),
-        cmocka_unit_test(test_small_pages),
-        cmocka_unit_test(test_backwards),
-        cmocka_unit_test(test_no_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Filter banks: names, sizes, and the coefficients against published definitions and values.
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "filter/bank.h"
+#include "support/unit.h"
 
 static void parse(struct conv_bank *bank, const char *text)
 {
@@ -24,9 +17,8 @@ static double at(const struct conv_bank_filter *filter, int row, int column)
     return filter->coef[row * filter->width + column];
 }
 
-static void every_family_has_an_example(void **state)
+UNIT_TEST(every_family_has_an_example)
 {
-    (void)state;
     static const int sizes[][2] = {{64, 32}, {48, 48}, {38, 8}, {13, 13}, {25, 25},
                                    {2, 3},   {2, 3},   {2, 3},  {1, 1},   {1, 1}};
     int count;
@@ -50,9 +42,8 @@ static void every_family_has_an_example(void **state)
     }
 }
 
-static void separable_filters_are_their_terms(void **state)
+UNIT_TEST(separable_filters_are_their_terms)
 {
-    (void)state;
     static const char *const names[] = {"gabor:6x3", "lm",    "mr8",      "laws:9",
                                         "laws",      "sobel", "log:7.75", "dog:0.25,3"};
     int separable = 0;
@@ -81,9 +72,8 @@ static void separable_filters_are_their_terms(void **state)
 
 // The formula of scikit-image's gabor_kernel, bandwidth 1: the wave runs along x cos + y sin, rows
 // counted downwards.
-static void gabor_is_the_published_formula(void **state)
+UNIT_TEST(gabor_is_the_published_formula)
 {
-    (void)state;
     struct conv_bank bank;
     parse(&bank, "gabor:2x4");
     assert_string_equal(bank.filters[2 * (4 + 1)].label, "real 2 45");
@@ -107,9 +97,8 @@ static void gabor_is_the_published_formula(void **state)
     conv_bank_free(&bank);
 }
 
-static void texture_filters_are_normalised(void **state)
+UNIT_TEST(texture_filters_are_normalised)
 {
-    (void)state;
     static const char *const names[] = {"lm", "mr8", "schmid"};
     for (size_t k = 0; k < 3; k++) {
         struct conv_bank bank;
@@ -131,9 +120,8 @@ static void texture_filters_are_normalised(void **state)
 }
 
 // An edge answers to the brightness across its long axis, which is horizontal at angle 0.
-static void texture_filters_point_the_right_way(void **state)
+UNIT_TEST(texture_filters_point_the_right_way)
 {
-    (void)state;
     struct conv_bank bank;
     parse(&bank, "lm");
     const struct conv_bank_filter *edge = &bank.filters[0], *upright = &bank.filters[3];
@@ -151,9 +139,8 @@ static void texture_filters_point_the_right_way(void **state)
     conv_bank_free(&bank);
 }
 
-static void laws_are_integers(void **state)
+UNIT_TEST(laws_are_integers)
 {
-    (void)state;
     struct conv_bank bank;
     parse(&bank, "laws");
     const struct conv_bank_filter *filter = &bank.filters[1]; // L5 down, E5 across
@@ -165,9 +152,8 @@ static void laws_are_integers(void **state)
     conv_bank_free(&bank);
 }
 
-static void log_and_dog_have_sum_0(void **state)
+UNIT_TEST(log_and_dog_have_sum_0)
 {
-    (void)state;
     static const char *const names[] = {"log:2.5", "dog:1,1.6"};
     for (size_t k = 0; k < 2; k++) {
         struct conv_bank bank;
@@ -183,9 +169,8 @@ static void log_and_dog_have_sum_0(void **state)
     }
 }
 
-static void wrong_names_are_explained(void **state)
+UNIT_TEST(wrong_names_are_explained)
 {
-    (void)state;
     static const struct {
         const char *text, *says;
     } cases[] = {
@@ -217,17 +202,4 @@ static void wrong_names_are_explained(void **state)
     assert_false(conv_bank_is_name("lmx"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_family_has_an_example),
-        cmocka_unit_test(separable_filters_are_their_terms),
-        cmocka_unit_test(gabor_is_the_published_formula),
-        cmocka_unit_test(texture_filters_are_normalised),
-        cmocka_unit_test(texture_filters_point_the_right_way),
-        cmocka_unit_test(laws_are_integers),
-        cmocka_unit_test(log_and_dog_have_sum_0),
-        cmocka_unit_test(wrong_names_are_explained),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

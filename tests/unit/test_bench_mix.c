@@ -2,18 +2,11 @@
 // The sizes of `conv bench kernels --image-size mix`: figures of two versions can be compared only
 // if they are the same. A second benchmark once had a different mix, of images twelve times as
 // large, and reported 0.85 of a copy where conv reported 0.67.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "bench/bench_workload.h"
+#include "support/unit.h"
 
-static void test_the_mix_stays(void **state)
+UNIT_TEST(test_the_mix_stays)
 {
-    (void)state;
     struct conv_bench_size sizes[CONV_BENCH_MIX_IMAGES];
     int64_t pixels = 0;
     int small = 0, octaves[12] = {0};
@@ -35,8 +28,4 @@ static void test_the_mix_stays(void **state)
         assert_in_range(octaves[octave], 20, 65);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_mix_stays)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

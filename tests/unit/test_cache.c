@@ -2,25 +2,16 @@
 // conv_cache_flush: the bytes stay unchanged, the cached copies are dropped. `conv bench kernels`
 // once timed copies of planes that lay in the caches after a fast kernel and did not after a slow
 // one.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/cache.h"
 #include "base/clock.h"
+#include "support/unit.h"
 
 #define LINE 64 // bytes from an element of the chain to the next
 #define LINES 512
 #define TRIES 200
 
-static void test_bytes_stay(void **state)
+UNIT_TEST(test_bytes_stay)
 {
-    (void)state;
     uint8_t *bytes = malloc(4096);
     assert_non_null(bytes);
     for (int i = 0; i < 4096; i++)
@@ -44,9 +35,8 @@ static uint64_t walk(void *const *chain)
     return conv_clock_ns() - start;
 }
 
-static void test_the_next_access_goes_to_memory(void **state)
+UNIT_TEST(test_the_next_access_goes_to_memory)
 {
-    (void)state;
 #if !defined(__x86_64__) && !defined(__aarch64__)
     skip();
 #endif
@@ -72,11 +62,4 @@ static void test_the_next_access_goes_to_memory(void **state)
     free(memory);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_stay),
-        cmocka_unit_test(test_the_next_access_goes_to_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

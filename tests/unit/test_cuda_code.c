@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The kernels that a device runs, where the program was compiled for others.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "kernels/common/cuda_code.h"
+#include "support/unit.h"
 
-static void test_newest_code_that_a_device_runs(void **state)
+UNIT_TEST(test_newest_code_that_a_device_runs)
 {
-    (void)state;
     static const int all[] = {750, 800, 860, 900, 1000, 1200}, old[] = {800, 750}, hopper[] = {900};
     static const struct {
         const int *built;
@@ -27,8 +20,4 @@ static void test_newest_code_that_a_device_runs(void **state)
                          cases[i].code);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_newest_code_that_a_device_runs)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

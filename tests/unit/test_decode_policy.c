@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The rule of src/run/decode_policy.h on made-up times.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "run/decode_policy.h"
+#include "support/unit.h"
 
 #define MS ((uint64_t)1000000)
 #define PHOTO 700000 // bytes of a stream
@@ -33,17 +27,15 @@ static void note_device(struct conv_decode_policy *policy, int images, uint64_t 
     conv_decode_policy_note_device(policy, images, NOW - ns, PHOTO, NOW);
 }
 
-static void test_nothing_measured_nothing_handed_over(void **state)
+UNIT_TEST(test_nothing_measured_nothing_handed_over)
 {
-    (void)state;
     struct conv_decode_policy policy;
     conv_decode_policy_init(&policy, 16, 0);
     assert_false(conv_decode_policy_is_worthwhile(&policy, PHOTO, 1000000, 1000000 * MS));
 }
 
-static void test_the_last_images_are_the_workers(void **state)
+UNIT_TEST(test_the_last_images_are_the_workers)
 {
-    (void)state;
     struct conv_decode_policy policy = measured();
     for (int i = 0; i < 50; i++)
         note_device(&policy, 1, 100 * MS);
@@ -53,9 +45,8 @@ static void test_the_last_images_are_the_workers(void **state)
     assert_false(conv_decode_policy_is_worthwhile(&policy, PHOTO, 390, now));
 }
 
-static void test_a_long_stream_is_late(void **state)
+UNIT_TEST(test_a_long_stream_is_late)
 {
-    (void)state;
     struct conv_decode_policy policy = measured();
     for (int i = 0; i < 50; i++)
         note_device(&policy, 1, 100 * MS);
@@ -66,9 +57,8 @@ static void test_a_long_stream_is_late(void **state)
     assert_true(conv_decode_policy_is_worthwhile(&policy, 2 * PHOTO, 820, now));
 }
 
-static void test_what_is_left_is_unknown(void **state)
+UNIT_TEST(test_what_is_left_is_unknown)
 {
-    (void)state;
     struct conv_decode_policy policy = measured();
     assert_false(conv_decode_policy_is_worthwhile(&policy, PHOTO, 20, policy.start + 1300 * MS));
     assert_true(conv_decode_policy_is_worthwhile(&policy, PHOTO, 20, policy.start + 1500 * MS));
@@ -77,9 +67,8 @@ static void test_what_is_left_is_unknown(void **state)
     assert_true(conv_decode_policy_is_worthwhile(&policy, PHOTO, 20, policy.start + 1 * MS));
 }
 
-static void test_a_slow_device_is_believed_at_once(void **state)
+UNIT_TEST(test_a_slow_device_is_believed_at_once)
 {
-    (void)state;
     struct conv_decode_policy policy = measured();
     uint64_t now = policy.start + 2000 * MS;
     assert_true(conv_decode_policy_is_worthwhile(&policy, PHOTO, 1000, now));
@@ -92,9 +81,8 @@ static void test_a_slow_device_is_believed_at_once(void **state)
     assert_true(conv_decode_policy_is_worthwhile(&policy, PHOTO, 1000, now));
 }
 
-static void test_what_was_slow_once_is_tried_again(void **state)
+UNIT_TEST(test_what_was_slow_once_is_tried_again)
 {
-    (void)state;
     struct conv_decode_policy policy = measured();
     note_device(&policy, 1, 3000 * MS);
     assert_false(conv_decode_policy_is_worthwhile(&policy, PHOTO, 1000, NOW + 29000 * MS));
@@ -103,9 +91,8 @@ static void test_what_was_slow_once_is_tried_again(void **state)
     assert_false(conv_decode_policy_is_worthwhile(&policy, PHOTO, 1000, NOW + 31000 * MS));
 }
 
-static void test_waking_up_is_not_the_groups_time(void **state)
+UNIT_TEST(test_waking_up_is_not_the_groups_time)
 {
-    (void)state;
     struct conv_decode_policy policy = measured();
     conv_decode_policy_note_streams(&policy, 4, false, START);
     assert_true(policy.is_pending);
@@ -127,9 +114,8 @@ static void test_waking_up_is_not_the_groups_time(void **state)
     assert_false(conv_decode_policy_is_worthwhile(&policy, PHOTO, 4000, now + 3000 * MS));
 }
 
-static void test_workers_help_in_time_that_they_have(void **state)
+UNIT_TEST(test_workers_help_in_time_that_they_have)
 {
-    (void)state;
     struct conv_decode_policy policy = measured(); // 4 ms an image
     assert_true(
         conv_decode_policy_may_decode_on_cpu(&policy)); // not every group goes through a device
@@ -169,9 +155,8 @@ static int count_groups(struct conv_decode_policy policy)
     return most;
 }
 
-static void test_every_stream_has_a_group_waiting(void **state)
+UNIT_TEST(test_every_stream_has_a_group_waiting)
 {
-    (void)state;
     static const int most[][2] = {{0, 0}, {1, 6}, {2, 8}, {3, 10}, {4, 12}, {8, 20}, {16, 28}};
     struct conv_decode_policy policy = measured();
     for (size_t i = 0; i < sizeof most / sizeof most[0]; i++) {
@@ -186,9 +171,8 @@ static void test_every_stream_has_a_group_waiting(void **state)
     }
 }
 
-static void test_who_fails_gets_less_till_it_does_not(void **state)
+UNIT_TEST(test_who_fails_gets_less_till_it_does_not)
 {
-    (void)state;
     struct conv_decode_policy policy = measured();
     note_device(&policy, 20, 70 * MS);
     for (int left = 12; left >= 0; left--) {
@@ -202,9 +186,8 @@ static void test_who_fails_gets_less_till_it_does_not(void **state)
 
 // 1,000 screenshots took 5.9 s with --device cuda and 1.9 s on 16 cores: a GPU decodes a dozen
 // of them at once, which hold back the images that only have to be encoded.
-static void test_workers_decode_large_flat_images(void **state)
+UNIT_TEST(test_workers_decode_large_flat_images)
 {
-    (void)state;
     struct conv_decode_policy policy = measured();
     const size_t screen = (size_t)29 << 20, file = 300000;
     double work = conv_decode_policy_work(screen, file);
@@ -218,20 +201,4 @@ static void test_workers_decode_large_flat_images(void **state)
     assert_false(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, PHOTO_WORK));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_measured_nothing_handed_over),
-        cmocka_unit_test(test_the_last_images_are_the_workers),
-        cmocka_unit_test(test_a_long_stream_is_late),
-        cmocka_unit_test(test_what_is_left_is_unknown),
-        cmocka_unit_test(test_a_slow_device_is_believed_at_once),
-        cmocka_unit_test(test_what_was_slow_once_is_tried_again),
-        cmocka_unit_test(test_waking_up_is_not_the_groups_time),
-        cmocka_unit_test(test_workers_help_in_time_that_they_have),
-        cmocka_unit_test(test_every_stream_has_a_group_waiting),
-        cmocka_unit_test(test_workers_decode_large_flat_images),
-        cmocka_unit_test(test_who_fails_gets_less_till_it_does_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Digests: SipHash-2-4 with 128 bits against the vectors of its reference implementation. The set
 // that a journal is in memory: everything that was added is found, nothing else is.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/digest.h"
+#include "support/unit.h"
 
 #define COUNT 100000
 
@@ -22,16 +15,14 @@ static void check(size_t size, uint64_t low, uint64_t high)
 }
 
 // Printed there as bytes, least significant first.
-static void test_reference_vectors(void **state)
+UNIT_TEST(test_reference_vectors)
 {
-    (void)state;
     check(0, 0xE6A825BA047F81A3, 0x930255C71472F66D);
     check(1, 0x44AF996BD8C187DA, 0x45FC229B11597634);
 }
 
-static void test_every_byte_and_every_border_between_fields_counts(void **state)
+UNIT_TEST(test_every_byte_and_every_border_between_fields_counts)
 {
-    (void)state;
     struct conv_digest seen[20];
     size_t count = 0;
     for (size_t size = 0; size < 10; size++) {
@@ -69,9 +60,8 @@ static void fill(struct conv_digest_set *set, struct conv_digest step)
 }
 
 // A table that is indexed with bits of the digest itself takes minutes for the last three.
-static void test_any_digests(void **state)
+UNIT_TEST(test_any_digests)
 {
-    (void)state;
     const struct conv_digest steps[] = {
         {{0x9E3779B97F4A7C15, 0xD1B54A32D192ED03}}, {{1, 0}}, {{0, 1}}, {{(uint64_t)1 << 40, 0}}};
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
@@ -82,9 +72,8 @@ static void test_any_digests(void **state)
     }
 }
 
-static void test_nothing_is_in_an_empty_set(void **state)
+UNIT_TEST(test_nothing_is_in_an_empty_set)
 {
-    (void)state;
     struct conv_err err;
     struct conv_digest_set set = {0};
     const struct conv_digest zero = {{0, 0}}, one = {{1, 0}};
@@ -100,13 +89,4 @@ static void test_nothing_is_in_an_empty_set(void **state)
     assert_false(conv_digest_set_has(&set, &one));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_vectors),
-        cmocka_unit_test(test_every_byte_and_every_border_between_fields_counts),
-        cmocka_unit_test(test_any_digests),
-        cmocka_unit_test(test_nothing_is_in_an_empty_set),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The program and the library divide the same limit of memory in the same way, and a folder call
 // over archives stays within it: the library once booked members of archives without counting them.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 
 #include "cli/commands.h"
 #include "conv.h"
@@ -21,6 +13,7 @@
 #include "support/folder.h"
 #include "support/png_make.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define MIB ((size_t)1 << 20)
 #define LIMIT_MIB 64 // as a Slurm job states it, so that what is in use now does not matter
@@ -202,9 +195,8 @@ static void assert_alike(const struct handed *a, const struct handed *b)
     assert_int_equal(a->keep, b->keep);
 }
 
-static void test_both_doors_divide_alike(void **state)
+UNIT_TEST(test_both_doors_divide_alike)
 {
-    (void)state;
     static const struct {
         const char *in, *out;
         int sides; // on which members of archives wait
@@ -219,9 +211,8 @@ static void test_both_doors_divide_alike(void **state)
     }
 }
 
-static void test_archives_stay_within_the_limit(void **state)
+UNIT_TEST(test_archives_stay_within_the_limit)
 {
-    (void)state;
     const char *preload = getenv("LD_PRELOAD");
     if (CONV_SANITIZED || (preload && strstr(preload, "vgpreload")))
         skip(); // memory of a sanitizer or of valgrind is not the run's
@@ -245,11 +236,4 @@ static void test_archives_stay_within_the_limit(void **state)
     assert_int_equal(folder_count("out"), ARCHIVES);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_doors_divide_alike),
-        cmocka_unit_test(test_archives_stay_within_the_limit),
-    };
-    return cmocka_run_group_tests(tests, set_up, folder_remove);
-}
+UNIT_MAIN(set_up, folder_remove)

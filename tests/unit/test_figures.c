@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
 // What limits a run (src/report/figures.h). Closing lines once named "write" where workers had
 // nothing to do for three quarters of 0.3 s.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "report/figures.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define OTHERS "other programs"
 #define GPU "starting the GPU"
@@ -44,9 +37,8 @@ static void compute(const struct run *run, struct conv_figures *figures)
     conv_figures_compute(&config, &totals, figures);
 }
 
-static void the_limit_is_what_limits(void **state)
+UNIT_TEST(the_limit_is_what_limits)
 {
-    (void)state;
     static const struct run runs[] = {
         {"encode", "decode", 4, 0.01, 7.5, {0.2, 3, 0, 1, 0, 3.5, 0.1}, 2, 2, false},
         // too short to say
@@ -77,9 +69,8 @@ static void the_limit_is_what_limits(void **state)
 }
 
 // Whatever the times are.
-static void a_stage_limits_a_busy_run_only(void **state)
+UNIT_TEST(a_stage_limits_a_busy_run_only)
 {
-    (void)state;
     uint64_t random = 0x5eed;
     for (int i = 0; i < 10000; i++) {
         struct run run = {.seconds = 1 + random_below(&random, 300) / 10.0 - 0.9,
@@ -106,11 +97,4 @@ static void a_stage_limits_a_busy_run_only(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_limit_is_what_limits),
-        cmocka_unit_test(a_stage_limits_a_busy_run_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

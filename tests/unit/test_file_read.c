@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: MIT
 // A large file that several threads read: its bytes, and what happens when that fails.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "io/files/file_read.h"
 #include "support/parallel.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define SIZE ((size_t)9 << 20) // above the size from which several threads read
 #define FEW ((size_t)1 << 20)  // below it
@@ -81,9 +74,8 @@ static void check(int threads, size_t size)
     free(file.data);
 }
 
-static void large_files_are_read_by_several_threads(void **state)
+UNIT_TEST(large_files_are_read_by_several_threads)
 {
-    (void)state;
     lies = false;
     check(TEST_PARALLEL_MOST, SIZE);
     assert_int_equal(shared_calls, 1);
@@ -91,18 +83,16 @@ static void large_files_are_read_by_several_threads(void **state)
     assert_int_equal(shared_calls, 0);
 }
 
-static void one_thread_reads_what_several_could_not(void **state)
+UNIT_TEST(one_thread_reads_what_several_could_not)
 {
-    (void)state;
     lies = true;
     check(TEST_PARALLEL_MOST, SIZE);
     assert_int_equal(shared_calls, 1);
 }
 
 // What the threads read ends with the file, and leaves the place where `read` continues alone.
-static void a_file_that_became_shorter_is_not_read(void **state)
+UNIT_TEST(a_file_that_became_shorter_is_not_read)
 {
-    (void)state;
     struct conv_item item = {.ops = &conv_item_file};
     struct conv_parallel parallel = {.most = TEST_PARALLEL_MOST, .run = parallel_run};
     struct conv_input input = {0};
@@ -123,21 +113,11 @@ static void a_file_that_became_shorter_is_not_read(void **state)
     free(data);
 }
 
-static void small_files_are_read_by_one_thread(void **state)
+UNIT_TEST(small_files_are_read_by_one_thread)
 {
-    (void)state;
     lies = false;
     check(TEST_PARALLEL_MOST, FEW);
     assert_int_equal(shared_calls, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_files_are_read_by_several_threads),
-        cmocka_unit_test(one_thread_reads_what_several_could_not),
-        cmocka_unit_test(a_file_that_became_shorter_is_not_read),
-        cmocka_unit_test(small_files_are_read_by_one_thread),
-    };
-    return cmocka_run_group_tests(tests, make_file, remove_file);
-}
+UNIT_MAIN(make_file, remove_file)

@@ -147,14 +147,4 @@ UNIT_TEST(separable_ones_give_integer_factors)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_is_a_filter),
-        cmocka_unit_test(families_hold_together),
-        cmocka_unit_test(sums_keep_or_drop_the_brightness),
-        cmocka_unit_test(numbers_are_the_known_ones),
-        cmocka_unit_test(separable_ones_give_integer_factors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -196,17 +196,4 @@ UNIT_TEST(wrong_borders_are_explained)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chains_are_read),
-        cmocka_unit_test(malformed_chains_are_refused),
-        cmocka_unit_test(size_chooses_within_the_family),
-        cmocka_unit_test(divisor_bias_and_flip_apply_to_each),
-        cmocka_unit_test(custom_and_kernel_belong_together),
-        cmocka_unit_test(files_are_elements),
-        cmocka_unit_test(borders_have_names),
-        cmocka_unit_test(wrong_borders_are_explained),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

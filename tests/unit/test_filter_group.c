@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Groups on the CPU against the definition, computed here sample by sample: all channels and
 // depths, alpha modes, chains, several images at once.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "support/filter_group.h"
 #include "support/random.h"
 #include "support/test_image.h"
+#include "support/unit.h"
 
 #define FILL 0xa5
 
@@ -130,9 +122,8 @@ static void filter_images(struct conv_backend *backend, const struct conv_image 
     filter_group_close(&filter);
 }
 
-static void images_of_all_kinds(void **state)
+UNIT_TEST(images_of_all_kinds)
 {
-    (void)state;
     struct conv_filter chain[2] = {blur, edge};
     static const int sizes[][2] = {{1, 1}, {33, 7}, {5, 20}};
     for (int alpha = CONV_ALPHA_KEEP; alpha <= CONV_ALPHA_PREMULTIPLY; alpha++)
@@ -151,9 +142,8 @@ static void images_of_all_kinds(void **state)
         }
 }
 
-static void several_images_at_once(void **state)
+UNIT_TEST(several_images_at_once)
 {
-    (void)state;
     enum { COUNT = 3 };
     struct conv_image shapes[COUNT] = {
         {.width = 40, .height = 3, .channels = 4, .alpha = true, .depth = 8},
@@ -166,9 +156,8 @@ static void several_images_at_once(void **state)
     conv_device_cpu.close(backend);
 }
 
-static void forced_kernels(void **state)
+UNIT_TEST(forced_kernels)
 {
-    (void)state;
     struct conv_err err = {0};
     struct conv_backend *backend = NULL;
     struct conv_backend_config config = {
@@ -182,12 +171,4 @@ static void forced_kernels(void **state)
     assert_null(backend);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(images_of_all_kinds),
-        cmocka_unit_test(several_images_at_once),
-        cmocka_unit_test(forced_kernels),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -336,20 +336,4 @@ UNIT_TEST(analysis_holds_at_the_limits)
     expect(3, 1, 1, 0, (const double[]){4, 2, 1});
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matrices_are_read),
-        cmocka_unit_test(largest_matrix_is_read),
-        cmocka_unit_test(malformed_matrices_are_told_where),
-        cmocka_unit_test(only_decimal_numbers_are_numbers),
-        cmocka_unit_test(damaged_matrices_do_no_harm),
-        cmocka_unit_test(specs_are_read),
-        cmocka_unit_test(malformed_specs_are_told_why),
-        cmocka_unit_test(files_are_loaded),
-        cmocka_unit_test(long_paths_leave_room_for_the_reason),
-        cmocka_unit_test(checks_guard_filters_made_by_hand),
-        cmocka_unit_test(analysis_holds_at_the_limits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Globs of names in a folder tree (src/io/walk/glob.h).
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "io/walk/glob.h"
+#include "support/unit.h"
 
 static const struct {
     const char *glob, *path;
@@ -76,18 +70,16 @@ static const struct {
     {"[a", "[a", true},
 };
 
-static void test_match(void **state)
+UNIT_TEST(test_match)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (conv_glob_match(cases[i].glob, cases[i].path, false) != cases[i].matches)
             fail_msg("%s must %smatch %s", cases[i].glob, cases[i].matches ? "" : "not ",
                      cases[i].path);
 }
 
-static void test_a_slash_at_the_end_matches_folders(void **state)
+UNIT_TEST(test_a_slash_at_the_end_matches_folders)
 {
-    (void)state;
     assert_true(conv_glob_match("b/", "b", true));
     assert_true(conv_glob_match("b/", "x/b", true));
     assert_false(conv_glob_match("b/", "b", false));
@@ -98,9 +90,8 @@ static void test_a_slash_at_the_end_matches_folders(void **state)
 }
 
 // A thousand components, two of which two stars can stop at.
-static void test_many_stars_take_little_time(void **state)
+UNIT_TEST(test_many_stars_take_little_time)
 {
-    (void)state;
     char path[2001];
     for (int i = 0; i < 2000; i += 2)
         memcpy(path + i, "a/", 2);
@@ -109,9 +100,8 @@ static void test_many_stars_take_little_time(void **state)
     assert_true(conv_glob_match("**/a/**/a/**/a", path, false));
 }
 
-static void test_check(void **state)
+UNIT_TEST(test_check)
 {
-    (void)state;
     struct conv_err err;
     char longest[5000];
     memset(longest, 'a', sizeof longest);
@@ -127,13 +117,4 @@ static void test_check(void **state)
     assert_non_null(strstr(err.text, "1024"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_match),
-        cmocka_unit_test(test_a_slash_at_the_end_matches_folders),
-        cmocka_unit_test(test_many_stars_take_little_time),
-        cmocka_unit_test(test_check),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

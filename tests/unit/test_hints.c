@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Errors without option names, and how the command line prints them.
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "cli/errors.h"
 #include "filter/filter.h"
+#include "support/unit.h"
 
 static struct conv_err err;
 static char text[CONV_ERRORS_SIZE];
 
-static void every_hint_has_words(void **state)
+UNIT_TEST(every_hint_has_words)
 {
-    (void)state;
     for (int hint = CONV_HINT_NONE + 1; hint < CONV_HINT_COUNT; hint++) {
         conv_err_hint(&err, (enum conv_hint)hint, 7, conv_err_set(&err, CONV_ERR_USAGE, "(cause)"));
         conv_errors_explain(text, sizeof text, &err);
@@ -27,9 +20,8 @@ static void every_hint_has_words(void **state)
 }
 
 // EAGAIN says "Resource temporarily unavailable", which is not what a user can change.
-static void errors_of_threads_say_what_to_change(void **state)
+UNIT_TEST(errors_of_threads_say_what_to_change)
 {
-    (void)state;
     assert_int_equal(conv_err_workers(&err, 64), CONV_ERR_MEMORY);
     assert_string_equal(conv_errors_explain(text, sizeof text, &err),
                         "no memory for the worker threads (64); use fewer --jobs");
@@ -39,18 +31,16 @@ static void errors_of_threads_say_what_to_change(void **state)
     assert_non_null(strstr(err.text, strerror(EPERM)));
 }
 
-static void an_error_without_a_hint_is_its_text(void **state)
+UNIT_TEST(an_error_without_a_hint_is_its_text)
 {
-    (void)state;
     conv_err_hint(&err, CONV_HINT_BIAS, 0, conv_err_set(&err, CONV_ERR_USAGE, "old"));
     conv_err_set(&err, CONV_ERR_IO, "no space on 'device {N}'");
     assert_string_equal(conv_errors_explain(text, sizeof text, &err), "no space on 'device {N}'");
     conv_err_hint(NULL, CONV_HINT_BIAS, 0, CONV_ERR_IO); // the caller asked for no text
 }
 
-static void values_are_filled_in(void **state)
+UNIT_TEST(values_are_filled_in)
 {
-    (void)state;
     static const struct {
         uint64_t value;
         const char *expected;
@@ -64,18 +54,16 @@ static void values_are_filled_in(void **state)
     }
 }
 
-static void long_texts_are_cut(void **state)
+UNIT_TEST(long_texts_are_cut)
 {
-    (void)state;
     char small[24];
     conv_err_hint(&err, CONV_HINT_SIZE, 3, conv_err_set(&err, CONV_ERR_USAGE, "%0100d", 0));
     assert_string_equal(conv_errors_explain(small, sizeof small, &err), "--size 3: 0000000000000");
 }
 
 // The texts of every filter option, as they were before hints were introduced.
-static void filters_are_explained(void **state)
+UNIT_TEST(filters_are_explained)
 {
-    (void)state;
     static const struct {
         const char *chain;
         struct conv_filter_settings options;
@@ -106,15 +94,4 @@ static void filters_are_explained(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_hint_has_words),
-        cmocka_unit_test(errors_of_threads_say_what_to_change),
-        cmocka_unit_test(an_error_without_a_hint_is_its_text),
-        cmocka_unit_test(values_are_filled_in),
-        cmocka_unit_test(long_texts_are_cut),
-        cmocka_unit_test(filters_are_explained),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -67,11 +67,4 @@ UNIT_TEST(planes_of_groups_do_not_either)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planes_do_not_share_cache_sets),
-        cmocka_unit_test(planes_of_groups_do_not_either),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

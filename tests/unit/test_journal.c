@@ -3,21 +3,15 @@
 // programs leave it.
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "io/files/journal.h"
 #include "support/folder.h"
+#include "support/unit.h"
 
 #define HEADER "conv-journal 3\n"
 
@@ -78,9 +72,8 @@ static bool knows(int number)
     return conv_journal_knows(journal, &known);
 }
 
-static void test_lines_are_found_by_the_next_run(void **state)
+UNIT_TEST(test_lines_are_found_by_the_next_run)
 {
-    (void)state;
     open_again();
     assert_string_equal(folder_read("journal"), HEADER);
     add(1);
@@ -93,9 +86,8 @@ static void test_lines_are_found_by_the_next_run(void **state)
     assert_non_null(strstr(folder_read("journal"), "in/1\\x0a.png\n"));
 }
 
-static void test_any_change_makes_an_image_unknown(void **state)
+UNIT_TEST(test_any_change_makes_an_image_unknown)
 {
-    (void)state;
     open_again();
     add(1);
     open_again();
@@ -119,9 +111,8 @@ static void test_any_change_makes_an_image_unknown(void **state)
     assert_false(knows(1));
 }
 
-static void test_a_killed_run_leaves_half_a_line(void **state)
+UNIT_TEST(test_a_killed_run_leaves_half_a_line)
 {
-    (void)state;
     open_again();
     add(1);
     add(2);
@@ -140,9 +131,8 @@ static void test_a_killed_run_leaves_half_a_line(void **state)
     }
 }
 
-static void test_a_killed_run_leaves_half_a_header(void **state)
+UNIT_TEST(test_a_killed_run_leaves_half_a_header)
 {
-    (void)state;
     char half[sizeof HEADER];
     for (size_t length = 0; length < sizeof HEADER - 1; length++) {
         snprintf(half, sizeof half, "%.*s", (int)length, HEADER);
@@ -153,9 +143,8 @@ static void test_a_killed_run_leaves_half_a_header(void **state)
     }
 }
 
-static void test_other_files_are_left_alone(void **state)
+UNIT_TEST(test_other_files_are_left_alone)
 {
-    (void)state;
     static const char *const texts[] = {"conv-journal 1\n", "conv-journal 4\n", "notes\n", "\n",
                                         "conv-journal 3 \n"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -172,9 +161,8 @@ static void test_other_files_are_left_alone(void **state)
     assert_int_equal(conv_journal_open(&journal, &config, &err), CONV_ERR_USAGE);
 }
 
-static void test_damaged_lines_are_counted_and_passed_by(void **state)
+UNIT_TEST(test_damaged_lines_are_counted_and_passed_by)
 {
-    (void)state;
     char text[1000];
     open_again();
     add(1);
@@ -185,9 +173,8 @@ static void test_damaged_lines_are_counted_and_passed_by(void **state)
     assert_int_equal(conv_journal_damaged(journal), 1);
 }
 
-static void test_read_only_writes_nothing(void **state)
+UNIT_TEST(test_read_only_writes_nothing)
 {
-    (void)state;
     config.read_only = true;
     open_again(); // missing: empty
     assert_false(knows(1));
@@ -220,9 +207,8 @@ static struct conv_journal_fact fact_of_file(struct stat *info)
     return made;
 }
 
-static void test_where_times_do_not_tell_the_bytes_do(void **state)
+UNIT_TEST(test_where_times_do_not_tell_the_bytes_do)
 {
-    (void)state;
     for (int mode = 0; mode < 3; mode++) { // a coarse clock, copied times, in place
         struct stat info;
         assert_int_equal(unlink(config.path) == 0 || errno == ENOENT, true);
@@ -262,9 +248,8 @@ static void test_where_times_do_not_tell_the_bytes_do(void **state)
     }
 }
 
-static void test_a_member_is_more_than_its_time(void **state)
+UNIT_TEST(test_a_member_is_more_than_its_time)
 {
-    (void)state;
     open_again();
     struct stat archive = {.st_mode = S_IFREG, .st_size = 1000, .st_mtim = {.tv_sec = 9}};
     struct conv_journal_fact member = fact(1);
@@ -286,9 +271,8 @@ static void test_a_member_is_more_than_its_time(void **state)
     assert_false(conv_journal_knows(journal, &member));
 }
 
-static void test_an_earlier_version_is_refused_in_place(void **state)
+UNIT_TEST(test_an_earlier_version_is_refused_in_place)
 {
-    (void)state;
     static const char earlier[] = "conv-journal 2\n00000000000000010000000000000002 in/1.png\n";
     folder_write("journal", earlier);
     open_again(); // its lines match nothing
@@ -304,9 +288,8 @@ static void test_an_earlier_version_is_refused_in_place(void **state)
 
 // --- in place ------------------------------------------------------------------------------------
 
-static void test_in_place_the_file_counts_not_its_name(void **state)
+UNIT_TEST(test_in_place_the_file_counts_not_its_name)
 {
-    (void)state;
     config.in_place = true;
     open_again();
     struct conv_journal_fact one = fact(1), renamed = one;
@@ -322,9 +305,8 @@ static void test_in_place_the_file_counts_not_its_name(void **state)
     assert_false(conv_journal_knows(journal, &renamed));
 }
 
-static void test_in_place_runs_see_each_other(void **state)
+UNIT_TEST(test_in_place_runs_see_each_other)
 {
-    (void)state;
     config.in_place = true;
     open_again();
     struct conv_journal *other;
@@ -340,9 +322,8 @@ static void test_in_place_runs_see_each_other(void **state)
     conv_journal_close(other);
 }
 
-static void test_in_place_the_lock_of_a_killed_run_ends(void **state)
+UNIT_TEST(test_in_place_the_lock_of_a_killed_run_ends)
 {
-    (void)state;
     config.in_place = true;
     open_again();
     pid_t child = fork();
@@ -365,9 +346,8 @@ static void test_in_place_the_lock_of_a_killed_run_ends(void **state)
     assert_int_equal(conv_journal_damaged(journal), 1);
 }
 
-static void test_in_place_a_stop_ends_the_wait_for_a_lock(void **state)
+UNIT_TEST(test_in_place_a_stop_ends_the_wait_for_a_lock)
 {
-    (void)state;
     atomic_int stop = 15;
     config.in_place = true;
     config.stop = &stop;
@@ -381,9 +361,8 @@ static void test_in_place_a_stop_ends_the_wait_for_a_lock(void **state)
     conv_journal_unlock(journal);
 }
 
-static void test_in_place_without_a_file(void **state)
+UNIT_TEST(test_in_place_without_a_file)
 {
-    (void)state;
     config.in_place = true;
     config.path = NULL;
     open_again();
@@ -397,25 +376,4 @@ static void test_in_place_without_a_file(void **state)
     assert_false(conv_journal_knows(journal, &one));
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_lines_are_found_by_the_next_run),
-        TEST(test_any_change_makes_an_image_unknown),
-        TEST(test_a_killed_run_leaves_half_a_line),
-        TEST(test_a_killed_run_leaves_half_a_header),
-        TEST(test_other_files_are_left_alone),
-        TEST(test_damaged_lines_are_counted_and_passed_by),
-        TEST(test_read_only_writes_nothing),
-        TEST(test_where_times_do_not_tell_the_bytes_do),
-        TEST(test_a_member_is_more_than_its_time),
-        TEST(test_an_earlier_version_is_refused_in_place),
-        TEST(test_in_place_the_file_counts_not_its_name),
-        TEST(test_in_place_runs_see_each_other),
-        TEST(test_in_place_the_lock_of_a_killed_run_ends),
-        TEST(test_in_place_a_stop_ends_the_wait_for_a_lock),
-        TEST(test_in_place_without_a_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(set_up, tear_down)

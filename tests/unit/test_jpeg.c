@@ -441,23 +441,4 @@ UNIT_TEST(transparent_pixels_are_refused)
     image_free(&image);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pixels_are_libjpegs),
-        cmocka_unit_test(other_kinds_are_refused),
-        cmocka_unit_test(damaged_headers_are_refused),
-        cmocka_unit_test(truncated_files_are_refused),
-        cmocka_unit_test(missing_data_are_refused),
-        cmocka_unit_test(sizes_beyond_the_data_are_refused),
-        cmocka_unit_test(impossible_lengths_of_comments_are_accepted),
-        cmocka_unit_test(stray_bytes_before_the_end_are_accepted),
-        cmocka_unit_test(no_damage_breaks_the_decoder),
-        cmocka_unit_test(too_many_scans_are_refused),
-        cmocka_unit_test(a_signal_cancels),
-        cmocka_unit_test(encoded_images_come_back),
-        cmocka_unit_test(the_bound_of_encoded_files_holds),
-        cmocka_unit_test(transparent_pixels_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, forget);
-}
+UNIT_MAIN(NULL, forget)

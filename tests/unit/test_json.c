@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Members of JSON objects, whole and damaged.
 #include "report/json.h"
+#include "support/unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const char *text_of(const char *object, const char *name)
 {
@@ -19,14 +13,13 @@ static const char *text_of(const char *object, const char *name)
                                                                                              : NULL;
 }
 
-static void members_are_found_by_name(void **state)
+UNIT_TEST(members_are_found_by_name)
 {
     const char *object = " {\"a\" : \"x\", \"b\":{\"c\":\"inner\",\"d\":[1,{\"e\":2}]},\n"
                          "\"c\":\"outer\", \"n\":18446744073709551615, \"f\":-1.5e2, \"t\":true} ";
     struct conv_json_value value;
     uint64_t integer = 0;
     double number = 0;
-    (void)state;
     assert_string_equal(text_of(object, "a"), "x");
     assert_string_equal(text_of(object, "c"), "outer");
     assert_true(conv_json_read(&value, object, "b"));
@@ -40,9 +33,8 @@ static void members_are_found_by_name(void **state)
     assert_true(conv_json_is_object(object));
 }
 
-static void texts_are_unescaped_and_fit(void **state)
+UNIT_TEST(texts_are_unescaped_and_fit)
 {
-    (void)state;
     assert_string_equal(text_of("{\"a\":\"\\\"\\\\\\/\\n\\u0041\\u00e4\"}", "a"), "\"\\/\nA\u00e4");
     assert_string_equal(text_of("{\"a\":\"\\ud83d\\ude42\"}", "a"), "\U0001F642");
     assert_string_equal(text_of("{\"a\":\"123456789012345\"}", "a"), "123456789012345");
@@ -57,11 +49,10 @@ static void texts_are_unescaped_and_fit(void **state)
 
 // Every beginning of an object, each in memory of its own size, so that a sanitizer sees reads past
 // the end.
-static void what_is_cut_short_is_no_object(void **state)
+UNIT_TEST(what_is_cut_short_is_no_object)
 {
     const char *object = "{\"a\":[1,\"\\\"]\",{\"b\":{}}],\"c\":\"\\u0041\",\"d\":null}";
     struct conv_json_value value;
-    (void)state;
     for (size_t size = 0; size < strlen(object); size++) {
         char *cut = calloc(1, size + 1);
         memcpy(cut, object, size);
@@ -76,11 +67,10 @@ static void what_is_cut_short_is_no_object(void **state)
     assert_true(conv_json_is_object("{}"));
 }
 
-static void deep_nesting_costs_no_stack(void **state)
+UNIT_TEST(deep_nesting_costs_no_stack)
 {
     size_t depth = 1000000;
     char *object = malloc(2 * depth + 16);
-    (void)state;
     strcpy(object, "{\"a\":");
     memset(object + 5, '[', depth);
     memset(object + 5 + depth, ']', depth);
@@ -89,13 +79,4 @@ static void deep_nesting_costs_no_stack(void **state)
     free(object);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_are_found_by_name),
-        cmocka_unit_test(texts_are_unescaped_and_fit),
-        cmocka_unit_test(what_is_cut_short_is_no_object),
-        cmocka_unit_test(deep_nesting_costs_no_stack),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,18 +2,10 @@
 // The definition of a layer, on cases small enough to compute by hand, the activations, and
 // float16; the table of variants and the choice among them. What variants compute is tested by
 // check_layers.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/features.h"
 #include "kernels/layer/activation.h"
 #include "kernels/layer/layer.h"
+#include "support/unit.h"
 #include "tensor/half.h"
 
 static void run_reference(const struct conv_layer *layer, int height, int width, const void *src,
@@ -35,9 +27,8 @@ static void run_reference(const struct conv_layer *layer, int height, int width,
     assert_int_equal(plan.variant->run(&plan, &batch), CONV_OK);
 }
 
-static void sums_channels_and_bias(void **state)
+UNIT_TEST(sums_channels_and_bias)
 {
-    (void)state;
     // Two channels of 2x3, two maps of 2x2 kernels: correlation, the kernel is not turned.
     const float src[] = {1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60};
     const float weights[] = {1, 0, 0, 2, 0, 0, 1, 0, -1, 0, 0, 0, 0, 0.5f, 0, 0};
@@ -58,9 +49,8 @@ static void sums_channels_and_bias(void **state)
     assert_memory_equal(dst, expected, sizeof dst);
 }
 
-static void pads_by_border_and_stride(void **state)
+UNIT_TEST(pads_by_border_and_stride)
 {
-    (void)state;
     const uint8_t src[] = {51, 102, 255};
     const float weights[] = {1, 1, 1};
     struct conv_layer layer = {.channels = 1,
@@ -86,9 +76,8 @@ static void pads_by_border_and_stride(void **state)
     assert_float_equal(conv_half_to_float(dst[1]), 4, 0); // 2 5 -3
 }
 
-static void padding_takes_part(void **state)
+UNIT_TEST(padding_takes_part)
 {
-    (void)state;
     const float src = 1, weights[] = {INFINITY, 1};
     struct conv_layer layer = {.channels = 1,
                                .maps = 1,
@@ -105,9 +94,8 @@ static void padding_takes_part(void **state)
     assert_true(isnan(dst));
 }
 
-static void tanh_is_close(void **state)
+UNIT_TEST(tanh_is_close)
 {
-    (void)state;
     double worst = 0;
     for (uint32_t bits = 0x30000000; bits < 0x41300000; bits += 97) { // 2^-31 to 11
         float x;
@@ -125,9 +113,8 @@ static void tanh_is_close(void **state)
     assert_float_equal(conv_layer_tanh(-INFINITY), -1, 0);
 }
 
-static void relu_and_abs_on_special_values(void **state)
+UNIT_TEST(relu_and_abs_on_special_values)
 {
-    (void)state;
     assert_true(isnan(conv_layer_activate(CONV_ACTIVATION_RELU, NAN)));
     assert_float_equal(conv_layer_activate(CONV_ACTIVATION_RELU, -2), 0, 0);
     assert_float_equal(conv_layer_activate(CONV_ACTIVATION_RELU, 2), 2, 0);
@@ -135,9 +122,8 @@ static void relu_and_abs_on_special_values(void **state)
     assert_float_equal(conv_layer_activate(CONV_ACTIVATION_NONE, -2), -2, 0);
 }
 
-static void half_round_trips_and_rounds(void **state)
+UNIT_TEST(half_round_trips_and_rounds)
 {
-    (void)state;
     for (uint32_t half = 0; half < 0x10000; half++) {
         float value = conv_half_to_float((uint16_t)half);
         if (isnan(value))
@@ -179,9 +165,8 @@ static struct conv_layer plain_layer(void)
                                .weights = one_weight};
 }
 
-static void output_sizes(void **state)
+UNIT_TEST(output_sizes)
 {
-    (void)state;
     struct conv_layer layer = plain_layer();
     layer.kernel_height = 5;
     layer.kernel_width = 3;
@@ -199,9 +184,8 @@ static void output_sizes(void **state)
     assert_int_equal(conv_layer_out_height(&layer, INT32_MAX), 1431655764);
 }
 
-static void table_is_consistent(void **state)
+UNIT_TEST(table_is_consistent)
 {
-    (void)state;
     int count;
     const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
     const struct conv_layer_variant *last_on_cpu = NULL;
@@ -234,9 +218,8 @@ static const struct conv_layer_variant *pick(const struct conv_layer *layer, enu
     return conv_layer_plan_best(&plan, layer, &shape, place, have, name) ? plan.variant : NULL;
 }
 
-static void choice_follows_features_and_names(void **state)
+UNIT_TEST(choice_follows_features_and_names)
 {
-    (void)state;
     struct conv_layer layer = plain_layer();
     const struct conv_layer_variant *reference = &conv_cpu_layer_reference;
     assert_string_equal(pick(&layer, CONV_ON_CPU, 0, NULL)->name, "cpu_layer_portable");
@@ -268,9 +251,8 @@ static bool plan_unpadded_10x12(struct conv_layer_plan *plan)
            layer->input == CONV_ELEMENT_F32 && plan->shape.height == 10 && plan->shape.width == 12;
 }
 
-static void padding_is_left_to_the_caller(void **state)
+UNIT_TEST(padding_is_left_to_the_caller)
 {
-    (void)state;
     const struct conv_layer_variant pads = {.pads = true, .plan = plan_unpadded_10x12};
     const struct conv_layer_variant leaves = {.plan = plan_unpadded_10x12};
     struct conv_layer layer = plain_layer();
@@ -306,9 +288,8 @@ static void padding_is_left_to_the_caller(void **state)
 }
 
 // Scratch is for a block of rows and columns, whatever the size of the planes.
-static void scratch_is_bounded(void **state)
+UNIT_TEST(scratch_is_bounded)
 {
-    (void)state;
     static const struct {
         int channels, side, stride, height, width;
         size_t most;
@@ -344,20 +325,4 @@ static void scratch_is_bounded(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_channels_and_bias),
-        cmocka_unit_test(pads_by_border_and_stride),
-        cmocka_unit_test(padding_takes_part),
-        cmocka_unit_test(tanh_is_close),
-        cmocka_unit_test(relu_and_abs_on_special_values),
-        cmocka_unit_test(half_round_trips_and_rounds),
-        cmocka_unit_test(output_sizes),
-        cmocka_unit_test(table_is_consistent),
-        cmocka_unit_test(choice_follows_features_and_names),
-        cmocka_unit_test(padding_is_left_to_the_caller),
-        cmocka_unit_test(scratch_is_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

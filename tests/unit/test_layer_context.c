@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The façade of layers on the CPU: the reference's bits for any number of threads, images and bytes
 // at a time; order and errors of flows.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/layer_flow.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define MAPS 3
 #define CHANNELS 2
@@ -100,9 +92,8 @@ static struct conv_layer_context *open_context(const struct conv_layer *layer, c
 }
 
 // What each variant computes is tested by check_layers.
-static void flows_give_the_bits_of_the_reference(void **state)
+UNIT_TEST(flows_give_the_bits_of_the_reference)
 {
-    (void)state;
     static _Alignas(64) uint8_t expected[4 * MOST], result[4 * MOST];
     for (int number = 0; number < 16; number++) {
         struct conv_layer layer = make_layer(number);
@@ -124,9 +115,8 @@ static void flows_give_the_bits_of_the_reference(void **state)
     }
 }
 
-static void threads_of_a_stream_share_rows(void **state)
+UNIT_TEST(threads_of_a_stream_share_rows)
 {
-    (void)state;
     static _Alignas(64) uint8_t expected[4 * MOST], result[4 * MOST];
     for (int number = 0; number < 16; number++) {
         struct conv_layer layer = make_layer(number);
@@ -153,9 +143,8 @@ static void threads_of_a_stream_share_rows(void **state)
     }
 }
 
-static void many_shapes_need_many_plans(void **state)
+UNIT_TEST(many_shapes_need_many_plans)
 {
-    (void)state;
     static _Alignas(64) float first[MOST], second[MOST];
     struct conv_layer layer = make_layer(0);
     struct conv_operation operation = {.layer = open_context(&layer, NULL)};
@@ -178,9 +167,8 @@ static void many_shapes_need_many_plans(void **state)
 }
 
 // A batch with gaps between rows, planes and images, in memory of the caller.
-static void strides_may_have_gaps(void **state)
+UNIT_TEST(strides_may_have_gaps)
 {
-    (void)state;
     static _Alignas(64) uint8_t expected[4 * MOST], result[4 * MOST],
         wide[IMAGES * CHANNELS][20][WIDTH + 5];
     for (int number = 4; number < 16; number = number == 7 ? 12 : number + 1) {
@@ -274,9 +262,8 @@ static enum conv_status run_in_order(struct order *order, const atomic_int *stop
     return status;
 }
 
-static void flows_keep_the_order(void **state)
+UNIT_TEST(flows_keep_the_order)
 {
-    (void)state;
     for (int jobs = 1; jobs < 9; jobs++) {
         struct order order = {.fail_read = -1, .fail_write = -1};
         struct conv_err err = {0};
@@ -288,9 +275,8 @@ static void flows_keep_the_order(void **state)
     }
 }
 
-static void flows_end_at_the_first_failure(void **state)
+UNIT_TEST(flows_end_at_the_first_failure)
 {
-    (void)state;
     for (int jobs = 1; jobs < 9; jobs++) {
         struct order order = {.fail_read = 123, .fail_write = -1};
         struct conv_err err = {0};
@@ -308,9 +294,8 @@ static void flows_end_at_the_first_failure(void **state)
     }
 }
 
-static void what_cannot_be_is_refused(void **state)
+UNIT_TEST(what_cannot_be_is_refused)
 {
-    (void)state;
     struct conv_layer layer = make_layer(0);
     struct conv_layer_config config = {.layer = &layer, .variant = "cpu_layer_referense"};
     struct conv_layer_context *context = NULL;
@@ -338,16 +323,4 @@ static void what_cannot_be_is_refused(void **state)
     conv_layer_context_close(context);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(flows_give_the_bits_of_the_reference),
-        cmocka_unit_test(threads_of_a_stream_share_rows),
-        cmocka_unit_test(many_shapes_need_many_plans),
-        cmocka_unit_test(strides_may_have_gaps),
-        cmocka_unit_test(flows_keep_the_order),
-        cmocka_unit_test(flows_end_at_the_first_failure),
-        cmocka_unit_test(what_cannot_be_is_refused),
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
-}
+UNIT_MAIN(setup, NULL)

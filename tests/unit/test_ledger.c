@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The ledger: how memory is divided, what an image takes, and that shares within it neither exceed
 // it nor wait for ever.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/features.h"
 #include "engine/group.h"
 #include "run/config.h"
 #include "run/job.h"
 #include "run/ledger.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define MIB ((size_t)1 << 20)
 #define LIMIT 100
@@ -33,9 +27,8 @@ static struct conv_limits limit_of(size_t memory, bool addresses)
     return limits;
 }
 
-static void test_parts_stay_within_a_limit(void **state)
+UNIT_TEST(test_parts_stay_within_a_limit)
 {
-    (void)state;
     for (int kind = 0; kind < 48; kind++) {
         size_t limit = (kind & 1 ? 4096 : 100) * MIB;
         bool async = kind & 2, addresses = kind & 4, is_asked = kind & 8;
@@ -67,9 +60,8 @@ static void test_parts_stay_within_a_limit(void **state)
     }
 }
 
-static void test_without_a_limit_only_staging_counts(void **state)
+UNIT_TEST(test_without_a_limit_only_staging_counts)
 {
-    (void)state;
     static const struct {
         size_t staging, archives;
     } cases[] = {{400 * MIB, 100 * MIB}, {40000 * MIB, 1024 * MIB}};
@@ -119,12 +111,11 @@ static void estimate(struct conv_need *need, size_t *staging, size_t *scratch, i
 
 // Kernels that read whole rows hold two of them: that was not counted, a third of the samples of an
 // image of three long rows.
-static void scratch_of_the_filter_counts(void **state)
+UNIT_TEST(scratch_of_the_filter_counts)
 {
     enum { LONG = 4000000 };
     struct conv_need need;
     size_t staging, scratch, few;
-    (void)state;
     estimate(&need, &staging, &few, 64);
     estimate(&need, &staging, &scratch, LONG);
     assert_true(scratch >= few);
@@ -141,9 +132,8 @@ static int open_ledger(struct conv_ledger *ledger, size_t files, size_t total)
     return conv_ledger_open(ledger, &(struct conv_division){.files = files, .total = total});
 }
 
-static void test_shares_fit_or_one_goes_beyond(void **state)
+UNIT_TEST(test_shares_fit_or_one_goes_beyond)
 {
-    (void)state;
     struct conv_ledger ledger;
     struct conv_share a = {0}, b = {0}, c = {0};
     assert_int_equal(open_ledger(&ledger, LIMIT, SIZE_MAX), 0);
@@ -173,9 +163,8 @@ static void test_shares_fit_or_one_goes_beyond(void **state)
 }
 
 // Images in flight and files together stay within the total, except a single image.
-static void test_images_and_files_share_the_total(void **state)
+UNIT_TEST(test_images_and_files_share_the_total)
 {
-    (void)state;
     struct conv_ledger ledger;
     struct conv_share a = {0}, b = {0}, c = {0};
     assert_int_equal(open_ledger(&ledger, 40, LIMIT), 0);
@@ -237,9 +226,8 @@ static void *eat(void *argument)
     return NULL;
 }
 
-static void test_no_thread_waits_for_ever(void **state)
+UNIT_TEST(test_no_thread_waits_for_ever)
 {
-    (void)state;
     struct conv_ledger ledger;
     struct eater eaters[THREADS] = {0};
     assert_int_equal(open_ledger(&ledger, LIMIT, SIZE_MAX), 0);
@@ -257,15 +245,4 @@ static void test_no_thread_waits_for_ever(void **state)
     conv_ledger_close(&ledger);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts_stay_within_a_limit),
-        cmocka_unit_test(test_without_a_limit_only_staging_counts),
-        cmocka_unit_test(scratch_of_the_filter_counts),
-        cmocka_unit_test(test_shares_fit_or_one_goes_beyond),
-        cmocka_unit_test(test_images_and_files_share_the_total),
-        cmocka_unit_test(test_no_thread_waits_for_ever),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

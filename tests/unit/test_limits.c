@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Limits of containers: control groups of every kind, planted below a folder that stands
 // in for the root of the file system.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <ftw.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "support/unit.h"
 
 #define MIB ((size_t)1 << 20)
 #define PHYSICAL (4096 * MIB)
@@ -92,9 +84,8 @@ static void expect(size_t memory, size_t used, int cores)
     assert_int_equal(limits.cores_source[0] != '\0', cores < CORES);
 }
 
-static void test_no_groups_no_limit(void **state)
+UNIT_TEST_IN(test_no_groups_no_limit, begin, end)
 {
-    (void)state;
     expect(PHYSICAL, 0, CORES);
     plant("/proc/self/cgroup", "0::/a\n");
     expect(PHYSICAL, 0, CORES); // nothing mounted
@@ -102,9 +93,8 @@ static void test_no_groups_no_limit(void **state)
     expect(PHYSICAL, 0, CORES); // nothing there
 }
 
-static void test_v2(void **state)
+UNIT_TEST_IN(test_v2, begin, end)
 {
-    (void)state;
     plant("/proc/self/cgroup", "0::/job\n");
     plant("/proc/self/mountinfo", "23 1 8:1 / / rw - ext4 /dev/sda1 rw\n" MOUNT_V2);
     plant("/sys/fs/cgroup/job/memory.max", "419430400\n");
@@ -126,9 +116,8 @@ static void test_v2(void **state)
     expect(300 * MIB, 100 * MIB, 2);
 }
 
-static void test_v2_without_limits(void **state)
+UNIT_TEST_IN(test_v2_without_limits, begin, end)
 {
-    (void)state;
     plant("/proc/self/cgroup", "0::/job\n");
     plant("/proc/self/mountinfo", MOUNT_V2);
     plant("/sys/fs/cgroup/job/memory.max", "max\n");
@@ -142,9 +131,8 @@ static void test_v2_without_limits(void **state)
 }
 
 // Slurm, systemd and Kubernetes set limits on groups above the process's own.
-static void test_groups_above_count(void **state)
+UNIT_TEST_IN(test_groups_above_count, begin, end)
 {
-    (void)state;
     plant("/proc/self/cgroup", "0::/slice/job_1/step_0/task\n");
     plant("/proc/self/mountinfo", MOUNT_V2);
     plant("/sys/fs/cgroup/slice/job_1/step_0/task/memory.max", "max\n");
@@ -163,9 +151,8 @@ static void test_groups_above_count(void **state)
     assert_int_equal(conv_limits_memory_left(&limits), 256 * MIB); // an eighth, not 144 MiB
 }
 
-static void test_v1(void **state)
+UNIT_TEST_IN(test_v1, begin, end)
 {
-    (void)state;
     plant("/proc/self/cgroup",
           "9:name=systemd:/\n5:cpuset:/set\n4:memory:/a/b\n2:cpu,cpuacct:/c/d\n"
           "0::/\n");
@@ -189,9 +176,8 @@ static void test_v1(void **state)
 }
 
 // Memory by v1, cores by v2: both are mounted.
-static void test_hybrid(void **state)
+UNIT_TEST_IN(test_hybrid, begin, end)
 {
-    (void)state;
     plant("/proc/self/cgroup", "4:memory:/a\n0::/b\n");
     plant("/proc/self/mountinfo",
           MOUNT_V1("/", "memory") "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
@@ -201,9 +187,8 @@ static void test_hybrid(void **state)
 }
 
 // In a container the mount shows only its own group; the path is the host's or begins with "/..".
-static void test_containers(void **state)
+UNIT_TEST_IN(test_containers, begin, end)
 {
-    (void)state;
     const char *const groups[] = {
         "/docker/0123", "/docker/0123/inner", "/elsewhere/0123", "/", "/../other", "/.."};
     plant("/sys/fs/cgroup/memory/memory.limit_in_bytes", "419430400\n");
@@ -226,9 +211,8 @@ static void test_containers(void **state)
 }
 
 // A group of another container that is mounted somewhere is not ours.
-static void test_the_mount_that_holds_the_group(void **state)
+UNIT_TEST_IN(test_the_mount_that_holds_the_group, begin, end)
 {
-    (void)state;
     plant("/proc/self/cgroup", "0::/ab/c\n");
     plant("/proc/self/mountinfo",
           "50 23 0:26 /a /mnt/of\\040another rw - cgroup2 cgroup2 rw\n"
@@ -239,9 +223,8 @@ static void test_the_mount_that_holds_the_group(void **state)
     expect(400 * MIB, 0, CORES);
 }
 
-static void test_garbage(void **state)
+UNIT_TEST_IN(test_garbage, begin, end)
 {
-    (void)state;
     const char *const texts[] = {
         "",         "\n",     "x",    "-5\n",  "12x\n",
         "0\n",      "0x10\n", " 7\n", "1.5\n", "99999999999999999999999999\n",
@@ -272,9 +255,8 @@ static void test_garbage(void **state)
     expect(400 * MIB, 0, CORES);
 }
 
-static void test_folders_in_place_of_files(void **state)
+UNIT_TEST_IN(test_folders_in_place_of_files, begin, end)
 {
-    (void)state;
     plant("/proc/self/cgroup", "0::/job\n");
     plant("/proc/self/mountinfo", MOUNT_V2);
     plant("/sys/fs/cgroup/job/memory.max/x", "1\n"); // opens, but cannot be read
@@ -283,9 +265,8 @@ static void test_folders_in_place_of_files(void **state)
     expect(400 * MIB, 0, CORES);
 }
 
-static void test_this_process(void **state)
+UNIT_TEST(test_this_process)
 {
-    (void)state;
     struct conv_limits limits;
     cpu_set_t all, one;
     conv_limits_read(&limits);
@@ -304,9 +285,8 @@ static void test_this_process(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
-static void test_data_limit(void **state)
+UNIT_TEST(test_data_limit)
 {
-    (void)state;
 #if CONV_SANITIZED
     skip(); // a sanitizer maps far more memory than any limit
 #endif
@@ -324,21 +304,4 @@ static void test_data_limit(void **state)
     assert_int_equal(setrlimit(RLIMIT_DATA, &old), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_no_groups_no_limit, begin, end),
-        cmocka_unit_test_setup_teardown(test_v2, begin, end),
-        cmocka_unit_test_setup_teardown(test_v2_without_limits, begin, end),
-        cmocka_unit_test_setup_teardown(test_groups_above_count, begin, end),
-        cmocka_unit_test_setup_teardown(test_v1, begin, end),
-        cmocka_unit_test_setup_teardown(test_hybrid, begin, end),
-        cmocka_unit_test_setup_teardown(test_containers, begin, end),
-        cmocka_unit_test_setup_teardown(test_the_mount_that_holds_the_group, begin, end),
-        cmocka_unit_test_setup_teardown(test_garbage, begin, end),
-        cmocka_unit_test_setup_teardown(test_folders_in_place_of_files, begin, end),
-        cmocka_unit_test(test_this_process),
-        cmocka_unit_test(test_data_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

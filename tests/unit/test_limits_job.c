@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The share of a machine that a process of a job gets, from the variables of Slurm and MPI.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/limits.h"
+#include "support/unit.h"
 
 #define MIB ((size_t)1 << 20)
 #define PHYSICAL (4096 * MIB)
@@ -48,9 +39,8 @@ static const struct conv_limits whole = {.physical = PHYSICAL,
                                          .allowed_cores = CORES,
                                          .cores = CORES};
 
-static void a_job_shares_the_cores_of_a_machine(void **state)
+UNIT_TEST(a_job_shares_the_cores_of_a_machine)
 {
-    (void)state;
     static const struct {
         const char *values[8];
         int cores;
@@ -77,18 +67,16 @@ static void a_job_shares_the_cores_of_a_machine(void **state)
     }
 }
 
-static void bound_processes_have_cores_of_their_own(void **state)
+UNIT_TEST(bound_processes_have_cores_of_their_own)
 {
     struct conv_limits bound = whole;
-    (void)state;
     bound.allowed_cores = bound.cores = 4;
     const char *const values[8] = {"0", "4", "0", "", "", "", "", ""};
     assert_int_equal(read_job(values, &bound).cores, 4);
 }
 
-static void a_job_shares_the_memory_of_a_machine(void **state)
+UNIT_TEST(a_job_shares_the_memory_of_a_machine)
 {
-    (void)state;
     const char *const alone[8] = {"0", "1", "0", "", "", "1024", "", ""};
     struct conv_limits limits = read_job(alone, &whole);
     assert_int_equal(limits.memory, 1024 * MIB);
@@ -113,15 +101,4 @@ static void a_job_shares_the_memory_of_a_machine(void **state)
     assert_int_equal(limits.memory_used, 25 * MIB);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_job_shares_the_cores_of_a_machine, forget_job,
-                                        forget_job),
-        cmocka_unit_test_setup_teardown(bound_processes_have_cores_of_their_own, forget_job,
-                                        forget_job),
-        cmocka_unit_test_setup_teardown(a_job_shares_the_memory_of_a_machine, forget_job,
-                                        forget_job),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(forget_job, forget_job)

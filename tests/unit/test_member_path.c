@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Names of members of archives become paths below a folder (src/io/archive/member_path.h), or are
 // refused.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "io/archive/member_path.h"
 #include "support/folder.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define NAME(text) text, sizeof text - 1
 
@@ -118,9 +112,8 @@ static const struct { const char *name; size_t length; const char *why; } refuse
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-static void test_accepted(void **state)
+UNIT_TEST(test_accepted)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(accepted); i++) {
         struct conv_err err = {0};
         char path[PATH_MAX];
@@ -131,9 +124,8 @@ static void test_accepted(void **state)
     }
 }
 
-static void test_refused(void **state)
+UNIT_TEST(test_refused)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(refused); i++) {
         struct conv_err err = {0};
         char path[PATH_MAX];
@@ -145,9 +137,8 @@ static void test_refused(void **state)
 }
 
 // A name is not required to end: members of archives do not.
-static void test_length_counts(void **state)
+UNIT_TEST(test_length_counts)
 {
-    (void)state;
     char path[PATH_MAX];
     assert_int_equal(conv_member_path_make(path, "a.png/../b", 5, NULL), CONV_OK);
     assert_string_equal(path, "a.png");
@@ -155,9 +146,8 @@ static void test_length_counts(void **state)
     assert_string_equal(path, "ab");
 }
 
-static void test_long_names(void **state)
+UNIT_TEST(test_long_names)
 {
-    (void)state;
     static char name[1 << 20];
     char path[PATH_MAX];
     struct conv_err err = {0};
@@ -180,9 +170,8 @@ static void test_long_names(void **state)
 
 // Whatever bytes a name has, an accepted one is a relative path that stays below the folder, and is
 // its own path.
-static void test_any_bytes(void **state)
+UNIT_TEST(test_any_bytes)
 {
-    (void)state;
     static const char letters[] = "../\\aC:.\0/~";
     uint64_t random = 1;
     int accepted_count = 0;
@@ -212,9 +201,8 @@ static enum conv_status check_links(const char *path, struct conv_err *err)
     return conv_member_path_check_links(&links, path, err);
 }
 
-static void test_links(void **state)
+UNIT_TEST_IN(test_links, folder_make, folder_remove)
 {
-    (void)state;
     struct conv_err err = {0};
     assert_int_equal(check_links("a/b.png", &err), CONV_OK); // there is no folder yet
     folder_write("elsewhere/file", "");
@@ -246,9 +234,8 @@ static void test_links(void **state)
 }
 
 // The folder that passed is remembered, and no other.
-static void test_links_remembered(void **state)
+UNIT_TEST_IN(test_links_remembered, folder_make, folder_remove)
 {
-    (void)state;
     struct conv_member_links links = {.folder = folder_path("out")};
     folder_write("out/a/file", "");
     folder_write("out/ab/file", "");
@@ -263,16 +250,4 @@ static void test_links_remembered(void **state)
     assert_int_equal(conv_member_path_check_links(&links, "abc/x", NULL), CONV_ERR_IO);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accepted),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_length_counts),
-        cmocka_unit_test(test_long_names),
-        cmocka_unit_test(test_any_bytes),
-        cmocka_unit_test_setup_teardown(test_links, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(test_links_remembered, folder_make, folder_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

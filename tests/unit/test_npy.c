@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Headers of .npy files: what NumPy writes, what other programs write, and damaged ones.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "support/unit.h"
 #include "tensor/npy.h"
 
 // A header of version `major` around `dict`. Memory ends with it, so that a sanitizer sees reads
@@ -45,9 +38,8 @@ static enum conv_status parse(struct conv_npy *npy, int major, const char *dict,
     return status;
 }
 
-static void reads_what_numpy_writes(void **state)
+UNIT_TEST(reads_what_numpy_writes)
 {
-    (void)state;
     static const struct {
         int major;
         const char *dict;
@@ -83,9 +75,8 @@ static void reads_what_numpy_writes(void **state)
     }
 }
 
-static void refuses_with_a_reason(void **state)
+UNIT_TEST(refuses_with_a_reason)
 {
-    (void)state;
 #define F4 "'descr': '<f4', "
 #define C_ORDER "'fortran_order': False, "
     static const struct {
@@ -129,9 +120,8 @@ static void refuses_with_a_reason(void **state)
     }
 }
 
-static void refuses_other_files(void **state)
+UNIT_TEST(refuses_other_files)
 {
-    (void)state;
     static const struct {
         const char *head;
         enum conv_status status;
@@ -152,9 +142,8 @@ static void refuses_other_files(void **state)
     }
 }
 
-static void checks_the_size_of_the_file(void **state)
+UNIT_TEST(checks_the_size_of_the_file)
 {
-    (void)state;
     struct conv_npy npy;
     struct conv_err err = {0};
     assert_int_equal(
@@ -166,9 +155,8 @@ static void checks_the_size_of_the_file(void **state)
     assert_int_equal(conv_npy_check_size(&npy, npy.header + 25, &err), CONV_ERR_FORMAT);
 }
 
-static void reads_its_own_headers(void **state)
+UNIT_TEST(reads_its_own_headers)
 {
-    (void)state;
     static const struct conv_tensor_shape shapes[] = {
         {4, {INT64_C(1) << 40, 1, 1, 7}}, {3, {1, 2, 3}}, {1, {5}}, {0, {0}}};
     for (int element = CONV_ELEMENT_U8; element <= CONV_ELEMENT_F32; element++) {
@@ -192,9 +180,8 @@ static void reads_its_own_headers(void **state)
     }
 }
 
-static void converts_elements(void **state)
+UNIT_TEST(converts_elements)
 {
-    (void)state;
     struct conv_npy npy;
     struct conv_err err = {0};
     assert_int_equal(
@@ -216,12 +203,4 @@ static void converts_elements(void **state)
     assert_int_equal(words[1], 0xabcd);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_numpy_writes), cmocka_unit_test(refuses_with_a_reason),
-        cmocka_unit_test(refuses_other_files),     cmocka_unit_test(checks_the_size_of_the_file),
-        cmocka_unit_test(reads_its_own_headers),   cmocka_unit_test(converts_elements),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Lines about images come in the order of the images (src/report/order.h).
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "report/terminal.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 static struct conv_order order;
 static char *printed;
@@ -43,9 +36,8 @@ static void add(uint64_t number)
     fflush(stream);
 }
 
-static void test_lines_wait_for_those_before_them(void **state)
+UNIT_TEST(test_lines_wait_for_those_before_them)
 {
-    (void)state;
     add(3);
     add(2);
     assert_string_equal(printed, "");
@@ -62,9 +54,8 @@ static void test_lines_wait_for_those_before_them(void **state)
     assert_string_equal(printed, "1 2 3 5 7 9 ");
 }
 
-static void test_any_order(void **state)
+UNIT_TEST(test_any_order)
 {
-    (void)state;
     int numbers[CONV_ORDER_MOST], last = 0;
     for (int i = 0; i < CONV_ORDER_MOST; i++)
         numbers[i] = i + 1;
@@ -81,9 +72,8 @@ static void test_any_order(void **state)
         assert_int_equal(strtol(at, &at, 10), last + 1);
 }
 
-static void test_one_image_does_not_hold_up_all_others(void **state)
+UNIT_TEST(test_one_image_does_not_hold_up_all_others)
 {
-    (void)state;
     for (uint64_t number = 2; number < CONV_ORDER_MOST + 2; number++)
         add(number);
     assert_string_equal(printed, "");
@@ -95,12 +85,4 @@ static void test_one_image_does_not_hold_up_all_others(void **state)
     assert_string_equal(printed + length - 2, "1 ");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_lines_wait_for_those_before_them, begin, end),
-        cmocka_unit_test_setup_teardown(test_any_order, begin, end),
-        cmocka_unit_test_setup_teardown(test_one_image_does_not_hold_up_all_others, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(begin, end)

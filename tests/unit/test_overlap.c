@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The sweep over a device's times against counting every nanosecond one by one.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "report/figures.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define LENGTH 4000
 
@@ -20,9 +13,8 @@ static struct conv_overlap *open_overlap(void)
     return overlap;
 }
 
-static void what_is_counted_one_by_one(void **state)
+UNIT_TEST(what_is_counted_one_by_one)
 {
-    (void)state;
     static unsigned char busy[CONV_ENGINE_COUNT][LENGTH];
     memset(busy, 0, sizeof busy);
     struct conv_overlap *overlap = open_overlap();
@@ -53,9 +45,8 @@ static void what_is_counted_one_by_one(void **state)
 // Far more work than is kept, reported a little out of order: copies in follow each other without a
 // gap, each kernel overlaps with half of the next copy, and copies out of 99 groups at once overlap
 // with all of it, also where the older half is counted.
-static void more_than_is_kept(void **state)
+UNIT_TEST(more_than_is_kept)
 {
-    (void)state;
     struct conv_overlap *overlap = open_overlap();
     uint64_t groups = 100000, outs = groups / 100;
     for (uint64_t i = 0; i < groups; i++) {
@@ -78,11 +69,4 @@ static void more_than_is_kept(void **state)
     conv_overlap_close(overlap);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_counted_one_by_one),
-        cmocka_unit_test(more_than_is_kept),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

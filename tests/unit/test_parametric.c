@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The arithmetic that the CPU's kernels choose for parametric filters. tests/cli/test_parametric.py
 // has their coefficients and pixels.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "kernels/stencil/cpu/cpu_internal.h"
 #include "kernels/stencil/products.h"
+#include "support/unit.h"
 
 static void plan(struct conv_cpu_plan *plan, const char *text, int depth)
 {
@@ -24,9 +18,8 @@ static void plan(struct conv_cpu_plan *plan, const char *text, int depth)
     conv_cpu_plan_init(plan, &stencil, CONV_CPU_QUADS_FAST, true);
 }
 
-static void blurs_are_two_passes_of_bytes(void **state)
+UNIT_TEST(blurs_are_two_passes_of_bytes)
 {
-    (void)state;
     static const char *const filters[] = {"gaussian:1", "gaussian:2.5",    "gaussian:4",
                                           "gaussian:5", "gaussian-fast:5", "blur:7.3"};
     for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
@@ -37,18 +30,16 @@ static void blurs_are_two_passes_of_bytes(void **state)
     }
 }
 
-static void passes_are_separable_at_16_bits(void **state)
+UNIT_TEST(passes_are_separable_at_16_bits)
 {
-    (void)state;
     struct conv_cpu_plan chosen;
     plan(&chosen, "gaussian:12", 16);
     assert_true(chosen.separable);
     assert_int_equal(chosen.sums, CONV_CPU_WORDS);
 }
 
-static void matrices_have_sums_that_float32_holds(void **state)
+UNIT_TEST(matrices_have_sums_that_float32_holds)
 {
-    (void)state;
     static const char *const filters[] = {"unsharp:1,0.8", "unsharp:2,0.8", "log:1.5", "dog:1,1.6",
                                           "motion:31,30"};
     for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
@@ -58,9 +49,8 @@ static void matrices_have_sums_that_float32_holds(void **state)
     }
 }
 
-static void sums_of_doubles_are_two_passes_at_16_bits(void **state)
+UNIT_TEST(sums_of_doubles_are_two_passes_at_16_bits)
 {
-    (void)state;
     static const char *const filters[] = {"unsharp:2,0.8", "unsharp:2,0.8,5", "gaussian:5"};
     for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
         struct conv_cpu_plan chosen;
@@ -71,9 +61,8 @@ static void sums_of_doubles_are_two_passes_at_16_bits(void **state)
 }
 
 // They are computed with bytes, not with doubles, which take several times as long.
-static void large_matrices_are_sums_of_bytes(void **state)
+UNIT_TEST(large_matrices_are_sums_of_bytes)
 {
-    (void)state;
     static const char *const filters[] = {"log:3.75", "dog:3.1,5"};
     for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
         struct conv_cpu_plan chosen;
@@ -82,9 +71,8 @@ static void large_matrices_are_sums_of_bytes(void **state)
     }
 }
 
-static void a_matrix_of_rank_2_is_two_products(void **state)
+UNIT_TEST(a_matrix_of_rank_2_is_two_products)
 {
-    (void)state;
     static struct conv_filter filter = {.width = 31, .height = 31, .scale = 9};
     static struct conv_stencil stencil;
     struct conv_stencil_products products;
@@ -107,9 +95,8 @@ static void a_matrix_of_rank_2_is_two_products(void **state)
 }
 
 // The doubles of masks with two passes are 20 times slower there.
-static void small_masks_have_words_at_16_bits(void **state)
+UNIT_TEST(small_masks_have_words_at_16_bits)
 {
-    (void)state;
     static const char *const filters[] = {"unsharp:0.8,0.5", "unsharp:1,0.8", "unsharp:1.2,0.8"};
     for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
         struct conv_cpu_plan chosen;
@@ -118,16 +105,4 @@ static void small_masks_have_words_at_16_bits(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blurs_are_two_passes_of_bytes),
-        cmocka_unit_test(passes_are_separable_at_16_bits),
-        cmocka_unit_test(matrices_have_sums_that_float32_holds),
-        cmocka_unit_test(sums_of_doubles_are_two_passes_at_16_bits),
-        cmocka_unit_test(large_matrices_are_sums_of_bytes),
-        cmocka_unit_test(a_matrix_of_rank_2_is_two_products),
-        cmocka_unit_test(small_masks_have_words_at_16_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

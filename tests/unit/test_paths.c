@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Paths (src/io/files/paths.h): joined, resolved, compared, made.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "io/files/paths.h"
 #include "support/folder.h"
+#include "support/unit.h"
 
-static void test_join(void **state)
+UNIT_TEST(test_join)
 {
-    (void)state;
     char path[PATH_MAX], longest[PATH_MAX];
     assert_true(conv_paths_join(path, "a", "b"));
     assert_string_equal(path, "a/b");
@@ -34,18 +27,16 @@ static void test_join(void **state)
     assert_string_equal(path, "kept");
 }
 
-static void test_base(void **state)
+UNIT_TEST(test_base)
 {
-    (void)state;
     assert_string_equal(conv_paths_base("a/b.png"), "b.png");
     assert_string_equal(conv_paths_base("b.png"), "b.png");
     assert_string_equal(conv_paths_base("/"), "/");
     assert_string_equal(conv_paths_base("a/b//"), "b//"); // trailing slashes belong to the name
 }
 
-static void test_climbs(void **state)
+UNIT_TEST(test_climbs)
 {
-    (void)state;
     assert_true(conv_paths_climbs(".."));
     assert_true(conv_paths_climbs("a/../b"));
     assert_true(conv_paths_climbs("a//.."));
@@ -54,9 +45,8 @@ static void test_climbs(void **state)
     assert_false(conv_paths_climbs(""));
 }
 
-static void test_relation_sees_through_links(void **state)
+UNIT_TEST_IN(test_relation_sees_through_links, folder_make, folder_remove)
 {
-    (void)state;
     folder_write("in/sub/a", "");
     folder_write("inner/a", "");
     assert_int_equal(symlink(folder_path("in"), folder_path("link")), 0);
@@ -74,9 +64,8 @@ static void test_relation_sees_through_links(void **state)
                      CONV_PATHS_APART);
 }
 
-static void test_resolve_what_does_not_exist(void **state)
+UNIT_TEST_IN(test_resolve_what_does_not_exist, folder_make, folder_remove)
 {
-    (void)state;
     char resolved[PATH_MAX];
     folder_write("real/a", "");
     assert_int_equal(symlink("real", folder_path("link")), 0);
@@ -87,9 +76,8 @@ static void test_resolve_what_does_not_exist(void **state)
     assert_false(conv_paths_resolve(folder_path("real/a/below a file"), resolved));
 }
 
-static void test_identify(void **state)
+UNIT_TEST_IN(test_identify, folder_make, folder_remove)
 {
-    (void)state;
     struct conv_paths_identity a, b;
     folder_write("file", "");
     assert_int_equal(link(folder_path("file"), folder_path("hard")), 0);
@@ -112,9 +100,8 @@ static void test_identify(void **state)
     assert_false(conv_paths_identify(&a, ""));
 }
 
-static void test_unchanged(void **state)
+UNIT_TEST_IN(test_unchanged, folder_make, folder_remove)
 {
-    (void)state;
     struct stat before, after;
     folder_write("file", "abc");
     assert_int_equal(stat(folder_path("file"), &before), 0);
@@ -130,9 +117,8 @@ static void test_unchanged(void **state)
     assert_false(conv_paths_is_unchanged(&before, &after));
 }
 
-static void test_make_folder(void **state)
+UNIT_TEST_IN(test_make_folder, folder_make, folder_remove)
 {
-    (void)state;
     struct conv_err err;
     assert_int_equal(conv_paths_make_folder(folder_path("a/b/c//"), &err), CONV_OK);
     assert_true(conv_paths_is_folder(folder_path("a/b/c")));
@@ -148,9 +134,8 @@ static void test_make_folder(void **state)
     assert_string_equal(folder_read("file"), "");
 }
 
-static void test_descriptor(void **state)
+UNIT_TEST_IN(test_descriptor, folder_make, folder_remove)
 {
-    (void)state;
     char path[64];
     assert_int_equal(conv_paths_descriptor("/proc/self/fd/7"), 7);
     assert_int_equal(conv_paths_descriptor("/dev/fd/3"), 3);
@@ -164,19 +149,4 @@ static void test_descriptor(void **state)
     assert_int_equal(conv_paths_descriptor(path), -1);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, folder_make, folder_remove)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_join),
-        cmocka_unit_test(test_base),
-        cmocka_unit_test(test_climbs),
-        TEST(test_relation_sees_through_links),
-        TEST(test_resolve_what_does_not_exist),
-        TEST(test_identify),
-        TEST(test_unchanged),
-        TEST(test_make_folder),
-        TEST(test_descriptor),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -109,8 +109,4 @@ UNIT_TEST(parts_are_right)
     free(data);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_are_right)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

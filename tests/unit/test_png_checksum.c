@@ -88,13 +88,4 @@ UNIT_TEST(parts_add_up)
                 sum->wanted(sum->starts[0], bytes, MOST));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size),
-        cmocka_unit_test(largest_sums),
-        cmocka_unit_test(every_bit_counts),
-        cmocka_unit_test(parts_add_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

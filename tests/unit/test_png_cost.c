@@ -355,11 +355,5 @@ int main(void)
     setlinebuf(stdout);
     seed = given ? strtoull(given, NULL, 0) : 1;
     printf("CONV_SEED=%" PRIu64 "\n", seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_without_symbols), cmocka_unit_test(every_kind_of_block),
-        cmocka_unit_test(flaws_at_the_end),       cmocka_unit_test(blocks_after_the_rows),
-        cmocka_unit_test(every_shape_of_image),   cmocka_unit_test(many_chunks),
-        cmocka_unit_test(random_files),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return UNIT_RUN(NULL, NULL);
 }

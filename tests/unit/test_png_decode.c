@@ -135,11 +135,4 @@ UNIT_TEST(very_wide_and_very_high)
     free(rows);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_file),
-        cmocka_unit_test(very_wide_and_very_high),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -277,15 +277,4 @@ UNIT_TEST(what_is_flat_stays_tiny_and_noise_does_not_grow)
     free(dst);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(huffman_lengths_make_a_code),
-        cmocka_unit_test(huffman_is_complete_for_few_symbols),
-        cmocka_unit_test(huffman_is_optimal_without_the_limit),
-        cmocka_unit_test(blocks_inflate_again),
-        cmocka_unit_test(searched_streams_inflate_again),
-        cmocka_unit_test(what_is_flat_stays_tiny_and_noise_does_not_grow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -233,21 +233,4 @@ UNIT_TEST(test_repair)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paeth_of_all_bytes),
-        cmocka_unit_test(test_filters_and_costs),
-        cmocka_unit_test(test_joins),
-        cmocka_unit_test(test_shifts),
-        cmocka_unit_test(test_crc_of_parts),
-        cmocka_unit_test(test_crc_of_bits),
-        cmocka_unit_test(test_powers),
-        cmocka_unit_test(test_length_symbols),
-        cmocka_unit_test(test_distance_symbols),
-        cmocka_unit_test(test_fixed_codes),
-        cmocka_unit_test(test_header_items),
-        cmocka_unit_test(test_repair),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

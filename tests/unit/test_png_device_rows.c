@@ -70,11 +70,4 @@ UNIT_TEST(test_filters)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adler),
-        cmocka_unit_test(test_filters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

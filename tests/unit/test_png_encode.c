@@ -208,16 +208,4 @@ UNIT_TEST(names_of_encoders)
     assert_ptr_equal(encoder, &conv_png_stb);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trips),
-        cmocka_unit_test(more_columns_than_libpng_takes_by_itself),
-        cmocka_unit_test(effort_has_an_effect),
-        cmocka_unit_test(stb_says_what_it_cannot),
-        cmocka_unit_test(a_signal_ends_the_work_on_an_image),
-        cmocka_unit_test(levels_out_of_range),
-        cmocka_unit_test(names_of_encoders),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -224,13 +224,4 @@ UNIT_TEST(chunks_are_split)
         check_level(levels[i], conv_cpu_features(), 1000, false);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(images_read_back),
-        cmocka_unit_test(bands_do_not_depend_on_threads),
-        cmocka_unit_test(bands_cost_little),
-        cmocka_unit_test(chunks_are_split),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

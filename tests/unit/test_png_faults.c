@@ -402,27 +402,4 @@ UNIT_TEST(bytes_changed_at_random)
     }
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, start, forget)
-    const struct CMUnitTest tests[] = {
-        TEST(truncated_at_every_byte),
-        TEST(wrong_crc_of_each_critical_chunk),
-        TEST(wrong_crc_of_trns_drops_it),
-        TEST(trns_that_libpng_ignores),
-        TEST(no_png_at_all),
-        TEST(bad_headers),
-        TEST(chunks_out_of_order),
-        TEST(impossible_chunk_lengths),
-        TEST(adler32_is_checked),
-        TEST(adler32_in_an_idat_of_its_own),
-        TEST(rows_missing_or_too_many),
-        TEST(bytes_after_the_zlib_stream),
-        TEST(unknown_row_filter),
-        TEST(bytes_after_iend),
-        TEST(header_of_another_file),
-        TEST(metadata_is_not_unpacked),
-        TEST(bytes_changed_at_random),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(start, forget)

@@ -138,8 +138,4 @@ UNIT_TEST(rows_as_the_standard_has_them)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_as_the_standard_has_them)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

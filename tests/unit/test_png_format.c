@@ -225,14 +225,4 @@ UNIT_TEST(other_files_are_refused_with_their_kind)
     format->close(codec);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_goes_through_the_table),
-        cmocka_unit_test(a_stream_is_taken_out_and_framed),
-        cmocka_unit_test(stream_is_joined),
-        cmocka_unit_test(odd_files_have_none),
-        cmocka_unit_test(other_files_are_refused_with_their_kind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

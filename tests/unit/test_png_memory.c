@@ -249,13 +249,4 @@ UNIT_TEST(memory_for_a_damaged_row)
     png_make_free(&file);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_as_estimated),
-        cmocka_unit_test(helpers_stay_within_their_memory),
-        cmocka_unit_test(tables_are_as_large_as_stated),
-        cmocka_unit_test(memory_for_a_damaged_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -306,17 +306,4 @@ UNIT_TEST(carried_through_both_encoders)
     }
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_teardown(f, forget)
-    const struct CMUnitTest tests[] = {
-        TEST(carried_kinds),
-        TEST(first_of_each_single_kind),
-        TEST(background_is_converted),
-        TEST(animations_are_known),
-        TEST(reused_for_the_next_image),
-        TEST(stays_within_the_data),
-        TEST(carried_through_both_encoders),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(NULL, forget)

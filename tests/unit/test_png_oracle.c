@@ -309,14 +309,4 @@ UNIT_TEST(mutated_files)
         assert_true(counts[i] > FILES / 20);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_files_of_every_kind),
-        cmocka_unit_test(every_kind_of_block_and_filter),
-        cmocka_unit_test(odd_orders_of_chunks),
-        cmocka_unit_test(mutated_files),
-        cmocka_unit_test(every_byte_damaged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

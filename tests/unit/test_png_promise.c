@@ -119,14 +119,4 @@ UNIT_TEST(best_compression_is_believed)
     free(rows);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_teardown(f, forget_file)
-    const struct CMUnitTest tests[] = {
-        TEST(image_data_must_suffice_for_the_header),
-        TEST(too_much_image_data),
-        TEST(promise_of_a_truncated_file),
-        TEST(best_compression_is_believed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(NULL, forget_file)

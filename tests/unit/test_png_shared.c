@@ -313,12 +313,4 @@ UNIT_TEST(files_are_the_same)
     free(rows);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_change_nothing), cmocka_unit_test(threads_help),
-        cmocka_unit_test(random_blocks),          cmocka_unit_test(false_begins_change_nothing),
-        cmocka_unit_test(files_are_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -95,7 +95,6 @@ UNIT_TEST(png_suite)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(png_suite)};
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = UNIT_RUN(NULL, NULL);
     return failed == 0 && !suite_folder() ? EXIT_SKIPPED : failed;
 }

@@ -402,12 +402,4 @@ UNIT_TEST(test_thread_bits)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_codes),          cmocka_unit_test(test_meanings),
-        cmocka_unit_test(test_largest_tables), cmocka_unit_test(test_thread_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -325,13 +325,4 @@ UNIT_TEST(rows_of_several_threads)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_code_is_the_standard),
-        cmocka_unit_test(filters_are_plain_codes),
-        cmocka_unit_test(splits_are_right),
-        cmocka_unit_test(rows_of_several_threads),
-    };
-    return cmocka_run_group_tests(tests, make_fences, free_fences);
-}
+UNIT_MAIN(make_fences, free_fences)

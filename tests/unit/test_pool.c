@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Staging memory: the limit always holds, reserved memory is available, and a single image is
 // always served.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "run/pool.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define SLOTS 7
 #define LIMIT ((size_t)1 << 20)
@@ -62,9 +56,8 @@ static struct conv_pool_need draw_need(size_t most)
 }
 
 // Slots in every state, taken and released in any order.
-static void test_the_limit_holds(void **state)
+UNIT_TEST(test_the_limit_holds)
 {
-    (void)state;
     for (seed = 1; seed < 40; seed++) {
         struct conv_pool pool;
         struct conv_err err;
@@ -96,9 +89,8 @@ static void test_the_limit_holds(void **state)
     }
 }
 
-static void test_who_is_alone_is_served(void **state)
+UNIT_TEST(test_who_is_alone_is_served)
 {
-    (void)state;
     struct conv_pool pool;
     struct conv_err err;
     struct conv_slot *slot;
@@ -118,9 +110,8 @@ static void test_who_is_alone_is_served(void **state)
     conv_pool_close(&pool);
 }
 
-static void test_a_buffer_serves_the_next(void **state)
+UNIT_TEST(test_a_buffer_serves_the_next)
 {
-    (void)state;
     struct conv_pool pool;
     struct conv_err err;
     struct conv_slot *first, *second;
@@ -137,9 +128,8 @@ static void test_a_buffer_serves_the_next(void **state)
     conv_pool_close(&pool);
 }
 
-static void test_only_free_memory_is_given_up(void **state)
+UNIT_TEST(test_only_free_memory_is_given_up)
 {
-    (void)state;
     struct conv_pool pool;
     struct conv_err err;
     struct conv_slot *slot, *busy;
@@ -176,9 +166,8 @@ static int count_slots(struct conv_pool *pool)
     return count;
 }
 
-static void test_further_slots_are_lent(void **state)
+UNIT_TEST(test_further_slots_are_lent)
 {
-    (void)state;
     struct conv_pool pool;
     struct conv_err err;
     struct conv_pool_config config = {
@@ -200,14 +189,4 @@ static void test_further_slots_are_lent(void **state)
     conv_pool_close(&pool);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_limit_holds),
-        cmocka_unit_test(test_who_is_alone_is_served),
-        cmocka_unit_test(test_a_buffer_serves_the_next),
-        cmocka_unit_test(test_only_free_memory_is_given_up),
-        cmocka_unit_test(test_further_slots_are_lent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

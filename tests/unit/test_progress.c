@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The progress line (src/report/progress.h) at every width of a terminal.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "report/terminal.h"
+#include "support/unit.h"
 
 static const char *bar(int columns, const struct conv_progress_state *state)
 {
@@ -21,9 +15,8 @@ static const char *bar(int columns, const struct conv_progress_state *state)
 static const struct conv_progress_state half = {
     .over = 2134, .failed = 3, .total = 5000, .is_complete = true, .rate = 67};
 
-static void test_parts_that_fit(void **state)
+UNIT_TEST(test_parts_that_fit)
 {
-    (void)state;
     assert_string_equal(bar(200, &half),
                         "[========================>                                 ]   42 %  "
                         "2134 of 5000  67 img/s  0:43 left  3 failed");
@@ -37,9 +30,8 @@ static void test_parts_that_fit(void **state)
     assert_string_equal(bar(4, &half), "");
 }
 
-static void test_what_is_unknown(void **state)
+UNIT_TEST(test_what_is_unknown)
 {
-    (void)state;
     struct conv_progress_state unknown = {.over = 12, .rate = 0.26};
     assert_string_equal(bar(80, &unknown), "12 done  0.3 img/s");
     struct conv_progress_state counted = {.over = 12, .total = 70000, .rate = 10};
@@ -51,9 +43,8 @@ static void test_what_is_unknown(void **state)
     assert_string_equal(bar(46, &done), "[===============]  100 %  9 of 9  3.0 img/s");
 }
 
-static void test_every_width_and_number(void **state)
+UNIT_TEST(test_every_width_and_number)
 {
-    (void)state;
     static const uint64_t totals[] = {0, 1, 999, 1000000, UINT64_MAX / 2};
     static const double rates[] = {0, 0.001, 9.96, 123456};
     for (int columns = 1; columns < 300; columns++)
@@ -70,9 +61,8 @@ static void test_every_width_and_number(void **state)
         }
 }
 
-static void test_line(void **state)
+UNIT_TEST(test_line)
 {
-    (void)state;
     char text[512];
     conv_progress_format_line(text, sizeof text, &half);
     assert_string_equal(text, "2134 of 5000 (42 %), 67 img/s, 0:43 left, 3 failed");
@@ -84,13 +74,4 @@ static void test_line(void **state)
     assert_string_equal(text, "12 done");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts_that_fit),
-        cmocka_unit_test(test_what_is_unknown),
-        cmocka_unit_test(test_every_width_and_number),
-        cmocka_unit_test(test_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

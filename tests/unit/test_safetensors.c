@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Headers of .safetensors files, and what a message says about a tensor that is not there.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "support/unit.h"
 #include "tensor/safetensors.h"
 
 // The header in memory that ends with it, so that a sanitizer sees reads beyond.
@@ -26,9 +19,8 @@ static enum conv_status find(struct conv_safetensors *found, const char *json, u
     return status;
 }
 
-static void finds_tensors(void **state)
+UNIT_TEST(finds_tensors)
 {
-    (void)state;
     const char *json = "{\"__metadata__\":{\"format\":\"pt\",\"a\":[1,{\"b\":[]},-2.5e3,null,{}]},"
                        "\"conv1.bias\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]},"
                        "\"conv1.weight\" : {\"shape\":[2,1,1,3],\"dtype\":\"F32\","
@@ -54,9 +46,8 @@ static void finds_tensors(void **state)
 #define TENSOR(TYPE, SHAPE, OFFSETS)                                                               \
     "{\"dtype\":\"" TYPE "\",\"shape\":[" SHAPE "],\"data_offsets\":[" OFFSETS "]}"
 
-static void suggests_names(void **state)
+UNIT_TEST(suggests_names)
 {
-    (void)state;
     static const char json[] = "{\"features.conv1.weight\":" TENSOR("F32", "1", "0,4") //
         ",\"features.conv2.weight\":" TENSOR("F32", "1", "0,4")                        //
         ",\"head.bias\":" TENSOR("F32", "1", "0,4") "}";
@@ -82,9 +73,8 @@ static void suggests_names(void **state)
     assert_non_null(strstr(err.text, "nor any other"));
 }
 
-static void refuses_with_a_reason(void **state)
+UNIT_TEST(refuses_with_a_reason)
 {
-    (void)state;
     static const struct {
         const char *json;
         enum conv_status status;
@@ -126,9 +116,8 @@ static void refuses_with_a_reason(void **state)
     }
 }
 
-static void checks_the_length_of_the_header(void **state)
+UNIT_TEST(checks_the_length_of_the_header)
 {
-    (void)state;
     static const struct {
         const char *head;
         uint64_t file;
@@ -150,9 +139,8 @@ static void checks_the_length_of_the_header(void **state)
     }
 }
 
-static void converts_elements(void **state)
+UNIT_TEST(converts_elements)
 {
-    (void)state;
     float values[2];
     conv_safetensors_convert(values, (const uint8_t *)"\x80\x3f\x20\xc1", CONV_SAFETENSORS_BF16, 2);
     assert_float_equal(values[0], 1, 0);
@@ -164,12 +152,4 @@ static void converts_elements(void **state)
     assert_float_equal(values[0], 1, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_tensors),         cmocka_unit_test(suggests_names),
-        cmocka_unit_test(refuses_with_a_reason), cmocka_unit_test(checks_the_length_of_the_header),
-        cmocka_unit_test(converts_elements),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The data about single images for a page stays bounded: reasons, times, slices.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "report/samples.h"
 #include "report/timeline.h"
+#include "support/unit.h"
 
 static void add_failure(struct conv_samples *samples, const char *reason)
 {
@@ -19,9 +13,8 @@ static void add_failure(struct conv_samples *samples, const char *reason)
     conv_samples_add(samples, &record);
 }
 
-static void reasons_differ_in_more_than_numbers(void **state)
+UNIT_TEST(reasons_differ_in_more_than_numbers)
 {
-    (void)state;
     struct conv_samples samples = {0};
     add_failure(&samples, "7 bytes at 12");
     add_failure(&samples, "7 bytes at 12");
@@ -44,9 +37,8 @@ static void reasons_differ_in_more_than_numbers(void **state)
     conv_samples_free(&samples);
 }
 
-static void quantiles_are_within_a_bin(void **state)
+UNIT_TEST(quantiles_are_within_a_bin)
 {
-    (void)state;
     struct conv_samples samples = {0};
     char name[16];
     for (int i = 1; i <= 1000; i++) {
@@ -72,9 +64,8 @@ static void quantiles_are_within_a_bin(void **state)
 }
 
 // A quantile was once the middle of a bin, above the slowest image.
-static void quantiles_are_exact_and_at_most_the_slowest(void **state)
+UNIT_TEST(quantiles_are_exact_and_at_most_the_slowest)
 {
-    (void)state;
     static const int counts[] = {1, 2, 9, 100, 4096, 4097, 6000};
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         struct conv_samples samples = {0};
@@ -102,9 +93,8 @@ static void quantiles_are_exact_and_at_most_the_slowest(void **state)
     }
 }
 
-static void many_slices_are_none(void **state)
+UNIT_TEST(many_slices_are_none)
 {
-    (void)state;
     struct conv_slices slices = {0};
     char name[100];
     memset(name, 'x', sizeof name);
@@ -126,13 +116,4 @@ static void many_slices_are_none(void **state)
     conv_slices_free(&slices);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reasons_differ_in_more_than_numbers),
-        cmocka_unit_test(quantiles_are_within_a_bin),
-        cmocka_unit_test(quantiles_are_exact_and_at_most_the_slowest),
-        cmocka_unit_test(many_slices_are_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a run sets in its environment for the driver (set_up_process in src/engine/engine.h).
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "engine/engine.h"
+#include "support/unit.h"
 
 #define VISIBLE "CUDA_VISIBLE_DEVICES"
 #define COPY "CUDA_DEVICE_MAX_COPY_CONNECTIONS"
@@ -29,9 +21,8 @@ static void check_visible(const char *before, bool first_only, const char *after
         assert_null(now);
 }
 
-static void test_only_the_first_device_is_shown(void **state)
+UNIT_TEST(test_only_the_first_device_is_shown)
 {
-    (void)state;
     if (!conv_device_cuda.built)
         skip();
     check_visible(NULL, true, "0");
@@ -41,18 +32,16 @@ static void test_only_the_first_device_is_shown(void **state)
     check_visible("", true, ""); // none
 }
 
-static void test_several_devices_stay_visible(void **state)
+UNIT_TEST(test_several_devices_stay_visible)
 {
-    (void)state;
     if (!conv_device_cuda.built)
         skip();
     check_visible(NULL, false, NULL);
     check_visible("2,1", false, "2,1");
 }
 
-static void test_the_users_number_of_channels_stays(void **state)
+UNIT_TEST(test_the_users_number_of_channels_stays)
 {
-    (void)state;
     if (!conv_device_cuda.built)
         skip();
     assert_int_equal(unsetenv(COPY), 0);
@@ -63,12 +52,4 @@ static void test_the_users_number_of_channels_stays(void **state)
     assert_string_equal(getenv(COPY), "4");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_the_first_device_is_shown),
-        cmocka_unit_test(test_several_devices_stay_visible),
-        cmocka_unit_test(test_the_users_number_of_channels_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,20 +2,13 @@
 // The canonical text of the settings (src/cli/settings.h): every option of the table changes
 // it if and only if the table says so. A threshold was once truncated to an integer, and options
 // were missing from a list that was kept by hand.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "cli/commands.h"
 #include "cli/option_table.h"
 #include "cli/settings.h"
 #include "support/folder.h"
+#include "support/unit.h"
 
 #define MOST_WORDS 24
 
@@ -191,9 +184,8 @@ static void check_option(const struct conv_option *row, bool layer)
                                                     : "does not change the text");
 }
 
-static void test_every_option_changes_the_text_if_it_decides(void **state)
+UNIT_TEST(test_every_option_changes_the_text_if_it_decides)
 {
-    (void)state;
     for (size_t i = 0; i < conv_option_count; i++) {
         const struct conv_option *row = &conv_option_table[i];
         assert_int_not_equal(row->effect, 0);
@@ -204,9 +196,8 @@ static void test_every_option_changes_the_text_if_it_decides(void **state)
     }
 }
 
-static void test_other_results_are_other_texts(void **state)
+UNIT_TEST(test_other_results_are_other_texts)
 {
-    (void)state;
     static const char *const pairs[][2] = {
         {"unsharp:2,1,2.3 in out", "unsharp:2,1,2.9 in out"},
         {"unsharp:2,1,0.3 in out", "unsharp:2,1,0.4 in out"},
@@ -232,9 +223,8 @@ static void test_other_results_are_other_texts(void **state)
             fail_msg("one text: %s; %s", pairs[i][0], pairs[i][1]);
 }
 
-static void test_other_spellings_are_one_text(void **state)
+UNIT_TEST(test_other_spellings_are_one_text)
 {
-    (void)state;
     static const char *const pairs[][2] = {
         {"gaussian:2.5 in out", "gaussian:2.50 in out"},
         {"unsharp:2,1,2.5 in out", "unsharp:2.0,1e0,2.5 in out"},
@@ -256,13 +246,4 @@ static void test_other_spellings_are_one_text(void **state)
             fail_msg("two texts: %s; %s", pairs[i][0], pairs[i][1]);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, folder_remove)
-    const struct CMUnitTest tests[] = {
-        TEST(test_every_option_changes_the_text_if_it_decides),
-        TEST(test_other_results_are_other_texts),
-        TEST(test_other_spellings_are_one_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(set_up, folder_remove)

@@ -2,15 +2,10 @@
 // Shards of names, and plans that balance them.
 #include "io/walk/shard.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "support/random.h"
+#include "support/unit.h"
 
 #define MOST_SHARDS 40
 #define SINGLE_SHARDS 10
@@ -79,12 +74,11 @@ static double deviation(const uint64_t *loads, int shards)
 
 #define IMAGES 2003
 
-static void bytes_are_balanced_in_any_order(void **state)
+UNIT_TEST(bytes_are_balanced_in_any_order)
 {
     static struct case_image images[IMAGES];
     static int owners[IMAGES], again[IMAGES];
     uint64_t loads[MOST_SHARDS];
-    (void)state;
     make_images(images, IMAGES);
     static const int counts[] = {1, 2, 3, 7, 16, 40};
     for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
@@ -99,12 +93,11 @@ static void bytes_are_balanced_in_any_order(void **state)
 }
 
 // The images of a small folder, most of its bytes in a few of them.
-static void few_images_are_balanced_by_size(void **state)
+UNIT_TEST(few_images_are_balanced_by_size)
 {
     struct case_image images[24];
     int owners[24];
     uint64_t loads[MOST_SHARDS];
-    (void)state;
     for (int i = 0; i < 24; i++) {
         snprintf(images[i].name, sizeof images[i].name, "%d.png", i);
         images[i].bytes = 600000 + (uint64_t)i * 9973;
@@ -126,7 +119,7 @@ static void few_images_are_balanced_by_size(void **state)
 }
 
 // If there are many images, few of them move, even if moving one by one would take too long.
-static void of_many_images_few_move(void **state)
+UNIT_TEST(of_many_images_few_move)
 {
     enum { MANY = 200000, SHARDS = 400 };
     static struct case_image images[MANY];
@@ -134,7 +127,6 @@ static void of_many_images_few_move(void **state)
     struct conv_shard_plan *plan;
     struct conv_err err = {0};
     int at_home = 0, here = 0, stayed = 0;
-    (void)state;
     make_images(images, MANY);
     assert_int_equal(conv_shard_plan_open(&plan, &shard, &err), CONV_OK);
     for (int i = 0; i < MANY; i++)
@@ -153,13 +145,12 @@ static void of_many_images_few_move(void **state)
 }
 
 // Single moves balance what surplus images alone cannot, before all images are distributed anew.
-static void single_images_move_before_all_do(void **state)
+UNIT_TEST(single_images_move_before_all_do)
 {
     static struct case_image images[200];
     static int by_name[200], owners[200];
     uint64_t loads[MOST_SHARDS];
     int moved = 0;
-    (void)state;
     make_images(images, 200);
     divide(by_name, loads, images, 200, SINGLE_SHARDS, CONV_SHARD_BY_NAME, 1);
     divide(owners, loads, images, 200, SINGLE_SHARDS, CONV_SHARD_BY_BYTES, 1);
@@ -169,13 +160,12 @@ static void single_images_move_before_all_do(void **state)
     assert_true(moved < 100);
 }
 
-static void names_keep_their_shards(void **state)
+UNIT_TEST(names_keep_their_shards)
 {
     static struct case_image images[IMAGES];
     static int by_name[IMAGES], all[IMAGES], fewer[IMAGES];
     uint64_t loads[MOST_SHARDS], bytes = 0, moved = 0;
     int changed = 0;
-    (void)state;
     make_images(images, IMAGES);
     divide(by_name, loads, images, IMAGES, 4, CONV_SHARD_BY_NAME, 1);
     divide(fewer, loads, images, IMAGES - 1, 4, CONV_SHARD_BY_NAME, 1);
@@ -193,9 +183,8 @@ static void names_keep_their_shards(void **state)
 }
 
 // Journals and outputs of earlier versions stay valid: these never change.
-static void digests_never_change(void **state)
+UNIT_TEST(digests_never_change)
 {
-    (void)state;
     static const struct {
         const char *name;
         uint64_t word;
@@ -211,14 +200,13 @@ static void digests_never_change(void **state)
     assert_true(joined.word[0] != DIGEST_SUB);
 }
 
-static void nothing_and_duplicates(void **state)
+UNIT_TEST(nothing_and_duplicates)
 {
     struct conv_err err = {0};
     struct conv_shard_plan *plan;
     struct conv_digest digest, other;
     uint64_t images;
     int owners = 0;
-    (void)state;
     for (int s = 0; s < 3; s++) {
         struct conv_shard shard = {.index = s, .count = 3, .by = CONV_SHARD_BY_BYTES};
         assert_int_equal(conv_shard_plan_open(&plan, &shard, &err), CONV_OK);
@@ -252,16 +240,4 @@ static void nothing_and_duplicates(void **state)
         divide(shards, loads, twice, 60, count, CONV_SHARD_BY_BYTES, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_balanced_in_any_order),
-        cmocka_unit_test(few_images_are_balanced_by_size),
-        cmocka_unit_test(of_many_images_few_move),
-        cmocka_unit_test(single_images_move_before_all_do),
-        cmocka_unit_test(names_keep_their_shards),
-        cmocka_unit_test(digests_never_change),
-        cmocka_unit_test(nothing_and_duplicates),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,23 +2,17 @@
 // Sinks of files (src/io/sink.h): where an output is written, what it may replace, and that it is
 // complete or absent.
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "io/files/file_sink.h"
 #include "io/files/journal.h"
 #include "io/files/temporary.h"
 #include "support/folder.h"
+#include "support/unit.h"
 
 static atomic_int stop;
 static struct conv_sink *sink;
@@ -82,9 +76,8 @@ static enum conv_status write_to(const char *target, const char *text)
     return write_item(&from, text);
 }
 
-static void test_place(void **state)
+UNIT_TEST(test_place)
 {
-    (void)state;
     struct conv_output output;
     struct conv_item from = item("in", "sub/a.png");
     open_sink((struct conv_sink_config){.kind = CONV_SINK_FOLDER, .path = "out/"});
@@ -104,9 +97,8 @@ static void test_place(void **state)
     assert_string_equal(output.path, from.name);
 }
 
-static void test_new_files_and_folders(void **state)
+UNIT_TEST(test_new_files_and_folders)
 {
-    (void)state;
     open_sink((struct conv_sink_config){.kind = CONV_SINK_FOLDER, .path = folder_path("out")});
     assert_int_equal(write_to("a.png", "new image"), CONV_OK);
     assert_int_equal(write_to("x/y/b.png", "deep"), CONV_OK); // folders on the way are made
@@ -118,9 +110,8 @@ static void test_new_files_and_folders(void **state)
     assert_int_equal(info.st_mode & 07777, 0644);
 }
 
-static void test_files_are_replaced_not_written_into(void **state)
+UNIT_TEST(test_files_are_replaced_not_written_into)
 {
-    (void)state;
     folder_write("out/a.png", "old");
     assert_int_equal(link(folder_path("out/a.png"), folder_path("other name")), 0);
     assert_int_equal(symlink("other name", folder_path("out/link.png")), 0);
@@ -133,9 +124,8 @@ static void test_files_are_replaced_not_written_into(void **state)
     assert_int_equal(folder_count("out"), 2);
 }
 
-static void test_without_nameless_files(void **state)
+UNIT_TEST(test_without_nameless_files)
 {
-    (void)state;
     open_sink((struct conv_sink_config){.kind = CONV_SINK_FOLDER, .path = folder_path("out")});
     atomic_store(&((struct conv_file_sink *)sink)->lacks_nameless, true);
     assert_int_equal(write_to("a.png", "new"), CONV_OK);
@@ -144,9 +134,8 @@ static void test_without_nameless_files(void **state)
     assert_int_equal(folder_count("out"), 1);
 }
 
-static void test_an_unexpected_file_is_found_when_it_is_written(void **state)
+UNIT_TEST(test_an_unexpected_file_is_found_when_it_is_written)
 {
-    (void)state;
     char name[32];
     open_sink((struct conv_sink_config){.kind = CONV_SINK_FOLDER, .path = folder_path("out")});
     assert_true(conv_sink_should_look(sink));
@@ -178,9 +167,8 @@ static enum conv_status check(const struct conv_item *from)
     return conv_sink_check(sink, from, &info, &output, &existing, &err);
 }
 
-static void test_what_may_not_be_replaced(void **state)
+UNIT_TEST(test_what_may_not_be_replaced)
 {
-    (void)state;
     struct conv_paths_id own;
     struct stat info;
     folder_write("in/a.png", "input");
@@ -215,9 +203,8 @@ static void test_what_may_not_be_replaced(void **state)
     assert_int_equal(folder_count("out"), 6);
 }
 
-static void test_a_pipe_that_is_named_is_written_to(void **state)
+UNIT_TEST(test_a_pipe_that_is_named_is_written_to)
 {
-    (void)state;
     char got[16];
     struct conv_item from = item("in", "a.png");
     assert_int_equal(mkfifo(folder_path("pipe"), 0666), 0);
@@ -232,9 +219,8 @@ static void test_a_pipe_that_is_named_is_written_to(void **state)
     assert_int_equal(folder_count(""), 1);
 }
 
-static void test_a_failed_write_leaves_nothing(void **state)
+UNIT_TEST(test_a_failed_write_leaves_nothing)
 {
-    (void)state;
     struct rlimit limit, small;
     static char large[8192];
     memset(large, 'x', sizeof large - 1);
@@ -253,9 +239,8 @@ static void test_a_failed_write_leaves_nothing(void **state)
     assert_int_equal(folder_count("out"), 1);
 }
 
-static void test_preserve(void **state)
+UNIT_TEST(test_preserve)
 {
-    (void)state;
     struct stat info;
     struct timespec times[2] = {{1000000, 1}, {2000000, 3}};
     folder_write("in/a.png", "");
@@ -270,9 +255,8 @@ static void test_preserve(void **state)
     assert_int_equal(info.st_mtim.tv_nsec, 3);
 }
 
-static void test_killed_runs_are_swept_up(void **state)
+UNIT_TEST(test_killed_runs_are_swept_up)
 {
-    (void)state;
     char name[CONV_TEMPORARY_NAME_SIZE + 4];
     strcpy(name, "out/");
     folder_write("out/.conv-00000000-1-1-0.tmp", "of another machine, new");
@@ -288,9 +272,8 @@ static void test_killed_runs_are_swept_up(void **state)
     assert_int_equal(folder_count("out"), 2);
 }
 
-static void test_abandon_removes_temporaries(void **state)
+UNIT_TEST(test_abandon_removes_temporaries)
 {
-    (void)state;
     folder_write("half", "");
     folder_write("whole", "");
     open_sink((struct conv_sink_config){.kind = CONV_SINK_FOLDER, .path = folder_path("")});
@@ -319,9 +302,8 @@ static struct conv_journal *open_in_place(void)
     return journal;
 }
 
-static void test_in_place_an_image_is_replaced_once(void **state)
+UNIT_TEST(test_in_place_an_image_is_replaced_once)
 {
-    (void)state;
     struct stat info;
     struct conv_item from = item("in", "a.png");
     from.in_place = true;
@@ -340,9 +322,8 @@ static void test_in_place_an_image_is_replaced_once(void **state)
 }
 
 // Its owner has withdrawn permissions since the image was read.
-static void test_in_place_the_latest_permissions_count(void **state)
+UNIT_TEST(test_in_place_the_latest_permissions_count)
 {
-    (void)state;
     struct stat before, info;
     struct conv_output output;
     struct conv_item from = item("in", "a.png");
@@ -361,9 +342,8 @@ static void test_in_place_the_latest_permissions_count(void **state)
     conv_journal_close(journal);
 }
 
-static void test_in_place_a_change_in_between_stays(void **state)
+UNIT_TEST(test_in_place_a_change_in_between_stays)
 {
-    (void)state;
     struct stat info;
     struct conv_output output;
     struct conv_item from = item("in", "a.png");
@@ -382,9 +362,8 @@ static void test_in_place_a_change_in_between_stays(void **state)
     conv_journal_close(journal);
 }
 
-static void test_two_sinks_at_once(void **state)
+UNIT_TEST(test_two_sinks_at_once)
 {
-    (void)state;
     open_sink((struct conv_sink_config){.kind = CONV_SINK_FOLDER, .path = folder_path("out")});
     struct conv_sink *first = sink, *second;
     struct conv_sink_config config = {.kind = CONV_SINK_FOLDER, .path = "out2", .workers = 1};
@@ -397,25 +376,4 @@ static void test_two_sinks_at_once(void **state)
     assert_string_equal(folder_read("out/a.png"), "newer");
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_place),
-        TEST(test_new_files_and_folders),
-        TEST(test_files_are_replaced_not_written_into),
-        TEST(test_without_nameless_files),
-        TEST(test_an_unexpected_file_is_found_when_it_is_written),
-        TEST(test_what_may_not_be_replaced),
-        TEST(test_a_pipe_that_is_named_is_written_to),
-        TEST(test_a_failed_write_leaves_nothing),
-        TEST(test_preserve),
-        TEST(test_killed_runs_are_swept_up),
-        TEST(test_abandon_removes_temporaries),
-        TEST(test_in_place_an_image_is_replaced_once),
-        TEST(test_in_place_the_latest_permissions_count),
-        TEST(test_in_place_a_change_in_between_stays),
-        TEST(test_two_sinks_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(set_up, tear_down)

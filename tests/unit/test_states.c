@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The states of slots and jobs: every transition that a run makes is allowed, others are not, and
 // no state is a dead end.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "run/job.h"
 #include "run/pool.h"
+#include "support/unit.h"
 
 #define JOB(state) CONV_JOB_##state
 #define SLOT(state) CONV_SLOT_##state
@@ -35,9 +29,8 @@ static void walk_slot(const enum conv_slot_state *states, size_t count)
     }
 }
 
-static void test_jobs_take_these_ways(void **state)
+UNIT_TEST(test_jobs_take_these_ways)
 {
-    (void)state;
     const enum conv_job_state usual[] = {
         JOB(FREE),    JOB(FOUND),    JOB(ANNOUNCED), JOB(READING), JOB(PARKED), JOB(DECODING),
         JOB(DECODED), JOB(FILTERED), JOB(ENCODING),  JOB(FREE),    JOB(FOUND)};
@@ -50,9 +43,8 @@ static void test_jobs_take_these_ways(void **state)
     walk_job(again, COUNT(again));
 }
 
-static void test_slots_take_these_ways(void **state)
+UNIT_TEST(test_slots_take_these_ways)
 {
-    (void)state;
     const enum conv_slot_state usual[] = {SLOT(FREE),    SLOT(OPEN),     SLOT(SEALED),
                                           SLOT(READY),   SLOT(RUNNING),  SLOT(READY),
                                           SLOT(RUNNING), SLOT(DRAINING), SLOT(FREE)};
@@ -65,9 +57,8 @@ static void test_slots_take_these_ways(void **state)
     walk_slot(whole, COUNT(whole));
 }
 
-static void test_others_are_refused(void **state)
+UNIT_TEST(test_others_are_refused)
 {
-    (void)state;
     assert_false(conv_job_may_move(JOB(FREE), JOB(FREE)));         // twice in the list of free jobs
     assert_false(conv_job_may_move(JOB(FILTERED), JOB(DECODING))); // its staging memory is gone
     assert_false(conv_job_may_move(JOB(WHOLE), JOB(ENCODING)));
@@ -78,9 +69,8 @@ static void test_others_are_refused(void **state)
     assert_false(conv_slot_may_move(SLOT(SEALED), SLOT(OPEN)));
 }
 
-static void test_no_state_is_a_dead_end(void **state)
+UNIT_TEST(test_no_state_is_a_dead_end)
 {
-    (void)state;
     for (int from = 0; from <= CONV_JOB_WHOLE; from++) {
         int ways = 0;
         for (int to = 0; to <= CONV_JOB_WHOLE; to++)
@@ -95,13 +85,4 @@ static void test_no_state_is_a_dead_end(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jobs_take_these_ways),
-        cmocka_unit_test(test_slots_take_these_ways),
-        cmocka_unit_test(test_others_are_refused),
-        cmocka_unit_test(test_no_state_is_a_dead_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The analysis of filters, the choice of variants and the layout of launches. What variants compute
 // is tested by check_kernels.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "kernels/stencil/stencil.h"
+#include "support/unit.h"
 
 static const struct conv_filter emboss = {
     .width = 3, .height = 3, .coef = {-2, -1, 0, -1, 1, 1, 0, 1, 2}, .scale = 1};
@@ -23,9 +15,8 @@ static struct conv_stencil *init(const struct conv_filter *filter, int depth)
     return stencil;
 }
 
-static void exact_filters_keep_integers(void **state)
+UNIT_TEST(exact_filters_keep_integers)
 {
-    (void)state;
     struct conv_filter filter = emboss;
     filter.offset = 128;
     filter.scale = 4;
@@ -41,9 +32,8 @@ static void exact_filters_keep_integers(void **state)
     free(stencil);
 }
 
-static void sixteen_bits_scale_the_offset_by_257(void **state)
+UNIT_TEST(sixteen_bits_scale_the_offset_by_257)
 {
-    (void)state;
     struct conv_filter filter = emboss;
     filter.offset = -3;
     struct conv_stencil *stencil = init(&filter, 16);
@@ -54,9 +44,8 @@ static void sixteen_bits_scale_the_offset_by_257(void **state)
 }
 
 // N / s + o: a negative scale inverts the coefficients, not the offset.
-static void negative_scale_inverts_coefficients(void **state)
+UNIT_TEST(negative_scale_inverts_coefficients)
 {
-    (void)state;
     struct conv_filter filter = emboss;
     filter.scale = -2;
     filter.offset = 10;
@@ -68,9 +57,8 @@ static void negative_scale_inverts_coefficients(void **state)
     free(stencil);
 }
 
-static void fits_int32_ends_where_a_sum_does(void **state)
+UNIT_TEST(fits_int32_ends_where_a_sum_does)
 {
-    (void)state;
     struct conv_filter filter = {.width = 1, .height = 1, .coef = {32768}, .scale = 1};
     struct conv_stencil *stencil = init(&filter, 16);
     assert_true(stencil->fits_int32); // 32768 * 65535 + 1 = 2147450881
@@ -91,9 +79,8 @@ static void fits_int32_ends_where_a_sum_does(void **state)
     free(stencil);
 }
 
-static void real_filters_are_scaled_floats(void **state)
+UNIT_TEST(real_filters_are_scaled_floats)
 {
-    (void)state;
     struct conv_filter filter = {
         .width = 3, .height = 1, .coef = {1, 0.5, -1}, .scale = -3, .offset = 1.5};
     struct conv_stencil *stencil = init(&filter, 16);
@@ -106,9 +93,8 @@ static void real_filters_are_scaled_floats(void **state)
     free(stencil);
 }
 
-static void an_offset_alone_makes_a_filter_real(void **state)
+UNIT_TEST(an_offset_alone_makes_a_filter_real)
 {
-    (void)state;
     struct conv_filter filter = emboss;
     filter.offset = 0.5;
     struct conv_stencil *stencil = init(&filter, 8);
@@ -116,9 +102,8 @@ static void an_offset_alone_makes_a_filter_real(void **state)
     free(stencil);
 }
 
-static void names_differ_and_the_reference_comes_last(void **state)
+UNIT_TEST(names_differ_and_the_reference_comes_last)
 {
-    (void)state;
     int count;
     const struct conv_variant *const *variants = conv_stencil_variants(&count);
     assert_ptr_equal(variants[count - 1], &conv_cpu_reference);
@@ -130,9 +115,8 @@ static void names_differ_and_the_reference_comes_last(void **state)
             assert_string_not_equal(variants[i]->name, variants[j]->name);
 }
 
-static void pick_obeys_needs_and_name(void **state)
+UNIT_TEST(pick_obeys_needs_and_name)
 {
-    (void)state;
     struct conv_stencil *stencil = init(&emboss, 8);
     const struct conv_variant *variant = conv_stencil_pick(stencil, 0, CONV_ON_CPU, 0, NULL);
     assert_non_null(variant);
@@ -168,9 +152,8 @@ static void expect_best(const struct conv_stencil *stencil, enum conv_place plac
     }
 }
 
-static void pick_takes_the_highest_score(void **state)
+UNIT_TEST(pick_takes_the_highest_score)
 {
-    (void)state;
     for (int side = 1; side <= CONV_FILTER_MAX_SIDE; side += 2) {
         for (int kind = 0; kind < 3; kind++) { // a column times a row, other integers, real
             struct conv_filter filter = {.width = side, .height = side, .scale = 1};
@@ -189,9 +172,8 @@ static void pick_takes_the_highest_score(void **state)
 }
 
 // Only the reference can do sums that float64 does not hold.
-static void huge_sums_fall_back_to_the_reference(void **state)
+UNIT_TEST(huge_sums_fall_back_to_the_reference)
 {
-    (void)state;
     struct conv_filter filter = {.width = 31, .height = 31, .scale = 2147483647};
     for (int i = 0; i < 31 * 31; i++)
         filter.coef[i] = 2147483647;
@@ -200,9 +182,8 @@ static void huge_sums_fall_back_to_the_reference(void **state)
     free(stencil);
 }
 
-static void tiles_are_numbered_without_gaps(void **state)
+UNIT_TEST(tiles_are_numbered_without_gaps)
 {
-    (void)state;
     struct conv_variant variant = {.place = CONV_ON_CUDA, .tile_width = 32, .tile_height = 8};
     struct conv_stencil_plane planes[] = {{.width = 1, .height = 1},
                                           {.width = 32, .height = 8},
@@ -225,9 +206,8 @@ static bool factors_of(int width, int height, const double *coef, int32_t *colum
     return found;
 }
 
-static void factors_are_integers_or_none(void **state)
+UNIT_TEST(factors_are_integers_or_none)
 {
-    (void)state;
     int32_t column[3], row[3];
     // The first row is 0 and the next a multiple; signs differ; 2 * 3 must not become 6 * 1.
     static const double product[] = {0, 0, 0, -6, 9, 3, 4, -6, -2};
@@ -258,9 +238,8 @@ static void check_border(enum conv_border border, const char *expected)
     }
 }
 
-static void borders_are_opencvs(void **state)
+UNIT_TEST(borders_are_opencvs)
 {
-    (void)state;
     check_border(CONV_BORDER_REPLICATE, "aaaaaaabcddddddd");
     check_border(CONV_BORDER_REFLECT, "cddcbaabcddcbaab");
     check_border(CONV_BORDER_REFLECT101, "abcdcbabcdcbabcd");
@@ -268,22 +247,4 @@ static void borders_are_opencvs(void **state)
     check_border(CONV_BORDER_CONSTANT, "......abcd......");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_filters_keep_integers),
-        cmocka_unit_test(sixteen_bits_scale_the_offset_by_257),
-        cmocka_unit_test(negative_scale_inverts_coefficients),
-        cmocka_unit_test(fits_int32_ends_where_a_sum_does),
-        cmocka_unit_test(real_filters_are_scaled_floats),
-        cmocka_unit_test(an_offset_alone_makes_a_filter_real),
-        cmocka_unit_test(names_differ_and_the_reference_comes_last),
-        cmocka_unit_test(pick_obeys_needs_and_name),
-        cmocka_unit_test(pick_takes_the_highest_score),
-        cmocka_unit_test(huge_sums_fall_back_to_the_reference),
-        cmocka_unit_test(tiles_are_numbered_without_gaps),
-        cmocka_unit_test(factors_are_integers_or_none),
-        cmocka_unit_test(borders_are_opencvs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

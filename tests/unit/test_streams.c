@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
 // When a device gets another stream (src/run/streams.h).
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "run/streams.h"
+#include "support/unit.h"
 
 // Groups taken until the next stream is due; 0: none within a thousand.
 static int count_groups(struct conv_growth *growth, int waiting, int idle)
@@ -18,9 +12,8 @@ static int count_groups(struct conv_growth *growth, int waiting, int idle)
     return 0;
 }
 
-static void test_groups_that_wait_bring_another_stream(void **state)
+UNIT_TEST(test_groups_that_wait_bring_another_stream)
 {
-    (void)state;
     struct conv_growth growth = {.streams = 6, .most = 8};
     assert_int_equal(count_groups(&growth, 2, 0), 2);
     assert_int_equal(count_groups(&growth, 2, 0), 0); // while it is being opened
@@ -32,9 +25,8 @@ static void test_groups_that_wait_bring_another_stream(void **state)
     assert_int_equal(count_groups(&growth, 5, 0), 0); // it has the most
 }
 
-static void test_a_device_that_keeps_up_gets_none(void **state)
+UNIT_TEST(test_a_device_that_keeps_up_gets_none)
 {
-    (void)state;
     struct conv_growth growth = {.streams = 6, .most = 24};
     assert_int_equal(count_groups(&growth, 1, 0), 0);
     assert_int_equal(count_groups(&growth, 5, 1), 0);
@@ -44,9 +36,8 @@ static void test_a_device_that_keeps_up_gets_none(void **state)
     }
 }
 
-static void test_no_room_ends_it(void **state)
+UNIT_TEST(test_no_room_ends_it)
 {
-    (void)state;
     struct conv_growth growth = {.streams = 6, .most = 24};
     assert_true(count_groups(&growth, 2, 0) > 0);
     conv_growth_end(&growth, false);
@@ -54,9 +45,8 @@ static void test_no_room_ends_it(void **state)
     assert_int_equal(count_groups(&growth, 2, 0), 0);
 }
 
-static void test_memory_limits_the_streams(void **state)
+UNIT_TEST(test_memory_limits_the_streams)
 {
-    (void)state;
     assert_int_equal(conv_growth_most(6, 24, 100, 2400), 24);
     assert_int_equal(conv_growth_most(6, 24, 100, 2399), 23);
     assert_int_equal(conv_growth_most(6, 24, 100, 500), 6); // as asked for
@@ -64,13 +54,4 @@ static void test_memory_limits_the_streams(void **state)
     assert_int_equal(conv_growth_most(0, 0, 0, SIZE_MAX), 0); // a backend without streams
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups_that_wait_bring_another_stream),
-        cmocka_unit_test(test_a_device_that_keeps_up_gets_none),
-        cmocka_unit_test(test_no_room_ends_it),
-        cmocka_unit_test(test_memory_limits_the_streams),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The candidates of "did you mean", and that there are none if no name is similar.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/suggest.h"
+#include "support/unit.h"
 
 static const struct entry {
     int number;
@@ -22,9 +16,8 @@ static const char *nearest(const char *word)
                                 sizeof table / sizeof table[0]);
 }
 
-static void mistakes_are_understood(void **state)
+UNIT_TEST(mistakes_are_understood)
 {
-    (void)state;
     assert_string_equal(nearest("embos"), "emboss");     // one missing
     assert_string_equal(nearest("embosss"), "emboss");   // one too many
     assert_string_equal(nearest("enboss"), "emboss");    // one wrong
@@ -37,9 +30,8 @@ static void mistakes_are_understood(void **state)
     assert_string_equal(nearest("emboss5x"), "emboss5"); // the longer one is nearer
 }
 
-static void equals_are_all_offered(void **state)
+UNIT_TEST(equals_are_all_offered)
 {
-    (void)state;
     const char *names[3];
     size_t count = sizeof table / sizeof table[0];
     assert_int_equal(conv_suggest_all(names, 3, "sobel", &table[0].name, sizeof table[0], count),
@@ -56,9 +48,8 @@ static void equals_are_all_offered(void **state)
                      0);
 }
 
-static void strangers_are_not(void **state)
+UNIT_TEST(strangers_are_not)
 {
-    (void)state;
     assert_null(nearest(""));
     assert_null(nearest("x"));
     assert_null(nearest("bl"));
@@ -71,12 +62,4 @@ static void strangers_are_not(void **state)
     assert_null(nearest(longest));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mistakes_are_understood),
-        cmocka_unit_test(equals_are_all_offered),
-        cmocka_unit_test(strangers_are_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Plain tar: the reader reads what the writer writes, for every length of names; extensions that
 // the writer does not use; damage.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "io/archive/archive.h"
 #include "io/archive/archive_input.h"
 #include "io/archive/tar.h"
+#include "support/unit.h"
 
 static uint8_t bytes[1 << 20];
 static size_t used;
@@ -82,9 +76,8 @@ static void end(struct reading *r)
     used = 0;
 }
 
-static void test_names_of_every_length(void **state)
+UNIT_TEST(test_names_of_every_length)
 {
-    (void)state;
     char name[600];
     for (size_t length = 1; length < sizeof name; length++)
         for (size_t slash = 0; slash < length; slash += 1 + length / 7) {
@@ -117,9 +110,8 @@ static void test_names_of_every_length(void **state)
         }
 }
 
-static void test_numbers(void **state)
+UNIT_TEST(test_numbers)
 {
-    (void)state;
     static const int64_t times[] = {0, 1, -1, INT64_C(1) << 33, -(INT64_C(1) << 40), 077777777777};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         struct reading r;
@@ -149,9 +141,8 @@ static void test_numbers(void **state)
     assert_int_equal(value, 017);
 }
 
-static void test_pax(void **state)
+UNIT_TEST(test_pax)
 {
-    (void)state;
     struct reading r;
     static const char records[] = "12 path=a/b\n"
                                   "18 mtime=-1.25000\n"
@@ -204,9 +195,8 @@ static void test_pax(void **state)
 }
 
 // Each is reported, and the archive goes on after it.
-static void test_members_that_are_not_read(void **state)
+UNIT_TEST(test_members_that_are_not_read)
 {
-    (void)state;
     struct reading r;
     static const char sparse[] = "22 GNU.sparse.major=1\n"
                                  "22 GNU.sparse.minor=0\n";
@@ -251,7 +241,7 @@ static void put_sparse(const char *map, const char *size)
 
 // Maps that make no sense concern one member; so does a file that is larger than an archive of this
 // size may become.
-static void test_sparse_maps(void **state)
+UNIT_TEST(test_sparse_maps)
 {
     static const struct {
         const char *map, *size;
@@ -269,7 +259,6 @@ static void test_sparse_maps(void **state)
         {"0,6", "9223372036854775807", false},
         {"9200000000000000000,6", "9223372036854775807", false},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
         struct reading r;
         char content[32];
@@ -300,9 +289,8 @@ static void test_sparse_maps(void **state)
 }
 
 // However an archive is cut, whole members come first, then one reason.
-static void test_every_truncation(void **state)
+UNIT_TEST(test_every_truncation)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         put_raw("name", '0', "0123456789", 10);
     put_zeros(1024);
@@ -323,9 +311,8 @@ static void test_every_truncation(void **state)
     }
 }
 
-static void test_recognition(void **state)
+UNIT_TEST(test_recognition)
 {
-    (void)state;
     put_raw("name", '0', "", 0);
     assert_true(conv_tar_recognise(bytes, used));
     assert_false(conv_tar_recognise(bytes, used - 1));
@@ -347,16 +334,4 @@ static int clear(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_names_of_every_length, clear),
-        cmocka_unit_test_setup(test_numbers, clear),
-        cmocka_unit_test_setup(test_pax, clear),
-        cmocka_unit_test_setup(test_members_that_are_not_read, clear),
-        cmocka_unit_test_setup(test_sparse_maps, clear),
-        cmocka_unit_test_setup(test_every_truncation, clear),
-        cmocka_unit_test_setup(test_recognition, clear),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(clear, NULL)

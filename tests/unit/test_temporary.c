@@ -2,25 +2,18 @@
 // Names of unfinished files, and which of the left-over ones may be removed
 // (src/io/files/temporary.h).
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "io/files/temporary.h"
 #include "support/folder.h"
+#include "support/unit.h"
 
-static void test_names(void **state)
+UNIT_TEST(test_names)
 {
-    (void)state;
     char name[CONV_TEMPORARY_NAME_SIZE], other[CONV_TEMPORARY_NAME_SIZE];
     conv_temporary_name(name, 4294967295u);
     conv_temporary_name(other, 0);
@@ -70,9 +63,8 @@ static bool survives(const char *name)
     return folder_has(name);
 }
 
-static void test_files_of_dead_processes_go(void **state)
+UNIT_TEST_IN(test_files_of_dead_processes_go, folder_make, folder_remove)
 {
-    (void)state;
     char name[CONV_TEMPORARY_NAME_SIZE];
     pid_t child = fork();
     if (child == 0)
@@ -83,9 +75,8 @@ static void test_files_of_dead_processes_go(void **state)
     assert_false(survives(name));
 }
 
-static void test_files_of_living_processes_stay(void **state)
+UNIT_TEST_IN(test_files_of_living_processes_stay, folder_make, folder_remove)
 {
-    (void)state;
     char name[CONV_TEMPORARY_NAME_SIZE];
     snprintf(name, sizeof name, "%s", name_of(getpid(), NULL));
     folder_write(name, "half");
@@ -93,18 +84,16 @@ static void test_files_of_living_processes_stay(void **state)
     assert_true(survives(name));
 }
 
-static void test_a_reused_process_number_does_not_protect(void **state)
+UNIT_TEST_IN(test_a_reused_process_number_does_not_protect, folder_make, folder_remove)
 {
-    (void)state;
     char name[CONV_TEMPORARY_NAME_SIZE];
     snprintf(name, sizeof name, "%s", name_of(getpid(), "1")); // since boot
     folder_write(name, "half");
     assert_false(survives(name));
 }
 
-static void test_files_of_other_machines_go_after_a_day(void **state)
+UNIT_TEST_IN(test_files_of_other_machines_go_after_a_day, folder_make, folder_remove)
 {
-    (void)state;
     const char *name = ".conv-00000000-1-1-0.tmp";
     folder_write(name, "half");
     assert_true(survives(name));
@@ -114,9 +103,8 @@ static void test_files_of_other_machines_go_after_a_day(void **state)
     assert_false(survives(name));
 }
 
-static void test_what_is_no_file_of_ours_stays(void **state)
+UNIT_TEST_IN(test_what_is_no_file_of_ours_stays, folder_make, folder_remove)
 {
-    (void)state;
     const char *folder = ".conv-00000000-1-1-1.tmp", *link = ".conv-00000000-1-1-2.tmp";
     folder_write(".conv-00000000-1-1-1.tmp/a", "");
     folder_write("target", "kept");
@@ -132,16 +120,4 @@ static void test_what_is_no_file_of_ours_stays(void **state)
     conv_temporary_sweep(folder_path("missing")); // is not an error
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, folder_make, folder_remove)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        TEST(test_files_of_dead_processes_go),
-        TEST(test_files_of_living_processes_stay),
-        TEST(test_a_reused_process_number_does_not_protect),
-        TEST(test_files_of_other_machines_go_after_a_day),
-        TEST(test_what_is_no_file_of_ours_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

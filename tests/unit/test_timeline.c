@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The page's timeline loses no time when its bins become wider.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "report/timeline.h"
+#include "support/unit.h"
 
 static uint64_t sum(const struct conv_timeline *timeline, enum conv_stage stage)
 {
@@ -17,9 +11,8 @@ static uint64_t sum(const struct conv_timeline *timeline, enum conv_stage stage)
     return ns;
 }
 
-static void time_is_kept_where_it_was(void **state)
+UNIT_TEST(time_is_kept_where_it_was)
 {
-    (void)state;
     static struct conv_timeline timeline;
     conv_timeline_init(&timeline);
     uint64_t decoded = 0, at = 0;
@@ -40,9 +33,8 @@ static void time_is_kept_where_it_was(void **state)
     }
 }
 
-static void rows_of_different_width_meet(void **state)
+UNIT_TEST(rows_of_different_width_meet)
 {
-    (void)state;
     static struct conv_timeline a, b;
     conv_timeline_init(&a);
     conv_timeline_init(&b);
@@ -53,11 +45,4 @@ static void rows_of_different_width_meet(void **state)
     assert_int_equal(a.ns[5000000 / a.width][CONV_STAGE_READ], 100);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(time_is_kept_where_it_was),
-        cmocka_unit_test(rows_of_different_width_meet),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

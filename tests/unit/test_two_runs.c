@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Two runs of the pipeline in one process at the same time, with their own filters, folders,
 // journals and stop flags, write the files that each of them writes alone.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +12,7 @@
 #include "run/pipeline.h"
 #include "support/png_make.h"
 #include "support/random.h"
+#include "support/unit.h"
 
 #define IMAGES 60
 #define WORKERS 3
@@ -175,9 +167,8 @@ static int count_different(const char *a, const char *b)
     return different;
 }
 
-static void test_two_at_once_write_what_each_writes_alone(void **state)
+UNIT_TEST(test_two_at_once_write_what_each_writes_alone)
 {
-    (void)state;
     char folder[] = "/tmp/conv-two-runs-XXXXXX", command[80];
     assert_non_null(mkdtemp(folder));
     assert_int_equal(chdir(folder), 0);
@@ -212,10 +203,4 @@ static void test_two_at_once_write_what_each_writes_alone(void **state)
     assert_int_equal(system(command), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_at_once_write_what_each_writes_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The result of walking the operands of a command line (src/io/walk/walk.h): items, their names
 // below the sink, and the reasons why some cannot be read.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "io/walk/walk.h"
 #include "support/folder.h"
+#include "support/unit.h"
 
 #define MOST 32
 
@@ -91,9 +84,8 @@ static void write_tree(void)
     folder_write("in/sub/deep/d.png", "");
 }
 
-static void test_folder(void **state)
+UNIT_TEST(test_folder)
 {
-    (void)state;
     struct conv_err err;
     write_tree();
     const char *inputs[] = {folder_path("in")};
@@ -111,9 +103,8 @@ static void test_folder(void **state)
     assert_false(folder_has("out")); // nothing is made
 }
 
-static void test_globs(void **state)
+UNIT_TEST(test_globs)
 {
-    (void)state;
     struct conv_err err;
     write_tree();
     const char *inputs[] = {folder_path("in")};
@@ -137,9 +128,8 @@ static void test_globs(void **state)
 }
 
 // macOS keeps attributes of a.png in ._a.png, which made each of them a failure.
-static void test_files_of_other_programs(void **state)
+UNIT_TEST(test_files_of_other_programs)
 {
-    (void)state;
     struct conv_err err;
     write_tree();
     folder_write("in/._a.png", "");
@@ -166,9 +156,8 @@ static void test_files_of_other_programs(void **state)
     assert_int_equal(found.count, 1);
 }
 
-static void test_several_inputs_keep_their_names(void **state)
+UNIT_TEST(test_several_inputs_keep_their_names)
 {
-    (void)state;
     struct conv_err err;
     write_tree();
     folder_write("single.png", "");
@@ -189,9 +178,8 @@ static void test_several_inputs_keep_their_names(void **state)
     assert_non_null(strstr(err.text, "has no name"));
 }
 
-static void test_what_is_no_image_is_reported(void **state)
+UNIT_TEST(test_what_is_no_image_is_reported)
 {
-    (void)state;
     struct conv_err err;
     write_tree();
     assert_int_equal(mkfifo(folder_path("in/pipe.png"), 0666), 0);
@@ -217,9 +205,8 @@ static void test_what_is_no_image_is_reported(void **state)
     FOUND("in/b.PNG -> b.PNG", "in/pipe.png: is a pipe, socket or device, not an image");
 }
 
-static void test_folders_that_cannot_be_read(void **state)
+UNIT_TEST(test_folders_that_cannot_be_read)
 {
-    (void)state;
     struct conv_err err;
     if (geteuid() == 0)
         skip(); // root reads them
@@ -234,9 +221,8 @@ static void test_folders_that_cannot_be_read(void **state)
           "in/sub: cannot open the folder: Permission denied");
 }
 
-static void test_deep_folders(void **state)
+UNIT_TEST(test_deep_folders)
 {
-    (void)state;
     struct conv_err err;
     char name[PATH_MAX] = "in";
     for (int i = 1; i < 260; i++)
@@ -254,9 +240,8 @@ static void test_deep_folders(void **state)
     assert_non_null(strstr(found.text[1], ": more than 256 folders deep"));
 }
 
-static void test_missing_inputs_are_left_to_their_reader(void **state)
+UNIT_TEST(test_missing_inputs_are_left_to_their_reader)
 {
-    (void)state;
     struct conv_err err;
     struct conv_input input = {0};
     struct conv_item item;
@@ -270,9 +255,8 @@ static void test_missing_inputs_are_left_to_their_reader(void **state)
     assert_string_equal(err.text, "cannot open: No such file or directory");
 }
 
-static void test_list(void **state)
+UNIT_TEST(test_list)
 {
-    (void)state;
     struct conv_err err;
     write_tree();
     folder_write("list", "a.png\r\n\nsub//c.png\n./a.png\n../in/b.PNG\nmissing.png");
@@ -306,9 +290,8 @@ static void test_list(void **state)
     assert_int_equal(walk(&config, &err), CONV_ERR_USAGE);
 }
 
-static void test_in_place_a_list_names_files(void **state)
+UNIT_TEST(test_in_place_a_list_names_files)
 {
-    (void)state;
     struct conv_err err;
     write_tree();
     assert_int_equal(symlink("in", folder_path("link")), 0);
@@ -323,9 +306,8 @@ static void test_in_place_a_list_names_files(void **state)
     assert_string_equal(found.text[1], "link/a.png: repeated");
 }
 
-static void test_peek_takes_no_step(void **state)
+UNIT_TEST(test_peek_takes_no_step)
 {
-    (void)state;
     struct conv_err err;
     struct conv_walk *walk;
     struct conv_item item;
@@ -360,9 +342,8 @@ static enum conv_sink_kind sink_for(const char *input, const char *output)
     return conv_operands_check(&operands, &shape, &err) ? CONV_SINK_NONE : shape.sink;
 }
 
-static void test_kinds_of_output(void **state)
+UNIT_TEST(test_kinds_of_output)
 {
-    (void)state;
     char slash[PATH_MAX];
     write_tree();
     snprintf(slash, sizeof slash, "%s/", folder_path("new"));
@@ -393,9 +374,8 @@ static enum conv_status check_in_place(const char *a, const char *b, bool recurs
     return conv_operands_check(&operands, &shape, &err);
 }
 
-static void test_in_place_inputs_must_not_overlap(void **state)
+UNIT_TEST(test_in_place_inputs_must_not_overlap)
 {
-    (void)state;
     write_tree();
     assert_int_equal(symlink("in", folder_path("link")), 0);
     const char *in = folder_path("in"), *sub = folder_path("in/sub"), *a = folder_path("in/a.png");
@@ -408,23 +388,4 @@ static void test_in_place_inputs_must_not_overlap(void **state)
     assert_int_equal(check_in_place(a, "-", false), CONV_ERR_USAGE);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, folder_make, folder_remove)
-    const struct CMUnitTest tests[] = {
-        TEST(test_folder),
-        TEST(test_globs),
-        TEST(test_files_of_other_programs),
-        TEST(test_several_inputs_keep_their_names),
-        TEST(test_what_is_no_image_is_reported),
-        TEST(test_folders_that_cannot_be_read),
-        TEST(test_deep_folders),
-        TEST(test_missing_inputs_are_left_to_their_reader),
-        TEST(test_list),
-        TEST(test_in_place_a_list_names_files),
-        TEST(test_peek_takes_no_step),
-        TEST(test_kinds_of_output),
-        TEST(test_in_place_inputs_must_not_overlap),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(folder_make, folder_remove)

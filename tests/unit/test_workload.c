@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The estimate of the workload (src/run/workload.h), on files made for it.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "io/walk/walk.h"
 #include "run/workload.h"
+#include "support/unit.h"
 
 #define KIB ((uint64_t)1024)
 
@@ -112,9 +105,8 @@ static struct conv_workload measure(uint64_t plain, uint64_t others, const char 
     return measure_gain(&choice, list);
 }
 
-static void test_few_files_are_added_up(void **state)
+UNIT_TEST(test_few_files_are_added_up)
 {
-    (void)state;
     make_plain(0, 3, 20 * KIB);
     make_plain(3, 4, 100 * KIB);
     struct conv_workload workload = measure(161 * KIB, NEVER, NULL);
@@ -124,9 +116,8 @@ static void test_few_files_are_added_up(void **state)
     assert_int_equal(measure(160 * KIB, NEVER, NULL).kind, CONV_WORKLOAD_LARGE);
 }
 
-static void test_many_are_like_the_first(void **state)
+UNIT_TEST(test_many_are_like_the_first)
 {
-    (void)state;
     make_plain(0, 256, 100 * KIB);
     make_plain(256, 1000, 1); // not opened
     struct conv_workload workload = measure(NEVER, NEVER, list_of(1000));
@@ -138,18 +129,16 @@ static void test_many_are_like_the_first(void **state)
     assert_int_equal(workload.images, 300);
 }
 
-static void test_small_ones_are_not_worth_a_walk(void **state)
+UNIT_TEST(test_small_ones_are_not_worth_a_walk)
 {
-    (void)state;
     make_plain(0, 400, 15 * KIB);
     struct conv_workload workload = measure(NEVER, NEVER, NULL);
     assert_int_equal(workload.kind, CONV_WORKLOAD_SMALL);
     assert_int_equal(workload.images, 256);
 }
 
-static void test_what_a_device_cannot_decode_is_another_matter(void **state)
+UNIT_TEST(test_what_a_device_cannot_decode_is_another_matter)
 {
-    (void)state;
     static const int kinds[][3] = {{8, 3, 0}, {4, 0, 0}, {8, 6, 1}}; // palette, 4 bits, interlaced
     for (int k = 0; k < 3; k++) {
         for (int i = 0; i < 64; i++)
@@ -164,9 +153,8 @@ static void test_what_a_device_cannot_decode_is_another_matter(void **state)
 }
 
 // Each image saves 10 us and 0.1 ns per byte of its samples, and loses 0.2 ns per byte of its file.
-static void test_pixels_and_files_count(void **state)
+UNIT_TEST(test_pixels_and_files_count)
 {
-    (void)state;
     struct conv_workload_choice choice = {.plain = {10e3, 0.1, -0.2, 0}, .cost = 1};
     make_plain(0, 100, 20000);
     double each = 10e3 + 0.1 * 600 * 300 * 3 - 0.2 * 20000;
@@ -181,9 +169,8 @@ static void test_pixels_and_files_count(void **state)
 }
 
 // A device is slow with large images: those, the CPU decodes.
-static void test_large_images_save_nothing(void **state)
+UNIT_TEST(test_large_images_save_nothing)
 {
-    (void)state;
     const double samples = 600 * 300 * 3;
     struct conv_workload_choice choice = {.plain = {10e3, 0, 0, -20e3 / samples / samples},
                                           .cost = 1};
@@ -203,9 +190,8 @@ static int count_enough(const struct conv_workload_gain *gain, double cost, doub
 }
 
 // The numbers agree with measurements: see docs/benchmarks.md.
-static void test_rates_agree_with_measurements(void **state)
+UNIT_TEST(test_rates_agree_with_measurements)
 {
-    (void)state;
     struct conv_workload_choice choice = conv_workload_choice_for(16, true, true, false);
     double photo = 768 * 512 * 3, icon = 128 * 128 * 4, screen = 28.6e6;
     assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 1100, 1300);
@@ -225,9 +211,8 @@ static void test_rates_agree_with_measurements(void **state)
     assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 120000, 160000);
 }
 
-static void test_what_saves_nothing_is_not_counted(void **state)
+UNIT_TEST(test_what_saves_nothing_is_not_counted)
 {
-    (void)state;
     const struct conv_workload_choice choice = {.plain.image = -1, .others.image = -1, .cost = 1};
     make_plain(0, 300, 100 * KIB);
     struct conv_workload workload = measure_gain(&choice, NULL);
@@ -235,9 +220,8 @@ static void test_what_saves_nothing_is_not_counted(void **state)
     assert_int_equal(workload.images, 256);
 }
 
-static void test_what_is_no_png_is_not_plain(void **state)
+UNIT_TEST(test_what_is_no_png_is_not_plain)
 {
-    (void)state;
     char path[100];
     make_plain(0, 1, 100 * KIB);
     snprintf(path, sizeof path, "%s/0000.png", folder);
@@ -248,9 +232,8 @@ static void test_what_is_no_png_is_not_plain(void **state)
     assert_int_equal(measure(1, NEVER, NULL).kind, CONV_WORKLOAD_SMALL);
 }
 
-static void test_a_list_from_a_pipe_or_device_is_not_walked_twice(void **state)
+UNIT_TEST(test_a_list_from_a_pipe_or_device_is_not_walked_twice)
 {
-    (void)state;
     make_plain(0, 1, 100 * KIB);
     struct conv_walk_config config = {.operands.files_from = list_of(1)};
     assert_true(conv_walk_is_repeatable(&config));
@@ -260,20 +243,4 @@ static void test_a_list_from_a_pipe_or_device_is_not_walked_twice(void **state)
     assert_false(conv_walk_is_repeatable(&config));
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        TEST(test_few_files_are_added_up),
-        TEST(test_many_are_like_the_first),
-        TEST(test_small_ones_are_not_worth_a_walk),
-        TEST(test_what_a_device_cannot_decode_is_another_matter),
-        TEST(test_pixels_and_files_count),
-        TEST(test_large_images_save_nothing),
-        TEST(test_rates_agree_with_measurements),
-        TEST(test_what_saves_nothing_is_not_counted),
-        TEST(test_what_is_no_png_is_not_plain),
-        TEST(test_a_list_from_a_pipe_or_device_is_not_walked_twice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(make_folder, remove_folder)

@@ -2,15 +2,10 @@
 // Which bytes are given to the disk early, and when none are. The system call and the clock are
 // replaced by this test's.
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "io/files/file_sink.h"
+#include "support/unit.h"
 
 #define MS ((uint64_t)1000000)
 #define MB ((size_t)1 << 20)
@@ -63,10 +58,9 @@ static int start(void **state)
     return 0;
 }
 
-static void all_bytes_of_a_file(void **state)
+UNIT_TEST(all_bytes_of_a_file)
 {
     struct conv_write_behind behind;
-    (void)state;
     conv_write_behind_start(&behind, 2);
     assert_int_equal(calls_for(&behind, MB), 1);
     assert_int_equal(places[0], 0);
@@ -76,19 +70,17 @@ static void all_bytes_of_a_file(void **state)
     assert_int_equal(calls_for(&behind, 1000), 0);
 }
 
-static void a_file_system_without_the_call(void **state)
+UNIT_TEST(a_file_system_without_the_call)
 {
     struct conv_write_behind behind;
-    (void)state;
     conv_write_behind_start(&behind, 2);
     result = -1;
     assert_int_equal(calls_for(&behind, 20 * MB), 1);
 }
 
-static void a_slow_disk(void **state)
+UNIT_TEST(a_slow_disk)
 {
     struct conv_write_behind behind;
-    (void)state;
     conv_write_behind_start(&behind, 2);
     takes = 100 * MS;
     assert_int_equal(calls_for(&behind, 20 * MB), 1); // the rest is not started
@@ -99,10 +91,9 @@ static void a_slow_disk(void **state)
     assert_int_equal(calls_for(&behind, 20 * MB), 3);
 }
 
-static void few_workers_at_a_time(void **state)
+UNIT_TEST(few_workers_at_a_time)
 {
     struct conv_write_behind behind;
-    (void)state;
     static const int workers[] = {1, 7, 8}, both[] = {1, 1, 2};
     for (int i = 0; i < 3; i++) {
         conv_write_behind_start(&behind, workers[i]);
@@ -112,13 +103,4 @@ static void few_workers_at_a_time(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(all_bytes_of_a_file, start),
-        cmocka_unit_test_setup(a_file_system_without_the_call, start),
-        cmocka_unit_test_setup(a_slow_disk, start),
-        cmocka_unit_test_setup(few_workers_at_a_time, start),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN_EACH(start, NULL)

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Zip files (src/io/archive/zip.h): written records can be found and read again, also for sizes
 // above 4 GiB and more than 65,535 entries, which no quick test can write in full.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "io/archive/zip.h"
+#include "support/unit.h"
 
 static const uint64_t gib = (uint64_t)1 << 30;
 
@@ -76,9 +68,8 @@ static void check_round_trip(const struct conv_zip_entry *entry)
     conv_zip_directory_free(&directory);
 }
 
-static void test_records(void **state)
+UNIT_TEST(test_records)
 {
-    (void)state;
     static const uint64_t sizes[] = {0, 1, 65535, 0xFFFFFFFE, 0xFFFFFFFF, 0x100000000};
     for (int i = 0; i < 6 * 6 * 6; i++) {
         struct conv_zip_entry entry = make_entry(i % 2 ? "a.png" : "d/\xC3\xA4.png");
@@ -90,9 +81,8 @@ static void test_records(void **state)
 }
 
 // Times that 32 bits or the years from 1980 to 2107 cannot hold are cut off, not wrapped.
-static void test_times(void **state)
+UNIT_TEST(test_times)
 {
-    (void)state;
     static const struct {
         time_t mtime, read;
     } times[] = {
@@ -126,9 +116,8 @@ static void test_times(void **state)
 }
 
 // 70,000 entries do not fit into 16 bits nor into the buffer: some go through a temporary file.
-static void test_many_entries(void **state)
+UNIT_TEST(test_many_entries)
 {
-    (void)state;
     struct conv_zip_directory directory = {0};
     struct conv_zip_record record;
     const uint64_t count = 70000;
@@ -158,9 +147,8 @@ static void test_many_entries(void **state)
     conv_zip_directory_free(&directory);
 }
 
-static void test_headers(void **state)
+UNIT_TEST(test_headers)
 {
-    (void)state;
     static uint8_t header[CONV_ZIP_HEADER_MOST];
     struct conv_zip_entry entry = make_entry("a.png");
     entry.size = entry.packed = 5 * gib;
@@ -170,9 +158,8 @@ static void test_headers(void **state)
 }
 
 // The flag for UTF-8 is set for names that need it and are valid.
-static void test_names(void **state)
+UNIT_TEST(test_names)
 {
-    (void)state;
     static const struct {
         const char *name;
         bool is_utf8;
@@ -201,9 +188,8 @@ static void test_names(void **state)
 
 // Changing any byte of a directory to one of a few values does not make the reader leave the file,
 // which the address sanitizer would detect.
-static void test_damage(void **state)
+UNIT_TEST(test_damage)
 {
-    (void)state;
     struct conv_zip_directory directory = {0};
     static uint8_t file_bytes[4096];
     size_t size = 0;
@@ -246,9 +232,8 @@ static void test_damage(void **state)
 }
 
 // Places of entries, against a list of bytes that are taken.
-static void test_places_against_bytes(void **state)
+UNIT_TEST(test_places_against_bytes)
 {
-    (void)state;
     uint32_t seed = 1;
     for (int round = 0; round < 200; round++) {
         struct conv_spans spans = {0};
@@ -271,16 +256,4 @@ static void test_places_against_bytes(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_records),
-        cmocka_unit_test(test_times),
-        cmocka_unit_test(test_many_entries),
-        cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_places_against_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)
