@@ -298,10 +298,10 @@ static enum conv_status upload(const struct conv_bank_context *context, struct c
     const struct conv_separable *from = &step->separable;
     const uint8_t *arrays = step->arrays;
     step->device = *from;
-    if (step->kind != CONV_BANK_STEP_SEPARABLE || !context->ops->tensor_upload)
+    if (step->kind != CONV_BANK_STEP_SEPARABLE || !context->ops->tensors->upload)
         return CONV_OK;
-    enum conv_status status = context->ops->tensor_upload(context->config.device, arrays,
-                                                          step->array_bytes, &step->d_arrays, err);
+    enum conv_status status = context->ops->tensors->upload(
+        context->config.device, arrays, step->array_bytes, &step->d_arrays, err);
     const uint8_t *d_arrays = step->d_arrays;
     if (status)
         return status;
@@ -323,7 +323,7 @@ enum conv_status conv_bank_context_open(struct conv_bank_context **out,
     context->config = *config;
     context->config.bank = NULL;
     context->ops = conv_engine_devices[config->place];
-    enum conv_status status = context->ops->tensor_open(config->device, &offers, err);
+    enum conv_status status = context->ops->tensors->open(config->device, &offers, err);
     if (!status)
         status = make_steps(&context->steps, config, err);
     for (int i = 0; i < context->steps.count && !status; i++)
@@ -342,25 +342,13 @@ void conv_bank_context_close(struct conv_bank_context *context)
     for (int i = 0; i < context->steps.count; i++) {
         struct conv_bank_step *step = &context->steps.steps[i];
         if (step->d_arrays)
-            context->ops->tensor_release(context->config.device, step->d_arrays);
+            context->ops->tensors->release(context->config.device, step->d_arrays);
         free(step->arrays);
         conv_layer_context_close(step->dense);
         free(step->weights);
     }
     free(context->steps.steps);
     free(context);
-}
-
-int conv_bank_context_maps(const struct conv_bank_context *context)
-{
-    return context->steps.maps;
-}
-
-const struct conv_device_ops *conv_bank_context_device(const struct conv_bank_context *context,
-                                                       int *ordinal)
-{
-    *ordinal = context->config.device;
-    return context->ops;
 }
 
 bool conv_bank_context_bytes(const struct conv_bank_context *context, int height, int width,
@@ -407,8 +395,8 @@ enum conv_status conv_bank_context_run(struct conv_bank_context *context,
         return conv_err_set(err, CONV_ERR_USAGE,
                             "the image of %dx%d pixels is smaller than the grid of %dx%d cells",
                             shape->width, shape->height, grid, grid);
-    return context->ops->bank_run(stream, context, shape->height, shape->width, images, src, dst,
-                                  err);
+    return context->ops->tensors->bank_run(stream, context, shape->height, shape->width, images,
+                                           src, dst, err);
 }
 
 // --- for the devices -----------------------------------------------------------------------------

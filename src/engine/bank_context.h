@@ -55,11 +55,6 @@ enum conv_status conv_bank_context_open(struct conv_bank_context **context,
                                         struct conv_err *err);
 void conv_bank_context_close(struct conv_bank_context *context); // NULL is fine
 
-// The bank's maps per plane, and the device: its kind and its ordinal.
-int conv_bank_context_maps(const struct conv_bank_context *context);
-const struct conv_device_ops *conv_bank_context_device(const struct conv_bank_context *context,
-                                                       int *ordinal);
-
 // Bytes of one image's input and output in host memory. The output is float32:
 // [maps][height][width] or, pooled, [maps][kinds][grid][grid]. False if that is beyond what a
 // size_t holds.

@@ -4,8 +4,7 @@
 
 #include "base/features.h"
 #include "base/limits.h"
-#include "engine/cpu_filter.h"
-#include "engine/cpu_tensor.h"
+#include "engine/cpu.h"
 
 static enum conv_status cpu_open(struct conv_backend **out,
                                  const struct conv_backend_config *config, struct conv_err *err)
@@ -109,11 +108,5 @@ const struct conv_device_ops conv_device_cpu = {
     .enter = enter_cpu,
     .leave = leave_cpu,
     .filter_run = conv_cpu_filter_run,
-    .tensor_open = conv_cpu_tensor_open,
-    .tensor_stream_open = conv_cpu_tensor_stream_open,
-    .tensor_stream_close = conv_cpu_tensor_stream_close,
-    .tensor_stream_staging = conv_cpu_tensor_stream_staging,
-    .layer_run = conv_cpu_layer_run,
-    .layer_enqueue = conv_cpu_layer_enqueue,
-    .bank_run = conv_cpu_bank_run,
+    .tensors = &conv_cpu_tensors,
 };

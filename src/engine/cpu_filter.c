@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Filters on the CPU: of groups in staging memory, and of images in memory as the caller has them.
 // Both are cut into bands of rows, which threads take one after the other.
-#include "engine/cpu_filter.h"
+#include "engine/cpu.h"
 
 #include <limits.h>
 #include <stdatomic.h>

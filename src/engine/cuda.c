@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cuda_tensor.h"
 #include "kernels/stencil/cuda/cuda_variants.h"
 
 #define OLDEST_CAPABILITY 75 // the oldest that the build has code for, and that CUDA 13 supports
@@ -275,13 +274,5 @@ const struct conv_device_ops conv_device_cuda = {
     .decode = conv_cuda_context_decode,
     .encode = conv_cuda_context_encode,
     .filter_run = conv_cuda_filter_run,
-    .tensor_open = conv_cuda_tensor_open,
-    .tensor_upload = conv_cuda_tensor_upload,
-    .tensor_release = conv_cuda_tensor_release,
-    .tensor_stream_open = conv_cuda_tensor_stream_open,
-    .tensor_stream_close = conv_cuda_tensor_stream_close,
-    .tensor_stream_staging = conv_cuda_tensor_stream_staging,
-    .layer_run = conv_cuda_layer_run,
-    .layer_enqueue = conv_cuda_layer_enqueue,
-    .bank_run = conv_cuda_bank_run,
+    .tensors = &conv_cuda_tensors,
 };

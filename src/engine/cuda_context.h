@@ -177,6 +177,7 @@ void conv_cuda_views_close(struct conv_cuda_views *views); // NULL is fine
 
 // --- rows of the device's table ------------------------------------------------------------------
 
+extern const struct conv_tensor_ops conv_cuda_tensors; // cuda_tensor.c
 enum conv_status conv_cuda_context_open(struct conv_device_context *device, struct conv_err *err);
 void conv_cuda_context_close(struct conv_device_context *device);
 enum conv_status conv_cuda_context_synchronise(struct conv_device_context *device,

@@ -138,6 +138,35 @@ struct conv_layer_prepared;
 struct conv_layer_batch;
 struct conv_bank_context;
 
+// What operation.h needs of a kind of device. `device` counts among those. CONV_ERR_MEMORY,
+// CONV_ERR_DEVICE.
+struct conv_tensor_ops {
+    // What the device offers to kernels (conv_place_offers).
+    enum conv_status (*open)(int device, unsigned *offers, struct conv_err *err);
+    // Copies bytes to new memory of the device; *d_data is to be released unless it is NULL, also
+    // after a failure. NULL on the CPU.
+    enum conv_status (*upload)(int device, const void *data, size_t bytes, void **d_data,
+                               struct conv_err *err);
+    void (*release)(int device, void *d_data);
+    enum conv_status (*stream_open)(int device, struct conv_workers *workers, int threads,
+                                    struct conv_tensor_stream **stream, struct conv_err *err);
+    void (*stream_close)(struct conv_tensor_stream *stream);
+    enum conv_status (*stream_staging)(struct conv_tensor_stream *stream, size_t in_bytes,
+                                       size_t out_bytes, void **h_in, void **h_out,
+                                       struct conv_err *err);
+    // Return when dst is complete. At least one image.
+    enum conv_status (*layer_run)(struct conv_tensor_stream *stream,
+                                  const struct conv_layer_prepared *prepared, int64_t images,
+                                  const void *src, void *dst, struct conv_err *err);
+    enum conv_status (*bank_run)(struct conv_tensor_stream *stream,
+                                 const struct conv_bank_context *bank, int height, int width,
+                                 int64_t images, const void *src, float *dst, struct conv_err *err);
+    // Pads if necessary, then runs the plan on all rows of the batch, with batch->scratch, in
+    // batch->stream.
+    enum conv_status (*layer_enqueue)(const struct conv_layer_prepared *prepared,
+                                      const struct conv_layer_batch *batch, struct conv_err *err);
+};
+
 // --- the table -----------------------------------------------------------------------------------
 
 // After `open` a backend does not change, except for what it caches: any thread may call any
@@ -298,34 +327,7 @@ struct conv_device_ops {
                                    const conv_image *sources, int count, void *stream,
                                    struct conv_err *err);
 
-    // --- layers and filter banks: operation.h ---
-    // `device` counts among the devices of this kind. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
-
-    // What the device offers to kernels (conv_place_offers).
-    enum conv_status (*tensor_open)(int device, unsigned *offers, struct conv_err *err);
-    // Copies bytes to new memory of the device; *d_data is to be released unless it is NULL, also
-    // after a failure. NULL on the CPU.
-    enum conv_status (*tensor_upload)(int device, const void *data, size_t bytes, void **d_data,
-                                      struct conv_err *err);
-    void (*tensor_release)(int device, void *d_data);
-    enum conv_status (*tensor_stream_open)(int device, struct conv_workers *workers, int threads,
-                                           struct conv_tensor_stream **stream,
-                                           struct conv_err *err);
-    void (*tensor_stream_close)(struct conv_tensor_stream *stream);
-    enum conv_status (*tensor_stream_staging)(struct conv_tensor_stream *stream, size_t in_bytes,
-                                              size_t out_bytes, void **h_in, void **h_out,
-                                              struct conv_err *err);
-    // Return when dst is complete. At least one image.
-    enum conv_status (*layer_run)(struct conv_tensor_stream *stream,
-                                  const struct conv_layer_prepared *prepared, int64_t images,
-                                  const void *src, void *dst, struct conv_err *err);
-    enum conv_status (*bank_run)(struct conv_tensor_stream *stream,
-                                 const struct conv_bank_context *bank, int height, int width,
-                                 int64_t images, const void *src, float *dst, struct conv_err *err);
-    // Pads if necessary, then runs the plan on all rows of the batch, with batch->scratch, in
-    // batch->stream.
-    enum conv_status (*layer_enqueue)(const struct conv_layer_prepared *prepared,
-                                      const struct conv_layer_batch *batch, struct conv_err *err);
+    const struct conv_tensor_ops *tensors; // only `open`, which fails, if the backend is not built
 };
 
 extern const struct conv_device_ops conv_device_cpu, conv_device_cuda;

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/lock.h"
 #include "base/suggest.h"
 
 #define MOST_NAMES 128
@@ -17,18 +16,6 @@
 #define MOST_PLANS 64
 #define PACKED_ALIGN 64
 #define SCRATCH_ALIGN 256
-
-struct conv_layer_context {
-    struct conv_layer layer;
-    const struct conv_device_ops *ops;
-    int device;
-    unsigned have;
-    const char *variant;
-    struct conv_lock lock;
-    struct conv_layer_prepared *plans; // protected by `lock`, as the next two
-    int plan_count;
-    uint64_t calls;
-};
 
 static size_t align(size_t bytes, size_t to)
 {
@@ -84,7 +71,7 @@ static void free_prepared(const struct conv_layer_context *context,
                           struct conv_layer_prepared *prepared)
 {
     if (prepared->d_packed)
-        context->ops->tensor_release(context->device, prepared->d_packed);
+        context->ops->tensors->release(context->device, prepared->d_packed);
     free(prepared->packed);
     free(prepared);
 }
@@ -114,10 +101,10 @@ static enum conv_status fill_prepared(const struct conv_layer_context *context,
                             packed >> 10);
     conv_layer_plan_pack(plan, prepared->packed);
     prepared->scratch = prepared->pad_bytes + plan->scratch;
-    if (packed == 0 || !context->ops->tensor_upload)
+    if (packed == 0 || !context->ops->tensors->upload)
         return CONV_OK;
-    enum conv_status status = context->ops->tensor_upload(context->device, prepared->packed, packed,
-                                                          &prepared->d_packed, err);
+    enum conv_status status = context->ops->tensors->upload(context->device, prepared->packed,
+                                                            packed, &prepared->d_packed, err);
     plan->d_packed = prepared->d_packed;
     return status;
 }
@@ -188,7 +175,7 @@ enum conv_status conv_layer_context_open(struct conv_layer_context **out,
 {
     const struct conv_device_ops *ops = conv_engine_devices[config->place];
     unsigned have = 0;
-    enum conv_status status = ops->tensor_open(config->device, &have, err);
+    enum conv_status status = ops->tensors->open(config->device, &have, err);
     if (!status && config->variant)
         status = check_name(config->variant, config->place, err);
     if (status)
@@ -219,18 +206,6 @@ void conv_layer_context_close(struct conv_layer_context *context)
     }
     conv_lock_destroy(&context->lock);
     free(context);
-}
-
-const struct conv_layer *conv_layer_context_layer(const struct conv_layer_context *context)
-{
-    return &context->layer;
-}
-
-const struct conv_device_ops *conv_layer_context_device(const struct conv_layer_context *context,
-                                                        int *ordinal)
-{
-    *ordinal = context->device;
-    return context->ops;
 }
 
 enum conv_status conv_layer_context_variant(struct conv_layer_context *context,
@@ -292,7 +267,7 @@ enum conv_status conv_layer_context_run(struct conv_layer_context *context,
     enum conv_status status = take_plan(context, shape, &prepared, err);
     if (status)
         return status;
-    status = context->ops->layer_run(stream, prepared, images, src, dst, err);
+    status = context->ops->tensors->layer_run(stream, prepared, images, src, dst, err);
     give_plan(context, prepared);
     return status;
 }
@@ -319,7 +294,7 @@ enum conv_status conv_layer_context_enqueue(struct conv_layer_context *context,
     enum conv_status status = take_plan(context, shape, &prepared, err);
     if (status)
         return status;
-    status = context->ops->layer_enqueue(prepared, batch, err);
+    status = context->ops->tensors->layer_enqueue(prepared, batch, err);
     give_plan(context, prepared);
     return status;
 }

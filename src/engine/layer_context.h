@@ -5,10 +5,24 @@
 #ifndef CONV_ENGINE_LAYER_CONTEXT_H
 #define CONV_ENGINE_LAYER_CONTEXT_H
 
+#include "base/lock.h"
 #include "engine/engine.h"
 #include "kernels/layer/layer.h"
 
-struct conv_layer_context;
+struct conv_layer_prepared;
+
+// Only `layer` and the device are for others than layer_context.c.
+struct conv_layer_context {
+    struct conv_layer layer;
+    const struct conv_device_ops *ops;
+    int device;
+    unsigned have;
+    const char *variant;
+    struct conv_lock lock;
+    struct conv_layer_prepared *plans; // protected by `lock`, as the next two
+    int plan_count;
+    uint64_t calls;
+};
 
 struct conv_layer_config {
     const struct conv_layer *layer; // copied; its weights and bias outlive the context
@@ -24,11 +38,6 @@ enum conv_status conv_layer_context_open(struct conv_layer_context **context,
                                          const struct conv_layer_config *config,
                                          struct conv_err *err);
 void conv_layer_context_close(struct conv_layer_context *context); // NULL is fine
-
-// The layer, which belongs to the context, and the device: its kind and its ordinal.
-const struct conv_layer *conv_layer_context_layer(const struct conv_layer_context *context);
-const struct conv_device_ops *conv_layer_context_device(const struct conv_layer_context *context,
-                                                        int *ordinal);
 
 // The kernel that runs batches of that shape, in *variant. CONV_ERR_USAGE if no kernel, or not the
 // forced one, can do the layer; otherwise as conv_operation_run.

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "engine/layer_flow.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/parallel.h"
@@ -266,55 +263,4 @@ enum conv_status conv_layer_flow_run(const struct conv_layer_flow *flow, struct 
     }
     conv_lock_destroy(&run.lock);
     return errnum ? conv_err_errno(err, errnum, "cannot start") : status;
-}
-
-// --- memory --------------------------------------------------------------------------------------
-
-struct memory {
-    const uint8_t *src;
-    uint8_t *dst;
-    size_t in, out;
-};
-
-static enum conv_status copy_in(void *user, int64_t first, int64_t count, void *dst,
-                                struct conv_err *err)
-{
-    const struct memory *memory = user;
-    (void)err;
-    memcpy(dst, memory->src + (size_t)first * memory->in, (size_t)count * memory->in);
-    return CONV_OK;
-}
-
-static enum conv_status copy_out(void *user, int64_t first, int64_t count, const void *src,
-                                 struct conv_err *err)
-{
-    const struct memory *memory = user;
-    (void)err;
-    memcpy(memory->dst + (size_t)first * memory->out, src, (size_t)count * memory->out);
-    return CONV_OK;
-}
-
-enum conv_status conv_layer_flow_run_memory(struct conv_layer_context *context, int64_t images,
-                                            int height, int width, int jobs, size_t mem_limit,
-                                            const void *src, void *dst, struct conv_err *err)
-{
-    struct memory memory = {.src = src, .dst = dst};
-    struct conv_layer_flow flow = {
-        .operation = {.layer = context},
-        .images = images,
-        .height = height,
-        .width = width,
-        .jobs = jobs,
-        .mem_limit = mem_limit,
-        .read = copy_in,
-        .write = copy_out,
-        .user = &memory,
-    };
-    struct conv_layer_flow_use use;
-    enum conv_status status = conv_layer_flow_plan(&use, &flow, err);
-    if (status)
-        return status;
-    memory.in = use.in;
-    memory.out = use.out;
-    return conv_layer_flow_run(&flow, err);
 }

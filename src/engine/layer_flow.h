@@ -54,10 +54,4 @@ enum conv_status conv_layer_flow_plan(struct conv_layer_flow_use *use,
 // CONV_ERR_CANCELLED. After a failure some images may have been written.
 enum conv_status conv_layer_flow_run(const struct conv_layer_flow *flow, struct conv_err *err);
 
-// The same for a layer from memory to memory: src and dst as for conv_layer_stream_run, with any
-// number of images.
-enum conv_status conv_layer_flow_run_memory(struct conv_layer_context *context, int64_t images,
-                                            int height, int width, int jobs, size_t mem_limit,
-                                            const void *src, void *dst, struct conv_err *err);
-
 #endif

@@ -40,6 +40,8 @@ static enum conv_status open_no_tensor(int device, unsigned *offers, struct conv
     return devices(NULL, 0, &count, err);
 }
 
+static const struct conv_tensor_ops no_tensors = {.open = open_no_tensor};
+
 const struct conv_device_ops conv_device_cuda = {
     .name = "cuda",
     .title = "CUDA",
@@ -50,5 +52,5 @@ const struct conv_device_ops conv_device_cuda = {
     .devices = devices,
     .open = open_none,
     .context_open = open_no_context,
-    .tensor_open = open_no_tensor,
+    .tensors = &no_tensors,
 };

@@ -13,13 +13,14 @@ void conv_operation_close(struct conv_operation *operation)
 const struct conv_device_ops *conv_operation_device(const struct conv_operation *operation,
                                                     int *ordinal)
 {
-    return operation->bank ? conv_bank_context_device(operation->bank, ordinal)
-                           : conv_layer_context_device(operation->layer, ordinal);
+    const struct conv_bank_context *bank = operation->bank;
+    *ordinal = bank ? bank->config.device : operation->layer->device;
+    return bank ? bank->ops : operation->layer->ops;
 }
 
 enum conv_element conv_operation_output(const struct conv_operation *operation)
 {
-    return operation->bank ? CONV_ELEMENT_F32 : conv_layer_context_layer(operation->layer)->output;
+    return operation->bank ? CONV_ELEMENT_F32 : operation->layer->layer.output;
 }
 
 void conv_operation_describe(const struct conv_operation *operation, char *text, size_t size)
@@ -35,9 +36,9 @@ void conv_operation_describe(const struct conv_operation *operation, char *text,
 bool conv_operation_bytes(const struct conv_operation *operation, int height, int width, size_t *in,
                           size_t *out)
 {
-    return operation->bank ? conv_bank_context_bytes(operation->bank, height, width, in, out)
-                           : conv_layer_context_bytes(conv_layer_context_layer(operation->layer),
-                                                      height, width, in, out);
+    return operation->bank
+               ? conv_bank_context_bytes(operation->bank, height, width, in, out)
+               : conv_layer_context_bytes(&operation->layer->layer, height, width, in, out);
 }
 
 size_t conv_operation_work(const struct conv_operation *operation, int height, int width)
@@ -52,7 +53,7 @@ enum conv_status conv_operation_stream_open(const struct conv_operation *operati
 {
     int ordinal;
     const struct conv_device_ops *ops = conv_operation_device(operation, &ordinal);
-    return ops->tensor_stream_open(ordinal, workers, workers ? threads : 1, stream, err);
+    return ops->tensors->stream_open(ordinal, workers, workers ? threads : 1, stream, err);
 }
 
 void conv_operation_stream_close(const struct conv_operation *operation,
@@ -60,7 +61,7 @@ void conv_operation_stream_close(const struct conv_operation *operation,
 {
     int ordinal;
     if (stream)
-        conv_operation_device(operation, &ordinal)->tensor_stream_close(stream);
+        conv_operation_device(operation, &ordinal)->tensors->stream_close(stream);
 }
 
 enum conv_status conv_operation_stream_staging(const struct conv_operation *operation,
@@ -70,7 +71,7 @@ enum conv_status conv_operation_stream_staging(const struct conv_operation *oper
 {
     int ordinal;
     const struct conv_device_ops *ops = conv_operation_device(operation, &ordinal);
-    return ops->tensor_stream_staging(stream, in_bytes, out_bytes, h_in, h_out, err);
+    return ops->tensors->stream_staging(stream, in_bytes, out_bytes, h_in, h_out, err);
 }
 
 enum conv_status conv_operation_run(const struct conv_operation *operation,

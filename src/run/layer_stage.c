@@ -34,7 +34,7 @@ static enum conv_status plan_bank(struct plan *plan, const struct conv_layer_sta
 {
     const struct conv_bank_context *bank = operation_of(stage, plan)->bank;
     const struct conv_pooling *pool = &stage->pool;
-    int64_t maps = conv_bank_context_maps(bank);
+    int64_t maps = bank->steps.maps;
     if (!conv_bank_context_bytes(bank, shape->height, shape->width, &plan->in_bytes,
                                  &plan->result_bytes))
         return conv_err_set(err, CONV_ERR_LIMIT, "the image has too many pixels for %lld maps",
@@ -51,7 +51,7 @@ static enum conv_status plan_bank(struct plan *plan, const struct conv_layer_sta
 static enum conv_status plan_layer(struct plan *plan, const struct conv_layer_stage *stage,
                                    const struct conv_image *shape, struct conv_err *err)
 {
-    const struct conv_layer *layer = conv_layer_context_layer(operation_of(stage, plan)->layer);
+    const struct conv_layer *layer = &operation_of(stage, plan)->layer->layer;
     int channels = stage->gray ? 1 : colours(shape);
     if (channels != layer->channels)
         return conv_err_hint(

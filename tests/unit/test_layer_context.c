@@ -91,6 +91,50 @@ static struct conv_layer_context *open_context(const struct conv_layer *layer, c
     return context;
 }
 
+struct memory {
+    const uint8_t *src;
+    uint8_t *dst;
+    size_t in, out; // bytes of an image
+};
+
+static enum conv_status copy_in(void *user, int64_t first, int64_t count, void *dst,
+                                struct conv_err *err)
+{
+    const struct memory *memory = user;
+    (void)err;
+    memcpy(dst, memory->src + (size_t)first * memory->in, (size_t)count * memory->in);
+    return CONV_OK;
+}
+
+static enum conv_status copy_out(void *user, int64_t first, int64_t count, const void *src,
+                                 struct conv_err *err)
+{
+    const struct memory *memory = user;
+    (void)err;
+    memcpy(memory->dst + (size_t)first * memory->out, src, (size_t)count * memory->out);
+    return CONV_OK;
+}
+
+static enum conv_status run_flow(struct conv_layer_context *context, int64_t images, int height,
+                                 int jobs, size_t mem_limit, void *dst, struct conv_err *err)
+{
+    const struct conv_layer *layer = &context->layer;
+    struct memory memory = {.src = input_of(layer), .dst = dst};
+    struct conv_layer_flow flow = {
+        .operation = {.layer = context},
+        .images = images,
+        .height = height,
+        .width = WIDTH,
+        .jobs = jobs,
+        .mem_limit = mem_limit,
+        .read = copy_in,
+        .write = copy_out,
+        .user = &memory,
+    };
+    (void)conv_layer_context_bytes(layer, height, WIDTH, &memory.in, &memory.out);
+    return conv_layer_flow_run(&flow, err);
+}
+
 // What each variant computes is tested by check_layers.
 UNIT_TEST(flows_give_the_bits_of_the_reference)
 {
@@ -103,8 +147,7 @@ UNIT_TEST(flows_give_the_bits_of_the_reference)
         for (int jobs = 1; jobs < 16; jobs += 4) {
             struct conv_err err = {0};
             memset(result, 0xa5, sizeof result);
-            if (conv_layer_flow_run_memory(context, IMAGES, HEIGHT, WIDTH, jobs,
-                                           jobs == 5 ? 20000 : 0, input_of(&layer), result, &err))
+            if (run_flow(context, IMAGES, HEIGHT, jobs, jobs == 5 ? 20000 : 0, result, &err))
                 fail_msg("%s", err.text);
             if (memcmp(result, expected, size) != 0)
                 fail_msg("layer %d with %d jobs", number, jobs);
@@ -305,18 +348,13 @@ UNIT_TEST(what_cannot_be_is_refused)
     assert_non_null(strstr(err.text, "did you mean 'cpu_layer_reference'"));
     assert_null(context);
     context = open_context(&layer, NULL);
-    assert_int_equal(conv_layer_flow_run_memory(context, 1, 2, WIDTH, 1, 0, floats, floats, &err),
-                     CONV_ERR_USAGE);
+    static _Alignas(64) float result[MOST];
+    assert_int_equal(run_flow(context, 1, 2, 1, 0, result, &err), CONV_ERR_USAGE);
     err = (struct conv_err){0};
-    assert_int_equal(
-        conv_layer_flow_run_memory(context, 1, HEIGHT, WIDTH, 1, 1000, floats, floats, &err),
-        CONV_ERR_LIMIT);
+    assert_int_equal(run_flow(context, 1, HEIGHT, 1, 1000, result, &err), CONV_ERR_LIMIT);
     assert_int_equal(err.hint, CONV_HINT_MEM_LIMIT);
     // The limit that the message suggests is enough.
-    static _Alignas(64) float result[MOST];
-    assert_int_equal(conv_layer_flow_run_memory(context, 1, HEIGHT, WIDTH, 1, (size_t)err.value,
-                                                floats, result, &err),
-                     CONV_OK);
+    assert_int_equal(run_flow(context, 1, HEIGHT, 1, (size_t)err.value, result, &err), CONV_OK);
     size_t in, out;
     assert_false(conv_layer_context_bytes(&layer, INT32_MAX, INT32_MAX, &in, &out));
     assert_false(conv_layer_context_bytes(&layer, 2, WIDTH, &in, &out));

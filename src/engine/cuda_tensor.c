@@ -1,9 +1,205 @@
 // SPDX-License-Identifier: MIT
-// Filter banks on a CUDA device. A stream uploads planes, computes and pools all of them step by
-// step and downloads maps, or sums of cells; several streams overlap these.
-#include "engine/cuda_device.h"
-#include "engine/cuda_tensor.h"
+// Layers and filter banks on a CUDA device. A stream uploads a batch, pads it if the kernel does
+// not, computes and downloads the result: a bank step by step, with maps or sums of cells as its
+// result. Several streams overlap this.
+#include <stdlib.h>
+
+#include "engine/bank_context.h"
+#include "engine/cuda_context.h"
 #include "kernels/layer/cuda/cuda_layers.h"
+
+// Kernels read up to the next multiple of 16 bytes after the last plane (layer.h).
+#define SLACK 16
+
+struct conv_tensor_stream {
+    int device;
+    cudaStream_t cuda;
+    cudaEvent_t done;
+    struct conv_cuda_mapped in, out; // staging
+    struct conv_cuda_memory d_in, d_scratch;
+    struct conv_cuda_memory d_out; // of a layer
+    // Of a bank:
+    struct conv_cuda_memory d_padded, d_maps, d_filters, d_cells, d_row_sums;
+    struct conv_cuda_mapped cells;
+};
+
+// --- the device ----------------------------------------------------------------------------------
+
+static enum conv_status open_cuda(int device, unsigned *offers, struct conv_err *err)
+{
+    int capability;
+    enum conv_status status = conv_cuda_device_check(device, err);
+    if (status)
+        return status;
+    status = conv_cuda_device_capability(device, &capability, err);
+    *offers = (unsigned)capability;
+    return status ? status : conv_cuda_device_use(device, err);
+}
+
+static enum conv_status upload(int device, const void *data, size_t bytes, void **d_data,
+                               struct conv_err *err)
+{
+    *d_data = NULL;
+    enum conv_status status = conv_cuda_device_use(device, err);
+    if (status)
+        return status;
+    cudaError_t code = cudaMalloc(d_data, bytes);
+    if (code) {
+        *d_data = NULL;
+        return conv_cuda_device_report(err, code, "allocate memory for the weights");
+    }
+    code = cudaMemcpy(*d_data, data, bytes, cudaMemcpyHostToDevice);
+    return code ? conv_cuda_device_report(err, code, "copy the weights to the device") : CONV_OK;
+}
+
+static void release(int device, void *d_data)
+{
+    if (cudaSetDevice(device) == cudaSuccess)
+        (void)cudaFree(d_data); // nothing can be done about a failure
+}
+
+// --- streams -------------------------------------------------------------------------------------
+
+static void close_stream(struct conv_tensor_stream *stream)
+{
+    struct conv_cuda_memory *const d_memory[] = {
+        &stream->d_in,   &stream->d_scratch, &stream->d_out,   &stream->d_padded,
+        &stream->d_maps, &stream->d_filters, &stream->d_cells, &stream->d_row_sums,
+    };
+    if (cudaSetDevice(stream->device) == cudaSuccess) {
+        for (size_t i = 0; i < sizeof d_memory / sizeof d_memory[0]; i++)
+            conv_cuda_memory_free(d_memory[i]);
+        conv_cuda_mapped_free(&stream->cells);
+        conv_cuda_mapped_free(&stream->in);
+        conv_cuda_mapped_free(&stream->out);
+        conv_cuda_event_destroy(&stream->done);
+        if (stream->cuda)
+            (void)cudaStreamDestroy(stream->cuda);
+    }
+    free(stream);
+}
+
+static enum conv_status open_stream(int device, struct conv_workers *workers, int threads,
+                                    struct conv_tensor_stream **out, struct conv_err *err)
+{
+    (void)workers;
+    (void)threads;
+    struct conv_tensor_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CUDA stream");
+    stream->device = device;
+    enum conv_status status = conv_cuda_device_use(device, err);
+    if (!status) {
+        cudaError_t code = cudaStreamCreateWithFlags(&stream->cuda, cudaStreamNonBlocking);
+        if (code)
+            status = conv_cuda_device_report(err, code, "make a stream");
+    }
+    if (!status)
+        status = conv_cuda_event_create(&stream->done, err);
+    if (status)
+        close_stream(stream);
+    else
+        *out = stream;
+    return status;
+}
+
+static enum conv_status take_staging(struct conv_tensor_stream *stream, size_t in_bytes,
+                                     size_t out_bytes, void **h_in, void **h_out,
+                                     struct conv_err *err)
+{
+    enum conv_status status = conv_cuda_device_use(stream->device, err);
+    if (!status)
+        status = conv_cuda_mapped_reserve(&stream->in, in_bytes ? in_bytes : 1, "for tensors", err);
+    if (!status)
+        status =
+            conv_cuda_mapped_reserve(&stream->out, out_bytes ? out_bytes : 1, "for tensors", err);
+    *h_in = stream->in.h_data;
+    *h_out = stream->out.h_data;
+    return status;
+}
+
+// Waits until the stream has done all enqueued work. `what` names the work in messages.
+static enum conv_status wait_stream(struct conv_tensor_stream *stream, const char *what,
+                                    struct conv_err *err)
+{
+    // A thread that waits for the event sleeps; one that waits for the stream would spin.
+    enum conv_status status = conv_cuda_event_record(stream->done, stream->cuda, err);
+    if (status)
+        return status;
+    cudaError_t code = cudaEventSynchronize(stream->done);
+    return code ? conv_cuda_device_report(err, code, what) : CONV_OK;
+}
+
+// --- layers --------------------------------------------------------------------------------------
+
+static enum conv_status enqueue_layer(const struct conv_layer_prepared *prepared,
+                                      const struct conv_layer_batch *batch, struct conv_err *err)
+{
+    const struct conv_layer_plan *plan = &prepared->plan;
+    struct conv_layer_batch own = *batch;
+    enum conv_status status = CONV_OK;
+    if (prepared->plan.pads) {
+        status = conv_cuda_layer_pad(&prepared->outer, &prepared->shape, batch, batch->scratch);
+        own = conv_layer_batch_of(&prepared->plan.layer, &prepared->plan.shape, batch->images,
+                                  batch->scratch, batch->dst);
+        own.scratch = (uint8_t *)batch->scratch + prepared->pad_bytes;
+        own.stream = batch->stream;
+    }
+    own.first_row = 0;
+    own.rows = conv_layer_out_height(&prepared->plan.layer, prepared->plan.shape.height);
+    if (!status)
+        status = plan->variant->run(plan, &own);
+    return status ? conv_cuda_device_report(err, cudaGetLastError(), "start the layer's kernel")
+                  : CONV_OK;
+}
+
+static enum conv_status reserve_device(struct conv_tensor_stream *stream,
+                                       const struct conv_layer_prepared *prepared, size_t in,
+                                       size_t out, struct conv_err *err)
+{
+    enum conv_status status =
+        conv_cuda_memory_reserve(&stream->d_in, in + SLACK, 0, "for tensors", err);
+    if (!status)
+        status = conv_cuda_memory_reserve(&stream->d_out, out, 0, "for tensors", err);
+    if (!status && prepared->scratch > 0)
+        status = conv_cuda_memory_reserve(&stream->d_scratch, prepared->scratch + SLACK, 0,
+                                          "for tensors", err);
+    return status;
+}
+
+static enum conv_status run_layer(struct conv_tensor_stream *stream,
+                                  const struct conv_layer_prepared *prepared, int64_t images,
+                                  const void *src, void *dst, struct conv_err *err)
+{
+    size_t in, out;
+    if (!conv_layer_context_bytes(&prepared->outer, prepared->shape.height, prepared->shape.width,
+                                  &in, &out) ||
+        __builtin_mul_overflow(in, (size_t)images, &in) ||
+        __builtin_mul_overflow(out, (size_t)images, &out))
+        return conv_err_set(err, CONV_ERR_MEMORY, "the batch is too large");
+    enum conv_status status = conv_cuda_device_use(stream->device, err);
+    if (!status)
+        status = reserve_device(stream, prepared, in, out, err);
+    if (status)
+        return status;
+    cudaError_t code =
+        cudaMemcpyAsync(stream->d_in.d_data, src, in, cudaMemcpyHostToDevice, stream->cuda);
+    if (code)
+        return conv_cuda_device_report(err, code, "copy a tensor to the device");
+    struct conv_layer_batch batch = conv_layer_batch_of(&prepared->outer, &prepared->shape, images,
+                                                        stream->d_in.d_data, stream->d_out.d_data);
+    batch.scratch = stream->d_scratch.d_data;
+    batch.stream = stream->cuda;
+    status = enqueue_layer(prepared, &batch, err);
+    if (status)
+        return status;
+    code = cudaMemcpyAsync(dst, stream->d_out.d_data, out, cudaMemcpyDeviceToHost, stream->cuda);
+    if (code)
+        return conv_cuda_device_report(err, code, "copy a tensor from the device");
+    return wait_stream(stream, "run the layer", err);
+}
+
+// --- filter banks --------------------------------------------------------------------------------
 
 // The state that the functions below share.
 struct run {
@@ -74,7 +270,7 @@ static enum conv_status run_dense(struct run *run, const struct conv_bank_step *
     shape.images = 1;
     enum conv_status status = conv_layer_context_scratch(step->dense, &shape, &scratch, run->err);
     if (!status)
-        status = reserve(&stream->d_scratch, scratch + CONV_CUDA_TENSOR_SLACK, run->err);
+        status = reserve(&stream->d_scratch, scratch + SLACK, run->err);
     if (!status && combined)
         status = reserve(&stream->d_filters, run->plane * (size_t)maps * sizeof(float), run->err);
     for (int64_t i = 0; i < run->shape.images && !status; i++) {
@@ -112,7 +308,7 @@ static enum conv_status finish(struct run *run, void *dst, const void *d_src, si
     cudaError_t code = cudaMemcpyAsync(dst, d_src, bytes, cudaMemcpyDeviceToHost, stream->cuda);
     if (code)
         return conv_cuda_device_report(run->err, code, "copy maps from the device");
-    return conv_cuda_tensor_stream_wait(stream, "compute a filter bank", run->err);
+    return wait_stream(stream, "compute a filter bank", run->err);
 }
 
 static enum conv_status run_maps(struct run *run, float *dst)
@@ -184,10 +380,9 @@ static enum conv_status run_pooled(struct run *run, float *dst)
     return status;
 }
 
-enum conv_status conv_cuda_bank_run(struct conv_tensor_stream *stream,
-                                    const struct conv_bank_context *bank, int height, int width,
-                                    int64_t images, const void *src, float *dst,
-                                    struct conv_err *err)
+static enum conv_status run_bank(struct conv_tensor_stream *stream,
+                                 const struct conv_bank_context *bank, int height, int width,
+                                 int64_t images, const void *src, float *dst, struct conv_err *err)
 {
     const struct conv_bank_steps *steps = &bank->steps;
     const struct conv_bank_config *config = &bank->config;
@@ -199,7 +394,7 @@ enum conv_status conv_cuda_bank_run(struct conv_tensor_stream *stream,
         return conv_err_set(err, CONV_ERR_MEMORY, "the batch is too large");
     enum conv_status status = conv_cuda_device_use(stream->device, err);
     if (!status)
-        status = reserve(&stream->d_in, in + CONV_CUDA_TENSOR_SLACK, err);
+        status = reserve(&stream->d_in, in + SLACK, err);
     if (status)
         return status;
     cudaError_t code =
@@ -227,3 +422,15 @@ enum conv_status conv_cuda_bank_run(struct conv_tensor_stream *stream,
         return status;
     return config->pool.count ? run_pooled(&run, dst) : run_maps(&run, dst);
 }
+
+const struct conv_tensor_ops conv_cuda_tensors = {
+    .open = open_cuda,
+    .upload = upload,
+    .release = release,
+    .stream_open = open_stream,
+    .stream_close = close_stream,
+    .stream_staging = take_staging,
+    .layer_run = run_layer,
+    .bank_run = run_bank,
+    .layer_enqueue = enqueue_layer,
+};

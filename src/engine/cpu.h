@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the files of the CPU share: cpu.c (its row of engine.h) and cpu_filter.c.
-#ifndef CONV_ENGINE_CPU_FILTER_H
-#define CONV_ENGINE_CPU_FILTER_H
+// What the files of the CPU share: cpu.c (its row of engine.h), cpu_filter.c and cpu_tensor.c.
+#ifndef CONV_ENGINE_CPU_H
+#define CONV_ENGINE_CPU_H
 
 #include "engine/chain.h"
 #include "engine/engine.h"
@@ -26,5 +26,6 @@ enum conv_status conv_cpu_stream_run(struct conv_stream *stream, struct conv_gro
 enum conv_status conv_cpu_filter_run(struct conv_backend *filter, const conv_image *results,
                                      const conv_image *sources, int count, void *stream,
                                      struct conv_err *err);
+extern const struct conv_tensor_ops conv_cpu_tensors;
 
 #endif
