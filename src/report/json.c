@@ -137,103 +137,44 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
 
 // --- reading -------------------------------------------------------------------------------------
 
-static const char *skip_blanks(const char *at)
+static struct conv_json_scan scan_of(const char *text)
 {
-    return at + strspn(at, " \t\r\n");
-}
-
-// The end of the string that begins at `at`; NULL if it has none.
-static const char *skip_string(const char *at)
-{
-    for (at++; *at != '"'; at++) {
-        if (*at == '\\')
-            at++;
-        if (!*at)
-            return NULL;
-    }
-    return at + 1;
-}
-
-// The end of the value that begins at `at`; NULL if there is none.
-static const char *skip_value(const char *at)
-{
-    size_t depth = 0;
-    do {
-        at = skip_blanks(at);
-        if (*at == '"') {
-            at = skip_string(at);
-            if (!at)
-                return NULL;
-        } else if (*at == '{' || *at == '[') {
-            depth++;
-            at++;
-        } else if ((*at == '}' || *at == ']') && depth > 0) {
-            depth--;
-            at++;
-        } else if ((*at == ',' || *at == ':') && depth > 0) {
-            at++;
-        } else {
-            size_t length = strcspn(at, ",:{}[]\" \t\r\n");
-            if (length == 0)
-                return NULL;
-            at += length;
-        }
-    } while (depth > 0);
-    return at;
+    return (struct conv_json_scan){text, text + strlen(text)};
 }
 
 const char *conv_json_skip(const char *text)
 {
-    return skip_value(text);
-}
-
-// Moves *at past the next member of an object, from its opening bracket or the comma before the
-// member. False after the last member, with *at at the closing bracket, or if there is no member.
-static bool next_member(const char **at, struct conv_json_value *name,
-                        struct conv_json_value *value)
-{
-    const char *key = skip_blanks(*at + 1);
-    if (*key != '"') {
-        *at = key;
-        return false;
-    }
-    const char *end = skip_string(key), *colon = end ? skip_blanks(end) : NULL;
-    if (!colon || *colon != ':')
-        return false;
-    *name = (struct conv_json_value){key + 1, (size_t)(end - key) - 2};
-    const char *from = skip_blanks(colon + 1), *to = skip_value(from);
-    if (!to)
-        return false;
-    *value = (struct conv_json_value){from, (size_t)(to - from)};
-    *at = skip_blanks(to);
-    return true;
+    struct conv_json_scan scan = scan_of(text);
+    return conv_json_scan_skip(&scan) ? scan.at : NULL;
 }
 
 bool conv_json_read(struct conv_json_value *value, const char *text, const char *name)
 {
-    const char *at = skip_blanks(text);
-    struct conv_json_value key;
-    if (*at != '{')
+    struct conv_json_scan scan = scan_of(text);
+    char key[64];
+    if (!conv_json_scan_char(&scan, '{'))
         return false;
-    while (next_member(&at, &key, value)) {
-        if (key.size == strlen(name) && memcmp(key.text, name, key.size) == 0)
-            return true;
-        if (*at != ',')
+    do {
+        if (!conv_json_scan_string(&scan, key, sizeof key) || !conv_json_scan_char(&scan, ':'))
             return false;
-    }
+        conv_json_scan_space(&scan);
+        value->text = scan.at;
+        if (!conv_json_scan_skip(&scan))
+            return false;
+        value->size = (size_t)(scan.at - value->text);
+        if (strcmp(key, name) == 0)
+            return true;
+    } while (conv_json_scan_char(&scan, ','));
     return false;
 }
 
 bool conv_json_is_object(const char *text)
 {
-    const char *at = skip_blanks(text);
-    struct conv_json_value key, value;
-    if (*at != '{')
-        return false;
-    while (next_member(&at, &key, &value))
-        if (*at != ',')
-            break;
-    return *at == '}' && !*skip_blanks(at + 1);
+    struct conv_json_scan scan = scan_of(text);
+    conv_json_scan_space(&scan);
+    bool good = *scan.at == '{' && conv_json_scan_skip(&scan);
+    conv_json_scan_space(&scan);
+    return good && scan.at == scan.end;
 }
 
 bool conv_json_integer(const struct conv_json_value *value, uint64_t *number)

@@ -45,8 +45,8 @@ struct conv_json_value {
 };
 
 // The value of the member `name` of the object that begins at `text`, which is a string of any
-// content. False if it is not an object, is cut short before the member ends, or has no such
-// member. Members of objects in the object are not found. Nesting costs no stack.
+// content. False if it is not an object, is cut short before the member ends, nests deeper than 16
+// levels until then, or has no such member. Members of objects in the object are not found.
 bool conv_json_read(struct conv_json_value *value, const char *text, const char *name);
 
 // The end of the value that begins at `text`, after blanks; NULL if it is cut short or none begins.

@@ -1,18 +1,186 @@
 // SPDX-License-Identifier: MIT
-// The first pass over the reports: finds which one has the best record of each image. An image is a
-// digest of its name.
-#include "report/merge_internal.h"
+// The first pass over the reports finds which one has the best record of each image, the second
+// copies these records. An image is a digest of its name.
+#include "report/merge.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/digest.h"
 #include "base/features.h"
+#include "report/json.h"
+#include "report/record.h"
 
 #define SHARDS_MOST 1000000
+#define NAME_MOST (6 * 4096) // of an image: each byte of a path may be an escape
+
+// From the worst to the best.
+enum state { FAILED, PLANNED, SKIPPED, COPIED, DONE, STATES };
+
+struct image {
+    struct conv_digest name; // 0: a free slot
+    int report;              // with its best record
+    enum state state : 8;
+    bool overlaps;
+    unsigned char pass; // of writing in which its record was copied
+};
+
+// {0} is an empty table. Nobody is expected to forge reports so that digests of names collide, so
+// slots depend on the digests alone.
+struct table {
+    struct image *slots;    // open addressing
+    size_t count, capacity; // capacity: a power of two, or 0
+};
+
+// One report, of one run.
+struct report {
+    const char *path;
+    dev_t device;
+    ino_t inode;
+    int shard;        // -1: the run is no shard
+    bool is_finished; // the run came to its end
+    double seconds;
+    struct conv_record_listing listing;
+};
+
+struct conv_merge {
+    struct report *reports;
+    int count, capacity;
+    int shards;           // 0: none so far
+    struct report **last; // the last report of each shard; NULL: none
+    bool *finished;       // shards of which any run came to its end
+    char filter[4096];    // of all reports
+    struct table images;
+    unsigned char pass;
+    struct conv_merge_totals totals;
+};
+
+// --- images --------------------------------------------------------------------------------------
+
+#define FIRST_CAPACITY 1024
+
+static bool is_free(const struct image *image)
+{
+    return image->name.word[0] == 0 && image->name.word[1] == 0;
+}
+
+// The slot of the name, or the free slot where it belongs.
+static struct image *find_slot(const struct table *table, const struct conv_digest *name)
+{
+    size_t at = name->word[0] & (table->capacity - 1);
+    for (;; at = (at + 1) & (table->capacity - 1)) {
+        struct image *slot = &table->slots[at];
+        if (is_free(slot) ||
+            (slot->name.word[0] == name->word[0] && slot->name.word[1] == name->word[1]))
+            return slot;
+    }
+}
+
+static enum conv_status grow(struct table *table, struct conv_err *err)
+{
+    struct table old = *table;
+    size_t capacity = old.capacity ? 2 * old.capacity : FIRST_CAPACITY;
+    struct image *slots = calloc(capacity, sizeof *slots);
+    if (!slots)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of %zu images",
+                            capacity);
+    table->slots = slots;
+    table->capacity = capacity;
+    for (size_t i = 0; i < old.capacity; i++)
+        if (!is_free(&old.slots[i]))
+            *find_slot(table, &old.slots[i].name) = old.slots[i];
+    free(old.slots);
+    return CONV_OK;
+}
+
+// The image of that name; *added: it is new, with nothing but its name. It moves with the next
+// call.
+static enum conv_status add_image(struct table *table, const struct conv_digest *name,
+                                  struct image **image, bool *added, struct conv_err *err)
+{
+    if (4 * (table->count + 1) > 3 * table->capacity) {
+        enum conv_status status = grow(table, err);
+        if (status)
+            return status;
+    }
+    *image = find_slot(table, name);
+    *added = is_free(*image);
+    if (*added) {
+        **image = (struct image){.name = *name};
+        table->count++;
+    }
+    return CONV_OK;
+}
+
+// NULL if no image has that name.
+static struct image *find_image(const struct table *table, const struct conv_digest *name)
+{
+    struct image *image = table->capacity ? find_slot(table, name) : NULL;
+    return image && !is_free(image) ? image : NULL;
+}
+
+// --- lines ---------------------------------------------------------------------------------------
+// Terminated strings.
+
+enum kind { BEGIN, RECORD, SUMMARY };
+
+// The number of the text among those that the member may be; -1: it is another one.
+static int line_choice(const char *line, const char *name, const char *const texts[], int count)
+{
+    struct conv_json_value value;
+    if (!conv_json_read(&value, line, name))
+        return -1;
+    for (int i = 0; i < count; i++)
+        if (value.size == strlen(texts[i]) + 2 &&
+            memcmp(value.text + 1, texts[i], value.size - 2) == 0)
+            return i;
+    return -1;
+}
+
+// enum kind, or -1 if the line, of `length` bytes, is no record.
+static int line_kind(const char *line, ssize_t length)
+{
+    static const char *const kinds[] = {"begin", "file", "summary"};
+    return strlen(line) == (size_t)length && conv_json_is_object(line)
+               ? line_choice(line, "type", kinds, 3)
+               : -1;
+}
+
+// A member of an object, which may be inside a line: 0 if it is not a number; false if it is not a
+// text or longer than size - 1 bytes.
+static uint64_t line_integer(const char *object, const char *name)
+{
+    struct conv_json_value value;
+    uint64_t number;
+    return conv_json_read(&value, object, name) && conv_json_integer(&value, &number) ? number : 0;
+}
+
+static bool line_text(char *text, size_t size, const char *object, const char *name)
+{
+    struct conv_json_value value;
+    return conv_json_read(&value, object, name) && conv_json_text(&value, text, size);
+}
+
+// enum state of a record, or -1 if it has none.
+static int line_state(const char *line)
+{
+    static const char *const states[STATES] = {"failed", "planned", "skipped", "copied", "done"};
+    return line_choice(line, "status", states, STATES);
+}
+
+// The input of a record as it stands in the line, escapes included (all reports escape alike), and
+// its digest. False if it has none.
+static bool line_name(struct conv_digest *digest, struct conv_json_value *name, const char *line)
+{
+    *digest = (struct conv_digest){0};
+    if (!conv_json_read(name, line, "input") || name->size < 2 || name->size > NAME_MOST)
+        return false;
+    conv_hash_add(digest, name->text, name->size);
+    return true;
+}
 
 // --- reading --------------------------------------------------------------------------------
 
@@ -31,22 +199,21 @@ void conv_merge_close(struct conv_merge *merge)
 {
     if (!merge)
         return;
-    conv_merge_table_free(&merge->images);
+    free(merge->images.slots);
     free(merge->reports);
     free(merge->last);
     free(merge->finished);
     free(merge);
 }
 
-static enum conv_status read_shard(struct conv_merge *merge, struct conv_merge_report *report,
+static enum conv_status read_shard(struct conv_merge *merge, struct report *report,
                                    const char *line, struct conv_err *err)
 {
     struct conv_json_value shard;
     report->shard = -1;
     if (!conv_json_read(&shard, line, "shard"))
         return CONV_OK;
-    uint64_t index = conv_merge_line_integer(shard.text, "index"),
-             count = conv_merge_line_integer(shard.text, "count");
+    uint64_t index = line_integer(shard.text, "index"), count = line_integer(shard.text, "count");
     if (count < 1 || count > SHARDS_MOST || index >= count)
         return conv_err_set(err, CONV_ERR_USAGE, "%s: there is no shard %" PRIu64 " of %" PRIu64,
                             report->path, index, count);
@@ -57,7 +224,7 @@ static enum conv_status read_shard(struct conv_merge *merge, struct conv_merge_r
                             "%d shards",
                             report->path, index, count, merge->shards);
     if (!merge->shards) {
-        merge->last = calloc(count, sizeof(struct conv_merge_report *));
+        merge->last = calloc(count, sizeof(struct report *));
         merge->finished = calloc(count, sizeof(bool));
         if (!merge->last || !merge->finished)
             return no_memory(err);
@@ -67,11 +234,11 @@ static enum conv_status read_shard(struct conv_merge *merge, struct conv_merge_r
     return CONV_OK;
 }
 
-static enum conv_status read_begin(struct conv_merge *merge, struct conv_merge_report *report,
+static enum conv_status read_begin(struct conv_merge *merge, struct report *report,
                                    const char *line, struct conv_err *err)
 {
     char filter[sizeof merge->filter];
-    if (!conv_merge_line_text(filter, sizeof filter, line, "filter"))
+    if (!line_text(filter, sizeof filter, line, "filter"))
         filter[0] = '\0';
     if (merge->count == 0)
         strcpy(merge->filter, filter); // of the same size
@@ -82,56 +249,55 @@ static enum conv_status read_begin(struct conv_merge *merge, struct conv_merge_r
 }
 
 // Images of one shard may be in several of its runs; that of a failed run is replaced.
-static enum conv_status read_file(struct conv_merge *merge, const struct conv_merge_report *report,
+static enum conv_status read_file(struct conv_merge *merge, const struct report *report,
                                   const char *line, struct conv_err *err)
 {
     struct conv_merge_totals *totals = &merge->totals;
     struct conv_digest digest;
     struct conv_json_value name;
-    struct conv_merge_image *image;
-    bool known, added;
-    enum conv_merge_state state = conv_merge_line_state(line, &known);
-    if (!known || !conv_merge_line_name(&digest, &name, line)) {
+    struct image *image;
+    bool added;
+    int state = line_state(line);
+    if (state < 0 || !line_name(&digest, &name, line)) {
         totals->damaged++;
         return CONV_OK;
     }
-    enum conv_status status = conv_merge_table_add(&merge->images, &digest, &image, &added, err);
+    enum conv_status status = add_image(&merge->images, &digest, &image, &added, err);
     if (status)
         return status;
-    if (state == CONV_MERGE_DONE) {
-        totals->pixels +=
-            conv_merge_line_integer(line, "width") * conv_merge_line_integer(line, "height");
-        totals->bytes_in += conv_merge_line_integer(line, "bytes_in");
-        totals->bytes_out += conv_merge_line_integer(line, "bytes_out");
+    if (state == DONE) {
+        totals->pixels += line_integer(line, "width") * line_integer(line, "height");
+        totals->bytes_in += line_integer(line, "bytes_in");
+        totals->bytes_out += line_integer(line, "bytes_out");
     }
     if (added) {
-        image->state = state;
+        image->state = (enum state)state;
         image->report = merge->count;
         return CONV_OK;
     }
-    const struct conv_merge_report *before =
+    const struct report *before =
         image->report == merge->count ? report : &merge->reports[image->report];
     bool same = before == report || (report->shard >= 0 && before->shard == report->shard);
-    bool both = state == CONV_MERGE_DONE && image->state == CONV_MERGE_DONE;
+    bool both = state == DONE && image->state == DONE;
     // A folder that cannot be read fails in every shard.
-    bool all_failed = state == CONV_MERGE_FAILED && image->state == CONV_MERGE_FAILED;
+    bool all_failed = state == FAILED && image->state == FAILED;
     totals->repeated += same && both;
     // Runs that are not shards may follow each other.
     bool overlaps = report->shard >= 0 || before->shard >= 0 ? !all_failed : both;
     if (!same && overlaps && !image->overlaps) {
         if (totals->overlaps++ == 0 &&
-            !conv_merge_line_text(totals->overlap, sizeof totals->overlap, line, "input"))
+            !line_text(totals->overlap, sizeof totals->overlap, line, "input"))
             snprintf(totals->overlap, sizeof totals->overlap, "%.*s", (int)name.size, name.text);
         image->overlaps = true;
     }
-    if (state >= image->state) {
-        image->state = state;
+    if (state >= (int)image->state) {
+        image->state = (enum state)state;
         image->report = merge->count;
     }
     return CONV_OK;
 }
 
-static void read_summary(struct conv_merge_report *report, const char *line)
+static void read_summary(struct report *report, const char *line)
 {
     struct conv_json_value value;
     uint64_t code;
@@ -140,15 +306,14 @@ static void read_summary(struct conv_merge_report *report, const char *line)
     if (conv_json_read(&value, line, "seconds"))
         (void)conv_json_number(&value, &report->seconds);
     if (conv_json_read(&value, line, "listing") &&
-        conv_merge_line_text(report->listing.digest, sizeof report->listing.digest, value.text,
-                             "digest"))
-        report->listing.images = conv_merge_line_integer(value.text, "images");
+        line_text(report->listing.digest, sizeof report->listing.digest, value.text, "digest"))
+        report->listing.images = line_integer(value.text, "images");
 }
 
 // Lines in order: `take` gets each with its newline removed. The last of a run that was
 // killed may be cut short.
-static enum conv_status read_lines(struct conv_merge *merge, struct conv_merge_report *report,
-                                   FILE *file, struct conv_err *err)
+static enum conv_status read_lines(struct conv_merge *merge, struct report *report, FILE *file,
+                                   struct conv_err *err)
 {
     char *line = NULL;
     size_t size = 0;
@@ -157,19 +322,18 @@ static enum conv_status read_lines(struct conv_merge *merge, struct conv_merge_r
     enum conv_status status = CONV_OK;
     while (!status && (length = getline(&line, &size, file)) > 0) {
         bool whole = line[length - 1] == '\n';
-        enum conv_merge_record record =
-            strlen(line) == (size_t)length ? conv_merge_line_record(line) : CONV_MERGE_RECORD_NONE;
-        if (!begun && record != CONV_MERGE_RECORD_BEGIN) {
+        int kind = line_kind(line, length);
+        if (!begun && kind != BEGIN) {
             status =
                 conv_err_set(err, CONV_ERR_USAGE, "%s is not a report in JSON Lines", report->path);
-        } else if (record == CONV_MERGE_RECORD_BEGIN) {
+        } else if (kind == BEGIN) {
             // Reports that were appended to each other are several runs of one shard.
             report->is_finished = false;
             status = read_begin(merge, report, line, err);
             begun = true;
-        } else if (record == CONV_MERGE_RECORD_FILE) {
+        } else if (kind == RECORD) {
             status = read_file(merge, report, line, err);
-        } else if (record == CONV_MERGE_RECORD_SUMMARY) {
+        } else if (kind == SUMMARY) {
             read_summary(report, line);
         } else {
             merge->totals.damaged += whole;
@@ -181,8 +345,8 @@ static enum conv_status read_lines(struct conv_merge *merge, struct conv_merge_r
     return status;
 }
 
-static enum conv_status open_report(struct conv_merge *merge, struct conv_merge_report *report,
-                                    FILE **file, struct conv_err *err)
+static enum conv_status open_report(struct conv_merge *merge, struct report *report, FILE **file,
+                                    struct conv_err *err)
 {
     struct stat info;
     *file = fopen(report->path, "re");
@@ -204,12 +368,11 @@ static enum conv_status open_report(struct conv_merge *merge, struct conv_merge_
 
 enum conv_status conv_merge_add(struct conv_merge *merge, const char *path, struct conv_err *err)
 {
-    struct conv_merge_report report = {.path = path, .shard = -1};
+    struct report report = {.path = path, .shard = -1};
     FILE *file = NULL;
     if (merge->count == merge->capacity) {
         int capacity = merge->capacity ? 2 * merge->capacity : 64;
-        struct conv_merge_report *reports =
-            realloc(merge->reports, (size_t)capacity * sizeof *reports);
+        struct report *reports = realloc(merge->reports, (size_t)capacity * sizeof *reports);
         if (!reports)
             return no_memory(err);
         merge->reports = reports;
@@ -237,7 +400,7 @@ enum conv_status conv_merge_add(struct conv_merge *merge, const char *path, stru
 static void find_last(struct conv_merge *merge)
 {
     for (int i = 0; i < merge->count; i++) {
-        struct conv_merge_report *report = &merge->reports[i];
+        struct report *report = &merge->reports[i];
         if (report->shard >= 0 && (report->listing.digest[0] || !merge->last[report->shard]))
             merge->last[report->shard] = report;
     }
@@ -245,22 +408,24 @@ static void find_last(struct conv_merge *merge)
 
 void conv_merge_count(struct conv_merge *merge, struct conv_merge_totals *totals)
 {
-    uint64_t counts[CONV_MERGE_STATES] = {0};
+    uint64_t counts[STATES] = {0};
     const struct conv_record_listing *listing = NULL;
     bool complete = merge->shards > 0;
     find_last(merge);
-    conv_merge_table_count(&merge->images, counts);
+    for (size_t i = 0; i < merge->images.capacity; i++)
+        if (!is_free(&merge->images.slots[i]))
+            counts[merge->images.slots[i].state]++;
     merge->totals.unreported = 0;
     *totals = merge->totals;
     totals->reports = merge->count;
     totals->shards = merge->shards;
-    totals->done = counts[CONV_MERGE_DONE];
-    totals->failed = counts[CONV_MERGE_FAILED];
-    totals->skipped = counts[CONV_MERGE_SKIPPED];
-    totals->planned = counts[CONV_MERGE_PLANNED];
-    totals->copied = counts[CONV_MERGE_COPIED];
+    totals->done = counts[DONE];
+    totals->failed = counts[FAILED];
+    totals->skipped = counts[SKIPPED];
+    totals->planned = counts[PLANNED];
+    totals->copied = counts[COPIED];
     for (int s = 0; s < merge->shards; s++) {
-        const struct conv_merge_report *report = merge->last[s];
+        const struct report *report = merge->last[s];
         complete = complete && merge->finished[s];
         if (!report || !report->listing.digest[0])
             continue;
@@ -285,7 +450,7 @@ enum conv_merge_shard conv_merge_shard_state(const struct conv_merge *merge, int
 const char *conv_merge_next_unfinished(const struct conv_merge *merge, int *at)
 {
     while (*at < merge->count) {
-        const struct conv_merge_report *report = &merge->reports[(*at)++];
+        const struct report *report = &merge->reports[(*at)++];
         if (report->shard < 0 && !report->is_finished)
             return report->path;
     }
@@ -304,24 +469,23 @@ static void copy_file(const struct copy *copy, int number, const char *line)
 {
     struct conv_digest digest;
     struct conv_json_value name;
-    char input[CONV_MERGE_LINE_NAME], reason[4096 + 512];
-    bool known;
-    enum conv_merge_state state = conv_merge_line_state(line, &known);
-    struct conv_merge_image *image = known && conv_merge_line_name(&digest, &name, line)
-                                         ? conv_merge_table_find(&copy->merge->images, &digest)
-                                         : NULL;
-    if (!image || image->report != number || image->state != state || image->copied)
+    char input[NAME_MOST], reason[4096 + 512];
+    int state = line_state(line);
+    struct image *image = state >= 0 && line_name(&digest, &name, line)
+                              ? find_image(&copy->merge->images, &digest)
+                              : NULL;
+    if (!image || image->report != number || (int)image->state != state ||
+        image->pass == copy->merge->pass)
         return;
-    image->copied = true;
+    image->pass = copy->merge->pass;
     if (copy->stream)
         fputs(line, copy->stream);
     if (copy->stream && line[strlen(line) - 1] != '\n')
         fputc('\n', copy->stream);
-    if (copy->failed && state == CONV_MERGE_FAILED) {
-        if (!conv_merge_line_text(input, sizeof input, line, "input"))
+    if (copy->failed && state == FAILED) {
+        if (!line_text(input, sizeof input, line, "input"))
             snprintf(input, sizeof input, "%.*s", (int)name.size, name.text);
-        copy->failed(input, conv_merge_line_text(reason, sizeof reason, line, "error") ? reason
-                                                                                       : "failed");
+        copy->failed(input, line_text(reason, sizeof reason, line, "error") ? reason : "failed");
     }
 }
 
@@ -335,8 +499,7 @@ static enum conv_status copy_report(const struct copy *copy, int number, struct 
         return conv_err_errno(err, errno, "cannot open the report %s", path);
     ssize_t length;
     while ((length = getline(&line, &size, file)) > 0)
-        if (strlen(line) == (size_t)length &&
-            conv_merge_line_record(line) == CONV_MERGE_RECORD_FILE)
+        if (line_kind(line, length) == RECORD)
             copy_file(copy, number, line);
     bool bad = ferror(file) != 0;
     int errnum = errno;
@@ -379,14 +542,13 @@ enum conv_status conv_merge_write(struct conv_merge *merge, FILE *stream, int ex
 {
     struct copy copy = {merge, stream, failed};
     enum conv_status status = CONV_OK;
-    if (stream)
+    if (stream) {
         fputs("{\"type\":\"begin\",\"schema\":1,\"version\":\"" CONV_VERSION "\",\"filter\":",
               stream);
-    if (stream) {
         conv_json_string(stream, merge->filter);
         fputs(",\"dry_run\":false}\n", stream);
     }
-    conv_merge_table_forget_copies(&merge->images);
+    merge->pass++;
     for (int i = 0; i < merge->count && !status; i++)
         status = copy_report(&copy, i, err);
     if (stream && !status)

@@ -10,17 +10,30 @@
 #include "base/clock.h"
 #include "base/features.h"
 #include "base/standard.h"
-#include "report/held.h"
 #include "report/json.h"
 #include "report/samples.h"
 #include "report/terminal.h"
 #include "report/text.h"
 
+// Records of members of an archive that is not complete yet: they are done when it is.
+struct held_record { // a copy, with its strings
+    struct held_record *next;
+    struct conv_record record;
+    char names[]; // input and output
+};
+
+struct held_archive {
+    int number; // record.archive
+    struct conv_totals totals;
+    struct held_record *first, **end;
+    struct held_archive *next;
+};
+
 struct conv_report {
     struct conv_report_config config;
     struct conv_totals totals;
     struct conv_totals seen; // with what is held; for the progress
-    struct conv_held held;
+    struct held_archive *held;
     struct conv_progress progress;
     struct conv_order order; // of lines about images that are done or planned
     struct conv_overlap *overlaps[CONV_REPORT_MOST_DEVICES]; // one per device
@@ -189,28 +202,131 @@ static void print_file(struct conv_report *report, const struct conv_record *rec
     conv_stall_end(report->print_stall);
 }
 
-static void publish(struct conv_report *report, const struct conv_record *record)
+static void write_record(struct conv_report *report, const struct conv_record *record)
 {
-    const struct conv_report_config *config = &report->config;
-    if (config->samples)
-        conv_samples_add(config->samples, record);
+    if (report->config.samples)
+        conv_samples_add(report->config.samples, record);
     for (int i = 0; i < 2; i++)
         if (report->streams[i]) {
             conv_stall_begin(report->stall[i]);
             conv_json_file(report->streams[i], record);
             conv_stall_end(report->stall[i]);
         }
+}
+
+static void publish(struct conv_report *report, const struct conv_record *record)
+{
+    const struct conv_report_config *config = &report->config;
+    write_record(report, record);
     if (config->listener)
         config->listener(config->listener_user, &report->totals, record);
     else
         print_file(report, record);
 }
 
-// True if something shows each record.
-static bool shows_records(const struct conv_report_config *config)
+// --- records -------------------------------------------------------------------------------------
+
+// `elapsed`: ns since the run began.
+static void count_record(struct conv_totals *totals, const struct conv_record *record,
+                         uint64_t elapsed)
 {
-    return config->samples || config->json || config->json_path || config->listener ||
-           config->verbose;
+    switch (record->outcome) {
+    case CONV_OUTCOME_FAILED:
+        totals->failed++;
+        return;
+    case CONV_OUTCOME_SKIPPED:
+        totals->skipped++;
+        return;
+    case CONV_OUTCOME_PLANNED:
+        totals->planned++;
+        return;
+    case CONV_OUTCOME_COPIED:
+        totals->copied++;
+        return;
+    case CONV_OUTCOME_DONE:
+        break;
+    }
+    totals->done++;
+    totals->pixels += (uint64_t)record->width * (uint64_t)record->height;
+    totals->bytes_in += record->bytes_in;
+    totals->bytes_out += record->bytes_out;
+    totals->decoded_on_device += record->decoded_on_device;
+    totals->encoded_on_device += record->encoded_on_device;
+    uint64_t own = 0;
+    for (int s = 0; s < CONV_STAGE_COUNT; s++) {
+        totals->ns[s] += record->ns[s];
+        own += record->ns[s];
+    }
+    // An image that never waited would have begun when this time was over.
+    double before = ((double)elapsed - (double)own) / 1e9;
+    if (totals->done == 1 || before < totals->start_seconds)
+        totals->start_seconds = before > 0 ? before : 0;
+}
+
+// Adds what count_record has counted in *more.
+static void add_totals(struct conv_totals *totals, const struct conv_totals *more)
+{
+    if (more->done && (!totals->done || more->start_seconds < totals->start_seconds))
+        totals->start_seconds = more->start_seconds;
+    totals->done += more->done;
+    totals->copied += more->copied;
+    totals->failed += more->failed;
+    totals->pixels += more->pixels;
+    totals->bytes_in += more->bytes_in;
+    totals->bytes_out += more->bytes_out;
+    totals->decoded_on_device += more->decoded_on_device;
+    totals->encoded_on_device += more->encoded_on_device;
+    for (int s = 0; s < CONV_STAGE_COUNT; s++)
+        totals->ns[s] += more->ns[s];
+}
+
+static struct held_record *copy_record(const struct conv_record *record)
+{
+    const char *output = record->output ? record->output : "";
+    size_t input_size = strlen(record->input) + 1, output_size = strlen(output) + 1;
+    struct held_record *copy = malloc(sizeof *copy + input_size + output_size);
+    if (!copy)
+        return NULL;
+    copy->next = NULL;
+    copy->record = *record;
+    copy->record.input = memcpy(copy->names, record->input, input_size);
+    memcpy(copy->names + input_size, output, output_size);
+    if (record->output)
+        copy->record.output = copy->names + input_size;
+    return copy;
+}
+
+// Where the archive is, or NULL where it belongs.
+static struct held_archive **find_held(struct conv_report *report, int number)
+{
+    struct held_archive **place = &report->held;
+    while (*place && (*place)->number != number)
+        place = &(*place)->next;
+    return place;
+}
+
+// Counts the record as one of its archive; keeps a copy, some 300 bytes, if something shows it
+// later. False without memory: nothing was done.
+static bool hold(struct conv_report *report, const struct conv_record *record, uint64_t elapsed)
+{
+    const struct conv_report_config *config = &report->config;
+    bool is_shown =
+        config->samples || config->json || config->json_path || config->listener || config->verbose;
+    struct held_archive **place = find_held(report, record->archive);
+    if (!*place && (*place = calloc(1, sizeof **place))) {
+        (*place)->number = record->archive;
+        (*place)->end = &(*place)->first;
+    }
+    struct held_archive *archive = *place;
+    struct held_record *copy = archive && is_shown ? copy_record(record) : NULL;
+    if (!archive || (is_shown && !copy))
+        return false;
+    count_record(&archive->totals, record, elapsed);
+    if (copy) {
+        *archive->end = copy;
+        archive->end = &copy->next;
+    }
+    return true;
 }
 
 void conv_report_file(struct conv_report *report, const struct conv_record *given)
@@ -221,15 +337,14 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
     bool is_kept = given->outcome == CONV_OUTCOME_DONE || given->outcome == CONV_OUTCOME_COPIED;
     char text[sizeof record->err->text + 128];
     uint64_t elapsed = conv_clock_ns() - report->start_ns;
-    conv_held_count(&report->seen, record, elapsed);
-    if (is_kept && given->archive &&
-        conv_held_add(&report->held, record, elapsed, shows_records(config))) {
+    count_record(&report->seen, record, elapsed);
+    if (is_kept && given->archive && hold(report, record, elapsed)) {
         conv_report_tick(report);
         return;
     }
     if (config->explain && given->err)
         explained.reason = config->explain(text, sizeof text, given->err);
-    conv_held_count(&report->totals, record, elapsed);
+    count_record(&report->totals, record, elapsed);
     publish(report, record);
 }
 
@@ -241,55 +356,33 @@ void conv_report_pass(struct conv_report *report, uint64_t number)
 
 int conv_report_held(const struct conv_report *report)
 {
-    return report->held.first ? report->held.first->archive : 0;
-}
-
-static void publish_held(void *user, struct conv_record *record)
-{
-    publish(user, record);
-}
-
-static void forget_held(void *user, struct conv_record *record)
-{
-    (void)user;
-    (void)record;
-}
-
-struct loss {
-    struct conv_report *report;
-    const char *reason;
-};
-
-static void publish_lost(void *user, struct conv_record *record)
-{
-    struct loss *loss = user;
-    record->outcome = CONV_OUTCOME_FAILED;
-    record->reason = loss->reason;
-    for (int i = 0; i < 2; i++)
-        if (loss->report->streams[i])
-            conv_json_file(loss->report->streams[i], record);
-    if (loss->report->config.samples)
-        conv_samples_add(loss->report->config.samples, record);
+    return report->held ? report->held->number : 0;
 }
 
 void conv_report_settle(struct conv_report *report, int number, enum conv_report_fate fate,
                         const char *reason)
 {
-    struct conv_held_archive *archive = conv_held_take(&report->held, number);
-    struct loss loss = {report, reason};
+    struct held_archive **place = find_held(report, number), *archive = *place;
     if (!archive)
         return;
+    *place = archive->next;
     struct conv_totals *totals = &archive->totals;
     if (fate == CONV_REPORT_LOST)
         *totals = (struct conv_totals){.failed = totals->done + totals->copied};
     if (fate != CONV_REPORT_FORGOTTEN)
-        conv_held_sum(&report->totals, totals);
-    if (fate == CONV_REPORT_KEPT)
-        conv_held_release(archive, publish_held, report);
-    else if (fate == CONV_REPORT_LOST)
-        conv_held_release(archive, publish_lost, &loss);
-    else
-        conv_held_release(archive, forget_held, NULL);
+        add_totals(&report->totals, totals);
+    for (struct held_record *copy = archive->first, *next; copy; copy = next) {
+        next = copy->next;
+        if (fate == CONV_REPORT_KEPT)
+            publish(report, &copy->record);
+        if (fate == CONV_REPORT_LOST) { // the run says so once
+            copy->record.outcome = CONV_OUTCOME_FAILED;
+            copy->record.reason = reason;
+            write_record(report, &copy->record);
+        }
+        free(copy);
+    }
+    free(archive);
 }
 
 bool conv_report_has_progress(const struct conv_report *report)

@@ -13,57 +13,45 @@
 
 // --- lines in order ------------------------------------------------------------------------------
 
-static void swap(struct conv_order_line *a, struct conv_order_line *b)
+static struct conv_order_line *line_of(struct conv_order *order, uint64_t number)
 {
-    struct conv_order_line line = *a;
-    *a = *b;
-    *b = line;
+    return &order->lines[number % CONV_ORDER_MOST];
 }
 
-static void sift_up(struct conv_order_line *lines, int at)
+// Prints the lines up to this number.
+static void print_until(struct conv_order *order, FILE *stream, uint64_t number)
 {
-    for (int up; at > 0 && lines[at].number < lines[up = (at - 1) / 2].number; at = up)
-        swap(&lines[at], &lines[up]);
-}
-
-static void sift_down(struct conv_order_line *lines, int count)
-{
-    for (int at = 0, least; (least = 2 * at + 1) < count; at = least) {
-        if (least + 1 < count && lines[least + 1].number < lines[least].number)
-            least++;
-        if (lines[at].number <= lines[least].number)
-            break;
-        swap(&lines[at], &lines[least]);
+    while (order->printed < number) {
+        struct conv_order_line *line = line_of(order, ++order->printed);
+        if (line->text)
+            fputs(line->text, stream);
+        free(line->text);
+        *line = (struct conv_order_line){0};
     }
-}
-
-static void print_first(struct conv_order *order, FILE *stream)
-{
-    struct conv_order_line first = order->lines[0];
-    order->lines[0] = order->lines[--order->count];
-    sift_down(order->lines, order->count);
-    if (first.text)
-        fputs(first.text, stream);
-    free(first.text);
-    if (first.number > order->printed)
-        order->printed = first.number;
 }
 
 void conv_order_add(struct conv_order *order, FILE *stream, uint64_t number, char *text)
 {
-    if (order->count == CONV_ORDER_MOST)
-        print_first(order, stream);
-    order->lines[order->count] = (struct conv_order_line){number, text};
-    sift_up(order->lines, order->count++);
-    while (order->count > 0 && order->lines[0].number <= order->printed + 1)
-        print_first(order, stream);
+    if (number <= order->printed) { // its turn is over
+        if (text)
+            fputs(text, stream);
+        free(text);
+        return;
+    }
+    if (number - order->printed > CONV_ORDER_MOST)
+        print_until(order, stream, number - CONV_ORDER_MOST);
+    *line_of(order, number) = (struct conv_order_line){true, text};
+    order->last = number > order->last ? number : order->last;
+    while (line_of(order, order->printed + 1)->is_here)
+        print_until(order, stream, order->printed + 1);
 }
 
 void conv_order_flush(struct conv_order *order, FILE *stream)
 {
-    while (order->count > 0)
-        print_first(order, stream);
+    print_until(order, stream, order->last);
 }
+
+// --- the progress --------------------------------------------------------------------------------
 
 #define REDRAW_NS 100000000u
 #define FIRST_LINE_NS 1000000000u

@@ -11,19 +11,19 @@
 
 // --- lines in order ------------------------------------------------------------------------------
 
-// Lines that wait for those before them. If there are more, the first of them is printed, so that
-// an image that takes very long, or a pipe without a writer, delays no more than these.
+// Lines wait for those before them. If one is missing for this many numbers, the next ones are
+// printed without it, so that an image that takes very long, or a pipe without a writer, delays no
+// more than these.
 #define CONV_ORDER_MOST 1024
 
 struct conv_order_line {
-    uint64_t number;
+    bool is_here;
     char *text; // malloc'ed; NULL: nothing is printed for this image
 };
 
-struct conv_order {                                // {0}: no line yet
-    uint64_t printed;                              // all images up to this number
-    struct conv_order_line lines[CONV_ORDER_MOST]; // a heap, the smallest number first
-    int count;
+struct conv_order {         // {0}: no line yet
+    uint64_t printed, last; // all images up to the first number; the largest number so far
+    struct conv_order_line lines[CONV_ORDER_MOST]; // a ring, by number
 };
 
 // Takes the line of image `number`, which counts from 1 without gaps, and prints every line whose

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lines about images come in the order of the images (src/report/order.h).
+// Lines about images come in the order of the images (src/report/terminal.h).
 #include <stdio.h>
 
 #include "report/terminal.h"
@@ -74,10 +74,10 @@ UNIT_TEST(test_any_order)
 
 UNIT_TEST(test_one_image_does_not_hold_up_all_others)
 {
-    for (uint64_t number = 2; number < CONV_ORDER_MOST + 2; number++)
+    for (uint64_t number = 2; number <= CONV_ORDER_MOST; number++)
         add(number);
     assert_string_equal(printed, "");
-    add(CONV_ORDER_MOST + 2);
+    add(CONV_ORDER_MOST + 1);
     assert_memory_equal(printed, "2 3 4 ", 6);
     add(1); // late
     conv_order_flush(&order, stream);

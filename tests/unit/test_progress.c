@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The progress line (src/report/progress.h) at every width of a terminal.
+// The progress line (src/report/terminal.h) at every width of a terminal.
 #include <stdio.h>
 
 #include "report/terminal.h"

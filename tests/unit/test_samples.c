@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "report/samples.h"
-#include "report/timeline.h"
+#include "report/trace.h"
 #include "support/unit.h"
 
 static void add_failure(struct conv_samples *samples, const char *reason)

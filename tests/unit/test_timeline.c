@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The page's timeline loses no time when its bins become wider.
-#include "report/timeline.h"
+#include "report/trace.h"
 #include "support/unit.h"
 
 static uint64_t sum(const struct conv_timeline *timeline, enum conv_stage stage)
