@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Writes PNG files of every kind with Python's standard library alone.
 
-Shared by tools/make-samples and the command-line tests, so that neither trusts the PNG library that is under test.
+Shared by tools and the command-line tests, so that neither trusts the PNG library that is under test.
 """
 import struct
 import zlib

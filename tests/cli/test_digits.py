@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A trained network keeps its accuracy: both 5x5 layers of a small CNN on scikit-learn's digits through `conv layer`,
-pooling and the dense layer in NumPy, against the predictions of torch. tools/train-digits made the data."""
+pooling and the dense layer in NumPy, against the predictions of torch."""
 import os
 
 import numpy as np
