@@ -129,6 +129,11 @@ enum conv_status conv_bench_codec(const struct conv_bench_options *options, stru
 
 // --- for all of them -----------------------------------------------------------------------------
 
+// Writes the page around what `print` writes, a JSON value. CONV_ERR_MEMORY, CONV_ERR_IO.
+enum conv_status conv_bench_page_finish(struct conv_page *page,
+                                        void (*print)(const void *context, FILE *stream),
+                                        const void *context, struct conv_err *err);
+
 // Says on stderr what is measured; NULL clears the line.
 void conv_bench_progress(bool shown, const char *name);
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The device's PNG coders alone, with all input in device memory: one time per kernel.
-#include "bench/bench_cuda.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <cuda_runtime_api.h>
+
 #include "base/clock.h"
-#include "bench/bench_cuda_timer.h"
+#include "bench/bench_cuda.h"
+#include "engine/cuda_device.h"
 #include "png/cuda/cuda_decode.h"
 #include "png/cuda/cuda_encode.h"
 
@@ -351,8 +352,8 @@ enum conv_status conv_bench_cuda_time_coding(int ordinal, struct conv_coding_tes
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d images", test->in_flight);
     else if (!coding.code)
         run_test(&coding, places, places + count);
-    if (!status)
-        status = conv_bench_timer_report(coding.code, "time its coders", err);
+    if (!status && coding.code)
+        status = conv_cuda_device_report(err, coding.code, "time its coders");
     close_coding(&coding);
     free(places);
     return status;

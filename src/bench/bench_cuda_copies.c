@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Copies between pinned and device memory with nothing else in progress: the speed of the link,
 // with which streams are compared.
-#include "bench/bench_cuda.h"
+#include <cuda_runtime_api.h>
 
 #include "base/clock.h"
-#include "bench/bench_cuda_timer.h"
+#include "bench/bench_cuda.h"
+#include "engine/cuda_device.h"
 
 #define MOST_STREAMS 64
 #define MOST_MEMORY ((size_t)256 << 20) // a side: more than caches hold
@@ -100,5 +101,5 @@ enum conv_status conv_bench_cuda_time_copies(int ordinal, const struct conv_copy
         *ns = i == 0 || took < *ns ? took : *ns;
     }
     close_link(&link);
-    return conv_bench_timer_report(code, "time copies", err);
+    return code ? conv_cuda_device_report(err, code, "time copies") : CONV_OK;
 }

@@ -1,14 +1,76 @@
 // SPDX-License-Identifier: MIT
-// cuDNN's graph interface, which has faster engines than the older functions.
-#include "bench/bench_cudnn.h"
-
+// Computes the layers of `conv bench layers`, and filters, with cuDNN: the fastest of the plans
+// that its graph interface proposes, in NCHW and in NHWC. Its functions are looked up at run time:
+// only its header is needed to build.
 #include <dlfcn.h>
+#include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <cudnn_backend.h>
+
+#include "base/clock.h"
+#include "bench/bench_competitor.h"
+#include "bench/bench_cuda.h"
+#include "bench/bench_layers.h"
+#include "image/image.h"
+#include "kernels/common/border.h"
+#include "tensor/half.h"
 
 #define TEXT_OF(number) #number
 #define NAME_OF(major) "libcudnn.so." TEXT_OF(major)
 
-enum conv_status conv_bench_cudnn_open(struct conv_bench_cudnn *cudnn, struct conv_err *err)
+// The functions that are called, by their names without "cudnn".
+#define FUNCTIONS(X)                                                                               \
+    X(Create)                                                                                      \
+    X(Destroy)                                                                                     \
+    X(SetStream)                                                                                   \
+    X(GetErrorString)                                                                              \
+    X(BackendCreateDescriptor)                                                                     \
+    X(BackendDestroyDescriptor)                                                                    \
+    X(BackendSetAttribute)                                                                         \
+    X(BackendGetAttribute)                                                                         \
+    X(BackendFinalize)                                                                             \
+    X(BackendExecute)
+
+typedef cudnnBackendDescriptor_t descriptor;
+
+// The descriptors of a layer. The numbers of the tensors are also their identifiers.
+enum part { SRC = 1, DST, WEIGHTS, CONVOLUTION, OPERATION, GRAPH, PACK, PLAN, PARTS };
+
+struct cudnn { // starts as {0}
+    void *library;
+#define POINTER(name) __typeof__(cudnn##name) *name;
+    FUNCTIONS(POINTER)
+#undef POINTER
+    cudnnHandle_t handle;
+    const struct conv_bench_layers_data *data;
+    const struct conv_bench_place_ops *ops;
+    struct conv_bench_place *place;
+    cudnnDataType_t type;
+    size_t element; // bytes
+    bool tf32;      // float32 operands may be rounded to TF32
+    uint8_t *d_src, *d_dst, *d_weights, *d_work;
+    size_t work_bytes;
+    descriptor parts[PARTS];
+    descriptor running; // the plan that is timed
+    cudnnStatus_t code; // of its run
+    int tried;          // plans of this order of axes
+    int64_t workspace;  // bytes of the fastest
+};
+
+static enum conv_status report(const struct cudnn *cudnn, cudnnStatus_t code, struct conv_err *err)
+{
+    if (code == CUDNN_STATUS_SUCCESS)
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cuDNN: %s", cudnn->GetErrorString(code));
+}
+
+// CONV_ERR_UNSUPPORTED if the library is not installed or lacks a function.
+static enum conv_status open_library(struct cudnn *cudnn, struct conv_err *err)
 {
     cudnn->library = dlopen(NAME_OF(CUDNN_MAJOR), RTLD_NOW);
     if (!cudnn->library)
@@ -17,26 +79,106 @@ enum conv_status conv_bench_cudnn_open(struct conv_bench_cudnn *cudnn, struct co
 #define LOOK_UP(name)                                                                              \
     *(void **)&cudnn->name = dlsym(cudnn->library, "cudnn" #name);                                 \
     all = all && cudnn->name;
-    CONV_BENCH_CUDNN_FUNCTIONS(LOOK_UP)
+    FUNCTIONS(LOOK_UP)
 #undef LOOK_UP
     return all ? CONV_OK
                : conv_err_set(err, CONV_ERR_UNSUPPORTED, "%s lacks a function",
                               NAME_OF(CUDNN_MAJOR));
 }
 
-void conv_bench_cudnn_close(struct conv_bench_cudnn *cudnn)
+// --- data ----------------------------------------------------------------------------------------
+
+// Converts `count` blocks of `channels` planes to elements of the type, in that order of axes; with
+// `back` the reverse.
+static void arrange(const struct cudnn *cudnn, void *elements, float *values, int count,
+                    int channels, size_t plane, cudnnTensorFormat_t format, bool back)
 {
-    if (cudnn->library)
-        (void)dlclose(cudnn->library);
-    cudnn->library = NULL;
+    size_t many = (size_t)channels;
+    for (size_t at = 0; at < (size_t)count * many * plane; at++) {
+        size_t n = at / plane / many, c = at / plane % many, i = at % plane;
+        size_t place =
+            n * many * plane + (format == CUDNN_TENSOR_NHWC ? i * many + c : c * plane + i);
+        uint16_t *half = (uint16_t *)elements + place;
+        float *whole = (float *)elements + place;
+        if (back)
+            values[at] = cudnn->element == 2 ? conv_half_to_float(*half) : *whole;
+        else if (cudnn->element == 2)
+            *half = conv_half_from_float(values[at]);
+        else
+            *whole = values[at];
+    }
 }
 
-enum conv_status conv_bench_cudnn_report(const struct conv_bench_cudnn *cudnn, cudnnStatus_t code,
-                                         struct conv_err *err)
+static size_t taps_of(const struct conv_layer *layer) // of one map and channel
 {
-    if (code == CUDNN_STATUS_SUCCESS)
-        return CONV_OK;
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cuDNN: %s", cudnn->GetErrorString(code));
+    return (size_t)layer->kernel_height * (size_t)layer->kernel_width;
+}
+
+static enum conv_status take_memory(struct cudnn *cudnn, struct conv_err *err)
+{
+    static const char doing[] = "allocate memory for cuDNN";
+    const size_t most_workspace = (size_t)2 << 30;
+    const struct conv_bench_layers_data *data = cudnn->data;
+    const struct conv_bench_place_ops *ops = cudnn->ops;
+    size_t images = (size_t)data->shape.images * cudnn->element, free = 0, total = 0;
+    size_t weights =
+        (size_t)data->layer.maps * (size_t)data->layer.channels * taps_of(&data->layer);
+    enum conv_status status = ops->check_free(images * (data->image_in + data->image_out), "", err);
+    if (!status)
+        status = ops->take(&cudnn->d_src, images * data->image_in, doing, err);
+    if (!status)
+        status = ops->take(&cudnn->d_dst, images * data->image_out, doing, err);
+    if (!status)
+        status = ops->take(&cudnn->d_weights, weights * cudnn->element, doing, err);
+    if (!status)
+        (void)cudaMemGetInfo(&free, &total);
+    cudnn->work_bytes = free / 2 < most_workspace ? free / 2 : most_workspace;
+    return status ? status : ops->take(&cudnn->d_work, cudnn->work_bytes, doing, err);
+}
+
+static enum conv_status upload(struct cudnn *cudnn, cudnnTensorFormat_t format,
+                               struct conv_err *err)
+{
+    static const char doing[] = "copy images for cuDNN";
+    const struct conv_bench_layers_data *data = cudnn->data;
+    const struct conv_layer *layer = &data->layer;
+    size_t weights =
+        (size_t)layer->maps * (size_t)layer->channels * taps_of(layer) * cudnn->element;
+    size_t in = (size_t)data->distinct * data->image_in * cudnn->element;
+    size_t all = (size_t)data->shape.images * data->image_in * cudnn->element;
+    void *memory = malloc(in > weights ? in : weights);
+    if (!memory)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for cuDNN's input");
+    arrange(cudnn, memory, data->weights, layer->maps, layer->channels, taps_of(layer), format,
+            false);
+    enum conv_status status = cudnn->ops->copy_in(cudnn->d_weights, memory, weights, doing, err);
+    arrange(cudnn, memory, data->input, data->distinct, layer->channels,
+            (size_t)data->shape.height * (size_t)data->shape.width, format, false);
+    if (!status)
+        status = cudnn->ops->copy_in(cudnn->d_src, memory, in, doing, err);
+    free(memory);
+    for (size_t done = in, more; done < all && !status; done += more) {
+        more = done < all - done ? done : all - done;
+        status = cudnn->ops->move(cudnn->d_src + done, cudnn->d_src, more, err);
+    }
+    (void)cudaDeviceSynchronize();
+    return status;
+}
+
+static enum conv_status fetch(const struct cudnn *cudnn, cudnnTensorFormat_t format, float *result,
+                              struct conv_err *err)
+{
+    const struct conv_bench_layers_data *data = cudnn->data;
+    size_t bytes = (size_t)data->distinct * data->image_out * cudnn->element;
+    void *memory = malloc(bytes);
+    if (!memory)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for cuDNN's results");
+    enum conv_status status = cudnn->ops->copy_out(memory, cudnn->d_dst, bytes, err);
+    if (!status)
+        arrange(cudnn, memory, result, data->distinct, data->layer.maps,
+                data->image_out / (size_t)data->layer.maps, format, true);
+    free(memory);
+    return status;
 }
 
 // --- the graph -----------------------------------------------------------------------------------
@@ -45,133 +187,159 @@ enum conv_status conv_bench_cudnn_report(const struct conv_bench_cudnn *cudnn, c
 #define FAR_FROM_BEST 3 // times as long: not run again
 #define MOST_NOTES 16   // of an engine
 
-// Sets an attribute of a descriptor unless something failed before.
-#define SET(DESCRIPTOR, NAME, TYPE, COUNT, VALUES)                                                 \
-    if (!code)                                                                                     \
-    code = cudnn->api.BackendSetAttribute(DESCRIPTOR, CUDNN_ATTR_##NAME, CUDNN_TYPE_##TYPE, COUNT, \
-                                          VALUES)
+struct attribute {
+    cudnnBackendAttributeName_t name;
+    cudnnBackendAttributeType_t type;
+    int64_t count;
+    const void *values;
+};
 
-// Descriptors of cuDNN's graph interface. The numbers of the tensors are also their identifiers.
-enum part { SRC = 1, DST, WEIGHTS, CONVOLUTION, OPERATION, GRAPH, PACK, PLAN, PARTS };
-_Static_assert(PARTS == CONV_BENCH_GRAPH_PARTS, "bench_layers_graph.h");
+#define ATTRIBUTE(NAME, TYPE, COUNT, VALUES)                                                       \
+    {                                                                                              \
+        CUDNN_ATTR_##NAME, CUDNN_TYPE_##TYPE, COUNT, VALUES                                        \
+    }
 
-static enum conv_status report(const struct conv_bench_layers_cudnn *cudnn, cudnnStatus_t code,
-                               struct conv_err *err)
+// A finished descriptor with these attributes; *made is to be destroyed also after a failure.
+#define MAKE(KIND, MADE, ...)                                                                      \
+    make(cudnn, CUDNN_BACKEND_##KIND##_DESCRIPTOR, MADE, (const struct attribute[]){__VA_ARGS__},  \
+         sizeof((const struct attribute[]){__VA_ARGS__}) / sizeof(struct attribute))
+
+static cudnnStatus_t make(const struct cudnn *cudnn, cudnnBackendDescriptorType_t kind,
+                          descriptor *made, const struct attribute *attributes, size_t count)
 {
-    return conv_bench_cudnn_report(&cudnn->api, code, err);
+    cudnnStatus_t code = cudnn->BackendCreateDescriptor(kind, made);
+    for (size_t i = 0; i < count && !code; i++)
+        code = cudnn->BackendSetAttribute(*made, attributes[i].name, attributes[i].type,
+                                          attributes[i].count, attributes[i].values);
+    return code ? code : cudnn->BackendFinalize(*made);
 }
 
-typedef cudnnBackendDescriptor_t descriptor;
+static void destroy(const struct cudnn *cudnn, descriptor *part)
+{
+    if (*part)
+        (void)cudnn->BackendDestroyDescriptor(*part);
+    *part = NULL;
+}
 
-// Creates a descriptor of a tensor with these sizes. Elements along the last axis are adjacent in
-// NCHW, along the second axis in NHWC.
-static cudnnStatus_t make_tensor(struct conv_bench_layers_cudnn *cudnn, int index,
-                                 const int64_t sizes[4], cudnnTensorFormat_t format)
+static void destroy_graph(struct cudnn *cudnn)
+{
+    for (int i = PARTS - 1; i >= 0; i--)
+        destroy(cudnn, &cudnn->parts[i]);
+}
+
+// A tensor of these sizes. Elements along the last axis are adjacent in NCHW, along the second axis
+// in NHWC.
+static cudnnStatus_t make_tensor(struct cudnn *cudnn, enum part part, const int64_t sizes[4],
+                                 cudnnTensorFormat_t format)
 {
     bool last = format == CUDNN_TENSOR_NHWC;
     int64_t strides[4] = {sizes[1] * sizes[2] * sizes[3], last ? 1 : sizes[2] * sizes[3],
                           last ? sizes[3] * sizes[1] : sizes[3], last ? sizes[1] : 1};
-    int64_t id = index, alignment = 16;
-    cudnnStatus_t code =
-        cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &cudnn->parts[index]);
-    SET(cudnn->parts[index], TENSOR_DATA_TYPE, DATA_TYPE, 1, &cudnn->type);
-    SET(cudnn->parts[index], TENSOR_DIMENSIONS, INT64, 4, sizes);
-    SET(cudnn->parts[index], TENSOR_STRIDES, INT64, 4, strides);
-    SET(cudnn->parts[index], TENSOR_UNIQUE_ID, INT64, 1, &id);
-    SET(cudnn->parts[index], TENSOR_BYTE_ALIGNMENT, INT64, 1, &alignment);
-    return code ? code : cudnn->api.BackendFinalize(cudnn->parts[index]);
+    int64_t id = part, alignment = 16;
+    return MAKE(
+        TENSOR, &cudnn->parts[part], ATTRIBUTE(TENSOR_DATA_TYPE, DATA_TYPE, 1, &cudnn->type),
+        ATTRIBUTE(TENSOR_DIMENSIONS, INT64, 4, sizes), ATTRIBUTE(TENSOR_STRIDES, INT64, 4, strides),
+        ATTRIBUTE(TENSOR_UNIQUE_ID, INT64, 1, &id),
+        ATTRIBUTE(TENSOR_BYTE_ALIGNMENT, INT64, 1, &alignment));
 }
 
-static cudnnStatus_t make_operation(struct conv_bench_layers_cudnn *cudnn)
+static cudnnStatus_t make_operation(struct cudnn *cudnn)
 {
     const int64_t ones[2] = {1, 1}, zeros[2] = {0, 0}, dimensions = 2;
     const float one = 1, zero = 0;
     cudnnDataType_t type = CUDNN_DATA_FLOAT;
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     descriptor *parts = cudnn->parts;
-    cudnnStatus_t code = cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
-                                                            &parts[CONVOLUTION]);
-    SET(parts[CONVOLUTION], CONVOLUTION_COMP_TYPE, DATA_TYPE, 1, &type);
-    SET(parts[CONVOLUTION], CONVOLUTION_CONV_MODE, CONVOLUTION_MODE, 1, &mode);
-    SET(parts[CONVOLUTION], CONVOLUTION_SPATIAL_DIMS, INT64, 1, &dimensions);
-    SET(parts[CONVOLUTION], CONVOLUTION_DILATIONS, INT64, 2, ones);
-    SET(parts[CONVOLUTION], CONVOLUTION_FILTER_STRIDES, INT64, 2, ones);
-    SET(parts[CONVOLUTION], CONVOLUTION_PRE_PADDINGS, INT64, 2, zeros);
-    SET(parts[CONVOLUTION], CONVOLUTION_POST_PADDINGS, INT64, 2, zeros);
-    if (!code)
-        code = cudnn->api.BackendFinalize(parts[CONVOLUTION]);
-    if (!code)
-        code = cudnn->api.BackendCreateDescriptor(
-            CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, &parts[OPERATION]);
-    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_ALPHA, FLOAT, 1, &one);
-    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_BETA, FLOAT, 1, &zero);
-    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_CONV_DESC, BACKEND_DESCRIPTOR, 1,
-        &parts[CONVOLUTION]);
-    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_X, BACKEND_DESCRIPTOR, 1, &parts[SRC]);
-    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_W, BACKEND_DESCRIPTOR, 1, &parts[WEIGHTS]);
-    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_Y, BACKEND_DESCRIPTOR, 1, &parts[DST]);
-    return code ? code : cudnn->api.BackendFinalize(parts[OPERATION]);
+    cudnnStatus_t code = MAKE(CONVOLUTION, &parts[CONVOLUTION],
+                              ATTRIBUTE(CONVOLUTION_COMP_TYPE, DATA_TYPE, 1, &type),
+                              ATTRIBUTE(CONVOLUTION_CONV_MODE, CONVOLUTION_MODE, 1, &mode),
+                              ATTRIBUTE(CONVOLUTION_SPATIAL_DIMS, INT64, 1, &dimensions),
+                              ATTRIBUTE(CONVOLUTION_DILATIONS, INT64, 2, ones),
+                              ATTRIBUTE(CONVOLUTION_FILTER_STRIDES, INT64, 2, ones),
+                              ATTRIBUTE(CONVOLUTION_PRE_PADDINGS, INT64, 2, zeros),
+                              ATTRIBUTE(CONVOLUTION_POST_PADDINGS, INT64, 2, zeros));
+    return code ? code
+                : MAKE(OPERATION_CONVOLUTION_FORWARD, &parts[OPERATION],
+                       ATTRIBUTE(OPERATION_CONVOLUTION_FORWARD_ALPHA, FLOAT, 1, &one),
+                       ATTRIBUTE(OPERATION_CONVOLUTION_FORWARD_BETA, FLOAT, 1, &zero),
+                       ATTRIBUTE(OPERATION_CONVOLUTION_FORWARD_CONV_DESC, BACKEND_DESCRIPTOR, 1,
+                                 &parts[CONVOLUTION]),
+                       ATTRIBUTE(OPERATION_CONVOLUTION_FORWARD_X, BACKEND_DESCRIPTOR, 1,
+                                 &parts[SRC]),
+                       ATTRIBUTE(OPERATION_CONVOLUTION_FORWARD_W, BACKEND_DESCRIPTOR, 1,
+                                 &parts[WEIGHTS]),
+                       ATTRIBUTE(OPERATION_CONVOLUTION_FORWARD_Y, BACKEND_DESCRIPTOR, 1,
+                                 &parts[DST]));
 }
 
-// The layer as a graph of one operation.
-static enum conv_status describe(struct conv_bench_layers_cudnn *cudnn, cudnnTensorFormat_t format,
-                                 struct conv_err *err)
+// The layer as a graph of one operation, on the memory that was taken.
+static enum conv_status make_graph(struct cudnn *cudnn, cudnnTensorFormat_t format,
+                                   struct conv_err *err)
 {
     const struct conv_bench_layers_data *data = cudnn->data;
     const struct conv_layer *layer = &data->layer;
-    int64_t images = data->shape.images;
-    descriptor *parts = cudnn->parts;
-    cudnnStatus_t code = make_tensor(
-        cudnn, SRC, (int64_t[]){images, layer->channels, data->shape.height, data->shape.width},
-        format);
+    const int64_t images = data->shape.images, ids[3] = {SRC, DST, WEIGHTS};
+    const int64_t src[4] = {images, layer->channels, data->shape.height, data->shape.width};
+    const int64_t dst[4] = {images, layer->maps, data->out_height, data->out_width};
+    const int64_t weights[4] = {layer->maps, layer->channels, layer->kernel_height,
+                                layer->kernel_width};
+    void *pointers[3] = {cudnn->d_src, cudnn->d_dst, cudnn->d_weights};
+    cudnnStatus_t code = make_tensor(cudnn, SRC, src, format);
     if (!code)
-        code = make_tensor(cudnn, DST,
-                           (int64_t[]){images, layer->maps, data->out_height, data->out_width},
-                           format);
+        code = make_tensor(cudnn, DST, dst, format);
     if (!code)
-        code = make_tensor(
-            cudnn, WEIGHTS,
-            (int64_t[]){layer->maps, layer->channels, layer->kernel_height, layer->kernel_width},
-            format);
+        code = make_tensor(cudnn, WEIGHTS, weights, format);
     if (!code)
         code = make_operation(cudnn);
     if (!code)
-        code = cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
-                                                  &parts[GRAPH]);
-    SET(parts[GRAPH], OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, 1, &parts[OPERATION]);
-    SET(parts[GRAPH], OPERATIONGRAPH_HANDLE, HANDLE, 1, &cudnn->handle);
+        code = MAKE(OPERATIONGRAPH, &cudnn->parts[GRAPH],
+                    ATTRIBUTE(OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, 1, &cudnn->parts[OPERATION]),
+                    ATTRIBUTE(OPERATIONGRAPH_HANDLE, HANDLE, 1, &cudnn->handle));
     if (!code)
-        code = cudnn->api.BackendFinalize(parts[GRAPH]);
+        code = MAKE(VARIANT_PACK, &cudnn->parts[PACK],
+                    ATTRIBUTE(VARIANT_PACK_UNIQUE_IDS, INT64, 3, ids),
+                    ATTRIBUTE(VARIANT_PACK_DATA_POINTERS, VOID_PTR, 3, pointers),
+                    ATTRIBUTE(VARIANT_PACK_WORKSPACE, VOID_PTR, 1, &cudnn->d_work));
     return report(cudnn, code, err);
 }
 
-static void destroy(struct conv_bench_layers_cudnn *cudnn, descriptor *part)
+// --- its plans -----------------------------------------------------------------------------------
+
+static enum conv_status execute(void *context, int worker, int task, void *stream)
 {
-    if (*part)
-        (void)cudnn->api.BackendDestroyDescriptor(*part);
-    *part = NULL;
+    (void)worker;
+    (void)task;
+    struct cudnn *cudnn = context;
+    cudnn->code = cudnn->SetStream(cudnn->handle, stream);
+    if (!cudnn->code)
+        cudnn->code = cudnn->BackendExecute(cudnn->handle, cudnn->running, cudnn->parts[PACK]);
+    return cudnn->code ? CONV_ERR_UNSUPPORTED : CONV_OK;
 }
 
-void conv_bench_layers_graph_close(struct conv_bench_layers_cudnn *cudnn)
+static enum conv_status time_plan(struct cudnn *cudnn, descriptor plan, double *ns,
+                                  struct conv_err *err)
 {
-    for (int i = PARTS - 1; i >= 0; i--)
-        destroy(cudnn, &cudnn->parts[i]);
+    struct conv_bench_work work = {.run = execute, .context = cudnn, .name = "of cuDNN"};
+    uint64_t time = 0;
+    cudnn->running = plan;
+    enum conv_status status = cudnn->ops->run(cudnn->place, &work, &time, err);
+    *ns = (double)time;
+    return cudnn->code ? report(cudnn, cudnn->code, err) : status;
 }
 
 // Engines that round float32 operands count as TF32 only.
-static bool is_wanted(struct conv_bench_layers_cudnn *cudnn, descriptor config)
+static bool is_wanted(const struct cudnn *cudnn, descriptor config)
 {
     cudnnBackendNumericalNote_t notes[MOST_NOTES];
     descriptor engine = NULL;
     int64_t count = 0;
-    cudnnStatus_t code =
-        cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
+    cudnnStatus_t code = cudnn->BackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
     if (!code)
-        code = cudnn->api.BackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine);
+        code = cudnn->BackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine);
     if (!code)
-        code = cudnn->api.BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                              CUDNN_TYPE_NUMERICAL_NOTE, MOST_NOTES, &count, notes);
+        code = cudnn->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                          CUDNN_TYPE_NUMERICAL_NOTE, MOST_NOTES, &count, notes);
     destroy(cudnn, &engine);
     for (int64_t i = 0; i < count && i < MOST_NOTES && !code; i++)
         if (cudnn->element == 4 && (notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
@@ -181,58 +349,24 @@ static bool is_wanted(struct conv_bench_layers_cudnn *cudnn, descriptor config)
 }
 
 // An executable plan of an engine's configuration, NULL if there is none within the workspace.
-static descriptor make_plan(struct conv_bench_layers_cudnn *cudnn, descriptor config,
-                            int64_t *workspace)
+static descriptor make_plan(const struct cudnn *cudnn, descriptor config, int64_t *workspace)
 {
     descriptor plan = NULL;
     int64_t count = 0;
     cudnnStatus_t code =
-        cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
-    SET(plan, EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR, 1, &config);
-    SET(plan, EXECUTION_PLAN_HANDLE, HANDLE, 1, &cudnn->handle);
+        MAKE(EXECUTION_PLAN, &plan,
+             ATTRIBUTE(EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR, 1, &config),
+             ATTRIBUTE(EXECUTION_PLAN_HANDLE, HANDLE, 1, &cudnn->handle));
     if (!code)
-        code = cudnn->api.BackendFinalize(plan);
-    if (!code)
-        code = cudnn->api.BackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                              CUDNN_TYPE_INT64, 1, &count, workspace);
+        code = cudnn->BackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                          CUDNN_TYPE_INT64, 1, &count, workspace);
     if (code || *workspace > (int64_t)cudnn->work_bytes)
         destroy(cudnn, &plan);
     return plan;
 }
 
-static enum conv_status make_pack(struct conv_bench_layers_cudnn *cudnn, struct conv_err *err)
-{
-    const int64_t ids[3] = {SRC, DST, WEIGHTS};
-    void *pointers[3] = {cudnn->d_src, cudnn->d_dst, cudnn->d_weights};
-    descriptor *pack = &cudnn->parts[PACK];
-    cudnnStatus_t code =
-        cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, pack);
-    SET(*pack, VARIANT_PACK_UNIQUE_IDS, INT64, 3, ids);
-    SET(*pack, VARIANT_PACK_DATA_POINTERS, VOID_PTR, 3, pointers);
-    SET(*pack, VARIANT_PACK_WORKSPACE, VOID_PTR, 1, &cudnn->d_work);
-    if (!code)
-        code = cudnn->api.BackendFinalize(*pack);
-    return report(cudnn, code, err);
-}
-
-static enum conv_status time_once(const struct conv_bench_layers_cudnn *cudnn, descriptor plan,
-                                  double *ns, struct conv_err *err)
-{
-    uint64_t time = 0;
-    enum conv_status status =
-        conv_bench_timer_report(conv_bench_timer_start(&cudnn->timer), "time cuDNN", err);
-    if (!status)
-        status =
-            report(cudnn, cudnn->api.BackendExecute(cudnn->handle, plan, cudnn->parts[PACK]), err);
-    if (!status)
-        status =
-            conv_bench_timer_report(conv_bench_timer_stop(&cudnn->timer, &time), "time cuDNN", err);
-    *ns = (double)time;
-    return status;
-}
-
 // Keeps the configuration's plan if it is faster than those before.
-static void try_config(struct conv_bench_layers_cudnn *cudnn, descriptor config, double *best)
+static void try_config(struct cudnn *cudnn, descriptor config, double *best)
 {
     double ns = 0;
     int64_t workspace = 0;
@@ -240,7 +374,7 @@ static void try_config(struct conv_bench_layers_cudnn *cudnn, descriptor config,
     descriptor plan = is_wanted(cudnn, config) ? make_plan(cudnn, config, &workspace) : NULL;
     enum conv_status status = plan ? CONV_OK : CONV_ERR_UNSUPPORTED;
     for (int run = 0; run < 2 && !status; run++) { // the first warms up
-        status = time_once(cudnn, plan, &ns, &reason);
+        status = time_plan(cudnn, plan, &ns, &reason);
         if (*best > 0 && ns > FAR_FROM_BEST * *best)
             break;
     }
@@ -257,23 +391,20 @@ static void try_config(struct conv_bench_layers_cudnn *cudnn, descriptor config,
 }
 
 // The fastest of the configurations that a heuristic proposes, best first.
-static void try_mode(struct conv_bench_layers_cudnn *cudnn, cudnnBackendHeurMode_t mode,
-                     double *best)
+static void try_mode(struct cudnn *cudnn, cudnnBackendHeurMode_t mode, double *best)
 {
     descriptor heuristic = NULL, configs[MOST_CONFIGS] = {NULL};
     int64_t count = 0;
     cudnnStatus_t code =
-        cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristic);
-    SET(heuristic, ENGINEHEUR_OPERATION_GRAPH, BACKEND_DESCRIPTOR, 1, &cudnn->parts[GRAPH]);
-    SET(heuristic, ENGINEHEUR_MODE, HEUR_MODE, 1, &mode);
-    if (!code)
-        code = cudnn->api.BackendFinalize(heuristic);
+        MAKE(ENGINEHEUR, &heuristic,
+             ATTRIBUTE(ENGINEHEUR_OPERATION_GRAPH, BACKEND_DESCRIPTOR, 1, &cudnn->parts[GRAPH]),
+             ATTRIBUTE(ENGINEHEUR_MODE, HEUR_MODE, 1, &mode));
     for (int i = 0; i < MOST_CONFIGS && !code; i++)
-        code = cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]);
+        code = cudnn->BackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]);
     if (!code)
-        code = cudnn->api.BackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                              CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_CONFIGS, &count,
-                                              configs);
+        code = cudnn->BackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_CONFIGS, &count,
+                                          configs);
     for (int64_t i = 0; i < count && i < MOST_CONFIGS && !code; i++)
         try_config(cudnn, configs[i], best);
     for (int i = 0; i < MOST_CONFIGS; i++)
@@ -281,15 +412,7 @@ static void try_mode(struct conv_bench_layers_cudnn *cudnn, cudnnBackendHeurMode
     destroy(cudnn, &heuristic);
 }
 
-enum conv_status conv_bench_layers_graph_open(struct conv_bench_layers_cudnn *cudnn,
-                                              cudnnTensorFormat_t format, struct conv_err *err)
-{
-    enum conv_status status = describe(cudnn, format, err);
-    return status ? status : make_pack(cudnn, err);
-}
-
-enum conv_status conv_bench_layers_graph_choose(struct conv_bench_layers_cudnn *cudnn,
-                                                struct conv_err *err)
+static enum conv_status choose_plan(struct cudnn *cudnn, struct conv_err *err)
 {
     static const cudnnBackendHeurMode_t modes[] = {
         CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_INSTANT, CUDNN_HEUR_MODE_FALLBACK};
@@ -301,8 +424,166 @@ enum conv_status conv_bench_layers_graph_choose(struct conv_bench_layers_cudnn *
                        : conv_err_set(err, CONV_ERR_UNSUPPORTED, "cuDNN has no algorithm for this");
 }
 
-enum conv_status conv_bench_layers_graph_time(const struct conv_bench_layers_cudnn *cudnn,
-                                              double *ns, struct conv_err *err)
+// --- a layer -------------------------------------------------------------------------------------
+
+// One order of axes; replaces the results if it is faster than *best.
+static enum conv_status try_format(struct cudnn *cudnn, cudnnTensorFormat_t format, double *best,
+                                   double *ns, int runs, float *result, char *summary, size_t size,
+                                   struct conv_err *err)
 {
-    return time_once(cudnn, cudnn->parts[PLAN], ns, err);
+    double times[CONV_BENCH_MOST_RUNS], sorted[CONV_BENCH_MOST_RUNS];
+    enum conv_status status = make_graph(cudnn, format, err);
+    if (!status)
+        status = upload(cudnn, format, err);
+    if (!status)
+        status = choose_plan(cudnn, err);
+    for (int r = -1; r < runs && !status; r++) // -1: warms up
+        status = time_plan(cudnn, cudnn->parts[PLAN], &times[r < 0 ? 0 : r], err);
+    if (status)
+        return status;
+    memcpy(sorted, times, sizeof sorted);
+    double median = conv_stat_median(sorted, runs);
+    if (*best > 0 && median >= *best)
+        return CONV_OK;
+    *best = median;
+    memcpy(ns, times, (size_t)runs * sizeof *ns);
+    snprintf(summary, size, "%s, the fastest of %d plans, %lld MiB of workspace",
+             format == CUDNN_TENSOR_NHWC ? "NHWC" : "NCHW", cudnn->tried,
+             (long long)(cudnn->workspace >> 20));
+    return fetch(cudnn, format, result, err);
 }
+
+// Failures to free are ignored: nothing can be done about them.
+static void close_cudnn(struct cudnn *cudnn)
+{
+    if (cudnn->handle)
+        (void)cudnn->Destroy(cudnn->handle);
+    cudnn->ops->release(cudnn->d_src, 0);
+    cudnn->ops->release(cudnn->d_dst, 0);
+    cudnn->ops->release(cudnn->d_weights, 0);
+    cudnn->ops->release(cudnn->d_work, 0);
+    cudnn->ops->close(cudnn->place);
+    if (cudnn->library)
+        (void)dlclose(cudnn->library);
+}
+
+enum conv_status conv_bench_layers_cudnn(const struct conv_bench_layers_data *data, int ordinal,
+                                         enum conv_precision precision, double *ns, int runs,
+                                         float *result, char *summary, size_t size,
+                                         struct conv_err *err)
+{
+    static const cudnnTensorFormat_t formats[] = {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC};
+    bool half = precision == CONV_PRECISION_FP16;
+    struct cudnn cudnn = {
+        .data = data,
+        .ops = conv_bench_cuda()->place,
+        .type = half ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT,
+        .element = half ? 2 : 4,
+        .tf32 = precision == CONV_PRECISION_TF32,
+    };
+    double best = 0;
+    struct conv_err reason = {0};
+    enum conv_status status = open_library(&cudnn, err);
+    if (!status)
+        status = cudnn.ops->open(&cudnn.place, ordinal, err);
+    if (!status)
+        status = report(&cudnn, cudnn.Create(&cudnn.handle), err);
+    if (!status)
+        status = take_memory(&cudnn, err);
+    for (int f = 0; f < 2 && !status; f++) {
+        (void)try_format(&cudnn, formats[f], &best, ns, runs, result, summary, size, &reason);
+        destroy_graph(&cudnn);
+    }
+    if (!status && best <= 0) {
+        *err = reason;
+        status = reason.status;
+    }
+    close_cudnn(&cudnn);
+    return status;
+}
+
+// --- a filter as a layer -------------------------------------------------------------------------
+
+// Planes of one size are images of a layer with one channel and one map. The input is planes of
+// floats with the border around them, the output is sums. The times contain neither these
+// conversions nor the rounding, which is done here.
+
+static void pad_plane(float *to, const struct conv_filter *filter,
+                      const struct conv_bench_plane *plane, const uint8_t *source)
+{
+    size_t stride = conv_image_stride(plane->width, 8);
+    for (int y = -(filter->height / 2); y < plane->height + filter->height / 2; y++) {
+        int row = conv_border_index(CONV_BORDER_REPLICATE, y, plane->height);
+        for (int x = -(filter->width / 2); x < plane->width + filter->width / 2; x++)
+            *to++ = source[plane->offset + (size_t)row * stride +
+                           (size_t)conv_border_index(CONV_BORDER_REPLICATE, x, plane->width)];
+    }
+}
+
+static void round_plane(uint8_t *result, const struct conv_filter *filter,
+                        const struct conv_bench_plane *plane, const float *sums)
+{
+    size_t stride = conv_image_stride(plane->width, 8);
+    for (int y = 0; y < plane->height; y++)
+        for (int x = 0; x < plane->width; x++) {
+            double value = rint((double)*sums++ / filter->scale + filter->offset);
+            result[plane->offset + (size_t)y * stride + (size_t)x] =
+                (uint8_t)fmin(fmax(value, 0), 255);
+        }
+}
+
+static enum conv_status filter_planes(const struct conv_competitor_filter *task, uint64_t *ns,
+                                      int runs, struct conv_err *err)
+{
+    const struct conv_filter *filter = task->filter;
+    int width = task->planes[0].width, height = task->planes[0].height;
+    bool fits = task->border == CONV_BORDER_REPLICATE && task->depth == 8;
+    for (int p = 0; p < task->count && fits; p++)
+        fits = task->planes[p].width == width && task->planes[p].height == height;
+    if (!fits || runs > CONV_BENCH_MOST_RUNS)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "measured with 8 bits, replicate border, images of one size");
+    float coefs[CONV_FILTER_MAX_TAPS];
+    for (int i = 0; i < filter->width * filter->height; i++)
+        coefs[i] = (float)filter->coef[i];
+    struct conv_bench_layers_data data = {
+        .layer = {.channels = 1,
+                  .maps = 1,
+                  .kernel_height = filter->height,
+                  .kernel_width = filter->width,
+                  .stride = 1},
+        .shape = {task->count, height + filter->height - 1, width + filter->width - 1},
+        .out_height = height,
+        .out_width = width,
+        .distinct = task->count,
+        .image_in = (size_t)(height + filter->height - 1) * (size_t)(width + filter->width - 1),
+        .image_out = (size_t)height * (size_t)width,
+        .weights = coefs,
+    };
+    double times[CONV_BENCH_MOST_RUNS];
+    char summary[120];
+    data.input = malloc((size_t)task->count * data.image_in * sizeof *data.input);
+    float *sums = malloc((size_t)task->count * data.image_out * sizeof *sums);
+    enum conv_status status =
+        data.input && sums ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    for (int p = 0; p < task->count && !status; p++)
+        pad_plane(data.input + (size_t)p * data.image_in, filter, &task->planes[p], task->source);
+    if (!status)
+        status = conv_bench_layers_cudnn(&data, task->device, CONV_PRECISION_EXACT, times, runs,
+                                         sums, summary, sizeof summary, err);
+    for (int p = 0; p < task->count && !status; p++)
+        round_plane(task->result, filter, &task->planes[p], sums + (size_t)p * data.image_out);
+    for (int r = 0; r < runs && !status; r++)
+        ns[r] = (uint64_t)times[r];
+    free(data.input);
+    free(sums);
+    return status;
+}
+
+const struct conv_competitor conv_competitor_cudnn = {
+    .name = "cuDNN",
+    .summary = "float32, without conversion and rounding",
+    .inexact = "float32, without conversion and rounding; results differ by 1",
+    .tolerance = 1,
+    .filter = filter_planes,
+};

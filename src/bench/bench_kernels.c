@@ -29,7 +29,13 @@ struct bench {
     uint8_t *expected, *got; // the reference's result, a variant's; `bytes` of the workload each
     uint8_t *wide;           // RGBRGB..., source and result in turn
     struct conv_bench_table *table;
+    struct conv_bench_amount amount; // of a launch
 };
+
+static enum conv_bench_where where(const struct conv_variant *variant)
+{
+    return variant->place == CONV_ON_CUDA ? CONV_BENCH_CUDA : CONV_BENCH_ONE_CORE;
+}
 
 static enum conv_status check_result(struct bench *bench, const struct conv_bench_launch *launch,
                                      bool interleaved, struct conv_err *err)
@@ -68,7 +74,8 @@ static enum conv_status time_variant(struct bench *bench, struct conv_bench_laun
         if (status)
             return status;
         if (copies)
-            conv_bench_table_add_copy(bench->table, launch->variant->place, (double)copy);
+            conv_bench_table_add_copy(bench->table, where(launch->variant), (double)copy,
+                                      &bench->amount);
     }
     if (*count == 0)
         times[(*count)++] = (double)first_ns;
@@ -120,10 +127,11 @@ static enum conv_status run_variant(struct bench *bench, struct conv_bench_launc
     if (!status)
         status = time_variant(bench, launch, first_ns, is_yardstick(bench, interleaved), times,
                               &count, err);
-    if (!status)
-        conv_bench_table_add(bench->table, kind, variant->name, variant->summary, variant->place,
-                             times, count);
-    return status;
+    if (status)
+        return status;
+    conv_bench_table_add(bench->table, kind, variant->name, variant->summary, where(variant));
+    conv_bench_table_set(bench->table, times, count, &bench->amount);
+    return CONV_OK;
 }
 
 // What this machine offers at that place: see conv_place_offers.
@@ -140,12 +148,13 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_var
     struct conv_err reason = {0};
     conv_bench_progress(bench->options->show_progress, variant->name);
     if (is_unsuited(bench, variant)) {
-        conv_bench_table_skip(bench->table, kind, variant->name, variant->place,
+        conv_bench_table_skip(bench->table, kind, variant->name, where(variant),
                               "not for filters of this size");
         return CONV_OK;
     }
     enum conv_status status =
-        conv_bench_launch_open(&launch, variant, &bench->chain, bench->options->ordinal,
+        conv_bench_launch_open(&launch, variant, &bench->chain,
+                               variant->place == CONV_ON_CUDA ? bench->options->ordinal : 1,
                                offer(bench, variant->place), &reason);
     if (!status)
         status = run_variant(bench, &launch, kind, interleaved, err);
@@ -153,7 +162,7 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_var
         conv_err_hint(err, CONV_HINT_VARIANT, 0,
                       conv_err_set(err, status, "%s: %s", variant->name, reason.text));
     else if (status == CONV_ERR_USAGE || status == CONV_ERR_DEVICE) {
-        conv_bench_table_skip(bench->table, kind, variant->name, variant->place, reason.text);
+        conv_bench_table_skip(bench->table, kind, variant->name, where(variant), reason.text);
         status = CONV_OK;
     } else
         *err = reason;
@@ -161,19 +170,28 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_var
     return status;
 }
 
-// All others are compared with the reference, which computes the expected result on all cores.
+// All others are compared with the reference, which computes the expected result on all cores,
+// since it is slow.
 static enum conv_status bench_reference(struct bench *bench, const struct conv_variant *reference,
                                         struct conv_err *err)
 {
+    const struct conv_bench_workload *workload = bench->workload;
+    struct conv_bench_launch launch;
     conv_bench_progress(bench->options->show_progress, reference->name);
-    enum conv_status status =
-        conv_bench_reference(bench->workload, &bench->chain, reference,
-                             bench->options->limits->cores, bench->expected, err);
-    struct conv_bench_launch launch = {0};
-    if (!status && bench->options->on_cpu)
-        status =
-            conv_bench_launch_open(&launch, reference, &bench->chain, 0, conv_cpu_features(), err);
-    if (!status && bench->options->on_cpu)
+    enum conv_status status = conv_bench_launch_open(
+        &launch, reference, &bench->chain, bench->options->limits->cores, conv_cpu_features(), err);
+    if (!status)
+        status = conv_bench_launch_place(&launch, workload->planes, workload->plane_count,
+                                         workload->source, workload->bytes, err);
+    if (!status)
+        status = conv_bench_launch_share(&launch, err);
+    if (!status)
+        status = conv_bench_launch_read(&launch, 0, bench->expected, workload->bytes, err);
+    conv_bench_launch_close(&launch);
+    if (status || !bench->options->on_cpu)
+        return status;
+    status = conv_bench_launch_open(&launch, reference, &bench->chain, 1, conv_cpu_features(), err);
+    if (!status)
         status = run_variant(bench, &launch, CONV_BENCH_VARIANT, false, err);
     conv_bench_launch_close(&launch);
     return status;
@@ -212,15 +230,15 @@ static void bench_competitor(struct bench *bench, const struct conv_competitor *
             conv_err_set(&err, CONV_ERR_UNSUPPORTED, "differs by up to %u", apart);
     }
     if (err.status) {
-        conv_bench_table_skip(bench->table, CONV_BENCH_COMPETITOR, competitor->name, CONV_ON_CUDA,
-                              err.text);
+        conv_bench_table_skip(bench->table, CONV_BENCH_COMPETITOR, competitor->name,
+                              CONV_BENCH_CUDA, err.text);
         return;
     }
     for (int r = 0; r < COMPETITOR_RUNS; r++)
         times[r] = (double)ns[r];
     conv_bench_table_add(bench->table, CONV_BENCH_COMPETITOR, competitor->name,
-                         apart ? competitor->inexact : competitor->summary, CONV_ON_CUDA, times,
-                         COMPETITOR_RUNS);
+                         apart ? competitor->inexact : competitor->summary, CONV_BENCH_CUDA);
+    conv_bench_table_set(bench->table, times, COMPETITOR_RUNS, &bench->amount);
 }
 
 static void bench_competitors(struct bench *bench)
@@ -306,8 +324,8 @@ static void describe_machine(const struct conv_bench_options *options,
                              struct conv_bench_table *table)
 {
     char model[64];
-    struct conv_bench_place *cpu = &table->places[CONV_ON_CPU];
-    struct conv_bench_place *cuda = &table->places[CONV_ON_CUDA];
+    struct conv_bench_yardsticks *cpu = &table->places[CONV_BENCH_ONE_CORE];
+    struct conv_bench_yardsticks *cuda = &table->places[CONV_BENCH_CUDA];
     conv_cpu_model(model, sizeof model);
     if (options->on_cpu)
         snprintf(cpu->machine, sizeof cpu->machine, "one core of %s", model);
@@ -354,8 +372,12 @@ static enum conv_status bench_workload(const struct conv_bench_options *options,
         status = conv_bench_compare_check(options->compare, options, workload, err);
     if (!status)
         status = take_memory(&bench, err);
-    result->table.pixels = workload->pixels;
-    result->table.bytes = workload->pixels * CONV_BENCH_CHANNELS * 2 * (options->depth / 8);
+    bench.amount = (struct conv_bench_amount){
+        .images = workload->images,
+        .pixels = workload->pixels,
+        .bytes = workload->pixels * CONV_BENCH_CHANNELS * 2 * (options->depth / 8),
+    };
+    result->table.form = &conv_bench_kernels_form;
     describe_machine(options, &result->table);
     if (!status) {
         status = bench_variants(&bench, err);

@@ -9,6 +9,8 @@
 
 #define CONV_BENCH_MOST_WORKLOADS 4
 
+extern const struct conv_bench_form conv_bench_kernels_form;
+
 struct conv_bench_result {
     struct conv_bench_workload workload; // may be closed
     struct conv_bench_table table;       // finished
@@ -22,8 +24,7 @@ enum conv_status conv_bench_kernels_page(const struct conv_bench_options *option
                                          const struct conv_bench_result *results, int count,
                                          struct conv_err *err);
 
-// --- an earlier result of `conv bench kernels --json`, with which a new one is compared
-// ------------
+// --- an earlier result of `conv bench kernels --json`, with which a new one is compared ----------
 
 // Reads the file; `path` must outlive the object. CONV_ERR_USAGE if it cannot be read or has no
 // result of conv bench kernels; CONV_ERR_MEMORY.

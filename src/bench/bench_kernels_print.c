@@ -7,55 +7,84 @@
 
 #include "report/json.h"
 
+#define AT(figure) offsetof(struct conv_bench_line, figure)
+
+static const struct conv_bench_column columns[] = {
+    {NULL, 0, 0, "", "runs", 0, 0, AT(runs)},
+    {"ms", 10, 3, "", "ms", 6, 6, AT(ms)},
+    {"min", 10, 3, "", "ms_min", 6, 6, AT(ms_min)},
+    {"max", 10, 3, "", "ms_max", 6, 6, AT(ms_max)},
+    {NULL, 0, 0, "", "ms_p25", 6, 6, AT(ms_p25)},
+    {NULL, 0, 0, "", "ms_p75", 6, 6, AT(ms_p75)},
+    {"runs", 5, 0, "", NULL, 0, 0, AT(runs)},
+    {"Mpix/s", 8, 0, "", "mpix_per_s", 6, 3, AT(mpix_per_s)},
+    {"GB/s", 8, 2, "", "gb_per_s", 8, 4, AT(gb_per_s)},
+    {"of a copy", 10, 1, " %", "share_of_copy", 6, 6, AT(share)},
+    {"step", 8, 2, "x", "step", 4, 4, AT(step)},
+};
+const struct conv_bench_form conv_bench_kernels_form = {
+    .name_width = 22,
+    .columns = columns,
+    .count = sizeof columns / sizeof columns[0],
+    .with_copy = true,
+    .with_summary = true,
+};
+
 static void print_head(const struct conv_bench_options *options,
-                       const struct conv_bench_workload *workload)
+                       const struct conv_bench_result *result)
 {
+    static const char *const labels[CONV_BENCH_PLACES] = {"CPU: ", "", "CUDA:"};
     char images[80];
-    conv_bench_workload_describe(workload, "x", true, images, sizeof images);
+    conv_bench_workload_describe(&result->workload, "x", true, images, sizeof images);
     conv_report_print_path(stdout, options->filter_text);
     printf(", %s border, %s, 3 planes of %d bits, in one launch\n",
-           conv_filter_border_name(options->border), images, workload->depth);
+           conv_filter_border_name(options->border), images, result->workload.depth);
+    for (int p = 0; p < CONV_BENCH_PLACES; p++)
+        if (*result->table.places[p].machine)
+            printf("%s %s\n", labels[p], result->table.places[p].machine);
+    puts("ms: the median of all runs, and the fastest and the slowest; caches are cold. Of a copy: "
+         "share of the copy's\nspeed in this table, the median of runs in turn with those of all "
+         "kernels.");
 }
 
 static void print_json(const struct conv_bench_options *options,
-                       const struct conv_bench_workload *workload,
-                       const struct conv_bench_table *table, FILE *stream)
+                       const struct conv_bench_result *result, FILE *stream)
 {
-    char members[160];
-    snprintf(members, sizeof members,
-             ",\"width\":%d,\"height\":%d,\"images\":%d,\"planes\":3,\"depth\":%d,\"pixels\":%.0f",
-             workload->width, workload->height, workload->images, workload->depth,
-             workload->pixels);
+    const struct conv_bench_workload *workload = &result->workload;
+    const struct conv_bench_table *table = &result->table;
     fputs("{\"type\":\"bench-kernels\",\"version\":\"" CONV_VERSION "\"", stream);
     conv_json_member(stream, "filter", options->filter_text);
     conv_json_member(stream, "border", conv_filter_border_name(options->border));
-    conv_bench_table_print_json(table, members, stream);
+    conv_json_member(stream, "cpu", table->places[CONV_BENCH_ONE_CORE].machine);
+    conv_json_member(stream, "cuda", table->places[CONV_BENCH_CUDA].machine);
+    if (table->compared)
+        conv_json_member(stream, "compared_with", table->compared);
+    fprintf(stream,
+            ",\"width\":%d,\"height\":%d,\"images\":%d,\"planes\":3,\"depth\":%d,\"pixels\":%.0f",
+            workload->width, workload->height, workload->images, workload->depth, workload->pixels);
+    conv_bench_table_print_json(table, stream);
     fputs("}\n", stream);
 }
 
 // --- the page ------------------------------------------------------------------------------------
 
+struct record {
+    const struct conv_bench_options *options;
+    const struct conv_bench_result *results;
+    int count;
+};
+
 // One object, or an array of several.
-static char *make_record(const struct conv_bench_options *options,
-                         const struct conv_bench_result *results, int count)
+static void print_record(const void *context, FILE *stream)
 {
-    char *record = NULL;
-    size_t size = 0;
-    FILE *memory = open_memstream(&record, &size);
-    if (!memory)
-        return NULL;
-    for (int i = 0; i < count; i++) {
-        if (count > 1)
-            putc(i == 0 ? '[' : ',', memory);
-        print_json(options, &results[i].workload, &results[i].table, memory);
+    const struct record *record = context;
+    for (int i = 0; i < record->count; i++) {
+        if (record->count > 1)
+            putc(i == 0 ? '[' : ',', stream);
+        print_json(record->options, &record->results[i], stream);
     }
-    if (count > 1)
-        putc(']', memory);
-    if (fclose(memory) != 0) {
-        free(record);
-        return NULL;
-    }
-    return record;
+    if (record->count > 1)
+        putc(']', stream);
 }
 
 enum conv_status conv_bench_kernels_page(const struct conv_bench_options *options,
@@ -63,8 +92,10 @@ enum conv_status conv_bench_kernels_page(const struct conv_bench_options *option
                                          struct conv_err *err)
 {
     struct conv_page *page = options->page;
-    const struct conv_bench_place *places = results[0].table.places;
-    const char *where = places[*places[CONV_ON_CUDA].machine ? CONV_ON_CUDA : CONV_ON_CPU].machine;
+    const struct conv_bench_yardsticks *places = results[0].table.places;
+    bool on_cuda = *places[CONV_BENCH_CUDA].machine;
+    const char *where = places[on_cuda ? CONV_BENCH_CUDA : CONV_BENCH_ONE_CORE].machine;
+    struct record record = {options, results, count};
     for (int w = 0; w < count; w++) {
         char images[80];
         conv_bench_workload_describe(&results[w].workload, "×", false, images, sizeof images);
@@ -80,10 +111,7 @@ enum conv_status conv_bench_kernels_page(const struct conv_bench_options *option
                                  .border_value = options->border_value,
                                  .limits = options->limits,
                              });
-    char *record = make_record(options, results, count);
-    enum conv_status status = conv_page_finish(page, record, err);
-    free(record);
-    return status;
+    return conv_bench_page_finish(page, print_record, &record, err);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -93,18 +121,16 @@ void conv_bench_kernels_print(const struct conv_bench_options *options,
 {
     const struct conv_bench_table *table = &result->table;
     if (options->format == CONV_BENCH_TEXT && table->count > 0) {
-        print_head(options, &result->workload);
+        print_head(options, result);
         conv_bench_table_print(table);
-        fflush(stdout);
     }
     if (!failed && options->format == CONV_BENCH_JSON)
-        print_json(options, &result->workload, table, stdout);
+        print_json(options, result, stdout);
     if (!failed && options->format == CONV_BENCH_CSV)
-        conv_bench_table_print_csv(table);
+        conv_bench_table_print_csv(table, "", "");
 }
 
-// --- an earlier result
-// ------------------------------------------------------------------------------
+// --- an earlier result ---------------------------------------------------------------------------
 
 #define MOST_BYTES ((size_t)16 << 20) // a result has some 20 KB
 
@@ -227,7 +253,7 @@ static void fill_line(struct conv_bench_line *line, const char *row)
 {
     double ms = read_number(row, "ms");
     if (ms <= 0 || !has_text(row, "name", line->name) ||
-        !has_text(row, "where", conv_bench_table_place(line->place)))
+        !has_text(row, "where", conv_bench_table_place(line->where)))
         return;
     line->old_ms = ms;
     line->old_p25 = read_number(row, "ms_p25");

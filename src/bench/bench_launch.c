@@ -8,6 +8,7 @@
 #include "image/image.h"
 
 #define SCRATCH_ALIGN 64
+#define BANDS 32 // that threads take of a plane
 
 static enum conv_status plan_chain(struct conv_bench_launch *launch,
                                    const struct conv_bench_chain *chain, unsigned have,
@@ -43,7 +44,7 @@ static enum conv_status upload_plans(struct conv_bench_launch *launch, struct co
 
 enum conv_status conv_bench_launch_open(struct conv_bench_launch *launch,
                                         const struct conv_variant *variant,
-                                        const struct conv_bench_chain *chain, int ordinal,
+                                        const struct conv_bench_chain *chain, int number,
                                         unsigned have, struct conv_err *err)
 {
     const struct conv_bench_cuda *cuda = conv_bench_cuda();
@@ -60,7 +61,8 @@ enum conv_status conv_bench_launch_open(struct conv_bench_launch *launch,
     if (status)
         return status;
     launch->ops = on_cuda ? cuda->place : &conv_bench_place_cpu;
-    status = launch->ops->open(&launch->place, on_cuda ? ordinal : 1, err);
+    launch->threads = number;
+    status = launch->ops->open(&launch->place, number, err);
     return status || !on_cuda ? status : upload_plans(launch, err);
 }
 
@@ -122,7 +124,8 @@ static enum conv_status reserve(struct conv_bench_launch *launch, size_t bytes,
     return status;
 }
 
-// On the CPU the kernels' scratch, for the widest plane and the filter that needs most.
+// On the CPU the kernels' scratch for each thread, for the widest plane and the filter that needs
+// most.
 static enum conv_status take_scratch(struct conv_bench_launch *launch, struct conv_err *err)
 {
     size_t most = 1;
@@ -131,7 +134,8 @@ static enum conv_status take_scratch(struct conv_bench_launch *launch, struct co
             size_t size = conv_stencil_plan_scratch(&launch->plans[f], launch->tables[p].width);
             most = size > most ? size : most;
         }
-    size_t bytes = conv_image_align(most, SCRATCH_ALIGN);
+    launch->scratch_bytes = conv_image_align(most, SCRATCH_ALIGN);
+    size_t bytes = launch->scratch_bytes * (size_t)launch->threads;
     free(launch->scratch);
     launch->scratch = aligned_alloc(SCRATCH_ALIGN, bytes);
     if (!launch->scratch)
@@ -186,27 +190,58 @@ static enum conv_status run_chain(void *context, int worker, int task, void *str
     (void)worker;
     (void)task;
     const struct conv_bench_launch *launch = context;
-    const struct conv_variant *variant = launch->variant;
+    bool on_cuda = launch->variant->place == CONV_ON_CUDA;
     size_t count = (size_t)launch->plane_count;
     for (int f = 0; f < launch->filter_count; f++) {
         struct conv_stencil_batch batch = {.planes = launch->tables + (size_t)f * count,
-                                           .count = launch->plane_count};
-        if (variant->place == CONV_ON_CUDA) {
+                                           .count = on_cuda ? launch->plane_count : 1};
+        if (on_cuda) {
             batch.cuda.d_planes =
                 (struct conv_stencil_plane *)(void *)launch->d_tables + (size_t)f * count;
             batch.cuda.tiles = launch->tiles[f];
             batch.cuda.stream = stream;
-            if (variant->run(&launch->plans[f], &batch))
-                return CONV_ERR_DEVICE;
-            continue;
+        } else {
+            batch.cpu.scratch = launch->scratch;
         }
-        batch.count = 1;
-        batch.cpu.scratch = launch->scratch;
-        for (size_t p = 0; p < count; p++, batch.planes++)
-            if (variant->run(&launch->plans[f], &batch))
+        for (size_t p = 0; p < (on_cuda ? 1 : count); p++, batch.planes++)
+            if (launch->variant->run(&launch->plans[f], &batch))
                 return CONV_ERR_DEVICE;
     }
     return CONV_OK;
+}
+
+static enum conv_status run_band(void *context, int worker, int task, void *stream)
+{
+    (void)stream;
+    const struct conv_bench_launch *launch = context;
+    const struct conv_stencil_plane *plane =
+        launch->tables + (size_t)launch->filter * (size_t)launch->plane_count + task / BANDS;
+    int64_t band = task % BANDS;
+    struct conv_stencil_batch batch = {
+        .planes = plane,
+        .count = 1,
+        .cpu = {.scratch = launch->scratch + (size_t)worker * launch->scratch_bytes,
+                .from = (int)(band * plane->height / BANDS),
+                .to = (int)((band + 1) * plane->height / BANDS)},
+    };
+    return batch.cpu.from == batch.cpu.to
+               ? CONV_OK
+               : launch->variant->run(&launch->plans[launch->filter], &batch);
+}
+
+enum conv_status conv_bench_launch_share(struct conv_bench_launch *launch, struct conv_err *err)
+{
+    struct conv_bench_work work = {
+        .run = run_band,
+        .context = launch,
+        .tasks = launch->plane_count * BANDS,
+        .name = launch->variant->name,
+    };
+    enum conv_status status = CONV_OK;
+    uint64_t ns;
+    for (launch->filter = 0; launch->filter < launch->filter_count && !status; launch->filter++)
+        status = launch->ops->run(launch->place, &work, &ns, err);
+    return status;
 }
 
 enum conv_status conv_bench_launch_run(struct conv_bench_launch *launch, uint64_t *ns,

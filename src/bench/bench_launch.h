@@ -39,16 +39,20 @@ struct conv_bench_launch { // starts as {0}
     uint8_t *buffers[2]; // at the variant's place; filters read one and write the other, in turn
     size_t bytes;        // placed in each
     size_t capacity;     // of each
-    uint8_t *scratch;    // CPU: of the kernels. CUDA: the filters
-    uint8_t *d_tables;   // CUDA: as `tables`
+    uint8_t *scratch;    // CPU: of the kernels, scratch_bytes per thread. CUDA: the filters
+    size_t scratch_bytes;
+    uint8_t *d_tables; // CUDA: as `tables`
     size_t table_bytes;
+    int threads; // CPU
+    int filter;  // that conv_bench_launch_share is at
 };
 
 // CONV_ERR_USAGE if the variant cannot do the chain on this machine or at this depth,
-// CONV_ERR_DEVICE, CONV_ERR_MEMORY. `ordinal` is CUDA's; `have`: see conv_place_offers.
+// CONV_ERR_DEVICE, CONV_ERR_MEMORY. `number`: threads, or CUDA's ordinal; `have`: see
+// conv_place_offers.
 enum conv_status conv_bench_launch_open(struct conv_bench_launch *launch,
                                         const struct conv_variant *variant,
-                                        const struct conv_bench_chain *chain, int ordinal,
+                                        const struct conv_bench_chain *chain, int number,
                                         unsigned have, struct conv_err *err);
 void conv_bench_launch_close(struct conv_bench_launch *launch); // never opened is fine
 
@@ -61,6 +65,9 @@ enum conv_status conv_bench_launch_place(struct conv_bench_launch *launch,
 // overwrites the source: later ones take as long but have another result.
 enum conv_status conv_bench_launch_run(struct conv_bench_launch *launch, uint64_t *ns,
                                        struct conv_err *err);
+
+// The same on the CPU, with all threads, which share the rows of each plane.
+enum conv_status conv_bench_launch_share(struct conv_bench_launch *launch, struct conv_err *err);
 
 // The yardstick: copies one buffer to the other. The result of a run is lost.
 enum conv_status conv_bench_launch_copy(struct conv_bench_launch *launch, uint64_t *ns,

@@ -16,9 +16,8 @@
 #define LEAST_RUNS 3
 // The time for all runs of a variant.
 #define ENOUGH_NS (1000000000u / CONV_BENCH_SHORTER)
-#define YARDSTICK_RUNS 3    // of each with each variant
-#define MOST_YARDSTICKS 512 // copies, or runs of multiply-adds, of a place
-#define CHECKED 24          // images of a result
+#define YARDSTICK_RUNS 3 // of each with each variant
+#define CHECKED 24       // images of a result
 
 // On a CPU the time per image does not depend on the batch, so a run has fewer images, as long as
 // they are much larger than the caches.
@@ -28,103 +27,49 @@
 
 static const int batches[] = {100, 1000, 10000};
 
-struct yardstick {
-    double values[MOST_YARDSTICKS]; // GB/s or TFLOP/s
-    int count;
-};
-
 struct bench {
     const struct conv_bench_options *options;
     struct conv_bench_layers_data data;
-    struct conv_bench_layers_table table;
+    struct conv_bench_table table;
     float *got;
     // The place that is measured.
     struct conv_bench_layers_place place;
-    enum conv_bench_layers_where where;
+    enum conv_bench_where where;
     struct conv_bench_layers_data here; // with the images that fit there
-    double step_ms;                     // per image, of the previous step of the ladder; 0: none
-    struct yardstick copies, fmas;
 };
-
-// --- lines ---------------------------------------------------------------------------------------
-
-static struct conv_bench_layers_line *add_line(struct bench *bench, enum conv_bench_kind kind,
-                                               const char *name, const char *summary)
-{
-    struct conv_bench_layers_table *table = &bench->table;
-    if (table->count == CONV_BENCH_LAYERS_MOST_LINES) // the table of variants would have to double
-        table->count--;
-    struct conv_bench_layers_line *line = &table->lines[table->count++];
-    *line = (struct conv_bench_layers_line){.kind = kind, .name = name, .where = bench->where};
-    snprintf(line->summary, sizeof line->summary, "%s", summary);
-    return line;
-}
 
 static void skip_line(struct bench *bench, enum conv_bench_kind kind, const char *name,
                       const char *reason)
 {
-    struct conv_bench_layers_line *line = add_line(bench, kind, name, "");
-    snprintf(line->skipped, sizeof line->skipped, "%.*s", (int)sizeof line->skipped - 1, reason);
+    conv_bench_table_skip(&bench->table, kind, name, bench->where, reason);
 }
 
-static void set_times(struct bench *bench, struct conv_bench_layers_line *line, double *ns,
-                      int runs, int64_t images)
-{
-    struct conv_stat stat = conv_stat_sort(ns, runs);
-    line->runs = runs;
-    line->images = images;
-    line->ms = stat.median / 1e6;
-    line->ms_min = stat.min / 1e6;
-    line->ms_max = stat.max / 1e6;
-    line->ms_p25 = stat.p25 / 1e6;
-    line->ms_p75 = stat.p75 / 1e6;
-    line->gb_per_s = conv_bench_layers_bytes(&bench->data, (double)images) / stat.median;
-    line->tflop_per_s = conv_bench_layers_flops(&bench->data, (double)images) / stat.median / 1e3;
-}
-
-// --- yardsticks ----------------------------------------------------------------------------------
-
-static void add_yardstick(struct yardstick *yardstick, double value)
-{
-    if (yardstick->count < MOST_YARDSTICKS)
-        yardstick->values[yardstick->count++] = value;
-}
-
-// Both take turns with the variants.
+// Copies as many bytes as the images read and write, half of them read; then multiply-adds. The
+// results of a run are lost, the input stays. Both take turns with the variants.
 static enum conv_status measure_yardsticks(struct bench *bench, struct conv_err *err)
 {
+    const struct conv_bench_layers_place *at = &bench->place;
+    struct conv_bench_amount amount =
+        conv_bench_layers_amount(&bench->data, bench->here.shape.images);
+    size_t half = (size_t)(amount.bytes / 2);
+    if (half > at->bytes / 2)
+        half = at->bytes / 2; // the weights do not count
+    half -= half % sizeof(float);
     enum conv_status status = CONV_OK;
-    int64_t images = bench->here.shape.images;
-    double bytes = conv_bench_layers_bytes(&bench->data, (double)images), flops;
-    uint64_t ns;
     for (int run = 0; run < YARDSTICK_RUNS && !status; run++) {
-        status = conv_bench_layers_place_copy(&bench->place, images, &ns, err);
+        double flops;
+        uint64_t ns;
+        status =
+            at->ops->copy(at->place, at->memory + at->bytes - half, at->memory, half, &ns, err);
+        if (status)
+            break;
+        conv_bench_table_add_copy(&bench->table, bench->where, (double)ns, &amount);
+        status = at->ops->fma(at->place, at->out, &flops, &ns, err);
         if (!status)
-            add_yardstick(&bench->copies, bytes / (double)(ns ? ns : 1));
-        if (!status)
-            status = conv_bench_layers_place_fma(&bench->place, &flops, &ns, err);
-        if (!status)
-            add_yardstick(&bench->fmas, flops / (double)(ns ? ns : 1) / 1e3);
+            conv_bench_table_add_fma(&bench->table, bench->where,
+                                     flops / (double)(ns ? ns : 1) / 1e3);
     }
     return status;
-}
-
-static void set_shares(struct bench *bench)
-{
-    struct conv_bench_layers_table *table = &bench->table;
-    if (!bench->copies.count)
-        return;
-    double copy = conv_stat_median(bench->copies.values, bench->copies.count);
-    double fma = conv_stat_median(bench->fmas.values, bench->fmas.count);
-    table->copy_gb_per_s[bench->where] = copy;
-    table->fma_tflop_per_s[bench->where] = fma;
-    for (int i = 0; i < table->count; i++) {
-        struct conv_bench_layers_line *line = &table->lines[i];
-        if (line->where != bench->where || *line->skipped)
-            continue;
-        line->byte_share = line->gb_per_s / copy;
-        line->flop_share = line->tflop_per_s / fma;
-    }
 }
 
 // --- one variant ---------------------------------------------------------------------------------
@@ -140,46 +85,49 @@ static int64_t checked_image(int number, int64_t images)
 }
 
 static enum conv_status check_result(struct bench *bench, const struct conv_layer_variant *variant,
-                                     int64_t images, struct conv_bench_layers_line *line,
+                                     int64_t images, struct conv_bench_line *line,
                                      struct conv_err *err)
 {
-    enum conv_status status = CONV_OK;
-    line->same_bits = true;
+    const struct conv_bench_layers_place *at = &bench->place;
+    size_t bytes = bench->data.image_out * sizeof(float);
+    bool same = true;
     line->error = 0;
-    for (int i = 0; i < CHECKED && !status; i++) {
+    for (int i = 0; i < CHECKED; i++) {
         int64_t image = checked_image(i, images);
-        status = conv_bench_layers_place_read(&bench->place, image, bench->got, err);
+        enum conv_status status =
+            at->ops->copy_out(bench->got, at->out + (size_t)image * bytes, bytes, err);
         if (status)
-            break;
-        conv_bench_layers_compare(&bench->data, image, bench->got, &line->error, &line->same_bits);
-        if (variant->precision == CONV_PRECISION_EXACT ? !line->same_bits
+            return status;
+        conv_bench_layers_compare(&bench->data, image, bench->got, &line->error, &same);
+        line->same_bits = same;
+        if (variant->precision == CONV_PRECISION_EXACT ? !same
                                                        : !(line->error <= (double)variant->bound))
-            status = conv_err_set(err, CONV_ERR_DEVICE,
-                                  "%s is wrong in image %lld: errors of up to %g * 2^-24",
-                                  variant->name, (long long)image, line->error);
+            return conv_err_set(err, CONV_ERR_DEVICE,
+                                "%s is wrong in image %lld: errors of up to %g * 2^-24",
+                                variant->name, (long long)image, line->error);
     }
-    return status;
+    return CONV_OK;
 }
 
 // The images of a timed run: `ns` is the time of `images` images.
 static int64_t choose_images(const struct bench *bench, int64_t images, uint64_t ns)
 {
     int64_t most = bench->here.shape.images;
-    if (bench->where == CONV_BENCH_LAYERS_CUDA)
+    if (bench->where == CONV_BENCH_CUDA)
         return most;
     double wanted = (double)images * CPU_RUN_NS / (double)(ns ? ns : 1);
     return wanted >= (double)most ? most : wanted < 1 ? 1 : (int64_t)wanted;
 }
 
 static enum conv_status time_variant(struct bench *bench, const struct conv_layer_variant *variant,
-                                     struct conv_bench_layers_line *line, struct conv_err *err)
+                                     struct conv_bench_line *line, struct conv_err *err)
 {
     double times[CONV_BENCH_MOST_RUNS];
     int64_t most = bench->here.shape.images, images = most;
     uint64_t ns, start;
     int count = 0;
-    if (bench->where != CONV_BENCH_LAYERS_CUDA) {
-        images = bench->where == CONV_BENCH_LAYERS_ONE_CORE ? 1 : bench->table.threads;
+    if (bench->where != CONV_BENCH_CUDA) {
+        images = bench->where == CONV_BENCH_ONE_CORE ? 1 : bench->table.threads;
         images = images < most ? images : most;
     }
     enum conv_status status = conv_bench_layers_place_run(&bench->place, images, &ns, err);
@@ -195,22 +143,15 @@ static enum conv_status time_variant(struct bench *bench, const struct conv_laye
         status = conv_bench_layers_place_run(&bench->place, images, &ns, err);
         times[count] = (double)ns;
     }
+    struct conv_bench_amount amount = conv_bench_layers_amount(&bench->data, images);
     if (!status)
-        set_times(bench, line, times, count, images);
+        conv_bench_table_set(&bench->table, times, count, &amount);
     return status;
 }
 
 static unsigned offer(const struct bench *bench)
 {
-    return bench->where == CONV_BENCH_LAYERS_CUDA ? bench->options->gpu.offers
-                                                  : conv_cpu_features();
-}
-
-static void set_step(struct bench *bench, struct conv_bench_layers_line *line)
-{
-    double ms = line->ms / (double)line->images;
-    line->step = bench->step_ms > 0 ? bench->step_ms / ms : 0;
-    bench->step_ms = ms;
+    return bench->where == CONV_BENCH_CUDA ? bench->options->gpu.offers : conv_cpu_features();
 }
 
 static enum conv_status run_variant(struct bench *bench, struct conv_layer_plan *plan,
@@ -225,18 +166,11 @@ static enum conv_status run_variant(struct bench *bench, struct conv_layer_plan 
     if (!status)
         status = conv_bench_layers_place_use(&bench->place, plan, err);
     if (!status) {
-        struct conv_bench_layers_line line; // in the table once it is complete
-        struct conv_bench_layers_line *added =
-            add_line(bench, kind, variant->name, variant->summary);
-        line = *added;
-        line.precision = variant->precision;
-        status = time_variant(bench, variant, &line, err);
-        if (!status && kind == CONV_BENCH_VARIANT)
-            set_step(bench, &line);
-        if (!status)
-            *added = line;
-        else
-            bench->table.count--;
+        struct conv_bench_line *line = conv_bench_table_add(&bench->table, kind, variant->name,
+                                                            variant->summary, bench->where);
+        line->precision = conv_layer_precisions[variant->precision];
+        status = time_variant(bench, variant, line, err);
+        bench->table.count -= status != CONV_OK; // only complete lines stay
     } else if (status == CONV_ERR_LIMIT) {
         skip_line(bench, kind, variant->name, err->text);
         status = CONV_OK;
@@ -271,7 +205,7 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_lay
                                       enum conv_bench_kind kind, struct conv_err *err)
 {
     const struct conv_bench_options *options = bench->options;
-    bool on_cuda = bench->where == CONV_BENCH_LAYERS_CUDA;
+    bool on_cuda = bench->where == CONV_BENCH_CUDA;
     if ((variant->place == CONV_ON_CUDA) != on_cuda ||
         (options->layer_variant && options->layer_variant != variant) ||
         (options->layer_chosen ? !is_chosen(bench, variant)
@@ -326,14 +260,16 @@ static void bench_cudnn(struct bench *bench)
             skip_line(bench, CONV_BENCH_COMPETITOR, names[p], err.text);
             continue;
         }
-        struct conv_bench_layers_line *line =
-            add_line(bench, CONV_BENCH_COMPETITOR, names[p], summary);
-        set_times(bench, line, times, CONV_BENCH_MOST_RUNS, data->shape.images);
-        line->precision = (enum conv_precision)p;
-        line->same_bits = true;
+        struct conv_bench_line *line = conv_bench_table_add(&bench->table, CONV_BENCH_COMPETITOR,
+                                                            names[p], summary, CONV_BENCH_CUDA);
+        struct conv_bench_amount amount = conv_bench_layers_amount(data, data->shape.images);
+        bool same = true;
+        line->precision = conv_layer_precisions[p];
+        conv_bench_table_set(&bench->table, times, CONV_BENCH_MOST_RUNS, &amount);
         for (int b = 0; b < data->distinct; b++)
             conv_bench_layers_compare(data, b, result + (size_t)b * data->image_out, &line->error,
-                                      &line->same_bits);
+                                      &same);
+        line->same_bits = same;
     }
     free(result);
 }
@@ -343,7 +279,7 @@ static void bench_cudnn(struct bench *bench)
 
 static void limit_cpu_images(struct bench *bench)
 {
-    double most = (double)CPU_MOST_BYTES / conv_bench_layers_bytes(&bench->data, 1);
+    double most = (double)CPU_MOST_BYTES / conv_bench_layers_amount(&bench->data, 1).bytes;
     if ((double)bench->here.shape.images > most)
         bench->here.shape.images = most < 1 ? 1 : (int64_t)most;
 }
@@ -363,15 +299,13 @@ static enum conv_status bench_variants(struct bench *bench, struct conv_err *err
     return status;
 }
 
-static enum conv_status bench_place(struct bench *bench, enum conv_bench_layers_where where,
+static enum conv_status bench_place(struct bench *bench, enum conv_bench_where where,
                                     const struct conv_bench_place_ops *ops, int number,
                                     struct conv_err *err)
 {
     bench->where = where;
     bench->here = bench->data;
-    bench->step_ms = 0;
-    bench->copies.count = bench->fmas.count = 0;
-    if (where != CONV_BENCH_LAYERS_CUDA)
+    if (where != CONV_BENCH_CUDA)
         limit_cpu_images(bench);
     enum conv_status status =
         conv_bench_layers_place_open(&bench->place, ops, &bench->here, number, err);
@@ -379,10 +313,9 @@ static enum conv_status bench_place(struct bench *bench, enum conv_bench_layers_
         status = bench_variants(bench, err);
     conv_bench_layers_place_close(&bench->place);
 #if CONV_HAVE_CUDNN
-    if (!status && where == CONV_BENCH_LAYERS_CUDA && !bench->options->layer_variant)
+    if (!status && where == CONV_BENCH_CUDA && !bench->options->layer_variant)
         bench_cudnn(bench);
 #endif
-    set_shares(bench);
     if (status == CONV_ERR_LIMIT) {
         skip_line(bench, CONV_BENCH_VARIANT, "all kernels", err->text);
         status = CONV_OK;
@@ -393,19 +326,20 @@ static enum conv_status bench_place(struct bench *bench, enum conv_bench_layers_
 static void describe_machine(struct bench *bench)
 {
     const struct conv_bench_options *options = bench->options;
-    struct conv_bench_layers_table *table = &bench->table;
+    struct conv_bench_table *table = &bench->table;
+    struct conv_bench_yardsticks *places = table->places;
     char model[64];
     conv_cpu_model(model, sizeof model);
+    table->form = &conv_bench_layers_form;
     table->threads = options->limits->cores;
     if (options->on_cpu)
-        snprintf(table->machine[CONV_BENCH_LAYERS_ONE_CORE], sizeof table->machine[0],
-                 "one core of %s", model);
+        snprintf(places[CONV_BENCH_ONE_CORE].machine, sizeof places->machine, "one core of %s",
+                 model);
     if (options->on_cpu && table->threads > 1)
-        snprintf(table->machine[CONV_BENCH_LAYERS_ALL_CORES], sizeof table->machine[0],
-                 "%d cores of %s", table->threads, model);
+        snprintf(places[CONV_BENCH_ALL_CORES].machine, sizeof places->machine, "%d cores of %s",
+                 table->threads, model);
     if (options->on_cuda)
-        snprintf(table->machine[CONV_BENCH_LAYERS_CUDA], sizeof table->machine[0], "%s",
-                 options->gpu.name);
+        snprintf(places[CONV_BENCH_CUDA].machine, sizeof places->machine, "%s", options->gpu.name);
 }
 
 static enum conv_status bench_layer(const struct conv_bench_options *options,
@@ -425,14 +359,15 @@ static enum conv_status bench_layer(const struct conv_bench_options *options,
     bool opened = !status;
     bench->data.memory = conv_limits_memory_left(options->limits);
     if (!status && options->on_cpu)
-        status = bench_place(bench, CONV_BENCH_LAYERS_ONE_CORE, &conv_bench_place_cpu, 1, err);
+        status = bench_place(bench, CONV_BENCH_ONE_CORE, &conv_bench_place_cpu, 1, err);
     if (!status && options->on_cpu && bench->table.threads > 1)
-        status = bench_place(bench, CONV_BENCH_LAYERS_ALL_CORES, &conv_bench_place_cpu,
+        status = bench_place(bench, CONV_BENCH_ALL_CORES, &conv_bench_place_cpu,
                              bench->table.threads, err);
     if (!status && options->on_cuda)
-        status = bench_place(bench, CONV_BENCH_LAYERS_CUDA, conv_bench_cuda()->place,
-                             options->ordinal, err);
+        status =
+            bench_place(bench, CONV_BENCH_CUDA, conv_bench_cuda()->place, options->ordinal, err);
     conv_bench_progress(bench->options->show_progress, NULL);
+    conv_bench_table_finish(&bench->table);
     if (opened)
         status = conv_bench_layers_print(options, &bench->data, layer->name, &bench->table, first,
                                          status, err);

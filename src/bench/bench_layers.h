@@ -9,8 +9,6 @@
 #include "bench/bench_table.h"
 #include "kernels/layer/layer.h"
 
-#define CONV_BENCH_LAYERS_MOST_LINES 128
-
 // --- data ----------------------------------------------------------------------------------------
 
 // Noise for one layer. The input of a launch repeats `distinct` images, so that the results of few
@@ -35,23 +33,9 @@ enum conv_status conv_bench_layers_data_open(struct conv_bench_layers_data *data
                                              int cores, struct conv_err *err);
 void conv_bench_layers_data_close(struct conv_bench_layers_data *data); // half-built is fine
 
-// Floating-point operations, and bytes read and written, of `images` images.
-static inline double conv_bench_layers_flops(const struct conv_bench_layers_data *data,
-                                             double images)
-{
-    const struct conv_layer *layer = &data->layer;
-    return 2 * images * (double)data->image_out * layer->channels * layer->kernel_height *
-           layer->kernel_width;
-}
-
-static inline double conv_bench_layers_bytes(const struct conv_bench_layers_data *data,
-                                             double images)
-{
-    const struct conv_layer *layer = &data->layer;
-    double weights =
-        (double)layer->maps * layer->channels * layer->kernel_height * layer->kernel_width;
-    return sizeof(float) * (images * (double)(data->image_in + data->image_out) + weights);
-}
+// What a run of `images` images does.
+struct conv_bench_amount conv_bench_layers_amount(const struct conv_bench_layers_data *data,
+                                                  int64_t images);
 
 // Compares `got`, the results of image `image`, with the exact ones. Raises *error to the largest
 // |got - exact| / (2^-24 * sum |w * x|), and clears *same if bits differ from the reference's.
@@ -91,16 +75,6 @@ enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *pla
 // Computes the first `images` images with cold caches.
 enum conv_status conv_bench_layers_place_run(struct conv_bench_layers_place *place, int64_t images,
                                              uint64_t *ns, struct conv_err *err);
-// The results of one image.
-enum conv_status conv_bench_layers_place_read(struct conv_bench_layers_place *place, int64_t image,
-                                              float *to, struct conv_err *err);
-// Copies as many bytes as `images` images read and write, half of them read. The results of a run
-// are lost, the input stays.
-enum conv_status conv_bench_layers_place_copy(struct conv_bench_layers_place *place, int64_t images,
-                                              uint64_t *ns, struct conv_err *err);
-// Multiply-adds of float32 in registers alone; *flops counts two each.
-enum conv_status conv_bench_layers_place_fma(struct conv_bench_layers_place *place, double *flops,
-                                             uint64_t *ns, struct conv_err *err);
 
 // --- cuDNN ---------------------------------------------------------------------------------------
 
@@ -115,47 +89,14 @@ enum conv_status conv_bench_layers_cudnn(const struct conv_bench_layers_data *da
 
 // --- results -------------------------------------------------------------------------------------
 
-enum conv_bench_layers_where {
-    CONV_BENCH_LAYERS_ONE_CORE,
-    CONV_BENCH_LAYERS_ALL_CORES,
-    CONV_BENCH_LAYERS_CUDA,
-    CONV_BENCH_LAYERS_PLACES,
-};
-
-struct conv_bench_layers_line {
-    enum conv_bench_kind kind;
-    const char *name;
-    char summary[120];
-    enum conv_bench_layers_where where;
-    enum conv_precision precision; // what the variant delivers
-    int64_t images;                // of one run
-    int runs;
-    double ms, ms_min, ms_max, ms_p25, ms_p75;
-    double gb_per_s;               // read and written
-    double tflop_per_s;            // 0: a copy
-    double byte_share, flop_share; // of the speed of a copy, and of multiply-adds in registers
-    double error;                  // the largest, in units of 2^-24 * sum |w * x|
-    bool same_bits;                // as the reference
-    double step;                   // speed over the previous step of the ladder; 0: none
-    char skipped[480];             // why it was not measured; empty: it was
-};
-
-struct conv_bench_layers_table {
-    char machine[CONV_BENCH_LAYERS_PLACES][160];      // empty: nothing was measured there
-    double fma_tflop_per_s[CONV_BENCH_LAYERS_PLACES]; // multiply-adds in registers
-    double copy_gb_per_s[CONV_BENCH_LAYERS_PLACES];
-    int threads; // of all cores
-    struct conv_bench_layers_line lines[CONV_BENCH_LAYERS_MOST_LINES];
-    int count;
-};
+extern const struct conv_bench_form conv_bench_layers_form;
 
 // Prints the table of one layer and writes options->page. `status` is the outcome of the
 // measurement: after a failure only text is printed, with the lines that are complete. Returns
 // `status`, or the first failure in writing. `first`: no table was printed before.
 enum conv_status conv_bench_layers_print(const struct conv_bench_options *options,
                                          const struct conv_bench_layers_data *data,
-                                         const char *name,
-                                         const struct conv_bench_layers_table *table, bool first,
-                                         enum conv_status status, struct conv_err *err);
+                                         const char *name, const struct conv_bench_table *table,
+                                         bool first, enum conv_status status, struct conv_err *err);
 
 #endif

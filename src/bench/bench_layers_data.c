@@ -12,6 +12,19 @@
 #define MOST_DISTINCT 16
 #define ENOUGH_PRODUCTS (4e8 / CONV_BENCH_SHORTER) // of all distinct images: a second of one core
 
+struct conv_bench_amount conv_bench_layers_amount(const struct conv_bench_layers_data *data,
+                                                  int64_t images)
+{
+    const struct conv_layer *layer = &data->layer;
+    double taps = (double)layer->channels * layer->kernel_height * layer->kernel_width;
+    double samples = (double)images * (double)(data->image_in + data->image_out);
+    return (struct conv_bench_amount){
+        .images = (double)images,
+        .bytes = sizeof(float) * (samples + taps * layer->maps),
+        .flops = 2 * (double)images * (double)data->image_out * taps,
+    };
+}
+
 // -1 to 1, the same on every machine.
 static void fill_noise(float *values, size_t count, uint32_t state)
 {
@@ -112,7 +125,7 @@ static void describe(struct conv_bench_layers_data *data, const struct conv_benc
     data->out_width = conv_layer_out_width(&data->layer, layer->width);
     data->image_in = (size_t)layer->channels * (size_t)layer->height * (size_t)layer->width;
     data->image_out = (size_t)layer->maps * (size_t)data->out_height * (size_t)data->out_width;
-    double distinct = ENOUGH_PRODUCTS / (conv_bench_layers_flops(data, 1) / 2) + 1;
+    double distinct = ENOUGH_PRODUCTS / (conv_bench_layers_amount(data, 1).flops / 2) + 1;
     data->distinct = distinct > MOST_DISTINCT ? MOST_DISTINCT : (int)distinct;
     if (data->distinct > batch)
         data->distinct = batch;
@@ -167,8 +180,7 @@ void conv_bench_layers_compare(const struct conv_bench_layers_data *data, int64_
         *same = false;
 }
 
-// --- a layer at one place
-// ---------------------------------------------------------------------------
+// --- a layer at one place ------------------------------------------------------------------------
 
 #define ALIGN 256
 #define TASKS_PER_THREAD 8
@@ -223,7 +235,7 @@ enum conv_status conv_bench_layers_place_open(struct conv_bench_layers_place *pl
         .ops = ops, .data = data, .threads = number, .bytes = in + (in > out ? in : out)};
     enum conv_status status = ops->open(&place->place, number, err);
     if (!status)
-        status = check_free(place, place->bytes, "input and output", err);
+        status = check_free(place, place->bytes, "input and output: ", err);
     if (!status)
         status = ops->take(&place->memory, place->bytes, "allocate memory for a layer", err);
     if (status)
@@ -260,7 +272,7 @@ enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *pla
         on_cuda(place) ? plan->scratch
                        : (align(plan->scratch) + CONV_LAYER_SCRATCH_GAP) * (size_t)place->threads;
     if (place->packed_bytes) {
-        status = check_free(place, place->packed_bytes, "weights", err);
+        status = check_free(place, place->packed_bytes, "weights: ", err);
         if (!status)
             status = place->ops->take(&place->packed, place->packed_bytes,
                                       "allocate memory for a layer", err);
@@ -270,7 +282,7 @@ enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *pla
         plan->d_packed = place->packed;
     }
     if (!status && place->scratch_bytes)
-        status = check_free(place, place->scratch_bytes, "scratch memory", err);
+        status = check_free(place, place->scratch_bytes, "scratch memory: ", err);
     if (!status && place->scratch_bytes)
         status = place->ops->take(&place->scratch, place->scratch_bytes,
                                   "allocate memory for a layer", err);
@@ -325,28 +337,4 @@ enum conv_status conv_bench_layers_place_run(struct conv_bench_layers_place *pla
                  {place->out, (size_t)images * data->image_out * sizeof(float)}},
     };
     return place->ops->run(place->place, &work, ns, err);
-}
-
-enum conv_status conv_bench_layers_place_read(struct conv_bench_layers_place *place, int64_t image,
-                                              float *to, struct conv_err *err)
-{
-    size_t bytes = place->data->image_out * sizeof(float);
-    return place->ops->copy_out(to, place->out + (size_t)image * bytes, bytes, err);
-}
-
-enum conv_status conv_bench_layers_place_copy(struct conv_bench_layers_place *place, int64_t images,
-                                              uint64_t *ns, struct conv_err *err)
-{
-    size_t half = (size_t)(conv_bench_layers_bytes(place->data, (double)images) / 2);
-    if (half > place->bytes / 2)
-        half = place->bytes / 2; // the weights do not count
-    half -= half % sizeof(float);
-    return place->ops->copy(place->place, place->memory + place->bytes - half, place->memory, half,
-                            ns, err);
-}
-
-enum conv_status conv_bench_layers_place_fma(struct conv_bench_layers_place *place, double *flops,
-                                             uint64_t *ns, struct conv_err *err)
-{
-    return place->ops->fma(place->place, place->out, flops, ns, err);
 }

@@ -1,17 +1,36 @@
 // SPDX-License-Identifier: MIT
 // The results of `conv bench layers` as text, JSON, CSV, chart and page.
-#include <errno.h>
-#include <stdlib.h>
-
 #include "bench/bench_layers.h"
 #include "report/json.h"
 
-static const char *const places[CONV_BENCH_LAYERS_PLACES] = {"cpu", "cpu_all", "cuda"};
+#define AT(figure) offsetof(struct conv_bench_line, figure)
 
-static double us_per_image(const struct conv_bench_layers_line *line)
-{
-    return 1e3 * line->ms / (double)line->images;
-}
+static const struct conv_bench_column columns[] = {
+    {"images", 6, 0, "", "images", 0, 0, AT(images)},
+    {NULL, 0, 0, "", "runs", 0, 0, AT(runs)},
+    {"ms", 9, 4, "", "ms", 6, 6, AT(ms)},
+    {"min", 9, 4, "", "ms_min", 6, 6, AT(ms_min)},
+    {"max", 9, 4, "", "ms_max", 6, 6, AT(ms_max)},
+    {NULL, 0, 0, "", "ms_p25", 6, 6, AT(ms_p25)},
+    {NULL, 0, 0, "", "ms_p75", 6, 6, AT(ms_p75)},
+    {"runs", 4, 0, "", NULL, 0, 0, AT(runs)},
+    {"us/image", 9, 3, "", "us_per_image", 6, 6, AT(us_per_image)},
+    {"TFLOP/s", 8, 3, "", "tflop_per_s", 6, 6, AT(tflop_per_s)},
+    {NULL, 0, 0, "", "gb_per_s", 6, 6, AT(gb_per_s)},
+    {"bytes", 7, 1, " %", "share_of_copy", 6, 6, AT(share)},
+    {"FP32", 7, 1, " %", "share_of_fma", 6, 6, AT(fma_share)},
+    {"error", 8, 2, "", "error", 4, 4, AT(error)},
+    {"bits", 5, -1, "", "same_bits", 0, 0, AT(same_bits)},
+    {"step", 7, 2, "x", "step", 4, 4, AT(step)},
+};
+const struct conv_bench_form conv_bench_layers_form = {
+    .name_width = 34,
+    .columns = columns,
+    .count = sizeof columns / sizeof columns[0],
+    .with_threads = true,
+};
+
+static const char *const places[CONV_BENCH_PLACES] = {"cpu", "cpu_all", "cuda"};
 
 // "1->12, 64x64, 5x5"
 static void describe(const struct conv_bench_layers_data *data, const char *to, const char *times,
@@ -26,147 +45,70 @@ static void describe(const struct conv_bench_layers_data *data, const char *to, 
 // --- text ----------------------------------------------------------------------------------------
 
 static void print_head(const struct conv_bench_layers_data *data, const char *name,
-                       const struct conv_bench_layers_table *table, bool first)
+                       const struct conv_bench_table *table, bool first)
 {
     char text[96];
     describe(data, "->", "x", text, sizeof text);
     printf("%s%s%s%s%s, batch of %lld, float32\n", first ? "" : "\n", text, name ? " (" : "",
            name ? name : "", name ? ")" : "", (long long)data->shape.images);
-    for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++)
-        if (*table->machine[p] && table->copy_gb_per_s[p] > 0)
-            printf("%s: copy %.1f GB/s, multiply-adds in registers %.3g TFLOP/s\n",
-                   table->machine[p], table->copy_gb_per_s[p], table->fma_tflop_per_s[p]);
+    for (int p = 0; p < CONV_BENCH_PLACES; p++) {
+        const struct conv_bench_yardsticks *at = &table->places[p];
+        if (*at->machine && at->copy_gb_per_s > 0)
+            printf("%s: copy %.1f GB/s, multiply-adds in registers %.3g TFLOP/s\n", at->machine,
+                   at->copy_gb_per_s, at->fma_rate);
+    }
     if (first)
         puts("ms: the median of all runs, and the fastest and the slowest; caches are cold. Bytes, "
              "FP32: share of the speed of\na copy of the same bytes, and of multiply-adds in "
              "registers. Error: the largest, over 2^-24 * sum |w * x|.");
-    printf("%-34s %6s %9s %9s %9s %4s %9s %8s %7s %7s %8s %5s %7s  %s\n", "kernel", "images", "ms",
-           "min", "max", "runs", "us/image", "TFLOP/s", "bytes", "FP32", "error", "bits", "step",
-           "what it is");
-}
-
-static void print_line(const struct conv_bench_layers_table *table,
-                       const struct conv_bench_layers_line *line)
-{
-    char name[64], step[16] = "";
-    if (line->where == CONV_BENCH_LAYERS_ALL_CORES)
-        snprintf(name, sizeof name, "%s, %d cores", line->name, table->threads);
-    else
-        snprintf(name, sizeof name, "%s%s", line->kind == CONV_BENCH_SHAPE ? "  " : "", line->name);
-    if (*line->skipped) {
-        printf("%-34s skipped: ", name);
-        conv_report_print_path(stdout, line->skipped);
-        putchar('\n');
-        return;
-    }
-    if (line->step > 0)
-        snprintf(step, sizeof step, "%.2fx", line->step);
-    printf("%-34s %6lld %9.4f %9.4f %9.4f %4d %9.3f %8.3f %5.1f %% %5.1f %% %8.2f %5s %7s  %s%s\n",
-           name, (long long)line->images, line->ms, line->ms_min, line->ms_max, line->runs,
-           us_per_image(line), line->tflop_per_s, 100 * line->byte_share, 100 * line->flop_share,
-           line->error, line->same_bits ? "same" : "-", step,
-           line->kind == CONV_BENCH_COMPETITOR ? "competitor: " : "", line->summary);
 }
 
 // --- for programs --------------------------------------------------------------------------------
 
-static void print_json_line(FILE *stream, const struct conv_bench_layers_table *table,
-                            const struct conv_bench_layers_line *line)
-{
-    bool cuda = line->where == CONV_BENCH_LAYERS_CUDA;
-    fputs("{\"name\":", stream);
-    conv_json_string(stream, line->name);
-    conv_json_member(stream, "kind", conv_bench_table_kind(line->kind));
-    conv_json_member(stream, "where", cuda ? "cuda" : "cpu");
-    if (!cuda)
-        fprintf(stream, ",\"threads\":%d",
-                line->where == CONV_BENCH_LAYERS_ALL_CORES ? table->threads : 1);
-    conv_json_member(stream, "summary", line->summary);
-    if (!*line->skipped)
-        conv_json_member(stream, "precision", conv_layer_precisions[line->precision]);
-    if (*line->skipped) {
-        conv_json_member(stream, "skipped", line->skipped);
-    } else {
-        fprintf(stream,
-                ",\"images\":%lld,\"runs\":%d,\"ms\":%.6f,\"ms_min\":%.6f,\"ms_max\":%.6f,"
-                "\"ms_p25\":%.6f,\"ms_p75\":%.6f,\"us_per_image\":%.6f,\"tflop_per_s\":%.6f,"
-                "\"gb_per_s\":%.6f,\"share_of_copy\":%.6f,\"share_of_fma\":%.6f,\"error\":%.4f,"
-                "\"same_bits\":%s,\"step\":",
-                (long long)line->images, line->runs, line->ms, line->ms_min, line->ms_max,
-                line->ms_p25, line->ms_p75, us_per_image(line), line->tflop_per_s, line->gb_per_s,
-                line->byte_share, line->flop_share, line->error,
-                line->same_bits ? "true" : "false");
-        if (line->step > 0)
-            fprintf(stream, "%.4f", line->step);
-        else
-            fputs("null", stream);
-    }
-    fputc('}', stream);
-}
+// What is measured and what is found.
+struct result {
+    const struct conv_bench_layers_data *data;
+    const char *name;
+    const struct conv_bench_table *table;
+};
 
-static void print_json(const struct conv_bench_layers_data *data, const char *name,
-                       const struct conv_bench_layers_table *table, FILE *stream)
+static void print_json(const void *context, FILE *stream)
 {
+    const struct result *result = context;
+    const struct conv_bench_layers_data *data = result->data;
     const struct conv_layer *layer = &data->layer;
+    struct conv_bench_amount amount = conv_bench_layers_amount(data, data->shape.images);
     fputs("{\"type\":\"bench-layers\",\"version\":\"" CONV_VERSION "\"", stream);
-    conv_json_member(stream, "layer", name);
+    conv_json_member(stream, "layer", result->name);
     fprintf(stream,
             ",\"batch\":%lld,\"channels\":%d,\"height\":%d,\"width\":%d,\"maps\":%d,"
             "\"kernel_height\":%d,\"kernel_width\":%d,\"flops\":%.0f,\"bytes\":%.0f",
             (long long)data->shape.images, layer->channels, data->shape.height, data->shape.width,
-            layer->maps, layer->kernel_height, layer->kernel_width,
-            conv_bench_layers_flops(data, (double)data->shape.images),
-            conv_bench_layers_bytes(data, (double)data->shape.images));
-    for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++) {
-        conv_json_member(stream, places[p], *table->machine[p] ? table->machine[p] : NULL);
+            layer->maps, layer->kernel_height, layer->kernel_width, amount.flops, amount.bytes);
+    for (int p = 0; p < CONV_BENCH_PLACES; p++) {
+        const struct conv_bench_yardsticks *at = &result->table->places[p];
+        conv_json_member(stream, places[p], *at->machine ? at->machine : NULL);
         fprintf(stream, ",\"%s_copy_gb_per_s\":%.6f,\"%s_fma_tflop_per_s\":%.6f", places[p],
-                table->copy_gb_per_s[p], places[p], table->fma_tflop_per_s[p]);
+                at->copy_gb_per_s, places[p], at->fma_rate);
     }
-    fputs(",\"rows\":[", stream);
-    for (int i = 0; i < table->count; i++) {
-        print_json_line(stream, table, &table->lines[i]);
-        fputs(i + 1 < table->count ? "," : "", stream);
-    }
-    fputs("]}\n", stream);
+    conv_bench_table_print_json(result->table, stream);
+    fputs("}\n", stream);
 }
 
 static void print_csv(const struct conv_bench_layers_data *data,
-                      const struct conv_bench_layers_table *table, bool first)
+                      const struct conv_bench_table *table, bool first)
 {
     const struct conv_layer *layer = &data->layer;
-    if (first)
-        puts("batch,channels,height,width,maps,kernel_height,kernel_width,name,kind,where,threads,"
-             "images,runs,ms,ms_min,ms_max,ms_p25,ms_p75,us_per_image,tflop_per_s,gb_per_s,"
-             "share_of_copy,share_of_fma,error,same_bits,step,skipped");
-    for (int i = 0; i < table->count; i++) {
-        const struct conv_bench_layers_line *line = &table->lines[i];
-        bool cuda = line->where == CONV_BENCH_LAYERS_CUDA;
-        printf("%lld,%d,%d,%d,%d,%d,%d,%s,%s,%s,%d,", (long long)data->shape.images,
-               layer->channels, data->shape.height, data->shape.width, layer->maps,
-               layer->kernel_height, layer->kernel_width, line->name,
-               conv_bench_table_kind(line->kind), cuda ? "cuda" : "cpu",
-               cuda                                         ? 0
-               : line->where == CONV_BENCH_LAYERS_ALL_CORES ? table->threads
-                                                            : 1);
-        if (*line->skipped) {
-            fputs(",,,,,,,,,,,,,,,\"", stdout);
-            for (const char *c = line->skipped; *c; c++)
-                fputs(*c == '"' ? "\"\"" : (char[]){*c, 0}, stdout);
-            puts("\"");
-            continue;
-        }
-        printf("%lld,%d,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.4f,%d,",
-               (long long)line->images, line->runs, line->ms, line->ms_min, line->ms_max,
-               line->ms_p25, line->ms_p75, us_per_image(line), line->tflop_per_s, line->gb_per_s,
-               line->byte_share, line->flop_share, line->error, line->same_bits);
-        if (line->step > 0)
-            printf("%.4f", line->step);
-        puts(",");
-    }
+    char before[128];
+    snprintf(before, sizeof before, "%lld,%d,%d,%d,%d,%d,%d,", (long long)data->shape.images,
+             layer->channels, data->shape.height, data->shape.width, layer->maps,
+             layer->kernel_height, layer->kernel_width);
+    conv_bench_table_print_csv(
+        table, first ? "batch,channels,height,width,maps,kernel_height,kernel_width," : NULL,
+        before);
 }
 
-// --- a bar chart in SVG
-// ----------------------------------------------------------------------------
+// --- a bar chart in SVG --------------------------------------------------------------------------
 
 // One panel per place, one bar per line, beside the two limits of every layer. tools/bench chart
 // draws several layers.
@@ -204,7 +146,7 @@ static void print_text(const char *text)
             putchar(*text);
 }
 
-static int count_bars(const struct conv_bench_layers_table *table, int where)
+static int count_bars(const struct conv_bench_table *table, int where)
 {
     int count = 0;
     for (int i = 0; i < table->count; i++)
@@ -212,7 +154,7 @@ static int count_bars(const struct conv_bench_layers_table *table, int where)
     return count;
 }
 
-static void print_bar(const struct conv_bench_layers_line *line, double top, int y)
+static void print_bar(const struct conv_bench_line *line, double top, int y)
 {
     double length = BARS * line->tflop_per_s / top;
     printf("<text class=\"end%s\" x=\"%d\" y=\"%d\">",
@@ -222,9 +164,10 @@ static void print_bar(const struct conv_bench_layers_line *line, double top, int
            "<title>",
            conv_bench_table_kind(line->kind), LEFT, y, length < 1 ? 1 : length, THICK);
     print_text(line->summary);
-    printf("; %d runs of %.3g to %.3g ms</title></rect>\n", line->runs, line->ms_min, line->ms_max);
+    printf("; %d runs of %.3g to %.3g ms</title></rect>\n", (int)line->runs, line->ms_min,
+           line->ms_max);
     printf("<text class=\"small\" x=\"%.1f\" y=\"%d\">%.3g ms, %.3g TFLOP/s, %.0f %% of a copy",
-           LEFT + length + 6, y + THICK - 4, line->ms, line->tflop_per_s, 100 * line->byte_share);
+           LEFT + length + 6, y + THICK - 4, line->ms, line->tflop_per_s, 100 * line->share);
     if (line->step > 0)
         printf(", %.2f×", line->step);
     puts("</text>");
@@ -232,12 +175,12 @@ static void print_bar(const struct conv_bench_layers_line *line, double top, int
 
 // Returns the height of the panel.
 static int print_panel(const struct conv_bench_layers_data *data,
-                       const struct conv_bench_layers_table *table, int where, int y)
+                       const struct conv_bench_table *table, int where, int y)
 {
-    double bytes = conv_bench_layers_bytes(data, (double)data->shape.images);
-    double flops = conv_bench_layers_flops(data, (double)data->shape.images), top = 0;
-    double limits[2] = {table->copy_gb_per_s[where] * flops / bytes / 1e3,
-                        table->fma_tflop_per_s[where]};
+    const struct conv_bench_yardsticks *place = &table->places[where];
+    struct conv_bench_amount amount = conv_bench_layers_amount(data, data->shape.images);
+    double top = 0;
+    double limits[2] = {place->copy_gb_per_s * amount.flops / amount.bytes / 1e3, place->fma_rate};
     int bars = count_bars(table, where), at = y + 28;
     for (int i = 0; i < 2; i++)
         top = limits[i] > top ? limits[i] : top;
@@ -245,7 +188,7 @@ static int print_panel(const struct conv_bench_layers_data *data,
         if ((int)table->lines[i].where == where && table->lines[i].tflop_per_s > top)
             top = table->lines[i].tflop_per_s;
     printf("<text class=\"panel\" x=\"20\" y=\"%d\">", y + 16);
-    print_text(table->machine[where]);
+    print_text(place->machine);
     puts("</text>");
     for (int i = 0; i < table->count; i++)
         if ((int)table->lines[i].where == where && !*table->lines[i].skipped) {
@@ -259,10 +202,10 @@ static int print_panel(const struct conv_bench_layers_data *data,
 }
 
 static void print_svg(const struct conv_bench_layers_data *data, const char *title,
-                      const struct conv_bench_layers_table *table)
+                      const struct conv_bench_table *table)
 {
     int height = HEAD, y = HEAD;
-    for (int where = 0; where < CONV_BENCH_LAYERS_PLACES; where++)
+    for (int where = 0; where < CONV_BENCH_PLACES; where++)
         if (count_bars(table, where) > 0)
             height += count_bars(table, where) * STEP + PANEL;
     printf(
@@ -273,7 +216,7 @@ static void print_svg(const struct conv_bench_layers_data *data, const char *tit
         "<text class=\"small\" x=\"20\" y=\"48\">TFLOP/s; cold caches; × over the variant above; "
         "dashed: as fast as a copy of the same bytes, and multiply-adds in registers</text>\n",
         WIDTH, height, WIDTH, height, style, WIDTH, height, title, (long long)data->shape.images);
-    for (int where = 0; where < CONV_BENCH_LAYERS_PLACES; where++)
+    for (int where = 0; where < CONV_BENCH_PLACES; where++)
         if (count_bars(table, where) > 0)
             y += print_panel(data, table, where, y);
     puts("</svg>");
@@ -282,58 +225,43 @@ static void print_svg(const struct conv_bench_layers_data *data, const char *tit
 // --- the page ------------------------------------------------------------------------------------
 
 static enum conv_status write_page(const struct conv_bench_options *options,
-                                   const struct conv_bench_layers_data *data, const char *name,
-                                   const struct conv_bench_layers_table *table,
-                                   struct conv_err *err)
+                                   const struct result *result, struct conv_err *err)
 {
     struct conv_page *page = options->page;
+    const struct conv_bench_yardsticks *at = result->table->places;
+    int64_t images = result->data->shape.images;
     char title[96];
     const char *where = "";
-    for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++)
-        where = *table->machine[p] ? table->machine[p] : where;
-    char *record = NULL;
-    size_t size = 0;
-    FILE *memory = open_memstream(&record, &size);
-    if (!memory)
-        return conv_err_errno(err, errno, "cannot write the page");
-    print_json(data, name, table, memory);
-    if (fclose(memory) != 0) {
-        free(record);
-        return conv_err_errno(err, errno, "cannot write the page");
-    }
-    describe(data, "→", "×", title, sizeof title);
+    for (int p = 0; p < CONV_BENCH_PLACES; p++)
+        where = *at[p].machine ? at[p].machine : where;
+    describe(result->data, "→", "×", title, sizeof title);
     page->kind = "conv bench layers";
     conv_page_title(page, "Kernel ladder: layer %s on %.120s", title, where);
-    conv_page_fact(page, "batch", "%lld image%s", (long long)data->shape.images,
-                   data->shape.images == 1 ? "" : "s");
-    for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++)
-        if (*table->machine[p] && table->copy_gb_per_s[p] > 0)
+    conv_page_fact(page, "batch", "%lld image%s", (long long)images, images == 1 ? "" : "s");
+    for (int p = 0; p < CONV_BENCH_PLACES; p++)
+        if (*at[p].machine && at[p].copy_gb_per_s > 0)
             conv_page_fact(page, "limits", "%s: copy %.1f GB/s, multiply-adds %.3g TFLOP/s",
-                           table->machine[p], table->copy_gb_per_s[p], table->fma_tflop_per_s[p]);
+                           at[p].machine, at[p].copy_gb_per_s, at[p].fma_rate);
     conv_page_machine(page, options->limits);
-    enum conv_status status = conv_page_finish(page, record, err);
-    free(record);
-    return status;
+    return conv_bench_page_finish(page, print_json, result, err);
 }
 
 // -------------------------------------------------------------------------------------------------
 
 enum conv_status conv_bench_layers_print(const struct conv_bench_options *options,
                                          const struct conv_bench_layers_data *data,
-                                         const char *name,
-                                         const struct conv_bench_layers_table *table, bool first,
-                                         enum conv_status status, struct conv_err *err)
+                                         const char *name, const struct conv_bench_table *table,
+                                         bool first, enum conv_status status, struct conv_err *err)
 {
     if (options->format == CONV_BENCH_TEXT && table->count > 0) {
         print_head(data, name, table, first);
-        for (int i = 0; i < table->count; i++)
-            print_line(table, &table->lines[i]);
-        fflush(stdout);
+        conv_bench_table_print(table);
     }
+    const struct result result = {data, name, table};
     if (status)
         return status;
     if (options->format == CONV_BENCH_JSON)
-        print_json(data, name, table, stdout);
+        print_json(&result, stdout);
     if (options->format == CONV_BENCH_CSV)
         print_csv(data, table, first);
     if (options->format == CONV_BENCH_SVG) {
@@ -341,5 +269,5 @@ enum conv_status conv_bench_layers_print(const struct conv_bench_options *option
         describe(data, "→", "×", title, sizeof title);
         print_svg(data, title, table);
     }
-    return options->page->file ? write_page(options, data, name, table, err) : CONV_OK;
+    return options->page->file ? write_page(options, &result, err) : CONV_OK;
 }

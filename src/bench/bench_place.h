@@ -32,7 +32,8 @@ struct conv_bench_place_ops {
     enum conv_status (*open)(struct conv_bench_place **place, int number, struct conv_err *err);
     void (*close)(struct conv_bench_place *place); // after all of its memory; NULL is fine
     // CUDA: CONV_ERR_LIMIT if `bytes` are not free: a call of cudaMalloc that fails may take
-    // long, and one that succeeds may leave other processes too little. NULL on the CPU.
+    // long, and one that succeeds may leave other processes too little. `what` begins the message.
+    // NULL on the CPU.
     enum conv_status (*check_free)(size_t bytes, const char *what, struct conv_err *err);
     enum conv_status (*take)(uint8_t **memory, size_t bytes, const char *doing,
                              struct conv_err *err);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // On a GPU: 1, 2, 4, 8, 16 streams with all workers. On the CPU: 1, 2, 4, ... workers.
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,16 +188,6 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
     const struct conv_bench_options *options = bench->options;
     const struct conv_bench_devices *devices = &options->devices;
     struct conv_page *page = options->page;
-    char *record = NULL;
-    size_t size = 0;
-    FILE *memory = open_memstream(&record, &size);
-    if (!memory)
-        return conv_err_errno(err, errno, "cannot write the page");
-    conv_streams_table_print_json(table, memory);
-    if (fclose(memory) != 0) {
-        free(record);
-        return conv_err_errno(err, errno, "cannot write the page");
-    }
     page->kind = table->device_only ? "conv bench streams, the device alone" : "conv bench streams";
     int most = table->lines[table->count - 1].count;
     conv_page_title(page, "%.100s with 1 %s %d %s on %s", table->filter,
@@ -220,9 +209,7 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
                                  .ops = devices->ops,
                                  .limits = options->limits,
                              });
-    enum conv_status status = conv_page_finish(page, record, err);
-    free(record);
-    return status;
+    return conv_bench_page_finish(page, conv_streams_table_print_json, table, err);
 }
 
 enum conv_status conv_bench_streams(const struct conv_bench_options *options, struct conv_err *err)

@@ -80,8 +80,8 @@ struct conv_streams_table {
 // Plain text: the heading, then each line as soon as it is measured.
 void conv_streams_table_print_head(const struct conv_streams_table *table);
 void conv_streams_table_print_line(const struct conv_streams_table *table, int line);
-// One JSON object, or comma-separated values under a line of names.
-void conv_streams_table_print_json(const struct conv_streams_table *table, FILE *stream);
+// One JSON object of a struct conv_streams_table, or comma-separated values under a line of names.
+void conv_streams_table_print_json(const void *table, FILE *stream);
 void conv_streams_table_print_csv(const struct conv_streams_table *table);
 
 #endif

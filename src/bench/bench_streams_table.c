@@ -112,8 +112,9 @@ static void print_json_copies(const struct conv_bench_copies *copies, FILE *stre
             copies->small_group);
 }
 
-void conv_streams_table_print_json(const struct conv_streams_table *table, FILE *stream)
+void conv_streams_table_print_json(const void *context, FILE *stream)
 {
+    const struct conv_streams_table *table = context;
     fputs("{\"type\":\"bench-streams\",\"version\":\"" CONV_VERSION "\",\"filter\":", stream);
     conv_json_string(stream, table->filter);
     fputs(",\"folder\":", stream);

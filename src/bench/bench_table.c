@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "bench/bench_table.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -14,22 +15,132 @@ const char *conv_bench_table_kind(enum conv_bench_kind kind)
     return kinds[kind];
 }
 
-const char *conv_bench_table_place(enum conv_place place)
+const char *conv_bench_table_place(enum conv_bench_where where)
 {
-    return place == CONV_ON_CUDA ? "cuda" : "cpu";
+    return where == CONV_BENCH_CUDA ? "cuda" : "cpu";
 }
 
-double conv_bench_table_rate(const struct conv_bench_table *table, double ms)
+// --- lines ---------------------------------------------------------------------------------------
+
+struct conv_bench_line *conv_bench_table_add(struct conv_bench_table *table,
+                                             enum conv_bench_kind kind, const char *name,
+                                             const char *summary, enum conv_bench_where where)
 {
-    return table->bytes / ms / 1e6;
+    if (table->count == CONV_BENCH_MOST_LINES - CONV_BENCH_PLACES) // those are for copies
+        table->count--; // the table of variants would have to double first
+    struct conv_bench_line *line = &table->lines[table->count++];
+    *line = (struct conv_bench_line){.kind = kind, .name = name, .where = where, .step = NAN};
+    snprintf(line->summary, sizeof line->summary, "%s", summary);
+    return line;
 }
 
-static double pixel_rate(const struct conv_bench_table *table, double ms)
+void conv_bench_table_skip(struct conv_bench_table *table, enum conv_bench_kind kind,
+                           const char *name, enum conv_bench_where where, const char *reason)
 {
-    return table->pixels / ms / 1e3;
+    struct conv_bench_line *line = conv_bench_table_add(table, kind, name, "", where);
+    // Reasons are short: none contains a path.
+    snprintf(line->skipped, sizeof line->skipped, "%.*s", (int)sizeof line->skipped - 1, reason);
 }
 
-const char *conv_bench_table_change(const struct conv_bench_line *line)
+static void set_times(struct conv_bench_line *line, double *ns, int runs,
+                      const struct conv_bench_amount *amount)
+{
+    struct conv_stat stat = conv_stat_sort(ns, runs);
+    line->runs = runs;
+    line->images = amount->images;
+    line->ms = stat.median / 1e6;
+    line->ms_min = stat.min / 1e6;
+    line->ms_max = stat.max / 1e6;
+    line->ms_p25 = stat.p25 / 1e6;
+    line->ms_p75 = stat.p75 / 1e6;
+    line->us_per_image = stat.median / 1e3 / amount->images;
+    line->mpix_per_s = amount->pixels / stat.median * 1e3;
+    line->gb_per_s = amount->bytes / stat.median;
+    line->tflop_per_s = amount->flops / stat.median / 1e3;
+}
+
+void conv_bench_table_set(struct conv_bench_table *table, double *ns, int runs,
+                          const struct conv_bench_amount *amount)
+{
+    struct conv_bench_line *line = &table->lines[table->count - 1];
+    double *last_ms = &table->places[line->where].last_ms;
+    set_times(line, ns, runs, amount);
+    if (line->kind == CONV_BENCH_VARIANT) {
+        double ms = line->ms / line->images;
+        line->step = *last_ms > 0 ? *last_ms / ms : NAN;
+        *last_ms = ms;
+    }
+}
+
+// --- yardsticks ----------------------------------------------------------------------------------
+
+void conv_bench_table_add_copy(struct conv_bench_table *table, enum conv_bench_where where,
+                               double ns, const struct conv_bench_amount *amount)
+{
+    struct conv_bench_yardsticks *at = &table->places[where];
+    at->copied = *amount;
+    if (at->copy_count < CONV_BENCH_MOST_COPIES)
+        at->copy_ns[at->copy_count++] = ns > 0 ? ns : 1;
+}
+
+void conv_bench_table_add_fma(struct conv_bench_table *table, enum conv_bench_where where,
+                              double tflop_per_s)
+{
+    struct conv_bench_yardsticks *at = &table->places[where];
+    if (at->fma_count < CONV_BENCH_MOST_COPIES)
+        at->fma_tflop_per_s[at->fma_count++] = tflop_per_s;
+}
+
+// Inserts a line above the first one that was measured at the place.
+static void insert_copy(struct conv_bench_table *table, enum conv_bench_where where)
+{
+    struct conv_bench_yardsticks *from = &table->places[where];
+    int at = 0;
+    while (at < table->count && (table->lines[at].where != where || *table->lines[at].skipped))
+        at++;
+    if (at == table->count)
+        return;
+    struct conv_bench_line *line = &table->lines[at];
+    memmove(line + 1, line, (size_t)(table->count++ - at) * sizeof *line);
+    *line = (struct conv_bench_line){
+        .kind = CONV_BENCH_COPY,
+        .name = where == CONV_BENCH_CUDA ? "device copy" : "memcpy",
+        .summary = "the same bytes, copied",
+        .where = where,
+        .step = NAN,
+    };
+    set_times(line, from->copy_ns, from->copy_count, &from->copied);
+}
+
+static double share_of(double rate, double whole)
+{
+    return whole > 0 ? rate / whole : 0;
+}
+
+void conv_bench_table_finish(struct conv_bench_table *table)
+{
+    for (int p = 0; p < CONV_BENCH_PLACES; p++) {
+        struct conv_bench_yardsticks *at = &table->places[p];
+        if (at->copy_count == 0)
+            continue;
+        at->copy_gb_per_s = at->copied.bytes / conv_stat_median(at->copy_ns, at->copy_count);
+        if (at->fma_count > 0)
+            at->fma_rate = conv_stat_median(at->fma_tflop_per_s, at->fma_count);
+        if (table->form->with_copy)
+            insert_copy(table, (enum conv_bench_where)p);
+    }
+    for (int i = 0; i < table->count; i++) {
+        struct conv_bench_line *line = &table->lines[i];
+        line->share = share_of(line->gb_per_s, table->places[line->where].copy_gb_per_s);
+        line->fma_share = share_of(line->tflop_per_s, table->places[line->where].fma_rate);
+    }
+}
+
+// --- text ----------------------------------------------------------------------------------------
+
+// How the line differs from the earlier benchmark: "faster" or "slower" if the middle halves of the
+// runs do not overlap and the medians are 2 % apart, else "same". NULL: the line is not in both.
+static const char *change_of(const struct conv_bench_line *line)
 {
     if (line->old_ms <= 0 || *line->skipped)
         return NULL;
@@ -39,185 +150,113 @@ const char *conv_bench_table_change(const struct conv_bench_line *line)
     return line->ms_p25 > line->old_p75 && ratio > 1.02 ? "slower" : "same";
 }
 
-// --- lines ---------------------------------------------------------------------------------------
-
-static void set_times(struct conv_bench_line *line, double *ns, int runs)
+static double value_of(const struct conv_bench_line *line, const struct conv_bench_column *column)
 {
-    struct conv_stat stat = conv_stat_sort(ns, runs);
-    line->runs = runs;
-    line->ms = stat.median / 1e6;
-    line->ms_min = stat.min / 1e6;
-    line->ms_max = stat.max / 1e6;
-    line->ms_p25 = stat.p25 / 1e6;
-    line->ms_p75 = stat.p75 / 1e6;
+    double value;
+    memcpy(&value, (const char *)line + column->at, sizeof value);
+    return value;
 }
 
-static struct conv_bench_line *add_line(struct conv_bench_table *table, enum conv_bench_kind kind,
-                                        const char *name, const char *summary,
-                                        enum conv_place place)
+static void print_figure(const struct conv_bench_column *column, double value)
 {
-    if (table->count == CONV_BENCH_MOST_LINES - CONV_BENCH_MOST_PLACES) // those are for copies
-        table->count--; // the table of variants would have to double first
-    struct conv_bench_line *line = &table->lines[table->count++];
-    *line =
-        (struct conv_bench_line){.kind = kind, .name = name, .summary = summary, .place = place};
-    return line;
-}
-
-void conv_bench_table_skip(struct conv_bench_table *table, enum conv_bench_kind kind,
-                           const char *name, enum conv_place place, const char *reason)
-{
-    struct conv_bench_line *line = add_line(table, kind, name, "", place);
-    // Reasons are short: none contains a path.
-    snprintf(line->skipped, sizeof line->skipped, "%.*s", (int)sizeof line->skipped - 1, reason);
-}
-
-void conv_bench_table_add_copy(struct conv_bench_table *table, enum conv_place place, double ns)
-{
-    struct conv_bench_place *at = &table->places[place];
-    if (at->copy_count < CONV_BENCH_MOST_COPIES)
-        at->copy_ns[at->copy_count++] = ns;
-}
-
-void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind kind,
-                          const char *name, const char *summary, enum conv_place place, double *ns,
-                          int runs)
-{
-    double *last_ms = &table->places[place].last_ms;
-    struct conv_bench_line *line = add_line(table, kind, name, summary, place);
-    set_times(line, ns, runs);
-    if (kind == CONV_BENCH_VARIANT) {
-        line->step = *last_ms > 0 ? *last_ms / line->ms : 0;
-        *last_ms = line->ms;
-    }
-}
-
-// Inserts a line above the first one that was measured at the place, and returns it; NULL: there
-// was no copy.
-static struct conv_bench_line *insert_copy(struct conv_bench_table *table, enum conv_place place)
-{
-    struct conv_bench_place *from = &table->places[place];
-    int at = 0;
-    while (at < table->count && (table->lines[at].place != place || *table->lines[at].skipped))
-        at++;
-    if (from->copy_count == 0 || at == table->count)
-        return NULL;
-    struct conv_bench_line *line = &table->lines[at];
-    memmove(line + 1, line, (size_t)(table->count++ - at) * sizeof *line);
-    *line = (struct conv_bench_line){
-        .kind = CONV_BENCH_COPY,
-        .name = place == CONV_ON_CUDA ? "device copy" : "memcpy",
-        .summary = "the same bytes, copied",
-        .place = place,
-    };
-    set_times(line, from->copy_ns, from->copy_count);
-    return line;
-}
-
-void conv_bench_table_finish(struct conv_bench_table *table)
-{
-    for (int p = 0; p < CONV_BENCH_MOST_PLACES; p++) {
-        const struct conv_bench_line *copy = insert_copy(table, (enum conv_place)p);
-        for (int i = 0; copy && i < table->count; i++) {
-            struct conv_bench_line *line = &table->lines[i];
-            if (line->place == copy->place && !*line->skipped)
-                line->share = copy->ms / line->ms;
-        }
-    }
-}
-
-// --- text ----------------------------------------------------------------------------------------
-
-static void print_head(const struct conv_bench_table *table)
-{
-    static const char *const labels[CONV_BENCH_MOST_PLACES] = {"CPU: ", "CUDA:"};
-    for (int p = 0; p < CONV_BENCH_MOST_PLACES; p++)
-        if (*table->places[p].machine)
-            printf("%s %s\n", labels[p], table->places[p].machine);
-    puts("ms: the median of all runs, and the fastest and the slowest; caches are cold. Of a copy: "
-         "share of the copy's\nspeed in this table, the median of runs in turn with those of all "
-         "kernels.");
-    printf("%-22s %10s %10s %10s %5s", "kernel", "ms", "min", "max", "runs");
-    printf(" %8s %8s %10s %8s", "Mpix/s", "GB/s", "of a copy", "step");
-    if (table->compared)
-        printf(" %10s %8s %-6s", "before", "speed-up", "change");
-    puts("  what it is");
+    int width = column->width - (int)strlen(column->unit);
+    if (isnan(value))
+        printf(" %*s", column->width, "");
+    else if (column->digits < 0)
+        printf(" %*s", column->width, value > 0 ? "same" : "-");
+    else
+        printf(" %*.*f%s", width, column->digits, *column->unit == ' ' ? 100 * value : value,
+               column->unit);
 }
 
 static void print_line(const struct conv_bench_table *table, const struct conv_bench_line *line)
 {
-    char name[40], step[16] = "", speed_up[24] = "", before[24] = "";
-    const char *change = conv_bench_table_change(line);
-    snprintf(name, sizeof name, "%s%s", line->kind == CONV_BENCH_SHAPE ? "  " : "", line->name);
+    char name[64];
+    const char *change = change_of(line);
+    if (line->where == CONV_BENCH_ALL_CORES)
+        snprintf(name, sizeof name, "%s, %d cores", line->name, table->threads);
+    else
+        snprintf(name, sizeof name, "%s%s", line->kind == CONV_BENCH_SHAPE ? "  " : "", line->name);
+    printf("%-*s", table->form->name_width, name);
     if (*line->skipped) {
-        printf("%-22s skipped: ", name);
+        fputs(" skipped: ", stdout);
         conv_report_print_path(stdout, line->skipped);
         putchar('\n');
         return;
     }
-    if (line->step > 0)
-        snprintf(step, sizeof step, "%.2fx", line->step);
-    printf("%-22s %10.3f %10.3f %10.3f %5d", name, line->ms, line->ms_min, line->ms_max,
-           line->runs);
-    printf(" %8.0f", pixel_rate(table, line->ms));
-    printf(" %8.2f %8.1f %% %8s", conv_bench_table_rate(table, line->ms), 100 * line->share, step);
-    if (change) {
-        snprintf(before, sizeof before, "%.3f", line->old_ms);
-        snprintf(speed_up, sizeof speed_up, "%.2fx", line->old_ms / line->ms);
-    }
-    if (table->compared)
-        printf(" %10s %8s %-6s", before, speed_up, change ? change : "");
+    for (int c = 0; c < table->form->count; c++)
+        if (table->form->columns[c].title)
+            print_figure(&table->form->columns[c], value_of(line, &table->form->columns[c]));
+    if (change)
+        printf(" %10.3f %7.2fx %-6s", line->old_ms, line->old_ms / line->ms, change);
+    else if (table->compared)
+        printf(" %10s %8s %-6s", "", "", "");
     printf("  %s%s\n", line->kind == CONV_BENCH_COMPETITOR ? "competitor: " : "", line->summary);
 }
 
 void conv_bench_table_print(const struct conv_bench_table *table)
 {
-    print_head(table);
+    printf("%-*s", table->form->name_width, "kernel");
+    for (int c = 0; c < table->form->count; c++)
+        if (table->form->columns[c].title)
+            printf(" %*s", table->form->columns[c].width, table->form->columns[c].title);
+    if (table->compared)
+        printf(" %10s %8s %-6s", "before", "speed-up", "change");
+    puts("  what it is");
     for (int i = 0; i < table->count; i++)
         print_line(table, &table->lines[i]);
+    fflush(stdout);
 }
 
 // --- for programs --------------------------------------------------------------------------------
 
+static int threads_of(const struct conv_bench_table *table, const struct conv_bench_line *line)
+{
+    return line->where == CONV_BENCH_CUDA       ? 0
+           : line->where == CONV_BENCH_ONE_CORE ? 1
+                                                : table->threads;
+}
+
+static void print_json_figure(FILE *stream, const struct conv_bench_column *column, double value)
+{
+    fprintf(stream, ",\"%s\":", column->name);
+    if (isnan(value))
+        fputs("null", stream);
+    else if (column->digits < 0)
+        fputs(value > 0 ? "true" : "false", stream);
+    else
+        fprintf(stream, "%.*f", column->json_digits, value);
+}
+
 static void print_json_line(FILE *stream, const struct conv_bench_table *table,
                             const struct conv_bench_line *line)
 {
+    const struct conv_bench_form *form = table->form;
     fputs("{\"name\":", stream);
     conv_json_string(stream, line->name);
     conv_json_member(stream, "kind", conv_bench_table_kind(line->kind));
-    conv_json_member(stream, "where", conv_bench_table_place(line->place));
+    conv_json_member(stream, "where", conv_bench_table_place(line->where));
+    if (form->with_threads && line->where != CONV_BENCH_CUDA)
+        fprintf(stream, ",\"threads\":%d", threads_of(table, line));
     conv_json_member(stream, "summary", line->summary);
-    if (*line->skipped) {
+    if (line->precision)
+        conv_json_member(stream, "precision", line->precision);
+    if (*line->skipped)
         conv_json_member(stream, "skipped", line->skipped);
-    } else {
-        fprintf(stream,
-                ",\"runs\":%d,\"ms\":%.6f,\"ms_min\":%.6f,\"ms_max\":%.6f,"
-                "\"ms_p25\":%.6f,\"ms_p75\":%.6f",
-                line->runs, line->ms, line->ms_min, line->ms_max, line->ms_p25, line->ms_p75);
-        fprintf(stream, ",\"mpix_per_s\":%.6f,\"gb_per_s\":%.8f,\"share_of_copy\":%.6f,\"step\":",
-                pixel_rate(table, line->ms), conv_bench_table_rate(table, line->ms), line->share);
-        if (line->step > 0)
-            fprintf(stream, "%.4f", line->step);
-        else
-            fputs("null", stream);
-    }
-    if (conv_bench_table_change(line)) {
+    for (int c = 0; c < form->count && !*line->skipped; c++)
+        if (form->columns[c].name)
+            print_json_figure(stream, &form->columns[c], value_of(line, &form->columns[c]));
+    if (change_of(line)) {
         fprintf(stream, ",\"old_ms\":%.6f,\"speed_up\":%.6f", line->old_ms,
                 line->old_ms / line->ms);
-        conv_json_member(stream, "change", conv_bench_table_change(line));
+        conv_json_member(stream, "change", change_of(line));
     }
     fputc('}', stream);
 }
 
-void conv_bench_table_print_json(const struct conv_bench_table *table, const char *members,
-                                 FILE *stream)
+void conv_bench_table_print_json(const struct conv_bench_table *table, FILE *stream)
 {
-    for (int p = 0; p < CONV_BENCH_MOST_PLACES; p++)
-        conv_json_member(stream, conv_bench_table_place((enum conv_place)p),
-                         table->places[p].machine);
-    if (table->compared)
-        conv_json_member(stream, "compared_with", table->compared);
-    fprintf(stream, "%s,\"rows\":[\n", members);
+    fputs(",\"rows\":[\n", stream);
     for (int i = 0; i < table->count; i++) {
         print_json_line(stream, table, &table->lines[i]);
         fputs(i + 1 < table->count ? ",\n" : "\n", stream);
@@ -236,36 +275,68 @@ static void print_csv_text(const char *text)
     putchar('"');
 }
 
-void conv_bench_table_print_csv(const struct conv_bench_table *table)
+static void print_csv_line(const struct conv_bench_table *table, const struct conv_bench_line *line)
 {
-    fputs("name,kind,where,runs,ms,ms_min,ms_max,ms_p25,ms_p75,mpix_per_s,gb_per_s,"
-          "share_of_copy,step,summary,skipped",
-          stdout);
-    puts(table->compared ? ",old_ms,speed_up,change" : "");
-    for (int i = 0; i < table->count; i++) {
-        const struct conv_bench_line *line = &table->lines[i];
-        printf("%s,%s,%s,", line->name, conv_bench_table_kind(line->kind),
-               conv_bench_table_place(line->place));
-        if (*line->skipped)
-            fputs(",,,,,,,,,", stdout);
-        else
-            printf("%d,%.6f,%.6f,%.6f,%.6f,%.6f,%.3f,%.4f,%.6f,", line->runs, line->ms,
-                   line->ms_min, line->ms_max, line->ms_p25, line->ms_p75,
-                   pixel_rate(table, line->ms), conv_bench_table_rate(table, line->ms),
-                   line->share);
-        if (line->step > 0)
-            printf("%.4f", line->step);
+    const struct conv_bench_form *form = table->form;
+    const char *change = change_of(line);
+    printf("%s,%s,%s,", line->name, conv_bench_table_kind(line->kind),
+           conv_bench_table_place(line->where));
+    if (form->with_threads)
+        printf("%d,", threads_of(table, line));
+    for (int c = 0; c < form->count; c++) {
+        double value = value_of(line, &form->columns[c]);
+        if (!form->columns[c].name)
+            continue;
+        if (!*line->skipped && !isnan(value))
+            printf("%.*f", form->columns[c].csv_digits, value);
         putchar(',');
+    }
+    if (form->with_summary) {
         print_csv_text(line->summary);
         putchar(',');
-        print_csv_text(line->skipped);
-        const char *change = conv_bench_table_change(line);
-        if (change)
-            printf(",%.6f,%.6f,%s", line->old_ms, line->old_ms / line->ms, change);
-        else if (table->compared)
-            fputs(",,,", stdout);
-        putchar('\n');
     }
+    if (form->with_summary || *line->skipped)
+        print_csv_text(line->skipped);
+    if (change)
+        printf(",%.6f,%.6f,%s", line->old_ms, line->old_ms / line->ms, change);
+    else if (table->compared)
+        fputs(",,,", stdout);
+    putchar('\n');
+}
+
+void conv_bench_table_print_csv(const struct conv_bench_table *table, const char *heading,
+                                const char *before)
+{
+    const struct conv_bench_form *form = table->form;
+    if (heading) {
+        printf("%sname,kind,where,%s", heading, form->with_threads ? "threads," : "");
+        for (int c = 0; c < form->count; c++)
+            if (form->columns[c].name)
+                printf("%s,", form->columns[c].name);
+        printf("%sskipped%s\n", form->with_summary ? "summary," : "",
+               table->compared ? ",old_ms,speed_up,change" : "");
+    }
+    for (int i = 0; i < table->count; i++) {
+        fputs(before, stdout);
+        print_csv_line(table, &table->lines[i]);
+    }
+}
+
+// --- for all benchmarks --------------------------------------------------------------------------
+
+enum conv_status conv_bench_page_finish(struct conv_page *page,
+                                        void (*print)(const void *context, FILE *stream),
+                                        const void *context, struct conv_err *err)
+{
+    char *record = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&record, &size);
+    if (memory)
+        print(context, memory);
+    bool whole = memory && fclose(memory) == 0;
+    enum conv_status status = conv_page_finish(page, whole ? record : NULL, err);
+    free(record);
+    return status;
 }
 
 void conv_bench_progress(bool shown, const char *name)

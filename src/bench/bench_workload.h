@@ -9,8 +9,7 @@
 
 #define CONV_BENCH_CHANNELS 3
 
-// --- images of many sizes, for --image-size mix and uniform
-// ----------------------------------------
+// --- images of many sizes, for --image-size mix and uniform --------------------------------------
 
 #define CONV_BENCH_MIX_IMAGES 500 // unless --images says otherwise
 
@@ -26,8 +25,7 @@ void conv_bench_mix(struct conv_bench_size *sizes, int count);
 // are larger than 2.7 megapixels; their sum is 1,668.
 void conv_bench_mix_uniform(struct conv_bench_size *sizes, int count);
 
-// --- images
-// ----------------------------------------------------------------------------------------
+// --- images --------------------------------------------------------------------------------------
 
 struct conv_bench_workload {
     enum conv_bench_sizes sizes; // not CONV_BENCH_SIZES_STANDARD
@@ -67,12 +65,5 @@ void conv_bench_workload_describe(const struct conv_bench_workload *workload, co
 unsigned conv_bench_workload_compare(const struct conv_bench_workload *workload,
                                      const uint8_t *expected, const uint8_t *result,
                                      const char *name, unsigned tolerance, struct conv_err *err);
-
-// The reference's result, which all cores compute, since it is slow. Fills `result`, laid out as
-// the workload's source. CONV_ERR_MEMORY.
-enum conv_status conv_bench_reference(const struct conv_bench_workload *workload,
-                                      const struct conv_bench_chain *chain,
-                                      const struct conv_variant *reference, int cores,
-                                      uint8_t *result, struct conv_err *err);
 
 #endif

@@ -54,7 +54,6 @@ TEMPLATES = {
     "kernels/layer/cpu": {"blocked_copy.h", "blocked_image.h", "blocked_tile.h"},
     "kernels/bank": {"separable_body.h"},
     "src/png/cpu": {"inflate_symbols_body.h", "unfilter_x86.h"},
-    "src/bench": {"bench_cudnn.h"},  # need cuDNN's header, which few machines have
 }
 
 
