@@ -65,16 +65,14 @@ static void measure_work(struct conv_run_inputs *inputs, const struct conv_optio
     struct conv_workload_choice choice = conv_device_choice_of(options);
     struct conv_walk_config again = *config;
     struct conv_workload workload;
-    struct conv_limited_source limited;
     struct conv_walk *walk;
     struct conv_err err;
     bool images;
-    uint64_t most = options->inputs.limit ? options->inputs.limit : options->inputs.sample;
+    again.limit = options->inputs.limit ? options->inputs.limit : options->inputs.sample;
     again.archives.enabled = conv_walk_allows_another(inputs->selection.walk, &images);
     if (!images || !conv_walk_is_repeatable(&again) || conv_walk_open(&walk, &again, &err))
         return;
-    conv_limited_source_init(&limited, conv_walk_source(walk), most ? most : UINT64_MAX);
-    conv_workload_measure(&workload, &limited.source, &choice);
+    conv_workload_measure(&workload, conv_walk_source(walk), &choice);
     conv_walk_close(walk);
     if (!options->outputs.skip_existing && !options->outputs.update &&
         !options->outputs.resume_path)
@@ -428,7 +426,7 @@ enum conv_status conv_run_inputs_open_sink(struct conv_sink **sink,
         !conv_paths_is_folder(output)) {
         is_image = options->inputs.watch; // sooner or later
         if (!is_image)
-            status = conv_selection_peek(selection, &is_image, err);
+            status = conv_walk_peek(selection->walk, &is_image, err);
     }
     return is_image ? conv_paths_make_folder(output, err) : status;
 }

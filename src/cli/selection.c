@@ -35,41 +35,27 @@ enum conv_status conv_selection_open(struct conv_selection *selection,
                                      const struct conv_options *options, bool sorts,
                                      struct conv_err *err)
 {
-    *selection = (struct conv_selection){.config = *config, .limit = options->inputs.limit};
-    enum conv_status status = conv_walk_open(&selection->walk, config, err);
+    *selection = (struct conv_selection){.config = *config};
+    selection->config.limit = options->inputs.limit;
+    enum conv_status status = conv_walk_open(&selection->walk, &selection->config, err);
     if (status)
         return status;
     selection->source = conv_walk_source(selection->walk);
     // Members of archives keep their order, and could not be read later by their names alone.
     if (!conv_walk_reads_archives(selection->walk) && reads_ahead(options, sorts)) {
-        struct conv_sorted_config sorting = {
+        struct conv_walk_order order = {
             .keeps_order = options->inputs.files_from,
             .sample = options->inputs.sample,
             .seed = options->inputs.seed,
             .stop = config->stop,
         };
-        status = conv_sorted_source_open(&selection->sorted, selection->source, &sorting, err);
-        if (status)
-            return status;
-        selection->source = conv_sorted_source_get(selection->sorted);
-        set_total(selection, conv_sorted_source_count(selection->sorted, selection->limit));
+        status = conv_walk_sort(selection->walk, &order, err);
+        if (!status)
+            set_total(selection, conv_walk_known(selection->walk, options->inputs.limit));
     } else if (!conv_walk_shape(selection->walk)->any_folder) {
         set_total(selection, (uint64_t)config->operands.input_count);
     }
-    if (selection->limit > 0) {
-        conv_limited_source_init(&selection->limited, selection->source, selection->limit);
-        selection->source = &selection->limited.source;
-    }
-    return CONV_OK;
-}
-
-enum conv_status conv_selection_peek(struct conv_selection *selection, bool *is_image,
-                                     struct conv_err *err)
-{
-    if (!selection->sorted)
-        return conv_walk_peek(selection->walk, is_image, err);
-    *is_image = conv_sorted_source_count(selection->sorted, 1) == 1;
-    return CONV_OK;
+    return status;
 }
 
 static void *count(void *data)
@@ -78,12 +64,10 @@ static void *count(void *data)
     struct conv_source *source = conv_walk_source(selection->counter);
     struct conv_item item;
     struct conv_err err;
-    uint64_t images = 0; // those that --limit counts
-    while (!atomic_load(&selection->ends) && (!selection->limit || images < selection->limit)) {
+    while (!atomic_load(&selection->ends)) {
         enum conv_source_step step = conv_source_next(source, &item, &err);
         if (step == CONV_SOURCE_END)
             break;
-        images += step == CONV_SOURCE_ITEM;
         atomic_fetch_add(&selection->total.images, 1);
     }
     if (!atomic_load(&selection->ends))
@@ -140,6 +124,5 @@ uint64_t conv_selection_count_rest(struct conv_selection *selection, uint64_t ov
 void conv_selection_close(struct conv_selection *selection)
 {
     end_counting(selection);
-    conv_sorted_source_close(selection->sorted);
     conv_walk_close(selection->walk);
 }

@@ -7,17 +7,13 @@
 #include <pthread.h>
 
 #include "cli/options.h"
-#include "io/walk/sorted_source.h"
 #include "io/walk/walk.h"
 #include "report/report.h"
 
 struct conv_selection {
     struct conv_walk_config config;
     struct conv_walk *walk;
-    struct conv_sorted_source *sorted; // NULL: images come as the walk finds them
-    struct conv_limited_source limited;
-    struct conv_source *source; // one of these: what the run takes its images from
-    uint64_t limit;             // of --limit; 0: none
+    struct conv_source *source; // the walk's
     struct conv_report_total total;
     // A second walk that counts ahead of the run.
     struct conv_walk *counter;
@@ -35,10 +31,6 @@ enum conv_status conv_selection_open(struct conv_selection *selection,
                                      const struct conv_options *options, bool sorts,
                                      struct conv_err *err);
 void conv_selection_close(struct conv_selection *selection);
-
-// True if the first step of the source is an image; the step is not lost. CONV_ERR_MEMORY.
-enum conv_status conv_selection_peek(struct conv_selection *selection, bool *is_image,
-                                     struct conv_err *err);
 
 // Begins to count the images, for selection->total. If it cannot, the total stays unknown.
 void conv_selection_count_ahead(struct conv_selection *selection);

@@ -15,7 +15,27 @@
 #include "io/source.h"
 
 struct conv_journal;
-struct conv_archive_target; // archive_sink.h
+struct conv_archive_format;
+
+// An input of an archive to be written, as it was before it was read.
+struct conv_archive_origin {
+    const char *path;
+    struct stat info;
+};
+
+// One archive to be written.
+struct conv_archive_target {
+    char *path;
+    const struct conv_archive_format *format;
+    atomic_bool is_written; // it is complete and has its name
+    atomic_bool is_due;     // it appears, even if it has no member
+    const char *done;       // why it is not written again; NULL: it is written
+    // Its inputs, which the journal records once it is complete; malloc'ed, or NULL:
+    // walk/operands.h.
+    struct conv_archive_origin *origins;
+    int origin_count;
+    bool misses; // an input was missing
+};
 
 enum conv_sink_kind {
     CONV_SINK_NONE, // nothing is written

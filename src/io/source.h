@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A source names images and hands out their bytes. Folders, lists of names and standard input are
-// implementations (walk.h); the pipeline depends on none of them. Images that lie one after the
-// other in a stream, as in an archive, need a source and an item table of their own, nothing else.
+// A source names images and hands out their bytes, whether they are files, members of archives or
+// come from standard input: for each of these there is a table of functions.
 #ifndef CONV_IO_SOURCE_H
 #define CONV_IO_SOURCE_H
 
@@ -207,61 +206,27 @@ static inline const char *conv_source_skip_reason(enum conv_source_step step,
                                         : NULL;
 }
 
+// The images of a walk (walk/walk.h).
 struct conv_source;
 
-struct conv_source_ops {
-    // The next image. One caller at a time.
-    enum conv_source_step (*next)(struct conv_source *source, struct conv_item *item,
+// The next image. One caller at a time.
+enum conv_source_step conv_source_next(struct conv_source *source, struct conv_item *item,
+                                       struct conv_err *err);
+
+// True if `conv_source_next` may take long: the names come through a pipe that is empty.
+bool conv_source_may_wait(const struct conv_source *source);
+
+// True while the items that were handed out and not released hold too much memory to take more. Any
+// thread.
+bool conv_source_is_full(const struct conv_source *source);
+
+// Sets how many bytes make the source full, and how many a single item may hold. False if items
+// hold none. Before the first item.
+bool conv_source_limit(struct conv_source *source, size_t usual, size_t most);
+
+// For items that are links: takes the link back and hands it out again after all other items of its
+// output. CONV_ERR_MEMORY. As conv_source_next.
+enum conv_status conv_source_hold(struct conv_source *source, struct conv_item *item,
                                   struct conv_err *err);
-
-    // True if `next` may take long: the names come through a pipe that is empty.
-    bool (*may_wait)(const struct conv_source *source);
-
-    // True while the items that were handed out and not released hold too much memory to take more.
-    // Any thread. NULL: never.
-    bool (*is_full)(const struct conv_source *source);
-
-    // Sets how many bytes make the source full, and how many a single item may hold. False if items
-    // hold none. Before the first item. NULL: they hold none.
-    bool (*limit)(struct conv_source *source, size_t usual, size_t most);
-
-    // For sources of links, else NULL. `hold` takes the link back and hands it out again after all
-    // other items of its output; CONV_ERR_MEMORY. After `end` only such links come. As `next`.
-    enum conv_status (*hold)(struct conv_source *source, struct conv_item *item,
-                             struct conv_err *err);
-    void (*end)(struct conv_source *source);
-};
-
-// The first member of every source.
-struct conv_source {
-    const struct conv_source_ops *ops;
-};
-
-static inline enum conv_source_step conv_source_next(struct conv_source *source,
-                                                     struct conv_item *item, struct conv_err *err)
-{
-    return source->ops->next(source, item, err);
-}
-
-static inline bool conv_source_may_wait(const struct conv_source *source)
-{
-    return source->ops->may_wait(source);
-}
-
-static inline bool conv_source_limit(struct conv_source *source, size_t usual, size_t most)
-{
-    return source->ops->limit && source->ops->limit(source, usual, most);
-}
-
-static inline enum conv_status conv_source_hold(struct conv_source *source, struct conv_item *item,
-                                                struct conv_err *err)
-{
-    return source->ops->hold(source, item, err);
-}
-
-static inline bool conv_source_is_full(const struct conv_source *source)
-{
-    return source->ops->is_full && source->ops->is_full(source);
-}
 
 #endif

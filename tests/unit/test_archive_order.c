@@ -7,7 +7,7 @@
 
 #include "io/archive/archive_input.h"
 #include "io/archive/archive_members.h"
-#include "io/archive/archive_order.h"
+#include "io/sink.h"
 #include "support/folder.h"
 #include "support/random.h"
 #include "support/unit.h"
@@ -15,7 +15,7 @@
 enum { MEMBERS = 600, THREADS = 5 };
 
 static struct conv_archive_target targets[3];
-static struct conv_archive_order *order;
+static struct conv_sink *sink;
 static atomic_int stop;
 static int schedule[MEMBERS]; // the order in which members are put
 
@@ -29,21 +29,35 @@ static void begin(int count)
         targets[i].format = &conv_archive_tar;
         atomic_store(&targets[i].is_due, true);
     }
-    const struct conv_sink_config config = {
-        .targets = targets, .target_count = count, .stop = &stop};
-    assert_int_equal(conv_archive_order_open(&order, &config, &err), CONV_OK);
+    const struct conv_sink_config config = {.kind = CONV_SINK_ARCHIVE,
+                                            .targets = targets,
+                                            .target_count = count,
+                                            .stop = &stop,
+                                            .writes = true};
+    atomic_store(&stop, 0);
+    assert_int_equal(conv_sink_open(&sink, &config, &err), CONV_OK);
+}
+
+static bool may_begin(uint64_t number)
+{
+    return conv_sink_may_begin(sink, &(struct conv_item){.number = number});
 }
 
 // Every seventh member is dropped. The content of the others is their number, repeated that many
 // times.
 static enum conv_status put(int number, int target, struct conv_err *err)
 {
-    char name[32], content[MEMBERS];
+    char content[MEMBERS];
+    struct conv_item item = {.number = (uint64_t)number, .archive = target};
+    struct conv_output output = {{0}};
+    struct stat info = {0};
+    enum conv_sink_result result;
+    snprintf(item.name, sizeof item.name, "%d", number);
     if (number % 7 == 3) {
-        conv_archive_order_drop(order, (uint64_t)number, 0, true);
+        item.archive = 0;
+        (void)conv_sink_drop(sink, &item);
         return CONV_OK;
     }
-    snprintf(name, sizeof name, "%d", number);
     memset(content, number & 0xFF, sizeof content);
     struct conv_encoded parts = {0};
     parts.part[0].data = (const uint8_t *)content;
@@ -51,9 +65,7 @@ static enum conv_status put(int number, int target, struct conv_err *err)
     parts.part[3].data = (const uint8_t *)content;
     parts.part[3].size = (size_t)number - (size_t)number / 2;
     parts.size = (size_t)number;
-    const struct conv_archive_member member = {
-        .name = name, .link = "", .uname = "", .gname = "", .size = (uint64_t)number};
-    return conv_archive_order_put(order, (uint64_t)number, target, &member, &parts, NULL, err);
+    return sink->ops->write(sink, CONV_SINK_NO_WORKER, &item, &info, &output, &parts, &result, err);
 }
 
 // Checks one archive against the numbers from `first` to `end`.
@@ -116,7 +128,7 @@ UNIT_TEST_IN(test_threads, folder_make, folder_remove)
             assert_int_equal(pthread_create(&threads[i], NULL, put_some, NULL), 0);
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
-        assert_int_equal(conv_archive_order_finish(order, true, &err), CONV_OK);
+        assert_int_equal(conv_sink_finish(sink, &err), CONV_OK);
         check(0, 0, MEMBERS / 2);
         check(1, MEMBERS / 2, MEMBERS);
         check(2, 0, 0); // without a member
@@ -128,15 +140,15 @@ UNIT_TEST_IN(test_admission, folder_make, folder_remove)
 {
     struct conv_err err = {0};
     begin(1);
-    conv_archive_order_limit(order, 1000);
+    conv_sink_limit(sink, 1000);
     for (int i = 10; i > 0; i--)
         assert_int_equal(put(i + 500, 0, &err), CONV_OK); // far too early, and none waits
-    assert_false(conv_archive_order_may_begin(order, 1));
-    assert_true(conv_archive_order_may_begin(order, 0));
+    assert_false(may_begin(1));
+    assert_true(may_begin(0));
     for (int i = 0; i <= 500; i++)
         assert_int_equal(put(i, 0, &err), CONV_OK);
-    assert_true(conv_archive_order_may_begin(order, 999));
-    assert_int_equal(conv_archive_order_finish(order, true, &err), CONV_OK);
+    assert_true(may_begin(999));
+    assert_int_equal(conv_sink_finish(sink, &err), CONV_OK);
     check(0, 0, 511);
 }
 
@@ -147,11 +159,12 @@ UNIT_TEST_IN(test_what_is_not_kept, folder_make, folder_remove)
     assert_int_equal(put(0, 0, &err), CONV_OK);
     assert_int_equal(folder_count(""), 1); // under a temporary name
     assert_int_equal(put(2, 0, &err), CONV_OK);
-    assert_int_equal(conv_archive_order_finish(order, false, &err), CONV_OK);
+    atomic_store(&stop, 1);
+    assert_int_equal(conv_sink_finish(sink, &err), CONV_OK);
     assert_int_equal(folder_count(""), 0);
     begin(1);
     assert_int_equal(put(1, 0, &err), CONV_OK);
-    assert_int_equal(conv_archive_order_finish(order, true, &err), CONV_ERR_IO); // 0 is missing
+    assert_int_equal(conv_sink_finish(sink, &err), CONV_ERR_IO); // 0 is missing
     assert_int_equal(folder_count(""), 0);
 }
 
@@ -162,9 +175,9 @@ UNIT_TEST_IN(test_failure, folder_make, folder_remove)
     targets[0].path = (char *)(uintptr_t) "/proc/none/a.tar";
     assert_int_equal(put(1, 0, &err), CONV_OK);
     assert_int_equal(put(0, 0, &err), CONV_OK); // the archive's failure, not the member's
-    assert_true(conv_archive_order_has_failed(order));
+    assert_true(conv_sink_has_failed(sink));
     assert_int_equal(put(2, 0, &err), CONV_ERR_CANCELLED);
-    assert_int_equal(conv_archive_order_finish(order, true, &last), CONV_ERR_IO);
+    assert_int_equal(conv_sink_finish(sink, &last), CONV_ERR_IO);
     assert_non_null(strstr(last.text, "/proc/none"));
 }
 

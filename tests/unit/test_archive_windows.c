@@ -63,7 +63,7 @@ static bool open_output(void)
     if (access(FOLDER, W_OK) != 0)
         return false;
     assert_int_equal(
-        conv_archive_output_open(&output, path, CONV_ARCHIVE_WINDOW_THREADS, false, NULL, &err),
+        conv_archive_output_open(&output, path, CONV_ARCHIVE_WINDOW_THREADS, 0, false, NULL, &err),
         CONV_OK);
     return output.windows.fd >= 0;
 }

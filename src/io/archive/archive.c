@@ -7,7 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "io/archive/libarchive_stream.h"
 #include "io/archive/tar.h"
 #include "io/archive/zip.h"
 

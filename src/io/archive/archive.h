@@ -164,6 +164,10 @@ struct conv_archive_format {
 
 extern const struct conv_archive_format conv_archive_tar;
 
+// Reads zip and 7-Zip by libarchive. As conv_archive_format.read.
+enum conv_status conv_libarchive_read(struct conv_archive_reader **reader,
+                                      struct conv_archive_input *input, struct conv_err *err);
+
 // The format that a file's first bytes, its name, or the name of a format stands for; NULL: none.
 const struct conv_archive_format *conv_archive_of_bytes(const uint8_t *head, size_t size);
 const struct conv_archive_format *conv_archive_of_path(const char *path);

@@ -14,7 +14,7 @@
 #include "base/lock.h"
 #include "io/files/temporary.h"
 
-// --- windows (archive_windows.c) -----------------------------------------------------------------
+// --- windows -------------------------------------------------------------------------------------
 
 // Writing a file of a memory file system from many threads at a time. write() locks the file: on
 // tmpfs 16 threads write no faster than one. A map can be written to in parallel, and with pages of
@@ -77,24 +77,6 @@ struct conv_archive_windows {
     uint64_t refused; // the window from which on nothing could be allocated; UINT64_MAX: none
 };
 
-// Begins with a file that is open for reading and writing, if its file system and the number of
-// threads make windows worth while.
-void conv_archive_windows_open(struct conv_archive_windows *windows, int fd, int threads);
-
-// The number of bytes that the file will probably get, 0: unknown. To be called before anything is
-// written.
-void conv_archive_windows_expect(struct conv_archive_windows *windows, uint64_t size);
-
-// Unmaps everything. The file may have allocated bytes after its content, which the caller
-// truncates.
-void conv_archive_windows_close(struct conv_archive_windows *windows);
-
-// Copies bytes from the beginning of the data to a window, up to its end, and returns how many. 0:
-// the next bytes, at most *most of them, are to be written by write(). Any thread; each byte of the
-// file is written once.
-size_t conv_archive_windows_write(struct conv_archive_windows *windows, uint64_t offset,
-                                  const uint8_t *data, size_t size, size_t *most);
-
 // --- outputs -------------------------------------------------------------------------------------
 
 struct conv_archive_output {
@@ -103,10 +85,11 @@ struct conv_archive_output {
     struct conv_archive_windows windows; // of a file that several threads write
 };
 
-// As conv_temporary_open. `threads`: how many will write at offsets at a time.
+// As conv_temporary_open. `threads`: how many will write at offsets at a time; `expected`: bytes
+// that the file will probably get, 0: unknown.
 enum conv_status conv_archive_output_open(struct conv_archive_output *output, const char *path,
-                                          int threads, bool force, const atomic_int *stop,
-                                          struct conv_err *err);
+                                          int threads, uint64_t expected, bool force,
+                                          const atomic_int *stop, struct conv_err *err);
 
 // Appends bytes. One thread at a time. CONV_ERR_IO with the reason, CONV_ERR_CANCELLED once a
 // signal has ended the run and a pipe's reader reads nothing. The archive is unusable then.

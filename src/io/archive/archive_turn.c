@@ -145,7 +145,7 @@ static void write_entry(struct conv_archive_order *order, const struct conv_arch
     CONV_TAKES(order->lock)
 {
     struct conv_err err = {0};
-    if (!conv_archive_order_has_failed(order) &&
+    if (!conv_archive_turn_has_failed(order) &&
         write_member(entry->to, target_of(order, entry->target), entry, &err))
         conv_archive_turn_fail(order, &err);
 }
@@ -204,7 +204,7 @@ static void write_placed(struct conv_archive_order *order) CONV_NEEDS(order->loc
     }
 }
 
-bool conv_archive_order_has_failed(struct conv_archive_order *order)
+bool conv_archive_turn_has_failed(struct conv_archive_order *order)
 {
     conv_lock_acquire(&order->lock);
     bool failed = order->failure.status != CONV_OK;
@@ -222,10 +222,9 @@ enum conv_status conv_archive_turn_open(struct conv_archive_order *order,
     bool may_map = to->format->frame && order->limit >= LEAST_TO_MAP && !order->config.unmapped;
     enum conv_status status =
         conv_archive_output_open(&archive->output, to->path, may_map ? order->config.workers : 1,
-                                 order->config.force, order->config.stop, err);
+                                 order->usual, order->config.force, order->config.stop, err);
     if (status)
         return status;
-    conv_archive_windows_expect(&archive->output.windows, order->usual);
     conv_lock_acquire(&order->lock);
     archive->target = target;
     archive->writing = 0;
@@ -289,7 +288,7 @@ static bool place(struct conv_archive_order *order, struct conv_archive_entry **
 {
     if (!order->current || entry->target != order->current->target)
         change_target(order, own, entry->target);
-    if (conv_archive_order_has_failed(order))
+    if (conv_archive_turn_has_failed(order))
         return false;
     struct conv_open_archive *archive = entry->to = order->current;
     if (archive->writer || archive->output.file.is_stream) {

@@ -1,8 +1,21 @@
 // SPDX-License-Identifier: MIT
-// The internals of archive_order.h: one thread at a time has the turn and places members.
+// Puts members into archives in the order of their numbers, whichever thread is done first.
+//
+// A member whose turn it is goes straight to the archive. One that is early is copied and waits;
+// its thread waits for at most a quarter of the time that a copy takes. So a waiting member never
+// occupies a thread, staging memory or a lock, and the member whose turn it is always gets what it
+// needs. The memory of waiting members is limited by admission instead:
+// conv_sink_may_begin refuses to begin further members while too much waits, except for
+// the one whose turn it is. Members that were begun before that add at most the outputs of the
+// images in flight, which staging memory limits.
+//
+// A file of plain tar is written by several threads at a time, each at its member's offset, which
+// is known as soon as the sizes of all members before it are; the next archive begins meanwhile.
+// Everything else is written by one thread at a time.
 //
 // "With the lock": the caller holds order->lock. "With the turn": order->has_turn is true and was
-// set by this thread.
+// set by this thread, the only one that places members. Private to archive_sink.c and
+// archive_turn.c.
 #ifndef CONV_ARCHIVE_ARCHIVE_TURN_H
 #define CONV_ARCHIVE_ARCHIVE_TURN_H
 
@@ -14,13 +27,13 @@
 #include "base/lock.h"
 #include "io/archive/archive.h"
 #include "io/archive/archive_members.h"
-#include "io/archive/archive_order.h"
 #include "io/archive/archive_output.h"
+#include "io/files/output_names.h"
+#include "io/sink.h"
 
 // --- archives ------------------------------------------------------------------------------------
 
-// An archive that is being written. The turn and the lock are those of the order that opened it:
-// archive_order.c.
+// An archive that is being written.
 struct conv_open_archive {
     struct conv_archive_output output; // of the turn, except for writing at offsets
     struct conv_archive_writer *writer;
@@ -37,7 +50,9 @@ struct conv_open_archive {
 #define CONV_ARCHIVE_MOST_OPEN 4
 
 struct conv_archive_order {
+    struct conv_sink sink;
     struct conv_sink_config config;
+    struct conv_output_names names;
     struct conv_open_archive open[CONV_ARCHIVE_MOST_OPEN];
     struct conv_open_archive *current; // of the turn: that members are placed in; NULL: none
     uint64_t usual;                    // of the turn: bytes of the archive before; 0: none
@@ -67,6 +82,9 @@ struct conv_archive_entry **conv_archive_turn_slot(struct conv_archive_order *or
 // the order.
 void conv_archive_turn_take(struct conv_archive_order *order, struct conv_archive_entry *given)
     CONV_NEEDS(order->lock);
+
+// True once writing has failed.
+bool conv_archive_turn_has_failed(struct conv_archive_order *order) CONV_TAKES(order->lock);
 
 // Notes the first failure: nothing is written after it. Without the lock.
 void conv_archive_turn_fail(struct conv_archive_order *order, const struct conv_err *err)

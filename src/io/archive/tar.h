@@ -13,7 +13,7 @@
 #include "io/archive/archive.h"
 #include "io/archive/archive_input.h"
 
-// --- headers (tar_header.c) ----------------------------------------------------------------------
+// --- headers (tar_reader.c) ----------------------------------------------------------------------
 
 // The 512 bytes before each member of a tar archive: POSIX.1-1988 (ustar) with the extensions of
 // GNU tar (names of any length, large numbers) and POSIX.1-2001 (PAX).
@@ -43,11 +43,6 @@ _Static_assert(sizeof(struct conv_tar_header) == CONV_TAR_BLOCK, "a header is on
 // bytes, as some old programs computed it.
 unsigned conv_tar_checksum(const struct conv_tar_header *header, bool is_signed);
 
-// True if the checksum is right.
-bool conv_tar_is_header(const void *block);
-
-bool conv_tar_is_zeros(const void *data, size_t size); // CONV_TAR_BLOCK at most
-
 // A number in octal, or of GNU tar in base 256. False if it is neither, or does not fit.
 bool conv_tar_parse_number(int64_t *value, const char *field, size_t size);
 
@@ -57,28 +52,7 @@ static inline size_t conv_tar_padding(uint64_t size)
     return (size_t)(-size & (CONV_TAR_BLOCK - 1));
 }
 
-// --- members (tar_header.c) ----------------------------------------------------------------------
-
-// Strings of a member: in the header their fields need not end in NUL.
-struct conv_tar_names {
-    char name[sizeof((struct conv_tar_header *)0)->prefix + 1 + 100 + 1]; // prefix, slash, name
-    char link[101], uname[33], gname[33];
-};
-
-// Sets the member from its header, except for its kind and size. Numbers that are unreadable become
-// 0. The member's strings are those of *names.
-void conv_tar_member_fill(struct conv_archive_member *member, struct conv_tar_names *names,
-                          const struct conv_tar_header *header);
-
-// The kind of a member of this type. Before 1988, folders were files whose names end in a slash.
-enum conv_archive_kind conv_tar_member_kind(char type, const char *name);
-
-// Whether a link, a folder or a device, whose header says that it has `size` bytes, has them. Some
-// programs write the size of a link's target there, and POSIX.1-2001, whose programs write PAX
-// headers, allows a hard link to have a content. The input is after the header.
-bool conv_tar_member_has_content(struct conv_archive_input *input, uint64_t size, bool is_pax);
-
-// --- sparse files (tar_sparse.c) -----------------------------------------------------------------
+// --- sparse files (tar_about.c) ------------------------------------------------------------------
 
 // Sparse files in tar archives: the archive has the parts between the holes, one after the other,
 // and a map of their places. Versions of GNU tar have written four kinds of maps.
@@ -102,12 +76,6 @@ struct conv_tar_sparse {
     uint64_t produced;  // bytes of the file that were read
 };
 
-void conv_tar_sparse_free(struct conv_tar_sparse *sparse); // {0} afterwards
-
-// Adds a part. CONV_ERR_LIMIT, CONV_ERR_MEMORY.
-enum conv_status conv_tar_sparse_add(struct conv_tar_sparse *sparse, uint64_t at, uint64_t size,
-                                     struct conv_err *err);
-
 // Reads the map in a header of type 'S' and in the blocks that follow it. CONV_ERR_FORMAT,
 // CONV_ERR_LIMIT, CONV_ERR_MEMORY for this file alone: the input is at its first part then, as
 // after CONV_OK. *is_over: the archive ends, or cannot be read; *err has the reason.
@@ -116,13 +84,9 @@ enum conv_status conv_tar_sparse_old(struct conv_tar_sparse *sparse,
                                      struct conv_archive_input *input, bool *is_over,
                                      struct conv_err *err);
 
-// "offset,size,offset,size": PAX format 0.1. CONV_ERR_FORMAT and as `add`.
-enum conv_status conv_tar_sparse_list(struct conv_tar_sparse *sparse, const char *text, size_t size,
-                                      struct conv_err *err);
-
 // Reads the map before the first part, and takes its bytes off *left, those of the content.
-// CONV_ERR_FORMAT and as `add`, for this file alone; CONV_ERR_IO and CONV_ERR_CANCELLED of the
-// input.
+// CONV_ERR_FORMAT, CONV_ERR_LIMIT, CONV_ERR_MEMORY for this file alone; CONV_ERR_IO and
+// CONV_ERR_CANCELLED of the input.
 enum conv_status conv_tar_sparse_begin(struct conv_tar_sparse *sparse,
                                        struct conv_archive_input *input, uint64_t *left,
                                        struct conv_err *err);
@@ -135,7 +99,7 @@ bool conv_tar_sparse_fits(const struct conv_tar_sparse *sparse, uint64_t left);
 ssize_t conv_tar_sparse_read(struct conv_tar_sparse *sparse, struct conv_archive_input *input,
                              uint64_t *left, uint8_t *data, size_t size, struct conv_err *err);
 
-// --- PAX headers (tar_pax.c) ---------------------------------------------------------------------
+// --- PAX headers (tar_about.c) -------------------------------------------------------------------
 
 // The contents of PAX headers, and of GNU tar's headers, about the member after them.
 

@@ -10,6 +10,176 @@
 #include "io/archive/archive_input.h"
 #include "io/archive/unpack.h"
 
+// --- headers -------------------------------------------------------------------------------------
+
+unsigned conv_tar_checksum(const struct conv_tar_header *header, bool is_signed)
+{
+    const unsigned char *bytes = (const unsigned char *)header;
+    const size_t first = offsetof(struct conv_tar_header, checksum);
+    unsigned sum = 0;
+    for (size_t i = 0; i < CONV_TAR_BLOCK; i++) {
+        unsigned byte = bytes[i];
+        if (i >= first && i < first + sizeof header->checksum)
+            byte = ' ';
+        else if (is_signed && byte >= 128)
+            byte -= 256; // modulo 2^32, as the sum
+        sum += byte;
+    }
+    return sum;
+}
+
+static bool is_header(const void *block)
+{
+    const struct conv_tar_header *header = block;
+    int64_t sum;
+    if (!conv_tar_parse_number(&sum, header->checksum, sizeof header->checksum))
+        return false;
+    return sum == (int64_t)conv_tar_checksum(header, false) ||
+           sum == (int64_t)(int)conv_tar_checksum(header, true);
+}
+
+static bool is_zeros(const void *data, size_t size)
+{
+    static const char zeros[CONV_TAR_BLOCK];
+    return memcmp(data, zeros, size) == 0;
+}
+
+// Big-endian two's complement below the highest bit of the first byte.
+static bool parse_base_256(int64_t *value, const unsigned char *bytes, size_t size)
+{
+    bool is_negative = bytes[0] & 0x40;
+    uint64_t number = is_negative ? UINT64_MAX : 0, fill = is_negative ? 0xFF : 0;
+    for (size_t i = 0; i < size; i++) {
+        unsigned char byte = bytes[i];
+        if (i == 0)
+            byte = (unsigned char)((byte & 0x7F) | (is_negative ? 0x80 : 0));
+        if (i + 8 < size && byte != fill)
+            return false; // more than 64 bits
+        number = number << 8 | byte;
+    }
+    *value = (int64_t)number;
+    return (*value < 0) == is_negative;
+}
+
+bool conv_tar_parse_number(int64_t *value, const char *field, size_t size)
+{
+    size_t i = 0;
+    uint64_t number = 0;
+    if ((unsigned char)field[0] & 0x80)
+        return parse_base_256(value, (const unsigned char *)field, size);
+    while (i < size && field[i] == ' ')
+        i++;
+    for (; i < size && field[i] >= '0' && field[i] <= '7'; i++)
+        number = number << 3 | (uint64_t)(field[i] - '0'); // 12 digits are 36 bits
+    *value = (int64_t)number;
+    return i == size || field[i] == ' ' || field[i] == '\0';
+}
+
+// Strings of a member: in the header their fields need not end in NUL.
+struct names {
+    char name[sizeof((struct conv_tar_header *)0)->prefix + 1 + 100 + 1]; // prefix, slash, name
+    char link[101], uname[33], gname[33];
+};
+
+#define TEXT(TO, FIELD) copy_text(TO, FIELD, sizeof FIELD)
+
+// A field that ends in NUL or is full. `to` has room for one byte more.
+static size_t copy_text(char *to, const char *field, size_t size)
+{
+    size_t length = strnlen(field, size);
+    memcpy(to, field, length);
+    to[length] = '\0';
+    return length;
+}
+
+static void set_names(struct conv_archive_member *member, struct names *names,
+                      const struct conv_tar_header *header)
+{
+    bool posix = memcmp(header->magic, "ustar\0", 6) == 0;
+    bool gnu = memcmp(header->magic, "ustar ", 6) == 0;
+    char base[sizeof header->name + 1];
+    size_t prefix = 0, length = TEXT(base, header->name);
+    if (posix)
+        prefix = TEXT(names->name, header->prefix);
+    if (prefix > 0)
+        names->name[prefix++] = '/';
+    memcpy(names->name + prefix, base, length + 1);
+    TEXT(names->link, header->link);
+    names->uname[0] = names->gname[0] = '\0';
+    if (posix || gnu) {
+        TEXT(names->uname, header->uname);
+        TEXT(names->gname, header->gname);
+    }
+    member->name = names->name;
+    member->link = names->link;
+    member->uname = names->uname;
+    member->gname = names->gname;
+}
+
+// Numbers that are unreadable count as 0: some programs fill these fields with spaces.
+static uint64_t number_or_0(const char *field, size_t size)
+{
+    int64_t number;
+    return conv_tar_parse_number(&number, field, size) && number > 0 ? (uint64_t)number : 0;
+}
+
+// Sets the member from its header, except for its kind and size. Numbers that are unreadable become
+// 0. The member's strings are those of *names.
+static void fill_member(struct conv_archive_member *member, struct names *names,
+                        const struct conv_tar_header *header)
+{
+    int64_t mtime;
+    *member = (struct conv_archive_member){
+        .mode = (unsigned)number_or_0(header->mode, sizeof header->mode) & 07777,
+        .uid = number_or_0(header->uid, sizeof header->uid),
+        .gid = number_or_0(header->gid, sizeof header->gid),
+    };
+    if (conv_tar_parse_number(&mtime, header->mtime, sizeof header->mtime))
+        member->mtime.tv_sec = (time_t)mtime;
+    set_names(member, names, header);
+}
+
+// The kind of a member of this type. Before 1988, folders were files whose names end in a slash.
+static enum conv_archive_kind kind_of(char type, const char *name)
+{
+    size_t length = strlen(name);
+    bool has_slash = length > 0 && name[length - 1] == '/';
+    return type == '2'                                 ? CONV_ARCHIVE_SYMLINK
+           : type == '1'                               ? CONV_ARCHIVE_HARDLINK
+           : type == '3' || type == '4' || type == '6' ? CONV_ARCHIVE_DEVICE
+           : type == '5' || type == 'D' || has_slash   ? CONV_ARCHIVE_FOLDER
+                                                       : CONV_ARCHIVE_FILE;
+}
+
+enum block { BLOCK_HEADER, BLOCK_ZEROS, BLOCK_END, BLOCK_OTHER };
+
+// What is `ahead` bytes from here. BLOCK_OTHER also if that is too far to be looked at.
+static enum block look_ahead(struct conv_archive_input *input, uint64_t ahead)
+{
+    const uint8_t *data;
+    if (ahead > (input->map ? input->size : CONV_ARCHIVE_INPUT_PEEK - CONV_TAR_BLOCK))
+        return BLOCK_OTHER;
+    ssize_t got = conv_archive_input_peek(input, &data, (size_t)ahead + CONV_TAR_BLOCK, NULL);
+    if (got < (ssize_t)ahead + CONV_TAR_BLOCK)
+        return got == (ssize_t)ahead ? BLOCK_END : BLOCK_OTHER;
+    return is_zeros(data + ahead, CONV_TAR_BLOCK) ? BLOCK_ZEROS
+           : is_header(data + ahead)              ? BLOCK_HEADER
+                                                  : BLOCK_OTHER;
+}
+
+// Whether a link, a folder or a device, whose header says that it has `size` bytes, has them. Some
+// programs write the size of a link's target there, and POSIX.1-2001, whose programs write PAX
+// headers, allows a hard link to have a content. The input is after the header.
+static bool has_content(struct conv_archive_input *input, uint64_t size, bool is_pax)
+{
+    enum block next = size > 0 ? look_ahead(input, 0) : BLOCK_HEADER;
+    return next == BLOCK_OTHER ||
+           (next == BLOCK_ZEROS && is_pax &&
+            look_ahead(input, size + conv_tar_padding(size)) == BLOCK_HEADER);
+}
+
+// --- the reader ----------------------------------------------------------------------------------
+
 struct tar_reader {
     struct conv_archive_reader reader;
     struct conv_archive_input *input;
@@ -26,14 +196,14 @@ struct tar_reader {
     // What comes before a member's own header. PAX headers replace what GNU tar's say.
     struct conv_tar_pax global, gnu, own;
     struct conv_tar_header header;
-    struct conv_tar_names names;
+    struct names names;
 };
 
 bool conv_tar_recognise(const uint8_t *head, size_t size)
 {
     const struct conv_tar_header *header = (const struct conv_tar_header *)head;
     // Before 1988 there was no magic; the checksum alone would do, but not for a block of zeros.
-    return size >= CONV_TAR_BLOCK && header->name[0] && conv_tar_is_header(head);
+    return size >= CONV_TAR_BLOCK && header->name[0] && is_header(head);
 }
 
 // --- blocks --------------------------------------------------------------------------------------
@@ -79,8 +249,8 @@ static enum conv_status next_header(struct tar_reader *tar, bool *end, struct co
                 tar, marked ? "within the mark of its end" : "without the mark of its end", err);
         if (got < CONV_TAR_BLOCK && !marked)
             return refuse_end(tar, "inside a header", err);
-        bool zero = conv_tar_is_zeros(block, (size_t)got);
-        if (!zero && (got < CONV_TAR_BLOCK || !conv_tar_is_header(block)))
+        bool zero = is_zeros(block, (size_t)got);
+        if (!zero && (got < CONV_TAR_BLOCK || !is_header(block)))
             return conv_err_set(err, CONV_ERR_FORMAT,
                                 marked ? "byte %" PRIu64
                                          ": the data after the end of the archive is not an archive"
@@ -135,7 +305,7 @@ static enum conv_status read_about(struct tar_reader *tar, char type, struct con
 static void set_member(struct tar_reader *tar, struct conv_archive_member *member)
 {
     struct conv_tar_pax *own = &tar->own;
-    conv_tar_member_fill(member, &tar->names, &tar->header);
+    fill_member(member, &tar->names, &tar->header);
     if (!own->has_size && !tar->global.has_size)
         member->size = parse_size(tar);
     conv_tar_pax_apply(&tar->global, member);
@@ -184,14 +354,13 @@ static enum conv_archive_step set_kind(struct tar_reader *tar, struct conv_archi
 {
     char type = tar->header.type;
     bool is_own = type >= '1' && type <= '6'; // of a kind without a content
-    bool is_there = is_own ? conv_tar_member_has_content(tar->input, member->size, tar->is_pax)
-                           : member->size > 0;
+    bool is_there = is_own ? has_content(tar->input, member->size, tar->is_pax) : member->size > 0;
     tar->left = is_there ? member->size : 0;
     tar->padding = conv_tar_padding(tar->left);
     tar->content = tar->input->at;
     member->size = 0;
     bool is_both = type == '1' && is_there && tar->is_pax; // a link, and the file
-    member->kind = is_both ? CONV_ARCHIVE_FILE : conv_tar_member_kind(type, member->name);
+    member->kind = is_both ? CONV_ARCHIVE_FILE : kind_of(type, member->name);
     if (tar->own.bad.status)
         return refuse_member(tar, tar->own.bad.status, tar->own.bad.text, err);
     if (tar->left > UINT64_MAX - CONV_TAR_BLOCK) // cannot be: sizes have 63 bits
@@ -268,7 +437,7 @@ static enum conv_archive_step next(struct conv_archive_reader *reader,
                 return damaged(tar);
             if (!tar->global.bad.status)
                 continue;
-            conv_tar_member_fill(member, &tar->names, &tar->header); // as if it were a member
+            fill_member(member, &tar->names, &tar->header); // as if it were a member
             *err = tar->global.bad;
             tar->global.bad.status = CONV_OK;
             return CONV_ARCHIVE_BAD;
@@ -365,21 +534,11 @@ enum conv_status conv_tar_reader_open(struct conv_archive_reader **reader,
 enum conv_status conv_tar_reader_open_packed(struct conv_archive_reader **reader,
                                              struct conv_archive_input *input, struct conv_err *err)
 {
-    const uint8_t *head;
-    ssize_t size = conv_archive_input_peek(input, &head, CONV_ARCHIVE_HEAD, err);
-    if (size < 0)
-        return err->status;
-    const struct conv_unpack_method *method = conv_unpack_find(head, (size_t)size);
-    if (!method && conv_archive_of_bytes(head, (size_t)size))
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "this conv was built without the library that decompresses it");
-    if (!method)
-        return conv_err_set(err, CONV_ERR_FORMAT, "not a compressed archive");
     enum conv_status status = conv_tar_reader_open(reader, input, err);
     if (status)
         return status;
     struct tar_reader *tar = (struct tar_reader *)*reader;
-    status = conv_unpack_open(&tar->unpack, method, input, err);
+    status = conv_unpack_open(&tar->unpack, input, err);
     if (!status)
         status = conv_archive_input_open_unpacked(&tar->unpacked, tar->unpack, err);
     tar->input = &tar->unpacked;

@@ -1,14 +1,334 @@
 // SPDX-License-Identifier: MIT
+// gzip always; zstd, xz and bzip2 where the build has found their libraries.
 #include "io/archive/unpack.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
+
+#if CONV_HAVE_ZSTD
+#include <zstd.h>
+#include <zstd_errors.h>
+#endif
+#if CONV_HAVE_LZMA
+#include <lzma.h>
+#endif
+#if CONV_HAVE_BZIP2
+#include <bzlib.h>
+#endif
+
+#include "io/archive/archive.h"
+
+// One library's decompressor.
+struct method {
+    const char *name;        // "zstd"
+    const char *magic;       // the first bytes of an archive, without a NUL
+    const char *firsts;      // bytes that a further stream may begin with
+    bool may_follow_padding; // a further stream may come after zeros
+
+    void *(*open)(void);          // NULL without memory
+    bool (*restart)(void *state); // before another stream; false without memory
+    // Everything before damage comes out before CONV_UNPACK_DAMAGED, or with it.
+    enum conv_unpack_result (*run)(void *state, struct conv_unpack_bytes *bytes);
+    void (*close)(void *state);
+};
+
+// Libraries count in ints.
+#define MOST_BYTES ((size_t)1 << 30)
+
+static size_t at_most(size_t size)
+{
+    return size < MOST_BYTES ? size : MOST_BYTES;
+}
+
+static void advance(struct conv_unpack_bytes *bytes, size_t in_left, size_t out_left)
+{
+    bytes->in += bytes->in_size - in_left;
+    bytes->in_size = in_left;
+    bytes->out += bytes->out_size - out_left;
+    bytes->out_size = out_left;
+}
+
+// --- gzip ----------------------------------------------------------------------------------------
+
+static void *open_gzip(void)
+{
+    z_stream *stream = calloc(1, sizeof *stream);
+    if (stream && inflateInit2(stream, 15 + 16) != Z_OK) { // 16: gzip
+        free(stream);
+        return NULL;
+    }
+    return stream;
+}
+
+static bool restart_gzip(void *state)
+{
+    return inflateReset(state) == Z_OK;
+}
+
+static enum conv_unpack_result run_zlib(z_stream *stream, struct conv_unpack_bytes *bytes,
+                                        int (*run)(z_stream *stream, int flush), int flush)
+{
+    size_t in = at_most(bytes->in_size), out = at_most(bytes->out_size);
+    stream->next_in = (z_const Bytef *)(uintptr_t)bytes->in; // zlib only reads
+    stream->avail_in = (uInt)in;
+    stream->next_out = bytes->out;
+    stream->avail_out = (uInt)out;
+    int result = run(stream, flush);
+    advance(bytes, bytes->in_size - in + stream->avail_in,
+            bytes->out_size - out + stream->avail_out);
+    return result == Z_STREAM_END                    ? CONV_UNPACK_END
+           : result == Z_OK || result == Z_BUF_ERROR ? CONV_UNPACK_MORE
+           : result == Z_MEM_ERROR                   ? CONV_UNPACK_NO_MEMORY
+                                                     : CONV_UNPACK_DAMAGED;
+}
+
+static enum conv_unpack_result run_gzip(void *state, struct conv_unpack_bytes *bytes)
+{
+    return run_zlib(state, bytes, inflate, Z_NO_FLUSH);
+}
+
+static void close_gzip(void *state)
+{
+    (void)inflateEnd(state);
+    free(state);
+}
+
+static void *open_deflate(void)
+{
+    z_stream *stream = calloc(1, sizeof *stream);
+    if (stream && deflateInit2(stream, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+        free(stream);
+        return NULL;
+    }
+    return stream;
+}
+
+static enum conv_unpack_result run_deflate(void *state, struct conv_unpack_bytes *bytes, bool last)
+{
+    return run_zlib(state, bytes, deflate,
+                    last && bytes->in_size <= MOST_BYTES ? Z_FINISH : Z_NO_FLUSH);
+}
+
+static void close_deflate(void *state)
+{
+    (void)deflateEnd(state);
+    free(state);
+}
+
+static const struct conv_pack_method gzip = {open_deflate, run_deflate, close_deflate};
+const struct conv_pack_method *const conv_pack_gzip = &gzip;
+
+// --- zstd ----------------------------------------------------------------------------------------
+
+#if CONV_HAVE_ZSTD
+// Frames to be skipped, as pzstd writes them, begin with 0x50 to 0x5F.
+#define ZSTD_FIRSTS "\x28PQRSTUVWXYZ[\\]^_"
+
+struct zstd {
+    ZSTD_DStream *stream;
+    size_t hint; // bytes of input up to the end of the next block and the header after it
+};
+
+static void *open_zstd(void)
+{
+    struct zstd *zstd = calloc(1, sizeof *zstd);
+    if (zstd)
+        zstd->stream = ZSTD_createDStream();
+    if (zstd && !zstd->stream) {
+        free(zstd);
+        return NULL;
+    }
+    if (zstd)
+        zstd->hint = ZSTD_initDStream(zstd->stream);
+    return zstd;
+}
+
+static bool restart_zstd(void *state)
+{
+    struct zstd *zstd = state;
+    zstd->hint = ZSTD_initDStream(zstd->stream);
+    return !ZSTD_isError(zstd->hint);
+}
+
+// One block at a time: a call that meets a damaged block does not say how much it has decompressed
+// before.
+static enum conv_unpack_result run_zstd(void *state, struct conv_unpack_bytes *bytes)
+{
+    struct zstd *zstd = state;
+    size_t size = zstd->hint < bytes->in_size ? zstd->hint : bytes->in_size;
+    ZSTD_inBuffer in = {bytes->in, size, 0};
+    ZSTD_outBuffer out = {bytes->out, bytes->out_size, 0};
+    size_t hint = ZSTD_decompressStream(zstd->stream, &out, &in);
+    if (ZSTD_isError(hint))
+        return ZSTD_getErrorCode(hint) == ZSTD_error_memory_allocation ? CONV_UNPACK_NO_MEMORY
+                                                                       : CONV_UNPACK_DAMAGED;
+    advance(bytes, bytes->in_size - in.pos, out.size - out.pos);
+    zstd->hint = hint;
+    return hint == 0 ? CONV_UNPACK_END : CONV_UNPACK_MORE;
+}
+
+static void close_zstd(void *state)
+{
+    ZSTD_freeDStream(((struct zstd *)state)->stream);
+    free(state);
+}
+
+static void *open_zstd_writer(void)
+{
+    ZSTD_CStream *stream = ZSTD_createCStream();
+    if (stream && ZSTD_isError(ZSTD_initCStream(stream, 1))) {
+        ZSTD_freeCStream(stream);
+        return NULL;
+    }
+    return stream;
+}
+
+static enum conv_unpack_result run_zstd_writer(void *state, struct conv_unpack_bytes *bytes,
+                                               bool last)
+{
+    ZSTD_inBuffer in = {bytes->in, bytes->in_size, 0};
+    ZSTD_outBuffer out = {bytes->out, bytes->out_size, 0};
+    size_t left = ZSTD_compressStream2(state, &out, &in, last ? ZSTD_e_end : ZSTD_e_continue);
+    advance(bytes, in.size - in.pos, out.size - out.pos);
+    return ZSTD_isError(left)  ? CONV_UNPACK_NO_MEMORY
+           : last && left == 0 ? CONV_UNPACK_END
+                               : CONV_UNPACK_MORE;
+}
+
+static void close_zstd_writer(void *state)
+{
+    ZSTD_freeCStream(state);
+}
+
+static const struct conv_pack_method zstd = {open_zstd_writer, run_zstd_writer, close_zstd_writer};
+const struct conv_pack_method *const conv_pack_zstd = &zstd;
+#else
+const struct conv_pack_method *const conv_pack_zstd = NULL;
+#endif
+
+// --- xz ------------------------------------------------------------------------------------------
+
+#if CONV_HAVE_LZMA
+#define LZMA_MEMORY ((uint64_t)1 << 30) // as libarchive's limit; `xz -9` takes 65 MiB
+
+static bool restart_lzma(void *state)
+{
+    return lzma_stream_decoder(state, LZMA_MEMORY, LZMA_TELL_UNSUPPORTED_CHECK) == LZMA_OK;
+}
+
+static void *open_lzma(void)
+{
+    static const lzma_stream initial = LZMA_STREAM_INIT;
+    lzma_stream *stream = malloc(sizeof *stream);
+    if (stream)
+        *stream = initial;
+    if (stream && !restart_lzma(stream)) {
+        free(stream);
+        return NULL;
+    }
+    return stream;
+}
+
+static enum conv_unpack_result run_lzma(void *state, struct conv_unpack_bytes *bytes)
+{
+    lzma_stream *stream = state;
+    stream->next_in = bytes->in;
+    stream->avail_in = bytes->in_size;
+    stream->next_out = bytes->out;
+    stream->avail_out = bytes->out_size;
+    lzma_ret result = lzma_code(stream, LZMA_RUN);
+    advance(bytes, stream->avail_in, stream->avail_out);
+    return result == LZMA_STREAM_END                                   ? CONV_UNPACK_END
+           : result == LZMA_OK || result == LZMA_BUF_ERROR             ? CONV_UNPACK_MORE
+           : result == LZMA_MEM_ERROR || result == LZMA_MEMLIMIT_ERROR ? CONV_UNPACK_NO_MEMORY
+                                                                       : CONV_UNPACK_DAMAGED;
+}
+
+static void close_lzma(void *state)
+{
+    lzma_end(state);
+    free(state);
+}
+#endif
+
+// --- bzip2 ---------------------------------------------------------------------------------------
+
+#if CONV_HAVE_BZIP2
+static void *open_bzip2(void)
+{
+    bz_stream *stream = calloc(1, sizeof *stream);
+    if (stream && BZ2_bzDecompressInit(stream, 0, 0) != BZ_OK) {
+        free(stream);
+        return NULL;
+    }
+    return stream;
+}
+
+static bool restart_bzip2(void *state)
+{
+    (void)BZ2_bzDecompressEnd(state);
+    memset(state, 0, sizeof(bz_stream));
+    return BZ2_bzDecompressInit(state, 0, 0) == BZ_OK;
+}
+
+static enum conv_unpack_result run_bzip2(void *state, struct conv_unpack_bytes *bytes)
+{
+    bz_stream *stream = state;
+    size_t in = at_most(bytes->in_size), out = at_most(bytes->out_size);
+    stream->next_in = (char *)(uintptr_t)bytes->in; // libbz2 only reads
+    stream->avail_in = (unsigned)in;
+    stream->next_out = (char *)bytes->out;
+    stream->avail_out = (unsigned)out;
+    int result = BZ2_bzDecompress(stream);
+    advance(bytes, bytes->in_size - in + stream->avail_in,
+            bytes->out_size - out + stream->avail_out);
+    return result == BZ_STREAM_END  ? CONV_UNPACK_END
+           : result == BZ_OK        ? CONV_UNPACK_MORE
+           : result == BZ_MEM_ERROR ? CONV_UNPACK_NO_MEMORY
+                                    : CONV_UNPACK_DAMAGED;
+}
+
+static void close_bzip2(void *state)
+{
+    (void)BZ2_bzDecompressEnd(state);
+    free(state);
+}
+#endif
+
+// --- the table -----------------------------------------------------------------------------------
+
+static const struct method methods[] = {
+    {"gzip", "\x1F\x8B", "\x1F", false, open_gzip, restart_gzip, run_gzip, close_gzip},
+#if CONV_HAVE_ZSTD
+    {"zstd", "\x28\xB5\x2F\xFD", ZSTD_FIRSTS, false, open_zstd, restart_zstd, run_zstd, close_zstd},
+#endif
+#if CONV_HAVE_LZMA
+    {"xz", "\xFD\x37zXZ", "\xFD", true, open_lzma, restart_lzma, run_lzma, close_lzma},
+#endif
+#if CONV_HAVE_BZIP2
+    {"bzip2", "BZh", "B", false, open_bzip2, restart_bzip2, run_bzip2, close_bzip2},
+#endif
+};
+
+// NULL if there is none, or none in this build.
+static const struct method *find_method(const uint8_t *head, size_t size)
+{
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++) {
+        size_t length = strlen(methods[i].magic);
+        if (size >= length && memcmp(head, methods[i].magic, length) == 0)
+            return &methods[i];
+    }
+    return NULL;
+}
+
+// --- streams -------------------------------------------------------------------------------------
 
 #define OUT_BYTES ((size_t)1 << 20)  // at a time: the expansion is checked between two of them
 #define IN_BYTES ((size_t)256 << 10) // at a time: a signal is noticed between two of them
 
 struct conv_unpack {
-    const struct conv_unpack_method *method;
+    const struct method *method;
     void *state;
     struct conv_archive_input *input;
     struct conv_unpack_bytes bytes;
@@ -24,20 +344,27 @@ static enum conv_status refuse_memory(struct conv_err *err)
     return conv_err_set(err, CONV_ERR_MEMORY, "no memory to decompress an archive");
 }
 
-enum conv_status conv_unpack_open(struct conv_unpack **out, const struct conv_unpack_method *method,
-                                  struct conv_archive_input *input, struct conv_err *err)
+enum conv_status conv_unpack_open(struct conv_unpack **out, struct conv_archive_input *input,
+                                  struct conv_err *err)
 {
+    const uint8_t *head;
+    ssize_t size = conv_archive_input_peek(input, &head, CONV_ARCHIVE_HEAD, err);
+    if (size < 0)
+        return err->status;
+    const struct method *method = find_method(head, (size_t)size);
+    if (!method && conv_archive_of_bytes(head, (size_t)size))
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "this conv was built without the library that decompresses it");
+    if (!method)
+        return conv_err_set(err, CONV_ERR_FORMAT, "not a compressed archive");
     struct conv_unpack *unpack = calloc(1, sizeof *unpack);
     void *state = unpack ? method->open() : NULL;
-    *out = NULL;
     if (!state) {
         free(unpack);
         return refuse_memory(err);
     }
-    unpack->method = method;
-    unpack->state = state;
-    unpack->input = input;
-    unpack->between = true;
+    *unpack =
+        (struct conv_unpack){.method = method, .state = state, .input = input, .between = true};
     *out = unpack;
     return CONV_OK;
 }
@@ -66,7 +393,7 @@ static int begin_stream(struct conv_unpack *unpack, struct conv_err *err)
 {
     int more;
     bool padded = false;
-    const struct conv_unpack_method *method = unpack->method;
+    const struct method *method = unpack->method;
     while ((more = fill(unpack, err)) > 0) {
         struct conv_unpack_bytes *bytes = &unpack->bytes;
         if (unpack->any && *bytes->in == 0) {

@@ -12,7 +12,25 @@
 
 struct conv_unpack;
 
-// --- methods (unpack_methods.c) ------------------------------------------------------------------
+// --- streams -------------------------------------------------------------------------------------
+
+// Opens the stream that the input begins with, which must outlive it. CONV_ERR_UNSUPPORTED if this
+// build has no library for it; CONV_ERR_FORMAT, CONV_ERR_MEMORY, and as conv_archive_input_peek.
+enum conv_status conv_unpack_open(struct conv_unpack **unpack, struct conv_archive_input *input,
+                                  struct conv_err *err);
+void conv_unpack_close(struct conv_unpack *unpack); // NULL is fine
+
+// The next bytes, at most `size`: returns how many, 0 at the end. Streams may follow one another;
+// what follows the last one must be zeros, as padding is. -1 with *err: CONV_ERR_FORMAT for a
+// truncated or damaged stream, CONV_ERR_LIMIT for one that expands too far, CONV_ERR_MEMORY, and as
+// conv_archive_input_take; every later call fails in the same way.
+ssize_t conv_unpack_read(struct conv_unpack *unpack, uint8_t *data, size_t size,
+                         struct conv_err *err);
+
+// Bytes of the compressed stream: of all of it if it is mapped, else of what has been read.
+uint64_t conv_unpack_stored(const struct conv_unpack *unpack);
+
+// --- compressors ---------------------------------------------------------------------------------
 
 // The input that is left, and the room for output. `run` advances both.
 struct conv_unpack_bytes {
@@ -29,24 +47,6 @@ enum conv_unpack_result {
     CONV_UNPACK_NO_MEMORY,
 };
 
-// One library's decompressor.
-struct conv_unpack_method {
-    const char *name;        // "zstd"
-    const char *magic;       // the first bytes of an archive, without a NUL
-    const char *firsts;      // bytes that a further stream may begin with
-    bool may_follow_padding; // a further stream may come after zeros
-
-    void *(*open)(void);          // NULL without memory
-    bool (*restart)(void *state); // before another stream; false without memory
-    // Everything before damage comes out before CONV_UNPACK_DAMAGED, or with it.
-    enum conv_unpack_result (*run)(void *state, struct conv_unpack_bytes *bytes);
-    void (*close)(void *state);
-};
-
-// The method of a stream that begins with these bytes. NULL if there is none, or none in this
-// build.
-const struct conv_unpack_method *conv_unpack_find(const uint8_t *head, size_t size);
-
 // One library's compressor, at its fastest level: images are compressed already, and the rest
 // shrinks at little cost. Its bytes depend on nothing but its input.
 struct conv_pack_method {
@@ -58,24 +58,6 @@ struct conv_pack_method {
 
 // NULL: not in this build.
 extern const struct conv_pack_method *const conv_pack_gzip, *const conv_pack_zstd;
-
-// --- streams -------------------------------------------------------------------------------------
-
-// The input must outlive it. CONV_ERR_MEMORY.
-enum conv_status conv_unpack_open(struct conv_unpack **unpack,
-                                  const struct conv_unpack_method *method,
-                                  struct conv_archive_input *input, struct conv_err *err);
-void conv_unpack_close(struct conv_unpack *unpack); // NULL is fine
-
-// The next bytes, at most `size`: returns how many, 0 at the end. Streams may follow one another;
-// what follows the last one must be zeros, as padding is. -1 with *err: CONV_ERR_FORMAT for a
-// truncated or damaged stream, CONV_ERR_LIMIT for one that expands too far, CONV_ERR_MEMORY, and as
-// conv_archive_input_take; every later call fails in the same way.
-ssize_t conv_unpack_read(struct conv_unpack *unpack, uint8_t *data, size_t size,
-                         struct conv_err *err);
-
-// Bytes of the compressed stream: of all of it if it is mapped, else of what has been read.
-uint64_t conv_unpack_stored(const struct conv_unpack *unpack);
 
 // --- bounds --------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ void conv_spans_free(struct conv_spans *spans); // leaves {0}
 enum conv_status conv_zip_read(struct conv_archive_reader **reader,
                                struct conv_archive_input *input, struct conv_err *err);
 
-// --- the directory of a file that is written (zip_directory.c) -----------------------------------
+// --- the directory of a file that is written (zip_write.c) ---------------------------------------
 
 // Records of a zip file that is being written: the header before an entry, and the central
 // directory, which is collected while entries are written. APPNOTE.TXT 6.3.10 of PKWARE defines
@@ -149,8 +149,6 @@ size_t conv_zip_directory_end(uint8_t *dst, const struct conv_zip_directory *dir
                               uint64_t offset);
 
 void conv_zip_directory_free(struct conv_zip_directory *directory); // leaves {0}
-
-// --- writing (zip_write.c) -----------------------------------------------------------------------
 
 // Writes zip files. The bytes depend on the members alone, and every entry can be read from a pipe;
 // neither is true of libarchive's writer. As conv_archive_format.write. Images and other compressed

@@ -8,7 +8,6 @@
 #include <zlib.h>
 
 #include "io/archive/archive_input.h"
-#include "io/archive/libarchive_stream.h"
 #include "io/archive/unpack.h"
 #include "io/archive/zip.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "io/walk/archive_operands.h"
+#include "io/walk/operands.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,6 @@
 #include "io/files/formats.h"
 #include "io/files/journal.h"
 #include "io/files/paths.h"
-#include "io/sink.h"
 
 // --- inputs --------------------------------------------------------------------------------------
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Names members ARCHIVE:NAME and decides what is done with each.
-#include "io/walk/archive_source.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,8 +7,14 @@
 #include <string.h>
 
 #include "io/files/paths.h"
+#include "io/walk/walk_internal.h"
 
-#define DEFAULT_LIMIT ((size_t)256 << 20)
+struct conv_archive_held {
+    struct conv_archive_held *next;
+    struct conv_archive_body *body;
+    const char *path; // of its archive
+    int target, holds;
+};
 
 // --- items ---------------------------------------------------------------------------------------
 
@@ -206,9 +210,9 @@ static bool is_passed_by(const struct conv_archive_source *source,
         [CONV_ARCHIVE_DEVICE] = "a device or a pipe",
     };
     enum conv_archive_kind kind = member->kind;
-    bool to_folder = source->config.folder != NULL;
+    bool to_folder = source->links.folder != NULL;
     *status = CONV_OK;
-    if (source->config.images_only && !(is_named && (kind == CONV_ARCHIVE_FILE || is_link(member))))
+    if (source->images_only && !(is_named && (kind == CONV_ARCHIVE_FILE || is_link(member))))
         return true;
     if (kind == CONV_ARCHIVE_FILE || (kind == CONV_ARCHIVE_FOLDER && to_folder))
         return kind == CONV_ARCHIVE_FOLDER;
@@ -227,20 +231,20 @@ static enum conv_source_step take_member(struct conv_archive_source *source,
     const char *relative = member->name + strspn(member->name, "/");
     while (strncmp(relative, "./", 2) == 0)
         relative += 2 + strspn(relative + 2, "/");
-    bool is_named = conv_folder_rules_take(&source->config.rules, relative);
+    bool is_named = conv_folder_rules_take(source->rules, relative);
     item->is_copy = !is_named || member->kind != CONV_ARCHIVE_FILE;
     item->is_link = is_link(member);
     if (is_passed_by(source, member, is_named, &status, err)) {
         if (member->kind == CONV_ARCHIVE_FILE)
-            conv_folder_source_pass_over(source->config.passed, relative);
+            conv_folder_source_pass_over(source->passed, relative);
         if (source->others++ == 0)
             snprintf(source->other, sizeof source->other, "%s", member->name);
         return CONV_SOURCE_END;
     }
-    if (!status && source->config.folder)
+    if (!status && source->links.folder)
         status = make_target(source, target, member->name, err);
     if (name_item(item, source->path, member->name,
-                  !status && source->config.folder ? target : member->name, status ? NULL : err) &&
+                  !status && source->links.folder ? target : member->name, status ? NULL : err) &&
         !status)
         status = CONV_ERR_LIMIT;
     if (!status) {
@@ -274,18 +278,15 @@ static enum conv_source_step end_unit(struct conv_archive_source *source, struct
     return report_archive(source, item);
 }
 
-static enum conv_source_step next_item(struct conv_source *base, struct conv_item *item,
-                                       struct conv_err *err)
+enum conv_source_step conv_archive_source_next(struct conv_archive_source *source,
+                                               struct conv_item *item, struct conv_err *err)
 {
-    struct conv_archive_source *source = (struct conv_archive_source *)base;
     while (source->unit) {
         struct conv_archive_member member;
         struct conv_archive_reader *reader = source->unit->reader;
         item->ops = &item_ops;
-        item->is_named = item->in_place = item->is_copy = item->is_link = false;
-        item->body = NULL;
+        item->is_copy = item->is_link = false; // of the member before
         item->archive = source->unit->target;
-        item->holds = 0;
         enum conv_archive_step step = reader->ops->next(reader, &member, err);
         conv_archive_input_advance(&source->unit->input);
         if (step == CONV_ARCHIVE_DAMAGED) {
@@ -310,31 +311,16 @@ static enum conv_source_step next_item(struct conv_source *base, struct conv_ite
     return CONV_SOURCE_END;
 }
 
-static bool may_wait(const struct conv_source *base)
+bool conv_archive_source_may_wait(const struct conv_archive_source *source)
 {
-    const struct conv_archive_source *source = (const struct conv_archive_source *)base;
     return source->unit && conv_archive_input_may_wait(&source->unit->input);
-}
-
-static bool is_full(const struct conv_source *base)
-{
-    const struct conv_archive_source *source = (const struct conv_archive_source *)base;
-    return atomic_load(&source->held) > source->usual;
-}
-
-static bool limit(struct conv_source *base, size_t usual, size_t most)
-{
-    struct conv_archive_source *source = (struct conv_archive_source *)base;
-    source->usual = usual;
-    source->most = most;
-    return true;
 }
 
 // --- links that come later -----------------------------------------------------------------------
 
-static enum conv_status hold(struct conv_source *base, struct conv_item *item, struct conv_err *err)
+enum conv_status conv_archive_source_hold(struct conv_archive_source *source,
+                                          struct conv_item *item, struct conv_err *err)
 {
-    struct conv_archive_source *source = (struct conv_archive_source *)base;
     struct conv_archive_held *held = calloc(1, sizeof *held);
     if (!source->closed && (source->closed = calloc(1, sizeof *source->closed))) {
         atomic_init(&source->closed->uses, 1);
@@ -363,7 +349,6 @@ enum conv_source_step conv_archive_source_next_held(struct conv_archive_source *
     source->held_first = held->next;
     source->path = held->path;
     item->ops = &item_ops;
-    item->is_named = item->in_place = false;
     item->is_copy = item->is_link = true;
     item->archive = held->target;
     item->holds = held->holds;
@@ -382,26 +367,6 @@ void conv_archive_source_leave(struct conv_archive_source *source)
 
 // --- the source ----------------------------------------------------------------------------------
 
-void conv_archive_source_init(struct conv_archive_source *source,
-                              const struct conv_archive_source_config *config)
-{
-    static const struct conv_source_ops ops = {
-        .next = next_item,
-        .may_wait = may_wait,
-        .is_full = is_full,
-        .limit = limit,
-        .hold = hold,
-    };
-    source->source.ops = &ops;
-    source->config = *config;
-    source->links.folder = config->folder;
-    source->unit = NULL;
-    source->others = 0;
-    source->other[0] = '\0';
-    atomic_init(&source->held, 0);
-    source->usual = source->most = DEFAULT_LIMIT;
-}
-
 void conv_archive_source_close(struct conv_archive_source *source)
 {
     conv_archive_source_leave(source);
@@ -416,7 +381,7 @@ void conv_archive_source_close(struct conv_archive_source *source)
 }
 
 enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
-                                           const struct conv_archive_source_unit *from,
+                                           const struct conv_archive_format *format, int target,
                                            struct conv_archive_input *input, struct conv_err *err)
 {
     struct conv_archive_unit *unit = calloc(1, sizeof *unit);
@@ -429,17 +394,13 @@ enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
     unit->held = &source->held;
     if (unit->input.is_copy)
         atomic_fetch_add(&source->held, (size_t)unit->input.size);
-    unit->target = from->target;
+    unit->target = target;
     atomic_init(&unit->uses, 1);
-    source->path = from->path;
-    source->is_due = from->is_due;
     source->is_broken = source->has_begun = false;
-    snprintf(source->below, sizeof source->below, "%s", from->below);
     enum conv_status status =
-        from->format->read
-            ? from->format->read(&unit->reader, &unit->input, err)
-            : conv_err_set(err, CONV_ERR_UNSUPPORTED, "archives of the format %s cannot be read",
-                           from->format->name);
+        format->read ? format->read(&unit->reader, &unit->input, err)
+                     : conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                                    "archives of the format %s cannot be read", format->name);
     if (status)
         conv_archive_unit_release(unit);
     else

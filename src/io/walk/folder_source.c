@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Goes down a folder tree, one open folder per level, and sorts its entries into images and others.
-#include "io/walk/folder_source.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +9,7 @@
 #include "io/files/paths.h"
 #include "io/files/temporary.h"
 #include "io/walk/glob.h"
+#include "io/walk/walk_internal.h"
 
 static bool matches(const char *const *globs, int count, const char *relative, bool is_folder)
 {
@@ -135,7 +134,6 @@ static void set_item(const struct conv_folder_source *folder, struct conv_item *
     size_t length = strlen(item->name);
     item->ops = &conv_item_file;
     item->target = folder->target < length ? folder->target : length;
-    item->is_named = false;
     item->in_place = folder->rules.in_place;
 }
 
@@ -224,10 +222,10 @@ static enum conv_source_step take_entry(struct conv_folder_source *folder,
     return CONV_SOURCE_BAD;
 }
 
-static enum conv_source_step next_item(struct conv_source *source, struct conv_item *item,
-                                       struct conv_err *err)
+enum conv_source_step conv_folder_source_next(void *from, struct conv_item *item,
+                                              struct conv_err *err)
 {
-    struct conv_folder_source *folder = (struct conv_folder_source *)source;
+    struct conv_folder_source *folder = from;
     enum conv_source_step step = CONV_SOURCE_END;
     while (folder->depth > 0 && step == CONV_SOURCE_END) {
         errno = 0;
@@ -247,24 +245,6 @@ static enum conv_source_step next_item(struct conv_source *source, struct conv_i
     if (step != CONV_SOURCE_END)
         set_item(folder, item);
     return step;
-}
-
-static bool never_waits(const struct conv_source *source)
-{
-    (void)source;
-    return false;
-}
-
-void conv_folder_source_init(struct conv_folder_source *folder,
-                             const struct conv_folder_rules *rules)
-{
-    static const struct conv_source_ops ops = {.next = next_item, .may_wait = never_waits};
-    folder->source.ops = &ops;
-    folder->rules = *rules;
-    folder->depth = 0;
-    folder->others = folder->ignored = folder->images = folder->folders = 0;
-    folder->format_count = 0;
-    folder->other[0] = '\0';
 }
 
 enum conv_status conv_folder_source_begin(struct conv_folder_source *folder, const char *path,

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Turns names into items and recognises those that it has seen.
-#include "io/walk/list_source.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,30 +11,25 @@
 
 #include "base/standard.h"
 #include "io/files/paths.h"
-#include "io/walk/operands.h"
 #include "io/walk/shard.h"
+#include "io/walk/walk_internal.h"
 
 // --- names ---------------------------------------------------------------------------------------
 
 // Cuts a list into names while it arrives.
 
-static void close_names(struct conv_name_list *list)
+static void close_names(struct conv_list_source *list)
 {
     if (list->fd > STDIN_FILENO)
         close(list->fd);
     list->fd = -1;
 }
 
-// `path` "-" is standard input. CONV_ERR_USAGE if it cannot be read as a list.
-static enum conv_status open_names(struct conv_name_list *list, const char *path, bool nul,
-                                   atomic_int *stop, struct conv_err *err)
+enum conv_status conv_list_source_open(struct conv_list_source *list, struct conv_err *err)
 {
     struct stat info;
-    bool standard = strcmp(path, "-") == 0;
-    list->nul = nul;
-    list->stop = stop;
-    list->ended = false;
-    list->begin = list->end = 0;
+    const char *path = list->path;
+    bool standard = conv_paths_is_standard(path);
     list->fd = standard ? STDIN_FILENO : conv_paths_open(path, O_RDONLY | O_NONBLOCK);
     if (standard && conv_standard_is_closed(STDIN_FILENO)) {
         conv_err_set(err, CONV_ERR_USAGE, "-: standard input is closed");
@@ -54,7 +47,7 @@ static enum conv_status open_names(struct conv_name_list *list, const char *path
 }
 
 // True if the next name has not arrived and nothing can be read without waiting.
-static bool names_may_wait(const struct conv_name_list *list)
+bool conv_list_source_may_wait(const struct conv_list_source *list)
 {
     struct pollfd wait = {.fd = list->fd, .events = POLLIN};
     const char *here = list->buffer + list->begin;
@@ -63,7 +56,7 @@ static bool names_may_wait(const struct conv_name_list *list)
 }
 
 // Appends to the buffer. False at the end or on an error.
-static bool read_more(struct conv_name_list *list, struct conv_err *err)
+static bool read_more(struct conv_list_source *list, struct conv_err *err)
 {
     if (list->begin > 0) {
         memmove(list->buffer, list->buffer + list->begin, list->end - list->begin);
@@ -89,7 +82,7 @@ static bool read_more(struct conv_name_list *list, struct conv_err *err)
 }
 
 // The rest of the list is not read: where its names begin and end is unknown.
-static const char *give_up(struct conv_name_list *list)
+static const char *give_up(struct conv_list_source *list)
 {
     list->ended = true;
     list->begin = list->end;
@@ -100,7 +93,7 @@ static const char *give_up(struct conv_name_list *list)
 // with err->status set, which the caller has set to CONV_OK: CONV_ERR_IO if reading fails (once;
 // then the list ends), CONV_ERR_USAGE if a list whose names end in newline has NUL bytes,
 // CONV_ERR_LIMIT for a name longer than any path.
-static const char *next_name(struct conv_name_list *list, struct conv_err *err)
+static const char *next_name(struct conv_list_source *list, struct conv_err *err)
 {
     for (;;) {
         char *name = list->buffer + list->begin;
@@ -184,16 +177,14 @@ static void name_item(struct conv_item *item, const char *name)
     item->target = strlen(item->name);
 }
 
-static enum conv_source_step next_item(struct conv_source *source, struct conv_item *item,
-                                       struct conv_err *err)
+enum conv_source_step conv_list_source_next(struct conv_list_source *list, struct conv_item *item,
+                                            struct conv_err *err)
 {
-    struct conv_list_source *list = (struct conv_list_source *)source;
     struct stat info;
     item->ops = &conv_item_file;
-    item->is_named = false;
     item->in_place = list->in_place;
     err->status = CONV_OK;
-    const char *name = next_name(&list->names, err);
+    const char *name = next_name(list, err);
     if (!name) {
         name_item(item, list->path);
         if (conv_paths_is_standard(list->path))
@@ -223,27 +214,8 @@ static enum conv_source_step next_item(struct conv_source *source, struct conv_i
     return check_seen(list, name, item, err);
 }
 
-static bool may_wait(const struct conv_source *source)
-{
-    return names_may_wait(&((const struct conv_list_source *)source)->names);
-}
-
-enum conv_status conv_list_source_open(struct conv_list_source *list, const char *path, bool nul,
-                                       const char *folder, bool in_place, atomic_int *stop,
-                                       struct conv_err *err)
-{
-    static const struct conv_source_ops ops = {.next = next_item, .may_wait = may_wait};
-    list->source.ops = &ops;
-    list->path = path;
-    list->folder = folder;
-    list->in_place = in_place;
-    return open_names(&list->names, path, nul, stop, err);
-}
-
 void conv_list_source_close(struct conv_list_source *list)
 {
-    if (!list->source.ops)
-        return;
-    close_names(&list->names);
+    close_names(list);
     conv_digest_set_free(&list->seen);
 }

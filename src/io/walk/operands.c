@@ -11,7 +11,6 @@
 
 #include "io/files/formats.h"
 #include "io/files/paths.h"
-#include "io/walk/archive_operands.h"
 
 // --- inputs that are replaced --------------------------------------------------------------------
 

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/archive/archive_members.h"
 #include "io/walk/walk_internal.h"
+
+// Bytes of members of streams that are in use, if the caller sets no limit.
+#define USUAL_BYTES ((size_t)256 << 20)
 
 // The name of an item in the plan: conv_item_target, without its extension where outputs get
 // another one, so that one process sees all images that would get one name; for a member of an
@@ -70,6 +72,13 @@ static enum conv_source_step set_target(const struct conv_walk *walk, struct con
                                                                                : CONV_SOURCE_ITEM;
 }
 
+// Everything but the name, which is long.
+static void clear(struct conv_item *item)
+{
+    item->ops = NULL;
+    memset(&item->target, 0, sizeof *item - offsetof(struct conv_item, target));
+}
+
 static enum conv_source_step next_item(struct conv_walk *walk, struct conv_item *item,
                                        struct conv_err *err)
 {
@@ -83,13 +92,8 @@ static enum conv_source_step next_item(struct conv_walk *walk, struct conv_item 
         walk->peeked = NULL;
         return first;
     }
-    item->body = NULL;
-    item->stream = NULL;
-    item->watched = NULL;
-    item->is_again = false;
-    item->is_copy = item->is_link = item->keeps_name = false;
-    item->archive = item->holds = 0;
-    if (walk->found_all)
+    clear(item);
+    if (walk->found_all && !walk->has_ended)
         return conv_watch_next(walk->watch, item, err);
     enum conv_source_step step = conv_walk_next_input(walk, item, err);
     if (walk->watch && step == CONV_SOURCE_END) {
@@ -113,10 +117,9 @@ static void look_ahead(struct conv_walk *walk)
         walk->peeked = peeked;
 }
 
-static enum conv_source_step next_counted(struct conv_source *source, struct conv_item *item,
-                                          struct conv_err *err)
+static enum conv_source_step next_counted(void *from, struct conv_item *item, struct conv_err *err)
 {
-    struct conv_walk *walk = (struct conv_walk *)source;
+    struct conv_walk *walk = from;
     enum conv_source_step step = next_item(walk, item, err);
     while (!is_ours(walk, step, item)) {
         conv_item_release(item);
@@ -129,46 +132,73 @@ static enum conv_source_step next_counted(struct conv_source *source, struct con
     return step == CONV_SOURCE_ITEM ? set_target(walk, item, err) : step;
 }
 
-static bool may_wait(const struct conv_source *source)
+enum conv_source_step conv_source_next(struct conv_source *source, struct conv_item *item,
+                                       struct conv_err *err)
+{
+    struct conv_walk *walk = (struct conv_walk *)source;
+    enum conv_source_step step;
+    if (walk->left == 0) { // links to what came before are left
+        walk->has_ended = true;
+        conv_archive_source_leave(&walk->archive);
+    }
+    if (walk->all) {
+        clear(item);
+        step = walk->left > 0 ? conv_sorted_next(walk->all, item, err) : CONV_SOURCE_END;
+    } else {
+        step = next_counted(walk, item, err);
+    }
+    walk->left -= step == CONV_SOURCE_ITEM && !item->is_copy;
+    return step;
+}
+
+bool conv_source_may_wait(const struct conv_source *source)
 {
     const struct conv_walk *walk = (const struct conv_walk *)source;
-    if (walk->peeked)
+    if (walk->peeked || walk->all || walk->left == 0)
         return false;
     if (walk->watch)
         return walk->found_all && conv_watch_may_wait(walk->watch);
-    if (walk->config.archives.enabled && conv_source_may_wait(&walk->archive.source))
-        return true;
-    return walk->config.operands.files_from && conv_source_may_wait(&walk->list.source);
+    return conv_archive_source_may_wait(&walk->archive) ||
+           (walk->config.operands.files_from && conv_list_source_may_wait(&walk->list));
 }
 
-static bool is_full(const struct conv_source *source)
+bool conv_source_is_full(const struct conv_source *source)
 {
-    const struct conv_walk *walk = (const struct conv_walk *)source;
-    return walk->config.archives.enabled && conv_source_is_full(&walk->archive.source);
+    const struct conv_archive_source *archive = &((const struct conv_walk *)source)->archive;
+    return atomic_load(&archive->held) > archive->usual;
 }
 
-static bool limit(struct conv_source *source, size_t usual, size_t most)
-{
-    struct conv_walk *walk = (struct conv_walk *)source;
-    return walk->archives.count > 0 && conv_source_limit(&walk->archive.source, usual, most);
-}
-
-static enum conv_status hold(struct conv_source *source, struct conv_item *item,
-                             struct conv_err *err)
-{
-    return conv_source_hold(&((struct conv_walk *)source)->archive.source, item, err);
-}
-
-static void end(struct conv_source *source)
+bool conv_source_limit(struct conv_source *source, size_t usual, size_t most)
 {
     struct conv_walk *walk = (struct conv_walk *)source;
-    walk->has_ended = true;
-    if (walk->archives.count > 0)
-        conv_archive_source_leave(&walk->archive);
+    walk->archive.usual = usual;
+    walk->archive.most = most;
+    return walk->archives.count > 0;
+}
+
+enum conv_status conv_source_hold(struct conv_source *source, struct conv_item *item,
+                                  struct conv_err *err)
+{
+    return conv_archive_source_hold(&((struct conv_walk *)source)->archive, item, err);
+}
+
+enum conv_status conv_walk_sort(struct conv_walk *walk, const struct conv_walk_order *order,
+                                struct conv_err *err)
+{
+    return conv_sorted_open(&walk->all, next_counted, walk, order, err);
+}
+
+uint64_t conv_walk_known(const struct conv_walk *walk, uint64_t images)
+{
+    return conv_sorted_count(walk->all, images);
 }
 
 enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct conv_err *err)
 {
+    if (walk->all) {
+        *is_image = conv_sorted_count(walk->all, 1) == 1;
+        return CONV_OK;
+    }
     struct peeked *peeked = calloc(1, sizeof *peeked);
     if (!peeked)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the walk");
@@ -194,8 +224,7 @@ static enum conv_status begin_watch(struct conv_walk *walk, struct conv_err *err
 }
 
 // Opens the archives among the operands, and determines the kind of output.
-static enum conv_status open_archives(struct conv_walk *walk, const struct conv_folder_rules *rules,
-                                      struct conv_err *err)
+static enum conv_status open_archives(struct conv_walk *walk, struct conv_err *err)
 {
     const struct conv_walk_config *config = &walk->config;
     const struct conv_operands *operands = &config->operands;
@@ -211,39 +240,23 @@ static enum conv_status open_archives(struct conv_walk *walk, const struct conv_
         status = conv_operands_check(&checked, &walk->shape, err);
     for (int i = 0; i < operands->input_count && !status && walk->shape.several; i++)
         if (walk->archives.count > 0)
-            status = conv_archive_folders_add(&walk->folders, operands->inputs[i],
-                                              walk->archives.inputs[i] != NULL, err);
-    bool writes_files = operands->output && walk->shape.sink != CONV_SINK_ARCHIVE;
-    if (!status && config->archives.enabled)
-        conv_archive_source_init(&walk->archive,
-                                 &(struct conv_archive_source_config){
-                                     .rules = *rules,
-                                     .images_only = config->archives.images_only,
-                                     .folder = writes_files ? operands->output : NULL,
-                                     .passed = &walk->folder,
-                                     .stop = config->stop,
-                                 });
+            status = conv_walk_add_folder(walk, operands->inputs[i],
+                                          walk->archives.inputs[i] != NULL, err);
+    if (operands->output && walk->shape.sink != CONV_SINK_ARCHIVE)
+        walk->archive.links.folder = operands->output;
     return status;
 }
 
 enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_config *config,
                                 struct conv_err *err)
 {
-    static const struct conv_source_ops ops = {
-        .next = next_counted,
-        .may_wait = may_wait,
-        .is_full = is_full,
-        .limit = limit,
-        .hold = hold,
-        .end = end,
-    };
     const struct conv_operands *operands = &config->operands;
     struct conv_walk *walk = calloc(1, sizeof *walk);
     if (!walk)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the walk");
-    walk->source.ops = &ops;
     walk->config = *config;
-    struct conv_folder_rules rules = {
+    walk->left = config->limit ? config->limit : UINT64_MAX;
+    walk->folder.rules = (struct conv_folder_rules){
         .recursive = operands->recursive,
         .in_place = operands->in_place,
         .include = config->include,
@@ -252,13 +265,21 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
         .exclude_count = config->exclude_count,
         .no_ignore = config->no_ignore,
     };
-    conv_folder_source_init(&walk->folder, &rules);
-    enum conv_status status = open_archives(walk, &rules, err);
-    if (!status && operands->files_from)
-        status = conv_list_source_open(&walk->list, operands->files_from, config->nul,
-                                       operands->input_count ? operands->inputs[0] : NULL,
-                                       operands->in_place, config->stop, err);
-    walk->list.beside = operands->beside;
+    walk->archive.rules = &walk->folder.rules;
+    walk->archive.images_only = config->archives.images_only;
+    walk->archive.passed = &walk->folder;
+    walk->archive.usual = walk->archive.most = USUAL_BYTES;
+    walk->list.fd = -1;
+    enum conv_status status = open_archives(walk, err);
+    if (!status && operands->files_from) {
+        walk->list.path = operands->files_from;
+        walk->list.folder = operands->input_count ? operands->inputs[0] : NULL;
+        walk->list.in_place = operands->in_place;
+        walk->list.beside = operands->beside;
+        walk->list.nul = config->nul;
+        walk->list.stop = config->stop;
+        status = conv_list_source_open(&walk->list, err);
+    }
     if (!status && config->watch)
         status = begin_watch(walk, err);
     if (status) {
@@ -273,12 +294,13 @@ void conv_walk_close(struct conv_walk *walk)
 {
     if (!walk)
         return;
-    conv_sorted_source_close(walk->sorted);
+    conv_sorted_close(walk->sorted);
+    conv_sorted_close(walk->all);
     conv_folder_source_close(&walk->folder);
-    if (walk->archive.source.ops)
-        conv_archive_source_close(&walk->archive);
+    conv_archive_source_close(&walk->archive);
     conv_archive_operands_close(&walk->archives);
-    conv_archive_folders_free(&walk->folders);
+    conv_digest_set_free(&walk->used);
+    conv_digest_set_free(&walk->shared);
     conv_list_source_close(&walk->list);
     if (walk->peeked)
         conv_item_release(&walk->peeked->item);
@@ -289,7 +311,7 @@ void conv_walk_close(struct conv_walk *walk)
 
 struct conv_source *conv_walk_source(struct conv_walk *walk)
 {
-    return &walk->source;
+    return (struct conv_source *)walk;
 }
 
 const struct conv_operands_shape *conv_walk_shape(const struct conv_walk *walk)

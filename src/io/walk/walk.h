@@ -10,7 +10,6 @@
 
 #include "base/err.h"
 #include "io/source.h"
-#include "io/walk/archive_operands.h"
 #include "io/walk/operands.h"
 #include "io/walk/shard.h"
 
@@ -28,6 +27,7 @@ struct conv_walk_config {
     const struct conv_shard_plan
         *plan;        // only images of its shard are handed out; NULL: all. Not with watch
     bool whole;       // with a plan: an archive as a whole is in a shard, by its own name
+    uint64_t limit;   // images after which the walk ends; other steps do not count; 0: none
     atomic_int *stop; // ends the wait for a slow list when it becomes non-zero; may be NULL
 };
 
@@ -47,6 +47,24 @@ void conv_walk_close(struct conv_walk *walk); // NULL is fine
 
 // Belongs to the walk. Its items stay valid without it.
 struct conv_source *conv_walk_source(struct conv_walk *walk);
+
+struct conv_walk_order {
+    bool keeps_order;       // as the steps come
+    uint64_t sample;        // images to choose at random; 0: all of them
+    uint64_t seed;          // of the sample
+    const atomic_int *stop; // reading ends early once it is non-zero; may be NULL
+};
+
+// Before the first step: takes all of them now, some hundred bytes each, for an order that does not
+// depend on the file system, or a random sample that does not. Images that the command line names
+// keep their places; images of folders between them are sorted by their paths, byte by byte. A
+// sample depends on the seed and on the images' names below the sink only; steps that are neither
+// an image nor a failure are dropped from it. Not with archives as inputs. CONV_ERR_MEMORY.
+enum conv_status conv_walk_sort(struct conv_walk *walk, const struct conv_walk_order *order,
+                                struct conv_err *err);
+
+// Once sorted: how many steps there are up to the image number `images`; 0: in total.
+uint64_t conv_walk_known(const struct conv_walk *walk, uint64_t images);
 
 // What the operands are together.
 const struct conv_operands_shape *conv_walk_shape(const struct conv_walk *walk);

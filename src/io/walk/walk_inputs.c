@@ -23,31 +23,22 @@ static struct conv_digest digest_of(const char *path, bool is_archive)
     return digest;
 }
 
-enum conv_status conv_archive_folders_add(struct conv_archive_folders *folders, const char *path,
-                                          bool is_archive, struct conv_err *err)
+enum conv_status conv_walk_add_folder(struct conv_walk *walk, const char *input, bool is_archive,
+                                      struct conv_err *err)
 {
-    struct conv_digest digest = digest_of(path, is_archive);
+    struct conv_digest digest = digest_of(input, is_archive);
     bool added;
-    enum conv_status status = conv_digest_set_add(&folders->used, &digest, &added, err);
-    if (status || added)
-        return status;
-    return conv_digest_set_add(&folders->shared, &digest, NULL, err);
+    enum conv_status status = conv_digest_set_add(&walk->used, &digest, &added, err);
+    return status || added ? status : conv_digest_set_add(&walk->shared, &digest, NULL, err);
 }
 
 // The folder of an archive, once all inputs were added.
-static void name_folder(char name[NAME_MAX + 1], const struct conv_archive_folders *folders,
-                        const char *path)
+static void name_folder(char name[NAME_MAX + 1], const struct conv_walk *walk, const char *path)
 {
     const char *base = conv_paths_base(path);
     struct conv_digest digest = digest_of(path, true);
-    bool shared = folders->shared.count > 0 && conv_digest_set_has(&folders->shared, &digest);
+    bool shared = conv_digest_set_has(&walk->shared, &digest);
     snprintf(name, NAME_MAX + 1, "%.*s", shared ? NAME_MAX : (int)short_length(base), base);
-}
-
-void conv_archive_folders_free(struct conv_archive_folders *folders)
-{
-    conv_digest_set_free(&folders->used);
-    conv_digest_set_free(&folders->shared);
 }
 
 // --- operands ------------------------------------------------------------------------------------
@@ -80,10 +71,11 @@ size_t conv_walk_folder_target(const struct conv_walk *walk, const char *folder)
 static enum conv_status begin_folder(struct conv_walk *walk, const char *input, size_t target,
                                      struct conv_err *err)
 {
-    const struct conv_sorted_config sorting = {.stop = walk->config.stop};
+    const struct conv_walk_order order = {.stop = walk->config.stop};
     enum conv_status status = conv_folder_source_begin(&walk->folder, input, target, err);
     if (!status && (walk->shape.sink == CONV_SINK_ARCHIVE || walk->archives.count > 0))
-        status = conv_sorted_source_open(&walk->sorted, &walk->folder.source, &sorting, err);
+        status =
+            conv_sorted_open(&walk->sorted, conv_folder_source_next, &walk->folder, &order, err);
     return status;
 }
 
@@ -93,18 +85,14 @@ static enum conv_source_step begin_archive(struct conv_walk *walk,
 {
     struct conv_archive_operands *archives = &walk->archives;
     struct conv_archive_input input = archives->standard;
+    struct conv_archive_source *source = &walk->archive;
     const char *path = walk->config.operands.inputs[walk->next_input - 1];
-    char below[NAME_MAX + 1] = "";
-    struct conv_archive_source_unit unit = {
-        .path = path,
-        .format = format,
-        .target = archives->each ? walk->next_input - 1 : 0,
-        .below = below,
-    };
-    if (archives->target_count > 0)
-        unit.is_due = &archives->targets[unit.target].is_due;
-    if (walk->shape.several && !unit.is_due)
-        name_folder(below, &walk->folders, path);
+    item->archive = archives->each ? walk->next_input - 1 : 0;
+    source->path = path;
+    source->is_due = archives->target_count > 0 ? &archives->targets[item->archive].is_due : NULL;
+    source->below[0] = '\0';
+    if (walk->shape.several && !source->is_due)
+        name_folder(source->below, walk, path);
     enum conv_status status = CONV_OK;
     if (conv_paths_is_standard(path) && input.buffer)
         archives->standard = (struct conv_archive_input){.fd = -1};
@@ -117,8 +105,7 @@ static enum conv_source_step begin_archive(struct conv_walk *walk,
             conv_archive_input_close(&input);
     }
     if (!status)
-        status = conv_archive_source_begin(&walk->archive, &unit, &input, err);
-    item->archive = unit.target;
+        status = conv_archive_source_begin(source, format, item->archive, &input, err);
     return status ? CONV_SOURCE_BAD : CONV_SOURCE_END;
 }
 
@@ -130,7 +117,6 @@ static enum conv_source_step next_input(struct conv_walk *walk, struct conv_item
     snprintf(item->name, sizeof item->name, "%.*s", (int)sizeof item->name - 1, input);
     item->ops = &conv_item_file;
     item->target = length; // until the whole name has been written
-    item->is_named = false;
     item->in_place = walk->config.operands.in_place;
     const struct conv_archive_format *format =
         walk->config.archives.enabled ? walk->archives.inputs[walk->next_input - 1] : NULL;
@@ -177,18 +163,18 @@ static enum conv_source_step next_inside(struct conv_walk *walk, struct conv_ite
 {
     enum conv_source_step step = CONV_SOURCE_END;
     if (walk->sorted) {
-        step = conv_source_next(conv_sorted_source_get(walk->sorted), item, err);
+        step = conv_sorted_next(walk->sorted, item, err);
         if (step == CONV_SOURCE_END) {
-            conv_sorted_source_close(walk->sorted);
+            conv_sorted_close(walk->sorted);
             walk->sorted = NULL;
         }
     }
     if (step == CONV_SOURCE_END)
-        step = conv_source_next(&walk->folder.source, item, err);
-    if (step == CONV_SOURCE_END && walk->config.archives.enabled)
-        step = conv_source_next(&walk->archive.source, item, err);
+        step = conv_folder_source_next(&walk->folder, item, err);
+    if (step == CONV_SOURCE_END)
+        step = conv_archive_source_next(&walk->archive, item, err);
     bool is_last = walk->archives.each || walk->next_input == walk->config.operands.input_count;
-    if (step == CONV_SOURCE_END && walk->config.archives.enabled && is_last)
+    if (step == CONV_SOURCE_END && is_last)
         step = conv_archive_source_next_held(&walk->archive, item, err);
     return step;
 }
@@ -198,11 +184,10 @@ static enum conv_source_step next_listed(struct conv_walk *walk, struct conv_ite
 {
     const struct conv_archive_target *target = walk->archives.targets;
     if (walk->archives.target_count == 0 || !target->done)
-        return conv_source_next(&walk->list.source, item, err);
+        return conv_list_source_next(&walk->list, item, err);
     item->ops = &conv_item_file;
     snprintf(item->name, sizeof item->name, "%s", walk->config.operands.files_from);
     item->target = strlen(item->name);
-    item->is_named = item->in_place = false;
     item->reason = target->done;
     return walk->items > 0 ? CONV_SOURCE_END : CONV_SOURCE_DONE;
 }
@@ -211,8 +196,7 @@ enum conv_source_step conv_walk_next_input(struct conv_walk *walk, struct conv_i
                                            struct conv_err *err)
 {
     if (walk->has_ended)
-        return walk->archives.count > 0 ? conv_archive_source_next_held(&walk->archive, item, err)
-                                        : CONV_SOURCE_END;
+        return conv_archive_source_next_held(&walk->archive, item, err);
     if (walk->config.operands.files_from)
         return next_listed(walk, item, err);
     for (;;) {

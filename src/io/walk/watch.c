@@ -84,8 +84,6 @@ static enum conv_source_step hand_out(struct conv_item *item, const char *path,
     memcpy(item->name, path, length + 1); // below PATH_MAX: conv_paths_join made it
     item->ops = &conv_item_file;
     item->target = root && root->target < length ? root->target : length;
-    item->is_named = item->in_place = false;
-    item->watched = NULL;
     return step;
 }
 

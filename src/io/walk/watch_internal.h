@@ -12,7 +12,7 @@
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/lock.h"
-#include "io/walk/watch.h"
+#include "io/walk/walk_internal.h"
 
 // --- arrivals (watch_arrivals.c) -----------------------------------------------------------------
 
