@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Contexts: a device, its pools of memory, and threads.
-#include "api/api_context.h"
+// Contexts: a device, its pools of memory, and threads; copies and the order of work on streams.
+#include "api/api.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api_png.h"
 #include "base/limits.h"
 
 #define MAX_PIXELS ((uint64_t)1 << 28)
@@ -74,12 +73,18 @@ enum conv_status conv_api_begin(conv_context *context)
     if (context->lost)
         return conv_err_set(&context->err, CONV_ERR_DEVICE,
                             "the device of this context was lost: destroy the context");
-    return CONV_OK;
+    struct conv_device_context *device = context->device;
+    enum conv_status status = device->ops->enter(device, &context->previous, &context->err);
+    context->entered = !status;
+    return status;
 }
 
 enum conv_status conv_api_end(conv_context *context, enum conv_status status)
 {
     struct conv_err *err = &context->err;
+    if (context->entered)
+        context->device->ops->leave(context->device, context->previous);
+    context->entered = false;
     context->lost |= status == CONV_ERR_DEVICE;
     if (status && err->hint) {
         struct conv_err plain = *err;
@@ -257,4 +262,93 @@ const char *conv_context_message(const conv_context *context)
 const char *conv_context_device(const conv_context *context)
 {
     return context ? context->name : "";
+}
+
+// --- memory of the caller, and streams -----------------------------------------------------------
+
+static bool is_memory(conv_memory memory)
+{
+    return memory == CONV_HOST || memory == CONV_DEVICE;
+}
+
+conv_status conv_allocate(conv_context *context, conv_memory memory, size_t bytes, void **data)
+{
+    if (!context)
+        return CONV_ERR_USAGE;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && (!data || !is_memory(memory)))
+        status = conv_err_set(&context->err, CONV_ERR_USAGE, "%s",
+                              data ? "`memory` is not a kind of memory" : "`data` is NULL");
+    if (data)
+        *data = NULL;
+    if (!status)
+        status = conv_memory_take(context->device->pools, memory, bytes, data, &context->err);
+    return conv_api_end(context, status);
+}
+
+void conv_free(conv_context *context, conv_memory memory, void *data)
+{
+    if (context && is_memory(memory))
+        conv_memory_give(context->device->pools, memory, data);
+}
+
+conv_status conv_copy(conv_context *context, void *result, conv_memory result_memory,
+                      const void *source, conv_memory source_memory, size_t bytes, void *stream)
+{
+    if (!context)
+        return CONV_ERR_USAGE;
+    struct conv_err *err = &context->err;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && (!is_memory(result_memory) || !is_memory(source_memory)))
+        status = conv_err_set(err, CONV_ERR_USAGE, "a memory argument is not a kind of memory");
+    if (!status && bytes > 0 && (!result || !source))
+        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", result ? "source" : "result");
+    if (status || bytes == 0)
+        return conv_api_end(context, status);
+    if (conv_api_is_cpu(context) || (result_memory == CONV_HOST && source_memory == CONV_HOST)) {
+        if (!conv_api_is_cpu(context)) // the copy comes after what the stream holds
+            status = context->device->ops->stream_wait(context->device, stream, err);
+        if (!status)
+            memcpy(result, source, bytes);
+    } else {
+        status = context->device->ops->copy_bytes(context->device, result, result_memory, source,
+                                                  source_memory, bytes, stream, err);
+    }
+    return conv_api_end(context, status);
+}
+
+conv_status conv_stream_wait(conv_context *context, void *stream)
+{
+    if (!context)
+        return CONV_ERR_USAGE;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && !conv_api_is_cpu(context))
+        status = context->device->ops->stream_wait(context->device, stream, &context->err);
+    return conv_api_end(context, status);
+}
+
+conv_status conv_context_wait(conv_context *context)
+{
+    if (!context)
+        return CONV_ERR_USAGE;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && !conv_api_is_cpu(context))
+        status = context->device->ops->synchronise(context->device, &context->err);
+    return conv_api_end(context, status);
+}
+
+conv_status conv_stream_order(conv_context *context, void *earlier, void *later)
+{
+    if (!context)
+        return CONV_ERR_USAGE;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && !conv_api_is_cpu(context) && earlier != later) {
+        const struct conv_device_ops *ops = context->device->ops;
+        void *event = NULL;
+        status = ops->event_record(context->device, &event, earlier, &context->err);
+        if (!status)
+            status = ops->event_wait(context->device, event, later, &context->err);
+        ops->event_destroy(context->device, event);
+    }
+    return conv_api_end(context, status);
 }

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api_context.h"
-#include "api/api_views.h"
+#include "api/api.h"
 #include "engine/view.h"
 #include "filter/filter.h"
 #include "kernels/stencil/stencil.h"
@@ -228,7 +227,13 @@ void conv_filter_destroy(conv_filter *filter)
 {
     if (!filter)
         return;
-    filter->context->device->ops->close(filter->opened);
+    struct conv_device_context *device = filter->context->device;
+    struct conv_err err;
+    int previous;
+    bool entered = !device->ops->enter(device, &previous, &err);
+    device->ops->close(filter->opened);
+    if (entered)
+        device->ops->leave(device, previous);
     free(filter);
 }
 

@@ -6,15 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api_context.h"
+#include "api/api.h"
 #include "base/clock.h"
-#include "base/lock.h"
 #include "base/thread.h"
 #include "filter/filter.h"
 #include "io/files/paths.h"
 #include "io/walk/operands.h"
 #include "io/walk/walk.h"
-#include "png/png.h"
 #include "run/pipeline.h"
 #include "run/streams.h"
 

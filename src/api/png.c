@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What decoding and encoding PNG files share.
-#include "api/api_png.h"
+#include "api/api.h"
 
 #include <limits.h>
 #include <stdio.h>

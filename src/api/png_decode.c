@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Batches of PNG files to views. All files are probed and all images are laid out first; then the
 // device decodes what it can, and the context's threads decode the rest.
-#include "api/api_png.h"
-#include "api/api_views.h"
+#include "api/api.h"
 #include "engine/view.h"
 
 #define FILES_PER_THREAD 32 // that are probed in the time in which threads wake up

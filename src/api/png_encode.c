@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api_png.h"
-#include "api/api_views.h"
+#include "api/api.h"
 #include "engine/view.h"
 
 // One image. It is `view` of its entry in `list`; data NULL: nothing is to be done, or it failed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Checks of the caller's views, and of the memory that they share.
-#include "api/api_views.h"
+#include "api/api.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The CUDA backend: opens a device, uploads the chain's filters and pins staging memory.
-#include "engine/cuda_context.h"
+#include "engine/cuda_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,37 +146,23 @@ static enum conv_status open_chain(struct conv_backend **out,
 
 static void cuda_close(struct conv_backend *backend)
 {
-    struct conv_device_context *context = backend ? backend->context : NULL;
-    struct conv_err err;
-    int previous;
-    bool entered = context && !conv_cuda_context_enter(context, &previous, &err);
-    if (entered)
-        conv_cuda_views_close(backend->views);
-    if (backend)
-        close_chain(backend);
-    if (entered)
-        conv_cuda_context_leave(context, previous);
+    if (!backend)
+        return;
+    conv_cuda_views_close(backend->views);
+    close_chain(backend);
 }
 
-// Where the caller's images are in device memory, its current device stays as it is.
 static enum conv_status cuda_open(struct conv_backend **out,
                                   const struct conv_backend_config *config, struct conv_err *err)
 {
-    int previous;
-    if (!config->context)
-        return open_chain(out, config, err);
-    enum conv_status status = conv_cuda_context_enter(config->context, &previous, err);
-    if (status)
-        return status;
     struct conv_backend *backend = NULL;
-    status = open_chain(&backend, config, err);
-    if (!status)
+    enum conv_status status = open_chain(&backend, config, err);
+    if (!status && config->context)
         status = conv_cuda_views_open(&backend->views, backend, config, err);
     if (status)
         cuda_close(backend);
     else
         *out = backend;
-    conv_cuda_context_leave(config->context, previous);
     return status;
 }
 

@@ -4,7 +4,7 @@
 // does the rest.
 #include <stdlib.h>
 
-#include "engine/cuda_context.h"
+#include "engine/cuda_internal.h"
 #include "engine/view.h"
 
 #define BAND_BYTES ((size_t)4 << 20) // the work of one thread
@@ -255,12 +255,8 @@ enum conv_status conv_cuda_context_copy(struct conv_device_context *device,
                                         const conv_image *results, const conv_image *sources,
                                         int count, void *stream, struct conv_err *err)
 {
-    int previous;
     bool host = false, up = false;
-    enum conv_status status = conv_cuda_context_enter(device, &previous, err);
-    if (status)
-        return status;
-    status = copy_on_device(results, sources, count, stream, &host, err);
+    enum conv_status status = copy_on_device(results, sources, count, stream, &host, err);
     for (int i = 0; i < count; i++)
         up |= sources[i].memory == CONV_HOST && results[i].memory == CONV_DEVICE;
     if (!status && up) { // the stream may be writing to the sources, which threads read
@@ -271,7 +267,6 @@ enum conv_status conv_cuda_context_copy(struct conv_device_context *device,
         status = conv_cuda_parts_start(device, stream, err);
     if (!status && host)
         status = transfer_host(device, results, sources, count, err);
-    conv_cuda_context_leave(device, previous);
     return status;
 }
 
@@ -298,7 +293,6 @@ enum conv_status conv_cuda_context_copy_bytes(struct conv_device_context *device
     bool up = source_memory == CONV_HOST, down = result_memory == CONV_HOST;
     size_t rows = up != down && bytes >= FEW_BYTES ? bytes / ROW_BYTES : 0;
     size_t most = (size_t)INT32_MAX;
-    int previous;
     enum conv_status status = CONV_OK;
     for (size_t row = 0; row < rows && !status; row += most) {
         int count = (int)(rows - row < most ? rows - row : most);
@@ -310,13 +304,11 @@ enum conv_status conv_cuda_context_copy_bytes(struct conv_device_context *device
         status = conv_cuda_context_copy(device, &to, &from, 1, stream, err);
     }
     size_t done = rows * ROW_BYTES;
-    if (!status && done < bytes && !(status = conv_cuda_context_enter(device, &previous, err))) {
-        status = copy_few((uint8_t *)result + done, (const uint8_t *)source + done, bytes - done,
+    return status || done == bytes
+               ? status
+               : copy_few((uint8_t *)result + done, (const uint8_t *)source + done, bytes - done,
                           up     ? cudaMemcpyHostToDevice
                           : down ? cudaMemcpyDeviceToHost
                                  : cudaMemcpyDeviceToDevice,
                           stream, err);
-        conv_cuda_context_leave(device, previous);
-    }
-    return status;
 }

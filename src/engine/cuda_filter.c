@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cuda_context.h"
+#include "engine/cuda_internal.h"
 #include "kernels/stencil/alpha.h"
 #include "kernels/stencil/cuda/cuda_variants.h"
 #include "kernels/stencil/stencil.h"
@@ -446,10 +446,7 @@ enum conv_status conv_cuda_filter_run(struct conv_backend *backend, const conv_i
                                       const conv_image *sources, int count, void *stream,
                                       struct conv_err *err)
 {
-    int previous;
-    enum conv_status status = conv_cuda_context_enter(backend->context, &previous, err);
-    if (status)
-        return status;
+    enum conv_status status = CONV_OK;
     for (int first = 0, last; first < count && !status; first = last) {
         for (last = first + 1; last < count && are_alike(&sources[first], &sources[last]);)
             last++;
@@ -459,6 +456,5 @@ enum conv_status conv_cuda_filter_run(struct conv_backend *backend, const conv_i
                           .stream = stream};
         status = queue_alike(&run, last - first, err);
     }
-    conv_cuda_context_leave(backend->context, previous);
     return status;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Parts of a batch: their streams, their device memory, and the pinned pieces through which they
 // exchange bytes with pageable memory.
-#include "engine/cuda_context.h"
+#include "engine/cuda_internal.h"
 
 // All parts together may take this share of the device's memory.
 #define MEMORY_SHARE 16

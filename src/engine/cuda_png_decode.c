@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cuda_context.h"
+#include "engine/cuda_internal.h"
 #include "png/cuda/cuda_decode.h"
 #include "png/png.h"
 
@@ -330,7 +330,6 @@ enum conv_status conv_cuda_context_decode(struct conv_device_context *device,
                                           struct conv_err *err)
 {
     struct decoding decoding = {.device = device, .items = items};
-    int previous;
     decoding.entries = calloc((size_t)count, sizeof *decoding.entries);
     if (!decoding.entries)
         return CONV_OK; // the host decodes them, or says that there is no memory
@@ -341,13 +340,9 @@ enum conv_status conv_cuda_context_decode(struct conv_device_context *device,
         uint64_t most = (uint64_t)CONV_CUDA_PARTS * part_bytes;
         decoding.at_once =
             most >= samples ? decoding.count : (int)((uint64_t)decoding.count * most / samples) + 1;
-        status = conv_cuda_context_enter(device, &previous, err);
-        if (!status) {
-            status = conv_cuda_parts_start(device, stream, err);
-            if (!status)
-                status = decode_parts(&decoding, part_bytes, err);
-            conv_cuda_context_leave(device, previous);
-        }
+        status = conv_cuda_parts_start(device, stream, err);
+        if (!status)
+            status = decode_parts(&decoding, part_bytes, err);
     }
     free(decoding.entries);
     return status;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cuda_context.h"
+#include "engine/cuda_internal.h"
 #include "png/cpu/encode.h"
 #include "png/cuda/cuda_encode.h"
 
@@ -365,19 +365,14 @@ enum conv_status conv_cuda_context_encode(struct conv_device_context *device,
                                           struct conv_err *err)
 {
     struct encoding encoding = {.device = device, .items = items, .files = files};
-    int previous;
     encoding.entries = calloc((size_t)count, sizeof *encoding.entries);
     if (!encoding.entries)
         return CONV_OK; // the host encodes them, or says that there is no memory
     uint64_t samples = list_entries(&encoding, count);
-    enum conv_status status = conv_cuda_context_enter(device, &previous, err);
-    if (!status) {
-        size_t part_bytes = conv_cuda_part_bytes(device, samples, LEAST_PART_BYTES, MEMORY_FACTOR);
-        status = conv_cuda_parts_start(device, stream, err);
-        if (!status)
-            status = encode_parts(&encoding, part_bytes, err);
-        conv_cuda_context_leave(device, previous);
-    }
+    size_t part_bytes = conv_cuda_part_bytes(device, samples, LEAST_PART_BYTES, MEMORY_FACTOR);
+    enum conv_status status = conv_cuda_parts_start(device, stream, err);
+    if (!status)
+        status = encode_parts(&encoding, part_bytes, err);
     if (status)
         drop_files(&encoding);
     free(encoding.entries);

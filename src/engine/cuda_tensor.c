@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/bank_context.h"
-#include "engine/cuda_context.h"
+#include "engine/cuda_internal.h"
 #include "kernels/layer/cuda/cuda_layers.h"
 
 // Kernels read up to the next multiple of 16 bytes after the last plane (layer.h).

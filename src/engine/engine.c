@@ -70,14 +70,19 @@ enum conv_status conv_device_context_open(struct conv_device_context **out,
 void conv_device_context_close(struct conv_device_context *device)
 {
     struct conv_err err;
+    int previous;
     if (!device)
         return;
     conv_workers_close(device->workers);
-    if (device->own)
+    bool entered = device->own && !device->ops->enter(device, &previous, &err);
+    if (entered)
         (void)device->ops->synchronise(device, &err); // a lost device has nothing to do
     conv_memory_close(device->pools);
-    if (device->ops->context_close)
+    if (entered) {
         device->ops->context_close(device);
+        device->ops->leave(device, previous);
+    }
+    free(device->own);
     free(device);
 }
 

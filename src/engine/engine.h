@@ -256,19 +256,19 @@ struct conv_device_ops {
                                    struct conv_err *err);
 
     // --- images in the memory of a device ---
-    // A stream is a cudaStream_t of the device, NULL for the default stream. Each function makes
-    // the device current. Errors: CONV_ERR_MEMORY; CONV_ERR_DEVICE, after which only release,
-    // event_destroy, close and context_close are called.
+    // A stream is a cudaStream_t of the device, NULL for the default stream. All but context_open
+    // and release are called between `enter` and `leave`, and so is `close` of a backend with a
+    // context. Errors: CONV_ERR_MEMORY; CONV_ERR_DEVICE, after which only release, event_destroy,
+    // close and context_close are called.
 
-    // Opens device `ordinal` and sets `own`, which is NULL; close frees it, also after a failure.
-    // NULL on the CPU.
+    // Opens device `ordinal` and sets `own`, which is NULL, to a block of malloc; close frees what
+    // it holds, also after a failure. NULL on the CPU.
     enum conv_status (*context_open)(struct conv_device_context *device, struct conv_err *err);
     void (*context_close)(struct conv_device_context *device);
     // Returns when all work queued on the device is done. NULL on the CPU.
     enum conv_status (*synchronise)(struct conv_device_context *device, struct conv_err *err);
-    // For calls of functions that change the thread's current device (layers, the pipeline):
-    // `enter` makes this device current and sets *previous, `leave` restores *previous. `leave` is
-    // called only after a successful `enter`.
+    // `enter` makes this device the thread's current one and sets *previous, `leave` restores
+    // *previous; it is called only after a successful `enter`. They may be nested.
     enum conv_status (*enter)(struct conv_device_context *device, int *previous,
                               struct conv_err *err);
     void (*leave)(struct conv_device_context *device, int previous);

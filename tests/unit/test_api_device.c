@@ -4,7 +4,7 @@
 // GPU, and as test_api_emulated on the emulated device.
 #include <stdio.h>
 
-#include "api/api_context.h"
+#include "api/api.h"
 #include "support/device.h"
 #include "support/own_memory.h"
 #include "support/png_make.h"
