@@ -5,7 +5,6 @@ import io
 from pathlib import Path
 
 import numpy as np
-import png_writer
 import pytest
 
 import conv
@@ -68,16 +67,6 @@ def test_a_batch_in_which_all_files_fail(layout, shape):
     assert same is out and not out.any() and len(errors) == 2
     with pytest.raises(conv.PngError, match="item 0"):
         conv.decode_png([b"", b"junk"], batch=True, layout=layout)
-
-
-def test_sizes_beyond_the_limit_take_no_memory():
-    huge = png_writer.SIGNATURE + png_writer.chunk(
-        b"IHDR", (2**31 - 1).to_bytes(4, "big") * 2 + bytes([16, 6, 0, 0, 0])
-    ) + png_writer.chunk(b"IDAT", bytes(10)) + png_writer.chunk(b"IEND")
-    for options in ({}, {"batch": True}):
-        with pytest.raises(conv.PngError) as error:
-            conv.decode_png([huge], **options)
-        assert error.value.code in ("limit", "format")
 
 
 def test_max_pixels():
@@ -283,20 +272,3 @@ def test_hostile_files(device):
             assert not isinstance(result, conv.PngError), (name, result)
             pixels = result if device == "cpu" else result.numpy()
             assert np.array_equal(np.reshape(pixels, np.shape(planes)), planes), name
-
-
-def test_random_damage_never_crashes(rng):
-    image = rng.integers(0, 256, (40, 50, 3), dtype=np.uint8)
-    file = conv.encode_png(image)
-    files = []
-    for _ in range(300):
-        bad = bytearray(file)
-        for at in rng.integers(0, len(file), rng.integers(1, 4)):
-            bad[at] ^= 1 << int(rng.integers(0, 8))
-        files.append(bytes(bad[: rng.integers(1, len(bad) + 1)] if rng.integers(2) else bad))
-    results = conv.decode_png(files, errors="return")
-    assert sum(isinstance(result, conv.PngError) for result in results) > 250
-    for file, result in zip(files, results):
-        if isinstance(result, conv.PngError):
-            with pytest.raises(conv.PngError):
-                conv.decode_png(file)

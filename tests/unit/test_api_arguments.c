@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Wrong arguments to every function of conv.h: each is refused with a code and a sentence, nothing
+// Wrong arguments to the functions of conv.h: each is refused with a code and a sentence, nothing
 // is written, and the context can be used afterwards. Sanitizers see what is read.
 #include <math.h>
 
 #include "support/api_test.h"
-#include "unit/api_arguments.h"
 
 // Makes the address sanitizer's allocator return NULL if memory is not that large, as others do.
 const char *__asan_default_options(void);
@@ -13,9 +12,8 @@ const char *__asan_default_options(void)
     return "allocator_may_return_null=1";
 }
 
-static void contexts(void **state)
+UNIT_TEST(contexts)
 {
-    (void)state;
     conv_context *context = (conv_context *)state;
     char message[CONV_MESSAGE_SIZE] = "";
     conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
@@ -71,9 +69,8 @@ static void contexts(void **state)
     assert_true(conv_version()[0] != 0);
 }
 
-static void memory(void **state)
+UNIT_TEST(memory)
 {
-    (void)state;
     conv_context *context = api_open(2);
     void *data = &data, *blocks[40];
     assert_int_equal(conv_allocate(NULL, CONV_HOST, 1, &data), CONV_ERR_USAGE);
@@ -129,9 +126,8 @@ static void memory(void **state)
     conv_context_destroy(context);
 }
 
-static void filters(void **state)
+UNIT_TEST(filters)
 {
-    (void)state;
     conv_context *context = api_open(2);
     conv_filter *filter = (conv_filter *)&context;
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
@@ -184,9 +180,8 @@ static void filters(void **state)
     conv_context_destroy(context);
 }
 
-static void matrices(void **state)
+UNIT_TEST(matrices)
 {
-    (void)state;
     conv_context *context = api_open(2);
     conv_filter *filter;
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
@@ -210,9 +205,8 @@ static void matrices(void **state)
     conv_context_destroy(context);
 }
 
-static void names_of_filters_and_kernels(void **state)
+UNIT_TEST(names_of_filters_and_kernels)
 {
-    (void)state;
     conv_context *context = api_open(2);
     conv_filter *filter;
     conv_filter_destroy(NULL);
@@ -230,22 +224,4 @@ static void names_of_filters_and_kernels(void **state)
     conv_context_destroy(context);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contexts),
-        cmocka_unit_test(memory),
-        cmocka_unit_test(filters),
-        cmocka_unit_test(matrices),
-        cmocka_unit_test(names_of_filters_and_kernels),
-        cmocka_unit_test(wrong_views_are_refused),
-        cmocka_unit_test(results_of_another_shape_or_place_are_refused),
-        cmocka_unit_test(wrong_encodings_are_refused),
-        cmocka_unit_test(wrong_decodings_are_refused),
-        cmocka_unit_test(files_that_end_anywhere_are_refused),
-        cmocka_unit_test(large_images_are_refused),
-        cmocka_unit_test(refused_calls_say_so_for_each_item),
-        cmocka_unit_test(wrong_layers_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

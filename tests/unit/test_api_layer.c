@@ -141,8 +141,9 @@ static const struct layer_case cases[] = {
 
 UNIT_TEST(layers_give_what_the_reference_gives)
 {
-    for (int threads = 1; threads <= 4; threads += 3) {
-        conv_context *context = api_open(threads);
+    static const int threads[] = {1, 4, 40}; // the last are more than some results have rows
+    for (int t = 0; t < 3; t++) {
+        conv_context *context = api_open(threads[t]);
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
             check(context, &cases[i]);
         conv_context_destroy(context);

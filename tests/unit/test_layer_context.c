@@ -158,34 +158,6 @@ UNIT_TEST(flows_give_the_bits_of_the_reference)
     }
 }
 
-UNIT_TEST(threads_of_a_stream_share_rows)
-{
-    static _Alignas(64) uint8_t expected[4 * MOST], result[4 * MOST];
-    for (int number = 0; number < 16; number++) {
-        struct conv_layer layer = make_layer(number);
-        size_t size = run_reference(&layer, expected);
-        struct conv_layer_context *context = open_context(&layer, NULL);
-        for (int threads = 1; threads < 40; threads += 6) { // more than there are rows
-            struct conv_layer_shape shape = {IMAGES, HEIGHT, WIDTH};
-            struct conv_operation operation = {.layer = context};
-            struct conv_workers *workers;
-            struct conv_tensor_stream *stream;
-            struct conv_err err = {0};
-            assert_int_equal(conv_workers_open(&workers, threads, &err), CONV_OK);
-            assert_int_equal(
-                conv_operation_stream_open(&operation, workers, threads, &stream, &err), CONV_OK);
-            memset(result, 0, sizeof result);
-            assert_int_equal(conv_operation_run(&operation, stream, &shape, IMAGES,
-                                                input_of(&layer), result, &err),
-                             CONV_OK);
-            assert_memory_equal(result, expected, size);
-            conv_operation_stream_close(&operation, stream);
-            conv_workers_close(workers);
-        }
-        conv_layer_context_close(context);
-    }
-}
-
 UNIT_TEST(many_shapes_need_many_plans)
 {
     static _Alignas(64) float first[MOST], second[MOST];
@@ -207,40 +179,6 @@ UNIT_TEST(many_shapes_need_many_plans)
             }
     conv_operation_stream_close(&operation, stream);
     conv_operation_close(&operation);
-}
-
-// A batch with gaps between rows, planes and images, in memory of the caller.
-UNIT_TEST(strides_may_have_gaps)
-{
-    static _Alignas(64) uint8_t expected[4 * MOST], result[4 * MOST],
-        wide[IMAGES * CHANNELS][20][WIDTH + 5];
-    for (int number = 4; number < 16; number = number == 7 ? 12 : number + 1) {
-        struct conv_layer layer = make_layer(number);
-        size_t size = run_reference(&layer, expected), scratch = 0;
-        for (int p = 0; p < IMAGES * CHANNELS; p++)
-            for (int y = 0; y < HEIGHT; y++)
-                memcpy(wide[p][y], bytes + (p * HEIGHT + y) * WIDTH, WIDTH);
-        struct conv_layer_shape shape = {IMAGES, HEIGHT, WIDTH};
-        struct conv_layer_context *context = open_context(&layer, NULL);
-        struct conv_err err = {0};
-        assert_int_equal(conv_layer_context_scratch(context, &shape, &scratch, &err), CONV_OK);
-        void *memory = aligned_alloc(64, (scratch + 64) / 64 * 64);
-        assert_non_null(memory);
-        struct conv_layer_batch batch = {
-            .images = IMAGES,
-            .src = wide,
-            .src_row = sizeof wide[0][0],
-            .src_plane = sizeof wide[0],
-            .src_image = CHANNELS * sizeof wide[0],
-            .dst = result,
-            .scratch = memory,
-        };
-        memset(result, 0, sizeof result);
-        assert_int_equal(conv_layer_context_enqueue(context, &shape, &batch, &err), CONV_OK);
-        assert_memory_equal(result, expected, size);
-        free(memory);
-        conv_layer_context_close(context);
-    }
 }
 
 // --- flows ---------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Wrong options of layers and wrong tensors.
+// Wrong options of layers and wrong tensors: refused as test_api_arguments.c says.
 #include "support/api_test.h"
-#include "unit/api_arguments.h"
 
 #define MOST_SPOILED 20
 
@@ -50,9 +49,8 @@ static int spoil_tensor(conv_tensor spoiled[MOST_SPOILED], const conv_tensor *go
     return count;
 }
 
-void wrong_layers_are_refused(void **state)
+UNIT_TEST(wrong_layers_are_refused)
 {
-    (void)state;
     conv_context *context = api_open(2);
     conv_layer *layer = (conv_layer *)&context;
     float weights[2 * 3 * 9] = {0}, x[4 * 3 * 64] = {0};
@@ -98,3 +96,5 @@ void wrong_layers_are_refused(void **state)
     conv_layer_destroy(NULL);
     conv_context_destroy(context);
 }
+
+UNIT_MAIN(NULL, NULL)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Wrong views of images and wrong PNG files.
+// Wrong views of images and wrong PNG files: refused as test_api_arguments.c says.
 #include "support/api_image.h"
 #include "support/api_test.h"
 #include "support/png_make.h"
-#include "unit/api_arguments.h"
 
 #define MOST_SPOILED 20
 #define ONLY_16_BITS 2 // the last ones of spoil(): samples that are not aligned
@@ -65,9 +64,8 @@ static void close_views(struct api_image images[2], conv_filter *filter)
         api_image_free(&images[i]);
 }
 
-void wrong_views_are_refused(void **state)
+UNIT_TEST(wrong_views_are_refused)
 {
-    (void)state;
     conv_context *context = api_open(2);
     struct api_image images[2];
     conv_filter *filter = open_views(images, context);
@@ -102,9 +100,8 @@ void wrong_views_are_refused(void **state)
     conv_context_destroy(context);
 }
 
-void results_of_another_shape_or_place_are_refused(void **state)
+UNIT_TEST(results_of_another_shape_or_place_are_refused)
 {
-    (void)state;
     conv_context *context = api_open(2);
     struct api_image images[2];
     conv_filter *filter = open_views(images, context);
@@ -172,9 +169,8 @@ static void close_file(struct api_image *image, const conv_bytes *file, conv_con
     conv_context_destroy(context);
 }
 
-void wrong_encodings_are_refused(void **state)
+UNIT_TEST(wrong_encodings_are_refused)
 {
-    (void)state;
     conv_context *context = api_open(2);
     struct api_image image;
     conv_bytes file = open_file(&image, context);
@@ -198,9 +194,8 @@ void wrong_encodings_are_refused(void **state)
     close_file(&image, &file, context);
 }
 
-void wrong_decodings_are_refused(void **state)
+UNIT_TEST(wrong_decodings_are_refused)
 {
-    (void)state;
     conv_context *context = api_open(2);
     struct api_image image;
     conv_bytes file = open_file(&image, context);
@@ -242,9 +237,8 @@ void wrong_decodings_are_refused(void **state)
     close_file(&image, &file, context);
 }
 
-void files_that_end_anywhere_are_refused(void **state)
+UNIT_TEST(files_that_end_anywhere_are_refused)
 {
-    (void)state;
     conv_context *context = api_open(2);
     struct api_image image;
     conv_bytes file = open_file(&image, context);
@@ -267,9 +261,8 @@ void files_that_end_anywhere_are_refused(void **state)
 }
 
 // A header may declare any size: memory is taken only for images that the file can hold.
-void large_images_are_refused(void **state)
+UNIT_TEST(large_images_are_refused)
 {
-    (void)state;
     conv_context *context;
     conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
     options.device = "cpu";
@@ -296,9 +289,8 @@ void large_images_are_refused(void **state)
 }
 
 // A call that fails as a whole reports it for every item; members that must be unset are refused.
-void refused_calls_say_so_for_each_item(void **state)
+UNIT_TEST(refused_calls_say_so_for_each_item)
 {
-    (void)state;
     conv_context *context = api_open(2);
     conv_bytes file = {"", 0}, files[2] = {{&file, 7}, {&file, 7}};
     uint8_t samples[4] = {0};
@@ -340,3 +332,5 @@ void refused_calls_say_so_for_each_item(void **state)
     assert_true(strlen(conv_context_message(context)) < CONV_MESSAGE_SIZE);
     conv_context_destroy(context);
 }
+
+UNIT_MAIN(NULL, NULL)
