@@ -9,11 +9,8 @@
 #include "bench/bench_kernels.h"
 #include "cli/commands.h"
 #include "cli/device.h"
-#include "cli/errors.h"
-#include "cli/own_files.h"
-#include "cli/places.h"
 #include "cli/run.h"
-#include "cli/run_page.h"
+#include "cli/run_inputs.h"
 #include "cli/signals.h"
 #include "io/walk/operands.h"
 
@@ -171,7 +168,7 @@ static enum conv_status bench_kernels(struct command *command, struct conv_err *
         status = choose_places(command, bench->variant,
                                bench->variant && bench->variant->place == CONV_ON_CUDA, err);
     if (!status)
-        status = conv_run_page_open(&command->page, &options->report, err);
+        status = conv_run_report_open_page(&command->page, &options->report, err);
     if (status)
         return status;
     fill_common(command);
@@ -222,7 +219,7 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
     if (!status)
         status = choose_places(command, variant, variant && variant->place == CONV_ON_CUDA, err);
     if (!status)
-        status = conv_run_page_open(&command->page, &options->report, err);
+        status = conv_run_report_open_page(&command->page, &options->report, err);
     if (status)
         return status;
     fill_common(command);
@@ -278,7 +275,7 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
             conv_device_open(&command->device, options, command->filters, command->filter_count,
                              false, CONV_WORKLOAD_LARGE, bench->stop, err);
     if (!status)
-        status = conv_run_page_open(&command->page, &options->report, err);
+        status = conv_run_report_open_page(&command->page, &options->report, err);
     if (status)
         return status;
     if (!command->device.ops->async && !options->machine.device_text && !options->report.quiet)

@@ -7,7 +7,6 @@
 
 #include "base/standard.h"
 #include "cli/device.h"
-#include "cli/errors.h"
 #include "cli/option_table.h"
 #include "cli/signals.h"
 #include "image/format.h"

@@ -4,8 +4,10 @@
 #ifndef CONV_CLI_COMMANDS_H
 #define CONV_CLI_COMMANDS_H
 
-#include "cli/errors.h"
+#include <stddef.h>
+
 #include "cli/options.h"
+#include "report/record.h"
 
 // The whole program with a table of devices (engine.h); main.c has this build's, a test its own.
 // A program that is linked with src/bench computes `bench` itself; conv runs conv-bench.
@@ -19,17 +21,12 @@ int conv_devices_main(const struct conv_options *options);      // devices.c
 int conv_verify_main(const struct conv_options *options);       // verify.c
 int conv_layer_main(const struct conv_options *options);        // layer.c
 int conv_report_merge_main(const struct conv_options *options); // report_merge.c
-int conv_bench_main(const struct conv_options *options);        // bench_program.c
+int conv_bench_main(const struct conv_options *options);        // main.c
 int conv_help_main(const struct conv_options *options);         // help.c
 int conv_version_main(const struct conv_options *options);      // help.c
 
 // --help: of the command before it, or of all of them if there is none.
 int conv_help_print(const struct conv_options *options);
-
-// conv list banks, one family per line, and conv show of a bank: its maps and filters with their
-// coefficients; with --json one object per line. banks.c
-int conv_banks_list(const struct conv_report_options *report);
-int conv_banks_show(const struct conv_report_options *report, const char *name);
 
 // For a command line without command and filter: prints a message and returns CONV_EXIT_USAGE.
 int conv_help_missing(void);
@@ -46,5 +43,36 @@ enum conv_status conv_commands_check_operands(const struct conv_options *options
 enum conv_status conv_commands_parse_chain(const struct conv_options *options, const char *text,
                                            struct conv_filter *filters, int *count,
                                            struct conv_err *err);
+
+// --- errors in the words of the command line, and the exit codes that belong to them: errors.c ---
+
+// The hints of errors become names of options there, since these occur in this folder only.
+
+enum {
+    CONV_EXIT_OK = 0,
+    CONV_EXIT_SOME_FAILED = 1,
+    CONV_EXIT_USAGE = 2,
+    CONV_EXIT_NOTHING = 3,
+    CONV_EXIT_DEVICE = 4,
+    CONV_EXIT_SIGNAL = 128, // plus the signal's number
+};
+
+// Enough for any error's text and the words around it.
+#define CONV_ERRORS_SIZE (sizeof((struct conv_err *)NULL)->text + 128)
+
+// Writes the text of *err, with the options that its hint refers to, and returns `text`.
+char *conv_errors_explain(char *text, size_t size, const struct conv_err *err);
+
+// The exit code that belongs to err->status.
+int conv_errors_code_of(const struct conv_err *err);
+
+// Prints `conv: TEXT` on stderr and returns the exit code that belongs to err->status.
+int conv_errors_fail(const struct conv_err *err);
+
+// The exit code of a run over images: that of the signal `stop` if it is > 0, else by the totals.
+int conv_errors_exit_code(const struct conv_totals *totals, int stop);
+
+// Flushes stdout: CONV_EXIT_OK, or a message and CONV_EXIT_SOME_FAILED if it could not be written.
+int conv_errors_flush(void);
 
 #endif

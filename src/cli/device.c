@@ -7,7 +7,6 @@
 
 #include "base/features.h"
 #include "base/suggest.h"
-#include "cli/launcher.h"
 #include "run/workload.h"
 
 static bool left_open; // see conv_device_is_left_open
@@ -104,7 +103,7 @@ static enum conv_status parse_devices(const struct conv_machine_options *machine
 
 void conv_device_spread(struct conv_device_list *list)
 {
-    int rank = conv_launcher_local_rank(), count = 0;
+    int rank = conv_options_local_rank(), count = 0;
     struct conv_err err;
     bool chooses = list->choice == CONV_DEVICE_AUTO || list->choice == CONV_DEVICE_GPU;
     if (rank > 0 && chooses && !list->is_numbered &&
@@ -118,7 +117,7 @@ void conv_device_set_up_process(const struct conv_machine_options *machine)
     bool first_only = parse_devices(machine, &list, NULL) == CONV_OK &&
                       (list.choice == CONV_DEVICE_AUTO || list.choice == CONV_DEVICE_GPU) &&
                       list.count == 1 && list.ordinals[0] == 0 &&
-                      (list.is_numbered || conv_launcher_local_rank() == 0);
+                      (list.is_numbered || conv_options_local_rank() == 0);
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
         if (machine->backends[i]->set_up_process)
             machine->backends[i]->set_up_process(first_only);

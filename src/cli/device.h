@@ -19,7 +19,8 @@ struct conv_device {
     const struct conv_device_ops *fallback_ops; // of `auto` and `all`: the CPU, in case GPUs fail
     struct conv_backend *fallback;
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
-    enum conv_coder decode_on, encode_on;      // what --decode-on and --encode-on resolve to
+    const struct conv_layer_stage *layer; // computed instead of filters; `ops` is then the CPU's
+    enum conv_coder decode_on, encode_on; // what --decode-on and --encode-on resolve to
     bool left_threads; // threads of a run still use the backends, which must stay open
     bool is_left;      // memory and streams are freed by the end of the process; also stay open
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/errors.h"
+#include "cli/commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>

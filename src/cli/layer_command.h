@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// What the files of `conv layer` share: layer.c (the command), layer_setup.c (from options to a
-// layer, a device and shapes), layer_tensor.c (one tensor to another), layer_images.c (images as
-// input), layer_report.c (messages, reports and the page).
+// What the files of `conv layer` share: layer.c (the command, and a layer as a stage of run.c),
+// layer_setup.c (from options to a layer, a device and shapes), layer_tensor.c (one tensor to
+// another).
 #ifndef CONV_CLI_LAYER_COMMAND_H
 #define CONV_CLI_LAYER_COMMAND_H
 
 #include <stdatomic.h>
 
+#include "cli/device.h"
 #include "cli/options.h"
-#include "cli/places.h"
 #include "engine/operation.h"
 #include "io/files/tensor_file.h"
-#include "page/page.h"
 #include "report/report.h"
+#include "run/layer_stage.h"
 
 // --- the layer and the device: layer_setup.c -----------------------------------------------------
 
@@ -75,56 +75,52 @@ enum conv_status conv_layer_shapes_fit(struct conv_layer_shapes *shapes,
                                        const struct conv_layer_setup *setup, const char *name,
                                        const struct conv_tensor_shape *in, struct conv_err *err);
 
-// --- reports: layer_report.c ---------------------------------------------------------------------
+// --- the command: layer.c ------------------------------------------------------------------------
 
-struct conv_layer_report { // {0} is closed
-    const struct conv_options *options;
-    const struct conv_layer_setup *setup;
-    bool draws_progress;                   // the caller does, so that the report does not
-    const struct conv_report_total *total; // of images, or NULL; set by the caller
-    char device[32];
-    struct conv_report_config config;
-    struct conv_report *report;
-    struct conv_trace *trace; // NULL: none is kept
-    struct conv_page page;
-    struct conv_samples samples;
-    struct conv_totals totals; // after conv_layer_report_finish
+struct conv_places;     // run_inputs.h
+struct conv_run_inputs; // run_inputs.h
+struct conv_run_report; // run.h
+struct conv_workload_choice;
+
+// A layer as a stage of a run over images.
+struct conv_layer_images { // {0} is closed
+    struct conv_layer_target target;
+    struct conv_layer_stage stage;
+    struct conv_layer_collect collect;
 };
 
-// Opens the files of --html and --trace, before any work is done. To be closed also after a
-// failure. CONV_ERR_USAGE, CONV_ERR_IO.
-enum conv_status conv_layer_report_prepare(struct conv_layer_report *report,
-                                           const struct conv_options *options,
-                                           const struct conv_layer_setup *setup,
-                                           struct conv_err *err);
+// The bytes of files from which on a device certainly pays off. False if the choice of the device
+// does not depend on them.
+bool conv_layer_images_choice(const struct conv_options *options,
+                              const struct conv_layer_setup *setup,
+                              struct conv_workload_choice *choice);
 
-// Opens report->report, which prints the begin record. `operation` NULL or not open: none was
-// needed. `single`: as in struct conv_report_config. `start_ns`: when the run began.
-enum conv_status conv_layer_report_open(struct conv_layer_report *report,
-                                        const struct conv_operation *operation, bool single,
-                                        uint64_t start_ns, struct conv_err *err);
+// Opens the layer for images on the device of the options or, with little work, on the CPU. Sets
+// what *device says. To be closed also after a failure. Errors as conv_layer_setup_operation.
+enum conv_status conv_layer_images_open(struct conv_layer_images *images,
+                                        struct conv_device *device,
+                                        const struct conv_options *options,
+                                        const struct conv_layer_setup *setup,
+                                        const struct conv_run_inputs *inputs,
+                                        const atomic_int *stop, struct conv_err *err);
+void conv_layer_images_close(struct conv_layer_images *images);
 
-// Closes report, trace and page, each even if another fails; returns the first failure. `stop`: a
-// signal that ended the run, or 0. `kernel` is a line of the page, or NULL.
-enum conv_status conv_layer_report_finish(struct conv_layer_report *report,
-                                          const struct conv_layer_target *target,
-                                          const char *kernel, int stop, int code,
-                                          struct conv_err *err);
+// True if all results go into one file that exists, and --skip-existing says so; then reported.
+bool conv_layer_images_exist(const struct conv_run_inputs *inputs,
+                             const struct conv_options *options, struct conv_report *report);
 
-// Closes the files and frees everything, also if no run took place. {0} is fine.
-void conv_layer_report_close(struct conv_layer_report *report);
+// After the run, which ended with `status`: completes the file with all results, or removes it.
+enum conv_status conv_layer_images_finish(struct conv_layer_images *images, enum conv_status status,
+                                          atomic_int *stop, struct conv_err *err);
 
-// --- the two kinds of input ----------------------------------------------------------------------
+// Adds the lines about layer and device to the page. `kernel` is a line, too, or NULL.
+void conv_layer_describe(struct conv_run_report *report, const struct conv_layer_setup *setup,
+                         const struct conv_layer_target *target, const char *kernel);
 
-// Each prints its messages except that of the returned error, and sets *code, the exit code without
-// an error.
-enum conv_status conv_layer_run_tensor(const struct conv_options *options,
-                                       const struct conv_places *places,
-                                       struct conv_layer_setup *setup, atomic_int *stop, int *code,
-                                       struct conv_err *err);
-enum conv_status conv_layer_run_images(const struct conv_options *options,
-                                       const struct conv_places *places,
-                                       struct conv_layer_setup *setup, atomic_int *stop, int *code,
-                                       struct conv_err *err);
+// --- one tensor to another: layer_tensor.c -------------------------------------------------------
+
+// Prints its messages and returns the exit code.
+int conv_layer_tensor_run(const struct conv_options *options, const struct conv_places *places,
+                          const struct conv_layer_setup *setup);
 
 #endif

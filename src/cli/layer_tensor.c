@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/standard.h"
 #include "cli/commands.h"
-#include "cli/own_files.h"
+#include "cli/run.h"
+#include "cli/run_inputs.h"
 #include "cli/signals.h"
 #include "engine/layer_flow.h"
 #include "io/files/paths.h"
@@ -32,7 +34,8 @@ struct tensor_run {
     float divisor;                 // of integers
     const char *kernel;            // of a layer, or the name of the bank
     struct conv_layer_flow_use use;
-    struct conv_layer_report report;
+    char device[32];
+    struct conv_run_report report;
     struct conv_trace_track **tracks; // of the workers
     atomic_uint_fast64_t ns[CONV_STAGE_COUNT];
     struct conv_progress progress;
@@ -349,10 +352,40 @@ static enum conv_status note_failure(struct conv_record *record, enum conv_statu
     return CONV_OK;
 }
 
-enum conv_status conv_layer_run_tensor(const struct conv_options *options,
-                                       const struct conv_places *places,
-                                       struct conv_layer_setup *setup, atomic_int *stop, int *code,
-                                       struct conv_err *err)
+static enum conv_status open_report(struct tensor_run *run, uint64_t start, struct conv_err *err)
+{
+    snprintf(run->device, sizeof run->device, "cpu");
+    if (run->operation.layer || run->operation.bank)
+        conv_operation_describe(&run->operation, run->device, sizeof run->device);
+    run->report.config = (struct conv_report_config){
+        .single = true,
+        .progress = CONV_NEVER, // count_images draws it
+        .device = run->device,
+        .start_ns = start,
+    };
+    return conv_run_report_open(&run->report, run->options, err);
+}
+
+// Reports the record, and a failure of anything else. Returns the exit code.
+static int finish(struct tensor_run *run, const struct conv_record *record, int stop,
+                  const struct conv_err *failure)
+{
+    struct conv_run_report *report = &run->report;
+    int code = stop > 0                                 ? CONV_EXIT_SIGNAL + stop
+               : record->outcome == CONV_OUTCOME_FAILED ? CONV_EXIT_SOME_FAILED
+                                                        : CONV_EXIT_OK;
+    if (!failure)
+        conv_report_file(report->report, record);
+    conv_run_report_finish(report, stop, code, failure);
+    if (report->page.file) {
+        conv_run_report_describe_images(report);
+        conv_layer_describe(report, run->setup, &run->target, run->kernel);
+    }
+    return conv_run_report_end(report);
+}
+
+int conv_layer_tensor_run(const struct conv_options *options, const struct conv_places *places,
+                          const struct conv_layer_setup *setup)
 {
     uint64_t start = conv_clock_ns();
     struct tensor_run run = {
@@ -362,7 +395,6 @@ enum conv_status conv_layer_run_tensor(const struct conv_options *options,
         .setup = setup,
         .reader = {.fd = -1},
         .writer.file.fd = -1,
-        .report = {.draws_progress = true},
     };
     struct conv_record record = {
         .input = run.input,
@@ -370,34 +402,26 @@ enum conv_status conv_layer_run_tensor(const struct conv_options *options,
         .title = conv_paths_is_standard(run.input) ? "standard input" : NULL,
         .are_files = true,
     };
-    struct conv_err reason = {0}, later;
+    struct conv_err err = {0};
+    atomic_int *stop = conv_signals_install();
+    conv_descriptors_raise();
     conv_signals_begin_work(); // a layer of one image may take long
-    enum conv_status status = check_files(options, run.input, run.output, &reason);
+    enum conv_status status = check_files(options, run.input, run.output, &err);
     if (!status)
-        status = conv_layer_report_prepare(&run.report, options, setup, &reason);
+        status = note_failure(&record, plan_record(&run, &record, stop, &err), &err, stop);
     if (!status)
-        status = note_failure(&record, plan_record(&run, &record, stop, &reason), &reason, stop);
-    if (!status)
-        status = conv_layer_report_open(&run.report, &run.operation, true, start, &reason);
+        status = open_report(&run, start, &err);
     if (!status && record.outcome == CONV_OUTCOME_DONE)
-        status = note_failure(&record, run_record(&run, &record, stop, &reason), &reason, stop);
+        status = note_failure(&record, run_record(&run, &record, stop, &err), &err, stop);
     conv_signals_end_work();
-    if (run.report.report) {
-        *code = atomic_load(stop) > 0 ? CONV_EXIT_SIGNAL + atomic_load(stop)
-                : status || record.outcome == CONV_OUTCOME_FAILED ? CONV_EXIT_SOME_FAILED
-                                                                  : CONV_EXIT_OK;
-        if (!status)
-            conv_report_file(run.report.report, &record);
-        enum conv_status finished =
-            conv_layer_report_finish(&run.report, &run.target, run.kernel, atomic_load(stop), *code,
-                                     status ? &later : &reason);
-        status = status ? status : finished;
-    }
-    if (status)
-        *err = reason;
+    int signal = atomic_load(stop), code = CONV_EXIT_SIGNAL + signal;
+    if (run.report.report)
+        code = finish(&run, &record, signal, status ? &err : NULL);
+    else if (signal <= 0 || status != CONV_ERR_CANCELLED)
+        code = conv_errors_fail(&err);
     conv_tensor_reader_close(&run.reader);
     conv_operation_close(&run.operation);
-    conv_layer_report_close(&run.report);
+    conv_run_report_close(&run.report);
     free(run.tracks);
-    return status;
+    return code;
 }

@@ -70,12 +70,9 @@ const struct conv_option *conv_option_find(const char *name);
 // applies the rules below. CONV_ERR_USAGE. option_checks.c
 enum conv_status conv_option_check(struct conv_options *options, struct conv_err *err);
 
-// The options of `conv bench`. CONV_ERR_USAGE. option_bench.c
-enum conv_status conv_option_check_bench(struct conv_options *options, struct conv_err *err);
-
 // Parses --shard into options->inputs.shard, and replaces "{shard}" by the shard's number in the
 // names of the output and of the files that the run writes about itself. CONV_ERR_USAGE, also if
-// all tasks of --shard auto would write one file. shards.c
+// all tasks of --shard auto would write one file. option_shard.c
 enum conv_status conv_option_check_shard(struct conv_options *options, struct conv_err *err);
 
 // --- which options depend on each other ----------------------------------------------------------

@@ -219,4 +219,8 @@ size_t conv_options_group_bytes(const struct conv_machine_options *machine, bool
 // `async` backend, where the memory of groups and that of the coders add up.
 size_t conv_options_mem_limit(const struct conv_machine_options *machine, bool async);
 
+// The number of this process, from 0, among those of the job on the same machine, by the variables
+// of Slurm, Open MPI and other MPI launchers; 0 if they do not say so. option_shard.c
+int conv_options_local_rank(void);
+
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/own_files.h"
+#include "cli/run_inputs.h"
 
 #include <fnmatch.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/places.h"
+#include "cli/run_inputs.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -81,17 +81,6 @@ void conv_places_fill_walk(const struct conv_places *places, const struct conv_o
     config->nul = options->inputs.nul;
 }
 
-enum conv_status conv_places_check(const struct conv_output_options *outputs,
-                                   const struct conv_operands_shape *shape, struct conv_err *err)
-{
-    bool folder = shape->sink == CONV_SINK_FOLDER || shape->sink == CONV_SINK_NONE;
-    if (!outputs->suffix || folder)
-        return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--suffix is for results in a folder or with --beside; the output has a "
-                        "name already");
-}
-
 enum conv_status conv_places_check_standard(const struct conv_options *options, const char *output,
                                             const char *what, struct conv_err *err)
 {
@@ -156,38 +145,25 @@ static bool find_range(struct range *range, const char *name)
     return false;
 }
 
-static enum conv_status add(struct conv_operand_ranges *ranges, const char *name,
-                            struct conv_err *err)
+// Takes over `name`; NULL: there was no memory for it.
+static enum conv_status add(struct conv_operand_ranges *ranges, char *name, struct conv_err *err)
 {
-    if (ranges->count == MOST_INPUTS)
+    char **names = ranges->names;
+    if (name && ranges->count == MOST_INPUTS) {
+        free(name);
         return conv_err_set(err, CONV_ERR_USAGE, "the ranges name more than %d inputs",
                             MOST_INPUTS);
-    // At a power of two the array is full and is doubled.
-    if ((ranges->count & (ranges->count - 1)) == 0) {
-        size_t room = ranges->count ? 2 * (size_t)ranges->count : 1;
-        const char **names = realloc(ranges->names, room * sizeof *names);
-        if (!names)
-            return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of inputs");
-        ranges->names = names;
     }
+    // At a power of two the array is full and is doubled.
+    if (name && (ranges->count & (ranges->count - 1)) == 0)
+        names = realloc(names, (ranges->count ? 2 * (size_t)ranges->count : 1) * sizeof *names);
+    if (!name || !names) {
+        free(name);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of inputs");
+    }
+    ranges->names = names;
     ranges->names[ranges->count++] = name;
     return CONV_OK;
-}
-
-static enum conv_status add_made(struct conv_operand_ranges *ranges, char *name,
-                                 struct conv_err *err)
-{
-    int count = ranges->made_count;
-    if ((count & (count - 1)) == 0) {
-        char **made = realloc(ranges->made, (count ? 2 * (size_t)count : 1) * sizeof *made);
-        if (!made) {
-            free(name);
-            return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of inputs");
-        }
-        ranges->made = made;
-    }
-    ranges->made[ranges->made_count++] = name;
-    return add(ranges, name, err);
 }
 
 // If a name has several ranges, the last one varies fastest.
@@ -196,11 +172,8 @@ static enum conv_status expand(struct conv_operand_ranges *ranges, const char *n
 {
     struct range range;
     enum conv_status status = CONV_OK;
-    if (!find_range(&range, name)) {
-        char *copy = strdup(name);
-        return copy ? add_made(ranges, copy, err)
-                    : conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of inputs");
-    }
+    if (!find_range(&range, name))
+        return add(ranges, strdup(name), err);
     long step = range.first <= range.last ? 1 : -1;
     for (long i = range.first; !status; i += step) {
         char next[PATH_MAX];
@@ -225,16 +198,15 @@ enum conv_status conv_operand_ranges_expand(struct conv_operand_ranges *ranges,
     for (int i = 0; i < count && !status; i++) {
         bool expands = find_range(&range, names[i]) && !conv_paths_exists(names[i]);
         ranges->any |= expands;
-        status = expands ? expand(ranges, names[i], err) : add(ranges, names[i], err);
+        status = expands ? expand(ranges, names[i], err) : add(ranges, strdup(names[i]), err);
     }
     return status;
 }
 
 void conv_operand_ranges_free(struct conv_operand_ranges *ranges)
 {
-    for (int i = 0; i < ranges->made_count; i++)
-        free(ranges->made[i]);
-    free(ranges->made);
+    for (int i = 0; i < ranges->count; i++)
+        free(ranges->names[i]);
     free(ranges->names);
     *ranges = (struct conv_operand_ranges){0};
 }

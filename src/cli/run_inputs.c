@@ -6,9 +6,6 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/device.h"
-#include "cli/errors.h"
-#include "cli/shards.h"
 #include "cli/signals.h"
 #include "io/files/formats.h"
 #include "io/files/paths.h"
@@ -58,11 +55,10 @@ static enum conv_status check_format(const struct conv_options *options, const c
     return conv_options_check_format(options, format, what, err);
 }
 
-// Estimates the workload if the choice of the device depends on it.
 static void measure_work(struct conv_run_inputs *inputs, const struct conv_options *options,
-                         const struct conv_walk_config *config)
+                         const struct conv_walk_config *config,
+                         const struct conv_workload_choice *choice)
 {
-    struct conv_workload_choice choice = conv_device_choice_of(options);
     struct conv_walk_config again = *config;
     struct conv_workload workload;
     struct conv_walk *walk;
@@ -72,7 +68,7 @@ static void measure_work(struct conv_run_inputs *inputs, const struct conv_optio
     again.archives.enabled = conv_walk_allows_another(inputs->selection.walk, &images);
     if (!images || !conv_walk_is_repeatable(&again) || conv_walk_open(&walk, &again, &err))
         return;
-    conv_workload_measure(&workload, conv_walk_source(walk), &choice);
+    conv_workload_measure(&workload, conv_walk_source(walk), choice);
     conv_walk_close(walk);
     if (!options->outputs.skip_existing && !options->outputs.update &&
         !options->outputs.resume_path)
@@ -130,10 +126,15 @@ static enum conv_status check_format_text(const struct conv_output_options *outp
 }
 
 // Checks that concern archives as outputs only.
-static enum conv_status check_archives(const struct conv_options *options,
+static enum conv_status check_archives(const struct conv_options *options, const char *output,
                                        const struct conv_walk *walk, struct conv_err *err)
 {
     bool to_archive = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE;
+    if (options->command == CONV_COMMAND_LAYER && to_archive)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "results are .npy files, not members of an archive: name a folder, or "
+                            "a .npy file for all, instead of %s",
+                            output);
     if (options->inputs.sample > 0 && conv_walk_reads_archives(walk))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--sample is for files, not for members of archives");
@@ -150,32 +151,15 @@ static enum conv_status check_archives(const struct conv_options *options,
     return CONV_OK;
 }
 
-static enum conv_status check_shards(const struct conv_run_inputs *inputs,
-                                     const struct conv_options *options, bool whole,
-                                     struct conv_err *err)
-{
-    struct conv_walk *walk = inputs->selection.walk;
-    int count;
-    bool images;
-    enum conv_status status = CONV_OK;
-    if (options->inputs.shard_text && conv_walk_reads_archives(walk) &&
-        !conv_walk_allows_another(walk, &images))
-        status = conv_shards_check(&options->inputs, whole, err);
-    const struct conv_archive_target *targets = conv_walk_targets(walk, &count);
-    return status ? status
-                  : conv_shards_check_targets(&options->inputs, whole, inputs->places.output,
-                                              targets, count, err);
-}
-
 static enum conv_status parse_format(struct conv_archive_settings *archives,
-                                     const struct conv_output_options *outputs,
-                                     struct conv_err *err)
+                                     const struct conv_options *options, struct conv_err *err)
 {
-    const char *text = outputs->format_text;
+    const char *text = options->outputs.format_text;
+    bool layer = options->command == CONV_COMMAND_LAYER;
     *archives = (struct conv_archive_settings){
         .enabled = true,
-        .images_only = outputs->images_only,
-        .as_files = text && strcmp(text, "files") == 0,
+        .images_only = options->outputs.images_only || layer,
+        .as_files = layer || (text && strcmp(text, "files") == 0),
     };
     if (!text || archives->as_files)
         return CONV_OK;
@@ -222,68 +206,109 @@ static enum conv_status check_places(struct conv_run_inputs *inputs,
                                      const struct conv_options *options, struct conv_err *err)
 {
     struct conv_places *places = &inputs->places;
+    bool layer = options->command == CONV_COMMAND_LAYER; // which has checked the operands
     conv_places_split(places, options);
-    enum conv_status status = check_operands(options, places, err);
+    enum conv_status status = layer ? CONV_OK : check_operands(options, places, err);
+    if (!status)
+        status =
+            conv_operand_ranges_expand(&inputs->ranges, places->inputs, places->input_count, err);
     if (status)
         return status;
-    status = conv_operand_ranges_expand(&inputs->ranges, places->inputs, places->input_count, err);
-    if (status)
-        return status;
-    places->inputs = inputs->ranges.names;
+    places->inputs = (const char *const *)inputs->ranges.names;
     places->input_count = inputs->ranges.count;
-    const char *output = places->output;
     struct conv_own_files_use use = {options->operands[0], places->inputs, places->input_count,
-                                     output};
+                                     places->output};
     status = conv_own_files_check(options, &use, err);
-    if (status)
-        return status;
-    status = conv_places_check_standard(options, output, "image", err);
+    if (!status)
+        status =
+            conv_places_check_standard(options, places->output, layer ? "tensor" : "image", err);
     if (!status)
         status = check_terminal(&options->outputs, places->inputs, places->input_count, err);
-    if (!status)
-        status = check_batch(&options->inputs, places->inputs, places->input_count, err);
-    if (status)
-        return status;
+    return status ? status
+                  : check_batch(&options->inputs, places->inputs, places->input_count, err);
+}
+
+// The results of a layer for several images go into one file if that is what the output names.
+static enum conv_status check_collected(struct conv_run_inputs *inputs,
+                                        const struct conv_options *options, struct conv_err *err)
+{
+    const struct conv_places *places = &inputs->places;
+    const char *output = places->output, *end = output ? strrchr(output, '.') : NULL;
+    bool any = options->inputs.files_from || places->input_count > 1;
+    for (int i = 0; i < places->input_count; i++)
+        any = any || conv_paths_is_folder(places->inputs[i]) ||
+              conv_archive_of_path(places->inputs[i]);
+    inputs->collects = options->command == CONV_COMMAND_LAYER && any && end && end > output &&
+                       strcmp(end, ".npy") == 0;
+    if (inputs->collects && conv_paths_is_folder(output))
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", output);
+    if (inputs->collects && (options->outputs.update || options->outputs.resume_path))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--%s compares files; %s is one file for all images",
+                            options->outputs.update ? "update" : "resume", output);
     return CONV_OK;
 }
 
+static enum conv_status check_suffix(const struct conv_output_options *outputs,
+                                     const struct conv_operands_shape *shape, struct conv_err *err)
+{
+    bool folder = shape->sink == CONV_SINK_FOLDER || shape->sink == CONV_SINK_NONE;
+    if (!outputs->suffix || folder)
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "--suffix is for results in a folder or with --beside; the output has a "
+                        "name already");
+}
+
+// Checks that depend on what the walk has found.
+static enum conv_status check_walk(struct conv_run_inputs *inputs,
+                                   const struct conv_options *options, bool whole,
+                                   struct conv_err *err)
+{
+    struct conv_walk *walk = inputs->selection.walk;
+    const struct conv_operands_shape *shape = conv_walk_shape(walk);
+    const char *output = inputs->places.output;
+    enum conv_status status = check_suffix(&options->outputs, shape, err);
+    if (!status && shape->sink == CONV_SINK_FILE)
+        status = check_format(options, output, err);
+    if (!status)
+        status = check_archives(options, output, walk, err);
+    if (!status)
+        status = check_format_text(&options->outputs, &inputs->places, walk, err);
+    return status ? status : conv_shards_check(&options->inputs, whole, output, walk, err);
+}
+
 enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
-                                      const struct conv_options *options, atomic_int *stop,
+                                      const struct conv_options *options,
+                                      const struct conv_workload_choice *choice, atomic_int *stop,
                                       struct conv_err *err)
 {
-    const struct conv_places *places = &inputs->places;
     struct conv_walk_config config;
     *inputs = (struct conv_run_inputs){.work = CONV_WORKLOAD_UNKNOWN};
     enum conv_status status = check_places(inputs, options, err);
+    if (!status)
+        status = check_collected(inputs, options, err);
     if (status)
         return status;
-    conv_places_fill_walk(places, options, &config);
-    config.operands.npy = options->outputs.type == CONV_OUTPUT_F32;
+    conv_places_fill_walk(&inputs->places, options, &config);
+    config.operands.npy =
+        options->command == CONV_COMMAND_LAYER || options->outputs.type == CONV_OUTPUT_F32;
     config.operands.format = options->outputs.to;
+    if (inputs->collects)
+        config.operands.output = NULL;
     config.stop = stop;
-    status = parse_format(&config.archives, &options->outputs, err);
+    status = parse_format(&config.archives, options, err);
     config.archives.several = inputs->ranges.any;
     if (!status)
-        status = conv_shards_divide(&config.whole, options, &config, stop, err);
-    if (!status)
-        status = conv_shards_plan(&inputs->plan, &options->inputs, &config, stop, err);
-    config.plan = inputs->plan;
+        status = conv_shards_plan(&inputs->plan, options, &config, stop, err);
     struct conv_walk_config watching = config;
     watching.watch = options->inputs.watch;
     if (!status)
-        status = conv_selection_open(&inputs->selection, &watching, options, false, err);
+        status = conv_selection_open(&inputs->selection, &watching, options, inputs->collects, err);
     if (!status)
-        status = conv_places_check(&options->outputs, conv_walk_shape(inputs->selection.walk), err);
-    if (!status && conv_walk_shape(inputs->selection.walk)->sink == CONV_SINK_FILE)
-        status = check_format(options, places->output, err);
-    if (!status)
-        status = check_archives(options, inputs->selection.walk, err);
-    if (!status)
-        status = check_format_text(&options->outputs, places, inputs->selection.walk, err);
-    if (!status)
-        status = check_shards(inputs, options, config.whole, err);
-    if (!status && conv_device_needs_workload(options))
-        measure_work(inputs, options, &config);
+        status = check_walk(inputs, options, config.whole, err);
+    if (!status && choice)
+        measure_work(inputs, options, &config, choice);
     if (options->inputs.watch)
         inputs->expected = 0;
     return status;
@@ -293,6 +318,7 @@ void conv_run_inputs_close(struct conv_run_inputs *inputs)
 {
     conv_selection_close(&inputs->selection);
     conv_operand_ranges_free(&inputs->ranges);
+    conv_shard_plan_close(inputs->plan);
 }
 
 static void print_none(const struct conv_options *options, const struct conv_walk_count *count)
@@ -335,7 +361,9 @@ static void print_none(const struct conv_options *options, const struct conv_wal
     fputc('\n', stderr);
 }
 
-void conv_run_inputs_report_passed(const struct conv_walk *walk, struct conv_report *report)
+// What the walk passed over: files and folders of other programs, images of other formats, folders
+// that are not entered.
+static void report_passed(const struct conv_walk *walk, struct conv_report *report)
 {
     const struct conv_walk_count count = conv_walk_count(walk);
     struct conv_record_passed passed = {
@@ -369,9 +397,10 @@ static void count_rest(const struct conv_output_options *outputs, struct conv_se
                                                              : "--skip-existing continues";
 }
 
-int conv_run_inputs_exit_code(const struct conv_options *options, struct conv_selection *selection,
-                              struct conv_report *report, int stop, bool failed, bool counts_rest)
+int conv_run_inputs_finish(struct conv_run_inputs *inputs, const struct conv_options *options,
+                           struct conv_report *report, int stop, bool failed)
 {
+    struct conv_selection *selection = &inputs->selection;
     struct conv_totals totals;
     struct conv_report_rest rest = {0};
     conv_report_totals(report, &totals);
@@ -380,7 +409,7 @@ int conv_run_inputs_exit_code(const struct conv_options *options, struct conv_se
         // A watch is always ended by a signal.
         code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
     } else if (stop > 0) {
-        if (counts_rest)
+        if (!inputs->collects) // nothing was written
             count_rest(&options->outputs, selection, &totals, &rest);
         conv_report_interrupted(report, &rest);
     } else if (code == CONV_EXIT_NOTHING && !failed) {
@@ -392,6 +421,8 @@ int conv_run_inputs_exit_code(const struct conv_options *options, struct conv_se
             print_none(options, &count);
         conv_stall_end(conv_signals_stall());
     }
+    report_passed(selection->walk, report);
+    conv_shards_report(&options->inputs, inputs->plan, selection->walk, report);
     return code;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cli/selection.h"
+#include "cli/run_inputs.h"
 
 #include <sys/resource.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Options are printed from their field, except those that were parsed further.
-#include "cli/settings.h"
+#include "cli/run.h"
 
 #include <inttypes.h>
 #include <stdio.h>

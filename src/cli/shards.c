@@ -1,153 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "cli/shards.h"
+// --shard: from options to a plan of io/walk/shard.h, and to its records in reports.
+#include "cli/run_inputs.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "cli/launcher.h"
-#include "cli/option_table.h"
-#include "io/walk/walk.h"
-#include "report/report.h"
-
-// --- the options ---------------------------------------------------------------------------------
-
-#define PLACE "{shard}" // in names of files
-
-// Reads digits and moves *text to what follows them.
-static bool parse_number(const char **text, long *number)
-{
-    char *end;
-    errno = 0;
-    *number = strtol(*text, &end, 10);
-    bool good = isdigit((unsigned char)**text) && errno == 0;
-    *text = end;
-    return good;
-}
-
-static enum conv_status parse_shard(struct conv_shard *shard, const char *text,
-                                    struct conv_err *err)
-{
-    const char *at = text;
-    long index, count;
-    if (strcmp(text, "auto") == 0)
-        return conv_launcher_find_rank(&shard->index, &shard->count, err);
-    if (!parse_number(&at, &index) || *at++ != '/' || !parse_number(&at, &count) || *at)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shard takes I/N, such as 0/4 for the first of four shards, or auto, "
-                            "not '%s'%s",
-                            text, text[0] == '/' ? " (a variable before the slash was empty)" : "");
-    if (count < 1 || count > CONV_SHARD_MOST)
-        return conv_err_set(err, CONV_ERR_USAGE, "--shard %s: there are 1 to %d shards", text,
-                            CONV_SHARD_MOST);
-    if (index >= count)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shard %s: shards are numbered from 0, so these are 0/%ld to %ld/%ld "
-                            "(a Slurm array: --array=0-%ld)",
-                            text, count, count - 1, count, count - 1);
-    shard->index = (int)index;
-    shard->count = (int)count;
-    return CONV_OK;
-}
-
-// Replaces each place in *name; the result is stored in the options.
-static enum conv_status expand(struct conv_options *options, const char **name,
-                               struct conv_err *err)
-{
-    const char *from = *name, *place;
-    if (!from || !strstr(from, PLACE))
-        return CONV_OK;
-    char *space = options->shard_names + options->shard_names_used;
-    size_t size = sizeof options->shard_names - options->shard_names_used, used = 0;
-    for (; used < size && (place = strstr(from, PLACE)); from = place + strlen(PLACE))
-        used += (size_t)snprintf(space + used, size - used, "%.*s%d", (int)(place - from), from,
-                                 options->inputs.shard.index);
-    if (used < size)
-        used += (size_t)snprintf(space + used, size - used, "%s", from);
-    if (used >= size)
-        return conv_err_set(err, CONV_ERR_USAGE, "the names with " PLACE " are too long");
-    options->shard_names_used += used + 1;
-    *name = space;
-    return CONV_OK;
-}
-
-// Each task would replace the file of the others.
-static enum conv_status refuse_shared(const struct conv_input_options *inputs, const char *option,
-                                      const char *path, struct conv_err *err)
-{
-    if (!path || strstr(path, PLACE) || strncmp(path, "/dev/", 5) == 0 ||
-        strcmp(inputs->shard_text, "auto") != 0 || inputs->shard.count == 1)
-        return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--%s %s would be one file of all %d tasks; put " PLACE
-                        " into its name, which stands for the number of the task",
-                        option, path, inputs->shard.count);
-}
-
-static enum conv_status expand_names(struct conv_options *options, struct conv_err *err)
-{
-    struct {
-        const char *option, **path;
-    } files[] = {{"resume", &options->outputs.resume_path},
-                 {"report", &options->report.path},
-                 {"trace", &options->report.trace_path},
-                 {"html", &options->report.html_path}};
-    enum conv_status status = CONV_OK;
-    for (size_t i = 0; i < sizeof files / sizeof files[0] && !status; i++) {
-        status = refuse_shared(&options->inputs, files[i].option, *files[i].path, err);
-        if (!status)
-            status = expand(options, files[i].path, err);
-    }
-    const char **output = options->outputs.path ? &options->outputs.path
-                          : !options->outputs.in_place && options->operand_count > 2
-                              ? &options->operands[options->operand_count - 1]
-                              : NULL;
-    options->inputs.shard_in_output = output && strstr(*output, PLACE);
-    return status || !output ? status : expand(options, output, err);
-}
-
-enum conv_status conv_option_check_shard(struct conv_options *options, struct conv_err *err)
-{
-    if (!options->inputs.shard_text)
-        return CONV_OK;
-    enum conv_status status = parse_shard(&options->inputs.shard, options->inputs.shard_text, err);
-    if (status)
-        return status;
-    if (options->outputs.in_place) {
-        if (conv_options_given(options, "shard-by") &&
-            options->inputs.shard.by == CONV_SHARD_BY_BYTES)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--shard-by bytes and --in-place cannot be combined: sizes change "
-                                "while other tasks begin");
-        options->inputs.shard.by = CONV_SHARD_BY_NAME;
-    }
-    return expand_names(options, err);
-}
 
 // --- the plan ------------------------------------------------------------------------------------
-
-enum conv_status conv_shards_plan(struct conv_shard_plan **plan,
-                                  const struct conv_input_options *inputs,
-                                  const struct conv_walk_config *config, const atomic_int *stop,
-                                  struct conv_err *err)
-{
-    bool balanced = inputs->shard.by == CONV_SHARD_BY_BYTES;
-    *plan = NULL;
-    if (!inputs->shard_text)
-        return CONV_OK;
-    if (balanced && !conv_walk_is_repeatable(config))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shard balances the sizes of all images first, but --files-from %s "
-                            "can be read only once; use a file, or --shard-by name",
-                            inputs->files_from);
-    enum conv_status status = conv_shard_plan_open(plan, &inputs->shard, err);
-    return status || !balanced ? status : conv_walk_plan_fill(*plan, config, stop, err);
-}
-
-// --- archives ------------------------------------------------------------------------------------
 
 // Looks at all inputs but a pipe on standard input, which can be looked into only once.
 static enum conv_status find_archives(struct conv_archive_operands *found,
@@ -172,14 +31,25 @@ static enum conv_status find_archives(struct conv_archive_operands *found,
     return status;
 }
 
-enum conv_status conv_shards_divide(bool *whole, const struct conv_options *options,
-                                    const struct conv_walk_config *config, atomic_int *stop,
-                                    struct conv_err *err)
+// Members of an archive that comes through a pipe cannot be listed before they are read.
+static enum conv_status check_stream(const struct conv_input_options *inputs, bool whole,
+                                     struct conv_err *err)
+{
+    if (whole || inputs->shard.by == CONV_SHARD_BY_NAME)
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "--shard balances the sizes of all members first, but an archive that "
+                        "comes through a pipe can be read only once; use --shard-by name");
+}
+
+// *whole: archives are divided as a whole.
+static enum conv_status divide(bool *whole, const struct conv_options *options,
+                               const struct conv_walk_config *config, atomic_int *stop,
+                               struct conv_err *err)
 {
     struct conv_archive_operands found;
     const struct conv_operands *operands = &config->operands;
-    *whole = false;
-    if (!options->inputs.shard_text || operands->in_place)
+    if (operands->in_place)
         return CONV_OK;
     bool asked = conv_options_given(options, "shard-of");
     enum conv_status status = find_archives(&found, config, stop, err);
@@ -194,25 +64,50 @@ enum conv_status conv_shards_divide(bool *whole, const struct conv_options *opti
         !conv_paths_is_standard(operands->inputs[0]))
         return conv_err_set(err, CONV_ERR_USAGE, "--shard-of is for archives; %s is not an archive",
                             operands->inputs[0]);
-    return is_stream && !*whole ? conv_shards_check(&options->inputs, *whole, err) : CONV_OK;
+    return is_stream ? check_stream(&options->inputs, *whole, err) : CONV_OK;
+}
+
+// The plan of *config, with config->whole.
+static enum conv_status make_plan(struct conv_shard_plan **plan,
+                                  const struct conv_input_options *inputs,
+                                  const struct conv_walk_config *config, const atomic_int *stop,
+                                  struct conv_err *err)
+{
+    bool balanced = inputs->shard.by == CONV_SHARD_BY_BYTES;
+    if (balanced && !conv_walk_is_repeatable(config))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--shard balances the sizes of all images first, but --files-from %s "
+                            "can be read only once; use a file, or --shard-by name",
+                            inputs->files_from);
+    enum conv_status status = conv_shard_plan_open(plan, &inputs->shard, err);
+    return status || !balanced ? status : conv_walk_plan_fill(*plan, config, stop, err);
+}
+
+enum conv_status conv_shards_plan(struct conv_shard_plan **plan, const struct conv_options *options,
+                                  struct conv_walk_config *config, atomic_int *stop,
+                                  struct conv_err *err)
+{
+    if (!options->inputs.shard_text)
+        return CONV_OK;
+    enum conv_status status = divide(&config->whole, options, config, stop, err);
+    if (!status)
+        status = make_plan(plan, &options->inputs, config, stop, err);
+    config->plan = *plan;
+    return status;
 }
 
 enum conv_status conv_shards_check(const struct conv_input_options *inputs, bool whole,
-                                   struct conv_err *err)
+                                   const char *output, struct conv_walk *walk, struct conv_err *err)
 {
-    if (whole || inputs->shard.by == CONV_SHARD_BY_NAME)
+    int count;
+    bool images;
+    const struct conv_archive_target *targets = conv_walk_targets(walk, &count);
+    if (!inputs->shard_text)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--shard balances the sizes of all members first, but an archive that "
-                        "comes through a pipe can be read only once; use --shard-by name");
-}
-
-enum conv_status conv_shards_check_targets(const struct conv_input_options *inputs, bool whole,
-                                           const char *output,
-                                           const struct conv_archive_target *targets, int count,
-                                           struct conv_err *err)
-{
-    if (!inputs->shard_text || count == 0 || conv_paths_is_standard(output))
+    if (conv_walk_reads_archives(walk) && !conv_walk_allows_another(walk, &images) &&
+        check_stream(inputs, whole, err))
+        return err->status;
+    if (count == 0 || conv_paths_is_standard(output))
         return CONV_OK;
     bool each = strcmp(targets[0].path, output) != 0;
     if (strcmp(inputs->shard_text, "auto") != 0 || inputs->shard.count == 1 ||
@@ -226,15 +121,6 @@ enum conv_status conv_shards_check_targets(const struct conv_input_options *inpu
 }
 
 // --- the report ----------------------------------------------------------------------------------
-
-struct conv_record_shard conv_shards_record(const struct conv_input_options *inputs)
-{
-    return (struct conv_record_shard){
-        .index = inputs->shard.index,
-        .count = inputs->shard.count,
-        .by = inputs->shard.by == CONV_SHARD_BY_NAME ? "name" : "bytes",
-    };
-}
 
 void conv_shards_report(const struct conv_input_options *inputs, const struct conv_shard_plan *plan,
                         const struct conv_walk *walk, struct conv_report *report)

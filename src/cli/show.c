@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // conv show FILTER: what a filter computes, and which variants run it on this machine; with --json
-// one object per filter of the chain. Filter banks are printed by banks.c, after the filter if the
-// name is both.
+// one object per filter of the chain. For a filter bank its maps, its filters and their
+// coefficients; after the filter, if the name is both.
 #include "cli/commands.h"
 
 #include <string.h>
@@ -197,6 +197,105 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
     puts("}}");
 }
 
+// --- filter banks --------------------------------------------------------------------------------
+
+static const char *combine_name(enum conv_bank_combine combine)
+{
+    static const char *const names[] = {[CONV_BANK_ONLY] = "response",
+                                        [CONV_BANK_MAGNITUDE] = "magnitude",
+                                        [CONV_BANK_MAX] = "max"};
+    return names[combine];
+}
+
+static void print_line(const char *lead, const double *numbers, int count)
+{
+    fputs(lead, stdout);
+    for (int i = 0; i < count; i++)
+        printf(" %.9g", numbers[i]);
+    putchar('\n');
+}
+
+static void print_bank_filter(const struct conv_bank_filter *filter)
+{
+    printf("  %s: %d x %d", filter->label, filter->width, filter->height);
+    if (filter->terms)
+        printf(", separable into %d term%s", filter->terms, filter->terms > 1 ? "s" : "");
+    putchar('\n');
+    for (int t = 0; t < filter->terms; t++) {
+        print_line("    column", filter->columns + t * filter->height, filter->height);
+        print_line("    row   ", filter->rows + t * filter->width, filter->width);
+    }
+    for (int j = 0; j < filter->height && !filter->terms; j++)
+        print_line("   ", filter->coef + j * filter->width, filter->width);
+}
+
+static void print_bank(const struct conv_bank *bank)
+{
+    printf("%s: a bank of %d filter%s and %d map%s\n", bank->name, bank->filter_count,
+           bank->filter_count == 1 ? "" : "s", bank->map_count, bank->map_count == 1 ? "" : "s");
+    for (int m = 0; m < bank->map_count; m++) {
+        const struct conv_bank_map *map = &bank->maps[m];
+        printf("  map %-3d %-16s %s of %s", m, map->label, combine_name(map->combine),
+               bank->filters[map->first].label);
+        if (map->count > 1)
+            printf("%s%s", map->count == 2 ? " and " : " to ",
+                   bank->filters[map->first + map->count - 1].label);
+        putchar('\n');
+    }
+    puts("filters, applied to samples from 0 to 1 as correlation, in float32:");
+    for (int i = 0; i < bank->filter_count; i++)
+        print_bank_filter(&bank->filters[i]);
+}
+
+static void print_bank_filter_json(const struct conv_bank_filter *filter)
+{
+    conv_json_member(stdout, "label", filter->label);
+    printf(",\"width\":%d,\"height\":%d,\"terms\":[", filter->width, filter->height);
+    for (int t = 0; t < filter->terms; t++) {
+        print_numbers(t ? ",{\"column\":" : "{\"column\":", filter->columns + t * filter->height,
+                      filter->height);
+        print_numbers(",\"row\":", filter->rows + t * filter->width, filter->width);
+        putchar('}');
+    }
+    putchar(']');
+    for (int j = 0; j < filter->height; j++)
+        print_numbers(j ? "," : ",\"kernel\":[", filter->coef + j * filter->width, filter->width);
+    puts("]}");
+}
+
+// One line per filter and per map, so that no line holds the whole bank.
+static void print_bank_json(const struct conv_bank *bank)
+{
+    for (int m = 0; m < bank->map_count; m++) {
+        const struct conv_bank_map *map = &bank->maps[m];
+        fputs("{\"type\":\"map\"", stdout);
+        conv_json_member(stdout, "bank", bank->name);
+        printf(",\"index\":%d", m);
+        conv_json_member(stdout, "label", map->label);
+        conv_json_member(stdout, "combine", combine_name(map->combine));
+        printf(",\"first\":%d,\"count\":%d}\n", map->first, map->count);
+    }
+    for (int i = 0; i < bank->filter_count; i++) {
+        fputs("{\"type\":\"bank_filter\"", stdout);
+        conv_json_member(stdout, "bank", bank->name);
+        printf(",\"index\":%d", i);
+        print_bank_filter_json(&bank->filters[i]);
+    }
+}
+
+static int show_bank(const struct conv_options *options)
+{
+    struct conv_bank bank;
+    struct conv_err err = {0};
+    if (conv_bank_parse(&bank, options->operands[0], &err))
+        return conv_errors_fail(&err);
+    options->report.json ? print_bank_json(&bank) : print_bank(&bank);
+    conv_bank_free(&bank);
+    return conv_errors_flush();
+}
+
+// --- the command ---------------------------------------------------------------------------------
+
 static bool is_filter(const char *name)
 {
     int count;
@@ -219,15 +318,14 @@ int conv_show_main(const struct conv_options *options)
         return conv_errors_fail(&err);
     }
     if (conv_bank_is_name(options->operands[0]) && !is_filter(options->operands[0]))
-        return conv_banks_show(&options->report, options->operands[0]);
+        return show_bank(options);
     if (conv_commands_parse_chain(options, options->operands[0], filters, &count, &err))
-        return conv_bank_accepts(options->operands[0])
-                   ? conv_banks_show(&options->report, options->operands[0])
-                   : conv_errors_fail(&err);
+        return conv_bank_accepts(options->operands[0]) ? show_bank(options)
+                                                       : conv_errors_fail(&err);
     for (int i = 0; i < count; i++)
         options->report.json ? print_filter_json(&filters[i], options)
                              : print_filter(&filters[i], options);
     if (conv_bank_accepts(options->operands[0]))
-        return conv_banks_show(&options->report, options->operands[0]);
+        return show_bank(options);
     return conv_errors_flush();
 }

@@ -4,8 +4,7 @@
 // --json: one object per image, and one for the whole.
 #include "cli/commands.h"
 #include "cli/device.h"
-#include "cli/errors.h"
-#include "cli/places.h"
+#include "cli/run_inputs.h"
 #include "cli/signals.h"
 
 #include <stdlib.h>
@@ -20,34 +19,27 @@
 
 // --- the kernels ---------------------------------------------------------------------------------
 
+// Each kernel is a filter of the library.
 struct kernel {
     const char *name;
     conv_context *context;
-    conv_filter *filter;
+    conv_filter *filter; // NULL: the kernel does not take part
+    char reason[160];    // why not
 };
 
-struct skipped {
-    const char *name;
-    char reason[160];
+struct verify {
+    const struct conv_options *options;
+    struct conv_image_reader reader;
+    uint8_t *memory; // of `input`, `expected` and `result`, one after another
+    size_t memory_size;
+    struct conv_image input, expected, result;
+    conv_context *cpu, *gpu;        // `gpu` is NULL if no GPU takes part
+    char no_gpu[CONV_MESSAGE_SIZE]; // then why not
+    struct kernel *kernels;         // the first one is the definition
+    int kernel_count;
+    int images, failed;
+    bool differs;
 };
-
-// Each kernel is a filter of the library.
-struct kernels {
-    conv_context *cpu, *gpu; // `gpu` is NULL if no GPU takes part
-    struct kernel *kernels;  // the first one is the definition
-    int count;
-    struct skipped *skipped; // the other kernels
-    int skipped_count;
-    char no_gpu[CONV_MESSAGE_SIZE]; // why a GPU's kernels do not take part
-};
-
-static void skip(struct kernels *kernels, const char *name, const char *reason)
-{
-    struct skipped *skipped = &kernels->skipped[kernels->skipped_count++];
-    skipped->name = name;
-    snprintf(skipped->reason, sizeof skipped->reason, "%.*s", (int)sizeof skipped->reason - 1,
-             reason);
-}
 
 static enum conv_status open_context(conv_context **context,
                                      const struct conv_machine_options *machine, const char *device,
@@ -60,28 +52,28 @@ static enum conv_status open_context(conv_context **context,
 }
 
 // A missing GPU is reported once, and is an error only if --device asks for one.
-static enum conv_status open_contexts(struct kernels *kernels, const struct conv_options *options,
-                                      bool has_gpu_kernels, struct conv_err *err)
+static enum conv_status open_contexts(struct verify *verify, bool has_gpu_kernels,
+                                      struct conv_err *err)
 {
+    const struct conv_options *options = verify->options;
     struct conv_device_list list;
     char message[CONV_MESSAGE_SIZE], device[32];
     enum conv_status status = conv_device_parse_one(&options->machine, &list, err);
     if (status)
         return status;
-    status = open_context(&kernels->cpu, &options->machine, "cpu", message);
+    status = open_context(&verify->cpu, &options->machine, "cpu", message);
     if (status)
         return conv_err_set(err, status, "%s", message);
-    snprintf(kernels->no_gpu, sizeof kernels->no_gpu, "excluded by --device cpu");
+    snprintf(verify->no_gpu, sizeof verify->no_gpu, "excluded by --device cpu");
     if (list.choice == CONV_DEVICE_CPU)
         return CONV_OK;
     snprintf(device, sizeof device, "%s:%d", list.gpu->name, list.ordinals[0]);
-    status = open_context(&kernels->gpu, &options->machine, device, kernels->no_gpu);
-    if (!status)
+    if (!open_context(&verify->gpu, &options->machine, device, verify->no_gpu))
         return CONV_OK;
     if (list.choice == CONV_DEVICE_GPU)
-        return conv_err_set(err, CONV_ERR_DEVICE, "%s", kernels->no_gpu);
+        return conv_err_set(err, CONV_ERR_DEVICE, "%s", verify->no_gpu);
     if (!options->report.quiet && has_gpu_kernels)
-        conv_report_say("%s kernels skipped: %s", list.gpu->title, kernels->no_gpu);
+        conv_report_say("%s kernels skipped: %s", list.gpu->title, verify->no_gpu);
     return CONV_OK;
 }
 
@@ -98,131 +90,118 @@ static bool takes_part(const struct kernel *kernel)
     return true;
 }
 
-// Creates the filter from the options, to be run by that kernel.
-static enum conv_status open_kernel(const struct kernels *kernels,
-                                    const struct conv_options *options, struct kernel *kernel,
+// Creates the filter from the options, to be run by that kernel, or sets the reason why it takes no
+// part. Only the definition, which takes everything, has to.
+static enum conv_status open_kernel(const struct verify *verify, struct kernel *kernel,
                                     struct conv_err *err)
 {
     static const char *const alpha[] = {[CONV_ALPHA_KEEP] = "keep",
                                         [CONV_ALPHA_FILTER] = "filter",
                                         [CONV_ALPHA_PREMULTIPLY] = "premultiply"};
-    const struct conv_filter_settings *settings = &options->filter.settings;
+    const struct conv_filter_choice *choice = &verify->options->filter;
     char border[32];
-    snprintf(border, sizeof border, "%s", conv_filter_border_name(options->filter.border));
-    if (options->filter.border == CONV_BORDER_CONSTANT)
-        snprintf(border, sizeof border, "constant:%d", options->filter.border_value);
+    snprintf(border, sizeof border, "%s", conv_filter_border_name(choice->border));
+    if (choice->border == CONV_BORDER_CONSTANT)
+        snprintf(border, sizeof border, "constant:%d", choice->border_value);
     conv_filter_options public = CONV_FILTER_OPTIONS_INIT;
     public.border = border;
-    public.alpha = alpha[options->filter.alpha];
-    public.kernel = settings->kernel;
-    public.divisor = settings->divisor;
-    public.bias = settings->bias;
-    public.side = settings->size;
-    public.flip = settings->flip;
+    public.alpha = alpha[choice->alpha];
+    public.kernel = choice->settings.kernel;
+    public.divisor = choice->settings.divisor;
+    public.bias = choice->settings.bias;
+    public.side = choice->settings.size;
+    public.flip = choice->settings.flip;
     public.variant = kernel->name;
     enum conv_status status =
-        conv_filter_create(&kernel->filter, kernel->context, options->operands[0], &public);
-    bool is_definition = kernels->count == 0;
-    if (status && (is_definition || status != CONV_ERR_USAGE))
+        conv_filter_create(&kernel->filter, kernel->context, verify->options->operands[0], &public);
+    bool is_definition = kernel == verify->kernels;
+    if (status && is_definition)
         return conv_err_set(err, status, "%s", conv_context_message(kernel->context));
+    if (status && status != CONV_ERR_USAGE)
+        snprintf(kernel->reason, sizeof kernel->reason, "%.*s", (int)sizeof kernel->reason - 1,
+                 conv_context_message(kernel->context));
     if (!status && takes_part(kernel))
         return CONV_OK;
     conv_filter_destroy(kernel->filter);
-    return conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
-                        kernel->context == kernels->cpu ? "CPU" : "GPU");
+    kernel->filter = NULL;
+    if (!kernel->reason[0])
+        snprintf(kernel->reason, sizeof kernel->reason, "not for this filter or this %s",
+                 kernel->context == verify->cpu ? "CPU" : "GPU");
+    return is_definition ? conv_err_set(err, CONV_ERR_USAGE, "%s", kernel->reason) : CONV_OK;
 }
 
 // Opens every kernel that can run the filter of the first operand, on the devices of the options.
-// Reports a missing GPU once. *kernels must be {0} before, and closed afterwards, also after a
-// failure.
-static enum conv_status open_kernels(struct kernels *kernels, const struct conv_options *options,
-                                     struct conv_err *err)
+// Reports a missing GPU once.
+static enum conv_status open_kernels(struct verify *verify, struct conv_err *err)
 {
     const char *device;
     int count = 0;
     bool has_gpu_kernels = false;
     for (; conv_kernel_name(count, &device); count++)
         has_gpu_kernels = has_gpu_kernels || strcmp(device, "cpu") != 0;
-    enum conv_status status = open_contexts(kernels, options, has_gpu_kernels, err);
+    enum conv_status status = open_contexts(verify, has_gpu_kernels, err);
     if (status)
         return status;
-    kernels->kernels = calloc((size_t)count, sizeof *kernels->kernels);
-    kernels->skipped = calloc((size_t)count, sizeof *kernels->skipped);
-    if (!kernels->kernels || !kernels->skipped)
+    verify->kernels = calloc((size_t)count, sizeof *verify->kernels);
+    if (!verify->kernels)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d kernels", count);
-    for (int i = 0; i < count; i++) {
-        struct kernel kernel = {.name = conv_kernel_name(i, &device)};
-        struct conv_err reason = {0};
-        kernel.context = strcmp(device, "cpu") == 0 ? kernels->cpu : kernels->gpu;
-        if (!kernel.context) {
-            skip(kernels, kernel.name, kernels->no_gpu);
-        } else if (!open_kernel(kernels, options, &kernel, &reason)) {
-            kernels->kernels[kernels->count++] = kernel;
-        } else if (i == 0) { // the definition takes everything
-            return conv_err_set(err, reason.status, "%s", reason.text);
-        } else {
-            skip(kernels, kernel.name, reason.text);
-        }
+    for (; verify->kernel_count < count && !status; verify->kernel_count++) {
+        struct kernel *kernel = &verify->kernels[verify->kernel_count];
+        kernel->name = conv_kernel_name(verify->kernel_count, &device);
+        kernel->context = strcmp(device, "cpu") == 0 ? verify->cpu : verify->gpu;
+        if (kernel->context)
+            status = open_kernel(verify, kernel, err);
+        else
+            snprintf(kernel->reason, sizeof kernel->reason, "%.*s", (int)sizeof kernel->reason - 1,
+                     verify->no_gpu);
     }
-    return CONV_OK;
+    return status;
 }
 
 // Prints which kernels were skipped, one line per reason. A missing GPU has already been reported.
-static void say_skipped(const struct kernels *kernels)
+static void say_skipped(const struct verify *verify)
 {
-    for (int i = 0; i < kernels->skipped_count; i++) {
-        const char *reason = kernels->skipped[i].reason;
+    const struct kernel *kernels = verify->kernels, *end = kernels + verify->kernel_count;
+    for (const struct kernel *first = kernels; first < end; first++) {
         char names[512] = "";
-        bool said = !kernels->gpu && strcmp(reason, kernels->no_gpu) == 0;
-        for (int k = 0; k < i; k++)
-            said = said || strcmp(kernels->skipped[k].reason, reason) == 0;
-        for (int k = i; k < kernels->skipped_count && !said; k++) {
+        bool said = first->filter || !first->context;
+        for (const struct kernel *k = kernels; k < first; k++)
+            said = said || strcmp(k->reason, first->reason) == 0;
+        for (const struct kernel *k = first; k < end && !said; k++) {
             size_t used = strlen(names);
-            if (strcmp(kernels->skipped[k].reason, reason) == 0)
-                snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
-                         kernels->skipped[k].name);
+            if (strcmp(k->reason, first->reason) == 0)
+                snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", k->name);
         }
         if (!said)
-            conv_report_say("%s skipped: %s", names, reason);
+            conv_report_say("%s skipped: %s", names, first->reason);
     }
 }
 
-static void close_kernels(struct kernels *kernels)
+static void close_kernels(struct verify *verify)
 {
-    for (int i = 0; i < kernels->count; i++)
-        conv_filter_destroy(kernels->kernels[i].filter);
-    conv_context_destroy(kernels->gpu);
-    conv_context_destroy(kernels->cpu);
-    free(kernels->kernels);
-    free(kernels->skipped);
+    for (int i = 0; i < verify->kernel_count; i++)
+        conv_filter_destroy(verify->kernels[i].filter);
+    conv_context_destroy(verify->gpu);
+    conv_context_destroy(verify->cpu);
+    free(verify->kernels);
 }
 
 // --- what is printed -----------------------------------------------------------------------------
 
-struct verify {
-    const struct conv_options *options;
-    struct conv_image_reader reader;
-    uint8_t *memory; // of `input`, `expected` and `result`, one after another
-    size_t memory_size;
-    struct conv_image input, expected, result;
-    struct kernels kernels;
-    int images, failed;
-    bool differs;
-};
-
-// The beginning of an image's JSON object.
-static void print_file_json(const char *input, const char *status)
+// An image's JSON object, up to its end or that of its status.
+static void print_file_json(const char *input, const char *status, const char *end)
 {
     fputs("{\"type\":\"file\"", stdout);
     conv_json_member(stdout, "input", input);
     conv_json_member(stdout, "status", status);
+    fputs(end, stdout);
 }
 
 static void print_difference(const struct verify *verify, const char *input,
                              const struct kernel *kernel, const struct conv_image_difference *first)
 {
     if (verify->options->report.json) {
-        print_file_json(input, "differs");
+        print_file_json(input, "differs", "");
         printf(",\"variant\":\"%s\",\"channel\":%d,\"x\":%d,\"y\":%d,\"value\":%u,"
                "\"expected\":%u}\n",
                kernel->name, first->channel, first->x, first->y, first->a, first->b);
@@ -230,7 +209,7 @@ static void print_difference(const struct verify *verify, const char *input,
     }
     conv_report_print_path(stdout, input);
     printf(": %s differs from %s: channel %d, x %d, y %d: %u, not %u\n", kernel->name,
-           verify->kernels.kernels[0].name, first->channel, first->x, first->y, first->a, first->b);
+           verify->kernels[0].name, first->channel, first->x, first->y, first->a, first->b);
 }
 
 static void print_failure(const struct verify *verify, const char *input, const char *reason)
@@ -238,35 +217,39 @@ static void print_failure(const struct verify *verify, const char *input, const 
     conv_report_say("%s: %s", input, reason);
     if (!verify->options->report.json)
         return;
-    print_file_json(input, "failed");
+    print_file_json(input, "failed", "");
     conv_json_member(stdout, "error", reason);
     puts("}");
 }
 
 static void print_summary(const struct verify *verify)
 {
-    if (!verify->options->report.json) {
-        if (verify->images == 0 || verify->differs)
-            return;
+    bool json = verify->options->report.json, identical = !verify->differs && verify->images > 0;
+    const char *separator = "";
+    if (json)
+        printf("{\"type\":\"verify\",\"images\":%d,\"failed\":%d,\"identical\":%s,\"variants\":[",
+               verify->images, verify->failed, identical ? "true" : "false");
+    else if (identical)
         printf("%d %s, identical pixels from", verify->images,
                verify->images == 1 ? "image" : "images");
-        for (int i = 0; i < verify->kernels.count; i++)
-            printf(" %s", verify->kernels.kernels[i].name);
-        putchar('\n');
+    else
         return;
-    }
-    printf("{\"type\":\"verify\",\"images\":%d,\"failed\":%d,\"identical\":%s,\"variants\":[",
-           verify->images, verify->failed,
-           verify->differs || verify->images == 0 ? "false" : "true");
-    for (int i = 0; i < verify->kernels.count; i++)
-        printf("%s\"%s\"", i ? "," : "", verify->kernels.kernels[i].name);
-    fputs("],\"skipped\":[", stdout);
-    for (int i = 0; i < verify->kernels.skipped_count; i++) {
-        printf("%s{\"name\":\"%s\"", i ? "," : "", verify->kernels.skipped[i].name);
-        conv_json_member(stdout, "reason", verify->kernels.skipped[i].reason);
-        putchar('}');
-    }
-    puts("]}");
+    for (int i = 0; i < verify->kernel_count; i++)
+        if (verify->kernels[i].filter) {
+            printf(json ? "%s\"%s\"" : "%s %s", separator, verify->kernels[i].name);
+            separator = json ? "," : "";
+        }
+    fputs(json ? "],\"skipped\":[" : "\n", stdout);
+    separator = "";
+    for (int i = 0; i < verify->kernel_count && json; i++)
+        if (!verify->kernels[i].filter) {
+            printf("%s{\"name\":\"%s\"", separator, verify->kernels[i].name);
+            conv_json_member(stdout, "reason", verify->kernels[i].reason);
+            putchar('}');
+            separator = ",";
+        }
+    if (json)
+        puts("]}");
 }
 
 // --- comparing -----------------------------------------------------------------------------------
@@ -320,20 +303,20 @@ static bool verify_image(struct verify *verify, const struct conv_item *item,
     if (!*status)
         *status = conv_image_reader_decode(&verify->reader, &verify->input, err);
     if (!*status)
-        *status = run_kernel(verify, &verify->kernels.kernels[0], &verify->expected, err);
-    for (int i = 1; i < verify->kernels.count && !*status; i++) {
-        const struct kernel *kernel = &verify->kernels.kernels[i];
+        *status = run_kernel(verify, &verify->kernels[0], &verify->expected, err);
+    for (int i = 1; i < verify->kernel_count && !*status; i++) {
+        const struct kernel *kernel = &verify->kernels[i];
         struct conv_image_difference first;
+        if (!kernel->filter)
+            continue;
         *status = run_kernel(verify, kernel, &verify->result, err);
         if (*status || !conv_image_differ(&verify->result, &verify->expected, &first))
             continue;
         print_difference(verify, item->name, kernel, &first);
         return false;
     }
-    if (!*status && verify->options->report.json) {
-        print_file_json(item->name, "same");
-        puts("}");
-    }
+    if (!*status && verify->options->report.json)
+        print_file_json(item->name, "same", "}\n");
     return true;
 }
 
@@ -416,16 +399,16 @@ int conv_verify_main(const struct conv_options *options)
     if (!status && conv_walk_reads_archives(walk))
         conv_signals_expect_truncation();
     if (!status)
-        status = open_kernels(&verify.kernels, options, &err);
+        status = open_kernels(&verify, &err);
     if (!status && !options->report.quiet)
-        say_skipped(&verify.kernels);
+        say_skipped(&verify);
     if (!status) {
         code = verify_all(&verify, walk);
         print_summary(&verify);
         int flushed = conv_errors_flush();
         code = code ? code : flushed;
     }
-    close_kernels(&verify.kernels);
+    close_kernels(&verify);
     free(verify.memory);
     conv_image_reader_close(&verify.reader);
     conv_walk_close(walk);

@@ -11,7 +11,7 @@
 #include "base/suggest.h"
 #include "filter/scan.h"
 
-static const struct conv_bank_family families[] = {
+static const struct conv_filter_family families[] = {
     {"gabor", "gabor:SCALESxANGLES", "gabor:4x8", "Gabor: the magnitude of each complex response"},
     {"lm", "lm", "lm", "Leung and Malik: 48 filters of 49x49"},
     {"mr8", "mr8", "mr8", "Varma and Zisserman: 38 filters of 49x49, 8 maps"},
@@ -41,7 +41,7 @@ static const struct {
 };
 _Static_assert(sizeof builders / sizeof builders[0] == FAMILY_COUNT, "one builder per family");
 
-const struct conv_bank_family *conv_bank_families(int *count)
+const struct conv_filter_family *conv_bank_families(int *count)
 {
     *count = (int)FAMILY_COUNT;
     return families;

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/err.h"
+#include "filter/filter.h"
 
 #define CONV_BANK_MAX_SIDE 63
 #define CONV_BANK_MAX_TERMS 3
@@ -47,15 +47,8 @@ struct conv_bank {
 };
 
 // What `conv list banks` prints.
-struct conv_bank_family {
-    const char *name;    // "gabor"
-    const char *usage;   // "gabor:SCALESxANGLES"
-    const char *example; // "gabor:4x8", a bank that conv_bank_parse accepts
-    const char *summary; // one line
-};
-
 // The families, in the order to print them; *count is set.
-const struct conv_bank_family *conv_bank_families(int *count);
+const struct conv_filter_family *conv_bank_families(int *count);
 
 // True if `text` begins with the name of a family, so that it is meant as a bank and not a file.
 bool conv_bank_is_name(const char *text);

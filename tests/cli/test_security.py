@@ -106,4 +106,4 @@ def test_no_other_program_can_be_started():
     assert found <= {"execv", "execve"}
     calls = [path.relative_to(ROOT).as_posix() for path in sorted(pathlib.Path(ROOT, "src").rglob("*.c"))
              if re.search(rf"\b{starters}\(", path.read_text(encoding="utf-8"))]
-    assert calls == ["src/cli/bench_program.c"]
+    assert calls == ["src/main.c"]

@@ -22,7 +22,7 @@ UNIT_TEST(every_family_has_an_example)
     static const int sizes[][2] = {{64, 32}, {48, 48}, {38, 8}, {13, 13}, {25, 25},
                                    {2, 3},   {2, 3},   {2, 3},  {1, 1},   {1, 1}};
     int count;
-    const struct conv_bank_family *families = conv_bank_families(&count);
+    const struct conv_filter_family *families = conv_bank_families(&count);
     assert_int_equal(count, sizeof sizes / sizeof sizes[0]);
     for (int k = 0; k < count; k++) {
         struct conv_bank bank;

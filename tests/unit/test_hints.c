@@ -2,7 +2,7 @@
 // Errors without option names, and how the command line prints them.
 #include <errno.h>
 
-#include "cli/errors.h"
+#include "cli/commands.h"
 #include "filter/filter.h"
 #include "support/unit.h"
 

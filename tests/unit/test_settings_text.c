@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The canonical text of the settings (src/cli/settings.h): every option of the table changes
+// The canonical text of the settings (src/cli/settings.c): every option of the table changes
 // it if and only if the table says so. A threshold was once truncated to an integer, and options
 // were missing from a list that was kept by hand.
 #include <stdio.h>
 
 #include "cli/commands.h"
 #include "cli/option_table.h"
-#include "cli/settings.h"
+#include "cli/run.h"
 #include "support/folder.h"
 #include "support/unit.h"
 
@@ -31,13 +31,15 @@ static void write_npy(const char *name, const char *shape, const float *values, 
 
 static int set_up(void **state)
 {
-    static const float values[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    static const float values[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 9};
     if (folder_make(state) != 0)
         return -1;
     write_npy("weights.npy", "(1, 1, 3, 3)", values, 9);
     write_npy("more.npy", "(1, 1, 3, 3)", values + 0, 9);
-    write_npy("other.npy", "(1, 1, 1, 1)", values + 1, 1);
+    write_npy("other.npy", "(1, 1, 3, 3)", values + 1, 9);
+    write_npy("small.npy", "(1, 1, 1, 1)", values, 1);
     write_npy("bias.npy", "(1,)", values, 1);
+    write_npy("bias2.npy", "(1,)", values + 1, 1);
     folder_write("box.mat", "1 1 1 0\n2\n");
     return 0;
 }
@@ -212,11 +214,16 @@ UNIT_TEST(test_other_results_are_other_texts)
         {"blur --include=a --include=b in out", "blur --include=a\nb in out"},
         {"blur --include=a in out", "blur --exclude=a in out"},
         {"layer @weights.npy in out", "layer @other.npy in out"},
+        {"layer @weights.npy in out", "layer @small.npy in out"},
+        {"layer @weights.npy --bias=@bias.npy in out",
+         "layer @weights.npy --bias=@bias2.npy in out"},
         {"layer @weights.npy --padding=1 --border=constant:1 in out",
          "layer @weights.npy --padding=1 --border=constant:1.0001 in out"},
         {"layer log:2 in out", "layer log:2.5 in out"},
         {"layer log:2 --pool=mean in out", "layer log:2 --pool=std in out"},
         {"layer log:2 --pool=mean in out", "layer log:2 --pool=mean:2 in out"},
+        {"layer log:2 --pool=mean,std in out", "layer log:2 --pool=std,mean in out"},
+        {"layer gabor:2x3 in out", "layer gabor:3x2 in out"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
         if (same(pairs[i][0], pairs[i][1]))
@@ -240,6 +247,7 @@ UNIT_TEST(test_other_spellings_are_one_text)
         {"blur --shard=1/3 in out", "blur --shard=01/3 in out"},
         {"layer @weights.npy in out", "layer @more.npy --padding=0 --stride=1 in out"},
         {"layer @weights.npy in out", "layer @weights.npy --border=constant:0.0 in out"},
+        {"layer laws:25 in out", "layer laws in out"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
         if (!same(pairs[i][0], pairs[i][1]))
