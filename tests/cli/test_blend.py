@@ -169,10 +169,3 @@ def test_a_region_outside_fails_that_image(album):
     (["--roi", "5x5+0+0", "--output-type", "f32"], "--roi cannot be combined"))))
 def test_mistakes_are_refused(box, options, said):
     assert said in run("emboss", *options, "a.png", "b.png", code=2).err
-
-
-def test_resume_knows_the_settings(album):
-    run("emboss", "--resume", "j", "--mix", "40%", "in", "out")
-    before = images.read("out/rgb8.png")
-    run("emboss", "--resume", "j", "--mix", "50%", "in", "out")
-    assert not np.array_equal(images.read("out/rgb8.png"), before)

@@ -106,31 +106,7 @@ def test_a_second_run_has_nothing_to_do(inputs):
     assert resume("w.npy") == (2, 1)
     summary = run("layer", "w.npy", "-r", "in", "out", "--dry-run", "--resume=journal").out
     assert summary.count("would skip") == 3
-
-
-@pytest.mark.parametrize("options", (["--padding=same"], ["--stride=2"], ["--activation=relu"], ["--output-type=f16"],
-                                     ["--range=255"], ["--bias=b.npy"], ["--padding=1", "--border=constant:2"]))
-def test_other_settings_are_other_results(inputs, options):
-    np.save("b.npy", np.ones(4, np.float32))
-    assert resume("w.npy") == (3, 0)
-    assert resume("w.npy", *options) == (3, 0)
-    assert resume("w.npy", *options) == (0, 3)
-
-
-def test_weights_are_their_numbers_and_banks_their_filters(inputs):
-    assert resume("w.npy") == (3, 0)
-    weights = np.load("w.npy")
-    np.save("v.npy", weights)
-    assert resume("v.npy") == (0, 3)
-    weights[3, 2, 2, 2] += 1
-    np.save("w.npy", weights)
-    assert resume("w.npy") == (3, 0)
-    assert resume("laws:25") == (3, 0) and resume("laws") == (0, 3) and resume("laws:9") == (3, 0)
-    assert resume("gabor:2x3") == (3, 0) and resume("gabor:3x2") == (3, 0)
-    assert resume("gabor:3x2", "--pool=mean,std") == (3, 0)
-    assert resume("gabor:3x2", "--pool=std,mean") == (3, 0)
-    assert resume("gabor:3x2", "--pool=std,mean:2") == (3, 0)
-    assert resume("gabor:3x2", "--pool=std,mean:2") == (0, 3)
+    assert resume("w.npy", "--stride=2") == (3, 0)  # tests/unit/test_settings_text.c has all settings
 
 
 def test_one_output_for_all_has_nothing_to_resume(inputs):

@@ -154,14 +154,6 @@ def test_standard_streams_and_reports(album):
     assert summary["done"] == 0 and summary["skipped"] == len(album)
 
 
-def test_a_journal_is_of_one_output_type(album):
-    resume = ("sobel-x", "-r", "--json", "--resume", "journal", "in", "out")
-    assert run(*resume, "--output-type=f32").records()[-1]["done"] == len(album)
-    assert run(*resume, "--output-type=f32").records()[-1]["skipped"] == len(album)
-    assert run(*resume).records()[-1]["done"] == len(album)
-    assert run(*resume, "--output-type=u16").records()[-1]["done"] == len(album)
-
-
 @pytest.mark.parametrize("typed, words", (
     (("--output-type=f32", "--in-place", "a.png"), "--in-place"),
     (("--output-type=f32", "--alpha=premultiply", "a.png", "b.npy"), "premultiply"),

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""What counts as done with --resume and -u follows from what decides the result: random settings, inputs, archives and outputs.
+"""What counts as done with --resume and -u follows from what decides the result: archives, outputs, images in place.
 
-Judge: a run without a journal. CONV_ROUNDS repeats the random tests, CONV_SEED begins them elsewhere.
+Judge: a run without a journal. That each option which decides a result is compared is checked by tests/unit/test_settings_text.c.
+CONV_ROUNDS repeats the random test, CONV_SEED begins it elsewhere.
 """
 import io
 import os
 import random
 import shutil
-import subprocess
 import tarfile
 import zlib
 
@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 import png_writer as png
-import program
 from faulty import LIBRARY, needs_library
-from folders import fill, image, tree
+from folders import fill, tree
 from program import run
 
 ROUNDS = int(os.environ.get("CONV_ROUNDS", "1"))
@@ -31,66 +30,6 @@ def contents(folder):
 def summary(*args, code=0, **options):
     totals = run(*args, "--json", code=code, **options).records()[-1]
     return totals["done"], totals["skipped"]
-
-
-# --- random settings ------------------------------------------------------------------------------
-
-def number(draw, low, high):
-    """(text, another text for the same number)"""
-    text = f"{draw.uniform(low, high):.{draw.randint(1, 3)}f}"
-    return text, draw.choice((text + "0", f"{text}e0", "0" + text))
-
-
-def random_filter(draw):
-    kind = draw.randrange(6)
-    if kind == 0:
-        name = draw.choice(("emboss", "blur", "sharpen", "sobel", "identity", "emboss5"))
-        return name, name
-    if kind == 1:
-        return tuple(f"gaussian:{text}" for text in number(draw, 0.5, 4))
-    if kind == 2:
-        parts = [number(draw, 0.5, 3), number(draw, 0.2, 2), number(draw, 0, 9)]
-        return tuple("unsharp:" + ",".join(part[i] for part in parts) for i in range(2))
-    if kind == 3:
-        one, other = zip(*(random_filter(draw) for _ in range(2)))
-        return ",".join(one), ",".join(other)
-    if kind == 4:
-        return "one.mat", "./one.mat"
-    return tuple(f"box:{text}" for text in ("3", "03"))
-
-
-def border(draw):
-    value = draw.randrange(256)
-    return draw.choice(((["--border", "edge"], ["--border=replicate"]), (["--border", "wrap"],) * 2,
-                        ([f"--border=constant:{value}"], [f"--border=constant:0{value}"])))
-
-
-EXTRA = (
-    border,
-    lambda draw: tuple([f"--bias={text}"] for text in number(draw, 1, 9)),
-    lambda draw: tuple([f"--divisor={text}"] for text in number(draw, 1, 9)),
-    lambda draw: (["--flip"],) * 2,
-    lambda draw: ([f"--alpha={draw.choice(('filter', 'premultiply'))}"],) * 2,
-    lambda draw: (["--gray"],) * 2,
-    lambda draw: (lambda share: ([f"--mix={share}%"], [f"--mix={share}.0%"]))(draw.randrange(101)),
-    lambda draw: (lambda x: ([f"--roi=9x9+{x}+1"], [f"--roi=09x9+0{x}+01"]))(draw.randrange(5)),
-    lambda draw: ([f"--output-type={draw.choice(('u8', 'u16'))}"],) * 2,
-    lambda draw: (["--strip"],) * 2,
-    lambda draw: (["-p"], ["--preserve"]),
-    lambda draw: (lambda level: ([f"-z{level}"], [f"--compress=0{level}"]))(draw.randrange(10)),
-    lambda draw: ([f"--encoder={draw.choice(('libpng', 'stb'))}"],) * 2,
-    lambda draw: (["--encode-on=cpu"], ["--reproducible"]),
-)
-
-
-def random_settings(draw):
-    """Two spellings of the same settings."""
-    filters = random_filter(draw)
-    extra = [choice(draw) for choice in draw.sample(EXTRA, draw.randrange(4))]
-    # -z0: outputs of equal size
-    store = ["-z0"] if draw.randrange(2) and not any("-z" in one[0] for one, _ in extra) else []
-    shuffled = draw.sample(extra, len(extra))
-    return [[filters[i], *store, *(word for part in parts for word in part[i])] for i, parts in enumerate((extra, shuffled))]
 
 
 def pack(path, made, draw):
@@ -108,69 +47,6 @@ def stored(seed):
     """Images of equal file size."""
     samples = np.random.default_rng(seed).integers(60, 190, (14, 20 * 3)).tolist()
     return png.encode(20, 14, samples, png.RGB, level=0)
-
-
-@pytest.mark.parametrize("source", ("folder", "tar", "pipe"))
-def test_what_is_skipped_is_what_would_be_written(box, source):
-    """A run with a journal leaves what a run without one writes, whatever ran before and was changed since; the same settings in other
-    words do nothing."""
-    draw = random.Random(f"{SEED} {source}")
-    made = {"a.png": stored(1), "b.png": stored(2), "c.png": image(3, kind="rgba8").data, "d.png": image(4, kind="rgb16").data}
-    (box / "in").mkdir()
-    (box / "one.mat").write_text("1 1 1 0\n1\n")
-    where = {"folder": "in", "tar": "in.tar", "pipe": "-"}[source]
-
-    def write():
-        for name, data in made.items():
-            if not (box / "in" / name).exists() or (box / "in" / name).read_bytes() != data:
-                (box / "in" / name).write_bytes(data)
-        if source != "folder":
-            pack(box / "in.tar", made, 10**9)
-
-    def process(settings, *args):
-        stream = (box / "in.tar").read_bytes() if source == "pipe" else b""
-        words = [program.BINARY, *settings, "--json", *args]
-        done = subprocess.run([*program.RUNNER, *words], input=stream, capture_output=True, timeout=program.TIMEOUT)
-        return done.returncode, done
-
-    write()
-    before = None
-    spelled = equal = 0
-    for turn in range(16 * ROUNDS):
-        said = f"CONV_SEED={SEED} {source}, turn {turn}: {before}"
-        change = draw.randrange(6)
-        if before and change == 0:  # other words, nothing else
-            code, done = process(before[1], "--resume", "journal", where, "out")
-            totals = run_totals(done)
-            assert code == 0 and totals["done"] == 0 and totals["skipped"] == len(made), f"{said} {done.stderr}"
-            spelled += 1
-            continue
-        if change == 1:
-            made[draw.choice("ab") + ".png"] = stored(draw.randrange(1000))  # equal sizes, and equal times in the archive
-            write()
-        elif change == 2 and before:
-            shutil.copy2(box / "out" / "a.png", box / "out" / "b.png")
-        elif change == 3 and before:
-            (box / "out" / "b.png").unlink()
-        elif change == 4 and before:  # by a run without the journal
-            process(random_settings(draw)[0], where, "out")
-        settings = random_settings(draw) if not before or draw.randrange(3) else before
-        said += f" -> {settings}, change {change}"
-        shutil.rmtree(box / "want", ignore_errors=True)
-        code, done = process(settings[0], where, "want")
-        if code != 0:  # these settings exclude each other, or fit no image of these
-            before = None
-            continue
-        got, done = process(settings[0], "--resume", "journal", where, "out")
-        assert got == 0, f"{said} {done.stderr}"
-        assert contents(box / "out") == contents(box / "want"), said
-        equal += run_totals(done)["skipped"] > 0
-        before = settings
-    assert ROUNDS < 3 or (spelled and equal), "nothing was ever skipped"
-
-
-def run_totals(done):
-    return program.json.loads(done.stdout.splitlines()[-1])
 
 
 # --- archives -------------------------------------------------------------------------------------

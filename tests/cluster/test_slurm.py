@@ -76,14 +76,6 @@ def test_part_of_an_array_can_be_submitted_again(slurm, folder):
     check_outputs(folder, unchanged=before)
 
 
-def test_auto_is_refused_in_an_array(slurm, folder):
-    (folder / "job.sh").write_text("#!/bin/sh\nconv emboss -r in out --shard auto; echo \"exit code $?\"\n")
-    job = slurm.submit("--wait", "--array=0-1", "job.sh")
-    slurm.wait(job)
-    log = log_of(slurm, folder, job)
-    assert log.count("--shard $SLURM_ARRAY_TASK_ID/N") == 2 and log.count("exit code 2") == 2
-
-
 # --- killed in the middle ------------------------------------------------------------------------
 
 def slow_script(folder, name):

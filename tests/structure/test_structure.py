@@ -207,7 +207,7 @@ def process_state(*libraries):
 def options_in_messages(root):
     """String literals with the name of an option: only the command line may know them."""
     found = []
-    for path in sources(root, ".c", ".h"):
+    for path in sources(root, ".c", ".h", ".cu", ".cuh"):
         name = path.relative_to(root).as_posix()
         if name.startswith(("src/cli/", "src/main.c", "src/bench/bench_command.c")):
             continue
