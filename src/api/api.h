@@ -10,12 +10,12 @@
 #include "engine/engine.h"
 #include "png/png.h"
 
-struct conv_api_codecs; // png.c
+struct conv_api_coder; // png.c
 
 struct conv_context_object {
     struct conv_device_context *device;
-    char name[16];                  // "cpu", "cuda:0"
-    struct conv_api_codecs *codecs; // made when the first PNG is decoded or encoded
+    char name[16];                 // "cpu", "cuda:0"
+    struct conv_api_coder *coders; // of each thread; made when the first PNG is coded
     uint64_t max_pixels;
     int previous;        // of a call: the caller's current device
     bool entered;        // which is to be restored
@@ -98,58 +98,52 @@ struct conv_api_span conv_api_apart_bytes(const void *data, size_t size, const i
 // needs overlapping extents and several strides that differ.
 bool conv_api_apart_meet(const struct conv_api_span *a, const struct conv_api_span *b);
 
+// Memory of the pool for that many spans, and what finding a clash takes.
+enum conv_status conv_api_apart_take(conv_context *context, size_t most,
+                                     struct conv_api_span **spans, struct conv_err *err);
 // Finds a written span, clash[0], that has bytes in common with another one, clash[1]: false if
-// there is none. Where that is one that may be copied, sets its is_copied instead. Sorts the spans;
-// `active` is scratch for twice as many pointers.
-bool conv_api_apart_clash(struct conv_api_span *spans, size_t count, struct conv_api_span **active,
+// there is none. Where that is one that may be copied, sets its is_copied instead. Sorts the first
+// `count` spans of `most` that were taken.
+bool conv_api_apart_clash(struct conv_api_span *spans, size_t count, size_t most,
                           const struct conv_api_span *clash[2]);
+
+// Memory of the pool for an image of that size and type, without gaps, whose view *image becomes.
+// CONV_ERR_LIMIT, CONV_ERR_MEMORY, CONV_ERR_DEVICE.
+enum conv_status conv_api_take_image(conv_context *context, conv_image *image, conv_memory memory,
+                                     bool planar, struct conv_err *err);
 
 // --- batches of PNG files: png.c -----------------------------------------------------------------
 // Their items can fail independently of each other. One batch per call; only conv_api_batch_fail
-// and conv_api_codecs_get may be called by several threads.
+// and conv_api_coder_get may be called by several threads.
 
 struct conv_api_batch {
     conv_context *context;
     conv_item *items; // of the caller; may be NULL
     int count;
+    void *memory; // of the call, for its items
     struct conv_lock lock;
     int first_failed; // the lowest index; INT_MAX: none. Its reason is in context->err.
     enum conv_status status;
     bool device_lost;
 };
 
-// Prepares a batch of `count` files: opens the context's codecs and sets *memory to room for
-// `count` items of `size` bytes each, all zeros; NULL for no items. The caller gives it back with
-// conv_memory_give, also on failure. CONV_ERR_MEMORY, in context->err.
-enum conv_status conv_api_batch_prepare(conv_context *context, int count, size_t size,
-                                        void **memory);
-
-// Marks all items as CONV_OK. CONV_ERR_MEMORY.
-enum conv_status conv_api_batch_start(struct conv_api_batch *batch, conv_context *context,
-                                      conv_item *items, int count);
-
-// For a call that fails as a whole: every item gets its status and reason. `items` may be NULL.
-// Returns what conv_api_end does.
-enum conv_status conv_api_batch_refuse(conv_context *context, conv_item *items, int count,
-                                       enum conv_status status);
+// Begins a batch of `count` files, unless *status, that of the call so far, is a failure: marks all
+// items as CONV_OK, and sets batch->memory to `count` times `size` bytes, all zeros. False after a
+// failure: every item then has its status and reason, and *status is the call's result.
+bool conv_api_batch_open(struct conv_api_batch *batch, conv_context *context, conv_item *items,
+                         int count, size_t size, enum conv_status *status);
 
 // Notes that item `index` failed. Any thread.
 void conv_api_batch_fail(struct conv_api_batch *batch, int index, enum conv_status status,
                          const struct conv_err *err);
 
-// The status of the first item that failed, as the call's result.
+// Gives back the memory; the status of the first item that failed, as the call's result.
 enum conv_status conv_api_batch_end(struct conv_api_batch *batch);
-
-// --- coders, with their scratch memory -----------------------------------------------------------
-
-// For workers 0 to threads - 1. CONV_ERR_MEMORY.
-enum conv_status conv_api_codecs_open(struct conv_api_codecs **codecs, int threads,
-                                      struct conv_err *err);
-void conv_api_codecs_close(struct conv_api_codecs *codecs); // NULL is fine
 
 // The codec of a worker for an encoder's level; -1 for decoding, and for the default level. Opened
 // at the first call. CONV_ERR_USAGE: no such level; CONV_ERR_MEMORY.
-enum conv_status conv_api_codecs_get(struct conv_api_codecs *codecs, int worker, int level,
-                                     struct conv_codec **codec, struct conv_err *err);
+enum conv_status conv_api_coder_get(conv_context *context, int worker, int level,
+                                    struct conv_codec **codec, struct conv_err *err);
+void conv_api_coders_close(conv_context *context);
 
 #endif

@@ -249,7 +249,7 @@ void conv_context_destroy(conv_context *context)
 {
     if (!context)
         return;
-    conv_api_codecs_close(context->codecs);
+    conv_api_coders_close(context);
     conv_device_context_close(context->device);
     free(context);
 }

@@ -295,14 +295,11 @@ static enum conv_status refuse_overlap(const struct conv_api_span *const clash[2
 static enum conv_status copy_view(const conv_filter *filter, conv_image *view, void **copy,
                                   struct conv_err *err)
 {
-    size_t size = (size_t)conv_sample_bytes(view->sample);
-    size_t bytes = size * (size_t)view->width * (size_t)view->height * (size_t)view->channels;
-    enum conv_status status =
-        conv_memory_take(filter->context->device->pools, CONV_HOST, bytes, copy, err);
+    conv_image own = *view;
+    enum conv_status status = conv_api_take_image(filter->context, &own, CONV_HOST, false, err);
     if (status)
         return status;
-    conv_image own = conv_image_interleaved(*copy, view->width, view->height, view->channels,
-                                            view->sample, CONV_HOST);
+    *copy = own.data;
     own.has_alpha = view->has_alpha;
     conv_view_copy(&own, view, 0, view->height);
     *view = own;
@@ -352,16 +349,13 @@ static enum conv_status separate(const conv_filter *filter, struct separated *se
                                  const conv_image *sources, const conv_image *results, int count,
                                  struct conv_err *err)
 {
-    struct conv_memory_pools *pools = filter->context->device->pools;
     const struct conv_api_span *clash[2];
     size_t most = 2 * (size_t)count, used = 0;
     bool copies = false;
-    void *memory;
-    enum conv_status status = conv_memory_take(
-        pools, CONV_HOST, most * (sizeof(struct conv_api_span) + 2 * sizeof(void *)), &memory, err);
+    struct conv_api_span *spans;
+    enum conv_status status = conv_api_apart_take(filter->context, most, &spans, err);
     if (status)
         return status;
-    struct conv_api_span *spans = memory;
     for (int i = 0; i < count; i++) {
         bool on_device = conv_api_is_on_device(filter->context, sources[i].memory);
         spans[used++] = conv_api_apart_view(&results[i], i, true);
@@ -370,13 +364,13 @@ static enum conv_status separate(const conv_filter *filter, struct separated *se
         spans[used] = conv_api_apart_view(&sources[i], i, false);
         spans[used++].may_copy = !on_device;
     }
-    if (conv_api_apart_clash(spans, used, (struct conv_api_span **)(spans + most), clash))
+    if (conv_api_apart_clash(spans, used, most, clash))
         status = refuse_overlap(clash, err);
     for (size_t i = 0; i < used; i++)
         copies |= spans[i].is_copied;
     if (!status && copies)
         status = copy_sources(filter, separated, spans, used, sources, count, err);
-    conv_memory_give(pools, CONV_HOST, memory);
+    conv_memory_give(filter->context->device->pools, CONV_HOST, spans);
     return status;
 }
 

@@ -7,44 +7,73 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum conv_status conv_api_batch_prepare(conv_context *context, int count, size_t size,
-                                        void **memory)
+// A worker keeps buffers of at most this size each between calls, so that one large image does not
+// occupy memory for the rest of the context's life.
+#define KEEP ((size_t)64 << 20)
+
+struct conv_api_coder {
+    struct conv_codec *codec;
+    int level;
+};
+
+void conv_api_coders_close(conv_context *context)
 {
-    struct conv_err *err = &context->err;
-    enum conv_status status = CONV_OK;
-    *memory = NULL;
-    if (!context->codecs)
-        status = conv_api_codecs_open(&context->codecs, context->device->threads, err);
-    if (!status && count > 0)
-        status =
-            conv_memory_take(context->device->pools, CONV_HOST, (size_t)count * size, memory, err);
-    if (*memory)
-        memset(*memory, 0, (size_t)count * size);
-    return status;
+    for (int i = 0; context->coders && i < context->device->threads; i++)
+        conv_png_format.close(context->coders[i].codec);
+    free(context->coders);
 }
 
-enum conv_status conv_api_batch_start(struct conv_api_batch *batch, conv_context *context,
-                                      conv_item *items, int count)
+enum conv_status conv_api_coder_get(conv_context *context, int worker, int level,
+                                    struct conv_codec **codec, struct conv_err *err)
 {
-    *batch = (struct conv_api_batch){
-        .context = context, .items = items, .count = count, .first_failed = INT_MAX};
-    for (int i = 0; items && i < count; i++) {
-        items[i].status = CONV_OK;
-        items[i].message[0] = 0;
+    struct conv_api_coder *own = &context->coders[worker];
+    if (own->codec && own->level != level) {
+        conv_png_format.close(own->codec);
+        own->codec = NULL;
     }
-    if (conv_lock_init(&batch->lock))
-        return conv_err_set(&context->err, CONV_ERR_MEMORY, "no memory for a lock");
+    if (!own->codec) {
+        struct conv_codec_config config = {.level = level, .keep = KEEP};
+        enum conv_status status = conv_png_format.open(&own->codec, &config, err);
+        if (status)
+            return status;
+        own->level = level;
+    }
+    *codec = own->codec;
     return CONV_OK;
 }
 
-enum conv_status conv_api_batch_refuse(conv_context *context, conv_item *items, int count,
-                                       enum conv_status status)
+// --- batches -------------------------------------------------------------------------------------
+
+bool conv_api_batch_open(struct conv_api_batch *batch, conv_context *context, conv_item *items,
+                         int count, size_t size, enum conv_status *status)
 {
-    for (int i = 0; items && i < count; i++) {
-        items[i].status = status;
-        conv_api_explain(items[i].message, sizeof items[i].message, &context->err);
+    struct conv_memory_pools *pools = context->device->pools;
+    struct conv_err *err = &context->err;
+    *batch = (struct conv_api_batch){
+        .context = context, .items = items, .count = count, .first_failed = INT_MAX};
+    if (!*status && !context->coders) {
+        context->coders = calloc((size_t)context->device->threads, sizeof *context->coders);
+        if (!context->coders)
+            *status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     }
-    return conv_api_end(context, status);
+    if (!*status && count > 0)
+        *status = conv_memory_take(pools, CONV_HOST, (size_t)count * size, &batch->memory, err);
+    if (!*status && conv_lock_init(&batch->lock))
+        *status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for a lock");
+    for (int i = 0; items && i < count; i++) {
+        items[i].status = *status;
+        items[i].message[0] = 0;
+        if (*status)
+            conv_api_explain(items[i].message, sizeof items[i].message, err);
+    }
+    if (!*status) {
+        if (count > 0)
+            memset(batch->memory, 0, (size_t)count * size);
+        return true;
+    }
+    conv_memory_give(pools, CONV_HOST, batch->memory);
+    *status = conv_api_end(context, *status);
+    return false;
 }
 
 void conv_api_batch_fail(struct conv_api_batch *batch, int index, enum conv_status status,
@@ -70,62 +99,9 @@ void conv_api_batch_fail(struct conv_api_batch *batch, int index, enum conv_stat
 enum conv_status conv_api_batch_end(struct conv_api_batch *batch)
 {
     conv_lock_destroy(&batch->lock);
+    conv_memory_give(batch->context->device->pools, CONV_HOST, batch->memory);
     batch->context->lost |= batch->device_lost;
     return conv_api_end(batch->context, batch->status);
-}
-
-// --- coders --------------------------------------------------------------------------------------
-
-// A worker keeps buffers of at most this size each between calls, so that one large image does not
-// occupy memory for the rest of the context's life.
-#define KEEP ((size_t)64 << 20)
-
-struct worker {
-    struct conv_codec *codec;
-    int level;
-};
-
-struct conv_api_codecs {
-    int threads;
-    struct worker workers[];
-};
-
-enum conv_status conv_api_codecs_open(struct conv_api_codecs **out, int threads,
-                                      struct conv_err *err)
-{
-    struct conv_api_codecs *codecs =
-        calloc(1, sizeof *codecs + (size_t)threads * sizeof codecs->workers[0]);
-    if (!codecs)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    codecs->threads = threads;
-    *out = codecs;
-    return CONV_OK;
-}
-
-void conv_api_codecs_close(struct conv_api_codecs *codecs)
-{
-    for (int i = 0; codecs && i < codecs->threads; i++)
-        conv_png_format.close(codecs->workers[i].codec);
-    free(codecs);
-}
-
-enum conv_status conv_api_codecs_get(struct conv_api_codecs *codecs, int worker, int level,
-                                     struct conv_codec **codec, struct conv_err *err)
-{
-    struct worker *own = &codecs->workers[worker];
-    if (own->codec && own->level != level) {
-        conv_png_format.close(own->codec);
-        own->codec = NULL;
-    }
-    if (!own->codec) {
-        struct conv_codec_config config = {.level = level, .keep = KEEP};
-        enum conv_status status = conv_png_format.open(&own->codec, &config, err);
-        if (status)
-            return status;
-        own->level = level;
-    }
-    *codec = own->codec;
-    return CONV_OK;
 }
 
 // --- headers -------------------------------------------------------------------------------------

@@ -40,35 +40,6 @@ static void fail(struct decoding *decoding, int index, enum conv_status status,
     conv_api_batch_fail(&decoding->batch, index, status, err);
 }
 
-// Bytes of an image without gaps; false if they do not fit.
-static bool image_bytes(const conv_image *image, size_t *bytes)
-{
-    return !__builtin_mul_overflow((size_t)image->width, (size_t)image->height, bytes) &&
-           !__builtin_mul_overflow(*bytes, (size_t)image->channels, bytes) &&
-           !__builtin_mul_overflow(*bytes, (size_t)conv_sample_bytes(image->sample), bytes) &&
-           *bytes <= PTRDIFF_MAX;
-}
-
-// Allocates an image of that shape, laid out as `planar` says.
-static enum conv_status allocate_image(struct decoding *decoding, conv_image *image,
-                                       conv_memory memory, bool planar, struct conv_err *err)
-{
-    size_t bytes;
-    void *data;
-    if (!image_bytes(image, &bytes))
-        return conv_err_set(err, CONV_ERR_LIMIT, "an image of %d x %d is too large", image->width,
-                            image->height);
-    enum conv_status status =
-        conv_memory_take(decoding->context->device->pools, memory, bytes, &data, err);
-    if (status)
-        return status;
-    *image = planar ? conv_image_planar(data, image->width, image->height, image->channels,
-                                        image->sample, memory)
-                    : conv_image_interleaved(data, image->width, image->height, image->channels,
-                                             image->sample, memory);
-    return CONV_OK;
-}
-
 static enum conv_status check_target(const conv_image *view, const conv_image *shape,
                                      struct conv_err *err)
 {
@@ -141,7 +112,7 @@ static enum conv_status plan_item(struct decoding *decoding, int index, const co
             file->view = *image;
         return status;
     }
-    status = allocate_image(decoding, &shape, options->memory, options->planar, err);
+    status = conv_api_take_image(decoding->context, &shape, options->memory, options->planar, err);
     if (!status) {
         file->view = shape;
         item->allocated = true;
@@ -221,7 +192,7 @@ static enum conv_status decode_view(conv_context *context, int worker,
 {
     const struct conv_image_header *header = &file->header;
     struct conv_codec *codec;
-    enum conv_status status = conv_api_codecs_get(context->codecs, worker, -1, &codec, err);
+    enum conv_status status = conv_api_coder_get(context, worker, -1, &codec, err);
     if (status)
         return status;
     struct conv_image planes = conv_view_planes(view);
@@ -246,7 +217,7 @@ static void decode_item(void *context, int worker, int index)
     conv_image target = file->view;
     if (conv_api_is_on_device(decoding->context, target.memory)) {
         bool planar = target.column_stride == conv_sample_bytes(target.sample);
-        status = allocate_image(decoding, &target, CONV_HOST, planar, &err);
+        status = conv_api_take_image(decoding->context, &target, CONV_HOST, planar, &err);
         if (!status)
             item->host = target;
     }
@@ -347,23 +318,19 @@ static void upload(struct decoding *decoding, void *stream)
 // Fails all items if an image of the caller's shares memory with another one, or with a file.
 static void check_apart(struct decoding *decoding)
 {
-    struct conv_memory_pools *pools = decoding->context->device->pools;
     const struct conv_api_span *clash[2];
     size_t most = 2 * (size_t)decoding->count, used = 0;
     struct conv_err err;
-    void *memory;
+    struct conv_api_span *spans;
     for (int i = 0; i < decoding->count; i++)
         used += decoding->list[i].view.data && !decoding->items[i].allocated;
     if (used == 0)
         return;
-    enum conv_status status =
-        conv_memory_take(pools, CONV_HOST,
-                         most * (sizeof(struct conv_api_span) + 2 * sizeof(void *)), &memory, &err);
+    enum conv_status status = conv_api_apart_take(decoding->context, most, &spans, &err);
     if (status) {
         fail_all(decoding, status, &err);
         return;
     }
-    struct conv_api_span *spans = memory;
     used = 0;
     for (int i = 0; i < decoding->count; i++) {
         const struct conv_device_decode *file = &decoding->list[i];
@@ -372,13 +339,13 @@ static void check_apart(struct decoding *decoding)
         spans[used] = conv_api_apart_bytes(file->data, file->view.data ? file->size : 0, NULL);
         spans[used++].item = i;
     }
-    if (conv_api_apart_clash(spans, used, (struct conv_api_span **)(spans + most), clash)) {
+    if (conv_api_apart_clash(spans, used, most, clash)) {
         status = conv_err_set(&err, CONV_ERR_USAGE, "the memory of image %d overlaps %s %d",
                               clash[0]->item, clash[1]->written ? "that of image" : "file",
                               clash[1]->item);
         fail_all(decoding, status, &err);
     }
-    conv_memory_give(pools, CONV_HOST, memory);
+    conv_memory_give(decoding->context->device->pools, CONV_HOST, spans);
 }
 
 // --- the call ------------------------------------------------------------------------------------
@@ -437,28 +404,20 @@ conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int 
     struct decoding decoding = {
         .context = context, .options = CONV_DECODE_OPTIONS_INIT, .count = count};
     struct conv_err *err = &context->err;
-    void *memory = NULL;
     enum conv_status status = conv_api_begin(context);
     if (!status)
         status = CONV_API_READ_OPTIONS(&decoding.options, options, err);
     if (!status)
         status = check_call(files, count, images, &decoding.options, err);
-    if (!status)
-        status = conv_api_batch_prepare(context, count,
-                                        sizeof *decoding.list + sizeof *decoding.items, &memory);
-    if (!status)
-        status = conv_api_batch_start(&decoding.batch, context, items, count);
-    if (status) {
-        conv_memory_give(context->device->pools, CONV_HOST, memory);
-        return conv_api_batch_refuse(context, items, count, status);
-    }
-    decoding.list = memory;
+    if (!conv_api_batch_open(&decoding.batch, context, items, count,
+                             sizeof *decoding.list + sizeof *decoding.items, &status))
+        return status;
+    decoding.list = decoding.batch.memory;
     decoding.items = count > 0 ? (struct item *)(decoding.list + count) : NULL;
     for (int i = 0; i < count; i++) {
         decoding.list[i].data = files[i].data;
         decoding.list[i].size = files[i].size;
     }
     decode_all(&decoding, images, stream);
-    conv_memory_give(context->device->pools, CONV_HOST, memory);
     return conv_api_batch_end(&decoding.batch);
 }

@@ -98,7 +98,7 @@ static enum conv_status encode_from(struct encoding *encoding, int worker, int i
     bool *in_place = &encoding->items[index].done;
     struct conv_codec *codec;
     enum conv_status status =
-        conv_api_codecs_get(context->codecs, worker, encoding->options.level, &codec, err);
+        conv_api_coder_get(context, worker, encoding->options.level, &codec, err);
     if (status)
         return status;
     struct conv_image planes = conv_view_planes(view);
@@ -153,28 +153,6 @@ static void move_file(void *context, int worker, int at)
     *file = memory ? (conv_bytes){memory, file->size} : (conv_bytes){NULL, 0};
 }
 
-static enum conv_status open_memory(struct encoding *encoding, struct conv_err *err)
-{
-    size_t count = encoding->count > 0 ? (size_t)encoding->count : 1;
-    encoding->memory = (struct conv_file_memory){
-        .allocate = encoding->options.allocate,
-        .user = encoding->options.user,
-        .indices = calloc(count, sizeof *encoding->memory.indices),
-        .sizes = calloc(count, sizeof *encoding->memory.sizes),
-        .memory = calloc(count, sizeof *encoding->memory.memory),
-    };
-    return encoding->memory.indices && encoding->memory.sizes && encoding->memory.memory
-               ? CONV_OK
-               : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-}
-
-static void close_memory(struct encoding *encoding)
-{
-    free(encoding->memory.indices);
-    free(encoding->memory.sizes);
-    free(encoding->memory.memory);
-}
-
 static void move_files(struct encoding *encoding)
 {
     struct conv_file_memory *memory = &encoding->memory;
@@ -208,17 +186,11 @@ static enum conv_status download(struct encoding *encoding, int index, void *str
     conv_context *context = encoding->context;
     const conv_image *view = &encoding->list[index].view;
     conv_image *host = &encoding->items[index].host;
-    void *memory;
-    size_t sample = (size_t)conv_sample_bytes(view->sample);
-    size_t bytes = (size_t)view->width * (size_t)view->channels * sample;
-    if (__builtin_mul_overflow(bytes, (size_t)view->height, &bytes))
-        return conv_err_set(err, CONV_ERR_LIMIT, "the image is too large");
-    enum conv_status status =
-        conv_memory_take(context->device->pools, CONV_HOST, bytes, &memory, err);
+    conv_image image = *view;
+    enum conv_status status = conv_api_take_image(context, &image, CONV_HOST, true, err);
     if (status)
         return status;
-    *host = conv_image_planar(memory, view->width, view->height, view->channels, view->sample,
-                              CONV_HOST);
+    *host = image;
     return context->device->ops->copy(context->device, host, view, 1, stream, err);
 }
 
@@ -265,7 +237,6 @@ static void encode_all(struct encoding *encoding, const conv_image *images, void
     bool on_device = false;
     for (int i = 0; i < encoding->count; i++) {
         struct conv_err err;
-        encoding->files[i] = (conv_bytes){NULL, 0};
         enum conv_status status =
             conv_api_check_view(&images[i], CONV_SAMPLE_U16, false, "the image", &err);
         if (status) {
@@ -296,30 +267,27 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
     struct encoding encoding = {
         .context = context, .options = CONV_ENCODE_OPTIONS_INIT, .files = files, .count = count};
     struct conv_err *err = &context->err;
-    void *memory = NULL;
+    size_t each = sizeof *encoding.list + sizeof *encoding.items;
     enum conv_status status = conv_api_begin(context);
     if (!status)
         status = CONV_API_READ_OPTIONS(&encoding.options, options, err);
     if (!status)
         status = check_call(images, count, files, &encoding.options, err);
-    if (!status)
-        status = conv_api_batch_prepare(context, count,
-                                        sizeof *encoding.list + sizeof *encoding.items, &memory);
-    if (!status && encoding.options.allocate)
-        status = open_memory(&encoding, err);
-    if (!status)
-        status = conv_api_batch_start(&encoding.batch, context, items, count);
-    if (status) {
-        close_memory(&encoding);
-        conv_memory_give(context->device->pools, CONV_HOST, memory);
-        for (int i = 0; files && i < count; i++)
-            files[i] = (conv_bytes){NULL, 0};
-        return conv_api_batch_refuse(context, items, count, status);
+    for (int i = 0; files && i < count; i++)
+        files[i] = (conv_bytes){NULL, 0};
+    struct conv_file_memory *memory = &encoding.memory;
+    each += sizeof *memory->memory + sizeof *memory->sizes + sizeof *memory->indices;
+    if (!conv_api_batch_open(&encoding.batch, context, items, count, each, &status))
+        return status;
+    encoding.list = encoding.batch.memory;
+    if (count > 0) {
+        encoding.items = (struct item *)(encoding.list + count);
+        memory->memory = (void **)(encoding.items + count);
+        memory->sizes = (size_t *)(memory->memory + count);
+        memory->indices = (int32_t *)(memory->sizes + count);
     }
-    encoding.list = memory;
-    encoding.items = count > 0 ? (struct item *)(encoding.list + count) : NULL;
+    memory->allocate = encoding.options.allocate;
+    memory->user = encoding.options.user;
     encode_all(&encoding, images, stream);
-    close_memory(&encoding);
-    conv_memory_give(context->device->pools, CONV_HOST, memory);
     return conv_api_batch_end(&encoding.batch);
 }

@@ -76,6 +76,27 @@ enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, b
     return CONV_OK;
 }
 
+enum conv_status conv_api_take_image(conv_context *context, conv_image *image, conv_memory memory,
+                                     bool planar, struct conv_err *err)
+{
+    size_t bytes;
+    void *data;
+    if (__builtin_mul_overflow((size_t)image->width, (size_t)image->height, &bytes) ||
+        __builtin_mul_overflow(bytes, (size_t)image->channels, &bytes) ||
+        __builtin_mul_overflow(bytes, (size_t)conv_sample_bytes(image->sample), &bytes) ||
+        bytes > PTRDIFF_MAX)
+        return conv_err_set(err, CONV_ERR_LIMIT, "an image of %d x %d is too large", image->width,
+                            image->height);
+    enum conv_status status = conv_memory_take(context->device->pools, memory, bytes, &data, err);
+    if (status)
+        return status;
+    *image = planar ? conv_image_planar(data, image->width, image->height, image->channels,
+                                        image->sample, memory)
+                    : conv_image_interleaved(data, image->width, image->height, image->channels,
+                                             image->sample, memory);
+    return CONV_OK;
+}
+
 // --- shared memory -------------------------------------------------------------------------------
 
 // Spans are sorted by their first byte, so that only those whose extents overlap are compared. Two
@@ -215,10 +236,23 @@ static struct conv_api_span *find_meeting(struct conv_api_span **list, size_t *c
     return NULL;
 }
 
-bool conv_api_apart_clash(struct conv_api_span *spans, size_t count, struct conv_api_span **active,
+enum conv_status conv_api_apart_take(conv_context *context, size_t most,
+                                     struct conv_api_span **spans, struct conv_err *err)
+{
+    void *memory;
+    enum conv_status status = conv_memory_take(
+        context->device->pools, CONV_HOST,
+        most * (sizeof **spans + 2 * sizeof(struct conv_api_span *)), &memory, err);
+    if (!status)
+        *spans = memory;
+    return status;
+}
+
+bool conv_api_apart_clash(struct conv_api_span *spans, size_t count, size_t most,
                           const struct conv_api_span *clash[2])
 {
-    struct conv_api_span **written = active, **read = active + count;
+    struct conv_api_span **written = (struct conv_api_span **)(spans + most);
+    struct conv_api_span **read = written + count;
     size_t writes = 0, reads = 0;
     qsort(spans, count, sizeof *spans, compare_starts);
     for (size_t i = 0; i < count; i++) {
