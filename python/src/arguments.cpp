@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Streams, devices, layouts, and the images in a tensor.
-#include <climits>
+#include <cstdlib>
 #include <cstring>
 
 #include "array.h"
@@ -97,17 +97,10 @@ int parse_device(nb::handle device)
         return cpu;
     if (strcmp(name, "cuda") == 0)
         return 0;
-    if (strncmp(name, "cuda:", 5) == 0 && name[5]) {
-        long number = 0;
-        for (const char *digit = name + 5; *digit && number < 1000; digit++) {
-            if (*digit < '0' || *digit > '9')
-                number = LONG_MAX / 16;
-            else
-                number = 10 * number + (*digit - '0');
-        }
-        if (number < 1000)
-            return static_cast<int>(number);
-    }
+    size_t digits = strlen(name) > 5 ? strspn(name + 5, "0123456789") : 0;
+    if (strncmp(name, "cuda:", 5) == 0 && digits > 0 && !name[5 + digits] &&
+        strtol(name + 5, nullptr, 10) < 1000)
+        return static_cast<int>(strtol(name + 5, nullptr, 10));
     raise_value("device must be 'cpu', 'cuda' or 'cuda:1', not %R", device.ptr());
 }
 

@@ -8,7 +8,6 @@
 #include "errors.h"
 #include "frameworks.h"
 #include "gil.h"
-#include "module.h"
 
 namespace convpy
 {

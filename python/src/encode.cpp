@@ -16,7 +16,6 @@
 #include "files.h"
 #include "frameworks.h"
 #include "gil.h"
-#include "module.h"
 
 namespace convpy
 {

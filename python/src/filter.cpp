@@ -10,7 +10,6 @@
 #include "errors.h"
 #include "frameworks.h"
 #include "gil.h"
-#include "module.h"
 
 namespace convpy
 {
@@ -114,16 +113,17 @@ conv_filter_options FilterSettings::options() const
     return options;
 }
 
-Filter::Filter(std::string chain, FilterSettings how)
-    : text(std::move(chain)), settings(std::move(how)), id(new_prepared_id())
+Filter::Filter(nb::tuple arguments, std::string chain, FilterSettings how)
+    : state(std::move(arguments)), text(std::move(chain)), settings(std::move(how)),
+      id(new_prepared_id())
 {
     check();
 }
 
-Filter::Filter(std::vector<double> values, int columns, int rows, double divisor, double bias,
-               FilterSettings how)
-    : settings(std::move(how)), coefficients(std::move(values)), width(columns), height(rows),
-      scale(divisor), offset(bias), id(new_prepared_id())
+Filter::Filter(nb::tuple arguments, std::vector<double> values, int columns, int rows,
+               double divisor, double bias, FilterSettings how)
+    : state(std::move(arguments)), settings(std::move(how)), coefficients(std::move(values)),
+      width(columns), height(rows), scale(divisor), offset(bias), id(new_prepared_id())
 {
     check();
 }
@@ -218,31 +218,8 @@ std::vector<std::string> Filter::kernels(nb::handle device, nb::handle dtype) co
     return names;
 }
 
-nb::tuple Filter::state() const
-{
-    nb::object filter = nb::cast(text), divisor = nb::cast(settings.divisor),
-               bias = nb::cast(settings.bias);
-    if (!coefficients.empty()) {
-        nb::list matrix;
-        for (int y = 0; y < height; y++) {
-            auto row = coefficients.begin() + static_cast<ptrdiff_t>(y) * width;
-            matrix.append(std::vector<double>(row, row + width));
-        }
-        filter = std::move(matrix);
-        divisor = nb::float_(scale);
-        bias = nb::float_(offset);
-    }
-    return nb::make_tuple(filter, settings.border, settings.alpha, settings.kernel, divisor, bias,
-                          settings.variant, settings.side, settings.flip, settings.floats);
-}
-
 namespace
 {
-
-double number_of(nb::handle value, double otherwise)
-{
-    return value.is_none() ? otherwise : nb::cast<double>(value);
-}
 
 void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle alpha,
                  nb::handle kernel, nb::handle divisor, nb::handle bias, nb::handle variant,
@@ -259,7 +236,10 @@ void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle 
         settings.divisor = text_of(divisor);
         settings.bias = text_of(bias);
         settings.side = parse_int(side, "side");
-        new (self) Filter(parse_text(filter), std::move(settings));
+        nb::tuple state = nb::make_tuple(filter, settings.border, settings.alpha, settings.kernel,
+                                         settings.divisor, settings.bias, settings.variant,
+                                         settings.side, flip, floats);
+        new (self) Filter(std::move(state), parse_text(filter), std::move(settings));
         return;
     }
     if (!kernel.is_none() || parse_int(side, "side") != 0)
@@ -273,16 +253,19 @@ void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle 
     auto height = nb::cast<int>(matrix.attr("shape")[0]);
     auto width = nb::cast<int>(matrix.attr("shape")[1]);
     auto values = nb::cast<std::vector<double>>(matrix.attr("ravel")().attr("tolist")());
+    double offset = bias.is_none() ? 0 : nb::cast<double>(bias);
     double scale = 1;
     if (nb::isinstance<nb::str>(divisor)) {
         if (parse_text(divisor) != "sum")
             raise_value("divisor must be a number or 'sum'");
         scale = nb::cast<double>(matrix.attr("sum")());
     } else {
-        scale = number_of(divisor, 1);
+        scale = divisor.is_none() ? 1 : nb::cast<double>(divisor);
     }
-    new (self)
-        Filter(std::move(values), width, height, scale, number_of(bias, 0), std::move(settings));
+    nb::tuple state = nb::make_tuple(matrix.attr("tolist")(), settings.border, settings.alpha,
+                                     nb::none(), scale, offset, settings.variant, 0, flip, floats);
+    new (self) Filter(std::move(state), std::move(values), width, height, scale, offset,
+                      std::move(settings));
 }
 
 void restore_filter(Filter *self, nb::tuple state)
@@ -310,7 +293,7 @@ void bind_filter(nb::module_ &module)
              arg("device") = none(), "Filters images as conv.filter does.")
         .def("kernels", &Filter::kernels, arg("device") = "cpu", arg("dtype").none() = "uint8",
              "Names of the kernels that run the filters of the chain on such samples.")
-        .def("__getstate__", &Filter::state)
+        .def("__getstate__", [](const Filter &filter) { return filter.state; })
         .def("__setstate__", restore_filter)
         .def("__repr__", [](const Filter &filter) {
             return filter.text.empty() ? nb::str("conv.Filter(matrix)")

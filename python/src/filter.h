@@ -28,18 +28,19 @@ struct FilterSettings {
 class Filter
 {
   public:
-    Filter(std::string text, FilterSettings settings);
-    Filter(std::vector<double> coefficients, int width, int height, double scale, double offset,
-           FilterSettings settings);
+    // `state`: the arguments of __init__, which pickle keeps.
+    Filter(nb::tuple state, std::string text, FilterSettings settings);
+    Filter(nb::tuple state, std::vector<double> coefficients, int width, int height, double scale,
+           double offset, FilterSettings settings);
     ~Filter();
     Filter(const Filter &) = delete;
     Filter &operator=(const Filter &) = delete;
 
     nb::object call(nb::handle images, nb::handle layout, nb::handle out, nb::handle stream,
                     nb::handle device) const;
-    nb::tuple state() const; // the arguments of __init__: what pickle keeps
     std::vector<std::string> kernels(nb::handle device, nb::handle dtype) const;
 
+    const nb::tuple state;
     const std::string text; // "" for coefficients
     const FilterSettings settings;
 

@@ -15,7 +15,6 @@
 #include "filter.h"
 #include "frameworks.h"
 #include "gil.h"
-#include "module.h"
 
 namespace convpy
 {
@@ -25,11 +24,6 @@ namespace
 
 constexpr auto wait_for_signals = std::chrono::milliseconds(50);
 
-struct State {
-    uint64_t done = 0, failed = 0, skipped = 0, found = 0;
-    bool listed = false;
-};
-
 struct FailedFile {
     std::string path, message;
 };
@@ -38,7 +32,7 @@ struct FailedFile {
 struct Run {
     std::mutex lock;
     std::condition_variable changed;
-    State state;
+    conv_folder_progress state = {};
     std::vector<FailedFile> failures; // since the last look
     bool news = false, finished = false;
     std::atomic<bool> stop{false};
@@ -46,17 +40,12 @@ struct Run {
     std::string message;
 };
 
-State state_of(const conv_folder_progress &progress)
-{
-    return {progress.done, progress.failed, progress.skipped, progress.found, progress.listed != 0};
-}
-
 // Called on a thread of the run.
 int note_progress(void *user, const conv_folder_progress *progress)
 {
     Run &run = *static_cast<Run *>(user);
     std::lock_guard<std::mutex> guard(run.lock);
-    run.state = state_of(*progress);
+    run.state = *progress;
     if (progress->path)
         run.failures.push_back({progress->path, progress->message ? progress->message : ""});
     run.news = true;
@@ -64,9 +53,9 @@ int note_progress(void *user, const conv_folder_progress *progress)
     return run.stop ? 1 : 0;
 }
 
-nb::object progress_object(const State &state, nb::handle failures)
+nb::object progress_object(const conv_folder_progress &state, nb::handle failures)
 {
-    return helpers.progress(state.done, state.failed, state.skipped, state.found, state.listed,
+    return helpers.progress(state.done, state.failed, state.skipped, state.found, state.listed != 0,
                             failures);
 }
 
@@ -83,7 +72,7 @@ nb::object path_text(const std::string &path)
 // Waits for news with the GIL released, then calls the callback. False once the run is over.
 bool look(Run &run, nb::handle callback, nb::list &failures)
 {
-    State state;
+    conv_folder_progress state;
     std::vector<FailedFile> failed;
     bool finished, news;
     {
@@ -137,7 +126,7 @@ void run_job(const Job &job, Run &run)
 {
     conv_status status = CONV_OK;
     std::string message;
-    State state;
+    conv_folder_progress result = {};
     conv_context_options context_options = CONV_CONTEXT_OPTIONS_INIT;
     Settings settings = current_settings();
     context_options.device = job.device.c_str();
@@ -150,13 +139,11 @@ void run_job(const Job &job, Run &run)
         std::vector<const char *> inputs;
         for (const std::string &input : job.inputs)
             inputs.push_back(input.c_str());
-        conv_folder_progress result = {};
         result.size = sizeof result;
         status = conv_filter_folder(context, job.filter.c_str(), inputs.data(),
                                     static_cast<int>(inputs.size()), job.output.c_str(),
                                     &job.options, &result);
         message = conv_context_message(context);
-        state = state_of(result);
         conv_context_destroy(context);
     } else {
         message = text;
@@ -164,7 +151,7 @@ void run_job(const Job &job, Run &run)
     std::lock_guard<std::mutex> guard(run.lock);
     run.status = status;
     run.message = std::move(message);
-    run.state = state;
+    run.state = result;
     run.finished = true;
     run.changed.notify_one();
 }

@@ -10,7 +10,6 @@
 #include "filter.h"
 #include "frameworks.h"
 #include "gil.h"
-#include "module.h"
 
 namespace convpy
 {
@@ -22,14 +21,22 @@ struct LayerSettings {
     float input_divisor = 1;
 };
 
+// An array of float32 that nobody writes to.
+struct Numbers {
+    nb::object array;
+    const float *data = nullptr;
+};
+
 class Layer
 {
   public:
-    // The shape of the weights is maps x channels x height x width; the bias has `maps` values or
-    // is empty.
-    Layer(std::vector<float> weights, const int64_t (&shape)[4], std::vector<float> bias,
-          LayerSettings settings);
-    ~Layer();
+    // The shape of the weights is maps x channels x height x width; the bias has `maps` values, or
+    // none.
+    Layer(Numbers weights, const int64_t (&shape)[4], Numbers bias, LayerSettings settings);
+    ~Layer()
+    {
+        forget_prepared(id);
+    }
     Layer(const Layer &) = delete;
     Layer &operator=(const Layer &) = delete;
 
@@ -40,16 +47,14 @@ class Layer
   private:
     conv_layer *ready(const Borrowed &context) const; // without the GIL
 
-    const std::vector<float> weights, bias;
+    const Numbers weights, bias;
     int64_t shape[4];
     const LayerSettings settings;
-    const uint64_t id;
+    const uint64_t id = new_prepared_id();
 };
 
-Layer::Layer(std::vector<float> values, const int64_t (&lengths)[4], std::vector<float> offsets,
-             LayerSettings how)
-    : weights(std::move(values)), bias(std::move(offsets)), settings(std::move(how)),
-      id(new_prepared_id())
+Layer::Layer(Numbers numbers, const int64_t (&lengths)[4], Numbers offsets, LayerSettings how)
+    : weights(std::move(numbers)), bias(std::move(offsets)), settings(std::move(how))
 {
     memcpy(shape, lengths, sizeof shape);
     if (settings.variant) // may exist only for CUDA devices: checked when it is used
@@ -57,11 +62,6 @@ Layer::Layer(std::vector<float> values, const int64_t (&lengths)[4], std::vector
     Borrowed context(cpu, nullptr);
     Unlocked unlocked;
     ready(context);
-}
-
-Layer::~Layer()
-{
-    forget_prepared(id);
 }
 
 conv_layer *Layer::ready(const Borrowed &context) const
@@ -85,8 +85,7 @@ conv_layer *Layer::ready(const Borrowed &context) const
     options.precision = text_or_null(settings.precision);
     options.variant = text_or_null(settings.variant);
     conv_layer *layer;
-    context.check(conv_layer_create(&layer, context.get(), weights.data(),
-                                    bias.empty() ? nullptr : bias.data(), &options));
+    context.check(conv_layer_create(&layer, context.get(), weights.data, bias.data, &options));
     context->prepared.emplace(id, layer);
     return layer;
 }
@@ -179,18 +178,10 @@ nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
 
 nb::tuple Layer::state() const
 {
-    auto array_of = [](const std::vector<float> &values, nb::object lengths) {
-        nb::bytes data(values.data(), values.size() * sizeof(float));
-        return nb::module_::import_("numpy")
-            .attr("frombuffer")(data, "float32")
-            .attr("reshape")(lengths);
-    };
-    nb::object offsets = bias.empty() ? nb::object(nb::none()) : array_of(bias, nb::int_(shape[0]));
-    return nb::make_tuple(array_of(weights, nb::make_tuple(shape[0], shape[1], shape[2], shape[3])),
-                          offsets, settings.stride, settings.padding, settings.border,
-                          settings.activation, settings.precision, settings.variant,
-                          sample_name(settings.input), sample_name(settings.output),
-                          settings.input_divisor);
+    return nb::make_tuple(weights.array, bias.array, settings.stride, settings.padding,
+                          settings.border, settings.activation, settings.precision,
+                          settings.variant, sample_name(settings.input),
+                          sample_name(settings.output), settings.input_divisor);
 }
 
 nb::str Layer::representation() const
@@ -202,15 +193,15 @@ nb::str Layer::representation() const
 namespace
 {
 
-std::vector<float> floats_of(nb::handle array, int axes, int64_t *lengths, const char *name)
+Numbers floats_of(nb::handle array, int axes, int64_t *lengths, const char *name)
 {
-    nb::object host = helpers.host_numbers(array, name, "float32");
+    nb::object host = helpers.host_numbers(array, name, "float32").attr("copy")();
+    host.attr("setflags")(false);
     Tensor tensor = import_array(host, {}, name);
     if (tensor.dimensions != axes)
         raise_value("%s has %d axes, not %d", name, tensor.dimensions, axes);
     memcpy(lengths, tensor.shape, sizeof(int64_t) * axes);
-    auto *values = reinterpret_cast<const float *>(tensor.data);
-    return {values, values + tensor.size()};
+    return {host, reinterpret_cast<const float *>(tensor.data)};
 }
 
 void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle stride,
@@ -218,8 +209,7 @@ void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle str
                 nb::handle variant, nb::handle input, nb::handle output, float input_divisor)
 {
     int64_t shape[4], count = 0;
-    std::vector<float> values = floats_of(weights, 4, shape, "weights");
-    std::vector<float> offsets;
+    Numbers values = floats_of(weights, 4, shape, "weights"), offsets = {nb::none()};
     if (!bias.is_none()) {
         offsets = floats_of(bias, 1, &count, "bias");
         if (count != shape[0])

@@ -9,10 +9,17 @@
 #include "errors.h"
 #include "frameworks.h"
 #include "gil.h"
-#include "module.h"
 
 namespace convpy
 {
+
+// What each file adds to the module.
+void bind_array(nb::module_ &module);
+void bind_decode(nb::module_ &module);
+void bind_encode(nb::module_ &module);
+void bind_filter(nb::module_ &module);
+void bind_folder(nb::module_ &module);
+void bind_layer(nb::module_ &module);
 
 namespace
 {
