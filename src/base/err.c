@@ -6,31 +6,33 @@
 #include <stdio.h>
 #include <string.h>
 
+static void set(struct conv_err *err, enum conv_status status, const char *fmt, va_list args)
+{
+    if (!err)
+        return;
+    vsnprintf(err->text, sizeof err->text, fmt, args);
+    err->status = status;
+    err->hint = CONV_HINT_NONE;
+}
+
 enum conv_status conv_err_set(struct conv_err *err, enum conv_status status, const char *fmt, ...)
 {
-    if (err) {
-        va_list args;
-        va_start(args, fmt);
-        vsnprintf(err->text, sizeof err->text, fmt, args);
-        va_end(args);
-        err->status = status;
-        err->hint = CONV_HINT_NONE;
-    }
+    va_list args;
+    va_start(args, fmt);
+    set(err, status, fmt, args);
+    va_end(args);
     return status;
 }
 
 enum conv_status conv_err_errno(struct conv_err *err, int errnum, const char *fmt, ...)
 {
-    if (err) {
-        va_list args;
-        va_start(args, fmt);
-        vsnprintf(err->text, sizeof err->text, fmt, args);
-        va_end(args);
-        err->status = CONV_ERR_IO;
-        err->hint = CONV_HINT_NONE;
-        size_t used = strlen(err->text);
+    va_list args;
+    va_start(args, fmt);
+    set(err, CONV_ERR_IO, fmt, args);
+    va_end(args);
+    size_t used = err ? strlen(err->text) : 0;
+    if (err)
         snprintf(err->text + used, sizeof err->text - used, ": %s", strerror(errnum));
-    }
     return CONV_ERR_IO;
 }
 

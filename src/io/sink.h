@@ -34,7 +34,8 @@ struct conv_archive_target {
     // walk/operands.h.
     struct conv_archive_origin *origins;
     int origin_count;
-    bool misses; // an input was missing
+    bool misses;          // an input was missing
+    bool is_begun, lacks; // the sink's: it was opened; a member was dropped
 };
 
 enum conv_sink_kind {

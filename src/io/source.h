@@ -113,22 +113,18 @@ struct conv_item_ops {
     void (*close)(struct conv_input *input);
     // Optional: true if bytes can be read although nothing new can be read from input->fd.
     bool (*has_bytes)(const struct conv_input *input);
-    // For items with a `body`: the identity of its archive and, if that comes through a pipe and so
-    // has none, the member's bytes in *streamed, else NULL; and the end of its use.
-    const struct stat *(*archive)(const struct conv_item *item, const uint8_t **streamed);
-    void (*release)(struct conv_item *item);
 };
 
-// What the source of a watched folder knows of an item that it has handed out; any thread.
-struct conv_watched {
-    // True if the file is gone, is open for writing, or is not the one that was read.
-    bool (*is_changing)(const struct conv_item *item, const struct stat *before, bool *gone);
-    // True if another image, of the same stem, exists and may have the same output; `is_taken`: one
-    // had `name`, its output's, earlier. By the thread that takes items from the source.
-    bool (*has_rival)(const struct conv_watched *watched, const char *name, bool is_taken);
-    // `again`: it has changed while it was read, and is to be handed out once more.
-    void (*end)(struct conv_watched *watched, bool again);
-};
+// What is known of an item of a watched folder that was handed out (walk/watch_ready.c); any
+// thread, unless stated otherwise.
+
+// True if the file is gone, is open for writing, or is not the one that was read.
+bool conv_watched_is_changing(const struct conv_item *item, const struct stat *before, bool *gone);
+// True if another image, of the same stem, exists and may have the same output; `is_taken`: one had
+// `name`, its output's, earlier. By the thread that takes items from the source.
+bool conv_watched_has_rival(const struct conv_watched *watched, const char *name, bool is_taken);
+// `again`: it has changed while it was read, and is to be handed out once more. NULL is fine.
+void conv_watched_end(struct conv_watched *watched, bool again);
 
 // An item that is a link cannot be replaced.
 static inline enum conv_status conv_source_refuse_link(struct conv_err *err)

@@ -37,12 +37,12 @@ UNIT_TEST(test_base)
 
 UNIT_TEST(test_climbs)
 {
-    assert_true(conv_paths_climbs(".."));
-    assert_true(conv_paths_climbs("a/../b"));
-    assert_true(conv_paths_climbs("a//.."));
-    assert_false(conv_paths_climbs("a/..b/c.."));
-    assert_false(conv_paths_climbs("..."));
-    assert_false(conv_paths_climbs(""));
+    assert_true(conv_paths_climbs("..", "/"));
+    assert_true(conv_paths_climbs("a/../b", "/"));
+    assert_true(conv_paths_climbs("a//..", "/"));
+    assert_false(conv_paths_climbs("a/..b/c..", "/"));
+    assert_false(conv_paths_climbs("...", "/"));
+    assert_false(conv_paths_climbs("", "/"));
 }
 
 UNIT_TEST_IN(test_relation_sees_through_links, folder_make, folder_remove)

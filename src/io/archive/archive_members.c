@@ -9,6 +9,7 @@
 
 #include "io/archive/member_path.h"
 #include "io/files/paths.h"
+#include "io/source.h"
 
 // --- members that were read ----------------------------------------------------------------------
 
@@ -80,6 +81,25 @@ void conv_archive_unit_release(struct conv_archive_unit *unit)
         atomic_fetch_sub(unit->held, (size_t)unit->input.size);
     conv_archive_input_close(&unit->input);
     free(unit);
+}
+
+void conv_item_release(struct conv_item *item)
+{
+    conv_archive_body_release(item->body);
+    conv_watched_end(item->watched, item->is_again);
+    item->body = NULL;
+    item->watched = NULL;
+}
+
+const struct stat *conv_item_archive(const struct conv_item *item)
+{
+    return item->body ? &item->body->unit->input.info : NULL;
+}
+
+const uint8_t *conv_item_streamed(const struct conv_item *item)
+{
+    const struct stat *archive = conv_item_archive(item);
+    return archive && !S_ISREG(archive->st_mode) ? item->body->data : NULL;
 }
 
 // --- buffers -------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "io/archive/archive_turn.h"
 #include "io/files/file_sink.h"
-#include "io/files/special.h"
 
 // If other threads are writing a member's predecessors, its turn comes a moment later. This wait,
 // in ns, is cheaper than copying the bytes, which takes four times as long.
@@ -337,7 +336,7 @@ static enum conv_status make_empty(struct conv_archive_order *order, struct conv
 {
     enum conv_status status = CONV_OK;
     for (int i = 0; i < order->config.target_count && !status; i++)
-        if (!order->made[i] && atomic_load(&order->config.targets[i].is_due)) {
+        if (!order->config.targets[i].is_begun && atomic_load(&order->config.targets[i].is_due)) {
             status = conv_archive_turn_open(order, &order->open[0], i, err);
             if (order->current) {
                 struct conv_err later;
@@ -357,7 +356,7 @@ static void close_gaps(struct conv_archive_order *order)
     for (size_t i = 0; i < order->room; i++) {
         struct conv_archive_entry *entry = *conv_archive_turn_slot(order, order->next);
         if (entry) {
-            order->lack[entry->target] = true;
+            order->config.targets[entry->target].lacks = true;
             conv_archive_turn_take(order, NULL);
         } else {
             order->next++;
@@ -397,7 +396,6 @@ static enum conv_status finish(struct conv_sink *base, struct conv_err *err)
     conv_archive_buffers_close(&order->buffers);
     conv_output_names_close(&order->names);
     free(order->ring);
-    free(order->made);
     free(order);
     return status == CONV_ERR_CANCELLED ? CONV_OK : status;
 }
@@ -426,16 +424,10 @@ static enum conv_status open_archives(struct conv_sink **out, const struct conv_
         .remove_temporaries = remove_temporaries,
     };
     struct conv_archive_order *order = calloc(1, sizeof *order);
-    bool *made = calloc(2 * ((size_t)config->target_count + 1), sizeof *made);
-    if (!order || !made) {
-        free(order);
-        free(made);
+    if (!order)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for writing archives");
-    }
     order->sink.ops = &ops;
     order->config = *config;
-    order->made = made;
-    order->lack = made + config->target_count + 1;
     for (int i = 0; i < CONV_ARCHIVE_MOST_OPEN; i++) {
         order->open[i].target = -1;
         order->open[i].output.file.fd = -1;
@@ -455,8 +447,6 @@ enum conv_status conv_sink_open(struct conv_sink **sink, const struct conv_sink_
     *sink = NULL;
     if (config->kind == CONV_SINK_NONE)
         return CONV_OK;
-    if (config->kind == CONV_SINK_STANDARD)
-        return conv_standard_sink_open(sink, config, err);
     if (config->kind == CONV_SINK_ARCHIVE)
         return open_archives(sink, config, err);
     return conv_file_sink_open(sink, config, err);

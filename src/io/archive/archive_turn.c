@@ -154,8 +154,8 @@ enum conv_status conv_archive_turn_close(struct conv_archive_order *order,
                                          struct conv_open_archive *archive, bool keep,
                                          struct conv_err *err)
 {
-    struct conv_journal *journal = order->lack[archive->target] ? NULL : order->config.journal;
     struct conv_archive_target *target = &order->config.targets[archive->target];
+    struct conv_journal *journal = target->lacks ? NULL : order->config.journal;
     enum conv_status status =
         finish_archive(archive, target, keep, order->config.fsync, journal, err);
     atomic_store(&target->is_written, keep && !status);
@@ -231,7 +231,7 @@ enum conv_status conv_archive_turn_open(struct conv_archive_order *order,
     archive->is_sealed = false;
     conv_lock_release(&order->lock);
     order->current = archive;
-    order->made[target] = true;
+    order->config.targets[target].is_begun = true;
     return to->format->frame ? CONV_OK : to->format->write(&archive->writer, &archive->output, err);
 }
 
@@ -320,7 +320,7 @@ void conv_archive_turn_take(struct conv_archive_order *order, struct conv_archiv
         if (!entry)
             break;
         order->next++;
-        order->lack[entry->target] |= entry->lacks;
+        order->config.targets[entry->target].lacks |= entry->lacks;
         conv_lock_release(&order->lock);
         bool writes = !entry->is_dropped && place(order, &own, entry);
         conv_lock_acquire(&order->lock);

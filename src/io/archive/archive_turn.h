@@ -56,8 +56,6 @@ struct conv_archive_order {
     struct conv_open_archive open[CONV_ARCHIVE_MOST_OPEN];
     struct conv_open_archive *current; // of the turn: that members are placed in; NULL: none
     uint64_t usual;                    // of the turn: bytes of the archive before; 0: none
-    bool *made;                        // by target
-    bool *lack;                        // by target: a member was dropped
     struct conv_archive_buffers buffers;
 
     atomic_uint_fast64_t

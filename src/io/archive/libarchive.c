@@ -126,14 +126,6 @@ static int open_archive(struct stream *stream)
     return result;
 }
 
-static uint64_t get(const uint8_t *from, int bytes)
-{
-    uint64_t value = 0;
-    for (int i = bytes; i-- > 0;)
-        value = value << 8 | from[i];
-    return value;
-}
-
 // Checks place and checksum of the directory of a 7-Zip archive, which the library does not.
 static enum conv_status check_7z(struct stream *stream, struct conv_err *err)
 {
@@ -142,13 +134,14 @@ static enum conv_status check_7z(struct stream *stream, struct conv_err *err)
     enum { HEADER = 32 };
     if (input->size < HEADER)
         return conv_err_set(err, CONV_ERR_FORMAT, "the archive is truncated");
-    uint64_t at = get(map + 12, 8), size = get(map + 20, 8), room = input->size - HEADER;
-    if (libdeflate_crc32(0, map + 12, 20) != get(map + 8, 4))
+    uint64_t at = conv_zip_get(map + 12, 8), size = conv_zip_get(map + 20, 8),
+             room = input->size - HEADER;
+    if (libdeflate_crc32(0, map + 12, 20) != conv_zip_get(map + 8, 4))
         return conv_err_set(err, CONV_ERR_FORMAT, "the archive is damaged: its header is invalid");
     if (at > room || size > room - at)
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "the archive is truncated: its directory is missing");
-    if (libdeflate_crc32(0, map + HEADER + at, (size_t)size) != get(map + 28, 4))
+    if (libdeflate_crc32(0, map + HEADER + at, (size_t)size) != conv_zip_get(map + 28, 4))
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "the archive is damaged: its directory is invalid");
     stream->after_7z = room - at - size;

@@ -19,64 +19,26 @@ static bool is_drive(const char *path)
            (path[2] == '\0' || path[2] == '/' || path[2] == '\\');
 }
 
-// Finds the next component from *at on, which moves past it. False at the end. `other` is another
-// separator besides the slash; '/' for none.
-static bool next_component(const char *name, size_t length, char other, size_t *at,
-                           const char **component, size_t *component_length)
-{
-    while (*at < length && (name[*at] == '/' || name[*at] == other))
-        (*at)++;
-    size_t start = *at;
-    while (*at < length && name[*at] != '/' && name[*at] != other)
-        (*at)++;
-    *component = name + start;
-    *component_length = *at - start;
-    return *component_length > 0;
-}
-
-static bool climbs(const char *name, size_t length, char other)
-{
-    const char *component;
-    size_t at = 0, n;
-    while (next_component(name, length, other, &at, &component, &n))
-        if (n == 2 && component[0] == '.' && component[1] == '.')
-            return true;
-    return false;
-}
-
 static enum conv_status refuse_for_windows(struct conv_err *err)
 {
     return conv_err_set(err, CONV_ERR_FORMAT,
                         "the member's name could leave the output folder on Windows");
 }
 
-// Refuses names that are forbidden whatever path they would become.
-static enum conv_status check_name(const char *name, size_t length, struct conv_err *err)
+enum conv_status conv_member_path_make(char *dst, const char *name, struct conv_err *err)
 {
-    if (length == 0)
+    size_t size = 0;
+    bool is_folder = true; // what the name ends in
+    if (!*name)
         return conv_err_set(err, CONV_ERR_FORMAT, "the member has no name");
-    if (memchr(name, '\0', length))
-        return conv_err_set(err, CONV_ERR_FORMAT, "the member's name contains a NUL byte");
-    if (climbs(name, length, '/'))
+    if (conv_paths_climbs(name, "/"))
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "the member's name contains \"..\": it could leave the output folder");
-    if (climbs(name, length, '\\'))
+    if (conv_paths_climbs(name, "/\\"))
         return refuse_for_windows(err);
-    return CONV_OK;
-}
-
-enum conv_status conv_member_path_make(char *dst, const char *name, size_t length,
-                                       struct conv_err *err)
-{
-    enum conv_status status = check_name(name, length, err);
-    if (status)
-        return status;
-    const char *component = name;
-    size_t at = 0, size = 0, n;
-    bool is_folder = true; // what the name ends in
-    while (next_component(name, length, '/', &at, &component, &n)) {
-        bool is_dot = n == 1 && component[0] == '.';
-        is_folder = is_dot || at < length; // a slash follows
+    for (size_t n; name += strspn(name, "/"), (n = strcspn(name, "/")) > 0; name += n) {
+        bool is_dot = n == 1 && name[0] == '.';
+        is_folder = is_dot || name[n] == '/';
         if (is_dot)
             continue;
         if (n > NAME_MAX)
@@ -87,15 +49,13 @@ enum conv_status conv_member_path_make(char *dst, const char *name, size_t lengt
             return conv_err_set(err, CONV_ERR_LIMIT, "the member's name is too long");
         if (size > 0)
             dst[size++] = '/';
-        memcpy(dst + size, component, n);
+        memcpy(dst + size, name, n);
         size += n;
     }
     if (size == 0 || is_folder)
         return conv_err_set(err, CONV_ERR_FORMAT, "the member's name is that of a folder");
     dst[size] = '\0';
-    if (dst[0] == '\\' || is_drive(dst))
-        return refuse_for_windows(err);
-    return CONV_OK;
+    return dst[0] == '\\' || is_drive(dst) ? refuse_for_windows(err) : CONV_OK;
 }
 
 // True if the link leads to something below or at `folder`, which exists.
@@ -104,9 +64,7 @@ static bool leads_inside(const char *link, const char *folder)
     char target[PATH_MAX], root[PATH_MAX];
     if (!realpath(link, target) || !realpath(folder[0] ? folder : ".", root))
         return false;
-    size_t length = strlen(root);
-    return strncmp(target, root, length) == 0 &&
-           (target[length] == '/' || target[length] == '\0' || root[length - 1] == '/');
+    return conv_paths_is_inside(target, root) || strcmp(target, root) == 0;
 }
 
 // The folder relative to links->folder: its `length` first bytes.

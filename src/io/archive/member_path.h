@@ -3,7 +3,7 @@
 // may lead out of the folder.
 //
 // The rules, for a name of any bytes:
-//   - refused: empty names; names with a NUL byte; names with a component ".." (also where it would
+//   - refused: empty names; names with a component ".." (also where it would
 //     not lead out); names of folders, which end in "/" or "/."; components longer than NAME_MAX
 //     and paths of PATH_MAX bytes or more;
 //   - refused, because they would lead out on a file system shared with Windows: names that begin
@@ -22,12 +22,10 @@
 
 #include "base/err.h"
 
-// Sets dst (PATH_MAX bytes) to the relative path of a member whose name has `length` bytes (a NUL
-// after them is not needed).
+// Sets dst (PATH_MAX bytes) to the relative path of a member.
 // CONV_ERR_LIMIT for a name that is too long, CONV_ERR_FORMAT for the other refusals; dst then
 // holds anything. *err does not repeat the name. Any thread.
-enum conv_status conv_member_path_make(char *dst, const char *name, size_t length,
-                                       struct conv_err *err);
+enum conv_status conv_member_path_make(char *dst, const char *name, struct conv_err *err);
 
 // Remembers the folder of the last member, since members of one folder follow one another. Start
 // with {.folder =}. One thread at a time.

@@ -19,30 +19,6 @@
 #define RETRY_MS 20
 #define PIECE_BYTES ((size_t)1 << 20) // that a thread reads at a time
 
-void conv_item_release(struct conv_item *item)
-{
-    if (item->body)
-        item->ops->release(item);
-    item->body = NULL;
-    if (item->watched)
-        item->watched->end(item->watched, item->is_again);
-    item->watched = NULL;
-}
-
-const struct stat *conv_item_archive(const struct conv_item *item)
-{
-    const uint8_t *streamed;
-    return item->body ? item->ops->archive(item, &streamed) : NULL;
-}
-
-const uint8_t *conv_item_streamed(const struct conv_item *item)
-{
-    const uint8_t *streamed = NULL;
-    if (item->body)
-        (void)item->ops->archive(item, &streamed);
-    return streamed;
-}
-
 const char *conv_item_target(const struct conv_item *item)
 {
     return item->name + item->target;
@@ -257,7 +233,7 @@ static enum conv_status check_unchanged(const struct conv_input *input, struct c
 
 static bool is_replaced(const struct conv_item *item, const struct conv_input *input, bool *gone)
 {
-    return item->watched && item->watched->is_changing(item, &input->info, gone);
+    return item->watched && conv_watched_is_changing(item, &input->info, gone);
 }
 
 static enum conv_status open_standard(const struct conv_item *item, struct conv_input *input,

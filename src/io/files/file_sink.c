@@ -13,7 +13,6 @@
 
 #include "base/descriptors.h"
 #include "io/files/journal.h"
-#include "io/files/special.h"
 #include "io/files/temporary.h"
 
 static const struct conv_file_sink *file_sink(const struct conv_sink *sink)
@@ -26,10 +25,11 @@ static enum conv_status place(const struct conv_sink *sink, const struct conv_it
 {
     const struct conv_sink_config *config = &file_sink(sink)->config;
     bool is_folder = config->kind == CONV_SINK_FOLDER;
-    bool fits = config->kind == CONV_SINK_IN_PLACE
-                    ? conv_paths_join(output->path, "", item->name)
-                    : conv_paths_join(output->path, is_folder ? config->path : "",
-                                      is_folder ? conv_item_target(item) : config->path);
+    const char *name = config->kind == CONV_SINK_STANDARD   ? "-"
+                       : config->kind == CONV_SINK_IN_PLACE ? item->name
+                       : is_folder                          ? conv_item_target(item)
+                                                            : config->path;
+    bool fits = conv_paths_join(output->path, is_folder ? config->path : "", name);
     return fits ? CONV_OK : conv_err_set(err, CONV_ERR_LIMIT, "path too long");
 }
 
@@ -82,7 +82,7 @@ static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
         return CONV_OK;
     if (!item->watched || (status && status != CONV_ERR_USAGE))
         return status;
-    if (!item->watched->has_rival(item->watched, place.name, status != CONV_OK))
+    if (!conv_watched_has_rival(item->watched, place.name, status != CONV_OK))
         return CONV_OK;
     return conv_err_set(err, CONV_ERR_USAGE, "another image has the same output, %s", place.name);
 }
@@ -236,8 +236,10 @@ static enum conv_status write_output(struct conv_sink *base, int worker,
     struct conv_existing existing = {0};
     enum conv_status status = CONV_OK;
     bool looks = should_look(base), few = conv_descriptors_are_few(), linked = false;
-    assert(worker >= 0 && worker < sink->config.workers);
     *result = CONV_SINK_WRITTEN;
+    if (sink->config.kind == CONV_SINK_STANDARD)
+        return conv_special_write(output->path, file, sink->config.stop, err);
+    assert(worker >= 0 && worker < sink->config.workers);
     if (looks) {
         look(base, output, &existing);
         status = conv_sink_check(base, item, input, output, &existing, err);
@@ -307,6 +309,12 @@ enum conv_status conv_file_sink_open(struct conv_sink **out, const struct conv_s
         .finish = finish,
         .remove_temporaries = remove_temporaries,
     };
+    // There nothing can be looked up, checked or undone.
+    static const struct conv_sink_ops standard = {
+        .place = place,
+        .write = write_output,
+        .finish = finish,
+    };
     struct conv_file_sink *sink = calloc(1, sizeof *sink);
     struct conv_file_temporary *temporaries =
         sink ? calloc((size_t)config->workers, sizeof *temporaries) : NULL;
@@ -314,7 +322,7 @@ enum conv_status conv_file_sink_open(struct conv_sink **out, const struct conv_s
         free(sink);
         return conv_err_workers(err, config->workers);
     }
-    sink->sink.ops = &ops;
+    sink->sink.ops = config->kind == CONV_SINK_STANDARD ? &standard : &ops;
     sink->config = *config;
     sink->temporaries = temporaries;
     conv_output_names_open(&sink->names);

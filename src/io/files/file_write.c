@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/descriptors.h"
 #include "io/files/access.h"
 #include "io/files/file_sink.h"
 #include "io/files/journal.h"
@@ -221,11 +220,8 @@ enum conv_status conv_file_write_new(struct conv_file_write *write, bool *linked
     struct conv_access access;
     mode_t mode = plan_access(write, false, &access);
     const char *folder = write->folder == AT_FDCWD ? name_folder(name, write->path) : ".";
-    int fd, tries = 0;
+    int fd = conv_paths_open_at(write->folder, folder, O_TMPFILE | O_WRONLY, mode, NULL);
     *linked = false;
-    do
-        fd = openat(write->folder, folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
-    while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)));
     if (fd < 0 && (errno == EMFILE || errno == ENFILE))
         return conv_err_errno(err, errno, "cannot create %s", write->path);
     if (fd < 0) {
@@ -257,17 +253,11 @@ static int open_temporary(const struct conv_file_write *write, mode_t mode)
     }
     memcpy(temporary->name, write->path, length);
     temporary->folder = write->folder;
-    for (int attempt = 1, tries = 0;; attempt++) {
-        int fd = -1;
+    for (int attempt = 1;; attempt++) {
         conv_temporary_name(temporary->name + length, atomic_fetch_add(&sink->next_number, 1));
         atomic_store(&temporary->exists, true);
-        do
-            fd = atomic_load(&sink->is_abandoned)
-                     ? -1
-                     : openat(write->folder, temporary->name,
-                              O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-        while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)) &&
-               !atomic_load(&sink->is_abandoned));
+        int fd = conv_paths_open_at(write->folder, temporary->name, O_WRONLY | O_CREAT | O_EXCL,
+                                    mode, &sink->is_abandoned);
         if (fd >= 0)
             return fd;
         atomic_store(&temporary->exists, false);

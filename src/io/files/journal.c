@@ -127,18 +127,6 @@ static void take_content(struct keys *keys, const struct conv_journal_fact *fact
     conv_hash_add(content.digest, content.block, content.used);
 }
 
-// -1 with errno.
-static int open_output(const struct conv_journal_config *config,
-                       const struct conv_journal_fact *fact)
-{
-    int fd, tries = 0;
-    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (config->in_place ? O_NOFOLLOW : 0);
-    do
-        fd = openat(fact->folder, fact->name, flags);
-    while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)));
-    return fd;
-}
-
 // Not by the inode number, which may differ from one call to the next on a file system in user
 // space.
 static bool is_same_version(const struct stat *a, const struct stat *b)
@@ -173,7 +161,8 @@ static bool read_file(struct keys *keys, const struct conv_journal_config *confi
     struct content content = {.digest = &keys->key[CONTENT]};
     struct stat now;
     conv_descriptors_take(1);
-    int fd = open_output(config, fact);
+    int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | (config->in_place ? O_NOFOLLOW : 0);
+    int fd = conv_paths_open_at(fact->folder, fact->name, flags, 0, NULL);
     bool good = fd >= 0 && fstat(fd, &now) == 0 && is_same_version(fact->out, &now) &&
                 read_content(&content, fd, fact->out->st_size, config);
     if (fd >= 0)

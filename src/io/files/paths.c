@@ -106,31 +106,20 @@ bool conv_paths_is_older(const struct stat *first, const struct stat *second)
     return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
 
-// The next component from *at on, which moves past it. Its length; 0 at the end.
-static size_t next_component(const char **at, const char **component)
+bool conv_paths_climbs(const char *path, const char *separators)
 {
-    *at += strspn(*at, "/");
-    *component = *at;
-    *at += strcspn(*at, "/");
-    return (size_t)(*at - *component);
-}
-
-bool conv_paths_climbs(const char *path)
-{
-    const char *component;
-    for (size_t n; (n = next_component(&path, &component)) > 0;)
-        if (n == 2 && memcmp(component, "..", 2) == 0)
+    for (size_t n; path += strspn(path, separators), (n = strcspn(path, separators)) > 0; path += n)
+        if (n == 2 && memcmp(path, "..", 2) == 0)
             return true;
     return false;
 }
 
 bool conv_paths_normal(char *dst, const char *name)
 {
-    const char *component;
     size_t size = 0, out = 0; // `out`: bytes of ".." at the beginning
-    for (size_t n; (n = next_component(&name, &component)) > 0;) {
-        bool up = n == 2 && memcmp(component, "..", 2) == 0;
-        if (n == 1 && component[0] == '.')
+    for (size_t n; name += strspn(name, "/"), (n = strcspn(name, "/")) > 0; name += n) {
+        bool up = n == 2 && memcmp(name, "..", 2) == 0;
+        if (n == 1 && name[0] == '.')
             continue;
         if (up && size > out) {
             while (size > out && dst[--size] != '/')
@@ -139,7 +128,7 @@ bool conv_paths_normal(char *dst, const char *name)
         }
         if (size > 0)
             dst[size++] = '/';
-        memcpy(dst + size, component, n);
+        memcpy(dst + size, name, n);
         size += n;
         out = up ? size : out;
     }
@@ -247,15 +236,17 @@ enum conv_status conv_paths_make_parent(const char *path, struct conv_err *err)
 
 int conv_paths_open(const char *path, int flags)
 {
-    return conv_paths_create(path, flags, 0666);
+    return conv_paths_open_at(AT_FDCWD, path, flags, 0666, NULL);
 }
 
-int conv_paths_create(const char *path, int flags, mode_t mode)
+int conv_paths_open_at(int folder, const char *path, int flags, mode_t mode,
+                       const atomic_bool *ends)
 {
     int fd, tries = 0;
     do
-        fd = open(path, flags | O_CLOEXEC, mode);
-    while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)));
+        fd = ends && atomic_load(ends) ? -1 : openat(folder, path, flags | O_CLOEXEC, mode);
+    while (fd < 0 && !(ends && atomic_load(ends)) &&
+           (errno == EINTR || conv_descriptors_wait(errno, &tries)));
     return fd;
 }
 

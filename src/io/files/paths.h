@@ -66,15 +66,17 @@ bool conv_paths_is_older(const struct stat *first, const struct stat *second);
 // starts in, which then begins with "..".
 bool conv_paths_normal(char *dst, const char *name);
 
-// True if one component is "..".
-bool conv_paths_climbs(const char *path);
+// True if a component between these separators is "..".
+bool conv_paths_climbs(const char *path, const char *separators);
 
 // open() with O_CLOEXEC, a new file with mode 0666 less the umask. Repeated after a signal, and
 // while there is no free descriptor but other threads may close one (descriptors.h). -1 with errno.
 int conv_paths_open(const char *path, int flags);
 
-// The same for a new file with another mode.
-int conv_paths_create(const char *path, int flags, mode_t mode);
+// The same in a folder, for a new file with another mode, and without trying once *ends, which may
+// be NULL, is true.
+int conv_paths_open_at(int folder, const char *path, int flags, mode_t mode,
+                       const atomic_bool *ends);
 
 // fsync(), repeated after a signal. -1 with errno. File systems that cannot do this to a folder
 // have nothing to flush.

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -15,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/standard.h"
 #include "io/files/paths.h"
-#include "io/files/special.h"
 
 // Longer than writing any image takes, and than the clocks of machines that share a folder differ.
 #define STRANGER_SECONDS (24 * 60 * 60)
@@ -140,6 +142,119 @@ void conv_temporary_sweep(const char *folder)
     closedir(dir);
 }
 
+// --- streams -------------------------------------------------------------------------------------
+
+// Written without ever waiting out of reach of a signal.
+
+#define POLL_MS 50
+#define LAST_POLLS                                                                                 \
+    10 // after a stop, a reader that takes nothing for half a second is not waited for
+
+// False if the run is to stop and nothing can be written.
+static bool wait_writable(int fd, const atomic_int *stop)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    for (int polls = 0;;) {
+        int ready = poll(&wait, 1, POLL_MS);
+        if (ready > 0 || (ready < 0 && errno != EINTR))
+            return true; // write() gives the reason of an error
+        polls += ready == 0;
+        if (polls >= LAST_POLLS && atomic_load(stop))
+            return false;
+    }
+}
+
+// Opening a pipe for writing would wait for its reader, out of reach of a signal. -1 with errno:
+// EINTR if *stop became non-zero meanwhile.
+static int open_other(const char *path, const atomic_int *stop)
+{
+    for (;;) {
+        struct stat info;
+        int fd = conv_paths_open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+        if (fd >= 0 || errno != ENXIO)
+            return fd;
+        if (stat(path, &info) != 0 || !S_ISFIFO(info.st_mode)) {
+            errno = ENXIO; // a socket, or a device without a driver
+            return -1;
+        }
+        if (atomic_load(stop)) {
+            errno = EINTR;
+            return -1;
+        }
+        poll(NULL, 0, POLL_MS);
+    }
+}
+
+// Opens it for writing, waiting for the reader of a pipe. -1 with *err, as of conv_special_write.
+// *owns: it is to be closed.
+static int open_special(const char *path, const atomic_int *stop, bool *owns, struct conv_err *err)
+{
+    int own = conv_paths_is_standard(path) ? STDOUT_FILENO : conv_paths_descriptor(path);
+    if (own == STDOUT_FILENO && conv_standard_is_closed(STDOUT_FILENO)) {
+        conv_err_set(err, CONV_ERR_IO, "cannot write to standard output: it is closed");
+        return -1;
+    }
+    int fd = own >= 0 ? own : open_other(path, stop);
+    *owns = own < 0 && fd >= 0;
+    if (fd < 0 && errno == EINTR)
+        conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for the reader of %s", path);
+    else if (fd < 0)
+        conv_err_errno(err, errno, "cannot open %s", path);
+    return fd;
+}
+
+// A pipe that is writable takes PIPE_BUF bytes without making a write wait; more could wait for a
+// reader, with or without O_NONBLOCK, which other processes share. Files and disks take any amount.
+static size_t most_at_once(int fd)
+{
+    struct stat info;
+    bool may_wait = fstat(fd, &info) != 0 || S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode) ||
+                    S_ISCHR(info.st_mode);
+    return may_wait ? PIPE_BUF : SSIZE_MAX;
+}
+
+static enum conv_status write_all(int fd, const uint8_t *data, size_t size, size_t most,
+                                  const atomic_int *stop, const char *name, struct conv_err *err)
+{
+    while (size > 0) {
+        if (!wait_writable(fd, stop))
+            return conv_err_set(err, CONV_ERR_CANCELLED,
+                                "stopped while waiting for the reader of %s", name);
+        ssize_t written = write(fd, data, size < most ? size : most);
+        if (written < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (written < 0)
+            return conv_err_errno(err, errno, "cannot write to %s", name);
+        data += written;
+        size -= (size_t)written;
+    }
+    return CONV_OK;
+}
+
+static enum conv_status write_to(int fd, const char *path, const struct conv_encoded *file,
+                                 const atomic_int *stop, struct conv_err *err)
+{
+    const char *name = conv_paths_is_standard(path) ? "standard output" : path;
+    size_t most = most_at_once(fd);
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < CONV_ENCODED_PARTS && !status; i++)
+        status = write_all(fd, file->part[i].data, file->part[i].size, most, stop, name, err);
+    return status;
+}
+
+enum conv_status conv_special_write(const char *path, const struct conv_encoded *file,
+                                    const atomic_int *stop, struct conv_err *err)
+{
+    bool owns;
+    int fd = open_special(path, stop, &owns, err);
+    if (fd < 0)
+        return err->status;
+    enum conv_status status = write_to(fd, path, file, stop, err);
+    if (owns && close(fd) != 0 && errno != EINTR && !status)
+        status = conv_err_errno(err, errno, "cannot write to %s", path);
+    return status;
+}
+
 // --- files that appear whole ---------------------------------------------------------------------
 
 #define MOST_ATTEMPTS 100 // at an unused temporary name
@@ -161,8 +276,8 @@ static enum conv_status open_unnamed(struct conv_temporary_file *file, bool forc
     for (unsigned attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
         conv_temporary_name(file->temporary + folder, attempt);
         atomic_store(&file->has_temporary, true);
-        file->fd = conv_paths_create(file->temporary, O_RDWR | O_CREAT | O_EXCL,
-                                     conv_access_first(&file->access));
+        file->fd = conv_paths_open_at(AT_FDCWD, file->temporary, O_RDWR | O_CREAT | O_EXCL,
+                                      conv_access_first(&file->access), NULL);
         file->owns_fd = file->fd >= 0;
         if (file->fd >= 0)
             return CONV_OK;
@@ -176,7 +291,7 @@ static enum conv_status open_unnamed(struct conv_temporary_file *file, bool forc
 // It is written to, not replaced.
 static enum conv_status open_stream(struct conv_temporary_file *file, struct conv_err *err)
 {
-    file->fd = conv_special_open(file->path, file->stop, &file->owns_fd, err);
+    file->fd = open_special(file->path, file->stop, &file->owns_fd, err);
     if (file->fd < 0)
         return err->status;
 #ifdef F_SETPIPE_SZ
@@ -209,9 +324,8 @@ enum conv_status conv_temporary_open(struct conv_temporary_file *file, const cha
 enum conv_status conv_temporary_write(const struct conv_temporary_file *file, const void *data,
                                       size_t size, struct conv_err *err)
 {
-    const char *name = conv_paths_is_standard(file->path) ? "standard output" : file->path;
     const struct conv_encoded bytes = {.part = {{data, size}}, .size = size};
-    return conv_special_write_to(file->fd, name, &bytes, file->stop, err);
+    return write_to(file->fd, file->path, &bytes, file->stop, err);
 }
 
 static enum conv_status sync_name(const struct conv_temporary_file *file, struct conv_err *err)

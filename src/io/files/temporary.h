@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "image/format.h"
 #include "io/files/access.h"
 
 // Upper bound of a name with its NUL. Short, since file systems allow 255 bytes and some less.
@@ -31,6 +32,17 @@ bool conv_temporary_is(const char *name);
 // folder, another container, before a reboot) assumed once the file is a day old. What cannot be
 // removed stays, without an error.
 void conv_temporary_sweep(const char *folder);
+
+// --- streams -------------------------------------------------------------------------------------
+
+// Outputs that are not regular files: standard output, open descriptors (/dev/fd/3), and pipes and
+// devices that are named on the command line. Their other end may never be opened or read.
+
+// Writes all parts to the file at `path`, which exists. Waits for the reader of a pipe. Once *stop
+// is non-zero it stops waiting for a reader that is missing or reads nothing: CONV_ERR_CANCELLED.
+// Otherwise CONV_ERR_IO with the reason. Any thread.
+enum conv_status conv_special_write(const char *path, const struct conv_encoded *file,
+                                    const atomic_int *stop, struct conv_err *err);
 
 // --- files that appear whole ---------------------------------------------------------------------
 

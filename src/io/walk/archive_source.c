@@ -47,23 +47,9 @@ static enum conv_status view(const struct conv_item *item, struct conv_input *in
     return body->own ? CONV_OK : conv_archive_input_touch(&body->unit->input, *data, *size, err);
 }
 
-static const struct stat *archive_of(const struct conv_item *item, const uint8_t **streamed)
-{
-    const struct stat *info = &item->body->unit->input.info;
-    *streamed = S_ISREG(info->st_mode) ? NULL : item->body->data;
-    return info;
-}
-
-static void release(struct conv_item *item)
-{
-    conv_archive_body_release(item->body);
-}
-
 static const struct conv_item_ops item_ops = {
     .identify = identify,
     .view = view,
-    .archive = archive_of,
-    .release = release,
 };
 
 void conv_item_keep_name(struct conv_item *item)
@@ -106,7 +92,7 @@ static enum conv_status make_target(struct conv_archive_source *source, char tar
                                     const char *name, struct conv_err *err)
 {
     char path[PATH_MAX];
-    enum conv_status status = conv_member_path_make(path, name, strlen(name), err);
+    enum conv_status status = conv_member_path_make(path, name, err);
     if (!status && !conv_paths_join(target, source->below, path))
         status = conv_err_set(err, CONV_ERR_LIMIT, "path too long");
     return status ? status : conv_member_path_check_links(&source->links, target, err);

@@ -203,7 +203,7 @@ enum conv_source_step conv_list_source_next(struct conv_list_source *list, struc
         return CONV_SOURCE_BAD;
     }
     item->target = strlen(item->name) - strlen(relative);
-    if (conv_paths_climbs(relative)) {
+    if (conv_paths_climbs(relative, "/")) {
         conv_err_set(err, CONV_ERR_USAGE, "a name in the list may not contain '..'");
         return CONV_SOURCE_BAD;
     }

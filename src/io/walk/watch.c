@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/descriptors.h"
@@ -22,20 +24,25 @@ enum conv_status conv_watch_open(struct conv_watch **out, const struct conv_fold
     watch->drained = time(NULL);
     watch->drained_ns = watch->checked_ns = conv_clock_ns();
     (void)conv_lock_init(&watch->lock);
-    enum conv_status status = conv_watch_folders_open(&watch->folders, err);
-    if (status) {
+    watch->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (watch->fd < 0) {
+        int errnum = errno;
         conv_lock_destroy(&watch->lock);
         free(watch);
-        return status;
+        return errnum == EMFILE
+                   ? conv_err_set(err, CONV_ERR_LIMIT,
+                                  "too many programs of this user watch folders already (the limit "
+                                  "is fs.inotify.max_user_instances)")
+                   : conv_err_errno(err, errnum, "cannot watch folders");
     }
     conv_descriptors_keep(1);
     *out = watch;
     return CONV_OK;
 }
 
-static void free_busy(struct conv_watch_busy *busy)
+static void free_busy(struct conv_watched *busy)
 {
-    for (struct conv_watch_busy *next; busy; busy = next) {
+    for (struct conv_watched *next; busy; busy = next) {
         next = busy->next;
         free(busy);
     }
@@ -45,7 +52,10 @@ void conv_watch_close(struct conv_watch *watch)
 {
     if (!watch)
         return;
-    conv_watch_folders_close(&watch->folders);
+    for (int i = 0; i < watch->folder_count; i++)
+        free(watch->folders[i].path);
+    free(watch->folders);
+    close(watch->fd);
     conv_descriptors_keep(-1);
     conv_watch_arrivals_free(&watch->arrivals);
     free(watch->handed);
@@ -125,7 +135,8 @@ enum conv_source_step conv_watch_next(struct conv_watch *watch, struct conv_item
         conv_watch_check_roots(watch, conv_clock_ns());
         if (take_failure(watch, item, err))
             return CONV_SOURCE_BAD;
-        if (conv_watch_find_ready(watch)) {
+        uint64_t wait_ns;
+        if (conv_watch_find_ready(watch, &wait_ns)) {
             struct conv_watch_arrival *ready = &watch->ready;
             hand_out(item, ready->path, &watch->roots[ready->root], CONV_SOURCE_ITEM);
             item->watched = conv_watch_begin(watch, ready->path, ready->root);
@@ -133,10 +144,9 @@ enum conv_source_step conv_watch_next(struct conv_watch *watch, struct conv_item
             ready->path = NULL;
             return CONV_SOURCE_ITEM;
         }
-        uint64_t wait_ns = conv_watch_arrivals_wait_ns(&watch->arrivals, conv_clock_ns());
         if (wait_ns == UINT64_MAX && is_over(watch))
             return CONV_SOURCE_END;
-        struct pollfd events = {.fd = watch->folders.fd, .events = POLLIN};
+        struct pollfd events = {.fd = watch->fd, .events = POLLIN};
         int wait_ms =
             wait_ns < STOP_MS * UINT64_C(1000000) ? (int)((wait_ns + 999999) / 1000000) : STOP_MS;
         (void)poll(&events, 1, wait_ms);
@@ -146,5 +156,6 @@ enum conv_source_step conv_watch_next(struct conv_watch *watch, struct conv_item
 
 bool conv_watch_may_wait(struct conv_watch *watch)
 {
-    return !conv_watch_find_ready(watch);
+    uint64_t wait_ns;
+    return !conv_watch_find_ready(watch, &wait_ns);
 }

@@ -18,35 +18,13 @@
     (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE | IN_DELETE_SELF |       \
      IN_MOVE_SELF | IN_ONLYDIR)
 
-enum conv_status conv_watch_folders_open(struct conv_watch_folders *folders, struct conv_err *err)
-{
-    *folders = (struct conv_watch_folders){.fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
-    if (folders->fd >= 0)
-        return CONV_OK;
-    if (errno == EMFILE)
-        return conv_err_set(err, CONV_ERR_LIMIT,
-                            "too many programs of this user watch folders already (the limit is "
-                            "fs.inotify.max_user_instances)");
-    return conv_err_errno(err, errno, "cannot watch folders");
-}
-
-void conv_watch_folders_close(struct conv_watch_folders *folders)
-{
-    for (int i = 0; i < folders->count; i++)
-        free(folders->all[i].path);
-    free(folders->all);
-    if (folders->fd >= 0)
-        close(folders->fd);
-    *folders = (struct conv_watch_folders){.fd = -1};
-}
-
 // The index of the first folder whose descriptor is not below `wd`.
-static int find_place(const struct conv_watch_folders *folders, int wd)
+static int find_place(const struct conv_watch *watch, int wd)
 {
-    int low = 0, high = folders->count;
+    int low = 0, high = watch->folder_count;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (folders->all[middle].wd < wd)
+        if (watch->folders[middle].wd < wd)
             low = middle + 1;
         else
             high = middle;
@@ -54,61 +32,60 @@ static int find_place(const struct conv_watch_folders *folders, int wd)
     return low;
 }
 
-static bool is_at(const struct conv_watch_folders *folders, int place, int wd)
+static bool is_at(const struct conv_watch *watch, int place, int wd)
 {
-    return place < folders->count && folders->all[place].wd == wd;
+    return place < watch->folder_count && watch->folders[place].wd == wd;
 }
 
-static enum conv_status store(struct conv_watch_folders *folders, int wd, char *path, int root,
+static enum conv_status store(struct conv_watch *watch, int wd, char *path, int root,
                               struct conv_err *err)
 {
-    int place = find_place(folders, wd);
-    if (is_at(folders, place, wd)) {
-        free(folders->all[place].path);
+    int place = find_place(watch, wd);
+    if (is_at(watch, place, wd)) {
+        free(watch->folders[place].path);
     } else {
-        if (folders->count == folders->capacity) {
-            int capacity = folders->capacity ? 2 * folders->capacity : 16;
-            void *all = realloc(folders->all, (size_t)capacity * sizeof *folders->all);
+        if (watch->folder_count == watch->folder_capacity) {
+            int capacity = watch->folder_capacity ? 2 * watch->folder_capacity : 16;
+            void *all = realloc(watch->folders, (size_t)capacity * sizeof *watch->folders);
             if (!all)
                 return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d folders", capacity);
-            folders->all = all;
-            folders->capacity = capacity;
+            watch->folders = all;
+            watch->folder_capacity = capacity;
         }
-        memmove(folders->all + place + 1, folders->all + place,
-                (size_t)(folders->count - place) * sizeof *folders->all);
-        folders->count++;
+        memmove(watch->folders + place + 1, watch->folders + place,
+                (size_t)(watch->folder_count - place) * sizeof *watch->folders);
+        watch->folder_count++;
     }
-    folders->all[place] = (struct conv_watch_folder){wd, root, path};
+    watch->folders[place] = (struct conv_watch_folder){wd, root, path};
     return CONV_OK;
 }
 
 // NULL if it is no longer watched. Valid until the next call that adds or removes.
-static const struct conv_watch_folder *find_watched(const struct conv_watch_folders *folders,
-                                                    int wd)
+static const struct conv_watch_folder *find_watched(const struct conv_watch *watch, int wd)
 {
-    int place = find_place(folders, wd);
-    return is_at(folders, place, wd) ? &folders->all[place] : NULL;
+    int place = find_place(watch, wd);
+    return is_at(watch, place, wd) ? &watch->folders[place] : NULL;
 }
 
 // Watches `path` for files that are complete, renamed or removed and for new folders. A folder that
 // is watched already gets the new path; *is_new: it was not watched under this path. CONV_ERR_LIMIT
 // if the user's limit of watches is reached; CONV_ERR_IO with the reason; CONV_ERR_MEMORY.
-static enum conv_status add_watched(struct conv_watch_folders *folders, const char *path, int root,
+static enum conv_status add_watched(struct conv_watch *watch, const char *path, int root,
                                     bool *is_new, struct conv_err *err)
 {
-    int wd = inotify_add_watch(folders->fd, path[0] ? path : ".", EVENTS);
+    int wd = inotify_add_watch(watch->fd, path[0] ? path : ".", EVENTS);
     if (wd < 0 && errno == ENOSPC)
         return conv_err_set(err, CONV_ERR_LIMIT,
                             "too many folders to watch (the limit is "
                             "fs.inotify.max_user_watches)");
     if (wd < 0)
         return conv_err_errno(err, errno, "cannot watch the folder");
-    const struct conv_watch_folder *known = find_watched(folders, wd);
+    const struct conv_watch_folder *known = find_watched(watch, wd);
     *is_new = !known || strcmp(known->path, path) != 0;
     char *copy = strdup(path);
     if (!copy)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a folder's name");
-    enum conv_status status = store(folders, wd, copy, root, err);
+    enum conv_status status = store(watch, wd, copy, root, err);
     if (status)
         free(copy);
     return status;
@@ -121,30 +98,30 @@ static bool is_within(const char *path, const char *folder)
 }
 
 // Ends the watch of the folder `path` and of all below it.
-static void remove_watched(struct conv_watch_folders *folders, const char *path)
+static void remove_watched(struct conv_watch *watch, const char *path)
 {
     int kept = 0;
-    for (int i = 0; i < folders->count; i++) {
-        if (is_within(folders->all[i].path, path)) {
-            (void)inotify_rm_watch(folders->fd, folders->all[i].wd); // fails if it has ended
-            free(folders->all[i].path);
+    for (int i = 0; i < watch->folder_count; i++) {
+        if (is_within(watch->folders[i].path, path)) {
+            (void)inotify_rm_watch(watch->fd, watch->folders[i].wd); // fails if it has ended
+            free(watch->folders[i].path);
         } else {
-            folders->all[kept++] = folders->all[i];
+            watch->folders[kept++] = watch->folders[i];
         }
     }
-    folders->count = kept;
+    watch->folder_count = kept;
 }
 
 // Forgets a watch that the system has ended.
-static void forget_watched(struct conv_watch_folders *folders, int wd)
+static void forget_watched(struct conv_watch *watch, int wd)
 {
-    int place = find_place(folders, wd);
-    if (!is_at(folders, place, wd))
+    int place = find_place(watch, wd);
+    if (!is_at(watch, place, wd))
         return;
-    free(folders->all[place].path);
-    folders->count--;
-    memmove(folders->all + place, folders->all + place + 1,
-            (size_t)(folders->count - place) * sizeof *folders->all);
+    free(watch->folders[place].path);
+    watch->folder_count--;
+    memmove(watch->folders + place, watch->folders + place + 1,
+            (size_t)(watch->folder_count - place) * sizeof *watch->folders);
 }
 
 #define MOST_WAITING 65536 // arrivals, before further events are left in the system's queue
@@ -172,7 +149,7 @@ void conv_watch_take_file(struct conv_watch *watch, const char *path, int root, 
         .path = (char *)(uintptr_t)path, .root = root, .is_closed = is_closed};
     const char *relative = relative_name(&watch->roots[root], path);
     if (conv_folder_rules_take(watch->rules, relative) &&
-        conv_watch_arrivals_add(&watch->arrivals, &arrival, conv_clock_ns(), &err))
+        conv_watch_arrivals_add(&watch->arrivals, &arrival, &err))
         conv_watch_note_failure(watch, path, &err);
 }
 
@@ -226,7 +203,7 @@ enum conv_status conv_watch_add_tree(struct conv_watch *watch, const char *path,
 {
     bool is_new = false;
     struct conv_watch_listing all = *listing;
-    enum conv_status status = add_watched(&watch->folders, path, root, &is_new, err);
+    enum conv_status status = add_watched(watch, path, root, &is_new, err);
     if (status || (!watch->rules->recursive && !listing->takes_files))
         return status;
     if (is_new) // its files have other names now, but changed long ago
@@ -272,7 +249,7 @@ static void list_again(struct conv_watch *watch)
 static void end_root(struct conv_watch *watch, int root)
 {
     watch->roots[root].is_gone = true;
-    remove_watched(&watch->folders, watch->roots[root].path);
+    remove_watched(watch, watch->roots[root].path);
 }
 
 void conv_watch_check_roots(struct conv_watch *watch, uint64_t now_ns)
@@ -301,7 +278,7 @@ static void handle_entry(struct conv_watch *watch, const struct conv_watch_folde
     bool exists = lstat(path, &info) == 0, leaves = event->mask & (IN_MOVED_FROM | IN_DELETE);
     if (event->mask & IN_ISDIR) {
         if (event->mask & IN_MOVED_FROM)
-            remove_watched(&watch->folders, path);
+            remove_watched(watch, path);
         if (exists && S_ISDIR(info.st_mode)) // another may have taken its place
             take_folder(watch, path, root);
     } else if (leaves && !exists) {
@@ -318,7 +295,7 @@ static void handle_event(struct conv_watch *watch, const struct inotify_event *e
         list_again(watch);
         return;
     }
-    const struct conv_watch_folder *folder = find_watched(&watch->folders, event->wd);
+    const struct conv_watch_folder *folder = find_watched(watch, event->wd);
     if (!folder)
         return; // the folder is no longer watched; the event is older
     bool is_root = strcmp(folder->path, watch->roots[folder->root].path) == 0;
@@ -326,7 +303,7 @@ static void handle_event(struct conv_watch *watch, const struct inotify_event *e
         if (is_root)
             end_root(watch, folder->root);
         else if (event->mask & IN_IGNORED)
-            forget_watched(&watch->folders, event->wd);
+            forget_watched(watch, event->wd);
     } else if (event->len > 0) {
         handle_entry(watch, folder, event);
     }
@@ -338,9 +315,9 @@ void conv_watch_read_events(struct conv_watch *watch)
         struct inotify_event event; // for the alignment
         char bytes[65536];
     } buffer;
-    while (watch->arrivals.count < MOST_WAITING) {
+    while (watch->arrivals.fresh < MOST_WAITING) {
         time_t now = time(NULL);
-        ssize_t got = read(watch->folders.fd, buffer.bytes, sizeof buffer.bytes);
+        ssize_t got = read(watch->fd, buffer.bytes, sizeof buffer.bytes);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {

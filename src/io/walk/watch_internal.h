@@ -35,10 +35,9 @@ struct conv_watch_arrival {
 
 // {0} is empty.
 struct conv_watch_arrivals {
-    struct conv_watch_arrival *queue; // ring
-    size_t first, count, capacity;    // capacity: a power of two, or 0
-    struct conv_watch_arrival *later; // looked at too early; in no order
-    size_t later_count, later_capacity;
+    struct conv_watch_arrival *heap; // that is due first: the first
+    size_t count, capacity;
+    size_t fresh; // of them that were never postponed
     struct {
         uint64_t digest, number; // of the last event of a name; number 0: removed
     } * last;                    // by digest; a name displaces another one with the same place
@@ -50,49 +49,32 @@ void conv_watch_arrivals_free(struct conv_watch_arrivals *arrivals); // leaves {
 // Something has happened to arrival->path, which is copied. It replaces an earlier arrival of that
 // name. CONV_ERR_MEMORY.
 enum conv_status conv_watch_arrivals_add(struct conv_watch_arrivals *arrivals,
-                                         const struct conv_watch_arrival *arrival, uint64_t now_ns,
+                                         const struct conv_watch_arrival *arrival,
                                          struct conv_err *err);
 
-// Puts back an arrival that was taken, unless an event has replaced it, to be taken again after
-// `wait_ns`. Its path belongs to the arrivals again. CONV_ERR_MEMORY loses it.
+// Puts back an arrival that was taken, to be taken again after `wait_ns` unless an event replaces
+// it. Its path belongs to the arrivals again. CONV_ERR_MEMORY loses it.
 enum conv_status conv_watch_arrivals_postpone(struct conv_watch_arrivals *arrivals,
-                                              const struct conv_watch_arrival *arrival,
-                                              uint64_t wait_ns, uint64_t now_ns,
+                                              struct conv_watch_arrival *arrival, uint64_t wait_ns,
                                               struct conv_err *err);
 
 // `path` is gone: it is not handed out any more. Best effort, as replacing is: if two names share a
 // place in the table, one of them may be handed out although it is gone, or handed out twice.
 void conv_watch_arrivals_remove(struct conv_watch_arrivals *arrivals, const char *path);
 
-// Takes the first arrival that is due; its path then belongs to the caller. False if there is none.
-bool conv_watch_arrivals_take(struct conv_watch_arrivals *arrivals, uint64_t now_ns,
-                              struct conv_watch_arrival *arrival);
-
-// Time until `take` succeeds, 0: at once; UINT64_MAX: nothing has arrived.
-uint64_t conv_watch_arrivals_wait_ns(struct conv_watch_arrivals *arrivals, uint64_t now_ns);
-
-// --- folders (watch_events.c) --------------------------------------------------------------------
-
-// The folders that inotify watches, by watch descriptor. One thread at a time.
-
-struct conv_watch_folder {
-    int wd;
-    int root;   // the caller's number of the tree that it belongs to
-    char *path; // malloc'ed
-};
-
-struct conv_watch_folders {
-    int fd;                        // of inotify, non-blocking
-    struct conv_watch_folder *all; // by ascending wd
-    int count, capacity;
-};
-
-// CONV_ERR_LIMIT if the user has no inotify instance left; CONV_ERR_IO. Nothing is open after a
-// failure.
-enum conv_status conv_watch_folders_open(struct conv_watch_folders *folders, struct conv_err *err);
-void conv_watch_folders_close(struct conv_watch_folders *folders);
+// Takes the first arrival if it is due; its path then belongs to the caller. False: *wait_ns is
+// the time until then; UINT64_MAX: nothing has arrived.
+bool conv_watch_arrivals_take(struct conv_watch_arrivals *arrivals,
+                              struct conv_watch_arrival *arrival, uint64_t *wait_ns);
 
 // --- watches -------------------------------------------------------------------------------------
+
+// A folder that inotify watches.
+struct conv_watch_folder {
+    int wd;
+    int root;   // number of the operand that it belongs to
+    char *path; // malloc'ed
+};
 
 struct conv_watch_root {
     const char *path;
@@ -103,19 +85,20 @@ struct conv_watch_root {
 
 // An image that was handed out, by its name without extension: `a.jpg` and `a.png` may have one
 // output, so that the later one waits for the earlier one.
-struct conv_watch_busy {
-    struct conv_watched base; // its functions
+struct conv_watched {
     struct conv_watch *watch;
     uint64_t digest;
     int root;
-    struct conv_watch_busy *next;
+    struct conv_watched *next;
     char path[];
 };
 
 struct conv_watch {
     const struct conv_folder_rules *rules;
     const atomic_int *stop;
-    struct conv_watch_folders folders;
+    int fd;                            // of inotify, non-blocking
+    struct conv_watch_folder *folders; // by ascending wd
+    int folder_count, folder_capacity;
     struct conv_watch_arrivals arrivals;
     struct conv_watch_root *roots;
     int root_count;
@@ -130,8 +113,8 @@ struct conv_watch {
     struct conv_watch_arrival ready;  // to be handed out next; path NULL: none
     struct conv_digest_set contested; // names that two images wanted, and their stems
     struct conv_lock lock;            // guards both lists
-    struct conv_watch_busy *busy;     // handed out and not released
-    struct conv_watch_busy *again;    // released, to be read again
+    struct conv_watched *busy;        // handed out and not released
+    struct conv_watched *again;       // released, to be read again
     // A folder that could not be watched; failed.err.status 0: none.
     struct {
         char path[PATH_MAX];
@@ -155,8 +138,8 @@ enum conv_status conv_watch_add_tree(struct conv_watch *watch, const char *path,
 void conv_watch_take_file(struct conv_watch *watch, const char *path, int root, bool is_closed);
 
 // Takes the next file that is complete and not being processed into watch->ready. False if there
-// is none yet.
-bool conv_watch_find_ready(struct conv_watch *watch);
+// is none yet; *wait_ns as of conv_watch_arrivals_take.
+bool conv_watch_find_ready(struct conv_watch *watch, uint64_t *wait_ns);
 
 // Notes that the image is being processed, until it is released. NULL without memory.
 struct conv_watched *conv_watch_begin(struct conv_watch *watch, const char *path, int root);

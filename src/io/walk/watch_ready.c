@@ -147,7 +147,7 @@ static bool find(struct conv_watch *watch, const char *path, int root, bool agai
             continue;
         found = true;
         const struct conv_watch_arrival arrival = {.path = other, .root = root, .is_closed = true};
-        if (again && conv_watch_arrivals_add(&watch->arrivals, &arrival, conv_clock_ns(), &err))
+        if (again && conv_watch_arrivals_add(&watch->arrivals, &arrival, &err))
             conv_watch_note_failure(watch, other, &err);
     }
     if (dir)
@@ -156,19 +156,18 @@ static bool find(struct conv_watch *watch, const char *path, int root, bool agai
     return found;
 }
 
-static bool has_rival(const struct conv_watched *watched, const char *name, bool is_taken)
+bool conv_watched_has_rival(const struct conv_watched *watched, const char *name, bool is_taken)
 {
-    const struct conv_watch_busy *busy = (const struct conv_watch_busy *)watched;
-    struct conv_watch *watch = busy->watch;
-    struct conv_digest stem = digest_stem(busy->path), output = {0};
+    struct conv_watch *watch = watched->watch;
+    struct conv_digest stem = digest_stem(watched->path), output = {0};
     conv_hash_add(&output, name, strlen(name));
     if (!is_taken && !conv_digest_set_has(&watch->contested, &output))
         return false;
     (void)conv_digest_set_add(&watch->contested, &stem, NULL, NULL);
     (void)conv_digest_set_add(&watch->contested, &output, NULL, NULL);
-    bool has_rival = find(watch, busy->path, busy->root, false);
+    bool has_rival = find(watch, watched->path, watched->root, false);
     if (has_rival)
-        forget(watch, busy->path);
+        forget(watch, watched->path);
     return has_rival;
 }
 
@@ -185,14 +184,14 @@ void conv_watch_leave(struct conv_watch *watch, const char *path, int root)
 static bool is_busy(struct conv_watch *watch, uint64_t digest)
 {
     conv_lock_acquire(&watch->lock);
-    const struct conv_watch_busy *busy = watch->busy;
+    const struct conv_watched *busy = watch->busy;
     while (busy && busy->digest != digest)
         busy = busy->next;
     conv_lock_release(&watch->lock);
     return busy;
 }
 
-static bool is_changing(const struct conv_item *item, const struct stat *before, bool *gone)
+bool conv_watched_is_changing(const struct conv_item *item, const struct stat *before, bool *gone)
 {
     struct stat now;
     enum writers writers = NO_WRITERS;
@@ -202,12 +201,13 @@ static bool is_changing(const struct conv_item *item, const struct stat *before,
     return before->st_mode && (writers == SOME_WRITERS || !conv_paths_is_unchanged(before, &now));
 }
 
-static void end_busy(struct conv_watched *watched, bool again)
+void conv_watched_end(struct conv_watched *busy, bool again)
 {
-    struct conv_watch_busy *busy = (struct conv_watch_busy *)watched;
+    if (!busy)
+        return;
     struct conv_watch *watch = busy->watch;
     conv_lock_acquire(&watch->lock);
-    struct conv_watch_busy **place = &watch->busy;
+    struct conv_watched **place = &watch->busy;
     while (*place != busy)
         place = &(*place)->next;
     *place = busy->next;
@@ -222,26 +222,25 @@ static void end_busy(struct conv_watched *watched, bool again)
 
 struct conv_watched *conv_watch_begin(struct conv_watch *watch, const char *path, int root)
 {
-    static const struct conv_watched functions = {is_changing, has_rival, end_busy};
     size_t size = strlen(path) + 1;
-    struct conv_watch_busy *busy = malloc(sizeof *busy + size);
+    struct conv_watched *busy = malloc(sizeof *busy + size);
     if (!busy)
         return NULL; // two versions may then be processed at the same time
-    *busy = (struct conv_watch_busy){
-        .base = functions, .watch = watch, .digest = digest_stem(path).word[0], .root = root};
+    *busy =
+        (struct conv_watched){.watch = watch, .digest = digest_stem(path).word[0], .root = root};
     memcpy(busy->path, path, size);
     conv_lock_acquire(&watch->lock);
     busy->next = watch->busy;
     watch->busy = busy;
     conv_lock_release(&watch->lock);
-    return &busy->base;
+    return busy;
 }
 
 // Images that changed while they were read arrive once more.
 static void take_again(struct conv_watch *watch)
 {
     conv_lock_acquire(&watch->lock);
-    struct conv_watch_busy *busy = watch->again, *next;
+    struct conv_watched *busy = watch->again, *next;
     watch->again = NULL;
     conv_lock_release(&watch->lock);
     for (; busy; busy = next) {
@@ -249,7 +248,7 @@ static void take_again(struct conv_watch *watch)
         const struct conv_watch_arrival arrival = {
             .path = busy->path, .root = busy->root, .is_closed = true, .is_asked_for = true};
         next = busy->next;
-        if (conv_watch_arrivals_add(&watch->arrivals, &arrival, conv_clock_ns(), &err))
+        if (conv_watch_arrivals_add(&watch->arrivals, &arrival, &err))
             conv_watch_note_failure(watch, busy->path, &err);
         free(busy);
     }
@@ -287,20 +286,18 @@ static uint64_t wait_for(struct conv_watch *watch, const struct conv_watch_arriv
     return is_known(watch, arrival->path, &info) && !arrival->is_asked_for ? GONE : 0;
 }
 
-bool conv_watch_find_ready(struct conv_watch *watch)
+bool conv_watch_find_ready(struct conv_watch *watch, uint64_t *wait_ns)
 {
     struct conv_err err;
     struct conv_watch_arrival arrival;
     take_again(watch);
-    while (!watch->ready.path &&
-           conv_watch_arrivals_take(&watch->arrivals, conv_clock_ns(), &arrival)) {
+    while (!watch->ready.path && conv_watch_arrivals_take(&watch->arrivals, &arrival, wait_ns)) {
         uint64_t wait = wait_for(watch, &arrival);
         if (wait == 0)
             watch->ready = arrival;
         else if (wait == GONE)
             free(arrival.path);
-        else if (conv_watch_arrivals_postpone(&watch->arrivals, &arrival, wait, conv_clock_ns(),
-                                              &err))
+        else if (conv_watch_arrivals_postpone(&watch->arrivals, &arrival, wait, &err))
             conv_watch_note_failure(watch, watch->roots[arrival.root].path, &err);
     }
     return watch->ready.path;
