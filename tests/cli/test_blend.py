@@ -71,7 +71,7 @@ def start(place, *args):
 
 SETTINGS = (
     (["--gray"], dict(gray=True)),
-    (["--mix", "40%"], dict(mix=40)),
+    (["--mix", "40%"], dict(mix=40)), (["--mix=0%"], dict(mix=0)), (["--mix=100%"], {}), (["--roi=9999x9999+0+0"], {}),
     (["--roi", "9x7+5+4"], dict(roi=(9, 7, 5, 4))),
     (["--gray", "--mix", "12.5%", "--roi", "900x5+11+6"], dict(gray=True, mix=12.5, roi=(900, 5, 11, 6))),
     (["--mix=33.33%", "--alpha", "premultiply"], dict(mix=33.33, alpha="premultiply")),
@@ -89,17 +89,6 @@ def test_pixels_are_those_of_the_definition(album, place, options, meaning):
         got = images.read(f"out/{name}.png")
         assert got.dtype == image.planes.dtype, name
         assert np.array_equal(got, blend(image, **meaning)), name
-
-
-@pytest.mark.parametrize("options", (["--mix=100%"], ["--roi=9999x9999+0+0"]))
-def test_what_changes_nothing_changes_nothing(album, options):
-    run("emboss", "in", "plain")
-    run("emboss", *options, "in", "out")
-    for name in album:
-        assert np.array_equal(images.read(f"out/{name}.png"), images.read(f"plain/{name}.png")), name
-    run("emboss", "--mix=0%", "in", "none")
-    for name, image in album.items():
-        assert np.array_equal(images.read(f"none/{name}.png"), image.planes), name
 
 
 def test_other_depths_and_passes(album):
