@@ -12,7 +12,7 @@
 #include "cli/run.h"
 #include "cli/run_inputs.h"
 #include "cli/signals.h"
-#include "engine/layer_flow.h"
+#include "engine/operation.h"
 #include "io/files/paths.h"
 #include "io/walk/operands.h"
 #include "report/report.h"
@@ -33,7 +33,7 @@ struct tensor_run {
     bool converts;                 // to float32, from anything but float32 and 8 bits
     float divisor;                 // of integers
     const char *kernel;            // of a layer, or the name of the bank
-    struct conv_layer_flow_use use;
+    struct conv_operation_flow_use use;
     char device[32];
     struct conv_run_report report;
     struct conv_trace_track **tracks; // of the workers
@@ -167,18 +167,18 @@ static void count_images(void *user, int64_t images)
     conv_stall_end(conv_stall_of(conv_signals_stall(), stderr));
 }
 
-static void note_step(void *user, int worker, enum conv_layer_flow_step step, uint64_t start,
+static void note_step(void *user, int worker, enum conv_operation_flow_step step, uint64_t start,
                       uint64_t end, int64_t images)
 {
     static const enum conv_stage stages[] = {
-        [CONV_LAYER_FLOW_READ] = CONV_STAGE_READ,
-        [CONV_LAYER_FLOW_RUN] = CONV_STAGE_KERNEL,
-        [CONV_LAYER_FLOW_WRITE] = CONV_STAGE_WRITE,
+        [CONV_OPERATION_FLOW_READ] = CONV_STAGE_READ,
+        [CONV_OPERATION_FLOW_RUN] = CONV_STAGE_KERNEL,
+        [CONV_OPERATION_FLOW_WRITE] = CONV_STAGE_WRITE,
     };
     struct tensor_run *run = user;
     struct conv_trace_item item = {
         .images = (int)images,
-        .bytes = (size_t)images * (step == CONV_LAYER_FLOW_WRITE ? run->use.out : run->use.in),
+        .bytes = (size_t)images * (step == CONV_OPERATION_FLOW_WRITE ? run->use.out : run->use.in),
     };
     conv_trace_slice(run->tracks[worker], stages[step], start, end, &item);
     atomic_fetch_add(&run->ns[stages[step]], end - start);
@@ -186,10 +186,10 @@ static void note_step(void *user, int worker, enum conv_layer_flow_step step, ui
 
 // --- the run -------------------------------------------------------------------------------------
 
-static struct conv_layer_flow make_flow(struct tensor_run *run, const atomic_int *stop)
+static struct conv_operation_flow make_flow(struct tensor_run *run, const atomic_int *stop)
 {
     const struct conv_options *options = run->options;
-    return (struct conv_layer_flow){
+    return (struct conv_operation_flow){
         .operation = run->operation,
         .images = run->shapes.images,
         .height = run->shapes.height,
@@ -226,7 +226,7 @@ static enum conv_status open_operation(struct tensor_run *run, const atomic_int 
                                        struct conv_err *err)
 {
     const struct conv_options *options = run->options;
-    struct conv_layer_flow_use *use = &run->use;
+    struct conv_operation_flow_use *use = &run->use;
     enum conv_status status =
         conv_layer_setup_choose(&run->target, &options->machine, run->shapes.flops, err);
     if (!status)
@@ -234,8 +234,8 @@ static enum conv_status open_operation(struct tensor_run *run, const atomic_int 
                                             run->element, run->converts ? 1 : run->divisor, err);
     if (status)
         return status;
-    struct conv_layer_flow flow = make_flow(run, stop);
-    status = conv_layer_flow_plan(use, &flow, err);
+    struct conv_operation_flow flow = make_flow(run, stop);
+    status = conv_operation_flow_plan(use, &flow, err);
     if (!status)
         status = name_kernel(run, err);
     if (!status && options->report.verbose) {
@@ -271,14 +271,14 @@ static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct
                                          &run->shapes.out, false, stop, err);
         conv_signals_watch(status ? NULL : &run->writer.sink);
     }
-    struct conv_layer_flow flow = make_flow(run, stop);
+    struct conv_operation_flow flow = make_flow(run, stop);
     atomic_store(&run->total.images, (uint64_t)run->shapes.images);
     atomic_store(&run->total.is_complete, true);
     conv_progress_init(&run->progress,
                        conv_progress_is_wanted(options->report.progress, options->report.quiet),
                        &run->total);
     if (!status)
-        status = conv_layer_flow_run(&flow, err);
+        status = conv_operation_flow_run(&flow, err);
     conv_progress_clear(&run->progress);
     if (!status)
         status = conv_tensor_reader_finish(&run->reader, err);

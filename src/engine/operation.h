@@ -5,6 +5,9 @@
 #ifndef CONV_ENGINE_OPERATION_H
 #define CONV_ENGINE_OPERATION_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "engine/bank_context.h"
 #include "engine/layer_context.h"
 
@@ -59,5 +62,61 @@ enum conv_status conv_operation_run(const struct conv_operation *operation,
                                     struct conv_tensor_stream *stream,
                                     const struct conv_layer_shape *shape, int64_t images,
                                     const void *src, void *dst, struct conv_err *err);
+
+// --- a whole tensor ------------------------------------------------------------------------------
+
+// An operation over any number of images: workers with a stream each read a chunk of images, run
+// the operation and write the result, so that reading, computing (or copying to a device) and
+// writing overlap. Memory does not depend on the number of images.
+
+// What a worker does with a chunk, in this order.
+enum conv_operation_flow_step {
+    CONV_OPERATION_FLOW_READ,
+    CONV_OPERATION_FLOW_RUN,
+    CONV_OPERATION_FLOW_WRITE
+};
+
+struct conv_operation_flow {
+    struct conv_operation operation; // of the caller
+    int64_t images;
+    int height, width;
+    int jobs;         // threads, at least 1
+    size_t mem_limit; // bytes of the inputs and outputs in flight; 0: none
+    // Reads images first to first + count - 1 into dst; writes them from src. `user` is the first
+    // argument. Called by several threads at a time, unless ordered: then in the order of the
+    // images, by one thread at a time (not the same).
+    enum conv_status (*read)(void *user, int64_t first, int64_t count, void *dst,
+                             struct conv_err *err);
+    enum conv_status (*write)(void *user, int64_t first, int64_t count, const void *src,
+                              struct conv_err *err);
+    bool ordered_read, ordered_write;
+    void *user;
+    // Called after a chunk was written; one thread at a time. May be NULL.
+    void (*progress)(void *user, int64_t images);
+    // Called after a step of worker 0, 1, ... with `images` images, which took from `start` to
+    // `end` (conv_clock_ns); several threads at a time. May be NULL.
+    void (*timed)(void *user, int worker, enum conv_operation_flow_step step, uint64_t start,
+                  uint64_t end, int64_t images);
+    const atomic_int *stop; // ends the run soon after conv_cancel_is_asked; may be NULL
+};
+
+// The resources that a flow will use.
+struct conv_operation_flow_use {
+    int64_t chunk;  // images
+    int workers;    // each with a stream
+    int threads;    // of each stream
+    size_t in, out; // bytes per image
+};
+
+// CONV_ERR_LIMIT, with CONV_HINT_MEM_LIMIT, if not even one image fits; CONV_ERR_USAGE if the
+// output planes would be empty.
+enum conv_status conv_operation_flow_plan(struct conv_operation_flow_use *use,
+                                          const struct conv_operation_flow *flow,
+                                          struct conv_err *err);
+
+// Errors as conv_operation_flow_plan, conv_operation_run and the flow's functions;
+// CONV_ERR_CANCELLED. After a failure some images may have been written.
+enum conv_status conv_operation_flow_run(const struct conv_operation_flow *flow,
+                                         struct conv_err *err);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The façade of layers on the CPU: the reference's bits for any number of threads, images and bytes
 // at a time; order and errors of flows.
-#include "engine/layer_flow.h"
+#include "engine/operation.h"
 #include "support/random.h"
 #include "support/unit.h"
 
@@ -120,7 +120,7 @@ static enum conv_status run_flow(struct conv_layer_context *context, int64_t ima
 {
     const struct conv_layer *layer = &context->layer;
     struct memory memory = {.src = input_of(layer), .dst = dst};
-    struct conv_layer_flow flow = {
+    struct conv_operation_flow flow = {
         .operation = {.layer = context},
         .images = images,
         .height = height,
@@ -132,7 +132,7 @@ static enum conv_status run_flow(struct conv_layer_context *context, int64_t ima
         .user = &memory,
     };
     (void)conv_layer_context_bytes(layer, height, WIDTH, &memory.in, &memory.out);
-    return conv_layer_flow_run(&flow, err);
+    return conv_operation_flow_run(&flow, err);
 }
 
 // What each variant computes is tested by check_layers.
@@ -223,7 +223,7 @@ static enum conv_status run_in_order(struct order *order, const atomic_int *stop
 {
     struct conv_layer layer = make_layer(0);
     struct conv_layer_context *context = open_context(&layer, NULL);
-    struct conv_layer_flow flow = {
+    struct conv_operation_flow flow = {
         .operation = {.layer = context},
         .images = 500,
         .height = HEIGHT,
@@ -238,7 +238,7 @@ static enum conv_status run_in_order(struct order *order, const atomic_int *stop
         .progress = count_images,
         .stop = stop,
     };
-    enum conv_status status = conv_layer_flow_run(&flow, err);
+    enum conv_status status = conv_operation_flow_run(&flow, err);
     conv_layer_context_close(context);
     return status;
 }
