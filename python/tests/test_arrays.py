@@ -4,7 +4,6 @@
 import array
 import ctypes
 import gc
-import sys
 
 import numpy as np
 import pytest
@@ -15,59 +14,20 @@ import conv
 class OnlyDlpack:
     """An array whose only interface is DLPack."""
 
-    def __init__(self, source, device=None):
-        self.source, self.device, self.calls = source, device, []
+    def __init__(self, source):
+        self.source = source
 
     def __dlpack__(self, **options):
-        self.calls.append(options)
         return self.source.__dlpack__()
 
     def __dlpack_device__(self):
-        return self.device or self.source.__dlpack_device__()
-
-
-def test_dlpack_in(noise):
-    image = noise((20, 31, 3))
-    wanted = conv.filter(image, "emboss")
-    other = OnlyDlpack(image)
-    before = sys.getrefcount(image)
-    result = conv.filter(other, "emboss")
-    assert type(result) is np.ndarray and np.array_equal(result, wanted)
-    assert other.calls == [{"max_version": (1, 0)}]  # the host has no stream
-    gc.collect()
-    assert sys.getrefcount(image) == before
-    out = np.empty_like(image)
-    assert type(conv.filter(image, "emboss", out=OnlyDlpack(out))) is OnlyDlpack
-    assert np.array_equal(out, wanted)
-    view = image[::2, 3:20]
-    assert np.array_equal(conv.filter(OnlyDlpack(view), "emboss"), conv.filter(view, "emboss"))
+        return self.source.__dlpack_device__()
 
 
 @pytest.mark.parametrize("dtype", ("float64", "int8", "uint32", "float16", "complex64"))
 def test_dlpack_of_other_types(dtype):
     with pytest.raises(TypeError, match=dtype.rstrip("0123456789") if dtype != "complex64" else "type"):
         conv.filter(OnlyDlpack(np.zeros((4, 4), dtype)), "emboss")
-
-
-def test_dlpack_of_other_devices(noise):
-    with pytest.raises(BufferError, match="device"):
-        conv.filter(OnlyDlpack(noise((4, 4)), device=(8, 0)), "emboss")
-
-
-def test_dlpack_that_fails():
-    class Broken(OnlyDlpack):
-        def __dlpack__(self, **options):
-            raise BufferError("not now")
-
-    with pytest.raises(BufferError, match="not now"):
-        conv.filter(Broken(np.zeros((4, 4), np.uint8)), "emboss")
-
-    class Wrong(OnlyDlpack):
-        def __dlpack__(self, **options):
-            return 3
-
-    with pytest.raises(ValueError):
-        conv.filter(Wrong(np.zeros((4, 4), np.uint8)), "emboss")
 
 
 def test_dlpack_out(noise):

@@ -195,6 +195,10 @@ def test_errors_of_exporters_stay(noise):
         with pytest.raises(type(error), match=str(error)):
             conv.filter(other, "emboss")
         assert len(other.calls) == calls
+    other = Exporter(noise((4, 4)))
+    other.__class__ = type("Wrong", (Exporter,), {"__dlpack__": lambda self, **options: 3})
+    with pytest.raises(ValueError):
+        conv.filter(other, "emboss")
 
 
 def test_types_are_not_kept_alive(noise):

@@ -72,15 +72,21 @@ static void decode_file(conv_context *context, const char *path, conv_image *ima
     png_make_free(&file);
 }
 
+static conv_status run(conv_context *context, const char *filter, const char *in, const char *out,
+                       const conv_folder_options *options, conv_folder_progress *result)
+{
+    char from[256], to[256];
+    const char *inputs[] = {folder_of(from, in)};
+    return conv_filter_folder(context, filter, inputs, 1, folder_of(to, out), options, result);
+}
+
 UNIT_TEST(folders_are_filtered_as_single_images_are)
 {
-    char in[256], out[256], path[256];
+    char path[256];
     conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
-    const char *inputs[] = {folder_of(in, "in")};
     conv_filter *filter;
-    if (conv_filter_folder(context, "gaussian5,sharpen", inputs, 1, folder_of(out, "out"), NULL,
-                           &result))
+    if (run(context, "gaussian5,sharpen", "in", "out", NULL, &result))
         fail_msg("%s", conv_context_message(context));
     assert_int_equal(result.done, IMAGES);
     assert_int_equal(result.found, IMAGES);
@@ -119,30 +125,25 @@ static int listen(void *user, const conv_folder_progress *progress)
 
 UNIT_TEST(outputs_that_exist_are_replaced_or_kept)
 {
-    char in[256], out[256], path[256];
+    char path[256];
     conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
-    const char *inputs[] = {folder_of(in, "in")};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
-    folder_of(out, "kept");
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, &options, &result),
-                         CONV_OK);
+        assert_int_equal(run(context, "blur", "in", "kept", &options, &result), CONV_OK);
         assert_int_equal(result.done, IMAGES);
         assert_int_equal(result.skipped, 0);
     }
     assert_int_equal(unlink(path_of(path, "kept", 4)), 0);
     options.skip_existing = 1;
-    assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, &options, &result),
-                     CONV_OK);
+    assert_int_equal(run(context, "blur", "in", "kept", &options, &result), CONV_OK);
     assert_int_equal(result.skipped, IMAGES - 1);
     assert_int_equal(result.done, 1);
     options.skip_existing = 0;
     options.update = 1;
     struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}}; // long before its input
     assert_int_equal(utimensat(AT_FDCWD, path_of(path, "kept", 7), times, 0), 0);
-    assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, &options, &result),
-                     CONV_OK);
+    assert_int_equal(run(context, "blur", "in", "kept", &options, &result), CONV_OK);
     assert_int_equal(result.skipped, IMAGES - 1);
     assert_int_equal(result.done, 1);
     conv_context_destroy(context);
@@ -150,10 +151,9 @@ UNIT_TEST(outputs_that_exist_are_replaced_or_kept)
 
 UNIT_TEST(a_bad_file_does_not_end_a_run)
 {
-    char in[256], out[256], path[256];
+    char path[256];
     conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
-    const char *inputs[] = {folder_of(in, "in")};
     struct heard heard = {0};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.progress = listen;
@@ -162,9 +162,7 @@ UNIT_TEST(a_bad_file_does_not_end_a_run)
     assert_non_null(stream);
     fputs("no PNG", stream);
     assert_int_equal(fclose(stream), 0);
-    assert_int_equal(
-        conv_filter_folder(context, "blur", inputs, 1, folder_of(out, "bad"), &options, &result),
-        CONV_OK);
+    assert_int_equal(run(context, "blur", "in", "bad", &options, &result), CONV_OK);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(result.failed, 1);
     assert_int_equal(result.done, IMAGES);
@@ -174,9 +172,8 @@ UNIT_TEST(a_bad_file_does_not_end_a_run)
 
 UNIT_TEST(the_callback_ends_a_run)
 {
-    char in[256], out[256], path[256];
+    char path[256];
     conv_context *context = api_open(3);
-    const char *inputs[] = {folder_of(in, "in")};
     struct heard heard = {.stop_at = 1};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.progress = listen;
@@ -184,14 +181,10 @@ UNIT_TEST(the_callback_ends_a_run)
     FILE *stream = fopen(path_of(path, "in", -1), "wb"); // fails at once
     assert_non_null(stream);
     assert_int_equal(fclose(stream), 0);
-    assert_int_equal(
-        conv_filter_folder(context, "blur", inputs, 1, folder_of(out, "ended"), &options, NULL),
-        CONV_ERR_CANCELLED);
+    assert_int_equal(run(context, "blur", "in", "ended", &options, NULL), CONV_ERR_CANCELLED);
     // The context goes on.
     options.progress = NULL;
-    assert_int_equal(
-        conv_filter_folder(context, "blur", inputs, 1, folder_of(out, "again"), &options, NULL),
-        CONV_OK);
+    assert_int_equal(run(context, "blur", "in", "again", &options, NULL), CONV_OK);
     assert_int_equal(unlink(path), 0);
     conv_context_destroy(context);
 }
@@ -205,19 +198,16 @@ static int stop_when_found(void *user, const conv_folder_progress *progress)
 // The callback was called only when an image was finished, so it could not end a wait.
 UNIT_TEST(the_callback_ends_a_wait)
 {
-    char pipe_path[256], out[256];
+    char pipe_path[256];
     uint64_t found = 0;
     conv_context *context = api_open(3);
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.progress = stop_when_found;
     options.user = &found;
-    const char *inputs[] = {folder_of(pipe_path, "pipe")};
-    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_int_equal(mkfifo(folder_of(pipe_path, "pipe"), 0600), 0);
     int end = open(pipe_path, O_RDWR); // a writer that never writes
     assert_true(end >= 0);
-    assert_int_equal(
-        conv_filter_folder(context, "blur", inputs, 1, folder_of(out, "waited"), &options, NULL),
-        CONV_ERR_CANCELLED);
+    assert_int_equal(run(context, "blur", "pipe", "waited", &options, NULL), CONV_ERR_CANCELLED);
     assert_int_equal(found, 1);
     close(end);
     assert_int_equal(unlink(pipe_path), 0);
@@ -227,18 +217,16 @@ UNIT_TEST(the_callback_ends_a_wait)
 // A folder becomes an archive, the archive a folder again, in one run and in three shards.
 UNIT_TEST(archives_and_shards)
 {
-    char in[256], tar[256], out[256], path[256], again[256];
+    char path[256], again[256];
     conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
-    const char *inputs[] = {folder_of(in, "in")}, *archives[] = {folder_of(tar, "a.tar")};
     options.archives = 1;
-    if (conv_filter_folder(context, "identity", inputs, 1, tar, &options, &result))
+    if (run(context, "identity", "in", "a.tar", &options, &result))
         fail_msg("%s", conv_context_message(context));
     assert_int_equal(result.done, IMAGES);
     options.skip_existing = 1; // the archive as a whole
-    assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, tar, &options, &result),
-                     CONV_OK);
+    assert_int_equal(run(context, "blur", "in", "a.tar", &options, &result), CONV_OK);
     assert_int_equal(result.done, 0);
     assert_int_equal(result.skipped, 1);
     options.skip_existing = 0;
@@ -247,17 +235,14 @@ UNIT_TEST(archives_and_shards)
         options.shard_by_name = by_name;
         options.shards = 3;
         for (options.shard = 0; options.shard < 3; options.shard++) {
-            assert_int_equal(conv_filter_folder(context, "identity", archives, 1,
-                                                folder_of(out, "shards"), &options, &result),
+            assert_int_equal(run(context, "identity", "a.tar", "shards", &options, &result),
                              CONV_OK);
             done += result.done;
-            assert_int_equal(conv_filter_folder(context, "identity", inputs, 1,
-                                                folder_of(out, "shards"), &options, &result),
-                             CONV_OK);
+            assert_int_equal(run(context, "identity", "in", "shards", &options, &result), CONV_OK);
             done += result.done;
         }
         assert_int_equal(done, 2 * IMAGES);
-        assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, &options, &result),
+        assert_int_equal(run(context, "blur", "in", "shards", &options, &result),
                          CONV_ERR_USAGE); // shard 3 of 3
     }
     for (int i = 0; i < IMAGES; i++) {
@@ -277,23 +262,21 @@ UNIT_TEST(wrong_arguments_are_refused)
     conv_context *context = api_open(3);
     const char *inputs[] = {folder_of(in, "in"), NULL}, *standard[] = {"-"}, *none[] = {"/no/such"};
     folder_of(out, "wrong");
+    const struct {
+        const char *filter, *const *inputs;
+        int count;
+        const char *out;
+    } wrong[] = {
+        {NULL, inputs, 1, out},    {"blur", NULL, 1, out},    {"blur", inputs, 0, out},
+        {"blur", inputs, -1, out}, {"blur", inputs, 2, out},  {"blur", standard, 1, out},
+        {"blur", inputs, 1, "-"},  {"blurr", inputs, 1, out}, {"blur", inputs, 1, NULL},
+    };
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     conv_folder_progress result = {0};
     assert_int_equal(conv_filter_folder(NULL, "blur", inputs, 1, out, NULL, NULL), CONV_ERR_USAGE);
-    assert_int_equal(conv_filter_folder(context, NULL, inputs, 1, out, NULL, NULL), CONV_ERR_USAGE);
-    assert_int_equal(conv_filter_folder(context, "blur", NULL, 1, out, NULL, NULL), CONV_ERR_USAGE);
-    assert_int_equal(conv_filter_folder(context, "blur", inputs, 0, out, NULL, NULL),
-                     CONV_ERR_USAGE);
-    assert_int_equal(conv_filter_folder(context, "blur", inputs, -1, out, NULL, NULL),
-                     CONV_ERR_USAGE);
-    assert_int_equal(conv_filter_folder(context, "blur", inputs, 2, out, NULL, NULL),
-                     CONV_ERR_USAGE);
-    assert_int_equal(conv_filter_folder(context, "blur", standard, 1, out, NULL, NULL),
-                     CONV_ERR_USAGE);
-    assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, "-", NULL, NULL),
-                     CONV_ERR_USAGE);
-    assert_int_equal(conv_filter_folder(context, "blurr", inputs, 1, out, NULL, NULL),
-                     CONV_ERR_USAGE);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        REFUSE(CONV_ERR_USAGE, conv_filter_folder(context, wrong[i].filter, wrong[i].inputs,
+                                                  wrong[i].count, wrong[i].out, NULL, NULL));
     result.size = sizeof result;
     assert_int_equal(conv_filter_folder(context, "blur", none, 1, out, NULL, &result), CONV_OK);
     assert_int_equal(result.failed, 1); // as any image that cannot be read
