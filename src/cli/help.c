@@ -50,15 +50,12 @@ static void print_option(const struct conv_option *row)
 // The options that at least one of the commands takes.
 static void print_options(unsigned commands)
 {
-    const char *section = NULL;
-    for (size_t i = 0; i < conv_option_count; i++) {
-        const struct conv_option *row = &conv_option_table[i];
-        section = row->section ? row->section : section;
-        if (!(row->commands & commands))
-            continue;
-        if (section)
+    const struct conv_option *row;
+    const char *section = NULL, *printed = NULL;
+    for (size_t i = 0; (row = conv_option_next(&i, commands, &section));) {
+        if (section != printed)
             printf("\n%s:\n", section);
-        section = NULL;
+        printed = section;
         print_option(row);
     }
 }
@@ -100,22 +97,12 @@ static void print_everything(void)
           stdout);
 }
 
-static unsigned commands_of(enum conv_command command)
+static void print_usage(unsigned commands)
 {
-    if (command == CONV_COMMAND_BENCH)
-        return 1u << CONV_COMMAND_BENCH_KERNELS | 1u << CONV_COMMAND_BENCH_LAYERS |
-               1u << CONV_COMMAND_BENCH_STREAMS | 1u << CONV_COMMAND_BENCH_CODEC;
-    return 1u << command;
-}
-
-static void print_usage(enum conv_command command)
-{
-    unsigned commands = commands_of(command);
     fputs("Usage:\n", stdout);
     for (size_t i = 0; i < conv_command_count; i++)
         if (commands & 1u << conv_command_table[i].command)
             print_command(&conv_command_table[i]);
-    print_options(commands);
 }
 
 // The short help, which fits a screen of 24 lines.
@@ -145,20 +132,13 @@ static void print_short(void)
 }
 
 // The names of a command's options.
-static void print_usage_short(enum conv_command command)
+static void print_names(enum conv_command command)
 {
-    unsigned commands = commands_of(command);
     char name[32];
+    const struct conv_option *row;
     int column = 9;
-    fputs("Usage:\n", stdout);
-    for (size_t i = 0; i < conv_command_count; i++)
-        if (commands & 1u << conv_command_table[i].command)
-            print_command(&conv_command_table[i]);
     fputs("\nOptions:", stdout);
-    for (size_t i = 0; i < conv_option_count; i++) {
-        const struct conv_option *row = &conv_option_table[i];
-        if (!(row->commands & commands))
-            continue;
+    for (size_t i = 0; (row = conv_option_next(&i, conv_command_bits(command), NULL));) {
         int length = 3 + (int)strlen(row->name);
         if (column + length > WIDTH) {
             fputs("\n        ", stdout);
@@ -255,11 +235,8 @@ static void print_json(unsigned commands)
     }
     fputs("],\"options\":[", stdout);
     separator = "";
-    for (size_t i = 0; i < conv_option_count; i++) {
-        const struct conv_option *row = &conv_option_table[i];
-        section = row->section ? row->section : section;
-        if (!(row->commands & commands))
-            continue;
+    const struct conv_option *row;
+    for (size_t i = 0; (row = conv_option_next(&i, commands, &section));) {
         fputs(separator, stdout);
         print_option_json(row, section);
         separator = ",";
@@ -281,17 +258,16 @@ static void print_json(unsigned commands)
 
 int conv_help_print(const struct conv_options *options)
 {
-    bool is_short = options->help_is_short;
-    if (options->report.json)
-        print_json(options->operand_count > 0 ? commands_of(options->command) : ~0u);
-    else if (options->operand_count > 0 && is_short)
-        print_usage_short(options->command);
-    else if (options->operand_count > 0)
-        print_usage(options->command);
-    else if (is_short)
-        print_short();
-    else
-        print_everything();
+    bool of_command = options->operand_count > 0, is_short = options->help_is_short;
+    unsigned commands = of_command ? conv_command_bits(options->command) : ~0u;
+    if (options->report.json) {
+        print_json(commands);
+    } else if (of_command) {
+        print_usage(commands);
+        is_short ? print_names(options->command) : print_options(commands);
+    } else {
+        is_short ? print_short() : print_everything();
+    }
     return conv_errors_flush();
 }
 

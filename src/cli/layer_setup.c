@@ -172,60 +172,43 @@ enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
     return CONV_OK;
 }
 
-// True if the device cannot be used and the CPU computes instead.
-static bool falls_back(struct conv_layer_target *target, const struct conv_report_options *report,
-                       enum conv_status status, const struct conv_err *reason)
-{
-    if (status != CONV_ERR_DEVICE || !target->may_fall_back)
-        return false;
-    if (!report->quiet)
-        conv_report_say("%s; computing on the CPU", reason->text);
-    *target = (struct conv_layer_target){.place = CONV_ON_CPU};
-    return true;
-}
-
-static enum conv_status open_operation(struct conv_operation *operation,
-                                       const struct conv_layer_target *target,
-                                       const struct conv_machine_options *machine,
-                                       const struct conv_layer_setup *setup,
-                                       const struct conv_layer *layer, struct conv_err *err)
-{
-    struct conv_layer_config of_layer = {
-        .layer = layer,
-        .place = target->place,
-        .device = target->device,
-        .variant = machine->variant,
-    };
-    struct conv_bank_config of_bank = {
-        .bank = &setup->bank,
-        .place = target->place,
-        .device = target->device,
-        .border = layer->border,
-        .border_value = layer->border_value,
-        .input = layer->input,
-        .input_divisor = layer->input_divisor,
-        .pool = setup->pool,
-    };
-    return setup->bank.map_count ? conv_bank_context_open(&operation->bank, &of_bank, err)
-                                 : conv_layer_context_open(&operation->layer, &of_layer, err);
-}
-
 enum conv_status
 conv_layer_setup_operation(struct conv_operation *operation, struct conv_layer_target *target,
                            const struct conv_options *options, const struct conv_layer_setup *setup,
                            enum conv_element input, float divisor, struct conv_err *err)
 {
     struct conv_layer layer = setup->layer;
-    struct conv_err reason = {0};
     layer.input = input;
     layer.input_divisor = divisor;
-    enum conv_status status =
-        open_operation(operation, target, &options->machine, setup, &layer, &reason);
-    if (falls_back(target, &options->report, status, &reason))
-        return open_operation(operation, target, &options->machine, setup, &layer, err);
-    if (status)
-        *err = reason;
-    return status;
+    for (;;) {
+        struct conv_layer_config of_layer = {
+            .layer = &layer,
+            .place = target->place,
+            .device = target->device,
+            .variant = options->machine.variant,
+        };
+        struct conv_bank_config of_bank = {
+            .bank = &setup->bank,
+            .place = target->place,
+            .device = target->device,
+            .border = layer.border,
+            .border_value = layer.border_value,
+            .input = input,
+            .input_divisor = divisor,
+            .pool = setup->pool,
+        };
+        struct conv_err reason = {0};
+        enum conv_status status =
+            setup->bank.map_count ? conv_bank_context_open(&operation->bank, &of_bank, &reason)
+                                  : conv_layer_context_open(&operation->layer, &of_layer, &reason);
+        if (status)
+            *err = reason;
+        if (status != CONV_ERR_DEVICE || !target->may_fall_back)
+            return status;
+        if (!options->report.quiet)
+            conv_report_say("%s; computing on the CPU", reason.text);
+        *target = (struct conv_layer_target){.place = CONV_ON_CPU};
+    }
 }
 
 // --- shapes --------------------------------------------------------------------------------------

@@ -59,7 +59,6 @@ static enum conv_status check_files(const struct conv_options *options, const ch
 {
     struct conv_own_files_use use = {options->operands[0], &input, 1, output};
     enum conv_status status = conv_own_files_check(options, &use, err);
-    bool to_standard = conv_paths_is_standard(output);
     if (status)
         return status;
     if (options->outputs.resume_path)
@@ -67,15 +66,13 @@ static enum conv_status check_files(const struct conv_options *options, const ch
                             "--resume is for many outputs, and %s is one; use --skip-existing or "
                             "--update",
                             output);
-    if (!to_standard && would_overwrite(output, input))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the input", input);
-    if (!to_standard && would_overwrite(output, options->operands[0]))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the weights",
-                            options->operands[0]);
-    if (!to_standard && options->filter.settings.bias &&
-        would_overwrite(output, options->filter.settings.bias))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the bias",
-                            options->filter.settings.bias);
+    const char *const read[][2] = {{input, "input"},
+                                   {options->operands[0], "weights"},
+                                   {options->filter.settings.bias, "bias"}};
+    for (int i = 0; i < 3 && !conv_paths_is_standard(output); i++)
+        if (read[i][0] && would_overwrite(output, read[i][0]))
+            return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the %s",
+                                read[i][0], read[i][1]);
     return conv_places_check_standard(options, output, "tensor", err);
 }
 
@@ -87,10 +84,10 @@ static const char *skip_reason(const struct conv_output_options *outputs, const 
     if (conv_paths_is_standard(output) || stat(output, &out) != 0 || !S_ISREG(out.st_mode))
         return NULL;
     if (outputs->skip_existing)
-        return "the output exists";
+        return CONV_SINK_EXISTS;
     if (!outputs->update || stat(input, &in) != 0)
         return NULL;
-    return conv_paths_is_older(&out, &in) ? NULL : "the output is up to date";
+    return conv_paths_is_older(&out, &in) ? NULL : CONV_SINK_UP_TO_DATE;
 }
 
 // --- the input -----------------------------------------------------------------------------------
@@ -333,18 +330,12 @@ static enum conv_status run_record(struct tensor_run *run, struct conv_record *r
     return status;
 }
 
-// True if the failure is the input's or the output's, so that it belongs to the record.
-static bool is_of_files(enum conv_status status)
-{
-    return status == CONV_ERR_IO || status == CONV_ERR_FORMAT || status == CONV_ERR_UNSUPPORTED ||
-           status == CONV_ERR_LIMIT || status == CONV_ERR_MEMORY;
-}
-
-// Records a failure of the files as that of the image.
+// Records a failure of the input or the output as that of the image.
 static enum conv_status note_failure(struct conv_record *record, enum conv_status status,
                                      const struct conv_err *reason, const atomic_int *stop)
 {
-    if (!is_of_files(status) || atomic_load(stop) != 0)
+    if (status == CONV_OK || status == CONV_ERR_USAGE || status == CONV_ERR_DEVICE ||
+        status == CONV_ERR_CANCELLED || atomic_load(stop) != 0)
         return status;
     record->outcome = CONV_OUTCOME_FAILED;
     record->reason = reason->text;

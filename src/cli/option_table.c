@@ -44,6 +44,11 @@ const struct conv_command_row conv_command_table[] = {
 };
 const size_t conv_command_count = sizeof conv_command_table / sizeof conv_command_table[0];
 
+unsigned conv_command_bits(enum conv_command command)
+{
+    return command == CONV_COMMAND_BENCH ? KERNELS | LAYERS | STREAMS | CODEC : 1u << command;
+}
+
 const char *conv_command_name(char *text, size_t size, enum conv_command command)
 {
     const char *words = "bench"; // without the word that says what to measure
@@ -320,6 +325,18 @@ const struct conv_option conv_option_table[] = {
 _Static_assert(sizeof conv_option_table / sizeof conv_option_table[0] <= CONV_OPTIONS_MOST,
                "the parser's arrays hold every option");
 const size_t conv_option_count = sizeof conv_option_table / sizeof conv_option_table[0];
+
+const struct conv_option *conv_option_next(size_t *at, unsigned commands, const char **section)
+{
+    while (*at < conv_option_count) {
+        const struct conv_option *row = &conv_option_table[(*at)++];
+        if (row->section && section)
+            *section = row->section;
+        if (row->commands & commands)
+            return row;
+    }
+    return NULL;
+}
 
 const struct conv_option *conv_option_find(const char *name)
 {

@@ -19,6 +19,9 @@ struct conv_command_row {
 extern const struct conv_command_row conv_command_table[];
 extern const size_t conv_command_count;
 
+// The bit of a command in struct conv_option; of `bench` without a word, those of all its commands.
+unsigned conv_command_bits(enum conv_command command);
+
 // "conv bench streams"
 const char *conv_command_name(char *text, size_t size, enum conv_command command);
 
@@ -62,6 +65,10 @@ struct conv_option {
 // In the order of --help. At most CONV_OPTIONS_MOST rows, each name and letter once.
 extern const struct conv_option conv_option_table[];
 extern const size_t conv_option_count;
+
+// The next row from *at on that one of the commands takes; NULL: there is none. *at becomes the
+// index after it, and *section, unless it is NULL, the row's section.
+const struct conv_option *conv_option_next(size_t *at, unsigned commands, const char **section);
 
 // NULL if there is no such option.
 const struct conv_option *conv_option_find(const char *name);

@@ -123,9 +123,6 @@ struct syntax {
 #define SYNONYM 1 // getopt_long's value for a synonym; no letter
 
 #define ALL_COMMANDS (~0u)
-#define BENCH_COMMANDS                                                                             \
-    (1u << CONV_COMMAND_BENCH_KERNELS | 1u << CONV_COMMAND_BENCH_LAYERS |                          \
-     1u << CONV_COMMAND_BENCH_STREAMS | 1u << CONV_COMMAND_BENCH_CODEC)
 
 // A synonym that is the beginning of an option's name is not an abbreviation of it.
 static void add_synonyms(struct syntax *syntax)
@@ -148,10 +145,8 @@ static void build_syntax(struct syntax *syntax, unsigned commands, const char *s
     char *shorts = stpcpy(syntax->shorts, start);
     syntax->count = 0;
     *shorts++ = ':'; // getopt then reports a missing argument as ":"
-    for (size_t i = 0; i < conv_option_count; i++) {
-        const struct conv_option *row = &conv_option_table[i];
-        if (!(row->commands & commands))
-            continue;
+    const struct conv_option *row;
+    for (size_t i = 0; (row = conv_option_next(&i, commands, NULL));) {
         syntax->longs[syntax->count] = (struct option){row->name,
                                                        row->arg       ? required_argument
                                                        : row->implied ? optional_argument
@@ -330,11 +325,7 @@ enum conv_status conv_options_parse(struct conv_options *options, const struct c
     conv_options_set_defaults(options);
     options->machine.limits = limits;
     options->command = syntax.command = find_command(argc, argv, &any);
-    build_syntax(&syntax,
-                 !any                                     ? ALL_COMMANDS
-                 : options->command == CONV_COMMAND_BENCH ? BENCH_COMMANDS
-                                                          : 1u << options->command,
-                 "");
+    build_syntax(&syntax, any ? conv_command_bits(options->command) : ALL_COMMANDS, "");
     join_command(options, argc, argv);
     opterr = 0;
     optind = 0;
