@@ -20,7 +20,11 @@
 
 struct run {
     conv_context *context;
+    const char *filter, *output; // of the caller
+    const char *const *inputs;
+    int input_count;
     conv_folder_options options;
+    enum conv_status status; // of the call
     struct conv_filter *filters;
     struct conv_backend_config backend_config;
     struct conv_backend *backend;
@@ -93,26 +97,25 @@ static void look(void *user)
 
 // --- opening -------------------------------------------------------------------------------------
 
-static enum conv_status check_call(const char *filter, const char *const *inputs, int input_count,
-                                   const char *output, const conv_folder_options *options,
-                                   struct conv_err *err)
+static enum conv_status check_call(const struct run *run, struct conv_err *err)
 {
+    const conv_folder_options *options = &run->options;
     struct conv_codec_config codec = {.level = options->level};
-    if (!filter || !output || (input_count > 0 && !inputs))
+    if (!run->filter || !run->output || (run->input_count > 0 && !run->inputs))
         return conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL",
-                            !filter   ? "filter"
-                            : !output ? "output"
-                                      : "inputs");
-    if (input_count < 1)
+                            !run->filter   ? "filter"
+                            : !run->output ? "output"
+                                           : "inputs");
+    if (run->input_count < 1)
         return conv_err_set(err, CONV_ERR_USAGE, "there are no inputs");
-    for (int i = 0; i < input_count; i++) {
-        if (!inputs[i])
+    for (int i = 0; i < run->input_count; i++) {
+        if (!run->inputs[i])
             return conv_err_set(err, CONV_ERR_USAGE, "inputs[%d] is NULL", i);
-        if (conv_paths_is_standard(inputs[i]))
+        if (conv_paths_is_standard(run->inputs[i]))
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "standard input is not read; for a file of the name '-' use './-'");
     }
-    if (conv_paths_is_standard(output))
+    if (conv_paths_is_standard(run->output))
         return conv_err_set(
             err, CONV_ERR_USAGE,
             "standard output is not written to; for a folder of the name '-' use './-'");
@@ -140,22 +143,21 @@ static enum conv_status open_plan(struct run *run, const struct conv_walk_config
                : conv_walk_plan_fill(run->plan, config, &run->stop, err);
 }
 
-static enum conv_status open_walk(struct run *run, const char *const *inputs, int input_count,
-                                  const char *output, struct conv_err *err)
+static enum conv_status open_walk(struct run *run, struct conv_err *err)
 {
     struct conv_walk_config config = {
         .operands =
             {
-                .inputs = inputs,
-                .input_count = input_count,
-                .output = output,
+                .inputs = run->inputs,
+                .input_count = run->input_count,
+                .output = run->output,
                 .npy = run->backend_config.floats,
                 .recursive = run->options.recursive != 0,
             },
         .archives = {.enabled = run->options.archives != 0,
                      .unmapped = true,
                      .most_copied = run->memory.archives},
-        .whole = run->options.archives && input_count > 1,
+        .whole = run->options.archives && run->input_count > 1,
         .stop = &run->stop,
     };
     enum conv_status status = open_plan(run, &config, err);
@@ -171,10 +173,10 @@ static enum conv_status open_walk(struct run *run, const char *const *inputs, in
 }
 
 // Creates the output folder if there is an image. Called last, when little else can fail.
-static enum conv_status open_sink(struct run *run, const char *output, struct conv_err *err)
+static enum conv_status open_sink(struct run *run, struct conv_err *err)
 {
     struct conv_sink_config config = {
-        .path = output,
+        .path = run->output,
         .workers = run->context->device->threads,
         .writes = true,
         .unmapped = true,
@@ -183,12 +185,12 @@ static enum conv_status open_sink(struct run *run, const char *output, struct co
     bool is_image = false;
     conv_walk_describe_outputs(run->walk, &config);
     enum conv_status status = conv_sink_open(&run->sink, &config, err);
-    if (!status && config.kind == CONV_SINK_FOLDER && !conv_paths_is_folder(output))
+    if (!status && config.kind == CONV_SINK_FOLDER && !conv_paths_is_folder(run->output))
         status = conv_walk_peek(run->walk, &is_image, err);
-    return is_image && !status ? conv_paths_make_folder(output, err) : status;
+    return is_image && !status ? conv_paths_make_folder(run->output, err) : status;
 }
 
-static enum conv_status open_report(struct run *run, const char *filter, struct conv_err *err)
+static enum conv_status open_report(struct run *run, struct conv_err *err)
 {
     const struct conv_device_ops *ops = run->context->device->ops;
     struct conv_report_config config = {
@@ -197,7 +199,7 @@ static enum conv_status open_report(struct run *run, const char *filter, struct 
         .quiet = true,
         .progress = CONV_NEVER,
         .explain = conv_api_explain,
-        .filters = filter,
+        .filters = run->filter,
         .device = run->context->name,
         .device_async = ops->async,
         .device_count = ops->async ? 1 : 0,
@@ -208,8 +210,7 @@ static enum conv_status open_report(struct run *run, const char *filter, struct 
     return conv_report_open(&run->report, &config, err);
 }
 
-static enum conv_status prepare(struct run *run, const char *filter, const char *const *inputs,
-                                int input_count, const char *output, struct conv_err *err)
+static enum conv_status prepare(struct run *run, struct conv_err *err)
 {
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
     enum conv_status status = CONV_API_READ_OPTIONS(&options, run->options.filter, err);
@@ -226,8 +227,8 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
                                          .async = async,
                                          .jobs = run->context->device->threads,
                                      });
-    status = conv_api_read_chain(&run->backend_config, run->filters, run->context, filter, &options,
-                                 err);
+    status = conv_api_read_chain(&run->backend_config, run->filters, run->context, run->filter,
+                                 &options, err);
     if (!status)
         status = conv_filter_check_border(run->backend_config.border_value, err);
     if (!status && run->backend_config.floats)
@@ -235,12 +236,12 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
     run->backend_config.launch_bytes = conv_streams_group_bytes(true);
     run->backend_config.stop = &run->stop;
     if (!status)
-        status = open_walk(run, inputs, input_count, output, err);
+        status = open_walk(run, err);
     if (!status)
         status = run->context->device->ops->open(&run->backend, &run->backend_config, err);
     if (!status)
-        status = open_report(run, filter, err);
-    return status ? status : open_sink(run, output, err);
+        status = open_report(run, err);
+    return status ? status : open_sink(run, err);
 }
 
 // --- running -------------------------------------------------------------------------------------
@@ -319,30 +320,21 @@ static enum conv_status finish(struct run *run, enum conv_status status, struct 
     return status;
 }
 
-struct call {
-    struct run *run;
-    const char *filter, *output;
-    const char *const *inputs;
-    int input_count;
-    conv_status status;
-};
-
 static void *run_call(void *argument)
 {
-    struct call *call = argument;
-    struct run *run = call->run;
-    const conv_context *context = run->context;
+    struct run *run = argument;
+    struct conv_device_context *device = run->context->device;
     struct conv_err *err = &run->context->err;
     int previous = 0;
-    enum conv_status status = context->device->ops->enter(context->device, &previous, err);
+    enum conv_status status = device->ops->enter(device, &previous, err);
     bool entered = !status;
     if (!status)
-        status = prepare(run, call->filter, call->inputs, call->input_count, call->output, err);
+        status = prepare(run, err);
     if (!status)
         status = run_pipeline(run, err);
-    call->status = finish(run, status, err);
+    run->status = finish(run, status, err);
     if (entered)
-        context->device->ops->leave(context->device, previous);
+        device->ops->leave(device, previous);
     return NULL;
 }
 
@@ -365,20 +357,23 @@ conv_status conv_filter_folder(conv_context *context, const char *filter, const 
         return conv_api_end(context, status);
     }
     run->context = context;
+    run->filter = filter;
+    run->inputs = inputs;
+    run->input_count = input_count;
+    run->output = output;
     run->progress.size = sizeof run->progress;
     run->options = (conv_folder_options)CONV_FOLDER_OPTIONS_INIT;
     status = CONV_API_READ_OPTIONS(&run->options, options, err);
     if (!status && result && result->size < sizeof *result)
         status = conv_err_set(err, CONV_ERR_USAGE, "`size` of the result is not set");
     if (!status)
-        status = check_call(filter, inputs, input_count, output, &run->options, err);
+        status = check_call(run, err);
     if (!status) { // in a thread of the library, whose signals are not the caller's
-        struct call call = {run, filter, output, inputs, input_count, CONV_OK};
         pthread_t thread;
-        int errnum = conv_thread_start(&thread, run_call, &call);
+        int errnum = conv_thread_start(&thread, run_call, run);
         if (errnum == 0)
             pthread_join(thread, NULL);
-        status = errnum ? conv_err_thread(err, errnum) : call.status;
+        status = errnum ? conv_err_thread(err, errnum) : run->status;
     }
     if (result && result->size >= sizeof *result) { // a newer program's has more members
         run->progress.size = result->size;

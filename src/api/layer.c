@@ -243,7 +243,7 @@ conv_status conv_layer_result_size(conv_layer *layer, int height, int width, int
 static enum conv_status check_input(const conv_layer *layer, conv_tensor *input, const void *result,
                                     struct conv_err *err)
 {
-    int64_t element = layer->layer.input == CONV_ELEMENT_U8 ? 1 : 4, extent;
+    int64_t element = (int64_t)conv_element_size(layer->layer.input), extent, image, last;
     int64_t row = input->width * element, channels = layer->layer.channels;
     bool on_device = conv_api_is_on_device(layer->context, input->memory);
     if (!input->data || !result)
@@ -266,26 +266,21 @@ static enum conv_status check_input(const conv_layer *layer, conv_tensor *input,
             err, CONV_ERR_USAGE,
             "a row stride of %lld bytes; it must be a multiple of %d, at least %lld",
             (long long)input->row_stride, (int)element, (long long)row);
-    if (__builtin_mul_overflow(input->row_stride, input->height, &extent))
-        return conv_err_set(err, CONV_ERR_USAGE, "strides are too large");
-    if (!input->channel_stride)
+    bool fits = !__builtin_mul_overflow(input->row_stride, input->height, &extent);
+    if (fits && !input->channel_stride)
         input->channel_stride = extent;
-    if (input->channel_stride < 0 || input->channel_stride % element)
-        return conv_err_set(
-            err, CONV_ERR_USAGE,
-            "a channel stride of %lld bytes; it must be a multiple of %d, not negative",
-            (long long)input->channel_stride, (int)element);
-    int64_t image, last;
-    if (__builtin_mul_overflow(input->channel_stride, channels, &image))
-        return conv_err_set(err, CONV_ERR_USAGE, "strides are too large");
-    if (!input->image_stride)
+    fits = fits && !__builtin_mul_overflow(input->channel_stride, channels, &image);
+    if (fits && !input->image_stride)
         input->image_stride = image;
-    if (input->image_stride < 0 || input->image_stride % element)
-        return conv_err_set(
-            err, CONV_ERR_USAGE,
-            "an image stride of %lld bytes; it must be a multiple of %d, not negative",
-            (long long)input->image_stride, (int)element);
-    if (__builtin_mul_overflow(input->image_stride, input->images, &last) ||
+    for (int i = 0; i < 2 && fits; i++) {
+        int64_t stride = i ? input->image_stride : input->channel_stride;
+        if (stride < 0 || stride % element)
+            return conv_err_set(
+                err, CONV_ERR_USAGE,
+                "%s stride of %lld bytes; it must be a multiple of %d, not negative",
+                i ? "an image" : "a channel", (long long)stride, (int)element);
+    }
+    if (!fits || __builtin_mul_overflow(input->image_stride, input->images, &last) ||
         __builtin_add_overflow(last, image, &last) || __builtin_add_overflow(last, extent, &last) ||
         (uint64_t)last > UINTPTR_MAX - (uintptr_t)input->data)
         return conv_err_set(err, CONV_ERR_USAGE, "strides are too large");
@@ -296,7 +291,7 @@ static enum conv_status check_input(const conv_layer *layer, conv_tensor *input,
 static bool overlaps_input(const conv_layer *layer, const conv_tensor *input, const void *result,
                            size_t size)
 {
-    int element = layer->layer.input == CONV_ELEMENT_U8 ? 1 : 4;
+    size_t element = conv_element_size(layer->layer.input);
     const int64_t axes[3][2] = {{input->images, input->image_stride},
                                 {layer->layer.channels, input->channel_stride},
                                 {input->height, input->row_stride}};
@@ -396,11 +391,10 @@ static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *inpu
 {
     conv_context *context = layer->context;
     struct conv_layer_shape shape = {input->images, input->height, input->width};
-    size_t scratch;
-    enum conv_status status =
-        conv_layer_context_scratch(layer->opened.layer, &shape, &scratch, err);
-    if (!status && scratch)
-        status = prepare_scratch(layer, scratch, stream, err);
+    struct conv_layer_way way;
+    enum conv_status status = conv_layer_context_way(layer->opened.layer, &shape, &way, err);
+    if (!status && way.scratch)
+        status = prepare_scratch(layer, way.scratch, stream, err);
     if (status)
         return status;
     struct conv_layer_batch batch = {
@@ -411,11 +405,11 @@ static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *inpu
         .src_image = input->image_stride,
         .dst = result,
         .rows = conv_layer_out_height(&layer->layer, input->height),
-        .scratch = scratch ? layer->scratch[layer->scratch_count - 1] : NULL,
+        .scratch = way.scratch ? layer->scratch[layer->scratch_count - 1] : NULL,
         .stream = stream,
     };
     status = conv_layer_context_enqueue(layer->opened.layer, &shape, &batch, err);
-    if (status || !scratch)
+    if (status || !way.scratch)
         return status;
     layer->scratch_stream = stream;
     return context->device->ops->event_record(context->device, &layer->scratch_event, stream, err);

@@ -206,15 +206,14 @@ static struct conv_operation_flow make_flow(struct tensor_run *run, const atomic
 
 static enum conv_status name_kernel(struct tensor_run *run, struct conv_err *err)
 {
-    const struct conv_layer_variant *variant;
+    struct conv_layer_way way;
     struct conv_layer_shape shape = {run->use.chunk, run->shapes.height, run->shapes.width};
     run->kernel = run->options->operands[0];
     if (run->operation.bank)
         return CONV_OK;
-    enum conv_status status =
-        conv_layer_context_variant(run->operation.layer, &shape, &variant, err);
+    enum conv_status status = conv_layer_context_way(run->operation.layer, &shape, &way, err);
     if (!status)
-        run->kernel = variant->name;
+        run->kernel = way.variant->name;
     return status;
 }
 

@@ -268,11 +268,12 @@ static enum conv_status run_dense(struct conv_tensor_stream *stream,
                                   struct conv_err *err)
 {
     struct conv_layer_batch batch = *image;
-    size_t scratch, plane = (size_t)shape->height * (size_t)shape->width;
+    struct conv_layer_way way;
+    size_t plane = (size_t)shape->height * (size_t)shape->width;
     bool combined = step->kind == CONV_BANK_STEP_COMBINED;
-    enum conv_status status = conv_layer_context_scratch(step->dense, shape, &scratch, err);
+    enum conv_status status = conv_layer_context_way(step->dense, shape, &way, err);
     if (!status)
-        status = reserve(&stream->scratch, scratch, "maps", err);
+        status = reserve(&stream->scratch, way.scratch, "maps", err);
     if (!status && combined)
         status = reserve(&stream->filters, plane * (size_t)step->layer.maps * sizeof(float), "maps",
                          err);

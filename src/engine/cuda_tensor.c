@@ -266,11 +266,11 @@ static enum conv_status run_dense(struct run *run, const struct conv_bank_step *
     struct conv_layer_shape shape = run->shape;
     bool combined = step->kind == CONV_BANK_STEP_COMBINED;
     int maps = step->layer.maps;
-    size_t scratch;
+    struct conv_layer_way way;
     shape.images = 1;
-    enum conv_status status = conv_layer_context_scratch(step->dense, &shape, &scratch, run->err);
+    enum conv_status status = conv_layer_context_way(step->dense, &shape, &way, run->err);
     if (!status)
-        status = reserve(&stream->d_scratch, scratch + SLACK, run->err);
+        status = reserve(&stream->d_scratch, way.scratch + SLACK, run->err);
     if (!status && combined)
         status = reserve(&stream->d_filters, run->plane * (size_t)maps * sizeof(float), run->err);
     for (int64_t i = 0; i < run->shape.images && !status; i++) {

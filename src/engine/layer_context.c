@@ -208,16 +208,15 @@ void conv_layer_context_close(struct conv_layer_context *context)
     free(context);
 }
 
-enum conv_status conv_layer_context_variant(struct conv_layer_context *context,
-                                            const struct conv_layer_shape *shape,
-                                            const struct conv_layer_variant **variant,
-                                            struct conv_err *err)
+enum conv_status conv_layer_context_way(struct conv_layer_context *context,
+                                        const struct conv_layer_shape *shape,
+                                        struct conv_layer_way *way, struct conv_err *err)
 {
     struct conv_layer_prepared *prepared;
     enum conv_status status = take_plan(context, shape, &prepared, err);
     if (status)
         return status;
-    *variant = prepared->plan.variant;
+    *way = (struct conv_layer_way){prepared->plan.variant, prepared->scratch};
     give_plan(context, prepared);
     return CONV_OK;
 }
@@ -270,19 +269,6 @@ enum conv_status conv_layer_context_run(struct conv_layer_context *context,
     status = context->ops->tensors->layer_run(stream, prepared, images, src, dst, err);
     give_plan(context, prepared);
     return status;
-}
-
-enum conv_status conv_layer_context_scratch(struct conv_layer_context *context,
-                                            const struct conv_layer_shape *shape, size_t *bytes,
-                                            struct conv_err *err)
-{
-    struct conv_layer_prepared *prepared;
-    enum conv_status status = take_plan(context, shape, &prepared, err);
-    if (status)
-        return status;
-    *bytes = prepared->scratch;
-    give_plan(context, prepared);
-    return CONV_OK;
 }
 
 enum conv_status conv_layer_context_enqueue(struct conv_layer_context *context,

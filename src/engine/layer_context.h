@@ -39,12 +39,15 @@ enum conv_status conv_layer_context_open(struct conv_layer_context **context,
                                          struct conv_err *err);
 void conv_layer_context_close(struct conv_layer_context *context); // NULL is fine
 
-// The kernel that runs batches of that shape, in *variant. CONV_ERR_USAGE if no kernel, or not the
-// forced one, can do the layer; otherwise as conv_operation_run.
-enum conv_status conv_layer_context_variant(struct conv_layer_context *context,
-                                            const struct conv_layer_shape *shape,
-                                            const struct conv_layer_variant **variant,
-                                            struct conv_err *err);
+// How batches of a shape are run: by which kernel, with how many bytes of scratch. CONV_ERR_USAGE
+// if no kernel, or not the forced one, can do the layer; otherwise as conv_operation_run.
+struct conv_layer_way {
+    const struct conv_layer_variant *variant;
+    size_t scratch;
+};
+enum conv_status conv_layer_context_way(struct conv_layer_context *context,
+                                        const struct conv_layer_shape *shape,
+                                        struct conv_layer_way *way, struct conv_err *err);
 
 // Bytes that one image takes in host memory: the input as the layer reads it, and the output.
 // False if that is beyond what a size_t holds, or an output plane would be empty.
@@ -52,11 +55,8 @@ bool conv_layer_context_bytes(const struct conv_layer *layer, int height, int wi
                               size_t *out);
 
 // For data that is on the device already (on the CPU: in memory): queues a batch, strides and
-// alignment as in layer.h, into batch->stream. batch->scratch has conv_layer_context_scratch bytes.
-// On CUDA the calling thread's current device is the context's.
-enum conv_status conv_layer_context_scratch(struct conv_layer_context *context,
-                                            const struct conv_layer_shape *shape, size_t *bytes,
-                                            struct conv_err *err);
+// alignment as in layer.h, into batch->stream. batch->scratch has the bytes that the shape's way
+// says. On CUDA the calling thread's current device is the context's.
 enum conv_status conv_layer_context_enqueue(struct conv_layer_context *context,
                                             const struct conv_layer_shape *shape,
                                             const struct conv_layer_batch *batch,

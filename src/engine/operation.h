@@ -56,7 +56,7 @@ enum conv_status conv_operation_stream_staging(const struct conv_operation *oper
 // shape->images: src has [images][channels][height][width] elements of layer->input, dst gets
 // [images][maps][out height][out width] of layer->output and begins at a multiple of 16 bytes. Best
 // from the stream's own staging memory: copies to a CUDA device are then direct. Returns when dst
-// is complete. CONV_ERR_USAGE as conv_layer_context_variant, or if a pooled plane is smaller than
+// is complete. CONV_ERR_USAGE as conv_layer_context_way, or if a pooled plane is smaller than
 // its grid; CONV_ERR_MEMORY: fewer images may succeed; CONV_ERR_DEVICE: the device is lost.
 enum conv_status conv_operation_run(const struct conv_operation *operation,
                                     struct conv_tensor_stream *stream,
