@@ -1,27 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Contexts in several threads at once, which share nothing; PNG files changed as an attacker would;
-// and thousands of calls that leak nothing.
+// Contexts in several threads at once, which share nothing, and thousands of calls that leak
+// nothing.
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 
-#include "conv.h"
 #include "support/api_image.h"
-#include "support/oracle.h"
-#include "support/png_mutate.h"
+#include "support/api_test.h"
 #include "support/random.h"
-#include "support/reference.h"
-#include "support/unit.h"
-
-static conv_context *open_context(int threads)
-{
-    conv_context *context;
-    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
-    options.device = "cpu";
-    options.threads = threads;
-    options.max_pixels = 1 << 20;
-    return conv_context_create(&context, &options, NULL) ? NULL : context;
-}
 
 // --- several contexts ----------------------------------------------------------------------------
 
@@ -45,9 +31,7 @@ static conv_status open_work(struct work *work)
     options.kernel_height = options.kernel_width = 3;
     options.input = CONV_SAMPLE_U8;
     options.padding = "same";
-    work->context = open_context(3);
-    if (!work->context)
-        return CONV_ERR_MEMORY;
+    work->context = api_open(3);
     conv_status status = conv_filter_create(&work->filter, work->context, "gaussian5,emboss", NULL);
     return status ? status
                   : conv_layer_create(&work->layer, work->context, weights, NULL, &options);
@@ -150,88 +134,6 @@ UNIT_TEST(contexts_in_threads_are_independent)
     assert_true(alone.digest == workers[2].digest);
 }
 
-// --- hostile files -------------------------------------------------------------------------------
-
-// Returns image i's file with random changes, in a block of memory of exactly its size.
-static conv_bytes make_changed_file(conv_context *context, int i, uint64_t *noise)
-{
-    enum { ROOM = 1 << 16 };
-    struct api_image image;
-    conv_bytes file;
-    api_image_make(&image, API_INTERLEAVED, 1 + (int)random_below(noise, 40),
-                   1 + (int)random_below(noise, 40), 1 + i % 4,
-                   i % 3 ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16, 0);
-    api_image_fill(&image.view, noise);
-    assert_int_equal(conv_encode_png(context, &image.view, 1, NULL, &file, NULL, NULL), CONV_OK);
-    uint8_t *room = malloc(ROOM);
-    memcpy(room, file.data, file.size);
-    size_t size = png_mutate(room, file.size, ROOM, (uint32_t)random_bits(noise), NULL);
-    uint8_t *data = malloc(size);
-    memcpy(data, room, size);
-    free(room);
-    conv_free(context, CONV_HOST, (void *)(uintptr_t)file.data);
-    api_image_free(&image);
-    return (conv_bytes){data, size};
-}
-
-// Checks that the image is what libpng decodes; or that both refused the file, with a message.
-static void check_decoded(const conv_bytes *file, const conv_image *image, const conv_item *item)
-{
-    struct reference_image expected = {0};
-    enum reference_verdict verdict = reference_read(&expected, file->data, file->size, 1 << 20);
-    if (item->status == CONV_OK) {
-        assert_int_equal(verdict, REFERENCE_TAKES);
-        for (int y = 0; y < expected.height; y++)
-            for (int x = 0; x < expected.width * expected.channels; x++) {
-                const uint8_t *row = expected.rows + (size_t)y * expected.row_size;
-                uint32_t sample =
-                    expected.depth == 16 ? (uint32_t)(row[2 * x] << 8 | row[2 * x + 1]) : row[x];
-                assert_int_equal(
-                    api_image_get(image, x % expected.channels, x / expected.channels, y), sample);
-            }
-    } else {
-        assert_null(image->data);
-        assert_true(item->message[0] != 0);
-        // Stricter than libpng only with files that are listed in png.h.
-        bool listed =
-            file->size > ORACLE_SMALL ||
-            (file->size >= 16 && memcmp((const uint8_t *)file->data + 12, "IHDR", 4) != 0);
-        assert_true(verdict != REFERENCE_TAKES || listed);
-    }
-    free(expected.rows);
-}
-
-// Batches of changed files: those that libpng accepts are decoded to its pixels, in every layout;
-// those that it refuses are refused. Sanitizers check the memory accesses.
-UNIT_TEST(changed_files_are_decoded_or_refused)
-{
-    enum { COUNT = 16 };
-    conv_context *context = open_context(3);
-    uint64_t noise = 77;
-    int rounds = CONV_SANITIZED ? 25 : 100, taken = 0, refused = 0;
-    assert_non_null(context);
-    for (int round = 0; round < rounds; round++) {
-        conv_bytes files[COUNT];
-        conv_image images[COUNT] = {0};
-        conv_item items[COUNT];
-        conv_decode_options options = CONV_DECODE_OPTIONS_INIT;
-        options.planar = round & 1;
-        for (int i = 0; i < COUNT; i++)
-            files[i] = make_changed_file(context, i, &noise);
-        (void)conv_decode_png(context, files, COUNT, &options, images, items, NULL);
-        for (int i = 0; i < COUNT; i++) {
-            conv_png_info info;
-            (void)conv_probe_png(files[i].data, files[i].size, &info, NULL);
-            check_decoded(&files[i], &images[i], &items[i]);
-            items[i].status == CONV_OK ? taken++ : refused++;
-            conv_free(context, CONV_HOST, images[i].data);
-            free((void *)(uintptr_t)files[i].data);
-        }
-    }
-    assert_true(taken > rounds && refused > rounds); // or the files show nothing
-    conv_context_destroy(context);
-}
-
 // --- leaks ---------------------------------------------------------------------------------------
 
 static size_t bytes_in_use(void)
@@ -296,7 +198,7 @@ UNIT_TEST(calls_leave_nothing_behind)
     int calls = CONV_SANITIZED ? 300 : 1000; // of ten functions each
     api_image_make(&image, API_INTERLEAVED, 20, 20, 3, CONV_SAMPLE_U8, 0);
     api_image_fill(&image.view, &noise);
-    conv_context *context = open_context(1);
+    conv_context *context = api_open(1);
     for (int i = 0; i < calls; i++) {
         if (i == 50)
             before = bytes_in_use();
@@ -310,7 +212,7 @@ UNIT_TEST(calls_leave_nothing_behind)
     for (int i = 0; i < 100; i++) {
         if (i == 10)
             before = bytes_in_use();
-        context = open_context(2);
+        context = api_open(2);
         call_all(context, &image);
         conv_context_destroy(context);
     }
