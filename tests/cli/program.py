@@ -10,6 +10,8 @@ import sys
 import tempfile
 import time
 
+import pytest
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.path.abspath(os.environ.get("CONV_BINARY") or os.path.join(ROOT, "conv"))
 RUNNER = os.environ.get("CONV_RUNNER", "").split()  # what runs it: "valgrind -q ..."
@@ -76,6 +78,16 @@ def run(*args, code=0, stdin=b"", **kwargs):
         process.communicate()
         raise
     return checked(args, code, Result(process.returncode, out, err))
+
+
+def run_on(place, *args, coders=()):
+    """Like run(), with --device cpu or cuda, or on the emulated device, which also takes the options `coders`."""
+    if place != "emulated":
+        return run(args[0], "--device", place, *args[1:])
+    if not EMULATED:
+        pytest.skip("no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
+    done = subprocess.run([EMULATED, args[0], "--device", "cuda", *coders, *map(os.fspath, args[1:])], capture_output=True, timeout=TIMEOUT)
+    return checked(args, 0, Result(done.returncode, done.stdout, done.stderr))
 
 
 def measure(*args, code=0, stdin=b"", timeout=TIMEOUT):

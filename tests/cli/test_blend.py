@@ -11,7 +11,7 @@ import definition
 import images
 import png_writer as png
 import program
-from program import run, some
+from program import run, run_on, some
 
 BUILTINS = definition.builtins()
 KINDS = ("gray8", "gray16", "graya8", "rgb8", "rgb16", "rgba8", "rgba16", "palette4", "palette8+trns")
@@ -57,18 +57,6 @@ def album(box):
     return album
 
 
-def start(place, *args):
-    if place == "cpu":
-        run(args[0], *args[1:])
-        return
-    if not program.EMULATED:
-        pytest.skip("no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
-    coders = () if any("premultiply" in a for a in args) else ("--decode-on", "gpu", "--encode-on", "gpu")
-    done = subprocess.run([program.EMULATED, args[0], "--device", "cuda", *coders, *args[1:]],
-                          capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-
-
 SETTINGS = (
     (["--gray"], dict(gray=True)),
     (["--mix", "40%"], dict(mix=40)), (["--mix=0%"], dict(mix=0)), (["--mix=100%"], {}), (["--roi=9999x9999+0+0"], {}),
@@ -84,7 +72,8 @@ SETTINGS = (
 def test_pixels_are_those_of_the_definition(album, place, options, meaning):
     if place == "emulated" and program.is_sanitized() and len(meaning) < 2:
         pytest.skip("a part of other settings")
-    start(place, ",".join(CHAIN), *options, "in", "out")
+    coders = () if "premultiply" in options else ("--decode-on", "gpu", "--encode-on", "gpu")
+    run_on(place, ",".join(CHAIN), *options, "in", "out", coders=coders)
     for name, image in album.items():
         got = images.read(f"out/{name}.png")
         assert got.dtype == image.planes.dtype, name

@@ -12,7 +12,7 @@ import images
 import png_writer as png
 import program
 from definition import Filter
-from program import run
+from program import run, run_on
 
 BUILTINS = definition.builtins()
 REAL = Filter([[0.1, -0.7, 0.25], [1 / 3, 1e-3, -2.5], [0, 0.5, 1]], 0.9, 3.3)
@@ -39,17 +39,6 @@ def album(box):
     return album
 
 
-def start(place, *args):
-    """As run, on the CPU, a GPU or the emulated device."""
-    if place != "emulated":
-        return run(args[0], "--device", place, *args[1:])
-    if not program.EMULATED:
-        pytest.skip("no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
-    done = subprocess.run([program.EMULATED, args[0], "--device", "cuda", *args[1:]], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
 def check_floats(album, filters, alpha="keep"):
     files = sorted(os.path.relpath(os.path.join(at, name), "out") for at, _, names in os.walk("out") for name in names)
     assert files == sorted(f"{name[:-4]}.npy" for name in album)
@@ -72,14 +61,14 @@ def test_floats_are_the_definition(album, place, name):
     if place == "emulated" and program.is_sanitized() and name not in ("large", "sobel"):
         pytest.skip("other kernels of the same launch")
     spec, filt = SPECS[name]
-    start(place, spec, "-r", "--output-type=f32", "in", "out")
+    run_on(place, spec, "-r", "--output-type=f32", "in", "out")
     signed = check_floats(album, [filt])
     assert signed > 0 or name in ("sobel", "blur")
 
 
 @pytest.mark.parametrize("place", DEVICES)
 def test_floats_at_the_end_of_a_chain(album, place):
-    start(place, "gaussian,sobel,sobel-y", "-r", "--alpha=filter", "--output-type=f32", "in", "out")
+    run_on(place, "gaussian,sobel,sobel-y", "-r", "--alpha=filter", "--output-type=f32", "in", "out")
     check_floats(album, [BUILTINS["gaussian"], BUILTINS["sobel"], BUILTINS["sobel-y"]], "filter")
 
 
@@ -105,7 +94,7 @@ def test_every_width(narrow, tmp_path, place, to, alpha):
     if place == "emulated" and alpha != "keep":
         pytest.skip("the same kernels")
     folder, album = narrow
-    start(place, "blur", "-r", f"--alpha={alpha}", f"--output-type={to}", folder, tmp_path / "out")
+    run_on(place, "blur", "-r", f"--alpha={alpha}", f"--output-type={to}", folder, tmp_path / "out")
     deep = [(image.planes.astype(np.uint16) * 257 if to == "u16" and image.planes.dtype == np.uint8 else image.planes, image.alpha)
             for image in album.values()]
     if to == "f32":
