@@ -175,9 +175,11 @@ bool conv_item_has_suffix(const struct conv_item *item, const char *suffix);
 // Item tables for files and standard input (files/file_item.c).
 extern const struct conv_item_ops conv_item_file, conv_item_standard;
 
-// Standard input whose first bytes were taken already: item->stream has them
-// (archive/archive_input.c).
-extern const struct conv_item_ops conv_item_peeked;
+// Of standard input whose first bytes were taken already, for input->stream has them
+// (archive/archive_input.c): as conv_item_ops.read and .has_bytes.
+ssize_t conv_input_take_peeked(struct conv_input *input, void *data, size_t size,
+                               struct conv_err *err);
+bool conv_input_has_peeked(const struct conv_input *input);
 
 // To be called for an input that stays open for longer than reading takes: from now on other
 // threads do not wait for its descriptor.

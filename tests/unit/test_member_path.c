@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Names of members of archives become paths below a folder (src/io/archive/member_path.h), or are
-// refused.
+// Names of members of archives become paths below a folder (src/io/archive/archive_members.h), or
+// are refused.
 #include <stdio.h>
 #include <unistd.h>
 
-#include "io/archive/member_path.h"
+#include "io/archive/archive_members.h"
 #include "support/folder.h"
 #include "support/random.h"
 #include "support/unit.h"

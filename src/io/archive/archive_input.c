@@ -319,14 +319,8 @@ void conv_archive_input_advance(struct conv_archive_input *input)
 
 // --- standard input as an item -------------------------------------------------------------------
 
-static enum conv_status open_peeked(const struct conv_item *item, struct conv_input *input,
-                                    struct conv_err *err)
-{
-    input->stream = item->stream;
-    return conv_item_standard.open(item, input, err);
-}
-
-static ssize_t read_peeked(struct conv_input *input, void *data, size_t size, struct conv_err *err)
+ssize_t conv_input_take_peeked(struct conv_input *input, void *data, size_t size,
+                               struct conv_err *err)
 {
     const uint8_t *bytes;
     ssize_t got = conv_archive_input_take(input->stream, &bytes, size, err);
@@ -335,26 +329,7 @@ static ssize_t read_peeked(struct conv_input *input, void *data, size_t size, st
     return got;
 }
 
-static bool has_bytes(const struct conv_input *input)
+bool conv_input_has_peeked(const struct conv_input *input)
 {
-    return input->stream->first < input->stream->end;
+    return input->stream && input->stream->first < input->stream->end;
 }
-
-static enum conv_status check_unchanged(const struct conv_input *input, struct conv_err *err)
-{
-    return conv_item_standard.unchanged(input, err);
-}
-
-static void close_peeked(struct conv_input *input)
-{
-    conv_item_standard.close(input);
-}
-
-const struct conv_item_ops conv_item_peeked = {
-    .title = "standard input",
-    .open = open_peeked,
-    .read = read_peeked,
-    .has_bytes = has_bytes,
-    .unchanged = check_unchanged,
-    .close = close_peeked,
-};

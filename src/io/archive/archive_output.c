@@ -34,6 +34,7 @@ static void open_windows(struct conv_archive_windows *windows, int fd, int threa
     windows->refused = UINT64_MAX;
     windows->expected = (expected + CONV_ARCHIVE_WINDOW - 1) / CONV_ARCHIVE_WINDOW;
     windows->first = windows->next = windows->expected > 4 ? 0 : 1;
+    windows->begun[0] = (uint8_t)windows->first;
     (void)conv_lock_init(&windows->lock);
     pthread_cond_init(&windows->made, NULL);
 }
@@ -140,24 +141,15 @@ static bool make(struct conv_archive_windows *windows, uint8_t *map, uint64_t nu
 static void note_begun(struct conv_archive_windows *windows, uint64_t number)
     CONV_NEEDS(windows->lock)
 {
-    for (int i = 0; i < windows->skipped_count; i++)
-        if (windows->skipped[i] == number) {
-            windows->skipped[i] = windows->skipped[--windows->skipped_count];
-            return;
-        }
-    for (; windows->next < number; windows->next++)
-        if (windows->skipped_count < CONV_ARCHIVE_WINDOWS)
-            windows->skipped[windows->skipped_count++] = windows->next;
-    windows->next = number + 1;
+    windows->begun[number / 8] |= (uint8_t)(1 << number % 8);
+    if (number >= windows->next)
+        windows->next = number + 1;
 }
 
 static bool is_begun(const struct conv_archive_windows *windows, uint64_t number)
     CONV_NEEDS(windows->lock)
 {
-    for (int i = 0; i < windows->skipped_count; i++)
-        if (windows->skipped[i] == number)
-            return false;
-    return number < windows->next;
+    return number >= CONV_ARCHIVE_MOST_WINDOWS || windows->begun[number / 8] & 1 << number % 8;
 }
 
 // Makes a window that the caller uses. Called and left with the lock, without it in between.
@@ -246,7 +238,8 @@ static void look_ahead(struct conv_archive_windows *windows, uint64_t number)
     if (ahead > CONV_ARCHIVE_WINDOWS_AHEAD)
         ahead = CONV_ARCHIVE_WINDOWS_AHEAD;
     struct conv_archive_window *window = find_unused(windows);
-    if (!window || number < windows->first || next > number + ahead || next >= windows->refused)
+    if (!window || number < windows->first || next > number + ahead || next >= windows->refused ||
+        is_begun(windows, next))
         return;
     begin(windows, window, next);
     (void)end_use(windows, window, 0);

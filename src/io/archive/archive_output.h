@@ -47,6 +47,8 @@
 // limited by write().
 #define CONV_ARCHIVE_WINDOW_THREADS 8
 
+#define CONV_ARCHIVE_MOST_WINDOWS ((uint64_t)1 << 18) // of a file: 4 TiB
+
 struct conv_archive_window {
     bool is_used;
     bool is_made;    // else a thread is making it
@@ -72,8 +74,8 @@ struct conv_archive_windows {
     uint64_t expected; // windows of the whole file; 0: unknown
     uint64_t first;    // window; before it is left to write(): small archives need no window
     uint64_t next;     // the window after the last one that was begun
-    uint64_t skipped[CONV_ARCHIVE_WINDOWS]; // windows before it that were not begun
-    int skipped_count;
+    // Windows that were begun; later ones than it has bits for are left to write().
+    uint8_t begun[CONV_ARCHIVE_MOST_WINDOWS / 8];
     uint64_t refused; // the window from which on nothing could be allocated; UINT64_MAX: none
 };
 

@@ -244,7 +244,15 @@ static enum conv_status open_standard(const struct conv_item *item, struct conv_
         return conv_err_set(err, CONV_ERR_IO, "cannot read: it is closed");
     input->counted = CONV_INPUT_UNCOUNTED;
     input->fd = STDIN_FILENO;
+    input->stream = item->stream;
     return check_file(item, input, err);
+}
+
+static ssize_t read_standard(struct conv_input *input, void *data, size_t size,
+                             struct conv_err *err)
+{
+    return input->stream ? conv_input_take_peeked(input, data, size, err)
+                         : read_file(input, data, size, err);
 }
 
 const struct conv_item_ops conv_item_file = {
@@ -262,7 +270,8 @@ const struct conv_item_ops conv_item_file = {
 const struct conv_item_ops conv_item_standard = {
     .title = "standard input",
     .open = open_standard,
-    .read = read_file,
+    .read = read_standard,
+    .has_bytes = conv_input_has_peeked,
     .unchanged = check_unchanged,
     .close = close_file,
 };

@@ -142,7 +142,7 @@ static enum conv_source_step next_input(struct conv_walk *walk, struct conv_item
     if (conv_paths_is_standard(input)) {
         item->stream = walk->archives.standard.buffer ? &walk->archives.standard : NULL;
         name_standard(item);
-        item->ops = item->stream ? &conv_item_peeked : &conv_item_standard;
+        item->ops = &conv_item_standard;
         item->target = 2;
     } else if (conv_paths_is_folder(input)) {
         if (walk->shape.several)

@@ -10,7 +10,6 @@
 
 #include "base/digest.h"
 #include "io/archive/archive_members.h"
-#include "io/archive/member_path.h"
 #include "io/walk/walk.h"
 
 typedef enum conv_source_step conv_step_fn(void *from, struct conv_item *item,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the files of a watch share: watch.c hands out images, watch_events.c handles what happens in
-// the folders, watch_arrivals.c keeps what has arrived, and watch_ready.c decides what is complete.
+// What the files of a watch share: watch.c keeps what has arrived and hands it out, watch_events.c
+// handles what happens in the folders, and watch_ready.c decides what is complete.
 #ifndef CONV_WALK_WATCH_INTERNAL_H
 #define CONV_WALK_WATCH_INTERNAL_H
 
@@ -14,7 +14,7 @@
 #include "base/lock.h"
 #include "io/walk/walk_internal.h"
 
-// --- arrivals (watch_arrivals.c) -----------------------------------------------------------------
+// --- arrivals ------------------------------------------------------------------------------------
 
 // Files that have arrived and are about to be handed out, in order of arrival. A file waits until
 // nothing has happened to it for a while: programs that write a file in several steps, or write it
