@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cache.h"
 #include "base/clock.h"
 #include "base/features.h"
 #include "bench/bench.h"
@@ -14,6 +13,7 @@
 #include "engine/workers.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
@@ -100,6 +100,58 @@ static void do_task(void *context, int worker, int task)
         job->failed = 1;
 }
 
+// Writes memory back and drops it from all caches of the machine, so that the next access goes to
+// memory. Does nothing on processors other than x86-64 and AArch64.
+#if defined(__x86_64__)
+
+#define LINE 64
+
+// clflush waits for the line before it, clflushopt (Skylake, Zen and later) does not: 6 MB in
+// 0.35 ms instead of 12 on a Sapphire Rapids.
+static int has_clflushopt(void)
+{
+    unsigned eax, ebx = 0, ecx, edx;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & bit_CLFLUSHOPT);
+}
+
+static void flush_cache(const void *memory, size_t size)
+{
+    const char *line = (const char *)((uintptr_t)memory & ~(uintptr_t)(LINE - 1));
+    const char *end = (const char *)memory + size;
+    int fast = has_clflushopt();
+    for (; line < end; line += LINE) {
+        if (fast)
+            __asm__ volatile("clflushopt %0" : : "m"(*line) : "memory");
+        else
+            __asm__ volatile("clflush %0" : : "m"(*line) : "memory");
+    }
+    __asm__ volatile("mfence" : : : "memory");
+}
+
+#elif defined(__aarch64__)
+
+static void flush_cache(const void *memory, size_t size)
+{
+    uint64_t type;
+    __asm__("mrs %0, ctr_el0" : "=r"(type));
+    uintptr_t bytes = (uintptr_t)4 << (type >> 16 & 15); // of the smallest line of the data caches
+    const char *line = (const char *)((uintptr_t)memory & ~(bytes - 1));
+    const char *end = (const char *)memory + size;
+    for (; line < end; line += bytes)
+        __asm__ volatile("dc civac, %0" : : "r"(line) : "memory");
+    __asm__ volatile("dsb ish" : : : "memory");
+}
+
+#else
+
+static void flush_cache(const void *memory, size_t size)
+{
+    (void)memory;
+    (void)size;
+}
+
+#endif
+
 // A copy and the kernels must begin in the same state, or a copy after a slow kernel and one after
 // a fast kernel differ by a factor of 2 to 4 where the planes fit into caches.
 static enum conv_status cpu_run(struct conv_bench_place *place, const struct conv_bench_work *work,
@@ -108,7 +160,7 @@ static enum conv_status cpu_run(struct conv_bench_place *place, const struct con
     struct job job = {.work = work};
     for (int i = 0; i < 2; i++)
         if (work->cold[i].bytes)
-            conv_cache_flush((void *)(uintptr_t)work->cold[i].data, work->cold[i].bytes);
+            flush_cache(work->cold[i].data, work->cold[i].bytes);
     uint64_t start = conv_clock_ns();
     conv_workers_run(place->workers, place->threads, do_task, &job, work->tasks);
     *ns = conv_clock_ns() - start;
