@@ -17,8 +17,7 @@
 
 struct options {
     struct variants_choice choice;
-    const char *hides; // an instruction set that CONV_DISABLE hides; NULL: none
-    bool special;      // the cases of check_kernels_special.c, after the random ones
+    bool special; // the cases of check_kernels_special.c, after the random ones
 };
 
 // --- all variants --------------------------------------------------------------------------------
@@ -227,9 +226,7 @@ static bool parse_options(struct options *options, int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (variants_parse(choice, argc, argv, &i))
             continue;
-        if (!strcmp(argv[i], "--hides") && i + 1 < argc)
-            options->hides = argv[++i];
-        else if (!strcmp(argv[i], "--no-special"))
+        if (!strcmp(argv[i], "--no-special"))
             options->special = false;
         else
             return false;
@@ -239,25 +236,6 @@ static bool parse_options(struct options *options, int argc, char **argv)
     return choice->rounds > 0 && (choice->cpu || choice->cuda);
 }
 
-// True if the processor has the instruction set, whatever CONV_DISABLE says.
-static bool processor_has(const char *isa)
-{
-    const char *text = getenv("CONV_DISABLE");
-    char *disabled = text ? strdup(text) : NULL;
-    unsetenv("CONV_DISABLE");
-    unsigned features = conv_cpu_features();
-    if (disabled)
-        setenv("CONV_DISABLE", disabled, 1);
-    free(disabled);
-    size_t count;
-    const struct conv_cpu_feature_row *rows = conv_cpu_feature_rows(&count);
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(rows[i].name, isa))
-            return features & rows[i].bit;
-    fprintf(stderr, "check_kernels: unknown instruction set '%s'\n", isa);
-    exit(2);
-}
-
 int main(int argc, char **argv)
 {
     struct options options = {
@@ -265,12 +243,8 @@ int main(int argc, char **argv)
         .special = true};
     if (!parse_options(&options, argc, argv)) {
         fprintf(stderr, "usage: check_kernels [--seed N] [--rounds N] [--variant NAME] "
-                        "[--cpu | --cuda] [--no-special] [--hides ISA]\n");
+                        "[--cpu | --cuda] [--no-special]\n");
         return 2;
-    }
-    if (options.hides && !processor_has(options.hides)) {
-        printf("skipped: this processor has no %s to hide\n", options.hides);
-        return 77;
     }
     struct variants_machine machine;
     int code = variants_open(&machine, &options.choice);

@@ -52,6 +52,13 @@ def folder(tmp_path_factory):
     return box
 
 
+@pytest.fixture(scope="module")
+def want(folder):
+    """The images of `in`, filtered on the CPU by the filters of test_a_device_that_fails."""
+    program.run("emboss,blur5", "-b", "in", "want", cwd=folder)
+    return folder / "want"
+
+
 def run(binary, box, *args, code=0, faults=""):
     command = [*program.RUNNER, binary, *args]
     done = subprocess.run(command, cwd=box, env={**os.environ, "CONV_EMULATED": faults}, capture_output=True, text=True,
@@ -148,17 +155,16 @@ def test_damage_is_named_as_on_the_cpu(binary, folder, tmp_path, mode):
 FAILURES = [(f"lost={number}", MODES[2]) for number in ((9, 23) if SLOW else (5, 9, 14, 23, 40, 70))]
 FAILURES += [(f"memory={number}", MODES[2]) for number in ((400000,) if SLOW else (100000, 400000, 1500000))]
 if not SLOW:
-    FAILURES += [("lost=9", ()), ("memory=400000", ()), ("lost=5", MODES[0]), ("lost=40", MODES[0]), ("memory=1500000", MODES[0]),
-                 ("lost=14", MODES[1]), ("lost=23", MODES[1]), ("memory=100000", MODES[1])]
+    FAILURES += [("lost=9", ()), ("memory=400000", ()), ("lost=40", MODES[0]), ("memory=1500000", MODES[0]), ("lost=14", MODES[1]),
+                 ("memory=100000", MODES[1])]
 
 
 @pytest.mark.parametrize("faults, mode", FAILURES)
-def test_a_device_that_fails(folder, tmp_path, faults, mode):
+def test_a_device_that_fails(folder, want, tmp_path, faults, mode):
     if not EMULATED:
         pytest.skip("no CONV_EMULATED_BINARY")
-    program.run("emboss,blur5", "-b", "in", tmp_path / "want", cwd=folder)
     err = run(EMULATED, folder, "emboss,blur5", "-b", "--device=all", *mode, "--group=30K", "in", tmp_path / "out", faults=faults)
-    same_pixels(tmp_path, "out", "want")
+    same_pixels(tmp_path, "out", want)
     if not mode:
         return  # the CPU may have finished before the device is open
     assert err.count("continuing on the CPU") == faults.startswith("lost"), err
@@ -245,7 +251,7 @@ def test_auto_encodes_much_work_on_the_device(folder, tmp_path, wake):
 
 
 @policy
-@pytest.mark.parametrize("limit", range(340, 400, 20 if SLOW else 6))
+@pytest.mark.parametrize("limit", range(340, 400, 20 if SLOW else 12))
 def test_who_encodes_does_not_depend_on_who_decodes(binary, tmp_path, limit):
     """Works however little memory there is: the three ways to group an image need different amounts."""
     (tmp_path / "in").mkdir()
@@ -331,20 +337,24 @@ def test_auto_shares_the_decoding(binary, tmp_path):
     for name in names:
         (tmp_path / "in" / name).write_bytes(images.make("rgb8", rng, 50, 40).data)
     program.run("emboss", "-b", "in", "want", cwd=tmp_path)
-    command = [*program.RUNNER, binary, "emboss", "--device=cuda", *AUTO, "-j2", "--streams=2", "--files-from=-", "in", "out"]
-    for long in (3, 12, 48):  # a busy machine needs longer
-        process = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for some, pause in ((names[:20], long), (names[20:], 0)):
-            process.stdin.write("".join(f"{name}\n" for name in some))
-            process.stdin.flush()
-            time.sleep(pause)
-        _, err = process.communicate(timeout=program.TIMEOUT)
+    command = [*program.RUNNER, binary, "emboss", "--device=cuda", *AUTO, "-j2", "--streams=2", "--files-from=-", "in"]
+    decoded = 0
+    for times in (1, 4, 16, 64):  # the device's delay is in the time that this machine takes for the first images
+        out = tmp_path / f"out{times}"
+        began = time.monotonic()
+        process = subprocess.Popen([*command, out], cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process.stdin.write("".join(f"{name}\n" for name in names[:20]))
+        process.stdin.flush()
+        program.until(lambda: out.exists() and len(tree(out)) == 20, process)
+        time.sleep(times * (time.monotonic() - began))
+        _, err = process.communicate("".join(f"{name}\n" for name in names[20:]), timeout=program.TIMEOUT)
         assert process.returncode == 0 and "Sanitizer" not in err, err
-        same_pixels(tmp_path, "out", "want")
+        same_pixels(tmp_path, out, "want")
         assert count(err, "encoded") == 60, err
-        if count(err, "decoded") > 0:
+        decoded = decoded or count(err, "decoded")
+        if decoded:
             break
-    assert count(err, "decoded") > 0, err
+    assert decoded, err
 
 
 @pytest.mark.parametrize("kind", ("gray8", "graya8", "rgb8", "rgba8", "rgb16"))

@@ -281,18 +281,5 @@ UNIT_TEST(streams_of_the_caller_are_used)
 
 int api_device_filters(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(filters_give_what_the_cpu_gives),
-        cmocka_unit_test(pixels_give_what_the_cpu_gives),
-        cmocka_unit_test(many_images_are_in_flight),
-        cmocka_unit_test(host_memory_passes_through_the_device),
-        cmocka_unit_test(bytes_are_copied),
-#if defined(CONV_EMULATED) && CONV_EMULATED
-        cmocka_unit_test(filters_are_queued_only),
-#endif
-#if CONV_HAVE_CUDA
-        cmocka_unit_test(streams_of_the_caller_are_used),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return UNIT_RUN(NULL, NULL);
 }

@@ -7,8 +7,13 @@
 #include "support/api_image.h"
 
 #define FILL 0x5a
-// Under a sanitizer a third of the images: as many kinds and layouts, fewer of each.
+// Under a sanitizer and on the emulated device a third of the images: as many kinds and layouts,
+// fewer of each.
+#ifdef CONV_EMULATED
+#define PORTION 3
+#else
 #define PORTION (CONV_SANITIZED ? 3 : 1)
+#endif
 
 extern uint64_t api_noise; // state of the random numbers
 extern conv_context *api_cpu, *api_gpu;

@@ -283,11 +283,7 @@ int main(void)
     counting.encode = encode_and_count;
     api_gpu->device->ops = &counting;
     short_of_memory = getenv("CONV_EMULATED") != NULL;
-    const struct CMUnitTest batches[] = {
-        cmocka_unit_test(files_are_decoded_as_on_the_cpu),
-        cmocka_unit_test(images_are_encoded),
-    };
-    int failed = cmocka_run_group_tests(batches, NULL, NULL);
+    int failed = UNIT_RUN(NULL, NULL);
     if (!short_of_memory)
         failed += api_device_filters();
     conv_context_destroy(api_cpu);
