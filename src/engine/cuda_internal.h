@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What the files of the CUDA backend share. Groups of the run: cuda.c (open, close, staging),
-// cuda_stream.c (running groups), cuda_coder.c (their images decoded and encoded there). Images in
-// the memory of a device: cuda_context.c (device, memory, events, tables), cuda_parts.c (streams
-// for parts of a batch), cuda_png_decode.c, cuda_png_encode.c, cuda_copy.c, cuda_filter.c. Layers
-// and banks: cuda_tensor.c.
+// What the files of the CUDA backend share: cuda.c (its row of engine.h, chains of filters);
+//   cuda_group.c, cuda_group_png.c          groups of the run: their filters, their files
+//   cuda_call.c                             calls of the library: device, memory, events, tables
+//   cuda_call_parts.c                       streams and pinned memory for parts of a batch
+//   cuda_call_decode.c, cuda_call_encode.c  its files
+//   cuda_call_copy.c, cuda_call_filter.c    its images
+//   cuda_tensor.c                           layers and banks
 #ifndef CONV_ENGINE_CUDA_INTERNAL_H
 #define CONV_ENGINE_CUDA_INTERNAL_H
 
@@ -16,7 +18,7 @@
 #include "kernels/stencil/stencil.h"
 #include "png/cuda/cuda_encode.h"
 
-struct conv_cuda_views; // cuda_filter.c
+struct conv_cuda_views; // cuda_call_filter.c
 
 struct conv_backend {
     int device;
@@ -78,7 +80,7 @@ enum conv_status conv_cuda_plan_launch(const struct conv_stencil_plan *plan,
                                        const struct conv_stencil_batch *batch,
                                        struct conv_err *err);
 
-// --- cuda_stream.c: see struct conv_device_ops --------------------------------------------------
+// --- cuda_group.c: see struct conv_device_ops ----------------------------------------------------
 
 size_t conv_cuda_stream_table_bytes(int filter_count, bool codes);
 enum conv_status conv_cuda_stream_open(struct conv_backend *backend, struct conv_stream **stream,
@@ -104,7 +106,7 @@ struct conv_cuda_tables {
     const uint8_t *d_data;
 };
 
-// --- cuda_coder.c --------------------------------------------------------------------------------
+// --- cuda_group_png.c ----------------------------------------------------------------------------
 
 size_t conv_cuda_coder_table_bytes(void); // per image
 
@@ -189,7 +191,7 @@ struct conv_device_own {
     struct conv_cuda_context_scratch scratch;
 };
 
-// --- cuda_context.c ------------------------------------------------------------------------------
+// --- cuda_call.c ---------------------------------------------------------------------------------
 
 // Makes the device current until conv_cuda_context_leave, which restores the caller's.
 enum conv_status conv_cuda_context_enter(struct conv_device_context *device, int *previous,
@@ -229,7 +231,7 @@ enum conv_status conv_cuda_copies_add(struct conv_cuda_copies *copies,
                                       const struct conv_layout_copy *copy, struct conv_err *err);
 enum conv_status conv_cuda_copies_flush(struct conv_cuda_copies *copies, struct conv_err *err);
 
-// --- cuda_parts.c ----------------------------------------------------------------------------
+// --- cuda_call_parts.c ---------------------------------------------------------------------------
 
 // `bytes` up to where the next block of a part's memory may begin.
 static inline size_t conv_cuda_part_align(size_t bytes)
@@ -295,7 +297,7 @@ enum conv_status conv_cuda_table_used(struct conv_cuda_table *table, cudaStream_
                                       struct conv_err *err);
 void conv_cuda_table_free(struct conv_cuda_table_cache *tables);
 
-// --- cuda_filter.c -------------------------------------------------------------------------------
+// --- cuda_call_filter.c --------------------------------------------------------------------------
 
 // What a backend needs for images in the memory of `device`. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
 enum conv_status conv_cuda_views_open(struct conv_cuda_views **views,

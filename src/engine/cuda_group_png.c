@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Decoding and encoding on the device: the tables of a group's images, the coders' device memory,
-// and the download of encoded chunks.
+// PNG of a group's images, decoded and encoded on the device: the tables of the images, the coders'
+// device memory, and the download of encoded chunks.
 #include "engine/cuda_internal.h"
 
 #include "png/cuda/cuda_decode.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A CUDA device for images in its memory: opening it, its memory, events, views of its memory, and
-// tables of planes there.
+// Calls of the library for images in the memory of a CUDA device: the device, its memory, events,
+// views of its memory, and tables of planes there.
 #include "engine/cuda_internal.h"
 
 #include <stdio.h>

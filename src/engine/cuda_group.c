@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A stream of the CUDA backend: a CUDA stream and two device buffers. A group is uploaded to the
-// first, filtered back and forth between them with one launch per filter and depth, and downloaded.
+// Groups of the run on a CUDA device. A stream of the backend has a CUDA stream and two device
+// buffers: a group is uploaded to the first, filtered back and forth between them with one launch
+// per filter and depth, and downloaded.
 #include "engine/cuda_internal.h"
 #include "kernels/stencil/alpha.h"
 
