@@ -114,7 +114,7 @@ bool conv_json_scan_string(struct conv_json_scan *json, char *string, size_t siz
     return false;
 }
 
-static bool take_number(struct conv_json_scan *json, uint64_t *number)
+bool conv_json_scan_number(struct conv_json_scan *json, uint64_t *number)
 {
     conv_json_scan_space(json);
     const char *first = json->at;
@@ -135,7 +135,7 @@ bool conv_json_scan_numbers(struct conv_json_scan *json, uint64_t *numbers, int 
     if (conv_json_scan_char(json, ']'))
         return true;
     do {
-        if (*count == room || !take_number(json, &numbers[*count]))
+        if (*count == room || !conv_json_scan_number(json, &numbers[*count]))
             return false;
         ++*count;
     } while (conv_json_scan_char(json, ','));

@@ -24,7 +24,8 @@ bool conv_json_scan_char(struct conv_json_scan *json, char c);
 // fit, `string` is empty. A NUL in the string and lone surrogates are refused.
 bool conv_json_scan_string(struct conv_json_scan *json, char *string, size_t size);
 
-// [1, 2, ...] of at most `room` numbers without sign or fraction, below 2^63.
+// A number without sign or fraction, below 2^63; and [1, 2, ...] of at most `room` of them.
+bool conv_json_scan_number(struct conv_json_scan *json, uint64_t *number);
 bool conv_json_scan_numbers(struct conv_json_scan *json, uint64_t *numbers, int room, int *count);
 
 // Skips a value of any kind, at most 16 levels deep.

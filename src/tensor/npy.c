@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The header is the repr of a Python dict, parsed here without Python's other liberties: three
-// known keys, each once, strings without escapes.
+// The header is the repr of a Python dict, taken apart as JSON is, without Python's other
+// liberties: three known keys, each once, strings without escapes.
 #include "tensor/npy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "tensor/json_scan.h"
 
 static const uint8_t magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
@@ -45,29 +47,10 @@ enum conv_status conv_npy_header_bytes(const uint8_t *head, size_t size, size_t 
 
 // --- the dict ------------------------------------------------------------------------------------
 
-struct text {
-    const char *at, *end;
-};
-
-static void skip_space(struct text *text)
-{
-    while (text->at < text->end && strchr(" \t\n\r", *text->at) && *text->at)
-        text->at++;
-}
-
-static bool take(struct text *text, char c)
-{
-    skip_space(text);
-    if (text->at == text->end || *text->at != c)
-        return false;
-    text->at++;
-    return true;
-}
-
-static bool take_word(struct text *text, const char *word)
+static bool take_word(struct conv_json_scan *text, const char *word)
 {
     size_t length = strlen(word);
-    skip_space(text);
+    conv_json_scan_space(text);
     if ((size_t)(text->end - text->at) < length || memcmp(text->at, word, length) != 0)
         return false;
     text->at += length;
@@ -75,9 +58,11 @@ static bool take_word(struct text *text, const char *word)
 }
 
 // A string of at most size - 1 characters.
-static bool take_string(struct text *text, char *string, size_t size)
+static bool take_string(struct conv_json_scan *text, char *string, size_t size)
 {
-    char quote = take(text, '\'') ? '\'' : take(text, '"') ? '"' : '\0';
+    char quote = conv_json_scan_char(text, '\'')  ? '\''
+                 : conv_json_scan_char(text, '"') ? '"'
+                                                  : '\0';
     const char *end = quote ? memchr(text->at, quote, (size_t)(text->end - text->at)) : NULL;
     size_t length = end ? (size_t)(end - text->at) : 0;
     if (!end || length >= size || memchr(text->at, '\\', length))
@@ -88,38 +73,31 @@ static bool take_string(struct text *text, char *string, size_t size)
     return strlen(string) == length;
 }
 
-static bool take_side(struct text *text, int64_t *side)
+static bool take_side(struct conv_json_scan *text, int64_t *side)
 {
-    uint64_t value = 0;
-    skip_space(text);
-    const char *first = text->at;
-    for (; text->at < text->end && *text->at >= '0' && *text->at <= '9'; text->at++) {
-        if (value > (uint64_t)INT64_MAX / 10 - 1)
-            return false;
-        value = 10 * value + (uint64_t)(*text->at - '0');
-    }
-    if (text->at == first)
+    uint64_t value;
+    if (!conv_json_scan_number(text, &value))
         return false;
     *side = (int64_t)value;
     (void)(text->at < text->end && *text->at == 'L' && text->at++); // of Python 2
     return true;
 }
 
-static enum conv_status parse_shape(struct text *text, struct conv_tensor_shape *shape,
+static enum conv_status parse_shape(struct conv_json_scan *text, struct conv_tensor_shape *shape,
                                     struct conv_err *err)
 {
     shape->axes = 0;
-    if (!take(text, '('))
+    if (!conv_json_scan_char(text, '('))
         return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header has no valid shape");
     bool has_comma = false;
-    while (!take(text, ')')) {
+    while (!conv_json_scan_char(text, ')')) {
         if (shape->axes == CONV_TENSOR_MOST_AXES)
             return conv_err_set(err, CONV_ERR_LIMIT, "the tensor has more than %d axes",
                                 CONV_TENSOR_MOST_AXES);
         if ((shape->axes > 0 && !has_comma) || !take_side(text, &shape->side[shape->axes]))
             return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header has no valid shape");
         shape->axes++;
-        has_comma = take(text, ',');
+        has_comma = conv_json_scan_char(text, ',');
     }
     if (shape->axes == 1 && !has_comma)
         return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header has no valid shape");
@@ -168,15 +146,15 @@ struct fields {
     bool fortran, has_type, has_order, has_shape;
 };
 
-static enum conv_status parse_field(struct conv_npy *npy, struct text *text, struct fields *fields,
-                                    struct conv_err *err)
+static enum conv_status parse_field(struct conv_npy *npy, struct conv_json_scan *text,
+                                    struct fields *fields, struct conv_err *err)
 {
     char key[32];
-    if (!take_string(text, key, sizeof key) || !take(text, ':'))
+    if (!take_string(text, key, sizeof key) || !conv_json_scan_char(text, ':'))
         return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header is damaged");
     if (strcmp(key, "descr") == 0 && !fields->has_type) {
         fields->has_type = true;
-        if (take(text, '['))
+        if (conv_json_scan_char(text, '['))
             return conv_err_set(err, CONV_ERR_UNSUPPORTED,
                                 "the elements are records; save one field of them as float32");
         if (take_string(text, fields->type, sizeof fields->type))
@@ -203,17 +181,17 @@ enum conv_status conv_npy_parse(struct conv_npy *npy, const uint8_t *data, size_
     if (expected != header)
         return conv_err_set(err, CONV_ERR_FORMAT, "ends within the .npy header");
     const char *chars = (const char *)data;
-    struct text text = {chars + (is_long(data) ? 12 : 10), chars + header};
+    struct conv_json_scan text = {chars + (is_long(data) ? 12 : 10), chars + header};
     struct fields fields = {0};
     *npy = (struct conv_npy){.header = header};
     bool closed = false, has_comma = true;
-    if (!take(&text, '{'))
+    if (!conv_json_scan_char(&text, '{'))
         return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header is not a dict");
-    while (!(closed = take(&text, '}')) && has_comma && !status) {
+    while (!(closed = conv_json_scan_char(&text, '}')) && has_comma && !status) {
         status = parse_field(npy, &text, &fields, err);
-        has_comma = take(&text, ',');
+        has_comma = conv_json_scan_char(&text, ',');
     }
-    skip_space(&text);
+    conv_json_scan_space(&text);
     if (!status && (!closed || text.at != text.end))
         return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header does not end where it should");
     if (!status && !(fields.has_type && fields.has_order && fields.has_shape))
