@@ -91,10 +91,6 @@ void conv_page_machine(struct conv_page *page, const struct conv_limits *limits)
 // any more is skipped. page_crops.c
 void conv_page_take_pairs(struct conv_page *page, const struct conv_samples *samples);
 
-// Writes the timelines as an array; false if there is nothing to show, and then nothing is written.
-// page_timeline.c
-bool conv_page_write_timelines(const struct conv_page *page, FILE *file);
-
 // Writes the page around `record`, JSON, and closes the file. `record` NULL: out of memory.
 // CONV_ERR_MEMORY, CONV_ERR_IO.
 enum conv_status conv_page_finish(struct conv_page *page, const char *record, struct conv_err *err);
