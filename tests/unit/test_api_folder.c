@@ -2,6 +2,7 @@
 // Folders through the C interface: the same pixels as decoding, filtering and encoding by hand,
 // the treatment of existing outputs, failures and the end by the callback.
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -80,23 +81,37 @@ static conv_status run(conv_context *context, const char *filter, const char *in
     return conv_filter_folder(context, filter, inputs, 1, folder_of(to, out), options, result);
 }
 
-UNIT_TEST(folders_are_filtered_as_single_images_are)
+struct caller {
+    const char *filter, *out;
+    conv_status status;
+    conv_folder_progress result;
+};
+
+static void *filter_folder(void *argument)
+{
+    struct caller *caller = argument;
+    conv_context *context = api_open(3);
+    caller->result.size = sizeof caller->result;
+    caller->status = run(context, caller->filter, "in", caller->out, NULL, &caller->result);
+    conv_context_destroy(context);
+    return NULL;
+}
+
+static void check_folder(const struct caller *caller)
 {
     char path[256];
     conv_context *context = api_open(3);
-    conv_folder_progress result = {.size = sizeof result};
     conv_filter *filter;
-    if (run(context, "gaussian5,sharpen", "in", "out", NULL, &result))
-        fail_msg("%s", conv_context_message(context));
-    assert_int_equal(result.done, IMAGES);
-    assert_int_equal(result.found, IMAGES);
-    assert_int_equal(result.listed, 1);
-    assert_int_equal(result.failed + result.skipped, 0);
-    assert_int_equal(conv_filter_create(&filter, context, "gaussian5,sharpen", NULL), CONV_OK);
+    assert_int_equal(caller->status, CONV_OK);
+    assert_int_equal(caller->result.done, IMAGES);
+    assert_int_equal(caller->result.found, IMAGES);
+    assert_int_equal(caller->result.listed, 1);
+    assert_int_equal(caller->result.failed + caller->result.skipped, 0);
+    assert_int_equal(conv_filter_create(&filter, context, caller->filter, NULL), CONV_OK);
     for (int i = 0; i < IMAGES; i++) {
         conv_image source, filtered;
         decode_file(context, path_of(path, "in", i), &source);
-        decode_file(context, path_of(path, "out", i), &filtered);
+        decode_file(context, path_of(path, caller->out, i), &filtered);
         assert_int_equal(conv_filter_run(filter, &source, &source, 1, NULL), CONV_OK);
         assert_true(api_image_equal(&filtered, &source));
         conv_free(context, CONV_HOST, source.data);
@@ -104,6 +119,19 @@ UNIT_TEST(folders_are_filtered_as_single_images_are)
     }
     conv_filter_destroy(filter);
     conv_context_destroy(context);
+}
+
+// Two runs in one process at the same time.
+UNIT_TEST(folders_are_filtered_as_single_images_are)
+{
+    struct caller callers[2] = {{.filter = "gaussian5,sharpen", .out = "out"},
+                                {.filter = "emboss", .out = "other"}};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, filter_folder, &callers[0]), 0);
+    filter_folder(&callers[1]);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    for (int i = 0; i < 2; i++)
+        check_folder(&callers[i]);
 }
 
 struct heard {
