@@ -14,7 +14,6 @@
 #include "io/walk/operands.h"
 #include "io/walk/walk.h"
 #include "run/pipeline.h"
-#include "run/streams.h"
 
 #define PROGRESS_NS 100000000u // between two calls of the callback
 
@@ -204,7 +203,7 @@ static enum conv_status open_report(struct run *run, struct conv_err *err)
         .device_async = ops->async,
         .device_count = ops->async ? 1 : 0,
         .jobs = run->context->device->threads,
-        .streams = conv_streams_first(true),
+        .streams = conv_pipeline_streams(true),
         .cores = run->limits.cores,
     };
     return conv_report_open(&run->report, &config, err);
@@ -221,9 +220,9 @@ static enum conv_status prepare(struct run *run, struct conv_err *err)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     conv_limits_read(&run->limits);
     bool async = run->context->device->ops->async;
-    conv_ledger_divide(&run->memory, &(struct conv_division_terms){
+    conv_budget_divide(&run->memory, &(struct conv_division_terms){
                                          .limits = &run->limits,
-                                         .staging = conv_ledger_staging(&run->limits, async),
+                                         .staging = conv_budget_staging(&run->limits, async),
                                          .async = async,
                                          .jobs = run->context->device->threads,
                                      });
@@ -233,7 +232,7 @@ static enum conv_status prepare(struct run *run, struct conv_err *err)
         status = conv_filter_check_border(run->backend_config.border_value, err);
     if (!status && run->backend_config.floats)
         status = conv_filter_check_floats(run->filters, run->backend_config.filter_count, err);
-    run->backend_config.launch_bytes = conv_streams_group_bytes(true);
+    run->backend_config.launch_bytes = conv_pipeline_group_bytes(true);
     run->backend_config.stop = &run->stop;
     if (!status)
         status = open_walk(run, err);
@@ -262,9 +261,9 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .filter_count = run->backend_config.filter_count,
         .alpha = run->backend_config.alpha,
         .jobs = context->device->threads,
-        .streams = conv_streams_first(coders),
-        .most_streams = conv_streams_most(coders),
-        .group_bytes = conv_streams_group_bytes(coders),
+        .streams = conv_pipeline_streams(coders),
+        .most_streams = conv_pipeline_most_streams(coders),
+        .group_bytes = conv_pipeline_group_bytes(coders),
         .max_pixels = context->max_pixels,
         .codec = {.level = run->options.level},
         .output_type = run->backend_config.floats ? CONV_OUTPUT_F32 : CONV_OUTPUT_SAME,
@@ -283,7 +282,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .look_user = run,
     };
     config.codec.stop = &run->stop;
-    (void)conv_ledger_set(&config, conv_walk_source(run->walk), run->memory.staging, false);
+    (void)conv_budget_set(&config, conv_walk_source(run->walk), run->memory.staging, false);
     return conv_pipeline_run(&config, conv_walk_source(run->walk), run->report, err);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Work on one image that several threads may share: an interface, so that codecs and backends need
-// not know where the threads come from. run/helpers.h implements it with idle workers.
+// not know where the threads come from. run/worker.h implements it with idle workers.
 #ifndef CONV_BASE_PARALLEL_H
 #define CONV_BASE_PARALLEL_H
 

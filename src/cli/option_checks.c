@@ -9,8 +9,8 @@
 #include "io/files/formats.h"
 #include "io/walk/glob.h"
 #include "png/png.h"
-#include "run/ledger.h"
-#include "run/streams.h"
+#include "run/budget.h"
+#include "run/pipeline.h"
 
 // More workers do not help, even if they wait for a device or a disk, since they share the memory
 // limit.
@@ -19,17 +19,17 @@
 
 int conv_options_streams(const struct conv_machine_options *machine, bool decodes)
 {
-    return machine->streams ? machine->streams : conv_streams_first(decodes);
+    return machine->streams ? machine->streams : conv_pipeline_streams(decodes);
 }
 
 size_t conv_options_group_bytes(const struct conv_machine_options *machine, bool decodes)
 {
-    return machine->group_bytes ? machine->group_bytes : conv_streams_group_bytes(decodes);
+    return machine->group_bytes ? machine->group_bytes : conv_pipeline_group_bytes(decodes);
 }
 
 size_t conv_options_mem_limit(const struct conv_machine_options *machine, bool async)
 {
-    return machine->mem_limit ? machine->mem_limit : conv_ledger_staging(machine->limits, async);
+    return machine->mem_limit ? machine->mem_limit : conv_budget_staging(machine->limits, async);
 }
 
 static enum conv_status parse_border(struct conv_filter_choice *filter, struct conv_err *err)

@@ -17,7 +17,7 @@
 #include "io/walk/shard.h"
 #include "kernels/layer/layer.h"
 #include "report/record.h"
-#include "run/config.h"
+#include "run/pipeline.h"
 
 #define CONV_OPTIONS_MAX_GLOBS 64
 #define CONV_OPTIONS_MOST 128 // options that the table can hold

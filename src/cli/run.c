@@ -16,7 +16,6 @@
 #include "io/sink.h"
 #include "report/figures.h"
 #include "run/pipeline.h"
-#include "run/streams.h"
 
 // --- images -------------------------------------------------------------------------------------
 
@@ -62,7 +61,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .layer = layer,
         .jobs = options->machine.jobs,
         .streams = conv_options_streams(&options->machine, decodes),
-        .most_streams = grows ? conv_streams_most(decodes) : 0,
+        .most_streams = grows ? conv_pipeline_most_streams(decodes) : 0,
         .group_bytes = conv_options_group_bytes(&options->machine, decodes),
         .max_pixels = options->inputs.max_pixels,
         .codec = options->outputs.png,
@@ -92,7 +91,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
     config.codec.stop = stop;
     config.blend.gray = options->filter.gray && !layer;
     bool addresses_count =
-        conv_ledger_set(&config, source, conv_options_mem_limit(&options->machine, async),
+        conv_budget_set(&config, source, conv_options_mem_limit(&options->machine, async),
                         options->machine.mem_limit > 0);
     if (!layer)
         give_memory_back(addresses_count);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
+#include "run/devices.h"
 #include "run/scheduler.h"
 
 #include "base/clock.h"
 #include "run/stages.h"
-#include "run/streams.h"
 
 // --- where an image is coded --------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job
     // Flat images decode to many times the bytes of their files.
     full |=
         plan->need.device_coded && used > 0 &&
-        group->front + group->back + plan->need.room.planes > conv_streams_device_bytes(s->config);
+        group->front + group->back + plan->need.room.planes > conv_devices_group_bytes(s->config);
     if (!full && conv_pool_has_room_for_metadata(&s->pool, metadata) &&
         place(s, slot, job, &plan->coding)) {
         conv_pool_add_metadata(&s->pool, slot, metadata);

@@ -22,8 +22,8 @@
 #include "io/sink.h"
 #include "report/report.h"
 #include "report/trace.h"
-#include "run/config.h"
-#include "run/ledger.h"
+#include "run/budget.h"
+#include "run/pipeline.h"
 
 // --- whether a worker computes -------------------------------------------------------------------
 // Whether a worker is inside a computation on one image: decoding, filtering, encoding. With
@@ -85,7 +85,7 @@ struct conv_job {
     bool notable;               // as in struct conv_record
     bool is_written;            // the sink has its output
     struct conv_input input;    // the item, from announcing to reading; its identity after that
-    struct conv_ledger *ledger; // of `share`; may be NULL
+    struct conv_budget *budget; // of `share`; may be NULL
     struct conv_share share;    // for the file's buffer
     size_t want;            // bytes that `share` will need, by the file's size before it is read
     struct conv_file *file; // until decoded, so that a few buffers serve all jobs
@@ -93,7 +93,7 @@ struct conv_job {
     const struct conv_format *output_format; // known when the header is read
     struct conv_image_header header; // its shape with the depths at which the image is filtered
     int file_depth;                  // bits per sample of the decoded file
-    int file_channels;               // of the decoded file; more than are filtered: blend.c
+    int file_channels;               // of the decoded file; more than are filtered: output.c
     struct conv_metadata meta;
     struct conv_slot *slot;    // while it has staging memory
     struct conv_placed placed; // its place there

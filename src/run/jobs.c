@@ -188,7 +188,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->slot = NULL;
     job->bytes_in = job->bytes_out = 0;
     memset(job->ns, 0, sizeof job->ns);
-    job->ledger = s->config->layer ? NULL : &s->ledger; // layer_stage.c
+    job->budget = s->config->layer ? NULL : &s->budget; // layer_stage.c
     job->share = (struct conv_share){0};
     job->want = 0;
     job->file = NULL;
@@ -241,7 +241,7 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
         job->file = NULL;
     }
     bool had_some = job->share.bytes > 0;
-    conv_ledger_release(job->ledger, &job->share);
+    conv_budget_release(job->budget, &job->share);
     if (had_some && s->jobs.announced.first)
         pthread_cond_signal(&s->wake.workers); // its file may wait for that memory
     if (had_some)

@@ -357,13 +357,13 @@ static enum conv_status run_stages(struct conv_scheduler *s, struct conv_worker 
 // --- memory --------------------------------------------------------------------------------------
 
 // Half of the limit is divided among the workers, which keep their share. The other half is for
-// larger images, files included, whose memory is freed at once (conv_ledger_set).
+// larger images, files included, whose memory is freed at once (conv_budget_set).
 static size_t share_of(const struct conv_pipeline_config *config)
 {
     return config->memory.staging / 2 / (size_t)config->jobs;
 }
 
-// Waits until the ledger has that much for an image larger than a worker's share. *reserved: what
+// Waits until the budget has that much for an image larger than a worker's share. *reserved: what
 // the image then has.
 static enum conv_status reserve(struct conv_scheduler *s, struct conv_worker *worker,
                                 struct conv_job *job, size_t bytes, size_t *reserved)
@@ -380,11 +380,11 @@ static enum conv_status reserve(struct conv_scheduler *s, struct conv_worker *wo
     // Later images may hold the memory until this one has its place among the results: it does not
     // wait for them.
     while (s->jobs.in_line.first != job) {
-        if (conv_ledger_reserve(&s->ledger, bytes)) {
+        if (conv_budget_reserve(&s->budget, bytes)) {
             *reserved = bytes;
             break;
         }
-        if (!conv_helpers_help(s, worker, job))
+        if (!conv_worker_help(s, worker, job))
             conv_scheduler_wait(s, &s->wake.memory, CONV_SCHEDULER_LOOK_NS);
         if (conv_cancel_is_asked(s->config->stop))
             return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
@@ -413,7 +413,7 @@ void conv_layer_stage_run(struct conv_scheduler *s, struct conv_worker *worker,
         conv_lock_acquire(&s->lock);
     }
     if (reserved > 0) {
-        conv_ledger_unreserve(&s->ledger, reserved);
+        conv_budget_unreserve(&s->budget, reserved);
         pthread_cond_broadcast(&s->wake.memory);
     }
     conv_jobs_finish(s, job, status);

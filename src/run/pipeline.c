@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/parallel.h"
+#include "io/walk/walk.h"
 #include "run/devices.h"
 #include "run/scheduler.h"
-#include "run/streams.h"
 #include "run/worker.h"
 
 // After a signal: how long images in flight may take to be finished, how often the main thread
@@ -44,7 +44,7 @@ static int init_locks(struct conv_scheduler *s)
         errnum = conv_lock_init(&s->report_lock);
     if (!errnum)
         errnum = for_each_condition(&s->wake, conv_lock_init_condition);
-    return errnum ? errnum : conv_ledger_open(&s->ledger, &s->config->memory);
+    return errnum ? errnum : conv_budget_open(&s->budget, &s->config->memory);
 }
 
 // The lists are empty; the caller sets the other members, which are zero. On failure there is
@@ -65,7 +65,7 @@ static enum conv_status init_scheduler(struct conv_scheduler *s,
     s->groups.ready_end = &s->groups.ready;
     conv_jobs_init(&s->jobs);
     conv_decode_policy_init(&s->policy, config->jobs, conv_clock_ns());
-    s->policy.stream_bytes = conv_streams_device_bytes(config);
+    s->policy.stream_bytes = conv_devices_group_bytes(config);
     s->policy.device_required = config->encode_on == CONV_CODER_GPU;
     int errnum = init_locks(s); // on Linux, where none of them takes memory, it never fails
     return errnum ? conv_err_errno(err, errnum, "cannot make locks") : CONV_OK;
@@ -73,7 +73,7 @@ static enum conv_status init_scheduler(struct conv_scheduler *s,
 
 static void destroy_scheduler(struct conv_scheduler *s)
 {
-    conv_ledger_close(&s->ledger);
+    conv_budget_close(&s->budget);
     conv_lock_destroy(&s->report_lock);
     conv_lock_destroy(&s->lock);
     (void)for_each_condition(&s->wake, pthread_cond_destroy);
@@ -168,7 +168,7 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
         workers[i].scheduler = s;
         workers[i].index = i;
         workers[i].track = conv_trace_add_track(config->trace, "worker", i, "");
-        conv_helpers_init(&workers[i]);
+        conv_worker_init_help(&workers[i]);
         struct conv_codec_config codec = config->codec;
         codec.parallel = &workers[i].parallel;
         status = conv_codecs_open(&workers[i].codecs, &codec, err);
@@ -315,4 +315,31 @@ void conv_pipeline_settle(struct conv_report *report, struct conv_walk *walk, co
                            : lost                                     ? CONV_REPORT_LOST
                                                                       : CONV_REPORT_FORGOTTEN,
                            lost ? lost : "");
+}
+
+// --- where the user does not say -----------------------------------------------------------------
+
+// Copies of 16 MiB reach nine tenths of the speed of large ones. The time to decode a group on the
+// GPU hardly depends on the number of its images, so larger groups are better there (10,000
+// photographs on an H200: 0.84 s with 32 MiB, 1.07 s with 16).
+#define GROUP ((size_t)16 << 20)
+#define CODED_GROUP ((size_t)32 << 20)
+#define STREAMS 4
+#define CODED_STREAMS 6
+#define MOST_STREAMS 8
+#define MOST_CODED_STREAMS 12
+
+int conv_pipeline_streams(bool decodes)
+{
+    return decodes ? CODED_STREAMS : STREAMS;
+}
+
+int conv_pipeline_most_streams(bool decodes)
+{
+    return decodes ? MOST_CODED_STREAMS : MOST_STREAMS;
+}
+
+size_t conv_pipeline_group_bytes(bool decodes)
+{
+    return decodes ? CODED_GROUP : GROUP;
 }

@@ -6,9 +6,9 @@
 #define CONV_RUN_SCHEDULER_H
 
 #include "base/lock.h"
-#include "run/config.h"
 #include "run/decode_policy.h"
 #include "run/job.h"
+#include "run/pipeline.h"
 #include "run/pool.h"
 
 // Queues of images by their next task, first in, first out; and jobs and buffers for reuse.
@@ -66,7 +66,7 @@ struct conv_scheduler {
     int most_streams;                          // of each device
     int slots_per_stream;                      // 0: the backend has no streams
     struct conv_stream_thread *stream_threads; // of all devices: device * most + index
-    struct conv_ledger ledger; // has its own lock: buffers of input files, and images in flight
+    struct conv_budget budget; // has its own lock: buffers of input files, and images in flight
 
     // Acquired before `lock` where both are held.
     struct conv_lock report_lock;

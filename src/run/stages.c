@@ -60,7 +60,7 @@ void conv_codecs_trim(struct conv_codecs *codecs)
 }
 
 // --- reading -------------------------------------------------------------------------------------
-// Buffers grow with the file; their memory is booked in the ledger.
+// Buffers grow with the file; their memory is booked in the budget.
 
 void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start)
 {
@@ -91,10 +91,10 @@ struct fetch {
 static void grow(void *context, size_t capacity)
 {
     struct conv_job *job = ((struct fetch *)context)->job;
-    if (conv_ledger_try(job->ledger, &job->share, capacity))
+    if (conv_budget_try(job->budget, &job->share, capacity))
         return;
     conv_input_keep(&job->input); // the jobs that it waits for may need a descriptor
-    conv_ledger_grow(job->ledger, &job->share, capacity);
+    conv_budget_grow(job->budget, &job->share, capacity);
 }
 
 // The slice of the stage ends before a wait and a new one begins after it.

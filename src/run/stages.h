@@ -6,8 +6,8 @@
 
 #include "engine/engine.h"
 #include "io/files/formats.h"
-#include "run/config.h"
 #include "run/job.h"
+#include "run/pipeline.h"
 #include "tensor/npy.h"
 
 // --- before it is read: plan.c -------------------------------------------------------------------
@@ -40,7 +40,7 @@ int conv_output_depth(const struct conv_pipeline_config *config, const struct co
 void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
                      uint8_t header[CONV_NPY_OWN_HEADER], struct conv_encoded *file);
 
-// --- --gray, --mix and --roi: blend.c ------------------------------------------------------------
+// --- --gray, --mix and --roi: output.c -----------------------------------------------------------
 // What --gray, --mix and --roi do to an image besides filtering: colours become luminance before
 // the filters; after them the result is blended with the original, and the original stays outside
 // of a region. Workers do all of it, on planes in staging memory that no device uses, so that it is
@@ -101,7 +101,7 @@ bool conv_stages_pass_on(struct conv_job *job);
 void conv_stages_announce(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Reads the file into job->file, its header into job->header, its metadata into job->meta. If the
-// file is larger than job->share, waits until job->ledger has more.
+// file is larger than job->share, waits until job->budget has more.
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Decodes into job->placed, begins the blend, and premultiplies colours.

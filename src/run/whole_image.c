@@ -3,7 +3,7 @@
 #include <assert.h>
 
 #include "base/parallel.h"
-#include "run/ledger.h"
+#include "run/budget.h"
 #include "run/scheduler.h"
 #include "run/stages.h"
 #include "run/worker.h"
@@ -13,7 +13,7 @@
 // The part of the run's memory that an image holds.
 struct hold {
     struct conv_slot *slot;
-    size_t reserved; // bytes in the ledger; 0 where the run's memory is not limited
+    size_t reserved; // bytes in the budget; 0 where the run's memory is not limited
 };
 
 // One attempt: *hold has a slot if there was memory. `work` bytes are reserved unless 0.
@@ -22,13 +22,13 @@ static enum conv_status try_hold(struct conv_scheduler *s, struct conv_job *job,
     CONV_NEEDS(s->lock)
 {
     *hold = (struct hold){0};
-    if (work > 0 && !conv_ledger_reserve(&s->ledger, work))
+    if (work > 0 && !conv_budget_reserve(&s->budget, work))
         return CONV_OK;
     enum conv_status status = conv_pool_acquire(&s->pool, need, &hold->slot, &job->err);
     if (hold->slot)
         hold->reserved = work;
     else if (work > 0)
-        conv_ledger_unreserve(&s->ledger, work);
+        conv_budget_unreserve(&s->budget, work);
     return status;
 }
 
@@ -41,7 +41,7 @@ static enum conv_status take_hold(struct conv_scheduler *s, struct conv_worker *
     struct conv_pool_need need = {{bytes, bytes}, conv_jobs_metadata_bytes(job), false};
     struct conv_need memory = {0};
     if (config->memory.run > 0)
-        conv_ledger_estimate(&memory, config, job, bytes);
+        conv_budget_estimate(&memory, config, job, bytes);
     *hold = (struct hold){0};
     size_t most = config->memory.run - config->memory.run / 16; // other workers keep the rest
     if (config->memory.refuses_beyond && memory.peak > most)
@@ -51,12 +51,12 @@ static enum conv_status take_hold(struct conv_scheduler *s, struct conv_worker *
                          "the image may need %zu MiB of memory, but only %zu MiB are left",
                          (memory.peak >> 20) + 1, most >> 20));
     // There is no use in waiting for memory that the pool will refuse.
-    bool reserves = s->ledger.total != SIZE_MAX && !conv_pool_is_too_much(&s->pool, &need);
+    bool reserves = s->budget.total != SIZE_MAX && !conv_pool_is_too_much(&s->pool, &need);
     for (;;) {
         enum conv_status status = try_hold(s, job, &need, reserves ? memory.work : 0, hold);
         if (status || hold->slot)
             return status;
-        if (!conv_helpers_help(s, worker, job))
+        if (!conv_worker_help(s, worker, job))
             conv_scheduler_wait(s, &s->wake.memory, CONV_SCHEDULER_LOOK_NS);
         if (conv_cancel_is_asked(config->stop))
             return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
@@ -75,7 +75,7 @@ static void release_hold(struct conv_scheduler *s, const struct hold *hold) CONV
     }
     conv_pool_release(&s->pool, hold->slot);
     if (hold->reserved > 0)
-        conv_ledger_unreserve(&s->ledger, hold->reserved);
+        conv_budget_unreserve(&s->budget, hold->reserved);
     pthread_cond_broadcast(&s->wake.memory); // what is free now may be enough for several
     if (hold->reserved > 0 && s->jobs.announced.first)
         pthread_cond_signal(&s->wake.workers);
@@ -85,7 +85,7 @@ static void release_hold(struct conv_scheduler *s, const struct hold *hold) CONV
 // stays with the job for the short time until that ends, which takes the lock anyway.
 static void give_file_back(struct conv_scheduler *s, struct conv_job *job) CONV_TAKES(s->lock)
 {
-    if (s->ledger.total == SIZE_MAX && job->share.bytes <= SMALL_BYTES)
+    if (s->budget.total == SIZE_MAX && job->share.bytes <= SMALL_BYTES)
         return;
     conv_lock_acquire(&s->lock);
     conv_jobs_drop_file(s, job);

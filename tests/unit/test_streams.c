@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// When a device gets another stream (src/run/streams.h).
-#include "run/streams.h"
+// When a device gets another stream (src/run/devices.h).
+#include "run/devices.h"
 #include "support/unit.h"
 
 // Groups taken until the next stream is due; 0: none within a thousand.

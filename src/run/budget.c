@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "run/ledger.h"
+#include "run/budget.h"
 
 #include <limits.h>
 #include <stdint.h>
 
-#include "run/config.h"
+#include "run/pipeline.h"
 #include "run/stages.h"
 
 // --- what each use may take ----------------------------------------------------------------------
@@ -12,7 +12,7 @@
 // On the CPU an image takes its staging memory and half as much again for the coders, so staging
 // gets two thirds of the memory that is left. With a device up to 2.6 times the limit is used
 // (docs/memory.md), so staging gets three eighths.
-size_t conv_ledger_staging(const struct conv_limits *limits, bool async)
+size_t conv_budget_staging(const struct conv_limits *limits, bool async)
 {
     size_t half = limits->physical / 2, left = conv_limits_memory_left(limits);
     size_t part = async ? left / 8 * 3 : left / 3 * 2;
@@ -61,7 +61,7 @@ static size_t run_limit(const struct conv_limits *limits)
 #define MOST_ARCHIVES ((size_t)1 << 30)
 #define LEAST_LIVE(jobs) (2 * (size_t)(jobs) + 64)
 
-void conv_ledger_divide(struct conv_division *memory, const struct conv_division_terms *terms)
+void conv_budget_divide(struct conv_division *memory, const struct conv_division_terms *terms)
 {
     size_t staging = terms->staging, jobs = (size_t)terms->jobs, run = run_limit(terms->limits);
     bool limited = run > 0, shares = limited && !terms->async;
@@ -86,7 +86,7 @@ void conv_ledger_divide(struct conv_division *memory, const struct conv_division
     };
 }
 
-bool conv_ledger_set(struct conv_pipeline_config *config, struct conv_source *source,
+bool conv_budget_set(struct conv_pipeline_config *config, struct conv_source *source,
                      size_t staging, bool is_asked)
 {
     struct conv_limits limits;
@@ -99,11 +99,11 @@ bool conv_ledger_set(struct conv_pipeline_config *config, struct conv_source *so
         .archives = config->sink && config->sink->ops->limit,
     };
     conv_limits_read(&limits);
-    conv_ledger_divide(&config->memory, &terms);
+    conv_budget_divide(&config->memory, &terms);
     conv_sink_limit(config->sink, config->memory.archives);
     if (conv_source_limit(source, config->memory.archives, staging)) {
         terms.archives++;
-        conv_ledger_divide(&config->memory, &terms);
+        conv_budget_divide(&config->memory, &terms);
     }
     if (config->layer)
         config->memory.total = staging / 2; // layer_stage.c
@@ -119,7 +119,7 @@ static size_t add(size_t a, size_t b)
     return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
 }
 
-void conv_ledger_estimate(struct conv_need *need, const struct conv_pipeline_config *config,
+void conv_budget_estimate(struct conv_need *need, const struct conv_pipeline_config *config,
                           const struct conv_job *job, size_t staging)
 {
     size_t file = job->file->capacity;
@@ -145,94 +145,94 @@ void conv_ledger_estimate(struct conv_need *need, const struct conv_pipeline_con
 
 #define LOOK_NS 1000000000 // as CONV_SCHEDULER_LOOK_NS
 
-int conv_ledger_open(struct conv_ledger *ledger, const struct conv_division *memory)
+int conv_budget_open(struct conv_budget *budget, const struct conv_division *memory)
 {
-    *ledger = (struct conv_ledger){.limit = memory->files, .total = memory->total};
-    int errnum = conv_lock_init(&ledger->lock);
-    return errnum ? errnum : conv_lock_init_condition(&ledger->freed);
+    *budget = (struct conv_budget){.limit = memory->files, .total = memory->total};
+    int errnum = conv_lock_init(&budget->lock);
+    return errnum ? errnum : conv_lock_init_condition(&budget->freed);
 }
 
-void conv_ledger_close(struct conv_ledger *ledger)
+void conv_budget_close(struct conv_budget *budget)
 {
-    pthread_cond_destroy(&ledger->freed);
-    conv_lock_destroy(&ledger->lock);
+    pthread_cond_destroy(&budget->freed);
+    conv_lock_destroy(&budget->lock);
 }
 
-static bool has_room(const struct conv_ledger *ledger, size_t more) CONV_NEEDS(ledger->lock)
+static bool has_room(const struct conv_budget *budget, size_t more) CONV_NEEDS(budget->lock)
 {
     size_t taken;
-    return !__builtin_add_overflow(ledger->used, ledger->reserved, &taken) &&
-           taken <= ledger->total && more <= ledger->total - taken;
+    return !__builtin_add_overflow(budget->used, budget->reserved, &taken) &&
+           taken <= budget->total && more <= budget->total - taken;
 }
 
-static bool take(struct conv_ledger *ledger, struct conv_share *share, size_t bytes)
-    CONV_NEEDS(ledger->lock)
+static bool take(struct conv_budget *budget, struct conv_share *share, size_t bytes)
+    CONV_NEEDS(budget->lock)
 {
     if (bytes <= share->bytes)
         return true;
     size_t more = bytes - share->bytes;
-    bool room = has_room(ledger, more);
-    bool fits = room && ledger->used <= ledger->limit && more <= ledger->limit - ledger->used;
-    if (!fits && ledger->beyond && ledger->beyond != share)
+    bool room = has_room(budget, more);
+    bool fits = room && budget->used <= budget->limit && more <= budget->limit - budget->used;
+    if (!fits && budget->beyond && budget->beyond != share)
         return false;
-    if (!room && ledger->reserved > 0)
+    if (!room && budget->reserved > 0)
         return false; // images in flight end by themselves, and then there is room
-    if (!fits && ledger->total != SIZE_MAX && share->bytes == 0 && ledger->used > 0)
+    if (!fits && budget->total != SIZE_MAX && share->bytes == 0 && budget->used > 0)
         return false; // a file in memory does not help the images in flight to end
     if (!fits)
-        ledger->beyond = share;
-    ledger->used += more;
+        budget->beyond = share;
+    budget->used += more;
     share->bytes = bytes;
     return true;
 }
 
-bool conv_ledger_try(struct conv_ledger *ledger, struct conv_share *share, size_t bytes)
+bool conv_budget_try(struct conv_budget *budget, struct conv_share *share, size_t bytes)
 {
-    if (!ledger)
+    if (!budget)
         return true;
-    conv_lock_acquire(&ledger->lock);
-    bool taken = take(ledger, share, bytes);
-    conv_lock_release(&ledger->lock);
+    conv_lock_acquire(&budget->lock);
+    bool taken = take(budget, share, bytes);
+    conv_lock_release(&budget->lock);
     return taken;
 }
 
-void conv_ledger_grow(struct conv_ledger *ledger, struct conv_share *share, size_t bytes)
+void conv_budget_grow(struct conv_budget *budget, struct conv_share *share, size_t bytes)
 {
-    if (!ledger)
+    if (!budget)
         return;
-    conv_lock_acquire(&ledger->lock);
-    while (!take(ledger, share, bytes))
-        conv_lock_wait(&ledger->lock, &ledger->freed, LOOK_NS);
-    conv_lock_release(&ledger->lock);
+    conv_lock_acquire(&budget->lock);
+    while (!take(budget, share, bytes))
+        conv_lock_wait(&budget->lock, &budget->freed, LOOK_NS);
+    conv_lock_release(&budget->lock);
 }
 
-void conv_ledger_release(struct conv_ledger *ledger, struct conv_share *share)
+void conv_budget_release(struct conv_budget *budget, struct conv_share *share)
 {
-    if (!ledger || share->bytes == 0)
+    if (!budget || share->bytes == 0)
         return;
-    conv_lock_acquire(&ledger->lock);
-    ledger->used -= share->bytes;
+    conv_lock_acquire(&budget->lock);
+    budget->used -= share->bytes;
     share->bytes = 0;
-    if (ledger->beyond == share)
-        ledger->beyond = NULL;
-    pthread_cond_broadcast(&ledger->freed);
-    conv_lock_release(&ledger->lock);
+    if (budget->beyond == share)
+        budget->beyond = NULL;
+    pthread_cond_broadcast(&budget->freed);
+    conv_lock_release(&budget->lock);
 }
 
-bool conv_ledger_reserve(struct conv_ledger *ledger, size_t bytes)
+bool conv_budget_reserve(struct conv_budget *budget, size_t bytes)
 {
-    conv_lock_acquire(&ledger->lock);
-    bool granted = ledger->reserved == 0 || has_room(ledger, bytes);
+    conv_lock_acquire(&budget->lock);
+    bool granted = budget->reserved == 0 || has_room(budget, bytes);
     if (granted)
-        ledger->reserved += bytes;
-    conv_lock_release(&ledger->lock);
+        budget->reserved += bytes;
+    conv_lock_release(&budget->lock);
     return granted;
 }
 
-void conv_ledger_unreserve(struct conv_ledger *ledger, size_t bytes)
+void conv_budget_unreserve(struct conv_budget *budget, size_t bytes)
 {
-    conv_lock_acquire(&ledger->lock);
-    ledger->reserved -= bytes;
-    pthread_cond_broadcast(&ledger->freed);
-    conv_lock_release(&ledger->lock);
+    conv_lock_acquire(&budget->lock);
+    budget->reserved -= bytes;
+    pthread_cond_broadcast(&budget->freed);
+    conv_lock_release(&budget->lock);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The memory of a run, whichever door starts it: one function decides what each use of it may take,
-// and what input files and images in flight take is booked here. Staging memory is booked where its
-// buffers are, in the pool, within `staging`.
-#ifndef CONV_RUN_LEDGER_H
-#define CONV_RUN_LEDGER_H
+// The memory budget of a run, whichever door starts it: one function decides how many bytes each
+// use may take, and what input files and images in flight take is booked here. Staging memory is
+// booked where its buffers are, in the pool, within `staging`.
+#ifndef CONV_RUN_BUDGET_H
+#define CONV_RUN_BUDGET_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ struct conv_division {
 // What the division depends on.
 struct conv_division_terms {
     const struct conv_limits *limits;
-    size_t staging; // what the user asked for, or conv_ledger_staging
+    size_t staging; // what the user asked for, or conv_budget_staging
     bool is_asked;  // then images that need more than is left are tried
     bool async;     // a device filters
     int jobs;
@@ -44,15 +44,15 @@ struct conv_division_terms {
 };
 
 // Staging memory, where the user does not say: half of the machine's memory, or less under a limit.
-size_t conv_ledger_staging(const struct conv_limits *limits, bool async);
+size_t conv_budget_staging(const struct conv_limits *limits, bool async);
 
-void conv_ledger_divide(struct conv_division *memory, const struct conv_division_terms *terms);
+void conv_budget_divide(struct conv_division *memory, const struct conv_division_terms *terms);
 
 // To be called by each door before conv_pipeline_run, once config->ops, jobs and sink are set:
 // divides what this process may use now, sets config->memory and config->codec.keep, and tells the
 // source and the sink what members of archives may take. Returns true if mapped addresses count, so
 // that arenas of malloc do, too.
-bool conv_ledger_set(struct conv_pipeline_config *config, struct conv_source *source,
+bool conv_budget_set(struct conv_pipeline_config *config, struct conv_source *source,
                      size_t staging, bool is_asked);
 
 // --- what an image takes -------------------------------------------------------------------------
@@ -66,7 +66,7 @@ struct conv_need {
 // `staging` is the image's part of either staging buffer. Upper bounds, except for some KiB and a
 // few rows of the filter; an image that compresses well takes less while it is encoded. SIZE_MAX if
 // a number does not fit. Any thread.
-void conv_ledger_estimate(struct conv_need *need, const struct conv_pipeline_config *config,
+void conv_budget_estimate(struct conv_need *need, const struct conv_pipeline_config *config,
                           const struct conv_job *job, size_t staging);
 
 // --- what is taken -------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ struct conv_share {
     size_t bytes;
 };
 
-struct conv_ledger {
+struct conv_budget {
     size_t limit; // of all shares
     size_t total; // of shares and reservations; SIZE_MAX: any number
 
@@ -96,19 +96,19 @@ struct conv_ledger {
 };
 
 // With memory->files and memory->total. 0, or an error number.
-int conv_ledger_open(struct conv_ledger *ledger, const struct conv_division *memory);
-void conv_ledger_close(struct conv_ledger *ledger);
+int conv_budget_open(struct conv_budget *budget, const struct conv_division *memory);
+void conv_budget_close(struct conv_budget *budget);
 
 // Enlarge the share to `bytes` in total; it is never made smaller. If that does not fit, `try`
-// returns false and `grow` waits. A share belongs to one thread at a time. A NULL ledger has no
+// returns false and `grow` waits. A share belongs to one thread at a time. A NULL budget has no
 // limit.
-bool conv_ledger_try(struct conv_ledger *ledger, struct conv_share *share, size_t bytes);
-void conv_ledger_grow(struct conv_ledger *ledger, struct conv_share *share, size_t bytes);
-void conv_ledger_release(struct conv_ledger *ledger, struct conv_share *share);
+bool conv_budget_try(struct conv_budget *budget, struct conv_share *share, size_t bytes);
+void conv_budget_grow(struct conv_budget *budget, struct conv_share *share, size_t bytes);
+void conv_budget_release(struct conv_budget *budget, struct conv_share *share);
 
 // Reserves memory for an image in flight. False if it has to wait until images or shares are
 // released; that never happens while nothing is reserved.
-bool conv_ledger_reserve(struct conv_ledger *ledger, size_t bytes);
-void conv_ledger_unreserve(struct conv_ledger *ledger, size_t bytes);
+bool conv_budget_reserve(struct conv_budget *budget, size_t bytes);
+void conv_budget_unreserve(struct conv_budget *budget, size_t bytes);
 
 #endif

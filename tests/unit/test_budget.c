@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The ledger: how memory is divided, what an image takes, and that shares within it neither exceed
+// The budget: how memory is divided, what an image takes, and that shares within it neither exceed
 // it nor wait for ever.
 #include "base/features.h"
 #include "engine/group.h"
-#include "run/config.h"
+#include "run/budget.h"
 #include "run/job.h"
-#include "run/ledger.h"
+#include "run/pipeline.h"
 #include "support/random.h"
 #include "support/unit.h"
 
@@ -35,13 +35,13 @@ UNIT_TEST(test_parts_stay_within_a_limit)
         const struct conv_limits limits = limit_of(limit, addresses);
         struct conv_division memory, without;
         struct conv_division_terms terms = {.limits = &limits,
-                                            .staging = conv_ledger_staging(&limits, async),
+                                            .staging = conv_budget_staging(&limits, async),
                                             .is_asked = is_asked,
                                             .async = async,
                                             .jobs = 1 + kind};
-        conv_ledger_divide(&without, &terms);
+        conv_budget_divide(&without, &terms);
         terms.archives = kind / 16;
-        conv_ledger_divide(&memory, &terms);
+        conv_budget_divide(&memory, &terms);
         size_t archives = memory.archives * (size_t)terms.archives;
         assert_int_equal(memory.archives, without.archives);
         assert_int_equal(memory.run + archives, without.run);
@@ -68,7 +68,7 @@ UNIT_TEST(test_without_a_limit_only_staging_counts)
     for (int i = 0; i < 6; i++) {
         const struct conv_limits limits = limit_of(0, false);
         struct conv_division memory;
-        conv_ledger_divide(&memory, &(struct conv_division_terms){.limits = &limits,
+        conv_budget_divide(&memory, &(struct conv_division_terms){.limits = &limits,
                                                                   .staging = cases[i % 2].staging,
                                                                   .jobs = 4,
                                                                   .archives = i / 2});
@@ -105,7 +105,7 @@ static void estimate(struct conv_need *need, size_t *staging, size_t *scratch, i
     job.header.png.bit_depth = 8;
     *staging = conv_group_need(&job.header.shape, false, 0);
     *scratch = conv_device_cpu.scratch_bytes(backend, width, 8);
-    conv_ledger_estimate(need, &config, &job, *staging);
+    conv_budget_estimate(need, &config, &job, *staging);
     conv_device_cpu.close(backend);
 }
 
@@ -127,79 +127,79 @@ UNIT_TEST(scratch_of_the_filter_counts)
 
 // --- what is taken -------------------------------------------------------------------------------
 
-static int open_ledger(struct conv_ledger *ledger, size_t files, size_t total)
+static int open_budget(struct conv_budget *budget, size_t files, size_t total)
 {
-    return conv_ledger_open(ledger, &(struct conv_division){.files = files, .total = total});
+    return conv_budget_open(budget, &(struct conv_division){.files = files, .total = total});
 }
 
 UNIT_TEST(test_shares_fit_or_one_goes_beyond)
 {
-    struct conv_ledger ledger;
+    struct conv_budget budget;
     struct conv_share a = {0}, b = {0}, c = {0};
-    assert_int_equal(open_ledger(&ledger, LIMIT, SIZE_MAX), 0);
-    assert_true(conv_ledger_try(&ledger, &a, 60));
-    assert_true(conv_ledger_try(&ledger, &b, 40));
-    assert_int_equal(ledger.used, LIMIT);
-    assert_true(conv_ledger_try(&ledger, &b, 30)); // a share never shrinks
+    assert_int_equal(open_budget(&budget, LIMIT, SIZE_MAX), 0);
+    assert_true(conv_budget_try(&budget, &a, 60));
+    assert_true(conv_budget_try(&budget, &b, 40));
+    assert_int_equal(budget.used, LIMIT);
+    assert_true(conv_budget_try(&budget, &b, 30)); // a share never shrinks
     assert_int_equal(b.bytes, 40);
-    assert_true(conv_ledger_try(&ledger, &c, 1));
-    assert_ptr_equal(ledger.beyond, &c);
-    assert_false(conv_ledger_try(&ledger, &a, 61)); // one at a time
+    assert_true(conv_budget_try(&budget, &c, 1));
+    assert_ptr_equal(budget.beyond, &c);
+    assert_false(conv_budget_try(&budget, &a, 61)); // one at a time
     assert_int_equal(a.bytes, 60);
-    assert_true(conv_ledger_try(&ledger, &c, 500)); // a share beyond the limit may grow further
-    assert_int_equal(ledger.used, 600);
-    conv_ledger_release(&ledger, &c);
-    assert_true(conv_ledger_try(&ledger, &a, SIZE_MAX / 2));
-    conv_ledger_release(&ledger, &a);
-    conv_ledger_release(&ledger, &a); // twice is once
-    assert_int_equal(ledger.used, 40);
-    assert_null(ledger.beyond);
-    conv_ledger_release(&ledger, &b);
-    assert_int_equal(ledger.used, 0);
-    conv_ledger_close(&ledger);
-    assert_true(conv_ledger_try(NULL, &a, SIZE_MAX));
-    conv_ledger_grow(NULL, &a, SIZE_MAX);
-    conv_ledger_release(NULL, &a);
+    assert_true(conv_budget_try(&budget, &c, 500)); // a share beyond the limit may grow further
+    assert_int_equal(budget.used, 600);
+    conv_budget_release(&budget, &c);
+    assert_true(conv_budget_try(&budget, &a, SIZE_MAX / 2));
+    conv_budget_release(&budget, &a);
+    conv_budget_release(&budget, &a); // twice is once
+    assert_int_equal(budget.used, 40);
+    assert_null(budget.beyond);
+    conv_budget_release(&budget, &b);
+    assert_int_equal(budget.used, 0);
+    conv_budget_close(&budget);
+    assert_true(conv_budget_try(NULL, &a, SIZE_MAX));
+    conv_budget_grow(NULL, &a, SIZE_MAX);
+    conv_budget_release(NULL, &a);
 }
 
 // Images in flight and files together stay within the total, except a single image.
 UNIT_TEST(test_images_and_files_share_the_total)
 {
-    struct conv_ledger ledger;
+    struct conv_budget budget;
     struct conv_share a = {0}, b = {0}, c = {0};
-    assert_int_equal(open_ledger(&ledger, 40, LIMIT), 0);
-    assert_true(conv_ledger_try(&ledger, &a, 30));
-    assert_true(conv_ledger_reserve(&ledger, 60));
-    assert_false(conv_ledger_reserve(&ledger, 11));
-    assert_true(conv_ledger_reserve(&ledger, 5));
-    assert_true(conv_ledger_try(&ledger, &b, 5));
-    assert_false(conv_ledger_try(&ledger, &c, 1)); // full, and images will end
-    assert_false(conv_ledger_try(&ledger, &b, 6)); // a thread that holds a share waits as well
-    assert_null(ledger.beyond);
-    conv_ledger_unreserve(&ledger, 60);
-    assert_true(conv_ledger_try(&ledger, &b, 20)); // beyond 40, which the total has room for
-    assert_ptr_equal(ledger.beyond, &b);
-    assert_false(conv_ledger_try(&ledger, &c, 1));
-    conv_ledger_unreserve(&ledger, 5);
-    assert_true(conv_ledger_reserve(&ledger, 500)); // alone, larger than everything
-    assert_false(conv_ledger_reserve(&ledger, 1));
-    assert_false(conv_ledger_try(&ledger, &b, 21));
-    conv_ledger_release(&ledger, &a);
-    conv_ledger_release(&ledger, &b);
-    assert_false(conv_ledger_try(&ledger, &c, 1));
-    conv_ledger_unreserve(&ledger, 500);
-    assert_true(conv_ledger_try(&ledger, &c, 500)); // a file that is alone as well
-    assert_false(conv_ledger_try(&ledger, &a, 1));
-    conv_ledger_release(&ledger, &c);
-    assert_int_equal(ledger.used, 0);
-    assert_int_equal(ledger.reserved, 0);
-    conv_ledger_close(&ledger);
+    assert_int_equal(open_budget(&budget, 40, LIMIT), 0);
+    assert_true(conv_budget_try(&budget, &a, 30));
+    assert_true(conv_budget_reserve(&budget, 60));
+    assert_false(conv_budget_reserve(&budget, 11));
+    assert_true(conv_budget_reserve(&budget, 5));
+    assert_true(conv_budget_try(&budget, &b, 5));
+    assert_false(conv_budget_try(&budget, &c, 1)); // full, and images will end
+    assert_false(conv_budget_try(&budget, &b, 6)); // a thread that holds a share waits as well
+    assert_null(budget.beyond);
+    conv_budget_unreserve(&budget, 60);
+    assert_true(conv_budget_try(&budget, &b, 20)); // beyond 40, which the total has room for
+    assert_ptr_equal(budget.beyond, &b);
+    assert_false(conv_budget_try(&budget, &c, 1));
+    conv_budget_unreserve(&budget, 5);
+    assert_true(conv_budget_reserve(&budget, 500)); // alone, larger than everything
+    assert_false(conv_budget_reserve(&budget, 1));
+    assert_false(conv_budget_try(&budget, &b, 21));
+    conv_budget_release(&budget, &a);
+    conv_budget_release(&budget, &b);
+    assert_false(conv_budget_try(&budget, &c, 1));
+    conv_budget_unreserve(&budget, 500);
+    assert_true(conv_budget_try(&budget, &c, 500)); // a file that is alone as well
+    assert_false(conv_budget_try(&budget, &a, 1));
+    conv_budget_release(&budget, &c);
+    assert_int_equal(budget.used, 0);
+    assert_int_equal(budget.reserved, 0);
+    conv_budget_close(&budget);
 }
 
 struct eater {
-    struct conv_ledger *ledger;
+    struct conv_budget *budget;
     uint64_t seed;
-    size_t most; // seen of the ledger less this share, when this one is not the one beyond
+    size_t most; // seen of the budget less this share, when this one is not the one beyond
     pthread_t thread;
 };
 
@@ -207,32 +207,32 @@ struct eater {
 static void *eat(void *argument)
 {
     struct eater *eater = argument;
-    struct conv_ledger *ledger = eater->ledger;
+    struct conv_budget *budget = eater->budget;
     for (int i = 0; i < ROUNDS; i++) {
         struct conv_share share = {0};
         size_t bytes = random_below(&eater->seed, LIMIT);
-        if (random_below(&eater->seed, 2) && !conv_ledger_try(ledger, &share, bytes))
+        if (random_below(&eater->seed, 2) && !conv_budget_try(budget, &share, bytes))
             continue;
         for (uint32_t steps = random_below(&eater->seed, 5); steps > 0; steps--) {
             bytes = share.bytes + random_below(&eater->seed, LIMIT);
-            conv_ledger_grow(ledger, &share, bytes);
-            conv_lock_acquire(&ledger->lock);
-            size_t others = ledger->used - (ledger->beyond ? ledger->beyond->bytes : 0);
+            conv_budget_grow(budget, &share, bytes);
+            conv_lock_acquire(&budget->lock);
+            size_t others = budget->used - (budget->beyond ? budget->beyond->bytes : 0);
             eater->most = others > eater->most ? others : eater->most;
-            conv_lock_release(&ledger->lock);
+            conv_lock_release(&budget->lock);
         }
-        conv_ledger_release(ledger, &share);
+        conv_budget_release(budget, &share);
     }
     return NULL;
 }
 
 UNIT_TEST(test_no_thread_waits_for_ever)
 {
-    struct conv_ledger ledger;
+    struct conv_budget budget;
     struct eater eaters[THREADS] = {0};
-    assert_int_equal(open_ledger(&ledger, LIMIT, SIZE_MAX), 0);
+    assert_int_equal(open_budget(&budget, LIMIT, SIZE_MAX), 0);
     for (int i = 0; i < THREADS; i++) {
-        eaters[i].ledger = &ledger;
+        eaters[i].budget = &budget;
         eaters[i].seed = (uint64_t)i + 1;
         assert_int_equal(pthread_create(&eaters[i].thread, NULL, eat, &eaters[i]), 0);
     }
@@ -240,9 +240,9 @@ UNIT_TEST(test_no_thread_waits_for_ever)
         pthread_join(eaters[i].thread, NULL);
         assert_true(eaters[i].most <= LIMIT);
     }
-    assert_int_equal(ledger.used, 0);
-    assert_null(ledger.beyond);
-    conv_ledger_close(&ledger);
+    assert_int_equal(budget.used, 0);
+    assert_null(budget.beyond);
+    conv_budget_close(&budget);
 }
 
 UNIT_MAIN(NULL, NULL)
