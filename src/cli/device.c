@@ -248,21 +248,16 @@ static void choose_coders(struct conv_device *device, const struct conv_options 
         device->decode_on = CONV_CODER_CPU;
 }
 
-bool conv_device_needs_workload(const struct conv_options *options)
+// Counts the machine's cores, not --jobs, since files must not depend on that.
+bool conv_device_choice(const struct conv_options *options, struct conv_workload_choice *choice)
 {
     struct conv_device_list list;
     bool decodes = decodes_by_choice(options), encodes = encodes_by_choice(options);
-    if (parse_devices(&options->machine, &list, NULL))
-        return false;
-    return list.choice == CONV_DEVICE_AUTO || (list.choice == CONV_DEVICE_GPU && decodes) ||
-           (list.choice == CONV_DEVICE_ALL && (decodes || encodes));
-}
-
-// Counts the machine's cores, not --jobs, since files must not depend on that.
-struct conv_workload_choice conv_device_choice_of(const struct conv_options *options)
-{
-    return conv_workload_choice_for(options->machine.limits->cores, decodes_by_choice(options),
-                                    encodes_by_choice(options), !options->outputs.no_save);
+    *choice = conv_workload_choice_for(options->machine.limits->cores, decodes, encodes,
+                                       !options->outputs.no_save);
+    return parse_devices(&options->machine, &list, NULL) == CONV_OK &&
+           (list.choice == CONV_DEVICE_AUTO || (list.choice == CONV_DEVICE_GPU && decodes) ||
+            (list.choice == CONV_DEVICE_ALL && (decodes || encodes)));
 }
 
 static bool is_small(const struct conv_filter *filters, int count)

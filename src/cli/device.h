@@ -65,9 +65,8 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
                                   enum conv_workload_kind work, atomic_int *stop,
                                   struct conv_err *err);
 
-// True if the choice depends on the workload; also sets the amount of work that counts as large.
-bool conv_device_needs_workload(const struct conv_options *options);
-struct conv_workload_choice conv_device_choice_of(const struct conv_options *options);
+// Sets the amount of work that counts as large. True if the choice of the device depends on it.
+bool conv_device_choice(const struct conv_options *options, struct conv_workload_choice *choice);
 void conv_device_close(struct conv_device *device); // {0} is fine
 
 // True if what a run holds on the device may be freed by the end of the process, which is faster.

@@ -183,16 +183,6 @@ static enum conv_status open_report(struct run *run, const struct conv_options *
     return conv_run_report_open(&run->report, options, err);
 }
 
-// The work for the choice of the device, if it depends on that.
-static bool find_choice(const struct run *run, struct conv_workload_choice *choice)
-{
-    const struct conv_options *options = &run->options;
-    if (run->setup)
-        return conv_layer_images_choice(options, run->setup, choice);
-    *choice = conv_device_choice_of(options);
-    return conv_device_needs_workload(options);
-}
-
 // Opens everything that can fail before the first image, the files of the run itself included.
 static enum conv_status prepare(struct run *run, const struct conv_options *options,
                                 atomic_int *stop, struct conv_err *err)
@@ -205,7 +195,8 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         run->options.machine.variant = NULL;
         run->options.machine.decode_on = run->options.machine.encode_on = CONV_CODER_CPU;
     }
-    bool chooses = find_choice(run, &choice);
+    bool chooses = run->setup ? conv_layer_images_choice(&run->options, run->setup, &choice)
+                              : conv_device_choice(&run->options, &choice);
     enum conv_status status =
         conv_run_inputs_open(&run->inputs, &run->options, chooses ? &choice : NULL, stop, err);
     if (!status && conv_walk_reads_archives(run->inputs.selection.walk))

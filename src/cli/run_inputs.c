@@ -275,7 +275,7 @@ static enum conv_status check_walk(struct conv_run_inputs *inputs,
         status = check_archives(options, output, walk, err);
     if (!status)
         status = check_format_text(&options->outputs, &inputs->places, walk, err);
-    return status ? status : conv_shards_check(&options->inputs, whole, output, walk, err);
+    return status ? status : conv_selection_check_shard(&options->inputs, whole, output, walk, err);
 }
 
 enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
@@ -300,7 +300,7 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
     status = parse_format(&config.archives, options, err);
     config.archives.several = inputs->ranges.any;
     if (!status)
-        status = conv_shards_plan(&inputs->plan, options, &config, stop, err);
+        status = conv_selection_plan_shard(&inputs->plan, options, &config, stop, err);
     struct conv_walk_config watching = config;
     watching.watch = options->inputs.watch;
     if (!status)
@@ -415,14 +415,14 @@ int conv_run_inputs_finish(struct conv_run_inputs *inputs, const struct conv_opt
     } else if (code == CONV_EXIT_NOTHING && !failed) {
         conv_stall_begin(conv_signals_stall());
         struct conv_walk_count count = conv_walk_count(selection->walk);
-        if (conv_shards_is_empty(options, selection->walk))
+        if (conv_selection_is_shard_empty(options, selection->walk))
             code = CONV_EXIT_OK;
         else
             print_none(options, &count);
         conv_stall_end(conv_signals_stall());
     }
     report_passed(selection->walk, report);
-    conv_shards_report(&options->inputs, inputs->plan, selection->walk, report);
+    conv_selection_report_shard(&options->inputs, inputs->plan, selection->walk, report);
     return code;
 }
 

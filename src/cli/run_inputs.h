@@ -121,30 +121,31 @@ void conv_selection_count_ahead(struct conv_selection *selection);
 // `over`: the number of images that are not left; *known: false if there may be more.
 uint64_t conv_selection_count_rest(struct conv_selection *selection, uint64_t over, bool *known);
 
-// --- shards: shards.c ----------------------------------------------------------------------------
-
 // Decides for --shard whether archives are divided as a whole, and makes the plan of the run's
 // shard: config->whole and config->plan, which is *plan, NULL without --shard. Lists all inputs if
 // shards are balanced by size; ends early once *stop is non-zero. CONV_ERR_USAGE if --shard-of
 // makes no sense, or inputs would have to be read twice and cannot. CONV_ERR_MEMORY, CONV_ERR_IO.
-enum conv_status conv_shards_plan(struct conv_shard_plan **plan, const struct conv_options *options,
-                                  struct conv_walk_config *config, atomic_int *stop,
-                                  struct conv_err *err);
+enum conv_status conv_selection_plan_shard(struct conv_shard_plan **plan,
+                                           const struct conv_options *options,
+                                           struct conv_walk_config *config, atomic_int *stop,
+                                           struct conv_err *err);
 
 // After the walk was opened: CONV_ERR_USAGE if an archive can be read only once, and the plan has
 // to list its members; or if all tasks of --shard auto would write the same archive.
-enum conv_status conv_shards_check(const struct conv_input_options *inputs, bool whole,
-                                   const char *output, struct conv_walk *walk,
-                                   struct conv_err *err);
+enum conv_status conv_selection_check_shard(const struct conv_input_options *inputs, bool whole,
+                                            const char *output, struct conv_walk *walk,
+                                            struct conv_err *err);
 
 // To be called before the report is closed: reports the images of all shards together, as this run
 // has listed them. If shards are divided by name, they are known only after the walk has ended.
 // `plan` may be NULL.
-void conv_shards_report(const struct conv_input_options *inputs, const struct conv_shard_plan *plan,
-                        const struct conv_walk *walk, struct conv_report *report);
+void conv_selection_report_shard(const struct conv_input_options *inputs,
+                                 const struct conv_shard_plan *plan, const struct conv_walk *walk,
+                                 struct conv_report *report);
 
 // True if the run had nothing to do only because no image is in its shard, which is then printed.
-bool conv_shards_is_empty(const struct conv_options *options, const struct conv_walk *walk);
+bool conv_selection_is_shard_empty(const struct conv_options *options,
+                                   const struct conv_walk *walk);
 
 // --- all of it: run_inputs.c ---------------------------------------------------------------------
 

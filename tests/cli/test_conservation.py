@@ -10,7 +10,6 @@ import posixpath
 import random
 import shutil
 import struct
-import subprocess
 import tarfile
 import warnings
 import zipfile
@@ -209,18 +208,6 @@ def check_links(records, inputs, outputs, is_partial):
             assert any(r["error"] and "an earlier link to it" in r["error"] for r in led), ("dangling", record, link, led)
 
 
-def check_judges(output):
-    if output.endswith((".tar", ".tar.gz")):
-        for judge in ("tar", "bsdtar"):
-            if shutil.which(judge):
-                shutil.rmtree("extracted", ignore_errors=True)
-                os.mkdir("extracted")
-                result = subprocess.run([judge, "-xf", os.path.abspath(output)], cwd="extracted", capture_output=True, text=True)
-                assert result.returncode == 0 or "contains '..'" in result.stderr, (judge, result.stderr)
-    elif output.endswith(".zip"):
-        assert zipfile.ZipFile(output).testzip() is None
-
-
 def taken(operands, inputs, options):
     """The names of the inputs that must have a record."""
     names = set()
@@ -278,7 +265,6 @@ def one_run(rng):
         where = place(output, i, shards)
         if os.path.exists(where):
             outputs.update(read_outputs(where))
-            check_judges(where)
     made = [r for r in records if r["status"] in ("done", "copied")]
     assert len({r["output"] for r in made}) == len(made), "two records of one output"
     for record in made:
