@@ -94,7 +94,11 @@ def test_every_width(narrow, tmp_path, place, to, alpha):
     if place == "emulated" and alpha != "keep":
         pytest.skip("the same kernels")
     folder, album = narrow
-    run_on(place, "blur", "-r", f"--alpha={alpha}", f"--output-type={to}", folder, tmp_path / "out")
+    some = ()
+    if place == "emulated":  # it is slow, and its kernels see planes, not kinds
+        some = "--include=gray8-*", "--include=rgba16-*"
+        album = {name: image for name, image in album.items() if name.startswith(("gray8-", "rgba16-"))}
+    run_on(place, "blur", "-r", f"--alpha={alpha}", f"--output-type={to}", *some, folder, tmp_path / "out")
     deep = [(image.planes.astype(np.uint16) * 257 if to == "u16" and image.planes.dtype == np.uint8 else image.planes, image.alpha)
             for image in album.values()]
     if to == "f32":
