@@ -8,7 +8,7 @@
 
 #include "check_codec.h"
 #include "check_decode.h"
-#include "png/cuda/cuda_decode.h"
+#include "png/cuda/cuda_png.h"
 #include "support/test_image.h"
 
 #ifndef CHECK_CUT

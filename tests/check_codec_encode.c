@@ -8,8 +8,8 @@
 
 #include "check_codec.h"
 #include "png/chunk.h"
-#include "png/cuda/cuda_encode.h"
-#include "png/libpng.h"
+#include "png/cuda/cuda_png.h"
+#include "png/png.h"
 #include "support/device.h"
 #include "support/png_make.h"
 #include "support/test_image.h"
@@ -210,8 +210,7 @@ static const char *check_packing(const struct encoded *encoded, int count, size_
     return NULL;
 }
 
-// --- a chunk
-// --------------------------------------------------------------------------------------
+// --- a chunk ------------------------------------------------------------------------------------
 
 static size_t scanline_bytes(const struct conv_image *image)
 {
@@ -266,7 +265,7 @@ static bool same_pixels(const struct conv_image *image, const struct png_file *f
     if (conv_png_format.probe(file->data, file->size, &header, &err) == CONV_OK) {
         struct conv_image back = header.shape;
         image_alloc(&back, 0);
-        if (!conv_libpng_decode(&rows, file->data, file->size, &header, &back, NULL, &err)) {
+        if (!conv_libpng_decode(&rows, file->data, file->size, &header, &back, NULL, NULL, &err)) {
             ok = image_equal(image, &back);
             snprintf(err.text, sizeof err.text, "another image");
         }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "check_decode.h"
-#include "png/cuda/cuda_decode.h"
+#include "png/cuda/cuda_png.h"
 #include "support/device.h"
 
 #define GUARD 128

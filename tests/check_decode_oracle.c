@@ -8,7 +8,7 @@
 #include "check_decode.h"
 #include "png/chunk.h"
 #include "png/cpu/decode.h"
-#include "png/libpng.h"
+#include "png/png.h"
 #include "support/png_make.h"
 
 void check_alloc_planes(struct conv_image *planes, const struct check_stream *stream)
@@ -70,15 +70,14 @@ enum check_verdict check_oracle(struct conv_image *planes, const struct check_st
     else if (conv_decode_fast(&decoder, file.data, file.size, &header, planes))
         verdict = CHECK_MUST_DECODE;
     else if (is_whole(stream) && conv_libpng_decode(&rows, file.data, file.size, &header, planes,
-                                                    NULL, &err) == CONV_OK)
+                                                    NULL, NULL, &err) == CONV_OK)
         verdict = CHECK_MAY_DECODE;
     conv_buffer_free(&rows);
     png_make_free(&file);
     return verdict;
 }
 
-// --- files
-// ----------------------------------------------------------------------------------------
+// --- files --------------------------------------------------------------------------------------
 
 bool check_read_stream(struct check_stream *stream, const char *path)
 {

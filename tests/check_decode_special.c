@@ -5,7 +5,7 @@
 #include <zlib.h>
 
 #include "check_decode.h"
-#include "png/cuda/cuda_decode.h"
+#include "png/cuda/cuda_png.h"
 
 #define ROOM 327680
 

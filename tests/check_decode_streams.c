@@ -6,7 +6,7 @@
 #include <zlib.h>
 
 #include "check_decode.h"
-#include "png/cuda/cuda_decode.h"
+#include "png/cuda/cuda_png.h"
 #include "support/png_predict.h"
 #include "support/random.h"
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "bench/bench_competitor.h"
 #include "png/cpu/interleave.h"
-#include "png/libpng.h"
+#include "png/png.h"
 #include "report/json.h"
 
 #define ROUNDS 5
@@ -119,7 +119,7 @@ static enum conv_status read_back(struct bench *bench, const struct conv_encoded
         header.shape.channels != bench->got.channels || header.shape.depth != bench->got.depth)
         return conv_err_set(err, CONV_ERR_FORMAT, "another size or kind of image");
     return conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
-                              &bench->got, NULL, err);
+                              &bench->got, NULL, NULL, err);
 }
 
 static enum conv_status run_row(struct bench *bench, struct row *row, int round,
@@ -137,7 +137,7 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
         break;
     case DECODE_LIBPNG:
         status = conv_libpng_decode(&row->pixels, file->data, file->size, header, &bench->got, NULL,
-                                    err);
+                                    NULL, err);
         break;
     case DECODE_COMPETITOR:
         status = row->competitor->decode(&row->pixels, file->data, file->size, header, err);
@@ -194,7 +194,7 @@ static enum conv_status run_round(struct bench *bench, int round, struct conv_er
         conv_bench_images_place(&bench->got, &image->header.shape, bench->planes[1].data);
         enum conv_status status =
             conv_libpng_decode(&bench->scratch, image->file.data, image->file.size, &image->header,
-                               &bench->reference, NULL, err);
+                               &bench->reference, NULL, NULL, err);
         if (status)
             return status;
         for (int r = 0; r < bench->row_count; r++) {

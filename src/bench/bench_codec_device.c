@@ -6,7 +6,7 @@
 
 #include "bench/bench_cuda.h"
 #include "png/cpu/interleave.h"
-#include "png/libpng.h"
+#include "png/png.h"
 
 #define REPEATS 5
 
@@ -63,7 +63,7 @@ static enum conv_status add_image(struct bench *bench, const struct conv_bench_i
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     conv_bench_images_place(&image->image, &from->header.shape, memory[1]);
     enum conv_status status = conv_libpng_decode(&bench->scratch, from->file.data, from->file.size,
-                                                 &from->header, &image->image, NULL, err);
+                                                 &from->header, &image->image, NULL, NULL, err);
     return status ? status : measure_libpng(bench, &image->image, err);
 }
 
@@ -89,7 +89,7 @@ static void check_chunks(void *context, int number, const uint8_t *data, size_t 
     if (right) {
         conv_bench_images_place(&got, image, bench->planes.data);
         right = !conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
-                                    &got, NULL, NULL) &&
+                                    &got, NULL, NULL, NULL) &&
                 conv_bench_images_equal(image, &got);
     }
     bench->wrong += !right;

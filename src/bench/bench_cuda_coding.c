@@ -9,8 +9,7 @@
 #include "base/clock.h"
 #include "bench/bench_cuda.h"
 #include "engine/cuda_device.h"
-#include "png/cuda/cuda_decode.h"
-#include "png/cuda/cuda_encode.h"
+#include "png/cuda/cuda_png.h"
 
 #define ALIGN CONV_IMAGE_PLANE_ALIGN
 #define MOST_REPEATS 32

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/cuda_internal.h"
-#include "png/cuda/cuda_decode.h"
+#include "png/cuda/cuda_png.h"
 #include "png/png.h"
 
 #define MEMORY_FACTOR 6 // of samples: compressed, filtered rows, their parts (2.5), planes

@@ -7,7 +7,7 @@
 
 #include "engine/cuda_internal.h"
 #include "png/cpu/encode.h"
-#include "png/cuda/cuda_encode.h"
+#include "png/cuda/cuda_png.h"
 
 #define MEMORY_FACTOR 6 // of samples: planes, scanlines, bits of blocks, chunks
 // The encoder reaches 160 GB/s with 132 photographs at a time and 190 with 1,000.

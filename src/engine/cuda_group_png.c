@@ -3,7 +3,7 @@
 // device memory, and the download of encoded chunks.
 #include "engine/cuda_internal.h"
 
-#include "png/cuda/cuda_decode.h"
+#include "png/cuda/cuda_png.h"
 
 // --- limits --------------------------------------------------------------------------------------
 

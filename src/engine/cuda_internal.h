@@ -16,7 +16,7 @@
 #include "engine/cuda_device.h"
 #include "kernels/layout/layout.h"
 #include "kernels/stencil/stencil.h"
-#include "png/cuda/cuda_encode.h"
+#include "png/cuda/cuda_png.h"
 
 struct conv_cuda_views; // cuda_call_filter.c
 

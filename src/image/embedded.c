@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "image/common.h"
+#include "image/format.h"
 
 #include <ctype.h>
 #include <string.h>

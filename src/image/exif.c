@@ -4,7 +4,7 @@
 // in MakerNote, which only its maker's programs can move.
 #include <string.h>
 
-#include "image/common.h"
+#include "image/format.h"
 
 #define PREFIX "Exif\0" // and another NUL
 #define HEADER 8

@@ -5,8 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "image/common.h"
-
 // --- recognition ---------------------------------------------------------------------------------
 
 static const struct kind {

@@ -3,7 +3,7 @@
 // data (even). The captions of IPTC are one of them.
 #include <string.h>
 
-#include "image/common.h"
+#include "image/format.h"
 
 enum {
     RESOLUTION = 0x03ED,

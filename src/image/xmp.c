@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "image/common.h"
+#include "image/format.h"
 
 #define COMMENT "<!-\x2D"
 #define MOST_DEPTH 64

@@ -2,7 +2,7 @@
 // Metadata from and to the segments of a JPEG.
 #include <string.h>
 
-#include "image/common.h"
+#include "image/format.h"
 #include "jpeg/jpeg.h"
 
 #define JFIF "JFIF" // these five end with their NUL

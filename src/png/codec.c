@@ -11,8 +11,6 @@
 #include "png/cpu/decode.h"
 #include "png/cpu/encode.h"
 #include "png/cpu/interleave.h"
-#include "png/libpng.h"
-#include "png/metadata.h"
 #include "png/png.h"
 
 #define HEAD_BYTES 29 // signature and IHDR without its CRC
@@ -126,33 +124,35 @@ static void make_room(struct conv_codec *codec, const struct conv_image_header *
     conv_decoder_trim(&codec->decoder, header->png.interlaced ? codec->keep : 0);
 }
 
+// To the planes of *dst, or to `rows`.
+static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data, size_t size,
+                                  const struct conv_image_header *header,
+                                  const struct conv_image *dst, const struct conv_png_rows *rows,
+                                  struct conv_err *err)
+{
+    codec->decoder.put_rows = rows;
+    if (conv_decode_fast(&codec->decoder, data, size, header, dst))
+        return CONV_OK;
+    if (is_refused(&codec->decoder, err))
+        return CONV_ERR_FORMAT;
+    make_room(codec, header);
+    return conv_libpng_decode(&codec->pixels, data, size, header, dst, rows, codec->stop, err);
+}
+
 static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
                                const struct conv_image_header *header, const struct conv_image *dst,
                                struct conv_err *err)
 {
     assert(dst->width == header->shape.width && dst->height == header->shape.height &&
            dst->channels == header->shape.channels && dst->depth == header->shape.depth);
-    if (conv_decode_fast(&codec->decoder, data, size, header, dst))
-        return CONV_OK;
-    if (is_refused(&codec->decoder, err))
-        return CONV_ERR_FORMAT;
-    make_room(codec, header);
-    return conv_libpng_decode(&codec->pixels, data, size, header, dst, codec->stop, err);
+    return decode_to(codec, data, size, header, dst, NULL, err);
 }
 
 enum conv_status conv_png_decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
                                       const struct conv_image_header *header,
                                       const struct conv_png_rows *rows, struct conv_err *err)
 {
-    codec->decoder.put_rows = rows;
-    bool done = conv_decode_fast(&codec->decoder, data, size, header, NULL);
-    codec->decoder.put_rows = NULL;
-    if (done)
-        return CONV_OK;
-    if (is_refused(&codec->decoder, err))
-        return CONV_ERR_FORMAT;
-    make_room(codec, header);
-    return conv_libpng_decode_rows(&codec->pixels, data, size, header, rows, codec->stop, err);
+    return decode_to(codec, data, size, header, NULL, rows, err);
 }
 
 static void put_parts(struct conv_encoded *bytes, const uint8_t *head,
@@ -179,7 +179,7 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
         status = codec->encoder->encode(&codec->pixels, &codec->file, src, codec->level,
                                         codec->stop, err);
     else
-        status = conv_encode_image(codec->fast, &codec->file, src, err);
+        status = conv_encode_image(codec->fast, &codec->file, src, NULL, err);
     if (status)
         return status;
     const struct conv_buffer *file = &codec->file;
@@ -200,8 +200,7 @@ enum conv_status conv_png_encode_into(struct conv_codec *codec, uint8_t *file, s
 {
     // Large enough, so it does not grow.
     struct conv_buffer into = {.data = file, .capacity = conv_encode_room(codec->fast, src)};
-    enum conv_status status = source ? conv_encode_image_rows(codec->fast, &into, src, source, err)
-                                     : conv_encode_image(codec->fast, &into, src, err);
+    enum conv_status status = conv_encode_image(codec->fast, &into, src, source, err);
     assert(into.data == file);
     *size = into.size;
     return status;

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "image/common.h"
+#include "image/format.h"
 #include "png/chunk.h"
-#include "png/metadata.h"
 
 #define MOST_KEYWORD 79
 #define COMMENT "Comment" // keywords end with their NUL

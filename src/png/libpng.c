@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The only file that uses libpng and its long jumps. A function that calls setjmp only calls its
 // inner half, so no local variable lives across a jump; its caller owns and frees all memory.
-#include "png/libpng.h"
+#include "png/png.h"
 
 #include <png.h>
 #include <setjmp.h>
@@ -215,11 +215,11 @@ static bool reserve_rows(struct conv_buffer *rows, size_t row_size,
            conv_buffer_reserve(rows, size);
 }
 
-static enum conv_status read_file(struct conv_buffer *rows, const uint8_t *data, size_t size,
-                                  const struct conv_image_header *header,
-                                  const struct conv_image *dst,
-                                  const struct conv_png_rows *put_rows, const atomic_int *stop,
-                                  struct conv_err *err)
+enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
+                                    const struct conv_image_header *header,
+                                    const struct conv_image *dst,
+                                    const struct conv_png_rows *put_rows, const atomic_int *stop,
+                                    struct conv_err *err)
 {
     size_t row_size = conv_interleave_bytes(&header->shape);
     if (!reserve_rows(rows, row_size, header))
@@ -246,22 +246,6 @@ static enum conv_status read_file(struct conv_buffer *rows, const uint8_t *data,
         status = conv_format_read_failure(&fault, size, err);
     png_destroy_read_struct(&reader.png, &reader.info, NULL);
     return status;
-}
-
-enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
-                                    const struct conv_image *dst, const atomic_int *stop,
-                                    struct conv_err *err)
-{
-    return read_file(rows, data, size, header, dst, NULL, stop, err);
-}
-
-enum conv_status conv_libpng_decode_rows(struct conv_buffer *scratch, const uint8_t *data,
-                                         size_t size, const struct conv_image_header *header,
-                                         const struct conv_png_rows *rows, const atomic_int *stop,
-                                         struct conv_err *err)
-{
-    return read_file(scratch, data, size, header, NULL, rows, stop, err);
 }
 
 // --- encoding ------------------------------------------------------------------------------------

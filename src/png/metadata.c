@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "image/common.h"
-#include "png/metadata.h"
+#include "image/format.h"
+#include "png/chunk.h"
 
 // Bytes of a chunk that is neither a profile nor a text: the longest known one, cHRM, has 32. No
 // image is that small.

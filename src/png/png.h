@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/err.h"
 #include "image/format.h"
 
@@ -37,7 +38,7 @@ struct conv_png_encoder {
 
 extern const struct conv_png_encoder conv_png_libpng; // libpng.c. Levels 0 to 9, by zlib
 extern const struct conv_png_encoder
-    conv_png_stb; // stb.c. 8 bits per sample; levels are its effort
+    conv_png_stb; // encoders.c. 8 bits per sample; levels are its effort
 
 // encoders.c. Sets *encoder to that of "fast", "libpng" or "stb"; CONV_ERR_USAGE for other names.
 enum conv_status conv_png_parse_encoder(const struct conv_png_encoder **encoder, const char *name,
@@ -79,5 +80,16 @@ enum conv_status conv_png_encode_into(struct conv_codec *codec, uint8_t *file, s
                                       const struct conv_image *src,
                                       const struct conv_png_row_source *source,
                                       struct conv_err *err);
+
+// --- libpng.c: decoding --------------------------------------------------------------------------
+
+// Decoding by libpng, which supports every kind of PNG, as conv_format.decode; or, if `put_rows` is
+// not NULL, row by row to its put_interleaved. `rows` is scratch: a row, or the whole image if the
+// file is interlaced. CONV_ERR_CANCELLED soon after conv_cancel_is_asked(stop), which may be NULL.
+enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
+                                    const struct conv_image_header *header,
+                                    const struct conv_image *dst,
+                                    const struct conv_png_rows *put_rows, const atomic_int *stop,
+                                    struct conv_err *err);
 
 #endif

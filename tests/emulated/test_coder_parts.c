@@ -4,7 +4,7 @@
 // what it was asked for (-Wl,--wrap).
 #include "engine/cuda_internal.h"
 #include "engine/group.h"
-#include "png/cuda/cuda_decode.h"
+#include "png/cuda/cuda_png.h"
 #include "support/unit.h"
 
 #define MIB ((size_t)1 << 20)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "png/cpu/decode_stream.h"
+#include "png/cpu/decode_internal.h"
 #include "support/oracle.h"
 #include "support/parallel.h"
 #include "support/png_mutate.h"

@@ -7,7 +7,7 @@
 
 #include "base/features.h"
 #include "png/cpu/encode.h"
-#include "png/libpng.h"
+#include "png/png.h"
 
 #define HEAD 4 // bytes of the input: shape and level, width (two), repeats
 // The number of executions per second finds faults, and most faults need no large image: only the
@@ -67,7 +67,7 @@ static void read_back(const struct conv_buffer *file, const struct conv_image *i
         back.channels != image->channels || back.depth != image->depth)
         fail("the header differs", "shape");
     alloc_planes(&back, NULL, 0);
-    if (conv_libpng_decode(&rows, file->data, file->size, &header, &back, NULL, &err))
+    if (conv_libpng_decode(&rows, file->data, file->size, &header, &back, NULL, NULL, &err))
         fail("the image is refused", err.text);
     for (int c = 0; c < image->channels; c++) {
         if (memcmp(back.plane[c].data, image->plane[c].data,
@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     image.height = (int)(bytes / row) + 1;
     alloc_planes(&image, data + HEAD, size - HEAD);
     struct conv_err err;
-    if (conv_encode_image(encoder_for(level, data[0] & 8), &file, &image, &err))
+    if (conv_encode_image(encoder_for(level, data[0] & 8), &file, &image, NULL, &err))
         fail("not encoded", err.text);
     read_back(&file, &image);
     free_planes(&image);

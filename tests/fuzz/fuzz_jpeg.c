@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "image/common.h"
+#include "image/format.h"
 #include "jpeg/jpeg.h"
 #include "png/png.h"
 #include "support/test_image.h"

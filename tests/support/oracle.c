@@ -8,7 +8,7 @@
 
 #include "base/features.h"
 #include "png/chunk.h"
-#include "png/libpng.h"
+#include "png/png.h"
 #include "support/png_make.h"
 #include "support/reference.h"
 #include "support/test_image.h"
@@ -154,7 +154,7 @@ enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit)
     struct conv_image want = header.shape, got = header.shape;
     image_alloc(&want, FILL);
     image_alloc(&got, FILL);
-    bool good = !conv_libpng_decode(&rows, data, size, &header, &want, NULL, NULL);
+    bool good = !conv_libpng_decode(&rows, data, size, &header, &want, NULL, NULL, NULL);
     if (good && conv_png_format.check_size(data, size, &header, NULL))
         fail("check_size", "refuses what libpng takes");
     check_verdict(good, verdict, data, size);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The sums of PNG (src/png/cpu/checksum.h) against libdeflate's.
+// The sums of PNG (src/png/chunk.h) against libdeflate's.
 #include <libdeflate.h>
 
-#include "png/cpu/checksum.h"
+#include "png/chunk.h"
 #include "support/random.h"
 #include "support/unit.h"
 

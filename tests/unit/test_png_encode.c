@@ -92,32 +92,6 @@ UNIT_TEST(more_columns_than_libpng_takes_by_itself)
     conv_png_format.close(codec);
 }
 
-UNIT_TEST(effort_has_an_effect)
-{
-    size_t sizes[3];
-    static const int levels[3] = {0, 1, 9};
-    struct conv_image image = {.width = 300, .height = 200, .channels = 3, .depth = 8};
-    image_alloc(&image, 0);
-    // Noise that repeats: no runs, but many matches. The low bits are zeros, so that even runs do
-    // better than storing.
-    for (int c = 0; c < 3; c++) {
-        for (int y = 0; y < 200; y++) {
-            for (int x = 0; x < 300; x++)
-                image_set(&image, c, x, y,
-                          x < 60 ? random_bits(&seed) & 0xf0 : image_sample(&image, c, x - 60, y));
-        }
-    }
-    for (int i = 0; i < 3; i++) {
-        struct conv_codec *codec = image_codec(&conv_png_libpng, levels[i]);
-        struct conv_encoded bytes;
-        assert_int_equal(conv_png_format.encode(codec, &image, NULL, &bytes, NULL), CONV_OK);
-        sizes[i] = bytes.size;
-        conv_png_format.close(codec);
-    }
-    assert_true(sizes[0] > sizes[1] && sizes[1] > sizes[2]);
-    image_free(&image);
-}
-
 UNIT_TEST(stb_says_what_it_cannot)
 {
     struct conv_codec *codec = image_codec(&conv_png_stb, -1);
@@ -177,35 +151,6 @@ UNIT_TEST(a_signal_ends_the_work_on_an_image)
         image_free(&image);
         png_make_free(&file);
     }
-}
-
-UNIT_TEST(levels_out_of_range)
-{
-    static const int levels[] = {-2, 10, 1000};
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        struct conv_codec *codec;
-        struct conv_err err = {0};
-        struct conv_codec_config config = {.encoder = &conv_png_libpng, .level = levels[i]};
-        assert_int_equal(conv_png_format.open(&codec, &config, &err), CONV_ERR_USAGE);
-        assert_null(codec);
-        assert_non_null(strstr(err.text, "0 to 9"));
-    }
-    conv_png_format.close(NULL);
-}
-
-UNIT_TEST(names_of_encoders)
-{
-    const struct conv_png_encoder *encoder = &conv_png_stb;
-    struct conv_err err = {0};
-    assert_int_equal(conv_png_parse_encoder(&encoder, "libpng", &err), CONV_OK);
-    assert_ptr_equal(encoder, &conv_png_libpng);
-    assert_int_equal(conv_png_parse_encoder(&encoder, "stb", &err), CONV_OK);
-    assert_ptr_equal(encoder, &conv_png_stb);
-    assert_int_equal(conv_png_parse_encoder(&encoder, "lipbng", &err), CONV_ERR_USAGE);
-    assert_non_null(strstr(err.text, "'libpng'?"));
-    assert_int_equal(conv_png_parse_encoder(&encoder, "", &err), CONV_ERR_USAGE);
-    assert_non_null(strstr(err.text, "fast, libpng, stb"));
-    assert_ptr_equal(encoder, &conv_png_stb);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -3,7 +3,7 @@
 // buffers end at pages without access.
 #include "base/features.h"
 #include "png/cpu/encode.h"
-#include "png/libpng.h"
+#include "png/png.h"
 #include "support/guard.h"
 #include "support/parallel.h"
 #include "support/random.h"
@@ -78,7 +78,7 @@ static void check_reads_back(const struct conv_buffer *file, const struct planes
     if (conv_png_format.probe(file->data, file->size, &header, &err))
         fail_msg("%s", err.text);
     planes_alloc(&back, &header.shape);
-    if (conv_libpng_decode(&rows, file->data, file->size, &header, &back.image, NULL, &err))
+    if (conv_libpng_decode(&rows, file->data, file->size, &header, &back.image, NULL, NULL, &err))
         fail_msg("%s", err.text);
     assert_true(image_equal(&back.image, &planes->image));
     conv_buffer_free(&rows);
@@ -97,7 +97,7 @@ static void encode_roomy(struct roomy *roomy, struct conv_encoder *encoder,
     size_t room = conv_encode_room(encoder, image);
     roomy->memory = guard_alloc(room);
     roomy->file = (struct conv_buffer){.data = roomy->memory.data, .capacity = room};
-    assert_int_equal(conv_encode_image(encoder, &roomy->file, image, NULL), CONV_OK);
+    assert_int_equal(conv_encode_image(encoder, &roomy->file, image, NULL, NULL), CONV_OK);
     assert_ptr_equal(roomy->file.data, roomy->memory.data);
     assert_int_equal(roomy->file.capacity, room);
 }
@@ -153,7 +153,7 @@ static void check_bands(struct conv_encoder *encoder, const struct planes *plane
     conv_encode_share(encoder, NULL);
     encode_roomy(&alone, encoder, &planes->image);
     conv_encode_share(encoder, &parallel);
-    assert_int_equal(conv_encode_image(encoder, &shared, &planes->image, NULL), CONV_OK);
+    assert_int_equal(conv_encode_image(encoder, &shared, &planes->image, NULL, NULL), CONV_OK);
     check_reads_back(&alone.file, planes);
     assert_int_equal(alone.file.size, shared.size);
     assert_memory_equal(alone.file.data, shared.data, shared.size);
@@ -204,10 +204,10 @@ UNIT_TEST(bands_cost_little)
         assert_int_equal(conv_encode_open(&encoder, levels[i % 4], conv_cpu_features(),
                                           CONV_ENCODE_MAX_CHUNK, NULL),
                          CONV_OK);
-        assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL), CONV_OK);
+        assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL, NULL), CONV_OK);
         size_t whole = file.size;
         conv_encode_set_bands(encoder, 1, (size_t)120 << 10);
-        assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL), CONV_OK);
+        assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL, NULL), CONV_OK);
         assert_true(file.size != whole); // it was cut
         assert_true(file.size < whole + whole / 300 + 500);
         conv_encode_close(encoder);

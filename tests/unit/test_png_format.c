@@ -41,52 +41,6 @@ static struct png_file make_file(const struct kind *kind)
     return file;
 }
 
-UNIT_TEST(every_kind_goes_through_the_table)
-{
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        struct png_file file = make_file(&kinds[i]), written = {0};
-        const struct conv_format *format = conv_formats_find(file.data, file.size);
-        assert_ptr_equal(format, &conv_png_format);
-        assert_int_equal(format->check_head(file.data, format->head_bytes, NULL), CONV_OK);
-        struct conv_image_header header;
-        assert_int_equal(format->probe(file.data, file.size, &header, NULL), CONV_OK);
-        assert_int_equal(format->check_size(file.data, file.size, &header, NULL), CONV_OK);
-        assert_false(format->is_animated(file.data, file.size));
-        assert_int_equal(header.device_stream, kinds[i].device_stream);
-
-        struct conv_codec *codec = image_codec(NULL, -1);
-        const struct conv_codec_config config = {.level = -1};
-        struct conv_metadata metadata = {0};
-        struct conv_image image = header.shape, expected, back;
-        image_alloc(&image, 0);
-        assert_int_equal(format->collect(file.data, file.size, &header, false, &metadata, NULL),
-                         CONV_OK);
-        assert_int_equal(format->decode(codec, file.data, file.size, &header, &image, NULL),
-                         CONV_OK);
-        assert_int_equal(image_decode(&expected, file.data, file.size, NULL), CONV_OK);
-        assert_true(image_equal(&image, &expected));
-        assert_true(format->decode_bytes(&header, file.size) > 0);
-
-        struct conv_encoded parts;
-        assert_int_equal(format->encode(codec, &image, &metadata, &parts, NULL), CONV_OK);
-        assert_true(format->encode_bytes(&config, &image) > 0);
-        image_join(&written, &parts);
-        assert_true(png_make_find(&written, "tEXt", 0) < written.size);
-        assert_int_equal(image_decode(&back, written.data, written.size, NULL), CONV_OK);
-        assert_true(image_equal(&back, &image));
-
-        format->trim(codec);
-        format->close(codec);
-        conv_metadata_free(&metadata);
-        assert_null(metadata.data);
-        image_free(&image);
-        image_free(&expected);
-        image_free(&back);
-        png_make_free(&file);
-        png_make_free(&written);
-    }
-}
-
 // The stream that a device would decode is put into a file again like the device's output.
 UNIT_TEST(a_stream_is_taken_out_and_framed)
 {
@@ -127,8 +81,7 @@ UNIT_TEST(a_stream_is_taken_out_and_framed)
     }
 }
 
-// --- the zlib stream for a device
-// ------------------------------------------------------------------
+// --- the zlib stream for a device ----------------------------------------------------------------
 
 static const uint8_t rows[] = {0, 1, 2, 3, 0, 4, 5, 6, 0, 7, 8, 9}; // 1 x 3 pixels in RGB
 

@@ -56,7 +56,7 @@ static void encode(struct conv_buffer *file, const struct conv_image *image, int
     assert_int_equal(
         conv_encode_open(&encoder, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, NULL),
         CONV_OK);
-    assert_int_equal(conv_encode_image(encoder, file, image, NULL), CONV_OK);
+    assert_int_equal(conv_encode_image(encoder, file, image, NULL, NULL), CONV_OK);
     size_t taken = encoder->scratch.capacity + encoder->filtered.capacity +
                    encoder->tried.capacity + file->capacity;
     if (encoder->compressor)
@@ -152,7 +152,7 @@ UNIT_TEST(helpers_stay_within_their_memory)
                                           CONV_ENCODE_MAX_CHUNK, NULL),
                          CONV_OK);
         conv_encode_share(encoder, &counted.parallel);
-        assert_int_equal(conv_encode_image(encoder, &file, &image, NULL), CONV_OK);
+        assert_int_equal(conv_encode_image(encoder, &file, &image, NULL, NULL), CONV_OK);
         size_t others = (size_t)(counted.threads - 1) * bytes_of_thread(encoder, cases[i].level);
         if (others > MEMORY || counted.threads < cases[i].least || counted.threads > cases[i].most)
             fail_msg("level %d, rows of %d pixels: %d threads, %zu bytes", cases[i].level,

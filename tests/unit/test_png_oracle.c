@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The fast decoder and libpng agree about every file: good ones of every kind, and each way to
 // damage one byte of them or to cut them off.
+#include <dirent.h>
 #include <stdio.h>
 
 #include <zlib.h>
@@ -94,6 +95,51 @@ UNIT_TEST(every_kind_of_block_and_filter)
         assert_int_equal(oracle_file(file.data, file.size, NO_LIMIT), ORACLE_FAST);
         png_make_free(&file);
     }
+}
+
+// libpng refuses more than 1,000,000 columns or rows unless told otherwise.
+UNIT_TEST(very_wide_and_very_high)
+{
+    enum { LONG = 1000003 };
+    uint8_t *rows = calloc(LONG, 2);
+    assert_non_null(rows);
+    rows[2 * LONG - 1] = 200;
+    for (int high = 0; high < 2; high++) {
+        struct png_file file =
+            make_gray(high ? 1 : LONG, high ? LONG : 1, rows, 1, Z_DEFAULT_STRATEGY, 1);
+        assert_int_equal(oracle_file(file.data, file.size, NO_LIMIT), ORACLE_FAST);
+        png_make_free(&file);
+    }
+    free(rows);
+}
+
+// Files of other encoders: PngSuite, in the folder that CONV_PNGSUITE names. The names of broken
+// ones start with x.
+UNIT_TEST(png_suite)
+{
+    const char *folder = getenv("CONV_PNGSUITE");
+    DIR *entries = folder && folder[0] ? opendir(folder) : NULL;
+    int valid = 0, broken = 0;
+    if (!entries) {
+        print_message("CONV_PNGSUITE does not name the folder of PngSuite\n");
+        skip();
+    }
+    for (const struct dirent *entry; (entry = readdir(entries));) {
+        char path[4096];
+        struct png_file file = {0};
+        const char *dot = strrchr(entry->d_name, '.');
+        if (!dot || strcmp(dot, ".png") != 0)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        assert_true(png_make_read(&file, path));
+        bool refused = oracle_file(file.data, file.size, NO_LIMIT) == ORACLE_REFUSED;
+        if (refused != (entry->d_name[0] == 'x'))
+            fail_msg("%s is %s", entry->d_name, refused ? "refused" : "taken");
+        *(refused ? &broken : &valid) += 1;
+        png_make_free(&file);
+    }
+    closedir(entries);
+    assert_true(valid >= 100 && broken >= 10);
 }
 
 // --- damage --------------------------------------------------------------------------------------

@@ -5,8 +5,7 @@
 
 #include <zlib.h>
 
-#include "png/cpu/decode_stream.h"
-#include "png/cpu/inflate_ahead.h"
+#include "png/cpu/decode_internal.h"
 #include "png/cpu/unfilter.h"
 #include "png/png.h"
 #include "support/deflate_random.h"
@@ -258,6 +257,39 @@ UNIT_TEST(false_begins_change_nothing)
     deflate_make_free(&make);
     png_make_free(&inner);
     free_bench(&bench);
+}
+
+// Every begin of a dynamic block, as zlib knows them, is found.
+UNIT_TEST(begins_are_found)
+{
+    uint8_t *data = malloc(MOST), *plain = malloc(MOST);
+    int checked = 0;
+    assert_true(data && plain);
+    seed = 4;
+    for (int i = 0; i < 40; i++) {
+        rows_fill(&seed, data, MOST, 1000, i % ROWS_KINDS);
+        struct png_file zlib =
+            png_make_zlib_as(data, MOST, 1 + i % 9, i % 3 ? Z_DEFAULT_STRATEGY : Z_FILTERED, 2);
+        z_stream z = {.next_in = zlib.data, .avail_in = (uInt)zlib.size};
+        z.next_out = plain;
+        z.avail_out = MOST;
+        assert_int_equal(inflateInit(&z), Z_OK);
+        while (inflate(&z, Z_BLOCK) == Z_OK) {
+            size_t bit = 8 * z.total_in - (z.data_type & 7);
+            if (!(z.data_type & 128) || z.data_type & 64 || bit / 8 + 32 >= zlib.size)
+                continue;
+            unsigned head = zlib.data[bit / 8] | zlib.data[bit / 8 + 1] << 8;
+            if ((head >> bit % 8 & 7) != 4)
+                continue;
+            assert_int_equal(conv_inflate_find(zlib.data, zlib.size - 4, bit, bit + 1), bit);
+            checked++;
+        }
+        inflateEnd(&z);
+        png_make_free(&zlib);
+    }
+    assert_true(checked > 1000);
+    free(data);
+    free(plain);
 }
 
 // --- whole files ---------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 // CPU against zlib and the definitions of the standard.
 #include <zlib.h>
 
-#include "png/cuda/lengths.cuh"
 #include "png/cuda/symbols.cuh"
 #include "support/random.h"
 #include "support/unit.h"

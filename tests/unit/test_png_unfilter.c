@@ -5,7 +5,7 @@
 
 #include "base/features.h"
 #include "base/lock.h"
-#include "png/cpu/unfilter_wave.h"
+#include "png/cpu/unfilter.h"
 #include "support/guard.h"
 #include "support/parallel.h"
 #include "support/png_predict.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Both sums with AVX-512, which libdeflate 1.14 does not have.
-#include "png/cpu/checksum.h"
+#include "png/chunk.h"
 
 #include <libdeflate.h>
 #include <stdbool.h>

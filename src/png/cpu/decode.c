@@ -11,10 +11,9 @@
 #include "base/features.h"
 #include "base/parallel.h"
 #include "png/chunk.h"
-#include "png/cpu/decode_content.h"
-#include "png/cpu/decode_stream.h"
+#include "png/cpu/decode_internal.h"
 #include "png/cpu/interleave.h"
-#include "png/cpu/unfilter_wave.h"
+#include "png/cpu/unfilter.h"
 
 #define KEPT_ROWS 3                       // plain rows in memory: one, and two below it
 #define MOST_WAVE_ROW ((size_t)128 << 10) // bytes of rows of which several are in memory

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The chunks that make pixels; of large files, the CRCs are computed by several threads.
-#include "png/cpu/decode_content.h"
+#include "png/cpu/decode_internal.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "png/chunk.h"
-#include "png/cpu/checksum.h"
 
 // --- image data of large files -------------------------------------------------------------------
 

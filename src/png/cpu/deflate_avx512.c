@@ -121,7 +121,7 @@ VBMI_VL size_t conv_deflate_put_vbmi(struct conv_bits *out, const struct conv_de
     }
     const struct table low = load_table(low_bytes), high = load_table(high_bytes);
     const struct table bits = load_table(codes->litlen_bits);
-    struct conv_bits o = *out; // by value: see deflate_literals.c
+    struct conv_bits o = *out; // by value: see deflate_fast.c
     size_t at = 0;
     for (; size - at >= BYTES; at += BYTES) {
         struct groups groups;
@@ -211,7 +211,7 @@ AVX512_INLINE void look_up_16(uint32_t *codes, const uint32_t *written, const ui
 AVX512 size_t conv_deflate_put_avx512(struct conv_bits *out, const uint32_t *written,
                                       const uint32_t *token, size_t count)
 {
-    struct conv_bits o = *out; // by value: see deflate_literals.c
+    struct conv_bits o = *out; // by value: see deflate_fast.c
     size_t whole = count / WIDTH * WIDTH;
     uint32_t codes[BATCH];
     for (size_t at = 0; at < whole; at += BATCH) {

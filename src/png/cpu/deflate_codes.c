@@ -277,7 +277,7 @@ void conv_deflate_put_header(struct conv_bits *out, const struct conv_deflate_co
     uint8_t width[LENGTH_SYMBOLS];
     for (int s = 0; s < LENGTH_SYMBOLS; s++)
         width[s] = (uint8_t)(bits[s] + extra_bits[s]);
-    struct conv_bits o = *out; // by value: see deflate_literals.c
+    struct conv_bits o = *out; // by value: see deflate_fast.c
     for (int i = 0; i < folded.count; i++) {
         unsigned symbol = folded.item[i] & 0xff, extra = folded.item[i] >> 8;
         conv_bits_put(&o, code[symbol] | (uint64_t)extra << bits[symbol], width[symbol]);

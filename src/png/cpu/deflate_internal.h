@@ -119,15 +119,9 @@ struct conv_deflate_codes {
 
 struct conv_deflate {
     struct conv_deflate_codes codes;
-    uint32_t pair[1 << 16];                     // deflate_literals.c: codewords of two literals
+    uint32_t pair[1 << 16];                     // deflate_fast.c: codewords of two literals
     uint32_t head[1 << CONV_DEFLATE_HASH_BITS]; // last position of each hash
     struct conv_deflate_tokens tokens;
-};
-
-// Counts of some of a block's bytes.
-struct conv_deflate_sample {
-    uint32_t count[256];
-    size_t bytes; // sum of the counts
 };
 
 // --- deflate_fast.c ------------------------------------------------------------------------------
@@ -139,25 +133,16 @@ bool conv_deflate_is_short(const struct conv_bits *out, const struct conv_bits *
 void conv_deflate_put_header(struct conv_bits *out, const struct conv_deflate_codes *codes,
                              bool last);
 
-// --- deflate_fast.c, deflate_literals.c, deflate_runs.c, deflate_avx512.c ------------------------
-
-// Writes a block of literals only, with a code made from the sample. False if that is hardly
-// shorter than a stored block; the caller then has to reset *out, to which a part may have been
-// written.
-bool conv_deflate_put_literals(struct conv_deflate *deflate, struct conv_bits *out,
-                               const struct conv_deflate_sample *sample, const uint8_t *data,
-                               size_t size, bool last);
+// --- deflate_runs.c, deflate_avx512.c ------------------------------------------------------------
 
 // Writes the codewords of the first literals, a multiple of 64; returns their number. Needs
 // AVX-512 VBMI.
 size_t conv_deflate_put_vbmi(struct conv_bits *out, const struct conv_deflate_codes *codes,
                              const uint8_t *data, size_t size);
 
-// Writes a block of literals and matches. False as above.
-bool conv_deflate_put_matches(struct conv_deflate *deflate, struct conv_bits *out,
-                              const uint8_t *data, size_t size, bool last);
-
-// The same for a block with many runs, of single bytes or of pixels of `pixel` bytes.
+// Writes a block with many runs, of single bytes or of pixels of `pixel` bytes. False if it is
+// longer than a stored block; the caller then has to reset *out, to which a part may have been
+// written.
 bool conv_deflate_put_runs(struct conv_deflate *deflate, struct conv_bits *out, const uint8_t *data,
                            size_t size, size_t pixel, bool last);
 

@@ -123,7 +123,7 @@ static inline __attribute__((always_inline)) void put_all(struct conv_bits *out,
                                                           size_t done)
 {
     const uint32_t *token = tokens->token + done, *end = tokens->token + tokens->count;
-    struct conv_bits o = *out; // by value: see deflate_literals.c
+    struct conv_bits o = *out; // by value: see deflate_fast.c
     for (; end - token >= 4; token += 4) {
         struct group a = two_tokens(written, token), b = two_tokens(written, token + 2);
         conv_bits_put(&o, a.bits, a.count);

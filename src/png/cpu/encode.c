@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "png/cpu/checksum.h"
+#include "png/chunk.h"
 #include "png/cpu/deflate.h"
 #include "png/cpu/encode_internal.h"
 
@@ -146,29 +146,19 @@ size_t conv_encode_bytes(int level, const struct conv_image *shape)
 }
 
 enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
-                                   const struct conv_image *src, struct conv_err *err)
+                                   const struct conv_image *src,
+                                   const struct conv_png_row_source *source, struct conv_err *err)
 {
     struct conv_encode_task task;
+    encoder->source = source;
     file->size = 0;
     if (!make_task(&task, src) ||
-        !conv_buffer_reserve(&encoder->scratch,
-                             conv_encode_rows_scratch(src, encoder->source != NULL)))
+        !conv_buffer_reserve(&encoder->scratch, conv_encode_rows_scratch(src, source != NULL)))
         return conv_encode_out_of_memory(err);
     enum conv_status status = encoder->level <= 1 ? conv_encode_stripes(encoder, file, &task, err)
                                                   : conv_encode_whole(encoder, file, &task, err);
     // A cancelled encoder leaves an incomplete file.
     return !status && conv_cancel_is_asked(encoder->stop) ? conv_encode_cancelled(err) : status;
-}
-
-enum conv_status conv_encode_image_rows(struct conv_encoder *encoder, struct conv_buffer *file,
-                                        const struct conv_image *shape,
-                                        const struct conv_png_row_source *source,
-                                        struct conv_err *err)
-{
-    encoder->source = source;
-    enum conv_status status = conv_encode_image(encoder, file, shape, err);
-    encoder->source = NULL;
-    return status;
 }
 
 // --- chunks --------------------------------------------------------------------------------------

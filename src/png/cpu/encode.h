@@ -55,14 +55,10 @@ size_t conv_encode_room(const struct conv_encoder *encoder, const struct conv_im
 size_t conv_encode_bytes(int level, const struct conv_image *shape);
 
 // Replaces the content of *file by a PNG of IHDR, IDATs and IEND. CONV_ERR_MEMORY,
-// CONV_ERR_CANCELLED as above; *file then holds anything.
+// CONV_ERR_CANCELLED as above; *file then holds anything. `source` NULL: the rows are those of
+// *src; otherwise only its shape is used.
 enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
-                                   const struct conv_image *src, struct conv_err *err);
-
-// The same for an image of that shape whose rows come from `source`.
-enum conv_status conv_encode_image_rows(struct conv_encoder *encoder, struct conv_buffer *file,
-                                        const struct conv_image *shape,
-                                        const struct conv_png_row_source *source,
-                                        struct conv_err *err);
+                                   const struct conv_image *src,
+                                   const struct conv_png_row_source *source, struct conv_err *err);
 
 #endif

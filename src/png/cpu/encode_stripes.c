@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "png/cpu/checksum.h"
+#include "png/chunk.h"
 #include "png/cpu/deflate.h"
 #include "png/cpu/encode_internal.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/features.h"
-#include "png/cpu/checksum.h"
+#include "png/chunk.h"
 #include "png/cpu/inflate_internal.h"
 
 #define DROP CONV_INFLATE_DROP

@@ -10,7 +10,100 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "png/cpu/inflate_code.h"
+// --- tables --------------------------------------------------------------------------------------
+
+// Bits that index a table. Larger tables hold longer codewords but take longer to build and do not
+// fit the first-level cache; these were fastest on photographs.
+#define CONV_INFLATE_LITLEN_BITS 11
+#define CONV_INFLATE_DISTANCE_BITS 9
+#define CONV_INFLATE_PRECODE_BITS 7
+
+// An entry of the table of literals and lengths. It holds a whole match if both codewords and the
+// extra bits of the length fit the index:
+//   bits 0-7   bits to drop: codewords and extra bits
+//   bits 8-15  length of the match, 0 for literals; above CONV_INFLATE_NEAR, one of the kinds below
+//   bits 16-23 bits to drop without the extra bits that are still to be read, which come last
+//   bits 24-31 number of literals, 1 or 2
+//   bits 32-47 their bytes, in order; base of a length whose distance has to be looked up
+//   bits 48-63 base of the distance, to which the extra bits are added. With literals it is
+//              CONV_INFLATE_BACK, a distance whose bytes are copied but not used, and which is too
+//              large to depend on the last stores. With the kinds below it is 0: as all extra bits
+//              of a length are below CONV_INFLATE_LENGTH, the distance is less than the length, as
+//              in a match that overlaps itself, and one comparison finds both
+#define CONV_INFLATE_NEAR 16   // longest match in the table: what one copy of 16 bytes covers
+#define CONV_INFLATE_LENGTH 64 // a length; its distance has to be looked up
+#define CONV_INFLATE_LONG 65   // the codeword is longer than the index
+#define CONV_INFLATE_END 66
+#define CONV_INFLATE_INVALID 67
+#define CONV_INFLATE_BACK 2048
+
+#define CONV_INFLATE_DROP(entry) ((unsigned)((entry)&63))
+#define CONV_INFLATE_KIND(entry) ((unsigned)(entry) >> 8 & 255)
+#define CONV_INFLATE_LITERALS(entry) ((unsigned)(entry) >> 24)
+
+// An entry of the table of distances:
+//   bits 0-7   bits to drop
+//   bits 8-15  bits of the codeword alone; above CONV_INFLATE_NEAR, one of the kinds above
+//   bits 16-31 base
+
+// A codeword longer than the index leads to a second table after the first one, which is indexed by
+// the following bits. An entry of the kind CONV_INFLATE_LONG holds its place:
+//   litlen:   bits 32-43 the first entry, 44-47 the bits of the index
+//   distance: bits 16-27 the first entry, 28-31 the bits of the index
+// All second tables together have at most 294 and 82 entries for 288 and 32 symbols (zlib's "enough
+// 288 11 15", "enough 32 9 15").
+#define CONV_INFLATE_LITLEN_LONG 320
+#define CONV_INFLATE_DISTANCE_LONG 128
+
+// A code as lists, from which tables are made.
+struct conv_inflate_code {
+    uint16_t count[16];   // codewords of each length
+    uint16_t sorted[288]; // symbols in the order of their codewords
+};
+
+// The tables of one block: about 23 KB, which need not be initialised.
+struct conv_inflate_tables {
+    uint64_t litlen[(1 << CONV_INFLATE_LITLEN_BITS) + CONV_INFLATE_LITLEN_LONG];
+    uint32_t distance[(1 << CONV_INFLATE_DISTANCE_BITS) + CONV_INFLATE_DISTANCE_LONG];
+    struct conv_inflate_code litlen_code, distance_code;
+    bool mixed;  // matches are so frequent that a branch on literal or match is mispredicted
+    bool joined; // conv_inflate_code_join has been called
+};
+
+// Fills a table of 1 << CONV_INFLATE_PRECODE_BITS entries from the lengths of the symbols'
+// codewords. False if zlib refuses such a code. An entry is its symbol << 16 | bits to drop.
+bool conv_inflate_code_precode(uint32_t *table, const uint8_t lengths[19]);
+
+// The same for the tables of a block, joined at once if `join`. Until they are joined an entry
+// holds one literal, or a length alone.
+bool conv_inflate_code_tables(struct conv_inflate_tables *tables, const uint8_t *litlen_lengths,
+                              unsigned litlens, const uint8_t *distance_lengths, unsigned distances,
+                              bool join);
+
+// Makes one entry of two literals, or of a length and its distance, wherever an index holds both.
+// This takes longer than conv_inflate_code_tables and pays off after some thousand bytes.
+void conv_inflate_code_join(struct conv_inflate_tables *tables);
+
+// The joined tables of the fixed code, made at the first call. Any thread.
+const struct conv_inflate_tables *conv_inflate_code_fixed(void);
+
+// The entry for the codeword at the start of `bits`, where the first table's `entry` is of the kind
+// CONV_INFLATE_LONG.
+static inline uint64_t conv_inflate_code_find_litlen(const uint64_t *litlen, uint64_t entry,
+                                                     uint64_t bits)
+{
+    uint64_t mask = ((uint64_t)1 << (entry >> 44)) - 1;
+    return litlen[(entry >> 32 & 0xfff) + (bits >> CONV_INFLATE_LITLEN_BITS & mask)];
+}
+
+static inline uint32_t conv_inflate_code_find_distance(const uint32_t *distance, uint32_t entry,
+                                                       uint64_t bits)
+{
+    uint64_t mask = ((uint64_t)1 << (entry >> 28)) - 1;
+    return distance[(entry >> 16 & 0xfff) + (bits >> CONV_INFLATE_DISTANCE_BITS & mask)];
+}
+
+// --- streams -------------------------------------------------------------------------------------
 
 // Bytes after the output that may be overwritten.
 #define CONV_INFLATE_SLACK 512

@@ -2,15 +2,14 @@
 // The memory of a part: CONV_INFLATE_WINDOW markers, the symbols, the window before the bytes, the
 // bytes. Finishing turns symbols into bytes in place, from the last one to the first, so that they
 // end where the bytes begin.
-#include "png/cpu/inflate_ahead.h"
+#include "png/cpu/inflate_internal.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/features.h"
-#include "png/cpu/checksum.h"
-#include "png/cpu/inflate_internal.h"
+#include "png/chunk.h"
 
 // --- where a block may begin ---------------------------------------------------------------------
 

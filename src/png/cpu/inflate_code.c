@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Makes decoding tables from the lengths of codewords. A code is valid if zlib accepts it.
-#include "png/cpu/inflate_code.h"
+#include "png/cpu/inflate.h"
 
 #include <pthread.h>
 #include <stdint.h>

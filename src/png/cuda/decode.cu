@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The host's half of decoding: the supported images, the memory that they need, and the launches of
 // the kernels.
-#include "png/cuda/cuda_decode.h"
+#include "png/cuda/cuda_png.h"
 
 #include <cuda_runtime_api.h>
 

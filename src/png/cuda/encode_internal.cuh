@@ -7,7 +7,7 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-#include "png/cuda/cuda_encode.h"
+#include "png/cuda/cuda_png.h"
 #include "png/cuda/deflate.cuh"
 
 #define WARP 32

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Determines the positions of all bits from the sizes: first of the blocks within each image, with
 // its checksums, then of the images.
-#include "png/cuda/crc.cuh"
 #include "png/cuda/encode_internal.cuh"
+#include "png/cuda/sums.cuh"
 
 // --- places --------------------------------------------------------------------------------------
 

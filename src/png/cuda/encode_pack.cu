@@ -3,9 +3,9 @@
 // time: each lane concatenates the codes of its eight bytes in registers, a prefix sum over the
 // lanes gives their positions, and they are combined in shared memory, from where whole lines of 32
 // words are stored. A chunk begins at bit 0 of its place; encode_layout.cu moves it to its final
-// position. Its CRC is computed as a polynomial, which does not depend on the position (crc.cuh).
-#include "png/cuda/crc.cuh"
+// position. Its CRC is computed as a polynomial, which does not depend on the position (sums.cuh).
 #include "png/cuda/encode_internal.cuh"
+#include "png/cuda/sums.cuh"
 #include "png/cuda/tokens.cuh"
 
 // Bits of a chunk that wait for their line to be full, in a ring: less than a line is left when a

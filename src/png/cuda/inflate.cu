@@ -9,10 +9,10 @@
 // threads each one gets.
 #include <cuda_runtime_api.h>
 
-#include "png/cuda/adler.cuh"
 #include "png/cuda/inflate.cuh"
 #include "png/cuda/inflate_window.cuh"
 #include "png/cuda/launches.cuh"
+#include "png/cuda/sums.cuh"
 #include "png/cuda/window.cuh"
 
 #define SYSTEM_SHARED 1024    // bytes of each block's shared memory that the system reserves

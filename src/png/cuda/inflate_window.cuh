@@ -6,7 +6,6 @@
 #define CONV_PNG_CUDA_INFLATE_WINDOW_CUH
 
 #include "png/cuda/inflate.cuh"
-#include "png/cuda/tables.cuh"
 #include "png/cuda/window.cuh"
 
 // --- symbols in parallel -------------------------------------------------------------------------

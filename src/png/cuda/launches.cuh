@@ -3,7 +3,7 @@
 #ifndef CONV_PNG_CUDA_LAUNCHES_CUH
 #define CONV_PNG_CUDA_LAUNCHES_CUH
 
-#include "png/cuda/cuda_decode.h"
+#include "png/cuda/cuda_png.h"
 #include "png/cuda/symbols.cuh"
 
 // After the filtered rows come zeros, which the unfilter kernel may read, and the result of

@@ -2,11 +2,11 @@
 // Inflates one image with many blocks of threads, when few images are in flight. The stream is cut
 // into parts of equal size. In each part except the first, split_find.cu searches for the begin of
 // a DEFLATE block. All parts are then decoded at once, each from its begin on: first only to count
-// (split_count.cu), which shows which begins are real and where the output of each part is; then to
-// write (split_put.cu). Bytes that a part copies from before its own output are written as markers,
-// which are resolved when all parts have been written (split_put.cu). After
-// Knespel and Brunst, "Rapidgzip" (2023), and Kerbiriou and Chikhi, "Parallel decompression of
-// gzip-compressed files" (2019).
+// (in the same file), which shows which begins are real and where the output of each part is; then
+// to write (split_put.cu). Bytes that a part copies from before its own output are written as
+// markers, which are resolved when all parts have been written (split_put.cu). After Knespel and
+// Brunst, "Rapidgzip" (2023), and Kerbiriou and Chikhi, "Parallel decompression of gzip-compressed
+// files" (2019).
 //
 // If that fails, because of the stream or for lack of room in the tables below, the kernel in
 // inflate.cu decodes the image and finds the error, if there is one.

@@ -3,10 +3,10 @@
 // bytes, and markers for bytes that come from before the part.
 #include <cuda_runtime_api.h>
 
-#include "png/cuda/adler.cuh"
 #include "png/cuda/inflate_window.cuh"
 #include "png/cuda/launches.cuh"
 #include "png/cuda/split.cuh"
+#include "png/cuda/sums.cuh"
 #include "png/cuda/window.cuh"
 
 // --- bytes and markers ---------------------------------------------------------------------------

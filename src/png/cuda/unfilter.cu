@@ -6,7 +6,7 @@
 
 #include "kernels/common/cuda_code.h"
 #include "png/cuda/launches.cuh"
-#include "png/cuda/unfilter_wave.cuh"
+#include "png/cuda/unfilter.cuh"
 
 // --- bands ---------------------------------------------------------------------------------------
 

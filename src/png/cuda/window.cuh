@@ -6,8 +6,8 @@
 #ifndef CONV_PNG_CUDA_WINDOW_CUH
 #define CONV_PNG_CUDA_WINDOW_CUH
 
-#include "png/cuda/adler.cuh"
 #include "png/cuda/inflate.cuh"
+#include "png/cuda/sums.cuh"
 
 // Places that a warp processes at a time. A match that begins before them is stored again at their
 // first place. The longest match is shorter, so that this happens once at most.

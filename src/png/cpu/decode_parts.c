@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "png/cpu/checksum.h"
-#include "png/cpu/decode_shared_internal.h"
+#include "png/chunk.h"
+#include "png/cpu/decode_internal.h"
 #include "png/cpu/unfilter.h"
 
 // --- parts that are decoded ahead ----------------------------------------------------------------

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+// Shared by the files of the fast decoder, decode*.c.
+#ifndef CONV_PNG_CPU_DECODE_INTERNAL_H
+#define CONV_PNG_CPU_DECODE_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/buffer.h"
+#include "base/lock.h"
+#include "base/parallel.h"
+#include "png/cpu/inflate_internal.h"
+#include "png/png.h"
+
+// --- decode_content.c: the chunks of a file ------------------------------------------------------
+
+// The IDAT chunks of a large file, whose CRCs are checked and whose data is joined by several
+// threads.
+
+struct conv_gather_group;
+
+// The state for one image. Used by one thread.
+struct conv_gather {
+    const uint8_t *data; // after conv_gather_end: the joined data
+    size_t size;
+    size_t chunks;                    // so far
+    struct conv_gather_group *groups; // of consecutive chunks, some hundred KiB each
+    size_t count;
+};
+
+// False if the file is too small for it, or memory is out; conv_gather_end is then not called.
+bool conv_gather_start(struct conv_gather *gather, size_t file_size);
+
+// Adds the data of the next IDAT chunk, which follows the chunk before it in the file.
+void conv_gather_add(struct conv_gather *gather, const uint8_t *data, size_t size);
+
+// If `wanted`, sets gather->data, in the file or in `joined`. False if a CRC is wrong or memory is
+// out. Frees the groups.
+bool conv_gather_end(struct conv_gather *gather, bool wanted, struct conv_buffer *joined,
+                     struct conv_parallel *parallel);
+
+// Finds the chunks of a PNG file that the fast decoder needs.
+
+struct conv_decode_span {
+    const uint8_t *data;
+    size_t size;
+};
+
+// The data of the chunks. The caller sets `joined`, `most`, `gather` and `for_device`.
+struct conv_decode_content {
+    struct conv_decode_span plte, trns, idat;
+    struct conv_buffer *joined; // for several IDAT chunks
+    size_t most;                // bytes that they have together
+    struct conv_gather *gather; // collects them instead, if there is one; NULL: there is none
+    bool for_device;            // `joined` gets a single one, too, and only a device reads it
+    bool idat_seen;             // at least one; idat.data does not tell, since it may be empty
+    bool idat_joined;           // `idat` is the content of `joined`
+    bool idat_over;             // another chunk came after the image data
+};
+
+// Finds the chunks and checks their CRCs. *content then refers to `data`. False for files that are
+// left to libpng: with damage, an unusual order of chunks or no image data; or if memory is
+// lacking.
+bool conv_decode_content_walk(struct conv_decode_content *content,
+                              const struct conv_image_header *header, const uint8_t *data,
+                              size_t size);
+
+// --- decode_stream.c: the rows in their stream ---------------------------------------------------
+
+// Inflates the filtered rows of an image and hands them on while they are in the cache. Only the
+// last of them are held in memory. Large images are inflated, and their rows taken, by several
+// threads (below).
+
+struct conv_decode_stream {
+    struct conv_inflate *inflate;
+    struct conv_buffer *memory; // for the rows
+    const uint8_t *data;        // the zlib stream
+    size_t size;
+    size_t pitch; // bytes of a row with its filter byte
+    size_t rows;  // of the image
+    // Takes the next `count` rows. One call at a time, in the order of the rows, but on any thread.
+    // False ends decompression.
+    bool (*take)(void *context, const uint8_t *raw, size_t count);
+    // Takes row y, or rows y and y + 1 if `both`, which begin with the same byte. They may be
+    // overwritten; the rows before them are taken or being taken by other threads, at most
+    // row_threads in total. NULL: there is only take(). In one run either all rows go to take() or
+    // all to take_row(). After a call has returned false, or if rows are missing, no further ones
+    // come.
+    bool (*take_row)(void *context, unsigned y, uint8_t *raw, bool both);
+    int row_threads;
+    void *context;
+    // For tests, about the parts that threads decode ahead: the compressed bits of each, 0: chosen
+    // automatically; if not NULL, a sum to which their bytes of output are added; and how many must
+    // be decoded by other threads before the one that follows the stream begins.
+    size_t part_bits;
+    size_t *ahead;
+    int parts_first;
+};
+
+// True if the zlib stream holds these rows exactly and is valid (conv_inflate_zlib), and every row
+// was taken. False otherwise, after any number of rows, and without memory. `parallel`: threads
+// that may help; NULL: none.
+bool conv_decode_stream_run(const struct conv_decode_stream *stream,
+                            struct conv_parallel *parallel);
+
+// Threads that may take part where conv_decode_stream_is_shared.
+int conv_decode_stream_threads(const struct conv_parallel *parallel);
+
+// True if several threads inflate such rows and may call take_row().
+bool conv_decode_stream_is_shared(size_t pitch, size_t rows);
+
+// Bytes of memory for such rows, at most; SIZE_MAX on overflow. `by_row`: there is take_row().
+size_t conv_decode_stream_bytes(size_t pitch, size_t rows, bool by_row);
+
+// --- decode_stream.c, decode_parts.c: with several threads ---------------------------------------
+
+// A large stream of rows, inflated by all available threads: one follows the stream from its begin;
+// the others decode parts further ahead (inflate_internal.h), convert them to bytes once the first
+// thread has reached them, and take the rows. The result is the same as with one thread.
+
+// Memory for parts, per thread that may take part. It is allocated when a part is begun and freed
+// at the end; without it the stream is decoded by the first thread.
+#define CONV_DECODE_SHARED_THREAD_BYTES ((size_t)4 << 20)
+
+// As conv_decode_stream_run.
+bool conv_decode_shared_run(const struct conv_decode_stream *stream,
+                            struct conv_parallel *parallel);
+
+// Bytes of stream->memory. `by_row`: there is take_row().
+size_t conv_decode_shared_bytes(size_t pitch, bool by_row);
+
+// Chunks of bytes are posted in the order of the stream,
+// finished by any thread (symbols become bytes, sums are computed) and taken in order.
+
+#define BUFFERS 3 // of the thread that follows the stream
+#define MOST_PARTS 128
+#define MOST_CHUNKS (MOST_PARTS + BUFFERS + 1) // posted and not taken
+#define JOINED_ROWS 8
+#define WAIT_NS 1000000000
+
+enum part_state { PART_FREE, PART_BUSY, PART_READY, PART_POSTED };
+
+struct conv_shared_part {
+    struct conv_inflate_ahead ahead;
+    enum part_state state;
+    bool found;       // BUSY: ahead.first is set
+    atomic_bool stop; // its result is unusable
+    uint8_t before[CONV_INFLATE_WINDOW];
+};
+
+enum chunk_state { CHUNK_RAW, CHUNK_BUSY, CHUNK_FINISHED };
+
+struct conv_shared_chunk {
+    uint8_t *data;
+    size_t size;
+    uint32_t adler;
+    struct conv_shared_part *part; // NULL: bytes of the first thread
+    enum chunk_state state;
+    int rows_out; // calls of take_row() with its rows
+};
+
+// Rows that lie in two chunks are joined here. With take() all members belong to the thread that is
+// in it; with take_row(), the lock guards them.
+struct conv_shared_rows {
+    uint8_t *joined[JOINED_ROWS]; // only the first one with take()
+    bool busy[JOINED_ROWS];       // it is in take_row()
+    int current;                  // the row that is being joined
+    size_t size;                  // its bytes so far
+    uint8_t *ready;               // the one before it, complete and not yet in take_row()
+    uint32_t adler;               // of the chunks so far
+    // With take_row().
+    unsigned opened; // chunks whose rows are handed out; the last one is at
+    uint8_t *at;     // its next row
+    size_t left;     // and how many there are
+    unsigned y;      // its number
+    int out;         // threads in take_row()
+};
+
+struct conv_shared_flow {
+    const struct conv_decode_stream *stream;
+    size_t all; // bytes of output
+    // Of the thread that follows the stream.
+    uint8_t *buffer[BUFFERS];
+    unsigned free_from[BUFFERS];  // the buffer is free once this number of chunks is taken
+    int current;                  // buffer
+    uint8_t *from;                // the first byte that was not posted
+    size_t produced;              // bytes that were posted
+    uint8_t *window;              // of the parts that are being appended
+    bool good;                    // the result
+    struct conv_shared_rows rows; // its declaration says which thread uses it
+    atomic_flag follows;          // a thread does
+    struct conv_lock lock;        // guards all below
+    pthread_cond_t tasks;         // a task is available, or the run is over
+    pthread_cond_t followed;      // something for which the thread that follows the stream may wait
+    struct conv_shared_chunk chunks[MOST_CHUNKS]; // by number modulo MOST_CHUNKS
+    unsigned posted, taken;
+    bool taking; // a thread is in take()
+    bool failed, over;
+    struct conv_shared_part *parts;
+    int part_count;
+    size_t front;       // bit: a part that begins before it is unusable
+    size_t next_cut;    // bit: where the next part is searched
+    size_t part_bits;   // of the next part
+    int searching;      // parts that have no begin yet
+    bool proven;        // a part was useful since the last pause
+    int misses, pauses; // parts unused in a row; pauses that followed from them
+};
+
+// decode_parts.c
+
+// Allocates the parts of a run, or none without memory; nothing is decoded yet.
+void conv_decode_parts_start(struct conv_shared_flow *flow, int threads);
+void conv_decode_parts_free(struct conv_shared_flow *flow);
+
+// Waits until other threads have decoded `count` parts.
+void conv_decode_parts_await(struct conv_shared_flow *flow, int count) CONV_TAKES(flow->lock);
+
+// Decodes a part that lies ahead. False: no such part, or out of memory.
+bool conv_decode_parts_run(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock);
+
+// The part that begins at this bit, BUSY or READY; NULL: there is none. Parts that begin before it
+// are given up.
+struct conv_shared_part *conv_decode_parts_at(struct conv_shared_flow *flow, size_t bit)
+    CONV_NEEDS(flow->lock);
+
+// This part was useful: later ones get the length that it suggests.
+void conv_decode_parts_learn(struct conv_shared_flow *flow, const struct conv_shared_part *part)
+    CONV_NEEDS(flow->lock);
+
+// Rows.
+
+// Bytes of memory for joined rows, and where they are.
+size_t conv_decode_rows_bytes(size_t pitch, bool by_row);
+void conv_decode_rows_start(struct conv_shared_flow *flow, uint8_t *memory);
+
+// Takes rows that are available now. False: none are.
+bool conv_decode_rows_take(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock);
+
+// True if all rows that were posted are taken.
+bool conv_decode_rows_are_taken(const struct conv_shared_flow *flow) CONV_NEEDS(flow->lock);
+
+#endif
