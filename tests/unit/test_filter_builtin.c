@@ -124,27 +124,4 @@ UNIT_TEST(numbers_are_the_known_ones)
         assert_true(unsharp.coef[k] == (k == 12 ? 512 : 0) - gaussian5.coef[k]);
 }
 
-UNIT_TEST(separable_ones_give_integer_factors)
-{
-    static const char *const separable[] = {"identity", "blur",      "blur5",     "gaussian",
-                                            "sobel-x",  "sobel-y",   "gaussian5", "prewitt-x",
-                                            "scharr-x", "prewitt-y", "scharr-y"};
-    static const char *const whole[] = {"emboss", "emboss5", "motion",    "sharpen",   "sharpen5",
-                                        "edge",   "unsharp", "laplacian", "laplacian5"};
-    double column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
-    struct conv_filter filter;
-    for (size_t n = 0; n < sizeof separable / sizeof separable[0]; n++) {
-        parse(&filter, find(separable[n]));
-        assert_true(conv_filter_is_separable(&filter, column, row));
-        for (int k = 0; k < filter.width * filter.height; k++)
-            assert_true(column[k / filter.width] * row[k % filter.width] == filter.coef[k]);
-        for (int k = 0; k < filter.width; k++)
-            assert_true(row[k] == (int)row[k] && column[k] == (int)column[k]);
-    }
-    for (size_t n = 0; n < sizeof whole / sizeof whole[0]; n++) {
-        parse(&filter, find(whole[n]));
-        assert_false(conv_filter_is_separable(&filter, NULL, NULL));
-    }
-}
-
 UNIT_MAIN(NULL, NULL)

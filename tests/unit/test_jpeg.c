@@ -429,16 +429,4 @@ UNIT_TEST(the_bound_of_encoded_files_holds)
     }
 }
 
-UNIT_TEST(transparent_pixels_are_refused)
-{
-    struct conv_image image = {.width = 20, .height = 9, .channels = 4, .depth = 8, .alpha = true};
-    image_alloc(&image, 0);
-    fill(&image, 2);
-    assert_int_equal(encode(&image, 0, NULL), CONV_OK);
-    image_set(&image, 3, 19, 8, 254);
-    assert_int_equal(encode(&image, 0, NULL), CONV_ERR_UNSUPPORTED);
-    assert_int_equal(err.hint, CONV_HINT_OTHER_FORMAT);
-    image_free(&image);
-}
-
 UNIT_MAIN(NULL, forget)

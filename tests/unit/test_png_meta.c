@@ -4,8 +4,8 @@
 // animations.
 #include <stdio.h>
 
+#include "png/png.h"
 #include "support/png_make.h"
-#include "support/test_image.h"
 #include "support/unit.h"
 
 static const uint8_t rows[2] = {0, 77}; // one gray pixel
@@ -266,44 +266,6 @@ UNIT_TEST(stays_within_the_data)
     file.data[33] = 0x7f;
     png_make_free(&wanted);
     collect();
-}
-
-UNIT_TEST(carried_through_both_encoders)
-{
-    start_file();
-    add_carried("pHYs", "\0\0\x0b\x13\0\0\x0b\x13\1", 9);
-    add_image();
-    add_carried("tEXt", "Title\0of an image", 18);
-    png_make_chunk(&file, "IEND", "", 0);
-    collect();
-    static const struct conv_png_encoder *const encoders[] = {NULL, &conv_png_libpng,
-                                                              &conv_png_stb};
-    for (size_t e = 0; e < sizeof encoders / sizeof encoders[0]; e++) {
-        struct conv_image image, back;
-        struct conv_err err;
-        struct conv_codec *codec = image_codec(encoders[e], -1);
-        struct conv_encoded bytes;
-        struct png_file output = {0};
-        assert_int_equal(image_decode(&image, file.data, file.size, &err), CONV_OK);
-        assert_int_equal(conv_png_format.encode(codec, &image, &meta, &bytes, &err), CONV_OK);
-        image_join(&output, &bytes);
-        conv_png_format.close(codec);
-
-        // Each on its side of the image data.
-        size_t late = wanted.size - wanted_front;
-        assert_int_equal(png_make_find(&output, "pHYs", 0), 33);
-        assert_memory_equal(output.data + 33, wanted.data, wanted_front);
-        assert_int_equal(png_make_find(&output, "IDAT", 0), 33 + wanted_front);
-        size_t end = png_make_find(&output, "IEND", 0);
-        assert_int_equal(end, output.size - 12);
-        assert_int_equal(png_make_find(&output, "tEXt", 0), end - late);
-        assert_memory_equal(output.data + end - late, wanted.data + wanted_front, late);
-        assert_int_equal(image_decode(&back, output.data, output.size, &err), CONV_OK);
-        assert_int_equal(image_sample(&back, 0, 0, 0), 77);
-        image_free(&back);
-        image_free(&image);
-        png_make_free(&output);
-    }
 }
 
 UNIT_MAIN_EACH(NULL, forget)
