@@ -18,6 +18,7 @@
 //   slow=MS        least time of a group
 //   left           closing a device aborts the program: the end of the process must free it
 //   open=MS        time to open a device; there is a driver then, and `auto` does not wait for it
+//   gate           the same until the working directory has a file `gate`; makes `gate.open` then
 // Each word holds for every device, or after a number (1:lost=3) for that device only.
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/commands.h"
@@ -48,7 +50,7 @@ struct conv_stream {
 };
 
 static struct device {
-    bool closed;
+    bool closed, gate;
     long lost, trap, pins, slow, open, full;
     size_t room, streams, hog;
     atomic_long groups, blocks, opened; // so far; `opened`: streams
@@ -105,6 +107,7 @@ static void read_words(void)
     for (int d = 0; d < device_count; d++) {
         struct device *device = &devices[d];
         device->closed = number_of(text, d, "closed") >= 0;
+        device->gate = number_of(text, d, "gate") >= 0;
         device->lost = number_or_0(text, d, "lost=");
         device->trap = number_or_0(text, d, "trap=");
         device->pins = number_or_0(text, d, "pins=");
@@ -137,6 +140,15 @@ static void wait_ms(long ms)
         nanosleep(&pause, NULL);
 }
 
+static void wait_for_gate(void)
+{
+    while (access("gate", F_OK))
+        wait_ms(1);
+    FILE *open = fopen("gate.open", "w");
+    if (open)
+        fclose(open);
+}
+
 static enum conv_status open_faulty(struct conv_backend **out,
                                     const struct conv_backend_config *config, struct conv_err *err)
 {
@@ -144,6 +156,8 @@ static enum conv_status open_faulty(struct conv_backend **out,
         return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device %d: the devices are 0 to %d",
                             config->device, device_count - 1);
     wait_ms(devices[config->device].open);
+    if (devices[config->device].gate)
+        wait_for_gate();
     if (devices[config->device].closed)
         return no_room(err);
     struct conv_backend *backend = calloc(1, sizeof *backend);
@@ -365,7 +379,7 @@ static bool has_driver(void)
 {
     bool any = false;
     for (int d = 0; d < device_count; d++)
-        any |= devices[d].open > 0;
+        any |= devices[d].open > 0 || devices[d].gate;
     return any;
 }
 
