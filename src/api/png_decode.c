@@ -103,7 +103,7 @@ static enum conv_status plan_item(struct decoding *decoding, int index, const co
                   : header->shape.depth == 16 ? CONV_SAMPLE_U16
                                               : CONV_SAMPLE_U8,
     };
-    if (!conv_view_converts(header->shape.channels, shape.channels))
+    if (header->shape.channels >= 3 && shape.channels < 3)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "colour is not reduced to gray");
     decoding->samples += (uint64_t)shape.width * (uint64_t)shape.height * (uint64_t)shape.channels;
     if (image->data) {
@@ -141,6 +141,16 @@ static void put_row(void *context, int y, const struct conv_image *row)
     conv_view_copy(&to, &from, 0, 1);
 }
 
+// A sample as it is in a PNG file.
+static uint16_t from_big_endian(uint16_t sample)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return (uint16_t)(sample << 8 | sample >> 8);
+#else
+    return sample;
+#endif
+}
+
 static void put_interleaved(void *context, int y, const uint8_t *row)
 {
     const struct row_writer *writer = context;
@@ -150,7 +160,7 @@ static void put_interleaved(void *context, int y, const uint8_t *row)
         size_t count = (size_t)writer->row.width * (size_t)writer->row.channels;
         const uint16_t *samples = (const uint16_t *)(const void *)row;
         for (size_t i = 0; i < count; i++)
-            writer->native[i] = conv_view_from_big_endian(samples[i]);
+            writer->native[i] = from_big_endian(samples[i]);
         from = writer->native;
     }
     conv_view_copier_row(&writer->copier, view, (uint8_t *)view->data + y * view->row_stride,
@@ -184,8 +194,8 @@ static enum conv_status decode_rows(conv_context *context, struct conv_codec *co
 }
 
 // Decodes a file whose header was read to a view of its size, whose channels can be made from the
-// file's (conv_view_converts), with the codec of that worker of the context. Each worker by one
-// thread at a time. Errors of conv_format.decode; then the samples are undefined.
+// file's, with the codec of that worker of the context. Each worker by one thread at a time. Errors
+// of conv_format.decode; then the samples are undefined.
 static enum conv_status decode_view(conv_context *context, int worker,
                                     const struct conv_device_decode *file, const conv_image *view,
                                     struct conv_err *err)

@@ -28,7 +28,8 @@ void conv_cuda_context_leave(struct conv_device_context *device, int previous)
 
 // --- opening -------------------------------------------------------------------------------------
 
-enum conv_status conv_cuda_context_event(cudaEvent_t *event, struct conv_err *err)
+// An event for the order of work only.
+static enum conv_status make_event(cudaEvent_t *event, struct conv_err *err)
 {
     cudaError_t code = cudaEventCreateWithFlags(event, cudaEventDisableTiming);
     if (!code)
@@ -58,9 +59,9 @@ enum conv_status conv_cuda_context_open(struct conv_device_context *device, stru
     status = conv_cuda_context_enter(device, &previous, err);
     if (status)
         return status;
-    status = conv_cuda_context_event(&device->own->order, err);
+    status = make_event(&device->own->order, err);
     if (!status)
-        status = conv_cuda_context_event(&device->own->scratch.used, err);
+        status = make_event(&device->own->scratch.used, err);
     cudaError_t code = status ? cudaSuccess : cudaMemGetInfo(&unused, &device->own->memory);
     if (code)
         status = conv_cuda_device_report(err, code, "read the device's memory");
@@ -127,7 +128,7 @@ enum conv_status conv_cuda_context_record_event(struct conv_device_context *devi
 {
     cudaEvent_t cuda = *event;
     (void)device;
-    enum conv_status status = cuda ? CONV_OK : conv_cuda_context_event(&cuda, err);
+    enum conv_status status = cuda ? CONV_OK : make_event(&cuda, err);
     *event = cuda;
     return status ? status : conv_cuda_event_record(cuda, stream, err);
 }
@@ -318,7 +319,7 @@ static enum conv_status find_free(struct conv_cuda_table_cache *tables,
                                               : take_pair(&tables->h_block, &tables->d_block,
                                                           CONV_CUDA_TABLES * SMALL_BYTES, err);
     if (!status)
-        status = conv_cuda_context_event(&added->used, err);
+        status = make_event(&added->used, err);
     if (status)
         return status;
     added->h_data = tables->h_block + (size_t)tables->count * SMALL_BYTES;

@@ -48,7 +48,8 @@ enum conv_status conv_cuda_device_use(int device, struct conv_err *err)
     return code ? conv_cuda_device_report(err, code, "select the device") : CONV_OK;
 }
 
-enum conv_status conv_cuda_device_count(int *count, struct conv_err *err)
+// At least 1, or CONV_ERR_DEVICE with what the machine lacks, and *count 0.
+static enum conv_status count_devices(int *count, struct conv_err *err)
 {
     cudaError_t code = cudaGetDeviceCount(count);
     if (code == cudaSuccess && *count == 0)
@@ -63,7 +64,7 @@ enum conv_status conv_cuda_device_count(int *count, struct conv_err *err)
 enum conv_status conv_cuda_device_check(int device, struct conv_err *err)
 {
     int count;
-    enum conv_status status = conv_cuda_device_count(&count, err);
+    enum conv_status status = count_devices(&count, err);
     if (!status && (device < 0 || device >= count))
         return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device %d: the devices are 0 to %d",
                             device, count - 1);
@@ -108,7 +109,7 @@ enum conv_status conv_cuda_device_read_memory(struct conv_device_info *info, int
 enum conv_status conv_cuda_device_list(struct conv_device_info *info, int room, int *count,
                                        struct conv_err *err)
 {
-    enum conv_status status = conv_cuda_device_count(count, err);
+    enum conv_status status = count_devices(count, err);
     for (int i = 0; !status && i < *count && i < room; i++)
         status = read_info(&info[i], i, err);
     return status;

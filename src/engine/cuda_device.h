@@ -21,9 +21,6 @@ enum conv_status conv_cuda_device_report(struct conv_err *err, cudaError_t code,
 // not initialise CUDA, which takes 0.1 s and more.
 bool conv_cuda_device_has_driver(void);
 
-// At least 1, or CONV_ERR_DEVICE with what the machine lacks, and *count 0.
-enum conv_status conv_cuda_device_count(int *count, struct conv_err *err);
-
 // CONV_OK if the machine has a device of that number, else CONV_ERR_DEVICE.
 enum conv_status conv_cuda_device_check(int device, struct conv_err *err);
 

@@ -198,9 +198,6 @@ enum conv_status conv_cuda_context_enter(struct conv_device_context *device, int
                                          struct conv_err *err);
 void conv_cuda_context_leave(struct conv_device_context *device, int previous);
 
-// An event for the order of work only.
-enum conv_status conv_cuda_context_event(cudaEvent_t *event, struct conv_err *err);
-
 // At least `bytes` of scratch memory for work that is queued on `stream` until
 // conv_cuda_context_scratch_used. Waits for the device only when it grows.
 enum conv_status conv_cuda_context_scratch(struct conv_device_context *device, size_t bytes,

@@ -45,11 +45,6 @@ bool conv_operation_bytes(const struct conv_operation *operation, int height, in
                : conv_layer_context_bytes(&operation->layer->layer, height, width, in, out);
 }
 
-size_t conv_operation_work(const struct conv_operation *operation, int height, int width)
-{
-    return operation->bank ? conv_bank_context_work(operation->bank, height, width) : 0;
-}
-
 enum conv_status conv_operation_stream_open(const struct conv_operation *operation,
                                             struct conv_workers *workers, int threads,
                                             struct conv_tensor_stream **stream,
@@ -152,7 +147,9 @@ enum conv_status conv_operation_flow_plan(struct conv_operation_flow_use *use,
         chunk = ceil_div(images, jobs);
     if (chunk > (int64_t)(limit / each))
         chunk = (int64_t)(limit / each);
-    size_t work = on_cpu ? 0 : conv_operation_work(operation, flow->height, flow->width);
+    size_t work = 0; // besides the input
+    if (!on_cpu && operation->bank)
+        work = conv_bank_context_work(operation->bank, flow->height, flow->width);
     if (work > 0 && chunk > (int64_t)(CUDA_WORK / work))
         chunk = (int64_t)(CUDA_WORK / work);
     use->chunk = chunk > 0 ? chunk : 1;

@@ -32,9 +32,6 @@ void conv_operation_describe(const struct conv_operation *operation, char *text,
 bool conv_operation_bytes(const struct conv_operation *operation, int height, int width, size_t *in,
                           size_t *out);
 
-// Bytes that one image takes on a device besides its input, for banks; 0 for layers.
-size_t conv_operation_work(const struct conv_operation *operation, int height, int width);
-
 // A stream. On the CPU up to `threads` (at least 1) of `workers`, which outlive it, share the rows
 // of a layer's batch; NULL: the calling thread does all. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
 enum conv_status conv_operation_stream_open(const struct conv_operation *operation,

@@ -56,20 +56,4 @@ void conv_view_copier_row(const struct conv_view_copier *copier, const conv_imag
 // Copies rows [first, first + count).
 void conv_view_copy(const conv_image *dst, const conv_image *src, int first, int count);
 
-// A sample as it is in a PNG file.
-static inline uint16_t conv_view_from_big_endian(uint16_t sample)
-{
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    return (uint16_t)(sample << 8 | sample >> 8);
-#else
-    return sample;
-#endif
-}
-
-// False if colours would have to become gray.
-static inline bool conv_view_converts(int from_channels, int to_channels)
-{
-    return from_channels < 3 || to_channels >= 3;
-}
-
 #endif
