@@ -54,7 +54,8 @@ def unfiltered(path, shape, dtype=np.uint8):
     return np.ascontiguousarray(rows[:, 1:]).view(dtype).reshape(shape)
 
 
-@pytest.mark.parametrize("depth,channels,width", ((8, 3, WIDTH), (16, 1, 4301), (8, 4, 2101))[:1 if SLOW else 3])
+@pytest.mark.skipif(SLOW, reason="pixels of the release build are compared; the tests below run the same code")
+@pytest.mark.parametrize("depth,channels,width", ((8, 3, WIDTH), (16, 1, 4301), (8, 4, 2101)))
 def test_pixels_are_the_definition_s(box, depth, channels, width):
     image = samples(depth, channels, width)
     write(box / "a.png", image)
