@@ -29,7 +29,7 @@ struct run {
     struct conv_backend *backend;
     struct conv_walk *walk;
     struct conv_shard_plan *plan; // NULL: all images
-    struct conv_found found;
+    struct conv_report_total found;
     struct conv_sink *sink;
     struct conv_report *report;
     struct conv_limits limits;
@@ -42,7 +42,7 @@ struct run {
 
 static void update_found(struct run *run)
 {
-    run->progress.listed = atomic_load(&run->found.listed);
+    run->progress.listed = atomic_load(&run->found.is_complete);
     run->progress.found = atomic_load(&run->found.images);
 }
 

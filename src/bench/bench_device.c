@@ -155,14 +155,13 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     int most = streams * device->count * GROUPS_PER_STREAM;
     most = most < MOST_GROUPS ? most : MOST_GROUPS;
     // Without a fallback: the device is measured.
-    struct conv_pool_config config = {
+    bench->pool = (struct conv_pool){
         .ops = device->ops,
-        .count = most,
         .limit = options->mem_limit,
         .usual_bytes = device->ops->async ? options->group_bytes : 1,
         .keep = SIZE_MAX,
     };
-    enum conv_status status = conv_pool_open(&bench->pool, &config, err);
+    enum conv_status status = conv_pool_open(&bench->pool, most, most, err);
     return status ? status : fill(bench, most, err);
 }
 

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "report/figures.h"
 #include "report/record.h"
@@ -34,6 +35,24 @@ void conv_json_member(FILE *stream, const char *name, const char *value);
 
 // A quoted JSON string; invalid UTF-8 becomes U+FFFD.
 void conv_json_string(FILE *stream, const char *text);
+
+// --- texts ---------------------------------------------------------------------------------------
+// Writes file names, which are bytes, as JSON and to a terminal. Control characters and marks that
+// reverse the direction of text are escaped. A byte of invalid UTF-8 becomes U+FFFD in JSON and is
+// escaped on a terminal.
+
+#define CONV_TEXT_UNIT 6 // most bytes of a unit: \u001f
+
+// Writes the unit for the next character of *text, advances *text past it and returns the number of
+// bytes written, at most CONV_TEXT_UNIT. **text is not 0.
+size_t conv_text_json_unit(char *dst, const char **text);
+
+// The whole text, without quotes around it.
+void conv_text_json(FILE *stream, const char *text);
+
+// The whole text for a terminal: escaped bytes as \xNN, a backslash as \\, so that a file name can
+// neither break a line nor control the terminal.
+void conv_text_terminal(FILE *stream, const char *text);
 
 // --- reading -------------------------------------------------------------------------------------
 // Reads objects of JSON Lines, as json.h writes them: one object after the other, one per line.

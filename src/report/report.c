@@ -13,7 +13,6 @@
 #include "report/json.h"
 #include "report/samples.h"
 #include "report/terminal.h"
-#include "report/text.h"
 
 // Records of members of an archive that is not complete yet: they are done when it is.
 struct held_record { // a copy, with its strings

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "report/text.h"
+#include "report/json.h"
 
 #define BUFFER ((size_t)64 << 10)
 #define NAME_MOST 240    // characters of a path that are written: its end

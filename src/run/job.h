@@ -123,7 +123,6 @@ struct conv_job_list {
 };
 
 // A list belongs to the caller or is guarded by the scheduler's lock. A job is in one at a time.
-void conv_job_init_list(struct conv_job_list *list);
 void conv_job_push(struct conv_job_list *list, struct conv_job *job);
 void conv_job_put_back(struct conv_job_list *list, struct conv_job *job); // at the front
 void conv_job_insert(struct conv_job_list *list, struct conv_job *job);   // by item.number

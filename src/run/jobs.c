@@ -37,7 +37,7 @@ void conv_job_move(struct conv_job *job, enum conv_job_state state)
 
 // --- lists of jobs -------------------------------------------------------------------------------
 
-void conv_job_init_list(struct conv_job_list *list)
+static void init_list(struct conv_job_list *list)
 {
     list->first = NULL;
     list->end = &list->first;
@@ -144,11 +144,11 @@ struct conv_job *conv_job_pop(struct conv_job_list *list)
 
 void conv_jobs_init(struct conv_jobs *jobs)
 {
-    conv_job_init_list(&jobs->found);
-    conv_job_init_list(&jobs->announced);
-    conv_job_init_list(&jobs->parked);
-    conv_job_init_list(&jobs->links);
-    conv_job_init_list(&jobs->to_encode);
+    init_list(&jobs->found);
+    init_list(&jobs->announced);
+    init_list(&jobs->parked);
+    init_list(&jobs->links);
+    init_list(&jobs->to_encode);
 }
 
 void conv_jobs_join_line(struct conv_scheduler *s, struct conv_job *job)

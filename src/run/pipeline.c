@@ -116,16 +116,15 @@ static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err
     size_t slots = (size_t)s->slots_per_stream * (size_t)config->device_count;
     s->most_streams = conv_growth_most(config->streams, config->most_streams, 2 * usual * slots,
                                        config->memory.staging / 2);
-    struct conv_pool_config pool = {
+    s->pool = (struct conv_pool){
         .ops = config->ops,
-        .count = slot_count(s, config->streams),
-        .most = slot_count(s, s->most_streams) + extra_slots(s, decodes && encodes),
         .limit = config->memory.staging,
         .usual_bytes = usual,
         .keep = config->memory.keep_staging,
         .codes = decodes || encodes,
     };
-    return conv_pool_open(&s->pool, &pool, err);
+    int most = slot_count(s, s->most_streams) + extra_slots(s, decodes && encodes);
+    return conv_pool_open(&s->pool, slot_count(s, config->streams), most, err);
 }
 
 // --- threads -------------------------------------------------------------------------------------

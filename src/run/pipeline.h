@@ -33,11 +33,6 @@ struct conv_blend {
 };
 #define CONV_BLEND_WHOLE 10000
 
-struct conv_found {
-    atomic_uint_fast64_t images; // without repeated ones, and without copies
-    atomic_bool listed;          // there are no more
-};
-
 // Plain data that the caller fills in and keeps unchanged until the run has ended.
 struct conv_pipeline_config {
     // --- where images are filtered
@@ -109,8 +104,8 @@ struct conv_pipeline_config {
     // to end. The backends must stay open, too.
     bool leaves_memory;
 
-    // What the source has handed out so far; may be NULL.
-    struct conv_found *found;
+    // What the source has handed out so far, without repeated images and copies; may be NULL.
+    struct conv_report_total *found;
 
     // Called some thirty times a second by the thread that runs the pipeline, which otherwise
     // waits; the run continues meanwhile. NULL: not called.

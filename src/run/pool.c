@@ -119,27 +119,19 @@ static size_t with_headroom(const struct conv_pool *pool, size_t need)
 
 // --- the pool ------------------------------------------------------------------------------------
 
-enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pool_config *config,
-                                struct conv_err *err)
+enum conv_status conv_pool_open(struct conv_pool *pool, int count, int most, struct conv_err *err)
 {
-    int most = config->most > config->count ? config->most : config->count;
-    size_t share = config->limit / 2 / (size_t)config->count / GROW_STEP * GROW_STEP;
-    *pool = (struct conv_pool){
-        .ops = config->ops,
-        .limit = config->limit,
-        .keep = config->keep,
-        .codes = config->codes,
-    };
-    pool->usual_bytes = config->usual_bytes < share ? config->usual_bytes : share;
+    size_t share = pool->limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
+    pool->usual_bytes = pool->usual_bytes < share ? pool->usual_bytes : share;
     pool->usual_bytes = pool->usual_bytes < pool->keep ? pool->usual_bytes : pool->keep;
     pool->slots = calloc((size_t)most, sizeof *pool->slots);
     pool->buffers = calloc(2 * (size_t)most, sizeof *pool->buffers);
     if (!pool->slots || !pool->buffers)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", most);
     pool->count = most;
-    return conv_pool_add_slots(pool, config->count) == config->count
+    return conv_pool_add_slots(pool, count) == count
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", config->count);
+               : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
 }
 
 static bool make_tables(const struct conv_pool *pool, struct conv_group *group)

@@ -67,33 +67,27 @@ void conv_slot_move(struct conv_slot *slot, enum conv_slot_state state);
 // --- the pool ------------------------------------------------------------------------------------
 
 struct conv_pool {
-    const struct conv_device_ops *ops;
-    struct conv_slot *slots;
-    int count;  // of slots; the last ones may be without tables until conv_pool_add_slots
-    int made;   // slots that have tables
-    int usable; // slots that may be in use
-    struct conv_pool_buffer *buffers; // two for each slot
-    size_t usual_bytes, keep, limit;  // conv_pool_config
-    bool codes;
-    size_t used;     // bytes of all buffers
-    size_t reserved; // bytes of all slots' `reserved_out` and `metadata`
-};
-
-struct conv_pool_config {
+    // Set by the caller of conv_pool_open.
     const struct conv_device_ops *ops; // pins and unpins buffers
-    int count;                         // of slots
-    int most;                          // that conv_pool_add_slots may make of them; 0: `count`
     size_t limit;                      // bytes that all buffers and metadata may take together
     // Bytes that a buffer takes the first time that it is needed. Less where `limit` or `keep` does
     // not leave that much.
     size_t usual_bytes;
     size_t keep; // bytes that a buffer may keep from slot to slot; SIZE_MAX: any number
     bool codes;  // a device decodes or encodes, so groups need a table of images
+
+    struct conv_slot *slots;
+    int count;  // of slots; the last ones may be without tables until conv_pool_add_slots
+    int made;   // slots that have tables
+    int usable; // slots that may be in use
+    struct conv_pool_buffer *buffers; // two for each slot
+    size_t used;                      // bytes of all buffers
+    size_t reserved;                  // bytes of all slots' `reserved_out` and `metadata`
 };
 
-// CONV_ERR_MEMORY without memory for the slots; conv_pool_close is due then, too.
-enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pool_config *config,
-                                struct conv_err *err);
+// `count`: of slots; `most`: that conv_pool_add_slots may make of them. CONV_ERR_MEMORY without
+// memory for the slots; conv_pool_close is due then, too.
+enum conv_status conv_pool_open(struct conv_pool *pool, int count, int most, struct conv_err *err);
 void conv_pool_close(struct conv_pool *pool); // half-built is fine
 
 // Makes more slots usable, up to the most, or as many as there is memory for. Returns how many.

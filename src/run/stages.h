@@ -10,7 +10,7 @@
 #include "run/pipeline.h"
 #include "tensor/npy.h"
 
-// --- before it is read: plan.c -------------------------------------------------------------------
+// --- before it is read: output.c -----------------------------------------------------------------
 
 #define CONV_PLAN_REPLACED "filtered in place already"
 
@@ -48,12 +48,6 @@ void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
 
 // True if a device must neither decode nor encode.
 bool conv_blend_is_needed(const struct conv_blend *blend);
-
-// Sets the channels in which the job's image is filtered, and the spare planes that it needs.
-void conv_blend_plan(const struct conv_blend *blend, struct conv_job *job);
-
-// CONV_ERR_UNSUPPORTED if the region contains no pixel of the image.
-enum conv_status conv_blend_check(const struct conv_blend *blend, struct conv_job *job);
 
 // The header of the job's file, whose depth and channels may differ from those of filtering.
 void conv_blend_file_header(const struct conv_job *job, struct conv_image_header *header);

@@ -49,11 +49,11 @@ static void wake_for(struct conv_scheduler *s, const struct conv_job_list *list)
 // other where images are small.
 #define WALK_BATCH 8
 
-static void note_found(struct conv_found *found, enum conv_source_step step,
+static void note_found(struct conv_report_total *found, enum conv_source_step step,
                        const struct conv_item *item)
 {
     if (step == CONV_SOURCE_END)
-        atomic_store(&found->listed, true);
+        atomic_store(&found->is_complete, true);
     else if (step != CONV_SOURCE_REPEATED && !(step == CONV_SOURCE_ITEM && item->is_copy) &&
              item->holds == 0)
         atomic_fetch_add(&found->images, 1);

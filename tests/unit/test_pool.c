@@ -18,16 +18,15 @@ static size_t draw(size_t most)
 static void open_pool(struct conv_pool *pool, size_t group_bytes)
 {
     static const struct conv_device_ops ops = {.name = "none"};
-    const struct conv_pool_config config = {
+    *pool = (struct conv_pool){
         .ops = &ops,
-        .count = SLOTS,
         .limit = LIMIT,
         .usual_bytes = group_bytes,
         .keep = SIZE_MAX,
         .codes = true,
     };
     struct conv_err err;
-    assert_int_equal(conv_pool_open(pool, &config, &err), CONV_OK);
+    assert_int_equal(conv_pool_open(pool, SLOTS, SLOTS, &err), CONV_OK);
 }
 
 static void check(const struct conv_pool *pool)
@@ -168,17 +167,10 @@ static int count_slots(struct conv_pool *pool)
 
 UNIT_TEST(test_further_slots_are_lent)
 {
-    struct conv_pool pool;
+    struct conv_pool pool = {
+        .ops = &conv_device_cpu, .limit = 1 << 20, .keep = SIZE_MAX, .codes = true};
     struct conv_err err;
-    struct conv_pool_config config = {
-        .ops = &conv_device_cpu,
-        .count = 2,
-        .most = 5,
-        .limit = 1 << 20,
-        .keep = SIZE_MAX,
-        .codes = true,
-    };
-    assert_int_equal(conv_pool_open(&pool, &config, &err), CONV_OK);
+    assert_int_equal(conv_pool_open(&pool, 2, 5, &err), CONV_OK);
     assert_int_equal(count_slots(&pool), 2);
     assert_int_equal(conv_pool_add_slots(&pool, 2), 2);
     assert_int_equal(count_slots(&pool), 4);
