@@ -6,16 +6,22 @@
 
 #include "io/walk/walk.h"
 #include "run/workload.h"
+#include "support/folder.h"
 #include "support/unit.h"
 
 #define KIB ((uint64_t)1024)
 
-static char folder[] = "/tmp/conv-workload-XXXXXX";
+static const char *path_of(int number)
+{
+    char name[16];
+    snprintf(name, sizeof name, "%04d.png", number);
+    return folder_path(name);
+}
 
 // A file of `size` bytes that begins as a PNG of that kind does; the rest is a hole.
 static void make(int number, uint64_t bytes, int bit_depth, int color_type, int interlaced)
 {
-    char path[100];
+    const char *path = path_of(number);
     uint8_t head[29] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
     head[18] = 600 >> 8; // 600 x 300
     head[19] = 600 & 255;
@@ -24,7 +30,6 @@ static void make(int number, uint64_t bytes, int bit_depth, int color_type, int 
     head[24] = (uint8_t)bit_depth;
     head[25] = (uint8_t)color_type;
     head[28] = (uint8_t)interlaced;
-    snprintf(path, sizeof path, "%s/%04d.png", folder, number);
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(head, 1, sizeof head, file), sizeof head);
@@ -38,43 +43,20 @@ static void make_plain(int from, int to, uint64_t bytes)
         make(i, bytes, 8, 2, 0);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(strstr(folder, "workload-") + 9, "XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char path[100];
-    for (int i = 0; i < 2000; i++) {
-        snprintf(path, sizeof path, "%s/%04d.png", folder, i);
-        (void)unlink(path);
-    }
-    snprintf(path, sizeof path, "%s/list", folder);
-    (void)unlink(path);
-    return rmdir(folder);
-}
-
 // A list of the names, since a folder has them in an order of its own.
 static const char *list_of(int count)
 {
-    static char path[100];
-    snprintf(path, sizeof path, "%s/list", folder);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
+    char names[9 * 1000 + 1] = "";
     for (int i = 0; i < count; i++)
-        fprintf(file, "%04d.png\n", i);
-    assert_int_equal(fclose(file), 0);
-    return path;
+        snprintf(names + 9 * i, 10, "%04d.png\n", i);
+    folder_write("list", names);
+    return folder_path("list");
 }
 
 static struct conv_workload measure_gain(const struct conv_workload_choice *choice,
                                          const char *list)
 {
-    const char *inputs[] = {folder};
+    const char *inputs[] = {folder_path("")};
     struct conv_walk_config config = {
         .operands =
             {
@@ -211,20 +193,10 @@ UNIT_TEST(test_rates_agree_with_measurements)
     assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 120000, 160000);
 }
 
-UNIT_TEST(test_what_saves_nothing_is_not_counted)
-{
-    const struct conv_workload_choice choice = {.plain.image = -1, .others.image = -1, .cost = 1};
-    make_plain(0, 300, 100 * KIB);
-    struct conv_workload workload = measure_gain(&choice, NULL);
-    assert_int_equal(workload.kind, CONV_WORKLOAD_SMALL);
-    assert_int_equal(workload.images, 256);
-}
-
 UNIT_TEST(test_what_is_no_png_is_not_plain)
 {
-    char path[100];
+    const char *path = path_of(0);
     make_plain(0, 1, 100 * KIB);
-    snprintf(path, sizeof path, "%s/0000.png", folder);
     assert_int_equal(truncate(path, 0), 0);
     assert_int_equal(truncate(path, 100 << 10), 0);
     assert_int_equal(measure(1, NEVER, NULL).kind, CONV_WORKLOAD_SMALL);
@@ -243,4 +215,4 @@ UNIT_TEST(test_a_list_from_a_pipe_or_device_is_not_walked_twice)
     assert_false(conv_walk_is_repeatable(&config));
 }
 
-UNIT_MAIN_EACH(make_folder, remove_folder)
+UNIT_MAIN_EACH(folder_make, folder_remove)
