@@ -148,7 +148,7 @@ static bool looks_like_image(const struct conv_input_options *inputs, const char
         if (conv_glob_match(include->items[i], base, false) ||
             conv_glob_match(conv_paths_base(include->items[i]), base, false))
             return true;
-    return include->count == 0 && conv_formats_match_name(base);
+    return include->count == 0 && conv_formats_of_name(base);
 }
 
 // Refuses files in `folder` that a run would take as an image or replace by one.

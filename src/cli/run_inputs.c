@@ -354,7 +354,7 @@ static void print_none(const struct conv_options *options, const struct conv_wal
                 count->others == 1 ? "file" : "files");
         conv_report_print_path(stderr, count->other);
         const char *format = conv_format_of_name(count->other);
-        if (format && !conv_formats_match_name(count->other))
+        if (format && !conv_formats_of_name(count->other))
             fprintf(stderr, "; %s converts %s", conv_formats_converter(format), format);
         fputc(')', stderr);
     }

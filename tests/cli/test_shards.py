@@ -5,7 +5,6 @@ import json
 import os
 import random
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -15,8 +14,6 @@ from faulty import FAULTY, needs_faulty
 from folders import fill, tree
 from program import run
 
-# Folders of real images, such as photographs, icons and screenshots, with colons between them.
-REAL = os.environ.get("CONV_MIXED_IMAGES")
 CLEAN = {name: value for name, value in os.environ.items()
          if not name.startswith(("SLURM_", "OMPI_", "PMI_", "PMIX_", "MPI_"))}
 
@@ -58,26 +55,6 @@ def test_shards_have_equal_bytes(mixed):
         assert all(abs(b - mean) <= 0.05 * mean for b in bytes_), (count, bytes_)
 
 
-
-
-@pytest.mark.skipif(not REAL, reason="CONV_MIXED_IMAGES names no folders")
-def test_real_images_have_equal_bytes_and_keep_their_shards(box):
-    for folder in REAL.split(":"):
-        shutil.copytree(folder, box / "in" / os.path.basename(folder))
-    homes = [set(shard) for shard in divide(4, "-r", "--shard-by=name", "in", "out")]
-    for count in (2, 3, 4, 7, 10):
-        shards = divide(count, "-r", "in", "out")
-        bytes_ = [sum(map(os.path.getsize, shard)) for shard in shards]
-        assert all(abs(b - sum(bytes_) / count) <= 0.05 * sum(bytes_) / count for b in bytes_), (count, bytes_)
-        assert sorted(itertools.chain(*shards)) == sorted(planned("-r", "in", "out"))
-    gone = sorted(homes[0])[0]
-    before = [set(shard) for shard in divide(4, "-r", "in", "out")]
-    os.remove(box / gone)
-    after = [set(shard) for shard in divide(4, "-r", "in", "out")]
-    assert [home - {gone} for home in homes] == [set(shard) for shard in divide(4, "-r", "--shard-by=name", "in", "out")]
-    assert sum(len(a - b) for a, b in zip(after, before)) <= 0.2 * sum(map(len, before))
-
-
 def test_the_order_and_the_path_of_the_listing_make_no_difference(mixed):
     names = sorted(tree(mixed / "in"), key=lambda name: name[::-1])
     for name in names:  # created in another order, they are listed in another order on most file systems
@@ -91,20 +68,6 @@ def test_the_order_and_the_path_of_the_listing_make_no_difference(mixed):
         second = [sorted(os.path.relpath(path, mixed / "elsewhere/copy") for path in shard)
                   for shard in divide(3, "-r", "--shard-by", by, mixed / "elsewhere/copy", "out")]
         assert first == second
-
-
-def test_by_name_no_other_image_matters(mixed):
-    before = [set(shard) for shard in divide(4, "-r", "--shard-by=name", "in", "out")]
-    shutil.rmtree(mixed / "in/icons")
-    after = [set(shard) for shard in divide(4, "-r", "--shard-by=name", "in", "out")]
-    assert all(a and a < b for a, b in zip(after, before))
-
-
-def test_by_bytes_few_images_change_their_shards(mixed):
-    before = [set(shard) for shard in divide(4, "-r", "in", "out")]
-    os.remove(mixed / sorted(before[2])[0])
-    after = [set(shard) for shard in divide(4, "-r", "in", "out")]
-    assert sum(len(a - b) for a, b in zip(after, before)) <= 30
 
 
 def test_a_list_is_divided_too(mixed):
@@ -264,7 +227,6 @@ def test_the_documentation_names_the_scripts_that_are_tested():
 
 
 # --- several processes on one machine ------------------------------------------------------------
-
 
 
 @needs_faulty

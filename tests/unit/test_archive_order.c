@@ -152,22 +152,6 @@ UNIT_TEST_IN(test_admission, folder_make, folder_remove)
     check(0, 0, 511);
 }
 
-UNIT_TEST_IN(test_what_is_not_kept, folder_make, folder_remove)
-{
-    struct conv_err err = {0};
-    begin(1);
-    assert_int_equal(put(0, 0, &err), CONV_OK);
-    assert_int_equal(folder_count(""), 1); // under a temporary name
-    assert_int_equal(put(2, 0, &err), CONV_OK);
-    atomic_store(&stop, 1);
-    assert_int_equal(conv_sink_finish(sink, &err), CONV_OK);
-    assert_int_equal(folder_count(""), 0);
-    begin(1);
-    assert_int_equal(put(1, 0, &err), CONV_OK);
-    assert_int_equal(conv_sink_finish(sink, &err), CONV_ERR_IO); // 0 is missing
-    assert_int_equal(folder_count(""), 0);
-}
-
 UNIT_TEST_IN(test_failure, folder_make, folder_remove)
 {
     struct conv_err err = {0}, last = {0};

@@ -77,26 +77,6 @@ enum conv_status conv_zip_record_content(const struct conv_zip_file *file,
                                          const uint8_t **content, uint64_t *end,
                                          struct conv_err *err);
 
-// --- places of entries (zip_read.c) --------------------------------------------------------------
-
-// Ranges of bytes that do not overlap, such as those of a zip file's entries. Neighbours are
-// merged, so that entries without gaps between them take the memory of one.
-
-// Starts as {0}.
-struct conv_spans {
-    struct conv_span {
-        uint64_t start, end;
-    } * spans; // malloc'ed, in ascending order
-    size_t count, capacity;
-};
-
-// Adds [start, end), which is not empty. *apart: false if it overlaps with an earlier one; nothing
-// is added then. CONV_ERR_MEMORY.
-enum conv_status conv_spans_add(struct conv_spans *spans, uint64_t start, uint64_t end, bool *apart,
-                                struct conv_err *err);
-
-void conv_spans_free(struct conv_spans *spans); // leaves {0}
-
 // --- reading (zip_read.c) ------------------------------------------------------------------------
 
 // Reads zip files. Ordinary ones that are mapped are read without libarchive: stored members are

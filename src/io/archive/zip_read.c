@@ -13,8 +13,19 @@
 
 // --- places of entries ---------------------------------------------------------------------------
 
+// Ranges of bytes that do not overlap, such as those of a zip file's entries. Neighbours are
+// merged, so that entries without gaps between them take the memory of one.
+
+// Starts as {0}.
+struct spans {
+    struct span {
+        uint64_t start, end;
+    } * spans; // malloc'ed, in ascending order
+    size_t count, capacity;
+};
+
 // The index of the first span that ends after `at`.
-static size_t find(const struct conv_spans *spans, uint64_t at)
+static size_t find(const struct spans *spans, uint64_t at)
 {
     size_t low = 0, high = spans->count;
     if (high > 0 && spans->spans[high - 1].end <= at)
@@ -29,8 +40,10 @@ static size_t find(const struct conv_spans *spans, uint64_t at)
     return low;
 }
 
-enum conv_status conv_spans_add(struct conv_spans *spans, uint64_t start, uint64_t end, bool *apart,
-                                struct conv_err *err)
+// Adds [start, end), which is not empty. *apart: false if it overlaps with an earlier one; nothing
+// is added then. CONV_ERR_MEMORY.
+static enum conv_status add_span(struct spans *spans, uint64_t start, uint64_t end, bool *apart,
+                                 struct conv_err *err)
 {
     size_t i = find(spans, start);
     *apart = i == spans->count || spans->spans[i].start >= end;
@@ -40,13 +53,13 @@ enum conv_status conv_spans_add(struct conv_spans *spans, uint64_t start, uint64
     bool joins_last = i > 0 && spans->spans[i - 1].end == start;
     if (!joins_next && !joins_last && spans->count == spans->capacity) {
         size_t capacity = spans->capacity ? 2 * spans->capacity : 16;
-        struct conv_span *more = realloc(spans->spans, capacity * sizeof *more);
+        struct span *more = realloc(spans->spans, capacity * sizeof *more);
         if (!more)
             return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the places of members");
         spans->spans = more;
         spans->capacity = capacity;
     }
-    struct conv_span *next = spans->spans + i;
+    struct span *next = spans->spans + i;
     if (joins_last && joins_next) {
         next[-1].end = next->end;
         memmove(next, next + 1, (--spans->count - i) * sizeof *next);
@@ -56,15 +69,9 @@ enum conv_status conv_spans_add(struct conv_spans *spans, uint64_t start, uint64
         next->start = start;
     } else {
         memmove(next + 1, next, (spans->count++ - i) * sizeof *next);
-        *next = (struct conv_span){start, end};
+        *next = (struct span){start, end};
     }
     return CONV_OK;
-}
-
-void conv_spans_free(struct conv_spans *spans)
-{
-    free(spans->spans);
-    *spans = (struct conv_spans){0};
 }
 
 // --- the reader ----------------------------------------------------------------------------------
@@ -81,7 +88,7 @@ struct reader {
     uint64_t contents; // bytes of all members so far
     bool has_directory;
     uint64_t count;                    // of members so far
-    struct conv_spans spans;           // of the entries so far
+    struct spans spans;                // of the entries so far
     struct conv_archive_reader *other; // libarchive's, which reads the members instead; or NULL
 
     // The current member.
@@ -292,8 +299,7 @@ static enum conv_status open_member(struct reader *reader, struct conv_archive_m
         return conv_err_set(err, CONV_ERR_FORMAT, "the member is damaged: it has no size");
     enum conv_status status = conv_zip_record_content(&reader->file, record, &content, &end, err);
     if (!status)
-        status =
-            conv_spans_add(&reader->spans, reader->file.base + record->offset, end, &apart, err);
+        status = add_span(&reader->spans, reader->file.base + record->offset, end, &apart, err);
     if (status)
         return status;
     if (!apart)
@@ -378,7 +384,7 @@ static void close_reader(struct conv_archive_reader *base)
         (void)inflateEnd(&reader->stream);
     if (reader->other)
         reader->other->ops->close(reader->other);
-    conv_spans_free(&reader->spans);
+    free(reader->spans.spans);
     free(reader);
 }
 
@@ -395,7 +401,7 @@ static enum conv_status check_entries(struct reader *reader, struct conv_err *er
         struct conv_err cause;
         enum conv_status found = conv_zip_record_content(file, &record, &content, &end, &cause);
         if (!found)
-            status = conv_spans_add(&reader->spans, file->base + record.offset, end, &apart, err);
+            status = add_span(&reader->spans, file->base + record.offset, end, &apart, err);
         if (!found && !apart)
             found = conv_err_set(&cause, CONV_ERR_FORMAT, "%s", SHARES_BYTES);
         if (found && !file->doubt.status)

@@ -250,25 +250,3 @@ enum conv_status conv_access_check(const char *path, const struct stat *info, bo
         return CONV_OK;
     return conv_err_hint(err, CONV_HINT_FORCE, 0, refuse(path, is_input, "write-protected", err));
 }
-
-// --- outputs that replace a file -----------------------------------------------------------------
-
-enum conv_status conv_access_plan(struct conv_access *access, const char *path, bool forced,
-                                  struct conv_err *err)
-{
-    if (conv_access_of_replaced(access, AT_FDCWD, path))
-        return conv_access_check(path, &access->info, false, forced, err);
-    access->info.st_mode = 0;
-    return CONV_OK;
-}
-
-enum conv_status conv_access_finish(int fd, const struct conv_access *access, const char *path,
-                                    struct conv_err *err)
-{
-    bool list_lost = false;
-    if (access->info.st_mode && conv_access_give(fd, access, true, &list_lost) != 0)
-        return conv_err_errno(err, errno, "cannot set the permissions of %s", path);
-    return list_lost
-               ? conv_err_set(err, CONV_ERR_IO, "cannot keep the access control list of %s", path)
-               : CONV_OK;
-}

@@ -40,15 +40,6 @@ void conv_access_guess(struct conv_access *access, const struct stat *info);
 // something that is not a regular file.
 bool conv_access_of_replaced(struct conv_access *access, int folder, const char *path);
 
-// For an output that is written under another name first: reads the access of the file at `path`
-// that it will replace, if there is one; st_mode is 0 otherwise. Errors of conv_access_check.
-enum conv_status conv_access_plan(struct conv_access *access, const char *path, bool forced,
-                                  struct conv_err *err);
-
-// The end of that: CONV_ERR_IO if the open file cannot have that access.
-enum conv_status conv_access_finish(int fd, const struct conv_access *access, const char *path,
-                                    struct conv_err *err);
-
 // The mode with which to create a file that will get this access; the umask applies if st_mode is
 // 0.
 mode_t conv_access_first(const struct conv_access *access);

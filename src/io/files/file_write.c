@@ -88,16 +88,11 @@ int conv_file_open_folder(const struct conv_file_sink *sink, const char *path, s
 
 enum conv_status conv_file_sync_folder(const struct conv_file_write *write, struct conv_err *err)
 {
-    enum conv_status status = CONV_OK;
-    int folder = write->folder;
-    int fd = folder == AT_FDCWD ? conv_file_open_folder(write->sink, write->path, err) : folder;
-    if (fd < 0)
-        return err->status;
-    if (conv_paths_sync_folder(fd) != 0)
-        status = conv_err_errno(err, errno, "cannot flush the folder of %s", write->path);
-    if (fd != folder)
-        close(fd);
-    return status;
+    if (write->folder == AT_FDCWD)
+        return conv_paths_sync_parent(write->path, err);
+    return conv_paths_sync_folder(write->folder) != 0
+               ? conv_err_errno(err, errno, "cannot flush the folder of %s", write->path)
+               : CONV_OK;
 }
 
 // --- content -------------------------------------------------------------------------------------

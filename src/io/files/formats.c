@@ -41,11 +41,6 @@ const struct conv_format *conv_formats_of_extension(const char *extension)
     return length > 2 && length < (int)sizeof name ? conv_formats_of_name(name) : NULL;
 }
 
-bool conv_formats_match_name(const char *name)
-{
-    return conv_formats_of_name(name);
-}
-
 static const struct conv_format *find(const char *name)
 {
     for (int i = 0; name && i < conv_format_count; i++)

@@ -22,9 +22,6 @@ const struct conv_format *conv_formats_of_extension(const char *extension);
 // The format that a name's extension stands for, in upper or lower case; NULL if none.
 const struct conv_format *conv_formats_of_name(const char *path);
 
-// True if the name looks like an image's in one of the formats.
-bool conv_formats_match_name(const char *name);
-
 // The format of a file that begins with these bytes; the first one if none matches.
 const struct conv_format *conv_formats_find(const uint8_t *data, size_t size);
 

@@ -264,6 +264,19 @@ int conv_paths_sync_folder(int fd)
     return conv_paths_sync(fd) != 0 && errno != EINVAL && errno != ENOTSUP ? -1 : 0;
 }
 
+enum conv_status conv_paths_sync_parent(const char *path, struct conv_err *err)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", (int)(conv_paths_base(path) - path), path);
+    int fd = conv_paths_open(folder[0] ? folder : ".", O_RDONLY | O_DIRECTORY);
+    enum conv_status status = CONV_OK;
+    if (fd < 0 || conv_paths_sync_folder(fd) != 0)
+        status = conv_err_errno(err, errno, "cannot flush the folder of %s", path);
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
 static bool is_same(const char *a, const char *b)
 {
     struct stat x, y;

@@ -83,6 +83,9 @@ int conv_paths_open_at(int folder, const char *path, int flags, mode_t mode,
 int conv_paths_sync(int fd);
 int conv_paths_sync_folder(int fd);
 
+// The same for the folder of the file `path`. CONV_ERR_IO.
+enum conv_status conv_paths_sync_parent(const char *path, struct conv_err *err);
+
 // The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for; it need
 // not be open. -1: none.
 int conv_paths_descriptor(const char *path);

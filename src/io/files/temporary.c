@@ -259,6 +259,27 @@ enum conv_status conv_special_write(const char *path, const struct conv_encoded 
 
 #define MOST_ATTEMPTS 100 // at an unused temporary name
 
+// The access of the file that it will replace, if there is one; st_mode is 0 otherwise.
+static enum conv_status plan_access(struct conv_access *access, const char *path, bool forced,
+                                    struct conv_err *err)
+{
+    if (conv_access_of_replaced(access, AT_FDCWD, path))
+        return conv_access_check(path, &access->info, false, forced, err);
+    access->info.st_mode = 0;
+    return CONV_OK;
+}
+
+static enum conv_status give_access(int fd, const struct conv_access *access, const char *path,
+                                    struct conv_err *err)
+{
+    bool list_lost = false;
+    if (access->info.st_mode && conv_access_give(fd, access, true, &list_lost) != 0)
+        return conv_err_errno(err, errno, "cannot set the permissions of %s", path);
+    return list_lost
+               ? conv_err_set(err, CONV_ERR_IO, "cannot keep the access control list of %s", path)
+               : CONV_OK;
+}
+
 static enum conv_status open_unnamed(struct conv_temporary_file *file, bool force,
                                      struct conv_err *err)
 {
@@ -267,7 +288,7 @@ static enum conv_status open_unnamed(struct conv_temporary_file *file, bool forc
         return conv_err_set(err, CONV_ERR_LIMIT, "%s: path too long", file->path);
     enum conv_status status = conv_paths_make_parent(file->path, err);
     if (!status)
-        status = conv_access_plan(&file->access, file->path, force, err);
+        status = plan_access(&file->access, file->path, force, err);
     if (status)
         return status;
     memcpy(file->temporary, file->path, folder);
@@ -328,20 +349,6 @@ enum conv_status conv_temporary_write(const struct conv_temporary_file *file, co
     return write_to(file->fd, file->path, &bytes, file->stop, err);
 }
 
-static enum conv_status sync_name(const struct conv_temporary_file *file, struct conv_err *err)
-{
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%.*s", (int)(conv_paths_base(file->path) - file->path),
-             file->path);
-    int fd = conv_paths_open(folder[0] ? folder : ".", O_RDONLY | O_DIRECTORY);
-    enum conv_status status = CONV_OK;
-    if (fd < 0 || conv_paths_sync_folder(fd) != 0)
-        status = conv_err_errno(err, errno, "cannot flush the folder of %s", file->path);
-    if (fd >= 0)
-        close(fd);
-    return status;
-}
-
 enum conv_status conv_temporary_close(struct conv_temporary_file *file, bool keep, bool fsync,
                                       struct conv_err *err)
 {
@@ -349,7 +356,7 @@ enum conv_status conv_temporary_close(struct conv_temporary_file *file, bool kee
     bool has_temporary = atomic_load(&file->has_temporary),
          syncs = keep && fsync && !file->is_stream;
     if (has_temporary && keep)
-        status = conv_access_finish(file->fd, &file->access, file->path, err);
+        status = give_access(file->fd, &file->access, file->path, err);
     if (!status && syncs && conv_paths_sync(file->fd) != 0)
         status = conv_err_errno(err, errno, "cannot write %s", file->path);
     if (file->owns_fd && close(file->fd) != 0 && errno != EINTR && keep && !status)
@@ -361,7 +368,7 @@ enum conv_status conv_temporary_close(struct conv_temporary_file *file, bool kee
     atomic_store(&file->has_temporary, false);
     file->fd = -1;
     file->owns_fd = false;
-    return !status && syncs ? sync_name(file, err) : status;
+    return !status && syncs ? conv_paths_sync_parent(file->path, err) : status;
 }
 
 void conv_temporary_remove(struct conv_temporary_file *file)

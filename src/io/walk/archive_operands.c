@@ -54,7 +54,7 @@ static void look_at_file(struct conv_archive_operands *archives, int i, const ch
         archives->has_stream |= archives->inputs[i] != NULL;
         return;
     }
-    if (exists && (named || !conv_formats_match_name(conv_paths_base(path))) &&
+    if (exists && (named || !conv_formats_of_name(conv_paths_base(path))) &&
         !conv_archive_input_open(&input, path, false, NULL, &err))
         found = recognise(&input, &status, &err);
     conv_archive_input_close(&input);

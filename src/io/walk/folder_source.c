@@ -25,7 +25,7 @@ static bool is_included(const struct conv_folder_rules *rules, const char *relat
         return false;
     if (rules->include_count)
         return matches(rules->include, rules->include_count, relative, false);
-    return conv_formats_match_name(conv_paths_base(relative));
+    return conv_formats_of_name(conv_paths_base(relative));
 }
 
 // Files that other programs keep beside images: attributes of macOS, previews of file managers and

@@ -28,7 +28,7 @@ typedef enum conv_source_step conv_step_fn(void *from, struct conv_item *item,
 struct conv_folder_rules {
     bool recursive;
     bool in_place;              // see struct conv_item
-    const char *const *include; // no glob: conv_formats_match_name
+    const char *const *include; // no glob: conv_formats_of_name
     int include_count;
     const char *const *exclude; // an excluded folder is not entered
     int exclude_count;
