@@ -66,7 +66,7 @@ size_t conv_cuda_separable_scratch(const struct conv_separable *filters, int out
 enum conv_status conv_cuda_separable_run(const struct conv_separable *filters,
                                          const struct conv_separable_batch *batch);
 
-// --- for the CPU's code, compiled once per instruction set: separable_body.h ---------------------
+// --- for the CPU's code, compiled once per instruction set -------------------------------------
 
 // Output rows whose lines are kept at a time: at 31 taps and 768 columns two lines of a band take
 // 380 KB, which second-level caches hold.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The method of all fast CPU variants. A block of output rows is computed from a copy of its input
-// in scratch, made by blocked_copy.h: padded, converted to float32, and arranged so that the
+// in scratch, made by blocked_image.h: padded, converted to float32, and arranged so that the
 // samples which a vector of adjacent outputs needs for one tap are adjacent, too. Then
 // blocked_tile.h computes a few vectors of a few maps at a time in registers, each output in the
 // order c, u, v.

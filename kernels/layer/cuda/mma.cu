@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/layer/cuda/half_scale.cuh"
 #include "kernels/layer/cuda/layer_device.cuh"
 #include "tensor/half.h"
 

@@ -8,7 +8,7 @@
 #include <cuda_pipeline.h>
 
 #include "kernels/layer/cuda/layer_device.cuh"
-#include "kernels/layer/cuda/store_run.cuh"
+#include "kernels/layer/cuda/store_runs.cuh"
 
 // A launch. A strip is `strip_rows` output rows of one image; a unit is what a thread computes.
 // Units are numbered consecutively by strip, group of MT maps, row, tile of T columns. A block

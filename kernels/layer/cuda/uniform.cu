@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/layer/cuda/layer_device.cuh"
-#include "kernels/layer/cuda/store_run.cuh"
+#include "kernels/layer/cuda/store_runs.cuh"
 
 // --- the kernel ----------------------------------------------------------------------------------
 

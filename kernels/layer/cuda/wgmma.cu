@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/layer/cuda/half_scale.cuh"
+#include "kernels/layer/cuda/layer_device.cuh"
 #include "kernels/layer/cuda/layer_wgmma.cuh"
 #include "tensor/half.h"
 

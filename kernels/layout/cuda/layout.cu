@@ -3,7 +3,7 @@
 // writes it in the other layout (layout_unit.cuh). It holds the unit's samples by channel, so that
 // every way of reading can be combined with every way of writing. Interleaved and unaligned rows
 // pass through shared memory: global memory is accessed in aligned 16-byte words except at the ends
-// of rows (layout_run.cuh).
+// of rows (layout_unit.cuh).
 #include "kernels/layout/cuda/layout_unit.cuh"
 
 #define MOST_JOBS 24 // in the parameters of a launch, 4 KB at most

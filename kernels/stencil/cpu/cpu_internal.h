@@ -78,7 +78,7 @@ struct conv_cpu_plan {
     bool direct;    // straight from the source rows (direct.h)
     int32_t column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
     int32_t sample; // separable: the rest of the centre coefficient
-    bool products;  // doubles in two passes (float_passes.h)
+    bool products;  // doubles in two passes (floats.h)
     bool mirrored;  // floats or doubles: rows as far above as below the centre are added first
     uint32_t lift; // added to sums of samples that were converted to signed: along the row, or over
                    // all taps

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The variant over the kernels of direct.h, strips.h, floats.h and gradient.h, defined once in each
+// The variant over the kernels of direct.h, dots.h, floats.h and gradient.h, defined once in each
 // file of an instruction set. SCORE, given by that file, is its score for all stencils.
 #ifndef CONV_KERNELS_STENCIL_CPU_VECTOR_VARIANT_H
 #define CONV_KERNELS_STENCIL_CPU_VECTOR_VARIANT_H
 
 #include "base/features.h"
 #include "kernels/stencil/cpu/direct.h"
+#include "kernels/stencil/cpu/dots.h"
 #include "kernels/stencil/cpu/floats.h"
 #include "kernels/stencil/cpu/gradient.h"
-#include "kernels/stencil/cpu/strips.h"
 
 static bool can_vectors(const struct conv_stencil *stencil)
 {

@@ -16,7 +16,7 @@
 #ifndef CONV_KERNELS_STENCIL_CUDA_MMA_CUH
 #define CONV_KERNELS_STENCIL_CUDA_MMA_CUH
 
-#include "kernels/stencil/cuda/round_u8.cuh"
+#include "kernels/stencil/cuda/pack.cuh"
 
 #define MMA_SEGMENT 16 // outputs of one row of A
 #define MMA_ROWS 8     // rows of a band: what filter_bands computes of a segment

@@ -16,7 +16,7 @@
 // Rejected: microtiles of 128 rows leave room for two stages only (31 x 31: 0.46 of the speed of a
 // copy instead of 0.60), microtiles of 32 rows sum more halo; 16 consumer warps instead of 12 have
 // no registers to overlap both passes (0.54 instead of 0.58).
-#include "kernels/stencil/cuda/round_u8.cuh"
+#include "kernels/stencil/cuda/pack.cuh"
 #include "kernels/stencil/cuda/separable_mma.cuh"
 
 struct factors {
@@ -66,7 +66,7 @@ struct row_sums {
     uint32_t low[4], high[4];
 };
 
-// ROUND_U8: see round_u8.cuh. Else the sum is an integer of at most 24 bits: see round_sum.
+// ROUND_U8: see pack.cuh. Else the sum is an integer of at most 24 bits: see round_sum.
 template <bool ROUND_U8, int WIDTH, int HEIGHT>
 static __device__ inline float divide(int32_t sum,
                                       const struct separable_registers<WIDTH, HEIGHT> &f)

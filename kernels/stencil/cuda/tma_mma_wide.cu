@@ -10,7 +10,7 @@
 // two bytes), and the products of equal weight share an accumulator. Sums of the second pass have
 // up to 31 bits, and are divided by a multiplication. At 31 x 31 a sample takes 240 multiply-adds
 // of bytes, 384 with a column of two.
-#include "kernels/stencil/cuda/wide_factors.cuh"
+#include "kernels/stencil/cuda/wide_sums.cuh"
 
 struct tma_mma_wide_filter {
     struct tile_schedule schedule;

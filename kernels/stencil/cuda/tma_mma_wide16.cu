@@ -7,9 +7,9 @@
 // multiply-adds of bytes.
 //
 // A microtile has 32 rows, half as many as with bytes, so that a stage of the pipeline has as many
-// bytes: the sums of the rows above are kept (separable_columns.cuh), so that fewer rows cost
+// bytes: the sums of the rows above are kept (separable_mma.cuh), so that fewer rows cost
 // little.
-#include "kernels/stencil/cuda/separable_columns.cuh"
+#include "kernels/stencil/cuda/separable_mma.cuh"
 #include "kernels/stencil/cuda/wide_sums.cuh"
 
 #define MOST_ROW_SUM 256 // of taps: 65535 times as much has 24 bits

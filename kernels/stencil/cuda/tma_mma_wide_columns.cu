@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Two passes on tensor cores, like tma_mma_wide.cu, that keep sums from one tile to the next
-// (separable_columns.cuh): for a column times a row. A multiple of the sample minus a blur needs
+// (separable_mma.cuh): for a column times a row. A multiple of the sample minus a blur needs
 // the samples of rows that a stage does not hold then. From compute capability 9.0 on.
-#include "kernels/stencil/cuda/separable_columns.cuh"
-#include "kernels/stencil/cuda/wide_factors.cuh"
+#include "kernels/stencil/cuda/separable_mma.cuh"
+#include "kernels/stencil/cuda/wide_sums.cuh"
 
 template <int HEIGHT> using wide_column_traits = column_traits<HEIGHT, uint8_t>;
 

@@ -5,7 +5,7 @@
 //   n consumer warps    filter microtiles of a stage and store them
 //   scheduler warp      finds the block's work tiles (tile_schedule.cuh) and queues them
 //   producer warp       has the bulk copy engine (TMA) copy their rows into a ring of stages
-//   border warp         completes a stage (borders.cuh)
+//   border warp         completes a stage (tile_schedule.cuh)
 //   an idle warp        four helpers are a warpgroup, which can release registers
 //
 // A block is n + 4 warps and all shared memory of its processor that 4 stages can use: the struct
@@ -16,7 +16,7 @@
 #ifndef CONV_KERNELS_STENCIL_CUDA_TMA_PIPELINE_CUH
 #define CONV_KERNELS_STENCIL_CUDA_TMA_PIPELINE_CUH
 
-#include "kernels/stencil/cuda/borders.cuh"
+#include "kernels/stencil/cuda/tile_schedule.cuh"
 
 #define PIPELINE_SCRATCH 576 // bytes in which a kernel passes coefficients to its consumers
 
