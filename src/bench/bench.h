@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "cli/device.h"
 #include "cli/options.h"
 #include "engine/engine.h"
 #include "filter/filter.h"
@@ -31,29 +32,16 @@ enum conv_bench_sizes {
     CONV_BENCH_SIZES_STANDARD, // four workloads, one after the other
 };
 
-// Open devices for the chain of filters.
-struct conv_bench_devices {
-    const struct conv_device_ops *ops;
-    struct conv_backend *const *backends;
-    const int *ordinals; // 0 on the CPU
-    const char (*names)[16];
-    int count;
-    const char *name; // "cuda:0,cuda:1"
-};
-
 // Everything that `conv bench` needs. Pointers belong to the caller and outlive the call.
 struct conv_bench_options {
+    const struct conv_options *choice; // as they take effect
     // The chain of filters.
-    const char *filter_text; // as typed
     const struct conv_filter *filters;
     int filter_count;
-    enum conv_border border;
-    int border_value; // 8-bit units
 
-    enum conv_bench_format format;    // of stdout
-    bool show_progress;               // on stderr
-    struct conv_page *page;           // with file NULL: no page
-    const struct conv_limits *limits; // of this process
+    enum conv_bench_format format; // of stdout
+    bool show_progress;            // on stderr
+    struct conv_page *page;        // with file NULL: no page
     // For conv_bench_streams: non-zero after a signal, and the waits for readers of its output.
     atomic_int *stop;
     struct conv_stall *stall;
@@ -64,30 +52,23 @@ struct conv_bench_options {
     struct conv_device_info gpu; // that device
 
     // conv_bench_kernels
-    const struct conv_variant *variant; // to measure alone, or NULL
-    enum conv_bench_sizes sizes;
-    int width, height, depth;
-    int images;                               // per launch; 0: the default for the sizes
+    const struct conv_variant *variant;       // to measure alone, or NULL
+    int depth;                                // bits
     const struct conv_bench_compare *compare; // an earlier benchmark, or NULL
 
     // conv_bench_layers
     const struct conv_bench_layer *layer;           // NULL: all of conv_bench_shapes_list
     const struct conv_layer_variant *layer_variant; // to measure alone, or NULL
     bool layer_chosen;  // measure the variants that conv layer would choose, and competitors
-    bool any_precision; // else only variants of `precision`
-    enum conv_precision precision;
+    bool any_precision; // else only variants of --precision
 
     // conv_bench_streams and conv_bench_codec
-    struct conv_walk_config walk; // one folder
-    struct conv_bench_devices devices;
-    struct conv_codec_config png;
-    enum conv_alpha_mode alpha;
-    uint64_t max_pixels;
+    struct conv_walk_config walk;     // one folder
+    const struct conv_device *device; // open for the chain of filters
     size_t mem_limit, group_bytes;
     int jobs; // worker threads; of conv_bench_codec 0: each coder alone, on one core
 
     // conv_bench_streams
-    bool device_only; // --stage device
     int usual_streams;
     // Runs the pipeline over `source` with these workers and streams; nothing is saved. `trace` may
     // be NULL.
@@ -100,7 +81,6 @@ struct conv_bench_options {
 
     // conv_bench_codec
     bool on_device; // the device's coders instead of the CPU's
-    int in_flight;  // images in flight on the device; 0: a series
 };
 
 struct conv_bench_compare; // bench_kernels.h

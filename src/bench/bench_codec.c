@@ -40,7 +40,8 @@ struct bench {
     struct row rows[MAX_ROWS];
     int row_count;
     struct conv_image reference, got; // planes of the current image, of libpng and of a row
-    struct conv_buffer planes[2], file, scratch;
+    struct conv_buffer planes[2], scratch;
+    struct conv_bench_reader reader;
 };
 
 // If a level is requested, only that one is measured, and libpng's level 1, with which all are
@@ -81,7 +82,7 @@ static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
     for (size_t i = 0; i < sizeof encoders / sizeof encoders[0] && !status; i++) {
         config.level = encoders[i].level;
         bool base = config.level == 1 && strcmp(encoders[i].name, "libpng") == 0;
-        int asked = bench->options->png.level;
+        int asked = bench->options->choice->outputs.png.level;
         if (!base && (asked < 0 ? encoders[i].on_request : asked != config.level))
             continue;
         if (conv_png_parse_encoder(&config.encoder, encoders[i].name, NULL))
@@ -100,26 +101,6 @@ static void split_pixels(const struct bench *bench, const struct row *row)
     size_t bytes = conv_interleave_bytes(&bench->got);
     for (int y = 0; y < bench->got.height; y++)
         conv_interleave_split(&bench->got, y, row->pixels.data + (size_t)y * bytes);
-}
-
-// Decodes with libpng what a row has encoded, from a contiguous copy.
-static enum conv_status read_back(struct bench *bench, const struct conv_encoded *bytes,
-                                  struct conv_err *err)
-{
-    struct conv_image_header header;
-    bench->file.size = 0;
-    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
-        if (!conv_buffer_append(&bench->file, bytes->part[i].data, bytes->part[i].size))
-            return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    enum conv_status status =
-        conv_png_format.probe(bench->file.data, bench->file.size, &header, err);
-    if (status)
-        return status;
-    if (header.shape.width != bench->got.width || header.shape.height != bench->got.height ||
-        header.shape.channels != bench->got.channels || header.shape.depth != bench->got.depth)
-        return conv_err_set(err, CONV_ERR_FORMAT, "another size or kind of image");
-    return conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
-                              &bench->got, NULL, NULL, err);
 }
 
 static enum conv_status run_row(struct bench *bench, struct row *row, int round,
@@ -153,12 +134,12 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
     if (row->kind == DECODE_COMPETITOR)
         split_pixels(bench, row);
     // A coder's bytes are the same in every round, and decoding them takes longer than some coders.
-    if (row->kind == ENCODE && round == 0)
-        status = read_back(bench, &bytes, err);
-    if (!status && (row->kind != ENCODE || round == 0) &&
-        !conv_bench_images_equal(&bench->reference, &bench->got))
-        status = conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels");
-    return status;
+    if (row->kind == ENCODE)
+        return round == 0 ? conv_bench_read_back(&bench->reader, &bytes, &bench->reference, err)
+                          : CONV_OK;
+    return conv_bench_images_equal(&bench->reference, &bench->got)
+               ? CONV_OK
+               : conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels");
 }
 
 static bool has_enough(const struct row *row, int round)
@@ -328,8 +309,8 @@ static void close_bench(struct bench *bench)
     conv_bench_images_free(&bench->all);
     conv_buffer_free(&bench->planes[0]);
     conv_buffer_free(&bench->planes[1]);
-    conv_buffer_free(&bench->file);
     conv_buffer_free(&bench->scratch);
+    conv_bench_reader_free(&bench->reader);
 }
 
 // Many images at once, on threads or on a device.

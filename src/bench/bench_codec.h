@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// `conv bench codec`: the images of a folder in memory, as files and as the results of a filter,
-// and the parts that measure several threads and a device.
+// `conv bench codec`: the images of a folder in memory, as files and as samples, and the parts that
+// measure several threads and a device.
 #ifndef CONV_BENCH_BENCH_CODEC_H
 #define CONV_BENCH_BENCH_CODEC_H
+
+#include <string.h>
 
 #include "bench/bench.h"
 #include "png/png.h"
@@ -11,8 +13,10 @@
 struct conv_bench_image {
     struct conv_file file;
     struct conv_image_header header;
-    uint8_t *planes;            // of `filtered`; NULL before conv_bench_images_filter
-    struct conv_image filtered; // what a run would encode
+    uint8_t *planes;         // of `image`; NULL before conv_bench_images_take
+    struct conv_image image; // what is encoded: the samples of the file, or a filter's result
+    uint8_t *stream;         // zlib, for a device; NULL: none
+    size_t stream_bytes;
 };
 
 // Starts as {0}.
@@ -30,6 +34,9 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
                                         const struct conv_bench_options *options,
                                         struct conv_err *err);
 
+// Takes planes for the samples of an image. CONV_ERR_MEMORY.
+enum conv_status conv_bench_images_take(struct conv_bench_image *image, struct conv_err *err);
+
 // Filters all of them on the CPU, alpha like a colour. CONV_ERR_MEMORY.
 enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
                                           const struct conv_bench_options *options,
@@ -37,12 +44,42 @@ enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
 
 void conv_bench_images_free(struct conv_bench_images *images); // {0} afterwards
 
+// Memory for conv_bench_read_back, which starts as {0}.
+struct conv_bench_reader {
+    struct conv_buffer file, scratch, planes;
+};
+
+// Decodes with libpng what a coder has made of `image`. CONV_ERR_FORMAT if it is another image;
+// CONV_ERR_MEMORY. `err` may be NULL.
+enum conv_status conv_bench_read_back(struct conv_bench_reader *reader,
+                                      const struct conv_encoded *bytes,
+                                      const struct conv_image *image, struct conv_err *err);
+void conv_bench_reader_free(struct conv_bench_reader *reader);
+
 // True if two images of one shape have the same samples.
-bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image *b);
+static inline bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image *b)
+{
+    size_t row = (size_t)a->width * (size_t)(a->depth / 8);
+    for (int c = 0; c < a->channels; c++)
+        for (int y = 0; y < a->height; y++)
+            if (memcmp(a->plane[c].data + y * a->plane[c].stride,
+                       b->plane[c].data + y * b->plane[c].stride, row) != 0)
+                return false;
+    return true;
+}
 
 // Sets *image to that shape with consecutive planes. Returns their bytes.
-size_t conv_bench_images_place(struct conv_image *image, const struct conv_image *shape,
-                               uint8_t *planes);
+static inline size_t conv_bench_images_place(struct conv_image *image,
+                                             const struct conv_image *shape, uint8_t *planes)
+{
+    *image = *shape;
+    size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+    for (int c = 0; c < shape->channels; c++) {
+        image->plane[c].data = planes ? planes + (size_t)c * bytes : NULL;
+        image->plane[c].stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
+    }
+    return bytes * (size_t)shape->channels;
+}
 
 // conv bench codec FOLDER -j N: the CPU's coders alone on N threads at once, without files, filters
 // or a device: the upper bound of a run with N workers that decodes and encodes on the CPU. The
@@ -55,9 +92,9 @@ enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
 // conv bench codec FOLDER --device cuda: the device's decoder and encoder alone, one row per
 // kernel, with 1 to 4,000 images in flight (--images N: with N, and also with each number of
 // threads per image). Decoded planes are compared with libpng's, encoded images are decoded by
-// libpng. Prints a table, or JSON. CONV_ERR_FORMAT, after the table, if pixels were wrong.
+// libpng. Images that the device does not decode are skipped. Prints a table, or JSON.
+// CONV_ERR_FORMAT, after the table, if pixels were wrong.
 enum conv_status conv_bench_codec_device(const struct conv_bench_options *options,
-                                         const struct conv_bench_images *images,
-                                         struct conv_err *err);
+                                         struct conv_bench_images *images, struct conv_err *err);
 
 #endif

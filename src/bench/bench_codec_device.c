@@ -2,11 +2,9 @@
 #include "bench/bench_codec.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench/bench_cuda.h"
 #include "png/cpu/interleave.h"
-#include "png/png.h"
 
 #define REPEATS 5
 
@@ -15,59 +13,62 @@ static const int thread_counts[] = {128, 256, 512}; // that may inflate an image
 
 struct bench {
     const struct conv_bench_options *options;
-    struct conv_codec *codec;         // makes files
-    struct conv_coding_image *images; // those that the device decodes
-    uint8_t **memory;                 // two per image: its stream and its planes
+    struct conv_codec *codec; // makes files
+    const struct conv_bench_image *images;
     int count;
-    size_t libpng_bytes; // of all images, encoded by libpng at level 1
+    double bytes;        // of all samples
+    double libpng_bytes; // of all images, encoded by libpng at level 1
     int wrong;
-    struct conv_buffer file, scratch, planes;
+    struct conv_bench_reader reader;
 };
 
-static size_t raw_bytes(const struct conv_image *image)
+static double raw_bytes(const struct conv_image *image)
 {
-    return conv_interleave_bytes(image) * (size_t)image->height;
+    return (double)(conv_interleave_bytes(image) * (size_t)image->height);
 }
 
-// --- images ------------------------------------------------------------------------------------
+// --- images --------------------------------------------------------------------------------------
 
-static enum conv_status measure_libpng(struct bench *bench, const struct conv_image *image,
-                                       struct conv_err *err)
+// Makes what the device decodes and encodes. CONV_ERR_UNSUPPORTED if it does not decode the image.
+static enum conv_status prepare(struct bench *bench, struct conv_bench_image *image,
+                                struct conv_err *err)
 {
-    enum conv_status status =
-        conv_png_libpng.encode(&bench->scratch, &bench->file, image, 1, NULL, err);
-    bench->libpng_bytes += bench->file.size;
+    const struct conv_file *file = &image->file;
+    struct conv_buffer *scratch = &bench->reader.scratch, *made = &bench->reader.file;
+    image->stream = malloc(file->size);
+    if (!image->stream)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (!conv_png_format.device->copy_stream(image->stream, &image->stream_bytes, file->data,
+                                             file->size, &image->header))
+        return CONV_ERR_UNSUPPORTED;
+    enum conv_status status = conv_bench_images_take(image, err);
+    if (!status)
+        status = conv_libpng_decode(scratch, file->data, file->size, &image->header, &image->image,
+                                    NULL, NULL, err);
+    if (!status)
+        status = conv_png_libpng.encode(scratch, made, &image->image, 1, NULL, err);
+    bench->libpng_bytes += (double)made->size;
+    bench->bytes += raw_bytes(&image->image);
     return status;
 }
 
-// Skips an image that the device does not decode.
-static enum conv_status add_image(struct bench *bench, const struct conv_bench_image *from,
-                                  struct conv_err *err)
+// Those that the device decodes become the first ones.
+static enum conv_status prepare_all(struct bench *bench, struct conv_bench_images *all,
+                                    struct conv_err *err)
 {
-    struct conv_coding_image *image = &bench->images[bench->count];
-    uint8_t **memory = &bench->memory[2 * (size_t)bench->count];
-    memory[0] = malloc(from->file.size);
-    if (!memory[0])
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    if (!conv_png_format.device->copy_stream(memory[0], &image->stream_bytes, from->file.data,
-                                             from->file.size, &from->header)) {
-        free(memory[0]);
-        memory[0] = NULL;
-        return CONV_OK;
+    for (int i = 0; i < all->count; i++) {
+        struct conv_bench_image image = all->images[i];
+        enum conv_status status = prepare(bench, &image, err);
+        all->images[i] = all->images[bench->count];
+        all->images[bench->count] = image;
+        if (status && status != CONV_ERR_UNSUPPORTED)
+            return status;
+        bench->count += !status;
     }
-    bench->count++;
-    image->stream = memory[0];
-    size_t bytes = conv_bench_images_place(&image->image, &from->header.shape, NULL);
-    memory[1] = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes);
-    if (!memory[1])
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    conv_bench_images_place(&image->image, &from->header.shape, memory[1]);
-    enum conv_status status = conv_libpng_decode(&bench->scratch, from->file.data, from->file.size,
-                                                 &from->header, &image->image, NULL, NULL, err);
-    return status ? status : measure_libpng(bench, &image->image, err);
+    bench->images = all->images;
+    return bench->count ? CONV_OK
+                        : conv_err_set(err, CONV_ERR_USAGE, "no image that a device decodes");
 }
-
-// --- results -------------------------------------------------------------------------------------
 
 // libpng decodes what the device has encoded.
 static void check_chunks(void *context, int number, const uint8_t *data, size_t size)
@@ -75,32 +76,18 @@ static void check_chunks(void *context, int number, const uint8_t *data, size_t 
     struct bench *bench = context;
     const struct conv_image *image = &bench->images[number].image;
     struct conv_encoded bytes;
-    struct conv_image_header header;
-    struct conv_image got;
     conv_png_format.device->frame(bench->codec, image, NULL, data, size, &bytes);
-    bench->file.size = 0;
-    bool right = true;
-    for (int i = 0; i < CONV_ENCODED_PARTS && right; i++)
-        right = conv_buffer_append(&bench->file, bytes.part[i].data, bytes.part[i].size);
-    right = right && !conv_png_format.probe(bench->file.data, bench->file.size, &header, NULL) &&
-            header.shape.width == image->width && header.shape.height == image->height &&
-            header.shape.channels == image->channels && header.shape.depth == image->depth &&
-            conv_buffer_reserve(&bench->planes, conv_bench_images_place(&got, image, NULL));
-    if (right) {
-        conv_bench_images_place(&got, image, bench->planes.data);
-        right = !conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
-                                    &got, NULL, NULL, NULL) &&
-                conv_bench_images_equal(image, &got);
-    }
-    bench->wrong += !right;
+    bench->wrong += conv_bench_read_back(&bench->reader, &bytes, image, NULL) != CONV_OK;
 }
 
 // --- the table -----------------------------------------------------------------------------------
 
+// `ratio` 0: none.
 static void print_row(const struct bench *bench, const struct conv_coding_test *test,
-                      const char *name, double ms, double raw, double ratio, double libpng)
+                      const char *name, double ms, double raw, double ratio)
 {
     const char *direction = test->decode ? "decode" : "encode";
+    double libpng = bench->libpng_bytes / bench->bytes;
     if (bench->options->format == CONV_BENCH_JSON) {
         printf("{\"type\":\"bench-codec-device\",\"direction\":\"%s\",\"kernel\":\"%s\",\"in_"
                "flight\":%d,\"threads\":%d,"
@@ -117,21 +104,6 @@ static void print_row(const struct bench *bench, const struct conv_coding_test *
     putchar('\n');
 }
 
-static void print_test(const struct bench *bench, const struct conv_coding_test *test)
-{
-    double raw = 0, once = 0;
-    for (int i = 0; i < test->in_flight; i++)
-        raw += (double)raw_bytes(&bench->images[i % bench->count].image);
-    for (int i = 0; i < bench->count; i++)
-        once += (double)raw_bytes(&bench->images[i].image);
-    for (int k = 0; k < test->kernel_count; k++)
-        print_row(bench, test, test->kernels[k].name, test->kernels[k].ms, raw, 0, 0);
-    // The ratio is that of chunks to pixels; whole rounds of images compare with libpng's files.
-    double ratio = test->decode ? 0 : (double)test->chunk_bytes / raw;
-    print_row(bench, test, "all", test->ms, raw, ratio, (double)bench->libpng_bytes / once);
-    fflush(stdout);
-}
-
 // `threads` 0: as the decoder chooses.
 static enum conv_status run_test(struct bench *bench, int count, bool decode, int threads,
                                  struct conv_err *err)
@@ -146,19 +118,28 @@ static enum conv_status run_test(struct bench *bench, int count, bool decode, in
         .take_chunks = check_chunks,
         .context = bench,
     };
+    double raw = 0;
     enum conv_status status =
-        conv_bench_cuda()->time_coding(bench->options->devices.ordinals[0], &test, err);
+        conv_bench_cuda()->time_coding(bench->options->device->ordinals[0], &test, err);
     bench->wrong += test.wrong;
-    if (!status)
-        print_test(bench, &test);
-    return status;
+    if (status)
+        return status;
+    for (int i = 0; i < count; i++)
+        raw += raw_bytes(&bench->images[i % bench->count].image);
+    for (int k = 0; k < test.kernel_count; k++)
+        print_row(bench, &test, test.kernels[k].name, test.kernels[k].ms, raw, 0);
+    // The ratio is that of chunks to pixels; whole rounds of images compare with libpng's files.
+    print_row(bench, &test, "all", test.ms, raw, decode ? 0 : (double)test.chunk_bytes / raw);
+    fflush(stdout);
+    return CONV_OK;
 }
 
 static enum conv_status run_tests(struct bench *bench, int count, struct conv_err *err)
 {
     enum conv_status status = run_test(bench, count, true, 0, err);
     for (size_t i = 0;
-         bench->options->in_flight && i < sizeof thread_counts / sizeof thread_counts[0]; i++)
+         bench->options->choice->bench.images && i < sizeof thread_counts / sizeof thread_counts[0];
+         i++)
         if (!status)
             status = run_test(bench, count, true, thread_counts[i], err);
     return status ? status : run_test(bench, count, false, 0, err);
@@ -169,10 +150,10 @@ static enum conv_status run_all(struct bench *bench, struct conv_err *err)
     if (bench->options->format != CONV_BENCH_JSON)
         printf("%d plain images, copied to reach the number in flight; %s, medians of "
                "%d runs\n%-7s %9s  %-20s %10s %10s %8s %9s\n",
-               bench->count, bench->options->devices.name, REPEATS, "", "in flight", "kernel", "ms",
+               bench->count, bench->options->device->name, REPEATS, "", "in flight", "kernel", "ms",
                "GB/s raw", "ratio", "libpng 1");
-    if (bench->options->in_flight)
-        return run_tests(bench, bench->options->in_flight, err);
+    if (bench->options->choice->bench.images)
+        return run_tests(bench, bench->options->choice->bench.images, err);
     enum conv_status status = CONV_OK;
     for (size_t i = 0; i < sizeof in_flight / sizeof in_flight[0] && !status; i++) {
         status = run_tests(bench, in_flight[i], err);
@@ -184,51 +165,22 @@ static enum conv_status run_all(struct bench *bench, struct conv_err *err)
     return status;
 }
 
-// --- all of it -----------------------------------------------------------------------------------
-
-static enum conv_status open_bench(struct bench *bench, const struct conv_bench_images *images,
-                                   struct conv_err *err)
-{
-    struct conv_codec_config png = {.level = -1};
-    enum conv_status status = CONV_OK;
-    if (!conv_bench_cuda())
-        status = conv_err_set(err, CONV_ERR_USAGE, "%s does not decode or encode images",
-                              bench->options->devices.name);
-    if (!status)
-        status = conv_png_format.open(&bench->codec, &png, err);
-    bench->images = calloc((size_t)images->count, sizeof *bench->images);
-    bench->memory = calloc(2 * (size_t)images->count, sizeof *bench->memory);
-    if (!status && (!bench->images || !bench->memory))
-        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    for (int i = 0; i < images->count && !status; i++)
-        status = add_image(bench, &images->images[i], err);
-    if (!status && bench->count == 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "no image that a device decodes");
-    return status;
-}
-
-static void close_bench(struct bench *bench)
-{
-    for (int i = 0; i < 2 * bench->count; i++)
-        free(bench->memory[i]);
-    free(bench->memory);
-    free(bench->images);
-    conv_png_format.close(bench->codec);
-    conv_buffer_free(&bench->file);
-    conv_buffer_free(&bench->scratch);
-    conv_buffer_free(&bench->planes);
-}
-
 enum conv_status conv_bench_codec_device(const struct conv_bench_options *options,
-                                         const struct conv_bench_images *images,
-                                         struct conv_err *err)
+                                         struct conv_bench_images *images, struct conv_err *err)
 {
     struct bench bench = {.options = options};
-    enum conv_status status = open_bench(&bench, images, err);
+    struct conv_codec_config png = {.level = -1};
+    if (!conv_bench_cuda())
+        return conv_err_set(err, CONV_ERR_USAGE, "%s does not decode or encode images",
+                            options->device->name);
+    enum conv_status status = conv_png_format.open(&bench.codec, &png, err);
+    if (!status)
+        status = prepare_all(&bench, images, err);
     if (!status)
         status = run_all(&bench, err);
     if (!status && bench.wrong)
         status = conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels: %d times", bench.wrong);
-    close_bench(&bench);
+    conv_png_format.close(bench.codec);
+    conv_bench_reader_free(&bench.reader);
     return status;
 }

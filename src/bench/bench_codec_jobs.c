@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "bench/bench_codec.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "engine/workers.h"
 #include "png/cpu/interleave.h"
 
 #define ROUNDS 5
@@ -14,185 +14,157 @@
 enum work { DECODE, ENCODE, BOTH, WORKS };
 static const char *const work_names[] = {"decode", "encode", "decode + encode"};
 
+struct thread {
+    struct conv_codec *codec;
+    uint8_t *planes;                             // of any image
+    double samples, pixels, images, ns, busy_ns; // of a round; busy: time of a core
+    struct conv_err err;
+};
+
 struct bench {
     const struct conv_bench_images *images;
+    struct conv_workers *workers;
+    struct thread *threads;
     enum work work;
     atomic_uint next; // image
 };
 
-struct worker {
-    struct bench *bench;
-    struct conv_codec *codec;
-    uint8_t *planes; // of any image
-    pthread_t thread;
-    double samples_per_ns, pixels_per_ns, images_per_ns;
-    double samples, busy_ns; // busy: time of a core
-    struct conv_err err;
-};
-
-// --- one thread ----------------------------------------------------------------------------------
-
-static enum conv_status code(const struct worker *worker, const struct conv_bench_image *image,
-                             struct conv_err *err)
+static enum conv_status code(struct thread *thread, const struct conv_bench_image *image,
+                             enum work work)
 {
     enum conv_status status = CONV_OK;
-    if (worker->bench->work != ENCODE) {
+    if (work != ENCODE) {
         struct conv_image decoded;
-        conv_bench_images_place(&decoded, &image->header.shape, worker->planes);
-        status = conv_png_format.decode(worker->codec, image->file.data, image->file.size,
-                                        &image->header, &decoded, err);
+        conv_bench_images_place(&decoded, &image->header.shape, thread->planes);
+        status = conv_png_format.decode(thread->codec, image->file.data, image->file.size,
+                                        &image->header, &decoded, &thread->err);
     }
     struct conv_encoded bytes;
-    if (!status && worker->bench->work != DECODE)
-        status = conv_png_format.encode(worker->codec, &image->filtered, NULL, &bytes, err);
+    if (!status && work != DECODE)
+        status = conv_png_format.encode(thread->codec, &image->image, NULL, &bytes, &thread->err);
     return status;
 }
 
 // Takes images in turn until the time is over. The last image counts, and so does its time.
-static void *work(void *argument)
+static void run_thread(void *context, int worker, int number)
 {
-    struct worker *worker = argument;
-    struct bench *bench = worker->bench;
-    uint64_t start = conv_clock_ns(), busy_start = conv_clock_thread_ns(), ns = 0;
-    double samples = 0, pixels = 0, images = 0;
-    while (ns < ROUND_NS) {
-        unsigned number = atomic_fetch_add(&bench->next, 1);
+    (void)worker;
+    struct bench *bench = context;
+    struct thread *thread = &bench->threads[number];
+    uint64_t start = conv_clock_ns(), busy_start = conv_clock_thread_ns();
+    thread->samples = thread->pixels = thread->images = thread->ns = 0;
+    while (thread->ns < ROUND_NS) {
+        unsigned next = atomic_fetch_add(&bench->next, 1);
         const struct conv_bench_image *image =
-            &bench->images->images[number % (unsigned)bench->images->count];
+            &bench->images->images[next % (unsigned)bench->images->count];
         const struct conv_image *shape = &image->header.shape;
-        if (code(worker, image, &worker->err))
-            return NULL;
-        samples += (double)(conv_interleave_bytes(shape) * (size_t)shape->height);
-        pixels += (double)shape->width * shape->height;
-        images++;
-        ns = conv_clock_ns() - start;
+        if (code(thread, image, bench->work))
+            return;
+        thread->samples += (double)(conv_interleave_bytes(shape) * (size_t)shape->height);
+        thread->pixels += (double)shape->width * shape->height;
+        thread->images++;
+        thread->ns = (double)(conv_clock_ns() - start);
     }
-    worker->busy_ns = (double)(conv_clock_thread_ns() - busy_start);
-    worker->samples = samples;
-    worker->samples_per_ns = samples / (double)ns;
-    worker->pixels_per_ns = pixels / (double)ns;
-    worker->images_per_ns = images / (double)ns;
-    return NULL;
+    thread->busy_ns = (double)(conv_clock_thread_ns() - busy_start);
 }
 
-// --- all of them ---------------------------------------------------------------------------------
+// Per second, in each round; CORE_MB: of a core, which other work on the machine affects less.
+enum { MB, MPIX, IMAGES, CORE_MB, RATES };
 
-struct rates {
-    double mb, mpix, images; // per second
-    double core_mb;          // per second of a core, which other work on the machine affects less
-    double slowest, fastest; // MB/s; of one round unused
-};
-
-static enum conv_status run_round(struct worker *workers, int count, struct rates *rates,
+// Runs `count` threads for a round. The rates are 0 before.
+static enum conv_status run_round(struct bench *bench, int count, double rates[RATES],
                                   struct conv_err *err)
 {
-    enum conv_status status = CONV_OK;
-    int started = 0;
     double samples = 0, busy_ns = 0;
-    *rates = (struct rates){0};
-    while (started < count && !status) {
-        if (pthread_create(&workers[started].thread, NULL, work, &workers[started]) != 0)
-            status = conv_err_set(err, CONV_ERR_MEMORY, "cannot start %d threads", count);
-        else
-            started++;
+    conv_workers_run(bench->workers, count, run_thread, bench, count);
+    for (int i = 0; i < count; i++) {
+        const struct thread *thread = &bench->threads[i];
+        if (thread->err.status)
+            return conv_err_set(err, thread->err.status, "%s", thread->err.text);
+        rates[MB] += thread->samples / thread->ns * 1e3;
+        rates[MPIX] += thread->pixels / thread->ns * 1e3;
+        rates[IMAGES] += thread->images / thread->ns * 1e9;
+        samples += thread->samples;
+        busy_ns += thread->busy_ns;
     }
-    for (int i = 0; i < started; i++) {
-        const struct worker *worker = &workers[i];
-        pthread_join(worker->thread, NULL);
-        if (!status && worker->err.status)
-            status = conv_err_set(err, worker->err.status, "%s", worker->err.text);
-        rates->mb += worker->samples_per_ns * 1e3;
-        rates->mpix += worker->pixels_per_ns * 1e3;
-        rates->images += worker->images_per_ns * 1e9;
-        samples += worker->samples;
-        busy_ns += worker->busy_ns;
-    }
-    rates->core_mb = busy_ns > 0 ? samples / busy_ns * 1e3 : 0;
-    return status;
+    rates[CORE_MB] = busy_ns > 0 ? samples / busy_ns * 1e3 : 0;
+    return CONV_OK;
 }
 
-// The median rates of each kind of work, with `count` threads.
-static enum conv_status measure(struct bench *bench, struct worker *workers, int count,
-                                struct rates rates[WORKS], struct conv_err *err)
+// The rates of each kind of work, with `count` threads.
+static enum conv_status measure(struct bench *bench, int count,
+                                struct conv_stat rates[WORKS][RATES], struct conv_err *err)
 {
-    double mb[WORKS][ROUNDS], mpix[WORKS][ROUNDS], per_s[WORKS][ROUNDS], core[WORKS][ROUNDS];
-    enum conv_status status = CONV_OK;
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int w = 0; w < WORKS && !status; w++) {
-            struct rates rates_of;
+    double found[WORKS][RATES][ROUNDS];
+    for (int round = 0; round < ROUNDS; round++)
+        for (int w = 0; w < WORKS; w++) {
+            double once[RATES] = {0};
             bench->work = (enum work)w;
-            status = run_round(workers, count, &rates_of, err);
-            mb[w][round] = rates_of.mb;
-            mpix[w][round] = rates_of.mpix;
-            per_s[w][round] = rates_of.images;
-            core[w][round] = rates_of.core_mb;
+            enum conv_status status = run_round(bench, count, once, err);
+            if (status)
+                return status;
+            for (int r = 0; r < RATES; r++)
+                found[w][r][round] = once[r];
         }
-    }
-    for (int w = 0; w < WORKS && !status; w++) {
-        struct conv_stat stat = conv_stat_sort(mb[w], ROUNDS);
-        rates[w] = (struct rates){
-            .mb = stat.median,
-            .mpix = conv_stat_median(mpix[w], ROUNDS),
-            .images = conv_stat_median(per_s[w], ROUNDS),
-            .core_mb = conv_stat_median(core[w], ROUNDS),
-            .slowest = stat.min,
-            .fastest = stat.max,
-        };
-    }
-    return status;
+    for (int w = 0; w < WORKS; w++)
+        for (int r = 0; r < RATES; r++)
+            rates[w][r] = conv_stat_sort(found[w][r], ROUNDS);
+    return CONV_OK;
 }
 
-static void print(const struct conv_bench_options *options, const struct bench *bench,
-                  const struct rates rates[WORKS], const struct rates one[WORKS])
+static void print(const struct conv_bench_options *options, const struct conv_bench_images *images,
+                  struct conv_stat rates[WORKS][RATES], struct conv_stat one[WORKS][RATES])
 {
-    const struct conv_bench_images *images = bench->images;
     if (options->format != CONV_BENCH_JSON)
         printf("%d %s, %.1f Mpix, %.1f MB of samples; %d %s, encoded after %s; MB/s: median, "
                "slowest and fastest of %d runs; a core: per second of its time\n"
                "%-16s %9s %9s %9s %9s %9s %11s %10s\n",
                images->count, images->count == 1 ? "image" : "images", (double)images->pixels / 1e6,
                (double)images->samples / 1e6, options->jobs,
-               options->jobs == 1 ? "thread" : "threads", options->filter_text, ROUNDS, "", "MB/s",
-               "slowest", "fastest", "a core", "Mpix/s", "images/s", "one thread");
+               options->jobs == 1 ? "thread" : "threads", options->choice->bench.filter, ROUNDS, "",
+               "MB/s", "slowest", "fastest", "a core", "Mpix/s", "images/s", "one thread");
     for (int w = 0; w < WORKS; w++) {
+        const struct conv_stat *rate = rates[w];
+        double speed_up = rate[MB].median / one[w][MB].median;
         if (options->format == CONV_BENCH_JSON)
             printf("{\"type\":\"bench-codec-jobs\",\"work\":\"%s\",\"jobs\":%d,\"mb_s\":%.2f,"
                    "\"mb_s_min\":%.2f,\"mb_s_max\":%.2f,\"mb_s_core\":%.2f,\"rounds\":%d,"
                    "\"mpix_s\":%.3f,\"images_s\":%.2f,\"speed_up\":%.3f}\n",
-                   work_names[w], options->jobs, rates[w].mb, rates[w].slowest, rates[w].fastest,
-                   rates[w].core_mb, ROUNDS, rates[w].mpix, rates[w].images,
-                   rates[w].mb / one[w].mb);
+                   work_names[w], options->jobs, rate[MB].median, rate[MB].min, rate[MB].max,
+                   rate[CORE_MB].median, ROUNDS, rate[MPIX].median, rate[IMAGES].median, speed_up);
         else
             printf("%-16s %9.0f %9.0f %9.0f %9.0f %9.1f %11.0f %9.2fx\n", work_names[w],
-                   rates[w].mb, rates[w].slowest, rates[w].fastest, rates[w].core_mb, rates[w].mpix,
-                   rates[w].images, rates[w].mb / one[w].mb);
+                   rate[MB].median, rate[MB].min, rate[MB].max, rate[CORE_MB].median,
+                   rate[MPIX].median, rate[IMAGES].median, speed_up);
     }
 }
 
 enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
                                        const struct conv_bench_images *images, struct conv_err *err)
 {
+    struct conv_stat rates[WORKS][RATES], one[WORKS][RATES];
     struct bench bench = {.images = images};
-    struct rates rates[WORKS], one[WORKS];
-    struct worker *workers = calloc((size_t)options->jobs, sizeof *workers);
-    enum conv_status status =
-        workers ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    bench.threads = calloc((size_t)options->jobs, sizeof *bench.threads);
+    enum conv_status status = bench.threads ? conv_workers_open(&bench.workers, options->jobs, err)
+                                            : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     for (int i = 0; i < options->jobs && !status; i++) {
-        workers[i].bench = &bench;
-        workers[i].planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, images->most_bytes);
-        status = workers[i].planes ? conv_png_format.open(&workers[i].codec, &options->png, err)
-                                   : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        struct thread *thread = &bench.threads[i];
+        thread->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, images->most_bytes);
+        status = thread->planes
+                     ? conv_png_format.open(&thread->codec, &options->choice->outputs.png, err)
+                     : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     }
     if (!status)
-        status = measure(&bench, workers, 1, one, err);
+        status = measure(&bench, 1, one, err);
     if (!status)
-        status = measure(&bench, workers, options->jobs, rates, err);
+        status = measure(&bench, options->jobs, rates, err);
     if (!status)
-        print(options, &bench, rates, one);
-    for (int i = 0; workers && i < options->jobs; i++) {
-        conv_png_format.close(workers[i].codec);
-        free(workers[i].planes);
+        print(options, images, rates, one);
+    conv_workers_close(bench.workers);
+    for (int i = 0; bench.threads && i < options->jobs; i++) {
+        conv_png_format.close(bench.threads[i].codec);
+        free(bench.threads[i].planes);
     }
-    free(workers);
+    free(bench.threads);
     return status;
 }

@@ -26,21 +26,26 @@ struct command {
 
 // --- shared by all commands ----------------------------------------------------------------------
 
+static bool shows_progress(const struct conv_report_options *report)
+{
+    return !report->quiet && (report->progress == (int)CONV_ALWAYS ||
+                              (report->progress == (int)CONV_AUTO && isatty(STDERR_FILENO)));
+}
+
 static void fill_common(struct command *command)
 {
     const struct conv_options *options = &command->options;
     struct conv_bench_options *bench = &command->bench;
-    bench->filter_text = options->bench.filter;
+    bench->choice = options;
     bench->filters = command->filters;
     bench->filter_count = command->filter_count;
-    bench->limits = options->machine.limits;
-    bench->border = options->filter.border;
-    bench->border_value = options->filter.border_value;
     bench->format = options->report.json ? CONV_BENCH_JSON
                     : options->bench.csv ? CONV_BENCH_CSV
                     : options->bench.svg ? CONV_BENCH_SVG
                                          : CONV_BENCH_TEXT;
     bench->page = &command->page;
+    bench->device = &command->device;
+    bench->show_progress = shows_progress(&options->report);
 }
 
 // The options of the commands that read a folder.
@@ -50,23 +55,8 @@ static void fill_folder(struct command *command)
     struct conv_bench_options *bench = &command->bench;
     conv_places_fill_reading_walk(&options->inputs, &options->operands[1],
                                   options->operand_count - 1, &bench->walk);
-    bench->png = options->outputs.png;
-    bench->alpha = (enum conv_alpha_mode)options->filter.alpha;
-    bench->max_pixels = options->inputs.max_pixels;
     bench->mem_limit = conv_options_mem_limit(&options->machine, true);
     bench->group_bytes = conv_options_group_bytes(&options->machine, false);
-}
-
-static void fill_devices(struct command *command)
-{
-    const struct conv_device *device = &command->device;
-    struct conv_bench_devices *devices = &command->bench.devices;
-    devices->ops = device->ops;
-    devices->backends = device->backends;
-    devices->names = device->names;
-    devices->count = device->count;
-    devices->ordinals = device->ordinals;
-    devices->name = device->name;
 }
 
 static enum conv_status parse_chain(struct command *command, struct conv_err *err)
@@ -141,12 +131,6 @@ static enum conv_status choose_places(struct command *command, bool variant, boo
     return CONV_OK;
 }
 
-static bool shows_progress(const struct conv_report_options *report)
-{
-    return !report->quiet && (report->progress == (int)CONV_ALWAYS ||
-                              (report->progress == (int)CONV_AUTO && isatty(STDERR_FILENO)));
-}
-
 static enum conv_status bench_kernels(struct command *command, struct conv_err *err)
 {
     const struct conv_options *options = &command->options;
@@ -172,12 +156,7 @@ static enum conv_status bench_kernels(struct command *command, struct conv_err *
     if (status)
         return status;
     fill_common(command);
-    bench->show_progress = shows_progress(&options->report);
-    bench->sizes = (enum conv_bench_sizes)options->bench.sizes;
-    bench->width = options->bench.width;
-    bench->height = options->bench.height;
     bench->depth = options->bench.depth == CONV_BENCH_16_BITS ? 16 : 8;
-    bench->images = options->bench.images;
     bench->compare = command->compare;
     return conv_bench_kernels(bench, err);
 }
@@ -223,10 +202,8 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
     if (status)
         return status;
     fill_common(command);
-    bench->show_progress = shows_progress(&options->report);
     bench->layer = options->bench.layer.channels ? &options->bench.layer : NULL;
     bench->any_precision = !conv_options_given(options, "precision");
-    bench->precision = options->filter.layer.precision;
     return conv_bench_layers(bench, err);
 }
 
@@ -282,9 +259,7 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
         conv_report_say("no GPU is used: comparing workers of the CPU instead of streams");
     fill_common(command);
     fill_folder(command);
-    fill_devices(command);
     bench->jobs = options->machine.jobs;
-    bench->device_only = options->bench.stage == CONV_BENCH_DEVICE;
     bench->usual_streams =
         conv_options_streams(&options->machine, command->device.decode_on != CONV_CODER_CPU);
     bench->run = run_images;
@@ -315,11 +290,7 @@ static enum conv_status bench_codec(struct command *command, struct conv_err *er
         return status;
     fill_common(command);
     fill_folder(command);
-    if (bench->on_device)
-        fill_devices(command);
-    bench->show_progress = shows_progress(&options->report);
     bench->jobs = options->machine.jobs_given ? options->machine.jobs : 0;
-    bench->in_flight = options->bench.images;
     return conv_bench_codec(bench, err);
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "bench/bench_streams.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "bench/bench_cuda.h"
+#include "engine/workers.h"
 
 #define MOST_SMALL 1000          // images in the test of small copies
 #define SMALL_STREAMS 4          // conv's default
@@ -18,43 +18,37 @@ struct copies {
     struct conv_copy_test test;
     uint64_t ns;
     struct conv_err err;
-    pthread_t thread;
-    bool started;
 };
 
-static void *time_copies(void *argument)
+static void time_copies(void *context, int worker, int device)
 {
-    struct copies *copies = argument;
+    (void)worker;
+    struct copies *copies = (struct copies *)context + device;
     copies->ns = 1;
     copies->test.repeats = REPEATS;
-    copies->err.status =
-        conv_bench_cuda()->time_copies(copies->ordinal, &copies->test, &copies->ns, &copies->err);
-    return NULL;
+    conv_bench_cuda()->time_copies(copies->ordinal, &copies->test, &copies->ns, &copies->err);
 }
 
 // The sum over all devices, copying at the same time.
-static enum conv_status time_large(const struct conv_bench_devices *devices, enum conv_copy_way way,
+static enum conv_status time_large(const struct conv_device *devices, enum conv_copy_way way,
                                    double *gb_per_s, struct conv_err *err)
 {
+    struct conv_workers *workers = NULL;
     struct copies *copies = calloc((size_t)devices->count, sizeof *copies);
-    if (!copies)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
-    enum conv_status status = CONV_OK;
+    enum conv_status status =
+        copies ? conv_workers_open(&workers, devices->count, err)
+               : conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
     *gb_per_s = 0;
-    for (int d = 0; d < devices->count; d++) {
-        copies[d].ordinal = devices->ordinals[d];
-        copies[d].test =
-            (struct conv_copy_test){.way = way, .bytes = LARGE, .count = LARGE_COUNT, .streams = 1};
-        int errnum = pthread_create(&copies[d].thread, NULL, time_copies, &copies[d]);
-        copies[d].started = errnum == 0;
-        if (errnum && !status)
-            status = conv_err_thread(err, errnum);
-    }
-    for (int d = 0; d < devices->count; d++) {
-        if (!copies[d].started)
-            continue;
-        pthread_join(copies[d].thread, NULL);
-        if (copies[d].err.status && !status)
+    for (int d = 0; d < devices->count && !status; d++)
+        copies[d] = (struct copies){
+            .ordinal = devices->ordinals[d],
+            .test = {.way = way, .bytes = LARGE, .count = LARGE_COUNT, .streams = 1},
+        };
+    if (!status)
+        conv_workers_run(workers, devices->count, time_copies, copies, devices->count);
+    conv_workers_close(workers);
+    for (int d = 0; d < devices->count && !status; d++) {
+        if (copies[d].err.status)
             status = conv_err_set(err, copies[d].err.status, "%s", copies[d].err.text);
         *gb_per_s +=
             (double)LARGE * LARGE_COUNT * (way == CONV_COPY_BOTH ? 2 : 1) / (double)copies[d].ns;
@@ -63,12 +57,12 @@ static enum conv_status time_large(const struct conv_bench_devices *devices, enu
     return status;
 }
 
-static enum conv_status time_small_copies(const struct conv_bench_devices *devices,
+static enum conv_status time_small_copies(const struct conv_device *devices,
                                           struct conv_copy_test test, double *ms,
                                           struct conv_err *err)
 {
     struct copies copies = {.ordinal = devices->ordinals[0], .test = test};
-    time_copies(&copies);
+    time_copies(&copies, 0, 0);
     *ms = (double)copies.ns / 1e6;
     return copies.err.status ? conv_err_set(err, copies.err.status, "%s", copies.err.text)
                              : CONV_OK;
@@ -76,8 +70,8 @@ static enum conv_status time_small_copies(const struct conv_bench_devices *devic
 
 // The same bytes as single images and as groups, on the first device.
 static enum conv_status time_small(struct conv_bench_copies *copies,
-                                   const struct conv_bench_devices *devices, size_t bytes,
-                                   size_t group, struct conv_err *err)
+                                   const struct conv_device *devices, size_t bytes, size_t group,
+                                   struct conv_err *err)
 {
     size_t fit = ((size_t)256 << 20) / bytes;
     int count = fit < 1 ? 1 : fit < MOST_SMALL ? (int)fit : MOST_SMALL;
@@ -100,9 +94,8 @@ static enum conv_status time_small(struct conv_bench_copies *copies,
 }
 
 enum conv_status conv_bench_copies_time(struct conv_bench_copies *copies,
-                                        const struct conv_bench_devices *devices,
-                                        size_t image_bytes, size_t group_bytes,
-                                        struct conv_err *err)
+                                        const struct conv_device *devices, size_t image_bytes,
+                                        size_t group_bytes, struct conv_err *err)
 {
     enum conv_status status = time_large(devices, CONV_COPY_IN, &copies->in, err);
     if (!status)

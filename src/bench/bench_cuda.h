@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
+#include "bench/bench_codec.h"
 #include "bench/bench_place.h"
-#include "image/image.h"
 
 // --- copies between pinned and device memory -----------------------------------------------------
 
@@ -31,15 +31,9 @@ struct conv_copy_test {
 
 #define CONV_CODING_MOST_KERNELS 16
 
-struct conv_coding_image {
-    const uint8_t *stream; // zlib, of stream_bytes
-    size_t stream_bytes;
-    struct conv_image image; // what the stream holds, and what is encoded
-};
-
 // Image data decoded or encoded by the device alone, kernel by kernel.
 struct conv_coding_test {
-    const struct conv_coding_image *images;
+    const struct conv_bench_image *images; // with `stream` and `image`
     int image_count;
     bool decode;   // else encode
     int threads;   // that inflate an image together: 128, 256, 512; 0: the decoder's choice

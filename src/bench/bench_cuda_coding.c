@@ -28,7 +28,7 @@ struct coding {
     cudaError_t code; // of the first call that failed
 };
 
-static const struct conv_coding_image *image_of(const struct coding *coding, int i)
+static const struct conv_bench_image *image_of(const struct coding *coding, int i)
 {
     return &coding->test->images[i % coding->test->image_count];
 }
@@ -113,7 +113,7 @@ static bool prepare_decode(struct coding *coding, const size_t streams[], const 
     int count = coding->test->in_flight;
     size_t scratch = 0;
     for (int i = 0; i < count; i++) {
-        const struct conv_coding_image *source = image_of(coding, i);
+        const struct conv_bench_image *source = image_of(coding, i);
         const struct conv_image *image = &source->image;
         table[i] = (struct conv_decode_image){
             .d_stream = coding->d_streams + streams[i],
@@ -227,18 +227,6 @@ static void find_medians(struct coding *coding)
 
 // --- results -------------------------------------------------------------------------------------
 
-static bool is_same(const struct conv_image *image, const uint8_t *planes)
-{
-    size_t row = (size_t)image->width * (size_t)(image->depth / 8);
-    size_t stride = conv_image_stride(image->width, image->depth);
-    for (int c = 0; c < image->channels; c++)
-        for (int y = 0; y < image->height; y++)
-            if (memcmp(planes + (size_t)c * plane_bytes(image) + (size_t)y * stride,
-                       image->plane[c].data + y * image->plane[c].stride, row) != 0)
-                return false;
-    return true;
-}
-
 // Checks the last copy of each image, which shared the device with all the others.
 static void check_decoded(struct coding *coding, const size_t planes[])
 {
@@ -247,17 +235,19 @@ static void check_decoded(struct coding *coding, const size_t planes[])
     for (int i = first < 0 ? 0 : first; i < test->in_flight && !coding->code; i++) {
         const struct conv_image *image = &image_of(coding, i)->image;
         size_t bytes = plane_bytes(image) * (size_t)image->channels;
-        uint8_t *got = malloc(bytes);
+        uint8_t *memory = malloc(bytes);
         uint32_t state = CONV_DECODE_RESULTS;
-        if (!got)
+        struct conv_image got;
+        if (!memory)
             return note(coding, cudaErrorMemoryAllocation);
-        copy(coding, got, coding->d_planes + planes[i], bytes, cudaMemcpyDeviceToHost);
+        conv_bench_images_place(&got, image, memory);
+        copy(coding, memory, coding->d_planes + planes[i], bytes, cudaMemcpyDeviceToHost);
         copy(coding, &state, coding->d_out + (size_t)i * sizeof state, sizeof state,
              cudaMemcpyDeviceToHost);
         if (!coding->code)
             note(coding, cudaStreamSynchronize(coding->stream));
-        test->wrong += state != CONV_DECODE_DECODED || !is_same(image, got);
-        free(got);
+        test->wrong += state != CONV_DECODE_DECODED || !conv_bench_images_equal(image, &got);
+        free(memory);
     }
 }
 

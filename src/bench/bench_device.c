@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "bench/bench_streams.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,6 +9,7 @@
 #include "base/lock.h"
 #include "bench/bench_cuda.h"
 #include "engine/engine.h"
+#include "engine/workers.h"
 #include "io/walk/walk.h"
 #include "report/figures.h"
 #include "run/pool.h"
@@ -21,7 +21,7 @@
 
 struct conv_bench_device {
     const struct conv_bench_options *options;
-    const struct conv_bench_devices *device;
+    const struct conv_device *device;
     struct conv_pool pool;
     struct conv_slot *groups[MOST_GROUPS];
     uint64_t images[MOST_GROUPS], pixels[MOST_GROUPS];
@@ -44,8 +44,6 @@ struct stream_thread {
     struct conv_bench_device *bench;
     int device;
     struct conv_stream *stream;
-    pthread_t thread;
-    bool started;
     struct conv_trace_track *tracks[CONV_ENGINE_COUNT]; // NULL without a trace
 };
 
@@ -55,9 +53,9 @@ struct stream_thread {
 static bool place(struct conv_bench_device *bench, const struct conv_image *shape,
                   struct conv_placed *placed, int most, struct conv_err *err)
 {
-    const struct conv_bench_devices *device = bench->device;
+    const struct conv_device *device = bench->device;
     size_t table = device->ops->table_bytes(bench->options->filter_count, false);
-    bool filter_alpha = bench->options->alpha != CONV_ALPHA_KEEP;
+    bool filter_alpha = bench->options->choice->filter.alpha != CONV_ALPHA_KEEP;
     size_t bytes = conv_group_need(shape, filter_alpha, table);
     struct conv_pool_need need = {.room = {bytes, bytes}};
     struct conv_slot *slot = bench->group_count ? bench->groups[bench->group_count - 1] : NULL;
@@ -102,8 +100,8 @@ static enum conv_status fill(struct conv_bench_device *bench, int most, struct c
     const struct conv_bench_options *options = bench->options;
     struct conv_pipeline_config config = {
         .memory.staging = options->mem_limit,
-        .max_pixels = options->max_pixels,
-        .alpha = options->alpha,
+        .max_pixels = options->choice->inputs.max_pixels,
+        .alpha = options->choice->filter.alpha,
         .strip = CONV_STRIP_ALL,
         .first_frame = true,
         .no_save = true,
@@ -111,7 +109,7 @@ static enum conv_status fill(struct conv_bench_device *bench, int most, struct c
     struct conv_file file = {0};
     struct conv_job *job = calloc(1, sizeof *job);
     struct conv_codecs *codec = NULL;
-    enum conv_status status = job ? conv_codecs_open(&codec, &options->png, err)
+    enum conv_status status = job ? conv_codecs_open(&codec, &options->choice->outputs.png, err)
                                   : conv_err_set(err, CONV_ERR_MEMORY, "no memory for an image");
     bool room = true, any = true;
     while (!status && room && any && bench->group_count < most) {
@@ -144,7 +142,7 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
                                         const struct conv_bench_options *options, int streams,
                                         struct conv_err *err)
 {
-    const struct conv_bench_devices *device = &options->devices;
+    const struct conv_device *device = options->device;
     struct conv_bench_device *bench = calloc(1, sizeof *bench);
     if (!bench)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
@@ -216,9 +214,10 @@ static void count(struct conv_bench_device *bench, int device, int i)
     conv_overlap_add(overlap, CONV_ENGINE_COPY_OUT, filtered, filtered + group->ns_copy_out);
 }
 
-static void *stream_main(void *argument)
+static void run_stream(void *context, int worker, int number)
 {
-    struct stream_thread *thread = argument;
+    (void)worker;
+    struct stream_thread *thread = (struct stream_thread *)context + number;
     struct conv_bench_device *bench = thread->bench;
     conv_lock_acquire(&bench->lock);
     // There are at least as many groups as streams, so one is always free.
@@ -242,14 +241,13 @@ static void *stream_main(void *argument)
             count(bench, thread->device, i);
     }
     conv_lock_release(&bench->lock);
-    return NULL;
 }
 
 // Each stream runs once before the clock starts, to take its memory.
 static enum conv_status open_streams(struct conv_bench_device *bench, struct stream_thread *threads,
                                      int count, struct conv_err *err)
 {
-    const struct conv_bench_devices *device = bench->device;
+    const struct conv_device *device = bench->device;
     enum conv_status status = CONV_OK;
     for (int i = 0; i < count && !status; i++) {
         threads[i].bench = bench;
@@ -267,16 +265,11 @@ static enum conv_status open_streams(struct conv_bench_device *bench, struct str
 static enum conv_status run_streams(struct conv_bench_device *bench, struct stream_thread *threads,
                                     int count, struct conv_err *err)
 {
-    enum conv_status status = CONV_OK;
-    for (int i = 0; i < count && !status; i++) {
-        int errnum = pthread_create(&threads[i].thread, NULL, stream_main, &threads[i]);
-        threads[i].started = errnum == 0;
-        if (errnum)
-            status = conv_err_thread(err, errnum);
-    }
-    for (int i = 0; i < count; i++)
-        if (threads[i].started)
-            pthread_join(threads[i].thread, NULL);
+    struct conv_workers *workers = NULL;
+    enum conv_status status = conv_workers_open(&workers, count, err);
+    if (!status)
+        conv_workers_run(workers, count, run_stream, threads, count);
+    conv_workers_close(workers);
     if (!status && bench->failure.status)
         status = conv_err_set(err, bench->failure.status, "%s", bench->failure.text);
     return status;

@@ -62,7 +62,7 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
                                         struct conv_err *err)
 {
     struct conv_pipeline_config config = {
-        .max_pixels = options->max_pixels,
+        .max_pixels = options->choice->inputs.max_pixels,
         .memory.staging = options->mem_limit,
         .strip = CONV_STRIP_ALL,
         .first_frame = true,
@@ -106,47 +106,32 @@ void conv_bench_images_free(struct conv_bench_images *images)
     for (int i = 0; i < images->count; i++) {
         free(images->images[i].file.data);
         free(images->images[i].planes);
+        free(images->images[i].stream);
     }
     free(images->images);
     *images = (struct conv_bench_images){0};
 }
 
-// --- planes --------------------------------------------------------------------------------------
+// --- samples -------------------------------------------------------------------------------------
 
-size_t conv_bench_images_place(struct conv_image *image, const struct conv_image *shape,
-                               uint8_t *planes)
+enum conv_status conv_bench_images_take(struct conv_bench_image *image, struct conv_err *err)
 {
-    *image = *shape;
-    size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
-    for (int c = 0; c < shape->channels; c++) {
-        image->plane[c].data = planes ? planes + (size_t)c * bytes : NULL;
-        image->plane[c].stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
-    }
-    return bytes * (size_t)shape->channels;
-}
-
-bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image *b)
-{
-    size_t row = (size_t)a->width * (size_t)(a->depth / 8);
-    for (int c = 0; c < a->channels; c++)
-        for (int y = 0; y < a->height; y++)
-            if (memcmp(a->plane[c].data + y * a->plane[c].stride,
-                       b->plane[c].data + y * b->plane[c].stride, row) != 0)
-                return false;
-    return true;
+    size_t bytes = conv_bench_images_place(&image->image, &image->header.shape, NULL);
+    image->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes);
+    if (!image->planes)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    conv_bench_images_place(&image->image, &image->header.shape, image->planes);
+    return CONV_OK;
 }
 
 static enum conv_status filter(struct conv_backend *backend, struct conv_codec *codec,
                                struct conv_bench_image *image, struct conv_err *err)
 {
-    size_t bytes = conv_bench_images_place(&image->filtered, &image->header.shape, NULL);
-    image->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes);
-    if (!image->planes)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    conv_bench_images_place(&image->filtered, &image->header.shape, image->planes);
-    enum conv_status status = conv_png_format.decode(codec, image->file.data, image->file.size,
-                                                     &image->header, &image->filtered, err);
-    conv_image view = conv_view_of(&image->filtered);
+    enum conv_status status = conv_bench_images_take(image, err);
+    if (!status)
+        status = conv_png_format.decode(codec, image->file.data, image->file.size, &image->header,
+                                        &image->image, err);
+    conv_image view = conv_view_of(&image->image);
     return status ? status : conv_device_cpu.filter_run(backend, &view, &view, 1, NULL, err);
 }
 
@@ -157,8 +142,8 @@ enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
     struct conv_backend_config config = {
         .filters = options->filters,
         .filter_count = options->filter_count,
-        .border = options->border,
-        .border_value = options->border_value,
+        .border = options->choice->filter.border,
+        .border_value = options->choice->filter.border_value,
         .alpha = CONV_ALPHA_FILTER,
     };
     struct conv_codec_config png = {.level = -1};
@@ -176,4 +161,40 @@ enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
     conv_device_cpu.close(backend);
     conv_device_context_close(config.context);
     return status;
+}
+
+// --- results of encoders -------------------------------------------------------------------------
+
+enum conv_status conv_bench_read_back(struct conv_bench_reader *reader,
+                                      const struct conv_encoded *bytes,
+                                      const struct conv_image *image, struct conv_err *err)
+{
+    struct conv_image_header header;
+    struct conv_image got;
+    reader->file.size = 0;
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
+        if (!conv_buffer_append(&reader->file, bytes->part[i].data, bytes->part[i].size))
+            return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    enum conv_status status =
+        conv_png_format.probe(reader->file.data, reader->file.size, &header, err);
+    if (status)
+        return status;
+    if (header.shape.width != image->width || header.shape.height != image->height ||
+        header.shape.channels != image->channels || header.shape.depth != image->depth)
+        return conv_err_set(err, CONV_ERR_FORMAT, "another size or kind of image");
+    if (!conv_buffer_reserve(&reader->planes, conv_bench_images_place(&got, image, NULL)))
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    conv_bench_images_place(&got, image, reader->planes.data);
+    status = conv_libpng_decode(&reader->scratch, reader->file.data, reader->file.size, &header,
+                                &got, NULL, NULL, err);
+    return status || conv_bench_images_equal(image, &got)
+               ? status
+               : conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels");
+}
+
+void conv_bench_reader_free(struct conv_bench_reader *reader)
+{
+    conv_buffer_free(&reader->file);
+    conv_buffer_free(&reader->scratch);
+    conv_buffer_free(&reader->planes);
 }

@@ -178,8 +178,9 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
     const struct conv_bench_workload *workload = bench->workload;
     struct conv_bench_launch launch;
     conv_bench_progress(bench->options->show_progress, reference->name);
-    enum conv_status status = conv_bench_launch_open(
-        &launch, reference, &bench->chain, bench->options->limits->cores, conv_cpu_features(), err);
+    enum conv_status status = conv_bench_launch_open(&launch, reference, &bench->chain,
+                                                     bench->options->choice->machine.limits->cores,
+                                                     conv_cpu_features(), err);
     if (!status)
         status = conv_bench_launch_place(&launch, workload->planes, workload->plane_count,
                                          workload->source, workload->bytes, err);
@@ -361,14 +362,14 @@ static enum conv_status bench_workload(const struct conv_bench_options *options,
         .table = &result->table,
         .chain = {.filters = options->filters,
                   .count = options->filter_count,
-                  .border = options->border,
-                  .border_value = options->border_value,
+                  .border = options->choice->filter.border,
+                  .border_value = options->choice->filter.border_value,
                   .depth = options->depth},
     };
     struct conv_bench_workload *workload = &result->workload;
     enum conv_status status = conv_bench_workload_open(
         workload, sizes->sizes, sizes->width, sizes->height, sizes->images, options->depth, err);
-    if (!status && options->compare && options->sizes != CONV_BENCH_SIZES_STANDARD)
+    if (!status && options->compare && options->choice->bench.sizes != CONV_BENCH_SIZES_STANDARD)
         status = conv_bench_compare_check(options->compare, options, workload, err);
     if (!status)
         status = take_memory(&bench, err);
@@ -402,8 +403,9 @@ enum conv_status conv_bench_kernels(const struct conv_bench_options *options, st
         {CONV_BENCH_SIZES_ONE, 300, 300, 1000},
         {CONV_BENCH_SIZES_MIX, 0, 0, 500},
     };
-    const struct sizes given = {options->sizes, options->width, options->height, options->images};
-    bool is_standard = options->sizes == CONV_BENCH_SIZES_STANDARD;
+    const struct sizes given = {options->choice->bench.sizes, options->choice->bench.width,
+                                options->choice->bench.height, options->choice->bench.images};
+    bool is_standard = options->choice->bench.sizes == CONV_BENCH_SIZES_STANDARD;
     int count = is_standard ? CONV_BENCH_MOST_WORKLOADS : 1;
     struct conv_bench_result *results = calloc((size_t)count, sizeof *results);
     if (!results)

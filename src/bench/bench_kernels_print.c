@@ -36,9 +36,9 @@ static void print_head(const struct conv_bench_options *options,
     static const char *const labels[CONV_BENCH_PLACES] = {"CPU: ", "", "CUDA:"};
     char images[80];
     conv_bench_workload_describe(&result->workload, "x", true, images, sizeof images);
-    conv_report_print_path(stdout, options->filter_text);
+    conv_report_print_path(stdout, options->choice->bench.filter);
     printf(", %s border, %s, 3 planes of %d bits, in one launch\n",
-           conv_filter_border_name(options->border), images, result->workload.depth);
+           conv_filter_border_name(options->choice->filter.border), images, result->workload.depth);
     for (int p = 0; p < CONV_BENCH_PLACES; p++)
         if (*result->table.places[p].machine)
             printf("%s %s\n", labels[p], result->table.places[p].machine);
@@ -53,8 +53,8 @@ static void print_json(const struct conv_bench_options *options,
     const struct conv_bench_workload *workload = &result->workload;
     const struct conv_bench_table *table = &result->table;
     fputs("{\"type\":\"bench-kernels\",\"version\":\"" CONV_VERSION "\"", stream);
-    conv_json_member(stream, "filter", options->filter_text);
-    conv_json_member(stream, "border", conv_filter_border_name(options->border));
+    conv_json_member(stream, "filter", options->choice->bench.filter);
+    conv_json_member(stream, "border", conv_filter_border_name(options->choice->filter.border));
     conv_json_member(stream, "cpu", table->places[CONV_BENCH_ONE_CORE].machine);
     conv_json_member(stream, "cuda", table->places[CONV_BENCH_CUDA].machine);
     if (table->compared)
@@ -102,14 +102,14 @@ enum conv_status conv_bench_kernels_page(const struct conv_bench_options *option
         conv_page_fact(page, "images", "%s", images);
     }
     page->kind = "conv bench kernels";
-    conv_page_title(page, "Kernel ladder: %.100s on %s", options->filter_text, where);
+    conv_page_title(page, "Kernel ladder: %.100s on %s", options->choice->bench.filter, where);
     conv_page_fact(page, "samples", "3 planes of %d bits", results[0].workload.depth);
     conv_page_describe(page, &(struct conv_page_setting){
                                  .filters = options->filters,
                                  .filter_count = options->filter_count,
-                                 .border = options->border,
-                                 .border_value = options->border_value,
-                                 .limits = options->limits,
+                                 .border = options->choice->filter.border,
+                                 .border_value = options->choice->filter.border_value,
+                                 .limits = options->choice->machine.limits,
                              });
     return conv_bench_page_finish(page, print_record, &record, err);
 }
@@ -227,12 +227,13 @@ static const char *find_same(const struct conv_bench_compare *compare,
                              const struct conv_bench_workload *workload)
 {
     const char *at = find_result(compare->text);
-    while (at && !(has_text(at, "filter", options->filter_text) &&
-                   has_text(at, "border", conv_filter_border_name(options->border)) &&
-                   read_number(at, "width") == workload->width &&
-                   read_number(at, "height") == workload->height &&
-                   read_number(at, "images") == workload->images &&
-                   read_number(at, "depth") == workload->depth))
+    while (at &&
+           !(has_text(at, "filter", options->choice->bench.filter) &&
+             has_text(at, "border", conv_filter_border_name(options->choice->filter.border)) &&
+             read_number(at, "width") == workload->width &&
+             read_number(at, "height") == workload->height &&
+             read_number(at, "images") == workload->images &&
+             read_number(at, "depth") == workload->depth))
         at = find_result(conv_json_skip(at));
     return at;
 }

@@ -181,8 +181,8 @@ static enum conv_status run_variant(struct bench *bench, struct conv_layer_plan 
 
 static bool is_measured(const struct conv_bench_options *options, enum conv_precision precision)
 {
-    return options->any_precision || options->precision == precision ||
-           (options->layer_chosen && precision < options->precision);
+    return options->any_precision || options->choice->filter.layer.precision == precision ||
+           (options->layer_chosen && precision < options->choice->filter.layer.precision);
 }
 
 // True if conv layer would choose this variant for a precision that is measured.
@@ -331,7 +331,7 @@ static void describe_machine(struct bench *bench)
     char model[64];
     conv_cpu_model(model, sizeof model);
     table->form = &conv_bench_layers_form;
-    table->threads = options->limits->cores;
+    table->threads = options->choice->machine.limits->cores;
     if (options->on_cpu)
         snprintf(places[CONV_BENCH_ONE_CORE].machine, sizeof places->machine, "one core of %s",
                  model);
@@ -357,7 +357,7 @@ static enum conv_status bench_layer(const struct conv_bench_options *options,
     if (!status && !(bench->got = malloc(bench->data.image_out * sizeof *bench->got)))
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for results");
     bool opened = !status;
-    bench->data.memory = conv_limits_memory_left(options->limits);
+    bench->data.memory = conv_limits_memory_left(options->choice->machine.limits);
     if (!status && options->on_cpu)
         status = bench_place(bench, CONV_BENCH_ONE_CORE, &conv_bench_place_cpu, 1, err);
     if (!status && options->on_cpu && bench->table.threads > 1)

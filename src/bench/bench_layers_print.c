@@ -242,7 +242,7 @@ static enum conv_status write_page(const struct conv_bench_options *options,
         if (*at[p].machine && at[p].copy_gb_per_s > 0)
             conv_page_fact(page, "limits", "%s: copy %.1f GB/s, multiply-adds %.3g TFLOP/s",
                            at[p].machine, at[p].copy_gb_per_s, at[p].fma_rate);
-    conv_page_machine(page, options->limits);
+    conv_page_machine(page, options->choice->machine.limits);
     return conv_bench_page_finish(page, print_json, result, err);
 }
 

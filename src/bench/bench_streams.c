@@ -10,12 +10,6 @@
 #define MOST_STREAMS 16
 #define TRACED_STREAMS 4 // on the page, beside a single one, or as many as there are
 
-// One run of a line.
-struct run {
-    struct conv_streams_line line;
-    struct conv_totals totals;
-};
-
 struct bench {
     const struct conv_bench_options *options;
     struct conv_bench_device *staged; // --stage device
@@ -99,12 +93,12 @@ static void show_traces(const struct bench *bench, struct conv_page *page)
     }
 }
 
-// One run with `count` streams or workers; `line` NULL: a warm-up run.
+// One run with `count` streams or workers.
 static enum conv_status run_once(struct bench *bench, int count, bool traced,
-                                 struct conv_streams_line *line, struct conv_totals *totals,
-                                 struct conv_err *err)
+                                 struct conv_streams_line *line, struct conv_err *err)
 {
     double bytes = 0;
+    struct conv_totals *totals = &line->totals;
     bool async = bench->table.async;
     bench->config.streams = async ? count : 0;
     bench->config.jobs = bench->staged || !async ? count : bench->options->jobs;
@@ -118,9 +112,10 @@ static enum conv_status run_once(struct bench *bench, int count, bool traced,
     conv_stall_begin(bench->options->stall);
     enum conv_status finished = conv_trace_finish(trace, status ? NULL : err);
     status = status ? status : finished;
-    if (status || !line)
+    if (status)
         return status;
     line->count = count;
+    line->jobs = bench->config.jobs;
     line->share_of_copy =
         bench->table.copied ? bytes / totals->seconds / 1e9 / bench->table.copies.both : -1;
     conv_figures_compute(&bench->config, totals, &line->figures);
@@ -129,24 +124,23 @@ static enum conv_status run_once(struct bench *bench, int count, bool traced,
 
 static int compare_runs(const void *a, const void *b)
 {
-    const struct run *one = a, *other = b;
-    double x = one->line.figures.images_per_s, y = other->line.figures.images_per_s;
+    const struct conv_streams_line *one = a, *other = b;
+    double x = one->figures.images_per_s, y = other->figures.images_per_s;
     return (x > y) - (x < y);
 }
 
-// Makes all runs of the table's next line, which gets the median; only the first is traced.
-static enum conv_status run_line(struct bench *bench, int count, struct conv_err *err)
+// Makes all runs of a line, which gets the median; only the first is traced.
+static enum conv_status run_line(struct bench *bench, int count, struct conv_streams_line *line,
+                                 struct conv_err *err)
 {
-    struct conv_streams_table *table = &bench->table;
-    struct run runs[CONV_STREAMS_RUNS] = {0};
+    struct conv_streams_line runs[CONV_STREAMS_RUNS] = {0};
     enum conv_status status = CONV_OK;
     for (int i = 0; i < CONV_STREAMS_RUNS && !status && !atomic_load(bench->options->stop); i++)
-        status = run_once(bench, count, i == 0, &runs[i].line, &runs[i].totals, err);
+        status = run_once(bench, count, i == 0, &runs[i], err);
     qsort(runs, CONV_STREAMS_RUNS, sizeof *runs, compare_runs);
-    table->lines[table->count] = runs[CONV_STREAMS_RUNS / 2].line;
-    table->totals[table->count] = runs[CONV_STREAMS_RUNS / 2].totals;
-    table->slowest[table->count] = runs[0].line.figures.images_per_s;
-    table->fastest[table->count] = runs[CONV_STREAMS_RUNS - 1].line.figures.images_per_s;
+    *line = runs[CONV_STREAMS_RUNS / 2];
+    line->slowest = runs[0].figures.images_per_s;
+    line->fastest = runs[CONV_STREAMS_RUNS - 1].figures.images_per_s;
     return status;
 }
 
@@ -157,25 +151,25 @@ static enum conv_status measure(struct bench *bench, int most, struct conv_err *
     struct conv_streams_table *table = &bench->table;
     const struct conv_bench_options *options = bench->options;
     bool text = options->format == CONV_BENCH_TEXT;
-    struct conv_totals totals = {0};
+    struct conv_streams_line warm_up = {0};
     enum conv_status status = CONV_OK;
     if (table->device_only) {
         status = conv_bench_device_open(&bench->staged, options, most, err);
         if (!status)
             status = conv_bench_device_copies(bench->staged, &table->copied, &table->copies, err);
     } else { // warms up page cache, device and allocator
-        status = run_once(bench, table->async ? options->usual_streams : most, false, NULL, &totals,
-                          err);
+        status =
+            run_once(bench, table->async ? options->usual_streams : most, false, &warm_up, err);
     }
     if (!status && text)
         conv_streams_table_print_head(table);
     for (int n = 1; !status && n <= most && table->count < CONV_STREAMS_MOST_LINES; n *= 2) {
         struct conv_streams_line *line = &table->lines[table->count];
-        status = run_line(bench, n, err);
+        status = run_line(bench, n, line, err);
         if (status || atomic_load(options->stop)) // a signal cut this line short
             break;
         line->speed_up = line->figures.images_per_s / table->lines[0].figures.images_per_s;
-        table->jobs[table->count++] = bench->config.jobs;
+        table->count++;
         if (text)
             conv_streams_table_print_line(table, table->count - 1);
     }
@@ -186,7 +180,7 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
 {
     const struct conv_streams_table *table = &bench->table;
     const struct conv_bench_options *options = bench->options;
-    const struct conv_bench_devices *devices = &options->devices;
+    const struct conv_device *devices = options->device;
     struct conv_page *page = options->page;
     page->kind = table->device_only ? "conv bench streams, the device alone" : "conv bench streams";
     int most = table->lines[table->count - 1].count;
@@ -200,21 +194,21 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
     conv_page_describe(page, &(struct conv_page_setting){
                                  .filters = options->filters,
                                  .filter_count = options->filter_count,
-                                 .border = options->border,
-                                 .border_value = options->border_value,
+                                 .border = options->choice->filter.border,
+                                 .border_value = options->choice->filter.border_value,
                                  .names = devices->names,
                                  .ordinals = devices->ordinals,
                                  .backends = devices->backends,
                                  .device_count = devices->count,
                                  .ops = devices->ops,
-                                 .limits = options->limits,
+                                 .limits = options->choice->machine.limits,
                              });
     return conv_bench_page_finish(page, conv_streams_table_print_json, table, err);
 }
 
 enum conv_status conv_bench_streams(const struct conv_bench_options *options, struct conv_err *err)
 {
-    const struct conv_bench_devices *devices = &options->devices;
+    const struct conv_device *devices = options->device;
     bool async = devices->ops->async;
     struct bench *bench = calloc(1, sizeof *bench);
     if (!bench)
@@ -225,12 +219,12 @@ enum conv_status conv_bench_streams(const struct conv_bench_options *options, st
         .progress = CONV_NEVER,
         .explain = options->explain,
         .stall = options->stall,
-        .cores = options->limits->cores,
+        .cores = options->choice->machine.limits->cores,
         .device = devices->name,
         .device_async = async,
         .device_count = async ? devices->count : 0,
     };
-    bench->table.filter = options->filter_text;
+    bench->table.filter = options->choice->bench.filter;
     const struct conv_operands *operands = &options->walk.operands;
     snprintf(bench->inputs, sizeof bench->inputs, "%.400s", operands->inputs[0]);
     if (operands->input_count > 1)
@@ -239,7 +233,7 @@ enum conv_status conv_bench_streams(const struct conv_bench_options *options, st
     bench->table.folder = bench->inputs;
     bench->table.device = devices->name;
     bench->table.async = async;
-    bench->table.device_only = options->device_only;
+    bench->table.device_only = options->choice->bench.stage == CONV_BENCH_DEVICE;
     conv_stall_begin(
         options->stall); // except in run_once: readers of the table or the page may be slow
     enum conv_status status = measure(bench, async ? MOST_STREAMS : options->jobs, err);

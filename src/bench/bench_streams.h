@@ -21,9 +21,8 @@ struct conv_bench_copies {
 // one, over streams and in groups of `group_bytes`. CUDA devices only. CONV_ERR_MEMORY,
 // CONV_ERR_DEVICE.
 enum conv_status conv_bench_copies_time(struct conv_bench_copies *copies,
-                                        const struct conv_bench_devices *devices,
-                                        size_t image_bytes, size_t group_bytes,
-                                        struct conv_err *err);
+                                        const struct conv_device *devices, size_t image_bytes,
+                                        size_t group_bytes, struct conv_err *err);
 
 // --- --stage device ------------------------------------------------------------------------------
 
@@ -58,9 +57,12 @@ enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool 
 
 struct conv_streams_line {
     int count; // streams or workers
+    int jobs;  // workers
+    struct conv_totals totals;
     struct conv_figures figures;
-    double speed_up;      // over the first line
-    double share_of_copy; // of the speed of copies both ways; -1: not measured
+    double slowest, fastest; // images per second of one of its runs; the rest is of the median one
+    double speed_up;         // over the first line
+    double share_of_copy;    // of the speed of copies both ways; -1: not measured
 };
 
 struct conv_streams_table {
@@ -68,10 +70,6 @@ struct conv_streams_table {
     bool async;       // lines count streams, else workers
     bool device_only; // --stage device
     struct conv_streams_line lines[CONV_STREAMS_MOST_LINES];
-    int jobs[CONV_STREAMS_MOST_LINES];
-    struct conv_totals totals[CONV_STREAMS_MOST_LINES];
-    // Images per second of the slowest and the fastest run of each line; the line has the median.
-    double slowest[CONV_STREAMS_MOST_LINES], fastest[CONV_STREAMS_MOST_LINES];
     int count;
     bool copied; // `copies` is measured
     struct conv_bench_copies copies;

@@ -63,7 +63,7 @@ void conv_streams_table_print_line(const struct conv_streams_table *table, int l
     const struct conv_streams_line *entry = &table->lines[line];
     const struct conv_figures *figures = &entry->figures;
     printf("%7d %9.1f %10.1f %8.2fx %9.1f %9.1f ", entry->count, figures->images_per_s,
-           figures->mpix_per_s, entry->speed_up, table->slowest[line], table->fastest[line]);
+           figures->mpix_per_s, entry->speed_up, entry->slowest, entry->fastest);
     if (table->copied)
         printf(" %8.1f", 100 * entry->share_of_copy);
     if (table->async)
@@ -82,7 +82,7 @@ void conv_streams_table_print_line(const struct conv_streams_table *table, int l
 static void print_json_line(const struct conv_streams_table *table, int line, FILE *stream)
 {
     const struct conv_streams_line *entry = &table->lines[line];
-    const struct conv_totals *totals = &table->totals[line];
+    const struct conv_totals *totals = &entry->totals;
     if (table->async)
         fprintf(stream, "{\"streams\":%d,", entry->count);
     else
@@ -91,8 +91,8 @@ static void print_json_line(const struct conv_streams_table *table, int line, FI
             "\"workers\":%d,\"done\":%" PRIu64 ",\"pixels\":%" PRIu64
             ",\"seconds\":%.9f,\"runs\":%d,\"images_per_s_min\":%.4f,\"images_per_s_max\":%.4f,"
             "\"speed_up\":%.4f,\"share_of_copy\":",
-            table->jobs[line], totals->done, totals->pixels, totals->seconds, CONV_STREAMS_RUNS,
-            table->slowest[line], table->fastest[line], entry->speed_up);
+            entry->jobs, totals->done, totals->pixels, totals->seconds, CONV_STREAMS_RUNS,
+            entry->slowest, entry->fastest, entry->speed_up);
     if (entry->share_of_copy < 0)
         fputs("null", stream);
     else
@@ -145,12 +145,12 @@ void conv_streams_table_print_csv(const struct conv_streams_table *table)
     for (int i = 0; i < table->count; i++) {
         const struct conv_streams_line *entry = &table->lines[i];
         const struct conv_figures *figures = &entry->figures;
-        const struct conv_totals *totals = &table->totals[i];
+        const struct conv_totals *totals = &entry->totals;
         if (table->async)
             printf("%d", entry->count);
-        printf(",%d,%" PRIu64 ",%" PRIu64 ",%.6f,%d,%.4f,%.4f,%.4f,%.4f,%.4f,", table->jobs[i],
+        printf(",%d,%" PRIu64 ",%" PRIu64 ",%.6f,%d,%.4f,%.4f,%.4f,%.4f,%.4f,", entry->jobs,
                totals->done, totals->pixels, totals->seconds, CONV_STREAMS_RUNS,
-               figures->images_per_s, table->slowest[i], table->fastest[i], figures->mpix_per_s,
+               figures->images_per_s, entry->slowest, entry->fastest, figures->mpix_per_s,
                entry->speed_up);
         if (entry->share_of_copy >= 0)
             printf("%.6f", entry->share_of_copy);
