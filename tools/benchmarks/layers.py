@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Convolution layers: the tables of kernels/layer/README.md, cuDNN, oneDNN, ONNX Runtime and torch."""
 import os
-import subprocess
 import sys
-import tempfile
 import time
 
 from kernels import add_page_options, saved
@@ -220,102 +218,3 @@ def layers_cpu(parser):
         report.row(size_of(channels, maps, height, width, side, side), f"{limit:.1f}", f"{alone:.1f}", f"`{name}`", *(f"{peer:.1f}" for peer in peers),
                    f"{min(peers) / alone:.2f}×", f"{together:.1f}", f"{alone / together / threads:.2f}", shape=shape, conv=alone, torch=peers[0], onnx=peers[1])
     report.finish()
-
-
-# --- checks against torch -----------------------------------------------------------------------------------
-
-UNIT = 2.0 ** -24
-PADDINGS = {"replicate": "replicate", "reflect101": "reflect", "wrap": "circular"}
-ACTIVATIONS = ("none", "relu", "tanh", "abs")
-
-
-class Case:
-    """A random layer; what torch's padding modes cannot do (reflect, odd `same`) is not among them."""
-
-    def __init__(self, numpy, seed):
-        rng = numpy.random.default_rng(seed)
-        self.seed = seed
-        self.images, self.channels = int(rng.choice([1, 2, 5, 33])), int(rng.choice([1, 1, 3, 4, 12, 17]))
-        self.maps = int(rng.choice([1, 2, 3, 6, 12, 13, 24, 50]))
-        self.height, self.width = (int(rng.choice([1, 2, 3, 3, 5, 5, 7, 9, 15, 31])) for _ in range(2))
-        self.stride, self.padding = int(rng.choice([1, 1, 1, 2, 3])), int(rng.choice([0, 0, 1, 2, 4]))
-        self.border, self.activation = str(rng.choice(["constant:0", "constant:0", *PADDINGS])), str(rng.choice(ACTIVATIONS))
-        rows, columns = (side + int(rng.choice([4, 7, 11, 23, 40])) for side in (self.height, self.width))
-        while self.images * self.maps * self.channels * self.height * self.width * rows * columns > 2e8 and self.maps > 1:
-            self.maps, self.images = self.maps // 2 + self.maps % 2, 1
-        self.x = rng.standard_normal((self.images, self.channels, rows, columns)).astype(numpy.float32)
-        self.w = rng.standard_normal((self.maps, self.channels, self.height, self.width)).astype(numpy.float32)
-        self.bias = rng.standard_normal(self.maps).astype(numpy.float32) if rng.random() < 0.5 else None
-
-    def __str__(self):
-        return (f"seed {self.seed}: {'x'.join(map(str, self.x.shape))} -> {self.maps}, {self.height}x{self.width}, stride {self.stride}, padding "
-                f"{self.padding} {self.border}{'' if self.bias is None else ', bias'}, {self.activation}")
-
-    def torch(self, torch, kind, magnitude=False):
-        """The layer in torch; `magnitude`: the sum of the products' magnitudes, without activation."""
-        def tensor(values):
-            made = torch.from_numpy(values).to(kind)
-            return made.abs() if magnitude else made
-        x, bias = tensor(self.x), None if self.bias is None else tensor(self.bias)
-        if self.padding:
-            mode = PADDINGS.get(self.border)
-            x = torch.nn.functional.pad(x, (self.padding,) * 4, *([mode] if mode else []))
-        y = torch.nn.functional.conv2d(x, tensor(self.w), bias, self.stride)
-        return (y if magnitude or self.activation == "none" else getattr(torch, self.activation)(y)).double().numpy()
-
-    def conv(self, numpy, folder, options):
-        def save(name, values):
-            numpy.save(f"{folder}/{name}.npy", values)
-            return f"{folder}/{name}.npy"
-        command = [options.conv, "layer", save("w", self.w), save("x", self.x), f"{folder}/y.npy", "--quiet", "--device", options.device,
-                   "--precision", options.precision, "--stride", self.stride, "--padding", self.padding, "--border", self.border,
-                   "--activation", self.activation]
-        command += ["--bias", save("bias", self.bias)] if self.bias is not None else []
-        command += ["--variant", options.variant] if options.variant else []
-        subprocess.run([str(word) for word in command], check=True)
-        return numpy.load(f"{folder}/y.npy").astype(numpy.float64)
-
-
-def layers_torch(parser):
-    """Checks `conv layer` against torch.nn.functional.conv2d on random layers.
-
-    Both results are compared with the same sums in float64: errors are in units of 2^-24 * (|bias| + sum |w * x|). conv
-    fails a case if its error exceeds that of n sequential additions, (n + 2) / 2 units for n products, or 4 times torch's
-    largest error and 4 units.
-
-    python3 -m venv VENV; VENV/bin/pip install torch; VENV/bin/python tools/bench layers-torch --cases 300
-    VENV/bin/python tools/bench layers-torch --device cuda --precision fast --bound 64"""
-    parser.option("device", "cpu")
-    parser.option("precision", "exact")
-    parser.option("bound", 0.0, "units that conv may be off, instead of the rule above")
-    parser.option("variant")
-    parser.option("cases", 200)
-    parser.option("seed", 1)
-    parser.option("quiet", False, "print failures and the summary only")
-    options = parser.read()
-    import numpy
-    import torch
-    torch.set_num_threads(1)
-    found, failed = {"conv": [], "torch": []}, 0
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(options.seed, options.seed + options.cases):
-            case = Case(numpy, seed)
-            exact, size = case.torch(torch, torch.float64), case.torch(torch, torch.float64, True)
-            scale = numpy.maximum(size, 2.0 ** -100) * UNIT
-            errors = {"conv": numpy.abs(case.conv(numpy, folder, options) - exact) / scale,
-                      "torch": numpy.abs(case.torch(torch, torch.float32) - exact) / scale}
-            most = {name: values.max() for name, values in errors.items()}
-            slack = 4 if case.activation == "tanh" else 1  # it has an error of its own, relative to its value
-            products = case.channels * case.height * case.width
-            ok = most["conv"] <= (options.bound or min((products + 2) / 2, max(4 * most["torch"], 4)) + slack)
-            failed += not ok
-            for name, values in errors.items():
-                found[name].append((most[name], numpy.sqrt((values ** 2).mean())))
-            if not ok or not options.quiet:
-                print(f"{case}: conv {most['conv']:.2f}, torch {most['torch']:.2f}{'' if ok else ': FAILED'}", flush=True)
-    for name, values in found.items():
-        values = numpy.array(values)
-        print(f"{name}: largest error {values[:, 0].max():.2f} units, median of cases {numpy.median(values[:, 0]):.2f}, "
-              f"root mean square {numpy.median(values[:, 1]):.3f}")
-    print(f"{options.cases} cases, {failed} failed")
-    return 1 if failed else 0

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""What does not show in a table of times: memory of long runs, and the latency of --watch."""
+"""What does not show in a table of times: the memory of long runs."""
 import os
-import pathlib
 import random
 import resource
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 from inputs import Folder, empty, png
-from measure import Report, spread
+from measure import Report
 
 MOST_OPEN = 3 * (os.cpu_count() or 1)  # files that all workers have open at a time
 IMAGES = 16  # different files; one after the other in every folder
@@ -141,69 +138,3 @@ def scale(parser):
     report.finish()
     print("\n".join(said) if said else "flat")
     return 1 if said else 0
-
-
-def wait_for(path, process, limit=120):
-    end = time.monotonic() + limit
-    while not path.exists():
-        if process.poll() is not None or time.monotonic() > end:
-            sys.exit(f"{path} was not made")
-        time.sleep(0.0002)
-    return time.monotonic()
-
-
-def arrive(source, target, process, data, count):
-    """`count` images: a quarter is renamed after it was written, a quarter removed again."""
-    begin = time.monotonic()
-    stay = []
-    for i in range(count):
-        path = source / f"{i}.png"
-        path.write_bytes(data)
-        if i % 4 == 1:
-            path = path.rename(source / f"renamed{i}.png")
-        if i % 4 == 2:
-            path.unlink()
-        else:
-            stay.append(path.name)
-    written = time.monotonic() - begin
-    for name in stay:
-        wait_for(target / name, process)
-    return written, time.monotonic() - begin, len(stay)
-
-
-def watch(parser):
-    """Times `conv --watch`: from closing an image to the name of its output, one image at a time, and then for many images
-    that arrive at once, with renames and removals among them."""
-    parser.option("device", "cpu")
-    parser.option("images", 40)
-    parser.option("many", 10000)
-    parser.add_argument("photos", nargs="+", type=pathlib.Path)
-    options = parser.read()
-    report = Report(options)
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = pathlib.Path(folder, "in"), pathlib.Path(folder, "out")
-        source.mkdir()
-        process = subprocess.Popen([options.conv, "emboss", "--watch", "--device", options.device, source, target], stderr=subprocess.PIPE, text=True)
-        try:
-            wait_for(target, process)
-            times = []
-            for i in range(options.images):
-                path = source / f"single{i}.png"
-                path.write_bytes(options.photos[i % len(options.photos)].read_bytes())
-                begin = time.monotonic()
-                times.append(1e3 * (wait_for(target / path.name, process) - begin))
-                time.sleep(0.02)  # so that each image finds the program asleep
-            written, whole, stay = arrive(source, target, process, min((p.read_bytes() for p in options.photos), key=len), options.many)
-            stat = pathlib.Path(f"/proc/{process.pid}/stat")
-            before = sum(map(int, stat.read_text().rsplit(")", 1)[1].split()[11:13]))
-            time.sleep(2)
-            used = (sum(map(int, stat.read_text().rsplit(")", 1)[1].split()[11:13])) - before) / os.sysconf("SC_CLK_TCK") / 2
-        finally:
-            process.send_signal(signal.SIGINT)
-            print(process.communicate()[1].strip(), file=sys.stderr)
-    report.table("what ", "figure")
-    report.row(f"one at a time, {len(times)} images, ms", spread(times, 1), milliseconds=times)
-    report.row(f"{options.many} at once, written in, s", f"{written:.1f}", seconds=written)
-    report.row(f"the {stay} of them that stayed filtered after, s", f"{whole:.1f}", seconds=whole)
-    report.row("processor time per second while nothing arrives, s", f"{used:.3f}", seconds=used)
-    report.finish()
