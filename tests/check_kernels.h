@@ -71,6 +71,8 @@ void check_case_init_layout(struct check_case *c, int side, bool separable,
 // processors. For the variants that keep sums from tile to tile, and those they are compared with.
 void check_case_init_column(struct check_case *c, int side, int depth, bool two,
                             enum conv_border border);
+// The same case as one plane of RGBRGB...; `c` must be an image, with its expected result.
+void check_case_init_interleaved(struct check_case *c, const struct check_case *image);
 void check_case_free(struct check_case *c);
 // Fills `expected` with the reference's result and, if `define`, compares it with a second
 // definition. Prints and returns false on a difference.
@@ -102,8 +104,6 @@ bool check_special_cases(uint64_t seed, check_run_fn run, void *context);
 // Runs a variant on copies of the case's memories and copies dst back. Prints and returns false if
 // CUDA fails.
 bool check_cuda_run(const struct conv_variant *variant, struct check_case *c);
-// As check_cuda_run, for a variant that filters RGBRGB...; the case must be an image.
-bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check_case *c);
 // Compares the device's handling of premultiplied colours between filters with the CPU's. Prints
 // the result.
 bool check_cuda_alpha(uint64_t seed);

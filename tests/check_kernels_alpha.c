@@ -9,16 +9,10 @@
 
 #include "check_kernels.h"
 #include "kernels/stencil/alpha.h"
+#include "support/device.h"
 
 #define ROUNDS 20
 #define SPARE 3 // samples after each row, which must not change
-
-static bool failed(cudaError_t error, const char *what)
-{
-    if (error != cudaSuccess)
-        printf("FAILED alpha: %s: %s\n", what, cudaGetErrorString(error));
-    return error != cudaSuccess;
-}
 
 struct alpha_case {
     int depth, count;
@@ -79,16 +73,18 @@ static bool run_on_device(const struct alpha_case *c, uint8_t *result)
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
     uint8_t *d_memory = NULL;
     void *d_planes = NULL;
-    bool ok = !failed(cudaMalloc((void **)&d_memory, c->size), "cudaMalloc") &&
-              !failed(cudaMalloc(&d_planes, sizeof planes), "cudaMalloc");
+    bool ok = !device_failed(cudaMalloc((void **)&d_memory, c->size), "cudaMalloc") &&
+              !device_failed(cudaMalloc(&d_planes, sizeof planes), "cudaMalloc");
     if (ok) {
         size_t table = (size_t)c->count * sizeof *planes;
         move_planes(planes, c, d_memory);
-        ok = !failed(cudaMemcpy(d_memory, c->memory, c->size, cudaMemcpyHostToDevice), "copy") &&
-             !failed(cudaMemcpy(d_planes, planes, table, cudaMemcpyHostToDevice), "copy") &&
+        ok = !device_failed(cudaMemcpy(d_memory, c->memory, c->size, cudaMemcpyHostToDevice),
+                            "copy") &&
+             !device_failed(cudaMemcpy(d_planes, planes, table, cudaMemcpyHostToDevice), "copy") &&
              conv_cuda_alpha_renew(d_planes, c->count, c->depth, NULL) == CONV_OK &&
-             !failed(cudaDeviceSynchronize(), "launch") &&
-             !failed(cudaMemcpy(result, d_memory, c->size, cudaMemcpyDeviceToHost), "copy back");
+             !device_failed(cudaDeviceSynchronize(), "launch") &&
+             !device_failed(cudaMemcpy(result, d_memory, c->size, cudaMemcpyDeviceToHost),
+                            "copy back");
     }
     cudaFree(d_memory);
     cudaFree(d_planes);

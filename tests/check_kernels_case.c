@@ -315,3 +315,26 @@ void check_case_init_column(struct check_case *c, int side, int depth, bool two,
     add_plane(c, &random, &shape);
     fill_plane(&random, &c->src[0], depth);
 }
+
+void check_case_init_interleaved(struct check_case *c, const struct check_case *image)
+{
+    *c = *image;
+    c->count = 0;
+    struct check_random random = {1};
+    size_t sample = (size_t)c->stencil.depth / 8;
+    struct shape shape = {.width = 3 * image->planes[0].width, .height = image->planes[0].height};
+    shape.src_pad = shape.dst_pad = 10 / (int)sample;
+    add_plane(c, &random, &shape);
+    const struct conv_stencil_plane *pixels = &c->planes[0];
+    for (int p = 0; p < 3; p++)
+        for (int y = 0; y < shape.height; y++)
+            for (size_t x = 0; x < (size_t)image->planes[p].width; x++) {
+                const struct conv_stencil_plane *plane = &image->planes[p];
+                size_t to = (3 * x + (size_t)p) * sample;
+                memcpy(c->src[0].data + y * pixels->src_stride + to,
+                       plane->src + y * plane->src_stride + x * sample, sample);
+                memcpy(c->expected[0] + CHECK_GUARD_BYTES + y * pixels->dst_stride + to,
+                       image->expected[p] + CHECK_GUARD_BYTES + y * plane->dst_stride + x * sample,
+                       sample);
+            }
+}

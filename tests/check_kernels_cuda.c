@@ -8,8 +8,6 @@
 #include "kernels/stencil/cuda/cuda_variants.h"
 #include "support/device.h"
 
-#define ALIGN 256
-
 // A case on the device. Each plane's source and result are allocations of their own, so that tools
 // that look for accesses outside (compute-sanitizer, emulated/) find them. The guards are copied
 // too, so that writes to them come back.
@@ -20,11 +18,6 @@ struct device_case {
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
     struct conv_stencil_batch batch;
 };
-
-static size_t align(size_t size)
-{
-    return (size + ALIGN - 1) / ALIGN * ALIGN;
-}
 
 static void free_device(const struct device_case *device)
 {
@@ -116,92 +109,5 @@ bool check_cuda_run(const struct conv_variant *variant, struct check_case *c)
             cudaMemcpy(c->dst[p].data, device.d_dst[p], c->dst[p].size, cudaMemcpyDeviceToHost),
             "copy back");
     free_device(&device);
-    return ok;
-}
-
-// --- RGBRGB... ----------------------------------------------------------------------------------
-
-#define INTERLEAVED_GUARD 0x5a
-
-// Planes to RGBRGB... (`split` false) or back; rows of `stride` bytes.
-static void interleave(const struct check_case *c, uint8_t *pixels, size_t stride, bool split)
-{
-    size_t size = (size_t)c->stencil.depth / 8;
-    for (int p = 0; p < c->count; p++) {
-        const struct conv_stencil_plane *plane = &c->planes[p];
-        for (int y = 0; y < plane->height; y++)
-            for (int x = 0; x < plane->width; x++) {
-                uint8_t *pixel = pixels + (size_t)y * stride + (size_t)(3 * x + p) * size;
-                if (split)
-                    memcpy(plane->dst + y * plane->dst_stride + (size_t)x * size, pixel, size);
-                else
-                    memcpy(pixel, plane->src + y * plane->src_stride + (size_t)x * size, size);
-            }
-    }
-}
-
-// False if a guard around the result, or after one of its rows, was overwritten.
-static bool guards_hold(const uint8_t *result, size_t row, size_t stride, size_t height)
-{
-    for (size_t i = 0; i < stride * (height + 2); i++) {
-        bool inside = i >= stride && i < stride * (height + 1) && i % stride < row;
-        if (!inside && result[i] != INTERLEAVED_GUARD)
-            return false;
-    }
-    return true;
-}
-
-bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check_case *c)
-{
-    size_t height = (size_t)c->planes[0].height;
-    size_t row = (size_t)c->planes[0].width * 3 * (size_t)(c->stencil.depth / 8);
-    size_t stride = row + 10, src = stride * height, dst = stride * (height + 2);
-    size_t table = conv_cuda_upload_bytes(), plane_at = table + align(src) + align(dst);
-    uint8_t *d_memory = NULL, *memory = malloc(src + dst);
-    bool ok =
-        memory && !device_failed(cudaMalloc((void **)&d_memory, plane_at + 256), "cudaMalloc");
-    struct conv_stencil_plane plane = {
-        .src = d_memory + table,
-        .dst = d_memory + table + align(src) + stride,
-        .src_stride = (int64_t)stride,
-        .dst_stride = (int64_t)stride,
-        .width = 3 * c->planes[0].width,
-        .height = (int32_t)height,
-    };
-    struct conv_stencil_batch batch = {
-        .planes = &plane,
-        .count = 1,
-        .cuda.d_planes = (struct conv_stencil_plane *)(void *)(d_memory + plane_at),
-        .cuda.tiles = conv_stencil_tiles(variant, &plane, 1),
-    };
-    static struct conv_stencil_plan plan;
-    conv_stencil_plan_init(&plan, variant, &c->stencil);
-    if (ok) {
-        memset(memory, 0, src);
-        memset(memory + src, INTERLEAVED_GUARD, dst);
-        interleave(c, memory, stride, false);
-        ok = !device_failed(cudaMemcpy(d_memory + table, memory, src, cudaMemcpyHostToDevice),
-                            "copy") &&
-             !device_failed(cudaMemcpy(d_memory + table + align(src), memory + src, dst,
-                                       cudaMemcpyHostToDevice),
-                            "copy") &&
-             !device_failed(
-                 cudaMemcpy(d_memory + plane_at, &plane, sizeof plane, cudaMemcpyHostToDevice),
-                 "copy of planes") &&
-             conv_cuda_upload(&plan, d_memory) == CONV_OK &&
-             variant->run(&plan, &batch) == CONV_OK &&
-             !device_failed(cudaDeviceSynchronize(), variant->name) &&
-             !device_failed(cudaMemcpy(memory + src, d_memory + table + align(src), dst,
-                                       cudaMemcpyDeviceToHost),
-                            "copy back");
-    }
-    if (ok && !guards_hold(memory + src, row, stride, height)) {
-        printf("FAILED %s: writes outside the image\n", variant->name);
-        ok = false;
-    }
-    if (ok)
-        interleave(c, memory + src + stride, stride, true);
-    cudaFree(d_memory);
-    free(memory);
     return ok;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check_kernels.h"
+#include "support/border.h"
 
 // --- the definition ------------------------------------------------------------------------------
 
@@ -15,40 +16,14 @@ static int get_sample(const uint8_t *row, int depth, int x)
     return depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
 }
 
-// The coordinate that the border maps x to, by steps instead of by remainders; -1: the constant.
-static int walk_border(enum conv_border border, int x, int n)
-{
-    if (border == CONV_BORDER_REFLECT101 && n == 1)
-        return 0;
-    while (x < 0 || x >= n) {
-        switch (border) {
-        case CONV_BORDER_REPLICATE:
-            x += x < 0 ? 1 : -1;
-            break;
-        case CONV_BORDER_REFLECT:
-            x = x < 0 ? -1 - x : n - 1 - (x - n);
-            break;
-        case CONV_BORDER_REFLECT101:
-            x = x < 0 ? -x : n - 1 - (x - (n - 1));
-            break;
-        case CONV_BORDER_WRAP:
-            x += x < 0 ? n : -n;
-            break;
-        case CONV_BORDER_CONSTANT:
-            return -1;
-        }
-    }
-    return x;
-}
-
-// The same for samples of a row of interleaved pixels.
+// The sample of a row of interleaved pixels that the border maps x to; -1: the constant.
 static int walk_row(const struct check_case *c, int x, int n)
 {
     int channels = c->stencil.channels, channel = x;
     while (channel < 0)
         channel += channels;
     channel %= channels;
-    int pixel = walk_border(c->border, (x - channel) / channels, n / channels);
+    int pixel = step_inside(c->border, (x - channel) / channels, n / channels);
     return pixel < 0 ? -1 : pixel * channels + channel;
 }
 
@@ -57,7 +32,7 @@ static int sample_at(const struct check_case *c, int p, int x, int y)
     int value = (int)c->border_value;
     const struct conv_stencil_plane *plane = &c->planes[p];
     x = walk_row(c, x, plane->width);
-    y = walk_border(c->border, y, plane->height);
+    y = step_inside(c->border, y, plane->height);
     if (x < 0 || y < 0)
         return c->stencil.depth == 16 ? value * 257 : value;
     return get_sample(plane->src + y * plane->src_stride, c->stencil.depth, x);
@@ -107,7 +82,7 @@ static float float_at(const struct check_case *c, int p, int x, int y)
 {
     const struct conv_stencil_plane *plane = &c->planes[p];
     int column = walk_row(c, x, plane->width);
-    int row = walk_border(c->border, y, plane->height);
+    int row = step_inside(c->border, y, plane->height);
     if (c->stencil.depth != 32)
         return (float)sample_at(c, p, x, y);
     if (column < 0 || row < 0)

@@ -9,34 +9,10 @@
 
 #include "check_layers.h"
 #include "kernels/layer/activation.h"
+#include "support/border.h"
 #include "tensor/half.h"
 
 // --- the second definition -----------------------------------------------------------------------
-
-// Steps back into 0..n-1 from any distance; -1 for the constant border.
-static int step_inside(enum conv_border border, int x, int n)
-{
-    while (x < 0 || x >= n) {
-        bool before = x < 0;
-        switch (border) {
-        case CONV_BORDER_REPLICATE:
-            x = before ? 0 : n - 1;
-            break;
-        case CONV_BORDER_REFLECT:
-            x = before ? -1 - x : 2 * n - 1 - x;
-            break;
-        case CONV_BORDER_REFLECT101:
-            x = n == 1 ? 0 : before ? -x : 2 * n - 2 - x;
-            break;
-        case CONV_BORDER_WRAP:
-            x = before ? x + n : x - n;
-            break;
-        case CONV_BORDER_CONSTANT:
-            return -1;
-        }
-    }
-    return x;
-}
 
 // One padded plane as floats.
 static void gather_plane(const struct check_case *c, const uint8_t *src, float *padded)

@@ -47,7 +47,7 @@ static enum conv_status check_result(struct bench *bench, const struct conv_benc
     if (status)
         return status;
     if (interleaved)
-        conv_bench_workload_split(workload, bench->wide, bench->got);
+        conv_bench_workload_interleave(workload, bench->got, bench->wide, true);
     return conv_bench_workload_compare(workload, bench->expected, bench->got, launch->variant->name,
                                        0, err)
                ? CONV_ERR_DEVICE
@@ -113,7 +113,7 @@ static enum conv_status run_variant(struct bench *bench, struct conv_bench_launc
     int count;
     enum conv_status status;
     if (interleaved) {
-        conv_bench_workload_interleave(workload, workload->source, bench->wide);
+        conv_bench_workload_interleave(workload, workload->source, bench->wide, false);
         status = conv_bench_launch_place(launch, workload->wide, workload->images, bench->wide,
                                          workload->wide_bytes, err);
     } else {

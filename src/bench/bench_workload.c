@@ -135,9 +135,8 @@ void conv_bench_workload_close(struct conv_bench_workload *workload)
     workload->source = NULL;
 }
 
-// Calls copy for each sample, with its places among planes and in RGBRGB....
-static void for_samples(const struct conv_bench_workload *workload, uint8_t *planes, uint8_t *wide,
-                        void (*copy)(uint8_t *sample, uint8_t *pixel, size_t size))
+void conv_bench_workload_interleave(const struct conv_bench_workload *workload, uint8_t *planes,
+                                    uint8_t *wide, bool split)
 {
     size_t size = (size_t)workload->depth / 8;
     for (int p = 0; p < workload->plane_count; p++) {
@@ -147,34 +146,15 @@ static void for_samples(const struct conv_bench_workload *workload, uint8_t *pla
         size_t stride = conv_image_stride(plane->width, workload->depth);
         size_t wide_stride = conv_image_stride(image->width, workload->depth);
         for (int y = 0; y < plane->height; y++) {
-            uint8_t *row = planes + plane->offset + (size_t)y * stride;
-            uint8_t *pixels = wide + image->offset + (size_t)y * wide_stride + channel;
-            for (int x = 0; x < plane->width; x++)
-                copy(row + (size_t)x * size, pixels + (size_t)x * CONV_BENCH_CHANNELS * size, size);
+            uint8_t *sample = planes + plane->offset + (size_t)y * stride;
+            uint8_t *pixel = wide + image->offset + (size_t)y * wide_stride + channel;
+            for (int x = 0; x < plane->width; x++) {
+                memcpy(split ? sample : pixel, split ? pixel : sample, size);
+                sample += size;
+                pixel += CONV_BENCH_CHANNELS * size;
+            }
         }
     }
-}
-
-static void to_pixel(uint8_t *sample, uint8_t *pixel, size_t size)
-{
-    memcpy(pixel, sample, size);
-}
-
-static void to_sample(uint8_t *sample, uint8_t *pixel, size_t size)
-{
-    memcpy(sample, pixel, size);
-}
-
-void conv_bench_workload_interleave(const struct conv_bench_workload *workload,
-                                    const uint8_t *planes, uint8_t *wide)
-{
-    for_samples(workload, (uint8_t *)(uintptr_t)planes, wide, to_pixel);
-}
-
-void conv_bench_workload_split(const struct conv_bench_workload *workload, const uint8_t *wide,
-                               uint8_t *planes)
-{
-    for_samples(workload, planes, (uint8_t *)(uintptr_t)wide, to_sample);
 }
 
 void conv_bench_workload_describe(const struct conv_bench_workload *workload, const char *times,

@@ -49,11 +49,9 @@ enum conv_status conv_bench_workload_open(struct conv_bench_workload *workload,
 // Half-built is fine. The sizes and counts stay.
 void conv_bench_workload_close(struct conv_bench_workload *workload);
 
-// Converts between planes, `bytes` bytes, and RGBRGB..., wide_bytes bytes.
-void conv_bench_workload_interleave(const struct conv_bench_workload *workload,
-                                    const uint8_t *planes, uint8_t *wide);
-void conv_bench_workload_split(const struct conv_bench_workload *workload, const uint8_t *wide,
-                               uint8_t *planes);
+// Copies planes, `bytes` bytes, to RGBRGB..., wide_bytes bytes; with `split` the reverse.
+void conv_bench_workload_interleave(const struct conv_bench_workload *workload, uint8_t *planes,
+                                    uint8_t *wide, bool split);
 
 // "1 image of 300x200", "500 images from 1x1 to 4000x3000"; `times` is the text between the sides,
 // and `named` adds the word "images".

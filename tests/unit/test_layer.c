@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The definition of a layer, on cases small enough to compute by hand, the activations, and
-// float16; the table of variants and the choice among them. What variants compute is tested by
-// check_layers.
+// Activations, float16 and sizes; the table of layer variants and the choice among them. What
+// variants and the reference compute is tested by check_layers.
 #include "base/features.h"
 #include "kernels/layer/activation.h"
 #include "kernels/layer/layer.h"
@@ -25,55 +24,6 @@ static void run_reference(const struct conv_layer *layer, int height, int width,
         .rows = conv_layer_out_height(layer, height),
     };
     assert_int_equal(plan.variant->run(&plan, &batch), CONV_OK);
-}
-
-UNIT_TEST(sums_channels_and_bias)
-{
-    // Two channels of 2x3, two maps of 2x2 kernels: correlation, the kernel is not turned.
-    const float src[] = {1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60};
-    const float weights[] = {1, 0, 0, 2, 0, 0, 1, 0, -1, 0, 0, 0, 0, 0.5f, 0, 0};
-    const float bias[] = {100, 0};
-    struct conv_layer layer = {.channels = 2,
-                               .maps = 2,
-                               .kernel_height = 2,
-                               .kernel_width = 2,
-                               .stride = 1,
-                               .input = CONV_ELEMENT_F32,
-                               .output = CONV_ELEMENT_F32,
-                               .weights = weights,
-                               .bias = bias};
-    float dst[4];
-    run_reference(&layer, 2, 3, src, dst);
-    // 1*1 + 2*5 + 40 + 100, 1*2 + 2*6 + 50 + 100; -1 + 0.5 * 20, -2 + 0.5 * 30
-    const float expected[] = {151, 164, 9, 13};
-    assert_memory_equal(dst, expected, sizeof dst);
-}
-
-UNIT_TEST(pads_by_border_and_stride)
-{
-    const uint8_t src[] = {51, 102, 255};
-    const float weights[] = {1, 1, 1};
-    struct conv_layer layer = {.channels = 1,
-                               .maps = 1,
-                               .kernel_height = 1,
-                               .kernel_width = 3,
-                               .stride = 2,
-                               .pad_left = 1,
-                               .pad_right = 1,
-                               .border = CONV_BORDER_REPLICATE,
-                               .input = CONV_ELEMENT_U8,
-                               .input_divisor = 51,
-                               .output = CONV_ELEMENT_F16,
-                               .weights = weights};
-    uint16_t dst[2];
-    run_reference(&layer, 1, 3, src, dst);
-    assert_float_equal(conv_half_to_float(dst[0]), 4, 0);  // 1 1 2
-    assert_float_equal(conv_half_to_float(dst[1]), 12, 0); // 2 5 5
-    layer.border = CONV_BORDER_CONSTANT;
-    layer.border_value = -3;
-    run_reference(&layer, 1, 3, src, dst);
-    assert_float_equal(conv_half_to_float(dst[0]), 0, 0); // -3 1 2
-    assert_float_equal(conv_half_to_float(dst[1]), 4, 0); // 2 5 -3
 }
 
 UNIT_TEST(padding_takes_part)

@@ -32,31 +32,6 @@ UNIT_TEST(exact_filters_keep_integers)
     free(stencil);
 }
 
-UNIT_TEST(sixteen_bits_scale_the_offset_by_257)
-{
-    struct conv_filter filter = emboss;
-    filter.offset = -3;
-    struct conv_stencil *stencil = init(&filter, 16);
-    assert_int_equal(stencil->max, 65535);
-    assert_int_equal(stencil->bias, -3 * 257);
-    assert_int_equal(stencil->border_value, 25700);
-    free(stencil);
-}
-
-// N / s + o: a negative scale inverts the coefficients, not the offset.
-UNIT_TEST(negative_scale_inverts_coefficients)
-{
-    struct conv_filter filter = emboss;
-    filter.scale = -2;
-    filter.offset = 10;
-    struct conv_stencil *stencil = init(&filter, 8);
-    assert_int_equal(stencil->divisor, 2);
-    assert_int_equal(stencil->bias, 20);
-    assert_int_equal(stencil->icoef[0], 2);
-    assert_int_equal(stencil->icoef[8], -2);
-    free(stencil);
-}
-
 UNIT_TEST(fits_int32_ends_where_a_sum_does)
 {
     struct conv_filter filter = {.width = 1, .height = 1, .coef = {32768}, .scale = 1};
@@ -76,29 +51,6 @@ UNIT_TEST(fits_int32_ends_where_a_sum_does)
     filter.offset = 0;
     stencil = init(&filter, 16);
     assert_true(stencil->fits_int32);
-    free(stencil);
-}
-
-UNIT_TEST(real_filters_are_scaled_floats)
-{
-    struct conv_filter filter = {
-        .width = 3, .height = 1, .coef = {1, 0.5, -1}, .scale = -3, .offset = 1.5};
-    struct conv_stencil *stencil = init(&filter, 16);
-    assert_false(stencil->exact);
-    assert_false(stencil->fits_int32);
-    assert_true(stencil->fcoef[0] == (float)(1.0 / -3));
-    assert_true(stencil->fcoef[1] == (float)(0.5 / -3));
-    assert_true(stencil->fcoef[2] == (float)(-1.0 / -3));
-    assert_true(stencil->fbias == 385.5f);
-    free(stencil);
-}
-
-UNIT_TEST(an_offset_alone_makes_a_filter_real)
-{
-    struct conv_filter filter = emboss;
-    filter.offset = 0.5;
-    struct conv_stencil *stencil = init(&filter, 8);
-    assert_false(stencil->exact);
     free(stencil);
 }
 
@@ -225,26 +177,6 @@ UNIT_TEST(factors_are_integers_or_none)
     assert_false(factors_of(3, 3, nothing, column, row));
     static const double half[] = {0.5, 1, 0.5};
     assert_false(factors_of(3, 1, half, column, row)); // real: defined as one pass
-}
-
-static void check_border(enum conv_border border, const char *expected)
-{
-    // "abcd" from 6 samples before it to 6 after it; '.' is the constant.
-    for (int x = -6; x < 10; x++) {
-        int from = conv_border_index(border, x, 4);
-        assert_int_equal(from < 0 ? '.' : "abcd"[from], expected[x + 6]);
-        assert_int_equal(conv_border_index(border, x, 1),
-                         border == CONV_BORDER_CONSTANT && x != 0 ? -1 : 0);
-    }
-}
-
-UNIT_TEST(borders_are_opencvs)
-{
-    check_border(CONV_BORDER_REPLICATE, "aaaaaaabcddddddd");
-    check_border(CONV_BORDER_REFLECT, "cddcbaabcddcbaab");
-    check_border(CONV_BORDER_REFLECT101, "abcdcbabcdcbabcd");
-    check_border(CONV_BORDER_WRAP, "cdabcdabcdabcdab");
-    check_border(CONV_BORDER_CONSTANT, "......abcd......");
 }
 
 UNIT_MAIN(NULL, NULL)
