@@ -156,11 +156,6 @@ struct conv_png_inflater {
 
 void conv_png_inflater_free(struct conv_png_inflater *inflater);
 
-// Replaces the content of *out by that of a zlib stream, which must take all `size` bytes; empty if
-// it is damaged. False: out of memory.
-bool conv_png_inflate(struct conv_png_inflater *inflater, struct conv_buffer *out,
-                      const uint8_t *data, size_t size);
-
 // Replaces the content of *icc by the profile in an iCCP chunk; empty if it is damaged. False: out
 // of memory.
 bool conv_png_take_profile(struct conv_buffer *icc, const struct conv_chunk *chunk,

@@ -34,8 +34,10 @@ void conv_png_inflater_free(struct conv_png_inflater *inflater)
     conv_buffer_free(&inflater->scratch);
 }
 
-bool conv_png_inflate(struct conv_png_inflater *inflater, struct conv_buffer *out,
-                      const uint8_t *data, size_t size)
+// Replaces the content of *out by that of a zlib stream, which must take all `size` bytes; empty if
+// it is damaged. False: out of memory.
+static bool inflate(struct conv_png_inflater *inflater, struct conv_buffer *out,
+                    const uint8_t *data, size_t size)
 {
     enum libdeflate_result result = LIBDEFLATE_INSUFFICIENT_SPACE;
     size_t room = FIRST_ROOM, used = 0, read = 0;
@@ -63,7 +65,7 @@ bool conv_png_take_profile(struct conv_buffer *icc, const struct conv_chunk *chu
     size_t name = strnlen((const char *)chunk->data, most), data = name + 2; // NUL and method
     icc->size = 0;
     return name == most || data > chunk->length ||
-           conv_png_inflate(inflater, icc, chunk->data + data, chunk->length - data);
+           inflate(inflater, icc, chunk->data + data, chunk->length - data);
 }
 
 // --- texts ---------------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ static bool read_text(struct text *text, const struct conv_chunk *chunk,
     *text = (struct text){(const char *)data, data + at, chunk->length - at};
     if (!deflated)
         return true;
-    if (!conv_png_inflate(inflater, &inflater->scratch, text->data, text->size))
+    if (!inflate(inflater, &inflater->scratch, text->data, text->size))
         return false;
     *good = inflater->scratch.size > 0;
     text->data = inflater->scratch.data;

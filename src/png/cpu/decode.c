@@ -4,9 +4,6 @@
 #include "png/cpu/decode.h"
 
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h> // in each x86-64
-#endif
 
 #include "base/features.h"
 #include "base/parallel.h"
@@ -209,25 +206,6 @@ static bool take_row(void *context, unsigned y, uint8_t *raw, bool both)
     return true;
 }
 
-// Finds the image data, on the threads of `parallel`, and the other chunks that affect pixels.
-static bool find_content(struct conv_decoder *decoder, struct conv_decode_content *content,
-                         const struct conv_image_header *header, const uint8_t *data, size_t size,
-                         struct conv_parallel *parallel)
-{
-    struct conv_gather gather;
-    bool gathers = conv_parallel_most(parallel, 0) > 1 && conv_gather_start(&gather, size);
-    *content = (struct conv_decode_content){
-        .joined = &decoder->idat, .most = size, .gather = gathers ? &gather : NULL};
-    bool found = conv_decode_content_walk(content, header, data, size);
-    if (gathers) {
-        found = conv_gather_end(&gather, found, &decoder->idat, parallel) && found;
-        content->idat = (struct conv_decode_span){gather.data, gather.size};
-    }
-    content->gather = NULL;
-    return found && (header->png.color_type != CONV_COLOR_PALETTE || content->plte.data) &&
-           header->png.transparency == (content->trns.data != NULL);
-}
-
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
                       const struct conv_image_header *header, const struct conv_image *dst)
 {
@@ -243,7 +221,7 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
     if (header->png.interlaced || !lay_out(&layout, header))
         return false;
     bool waves = conv_decode_stream_threads(parallel) > 1 && has_wave(&layout, header);
-    if (!find_content(decoder, &content, header, data, size, parallel) ||
+    if (!conv_decode_content_find(&content, &decoder->idat, header, data, size, parallel) ||
         !reserve(decoder, &layout, header, content.idat.size, waves))
         return false;
     bool expands = conv_expand_needed(header);
@@ -295,15 +273,11 @@ bool conv_decode_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t
                              const struct conv_image_header *header)
 {
     struct conv_buffer room = {.data = stream, .capacity = size}; // never grows
-    struct conv_decode_content content = {.joined = &room, .most = size, .for_device = true};
     struct layout layout;
-    if (!lay_out(&layout, header) || !conv_decode_content_walk(&content, header, data, size) ||
-        content.trns.data || layout.raw / CONV_CHUNK_MAX_EXPANSION > content.idat.size)
+    if (!lay_out(&layout, header) || !conv_decode_content_copy(&room, header, data, size) ||
+        layout.raw / CONV_CHUNK_MAX_EXPANSION > room.size)
         return false;
-#ifdef __SSE2__
-    _mm_sfence(); // another thread hands the stream to the device
-#endif
-    *stream_size = content.idat.size;
+    *stream_size = room.size;
     return true;
 }
 

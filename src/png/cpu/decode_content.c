@@ -5,6 +5,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h> // in each x86-64
+#endif
 
 #include "png/chunk.h"
 
@@ -13,21 +16,33 @@
 #define LEAST_FILE ((size_t)4 << 20)    // bytes: smaller files are checked within 1 ms
 #define GROUP_BYTES ((size_t)512 << 10) // of the file, at least
 
-struct conv_gather_group {
+// Consecutive chunks.
+struct group {
     const uint8_t *from, *to; // data of the first chunk, end of the last one's
     size_t at;                // of its bytes in the joined data
 };
 
+// The IDAT chunks of a large file, whose CRCs are checked and whose data is joined by several
+// threads.
+struct gather {
+    const uint8_t *data; // after end_gathering: the joined data
+    size_t size;
+    size_t chunks; // so far
+    struct group *groups;
+    size_t count;
+};
+
 struct work {
-    const struct conv_gather *gather;
+    const struct gather *gather;
     uint8_t *joined; // NULL: the data stays where it is
     atomic_size_t next;
     atomic_bool bad;
 };
 
-bool conv_gather_start(struct conv_gather *gather, size_t file_size)
+// False if the file is too small for it, or memory is out; end_gathering is then not called.
+static bool start_gathering(struct gather *gather, size_t file_size)
 {
-    *gather = (struct conv_gather){0};
+    *gather = (struct gather){0};
     if (file_size < LEAST_FILE)
         return false;
     // Each but the last has GROUP_BYTES.
@@ -35,12 +50,13 @@ bool conv_gather_start(struct conv_gather *gather, size_t file_size)
     return gather->groups;
 }
 
-void conv_gather_add(struct conv_gather *gather, const uint8_t *data, size_t size)
+// Adds the data of the next IDAT chunk, which follows the chunk before it in the file.
+static void gather_chunk(struct gather *gather, const uint8_t *data, size_t size)
 {
-    struct conv_gather_group *last = gather->groups + gather->count - (gather->count > 0);
+    struct group *last = gather->groups + gather->count - (gather->count > 0);
     if (gather->count == 0 || (size_t)(last->to - last->from) >= GROUP_BYTES) {
         last = gather->groups + gather->count++;
-        *last = (struct conv_gather_group){.from = data, .at = gather->size};
+        *last = (struct group){.from = data, .at = gather->size};
     }
     last->to = data + size;
     if (gather->chunks++ == 0)
@@ -54,7 +70,7 @@ static bool is_right(const uint8_t *at, size_t size)
     return conv_png_crc(0, at - 4, size + 4) == conv_chunk_read_u32(at + size);
 }
 
-static bool do_group(const struct work *work, const struct conv_gather_group *group)
+static bool do_group(const struct work *work, const struct group *group)
 {
     uint8_t *to = work->joined ? work->joined + group->at : NULL;
     for (const uint8_t *at = group->from;;) {
@@ -74,7 +90,7 @@ static bool do_group(const struct work *work, const struct conv_gather_group *gr
 static void work_on(void *context)
 {
     struct work *work = context;
-    const struct conv_gather *gather = work->gather;
+    const struct gather *gather = work->gather;
     for (;;) {
         size_t i = atomic_fetch_add(&work->next, 1);
         if (i >= gather->count || atomic_load(&work->bad))
@@ -84,8 +100,10 @@ static void work_on(void *context)
     }
 }
 
-bool conv_gather_end(struct conv_gather *gather, bool wanted, struct conv_buffer *joined,
-                     struct conv_parallel *parallel)
+// If `wanted`, sets gather->data, in the file or in `joined`. False if a CRC is wrong or memory is
+// out. Frees the groups.
+static bool end_gathering(struct gather *gather, bool wanted, struct conv_buffer *joined,
+                          struct conv_parallel *parallel)
 {
     struct work work = {.gather = gather};
     bool good = wanted;
@@ -109,11 +127,20 @@ bool conv_gather_end(struct conv_gather *gather, bool wanted, struct conv_buffer
 
 // --- all chunks ----------------------------------------------------------------------------------
 
-#ifdef __SSE2__
-#include <emmintrin.h> // in each x86-64
-#endif
-
 #define MAX_OTHER 8000000 // libpng has a limit for chunks that are not image data
+
+struct walk {
+    struct conv_decode_content *content;
+    const struct conv_image_header *header;
+    const uint8_t *data; // the file
+    size_t size;
+    struct conv_buffer *joined; // for several IDAT chunks
+    struct gather *gather;      // collects them instead; NULL: there is none
+    bool for_device;            // `joined` gets a single one, too, and only a device reads it
+    bool idat_seen;             // at least one; idat.data does not tell, since it may be empty
+    bool idat_joined;           // `idat` is the content of `joined`
+    bool idat_over;             // another chunk came after the image data
+};
 
 // libpng skips ancillary chunks too, whatever they hold, but not if their type is invalid.
 static bool is_skippable(uint32_t type, uint32_t length)
@@ -145,12 +172,11 @@ static void stream_copy(uint8_t *dst, const uint8_t *src, size_t size)
 // The CRC of a chunk's type and data. A device's stream gets the data on the way, block by block
 // while they are in the nearest cache.
 #define BLOCK ((size_t)16 << 10)
-static uint32_t take_crc(struct conv_decode_content *content, uint32_t type,
-                         struct conv_decode_span chunk)
+static uint32_t take_crc(const struct walk *walk, uint32_t type, struct conv_decode_span chunk)
 {
-    struct conv_buffer *joined = content->joined;
+    struct conv_buffer *joined = walk->joined;
     bool fits = joined->size <= joined->capacity && chunk.size <= joined->capacity - joined->size;
-    if (type != CONV_CHUNK_IDAT || !content->for_device || !fits)
+    if (type != CONV_CHUNK_IDAT || !walk->for_device || !fits)
         return conv_png_crc(0, chunk.data - 4, chunk.size + 4);
     uint32_t crc = conv_png_crc(0, chunk.data - 4, 4);
     for (size_t at = 0; at < chunk.size; at += BLOCK) {
@@ -161,33 +187,32 @@ static uint32_t take_crc(struct conv_decode_content *content, uint32_t type,
     return crc;
 }
 
-static bool add_idat(struct conv_decode_content *content, struct conv_decode_span chunk)
+static bool add_idat(struct walk *walk, struct conv_decode_span chunk)
 {
-    struct conv_decode_span *idat = &content->idat;
-    struct conv_buffer *joined = content->joined;
-    bool first = !content->idat_seen;
-    if (content->idat_over)
+    struct conv_decode_span *idat = &walk->content->idat;
+    struct conv_buffer *joined = walk->joined;
+    bool first = !walk->idat_seen;
+    if (walk->idat_over)
         return false;
-    content->idat_seen = true;
-    if (content->gather) {
-        conv_gather_add(content->gather, chunk.data, chunk.size);
+    walk->idat_seen = true;
+    if (walk->gather) {
+        gather_chunk(walk->gather, chunk.data, chunk.size);
         return true;
     }
-    if (content->for_device) { // take_crc has copied it
+    if (walk->for_device) { // take_crc has copied it
         if (chunk.size > joined->capacity - joined->size)
             return false;
         joined->size += chunk.size;
-        *idat = (struct conv_decode_span){joined->data, joined->size};
         return true;
     }
     if (first) {
         *idat = chunk;
         return true;
     }
-    if (!content->idat_joined) {
-        content->idat_joined = true;
+    if (!walk->idat_joined) {
+        walk->idat_joined = true;
         joined->size = 0; // the last image's
-        if (!conv_buffer_reserve(joined, content->most) ||
+        if (!conv_buffer_reserve(joined, walk->size) ||
             !conv_buffer_append(joined, idat->data, idat->size))
             return false;
     }
@@ -198,14 +223,15 @@ static bool add_idat(struct conv_decode_content *content, struct conv_decode_spa
 }
 
 // Adds a chunk that makes pixels. Those before the image data must mean what conv_png_probe found.
-static bool add_chunk(struct conv_decode_content *content, const struct conv_image_header *header,
-                      uint32_t type, struct conv_decode_span chunk)
+static bool add_chunk(struct walk *walk, uint32_t type, struct conv_decode_span chunk)
 {
-    bool first = !content->plte.data && !content->trns.data && !content->idat_seen;
+    struct conv_decode_content *content = walk->content;
+    const struct conv_image_header *header = walk->header;
+    bool first = !content->plte.data && !content->trns.data && !walk->idat_seen;
     size_t entries;
     switch (type) {
     case CONV_CHUNK_IHDR:
-        return first && !content->idat_over;
+        return first && !walk->idat_over;
     case CONV_CHUNK_PLTE:
         // In an RGB image it is a suggestion, which is ignored.
         entries = chunk.size / 3;
@@ -215,7 +241,7 @@ static bool add_chunk(struct conv_decode_content *content, const struct conv_ima
         content->plte = chunk;
         return true;
     case CONV_CHUNK_TRNS:
-        if (content->trns.data || content->idat_seen || !header->png.transparency)
+        if (content->trns.data || walk->idat_seen || !header->png.transparency)
             return false;
         if (header->png.color_type == CONV_COLOR_PALETTE
                 ? chunk.size < 1 || chunk.size > content->plte.size / 3
@@ -224,37 +250,72 @@ static bool add_chunk(struct conv_decode_content *content, const struct conv_ima
         content->trns = chunk;
         return true;
     default:
-        return add_idat(content, chunk);
+        return add_idat(walk, chunk);
     }
 }
 
-bool conv_decode_content_walk(struct conv_decode_content *content,
-                              const struct conv_image_header *header, const uint8_t *data,
-                              size_t size)
+static bool walk_chunks(struct walk *walk)
 {
-    const uint8_t *at = data + CONV_PNG_SIGNATURE_SIZE, *end = data + size;
-    for (bool ihdr = false;;) {
-        if (end - at < CONV_CHUNK_FRAME)
-            return false;
-        uint32_t length = conv_chunk_read_u32(at), type = conv_chunk_read_u32(at + 4);
-        if (length > (size_t)(end - at) - CONV_CHUNK_FRAME)
-            return false;
-        struct conv_decode_span chunk = {at + 8, length};
-        at += CONV_CHUNK_FRAME + (size_t)length;
+    struct conv_chunk chunk;
+    size_t at = CONV_PNG_SIGNATURE_SIZE;
+    if (walk->size < at)
+        return false;
+    for (bool ihdr = false; conv_chunk_next(&chunk, walk->data, walk->size, &at); ihdr = true) {
+        uint32_t type = chunk.type;
+        struct conv_decode_span span = {chunk.data, chunk.length};
         bool own = type == CONV_CHUNK_IHDR || type == CONV_CHUNK_PLTE || type == CONV_CHUNK_TRNS ||
                    type == CONV_CHUNK_IDAT || type == CONV_CHUNK_IEND;
-        bool checked_later = type == CONV_CHUNK_IDAT && content->gather;
+        bool checked_later = type == CONV_CHUNK_IDAT && walk->gather;
         if (own && !checked_later &&
-            take_crc(content, type, chunk) != conv_chunk_read_u32(chunk.data + chunk.size))
+            take_crc(walk, type, span) != conv_chunk_read_u32(span.data + span.size))
             return false;
         if (type == CONV_CHUNK_IEND)
-            return length == 0 && content->idat_seen;
-        if (type == CONV_CHUNK_IHDR && ihdr)
-            return false;
-        ihdr = true;
+            return span.size == 0 && walk->idat_seen;
         if (type != CONV_CHUNK_IDAT)
-            content->idat_over = content->idat_seen;
-        if (own ? !add_chunk(content, header, type, chunk) : !is_skippable(type, length))
+            walk->idat_over = walk->idat_seen;
+        if ((type == CONV_CHUNK_IHDR && ihdr) ||
+            (own ? !add_chunk(walk, type, span) : !is_skippable(type, chunk.length)))
             return false;
     }
+    return false;
+}
+
+bool conv_decode_content_find(struct conv_decode_content *content, struct conv_buffer *joined,
+                              const struct conv_image_header *header, const uint8_t *data,
+                              size_t size, struct conv_parallel *parallel)
+{
+    struct gather gather;
+    bool gathers = conv_parallel_most(parallel, 0) > 1 && start_gathering(&gather, size);
+    struct walk walk = {.content = content,
+                        .header = header,
+                        .data = data,
+                        .size = size,
+                        .joined = joined,
+                        .gather = gathers ? &gather : NULL};
+    *content = (struct conv_decode_content){0};
+    bool found = walk_chunks(&walk);
+    if (gathers) {
+        found = end_gathering(&gather, found, joined, parallel) && found;
+        content->idat = (struct conv_decode_span){gather.data, gather.size};
+    }
+    return found && (header->png.color_type != CONV_COLOR_PALETTE || content->plte.data) &&
+           header->png.transparency == (content->trns.data != NULL);
+}
+
+bool conv_decode_content_copy(struct conv_buffer *room, const struct conv_image_header *header,
+                              const uint8_t *data, size_t size)
+{
+    struct conv_decode_content content = {0};
+    struct walk walk = {.content = &content,
+                        .header = header,
+                        .data = data,
+                        .size = size,
+                        .joined = room,
+                        .for_device = true};
+    if (!walk_chunks(&walk) || content.trns.data)
+        return false;
+#ifdef __SSE2__
+    _mm_sfence(); // another thread hands the stream to the device
+#endif
+    return true;
 }

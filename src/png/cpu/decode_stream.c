@@ -40,6 +40,17 @@ bool conv_decode_stream_is_shared(size_t pitch, size_t rows)
     return !is_small(pitch, rows) && pitch * rows >= SHARED_FROM;
 }
 
+static size_t buffer_bytes(void)
+{
+    return CONV_INFLATE_WINDOW + FILL + CONV_INFLATE_ROOM;
+}
+
+// Of stream->memory, with several threads.
+static size_t shared_bytes(size_t pitch, bool by_row)
+{
+    return BUFFERS * buffer_bytes() + CONV_INFLATE_WINDOW + conv_decode_rows_bytes(pitch, by_row);
+}
+
 size_t conv_decode_stream_bytes(size_t pitch, size_t rows, bool by_row)
 {
     size_t raw;
@@ -47,7 +58,7 @@ size_t conv_decode_stream_bytes(size_t pitch, size_t rows, bool by_row)
         return SIZE_MAX;
     if (is_small(pitch, rows))
         return raw + CONV_INFLATE_SLACK;
-    size_t alone = alone_bytes(pitch), shared = conv_decode_shared_bytes(pitch, by_row);
+    size_t alone = alone_bytes(pitch), shared = shared_bytes(pitch, by_row);
     return conv_decode_stream_is_shared(pitch, rows) && shared > alone ? shared : alone;
 }
 
@@ -332,24 +343,11 @@ static void work_on(void *context)
         help(flow);
 }
 
-// --- memory --------------------------------------------------------------------------------------
-
-static size_t buffer_bytes(void)
-{
-    return CONV_INFLATE_WINDOW + FILL + CONV_INFLATE_ROOM;
-}
-
-size_t conv_decode_shared_bytes(size_t pitch, bool by_row)
-{
-    return BUFFERS * buffer_bytes() + CONV_INFLATE_WINDOW + conv_decode_rows_bytes(pitch, by_row);
-}
-
 bool conv_decode_shared_run(const struct conv_decode_stream *stream, struct conv_parallel *parallel)
 {
     struct conv_shared_flow flow = {
         .stream = stream, .all = stream->pitch * stream->rows, .follows = ATOMIC_FLAG_INIT};
-    if (!conv_buffer_reserve(stream->memory,
-                             conv_decode_shared_bytes(stream->pitch, stream->take_row)))
+    if (!conv_buffer_reserve(stream->memory, shared_bytes(stream->pitch, stream->take_row)))
         return false;
     for (int i = 0; i < BUFFERS; i++)
         flow.buffer[i] = stream->memory->data + (size_t)i * buffer_bytes();
