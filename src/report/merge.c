@@ -182,7 +182,7 @@ static bool line_name(struct conv_digest *digest, struct conv_json_value *name, 
     return true;
 }
 
-// --- reading --------------------------------------------------------------------------------
+// --- reading -------------------------------------------------------------------------------------
 
 static enum conv_status no_memory(struct conv_err *err)
 {

@@ -249,7 +249,7 @@ void conv_devices_close(struct conv_scheduler *s)
     }
 }
 
-// --- while a run lasts --------------------------------------------------------------------------
+// --- while a run lasts ---------------------------------------------------------------------------
 
 // The first group of each stream loads the kernels that it needs, which takes some 20 ms; meanwhile
 // the memory of the groups that are ready can be pinned.

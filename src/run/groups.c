@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "run/stages.h"
 
-// --- where an image is coded --------------------------------------------------------------------
+// --- where an image is coded ---------------------------------------------------------------------
 
 // The form of the group that an image needs, and what the image adds to it.
 struct plan {
