@@ -76,7 +76,7 @@ struct conv_archive_target *conv_walk_targets(struct conv_walk *walk, int *count
 void conv_walk_describe_outputs(struct conv_walk *walk, struct conv_sink_config *config);
 
 // Before the first step: outputs that are archives, all or nothing, are skipped if they are done
-// already (archive_operands.h); their inputs become CONV_SOURCE_DONE.
+// already (operands.h); their inputs become CONV_SOURCE_DONE.
 enum conv_status conv_walk_skip(struct conv_walk *walk, enum conv_archive_done which,
                                 struct conv_journal *journal, struct conv_err *err);
 

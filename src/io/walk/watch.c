@@ -17,13 +17,6 @@
 
 #define PLACES 4096 // of the table of last events: as many as arrive in one settling time, and more
 
-static uint64_t digest_of(const char *path)
-{
-    struct conv_digest digest = {0};
-    conv_hash_add(&digest, path, strlen(path));
-    return digest.word[0];
-}
-
 void conv_watch_arrivals_free(struct conv_watch_arrivals *arrivals)
 {
     for (size_t i = 0; i < arrivals->count; i++)
@@ -86,7 +79,7 @@ enum conv_status conv_watch_arrivals_add(struct conv_watch_arrivals *arrivals,
     if (!copy.path)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a name");
     copy.due_ns = conv_clock_ns() + CONV_WATCH_SETTLE_NS;
-    copy.digest = digest_of(copy.path);
+    copy.digest = conv_watch_digest(copy.path, strlen(copy.path));
     copy.number = ++arrivals->next_number;
     enum conv_status status = push(arrivals, &copy, err);
     if (!status) {
@@ -108,7 +101,7 @@ enum conv_status conv_watch_arrivals_postpone(struct conv_watch_arrivals *arriva
 
 void conv_watch_arrivals_remove(struct conv_watch_arrivals *arrivals, const char *path)
 {
-    uint64_t digest = digest_of(path);
+    uint64_t digest = conv_watch_digest(path, strlen(path));
     if (arrivals->last && arrivals->last[digest % PLACES].digest == digest)
         arrivals->last[digest % PLACES].number = 0;
 }

@@ -14,6 +14,13 @@
 #include "base/lock.h"
 #include "io/walk/walk_internal.h"
 
+static inline uint64_t conv_watch_digest(const char *path, size_t length)
+{
+    struct conv_digest digest = {0};
+    conv_hash_add(&digest, path, length);
+    return digest.word[0];
+}
+
 // --- arrivals ------------------------------------------------------------------------------------
 
 // Files that have arrived and are about to be handed out, in order of arrival. A file waits until

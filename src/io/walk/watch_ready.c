@@ -64,36 +64,30 @@ static bool examine(const char *path, struct stat *info, enum writers *writers)
 
 static uint64_t digest_version(const struct stat *info)
 {
-    struct conv_digest digest = {0};
     const int64_t numbers[] = {(int64_t)info->st_dev, (int64_t)info->st_ino, info->st_size,
                                info->st_mtim.tv_sec,  info->st_mtim.tv_nsec, info->st_ctim.tv_sec,
                                info->st_ctim.tv_nsec};
-    conv_hash_add(&digest, numbers, sizeof numbers);
-    return digest.word[0];
+    return conv_watch_digest((const char *)numbers, sizeof numbers);
 }
 
 // The version of the file that was handed out last may be handed out again.
 static void forget(struct conv_watch *watch, const char *path)
 {
-    struct conv_digest name = {0};
-    conv_hash_add(&name, path, strlen(path));
     if (watch->handed)
-        watch->handed[name.word[0] % PLACES].version = 0;
+        watch->handed[conv_watch_digest(path, strlen(path)) % PLACES].version = 0;
 }
 
 // Notes that this version is handed out; true if it was the last time, too.
 static bool is_known(struct conv_watch *watch, const char *path, const struct stat *info)
 {
-    struct conv_digest name = {0};
-    conv_hash_add(&name, path, strlen(path));
+    uint64_t name = conv_watch_digest(path, strlen(path));
     if (!watch->handed && !(watch->handed = calloc(PLACES, sizeof *watch->handed)))
         return false;
     uint64_t version = digest_version(info);
-    size_t place = name.word[0] % PLACES;
-    bool known = watch->handed[place].name == name.word[0] &&
-                 watch->handed[place].version == version &&
+    size_t place = name % PLACES;
+    bool known = watch->handed[place].name == name && watch->handed[place].version == version &&
                  info->st_ctim.tv_nsec != 0; // else times may be in whole seconds
-    watch->handed[place].name = name.word[0];
+    watch->handed[place].name = name;
     watch->handed[place].version = version;
     return known;
 }
