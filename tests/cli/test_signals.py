@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The first signal ends the run at once, however long the image in flight takes, and no temporary file remains."""
+import functools
 import os
 import signal
 import struct
@@ -53,6 +54,7 @@ def slow_to_decode(interlaced):
     return png.SIGNATURE + head + png.chunk(b"IDAT", stream) + png.chunk(b"IEND")
 
 
+@functools.cache
 def noise(side):
     samples = np.random.default_rng(5).integers(0, 5, (side, side), dtype=np.uint8)
     rows = np.concatenate([np.zeros((side, 1), np.uint8), samples], axis=1).tobytes()
@@ -128,12 +130,15 @@ def test_the_other_workers_go_home_too(box):
     assert images.read("want.png").shape[1:] == (20, 20)
 
 
-def tensors(*, side=900):
-    """A layer of one image, and an image of that size for the banks."""
-    np.save("w.npy", np.ones((32, 64, 31, 31), "f4"))
-    np.save("gray.npy", np.ones((64, 1, 31, 31), "f4"))
-    np.save("x.npy", np.ones((1, 64, side, side), "f4"))
-    Path("a.png").write_bytes(noise(4000))
+@pytest.fixture(scope="module")
+def long_work(tmp_path_factory):
+    """A folder with a layer of one image, and an image of that size for the banks."""
+    folder = tmp_path_factory.mktemp("long")
+    np.save(folder / "w.npy", np.ones((32, 64, 31, 31), "f4"))
+    np.save(folder / "gray.npy", np.ones((64, 1, 31, 31), "f4"))
+    np.save(folder / "x.npy", np.ones((1, 64, 900, 900), "f4"))
+    (folder / "a.png").write_bytes(noise(4000))
+    return folder
 
 
 LONG = {
@@ -155,15 +160,15 @@ answers = pytest.mark.skipif(os.environ.get("CONV_SANITIZED") == "thread",
 
 @answers
 @pytest.mark.parametrize("name", LONG)
-def test_the_first_signal_ends_every_command(box, name):
+def test_the_first_signal_ends_every_command(long_work, monkeypatch, name):
     """A layer of one image was computed to its end, and its result written, after a signal."""
-    tensors()
+    monkeypatch.chdir(long_work)
     number = signal.SIGTERM if len(name) % 2 else signal.SIGINT
-    before = sorted(os.listdir(box))
+    before = sorted(os.listdir())
     process = start(*LONG[name])
     said, after = interrupt(process, number)
     assert process.returncode == 128 + number and after < AFTER, (process.returncode, after, said)
-    assert sorted(os.listdir(box)) == before
+    assert sorted(os.listdir()) == before
 
 
 def test_two_signals_together_are_one(box):
@@ -183,9 +188,9 @@ def test_two_signals_together_are_one(box):
 
 
 @answers
-def test_a_second_signal_ends_what_does_not_answer(box):
+def test_a_second_signal_ends_what_does_not_answer(long_work, monkeypatch):
     """SIGALRM is blocked, by which the program notices that a layer takes long."""
-    tensors()
+    monkeypatch.chdir(long_work)
     process = start("layer", "-j1", "w.npy", "x.npy", "y.npy",
                     preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}))
     try:
