@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void set(struct conv_err *err, enum conv_status status, const char *fmt, va_list args)
+__attribute__((format(printf, 3, 0))) static void set(struct conv_err *err, enum conv_status status,
+                                                      const char *fmt, va_list args)
 {
     if (!err)
         return;
