@@ -219,7 +219,7 @@ UNIT_TEST(bytes_are_copied)
         api_must(api_gpu,
                  conv_copy(api_gpu, device[1], CONV_DEVICE, device[0], CONV_DEVICE, size, NULL));
         api_must(api_gpu, conv_copy(api_gpu, to, CONV_HOST, device[1], CONV_DEVICE, size, NULL));
-        assert_memory_equal(from, to, size);
+        assert_true(memcmp(from, to, size) == 0); // 40 MB: cmocka compares byte by byte
         conv_free(api_gpu, CONV_DEVICE, device[0]);
         conv_free(api_gpu, CONV_DEVICE, device[1]);
         free(from);
