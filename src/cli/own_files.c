@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The files that a run reads and writes besides images: none is an image of the run or another one.
 #include "cli/run_inputs.h"
 
 #include <fnmatch.h>

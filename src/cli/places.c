@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The operands of a command line: which are inputs, also as ranges of names, and where outputs go.
 #include "cli/run_inputs.h"
 
 #include <limits.h>

@@ -87,7 +87,7 @@ enum conv_status conv_own_files_check(const struct conv_options *options,
 int conv_own_files_find(struct conv_paths_id ids[CONV_OWN_FILES_MOST],
                         const struct conv_options *options);
 
-// --- the images: selection.c ---------------------------------------------------------------------
+// --- the images: image_selection.c ---------------------------------------------------------------
 
 // The images of a run, selected from the walk over its inputs: all of them, in the order of the
 // file system or sorted, the first few, or a random sample; and their number. One thread at a time.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // What the files of the CUDA backend share: cuda.c (its row of engine.h, chains of filters);
 //   cuda_group.c, cuda_group_png.c          groups of the run: their filters, their files
-//   cuda_call.c                             calls of the library: device, memory, events, tables
-//   cuda_call_parts.c                       streams and pinned memory for parts of a batch
-//   cuda_call_decode.c, cuda_call_encode.c  its files
-//   cuda_call_copy.c, cuda_call_filter.c    its images
+//   cuda_api.c                             calls of the library: device, memory, events, tables
+//   cuda_api_parts.c                       streams and pinned memory for parts of a batch
+//   cuda_api_decode.c, cuda_api_encode.c  its files
+//   cuda_api_copy.c, cuda_api_filter.c    its images
 //   cuda_tensor.c                           layers and banks
 #ifndef CONV_ENGINE_CUDA_INTERNAL_H
 #define CONV_ENGINE_CUDA_INTERNAL_H
@@ -18,7 +18,7 @@
 #include "kernels/stencil/stencil.h"
 #include "png/cuda/cuda_png.h"
 
-struct conv_cuda_views; // cuda_call_filter.c
+struct conv_cuda_views; // cuda_api_filter.c
 
 struct conv_backend {
     int device;
@@ -191,7 +191,7 @@ struct conv_device_own {
     struct conv_cuda_context_scratch scratch;
 };
 
-// --- cuda_call.c ---------------------------------------------------------------------------------
+// --- cuda_api.c ---------------------------------------------------------------------------------
 
 // Makes the device current until conv_cuda_context_leave, which restores the caller's.
 enum conv_status conv_cuda_context_enter(struct conv_device_context *device, int *previous,
@@ -228,7 +228,7 @@ enum conv_status conv_cuda_copies_add(struct conv_cuda_copies *copies,
                                       const struct conv_layout_copy *copy, struct conv_err *err);
 enum conv_status conv_cuda_copies_flush(struct conv_cuda_copies *copies, struct conv_err *err);
 
-// --- cuda_call_parts.c ---------------------------------------------------------------------------
+// --- cuda_api_parts.c ---------------------------------------------------------------------------
 
 // `bytes` up to where the next block of a part's memory may begin.
 static inline size_t conv_cuda_part_align(size_t bytes)
@@ -294,7 +294,7 @@ enum conv_status conv_cuda_table_used(struct conv_cuda_table *table, cudaStream_
                                       struct conv_err *err);
 void conv_cuda_table_free(struct conv_cuda_table_cache *tables);
 
-// --- cuda_call_filter.c --------------------------------------------------------------------------
+// --- cuda_api_filter.c --------------------------------------------------------------------------
 
 // What a backend needs for images in the memory of `device`. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
 enum conv_status conv_cuda_views_open(struct conv_cuda_views **views,

@@ -228,10 +228,11 @@ struct conv_device_ops {
     bool (*takes_stream)(const struct conv_image *shape, size_t most_bytes);
     size_t (*chunks_bytes)(const struct conv_image *shape);
 
-    // Pins staging memory (staging.h) for all devices of this kind, so that copies run at the bus's
-    // speed and beside kernels. False if that fails: copies then work, but are slower. Memory that
-    // cannot be unpinned, as after the loss of a device, must not be returned to the system: the
-    // driver would take other pages at its address for it. NULL on a backend that copies nothing.
+    // Pins staging memory (memory.h) for all devices of this kind, so that copies run at the
+    // bus's speed and beside kernels. False if that fails: copies then work, but are slower. Memory
+    // that cannot be unpinned, as after the loss of a device, must not be returned to the system:
+    // the driver would take other pages at its address for it. NULL on a backend that copies
+    // nothing.
     bool (*host_pin)(struct conv_backend *backend, void *memory, size_t size);
     bool (*host_unpin)(struct conv_backend *backend, void *memory);
 

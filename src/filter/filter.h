@@ -142,7 +142,7 @@ size_t conv_filter_element_length(const char *text);
 enum conv_status conv_filter_make_parametric(struct conv_filter *filters, int room, int *count,
                                              const char *text, struct conv_err *err);
 
-// --- chain.c: texts of the user to filters -------------------------------------------------------
+// --- resolve.c: texts of the user to filters -----------------------------------------------------
 
 struct conv_filter_settings {
     const char *kernel;  // --kernel SPEC, or NULL

@@ -38,9 +38,10 @@ struct conv_png_encoder {
 
 extern const struct conv_png_encoder conv_png_libpng; // libpng.c. Levels 0 to 9, by zlib
 extern const struct conv_png_encoder
-    conv_png_stb; // encoders.c. 8 bits per sample; levels are its effort
+    conv_png_stb; // other_encoders.c. 8 bits per sample; levels are its effort
 
-// encoders.c. Sets *encoder to that of "fast", "libpng" or "stb"; CONV_ERR_USAGE for other names.
+// other_encoders.c. Sets *encoder to that of "fast", "libpng" or "stb"; CONV_ERR_USAGE for other
+// names.
 enum conv_status conv_png_parse_encoder(const struct conv_png_encoder **encoder, const char *name,
                                         struct conv_err *err);
 

@@ -93,7 +93,7 @@ struct conv_job {
     const struct conv_format *output_format; // known when the header is read
     struct conv_image_header header; // its shape with the depths at which the image is filtered
     int file_depth;                  // bits per sample of the decoded file
-    int file_channels;               // of the decoded file; more than are filtered: output.c
+    int file_channels;               // of the decoded file; more than are filtered: output_plan.c
     struct conv_metadata meta;
     struct conv_slot *slot;    // while it has staging memory
     struct conv_placed placed; // its place there

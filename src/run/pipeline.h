@@ -23,7 +23,7 @@ enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
 struct conv_layer_stage; // layer_stage.h
 struct conv_walk;
 
-// What blend.h does to images besides filtering them; {0}: nothing.
+// What happens to images besides filtering (stages.h); {0}: nothing.
 struct conv_blend {
     bool gray;    // colours become luminance before the first filter
     int original; // share of the image as it was in the output, of CONV_BLEND_WHOLE

@@ -10,7 +10,7 @@
 #include "run/pipeline.h"
 #include "tensor/npy.h"
 
-// --- before it is read: output.c -----------------------------------------------------------------
+// --- before it is read: output_plan.c ------------------------------------------------------------
 
 #define CONV_PLAN_REPLACED "filtered in place already"
 
@@ -23,7 +23,7 @@ enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct
 enum conv_status conv_plan_check_output(const struct conv_pipeline_config *config,
                                         struct conv_job *job);
 
-// --- outputs of another type than the input's: output.c ------------------------------------------
+// --- outputs of another type than the input's: output_plan.c, output_samples.c -------------------
 
 // Sets, once the header is read, the format of the job's output, the depths and channels in which
 // its image is filtered, where that can be coded (a device decodes to the file's depth only), and
@@ -40,7 +40,7 @@ int conv_output_depth(const struct conv_pipeline_config *config, const struct co
 void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
                      uint8_t header[CONV_NPY_OWN_HEADER], struct conv_encoded *file);
 
-// --- --gray, --mix and --roi: output.c -----------------------------------------------------------
+// --- --gray, --mix and --roi: output_samples.c ---------------------------------------------------
 // What --gray, --mix and --roi do to an image besides filtering: colours become luminance before
 // the filters; after them the result is blended with the original, and the original stays outside
 // of a region. Workers do all of it, on planes in staging memory that no device uses, so that it is
@@ -48,6 +48,8 @@ void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
 
 // True if a device must neither decode nor encode.
 bool conv_blend_is_needed(const struct conv_blend *blend);
+// True if the output has parts of the image as it was before filtering.
+bool conv_blend_needs_original(const struct conv_blend *blend);
 
 // The header of the job's file, whose depth and channels may differ from those of filtering.
 void conv_blend_file_header(const struct conv_job *job, struct conv_image_header *header);

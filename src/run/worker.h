@@ -49,14 +49,14 @@ void conv_worker_init_help(struct conv_worker *worker);
 bool conv_worker_help(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
     CONV_NEEDS(s->lock);
 
-// --- tasks: tasks.c, whole_image.c ---------------------------------------------------------------
+// --- tasks: worker_tasks.c, cpu_image.c ----------------------------------------------------------
 
 // Does a task, or returns false if there is none. `stopping`: nothing new is begun.
 bool conv_tasks_do(struct conv_scheduler *s, struct conv_worker *worker, bool stopping)
     CONV_NEEDS(s->lock);
 
 // A backend that is not async: decodes, filters, encodes and writes a job that has been read, so
-// that its image stays in one core's cache, and finishes it. Waits for memory. whole_image.c
+// that its image stays in one core's cache, and finishes it. Waits for memory. cpu_image.c
 void conv_tasks_run(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
     CONV_NEEDS(s->lock);
 

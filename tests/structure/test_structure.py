@@ -177,7 +177,7 @@ PROCESS_STATE = {
     "temporary.c": "which process this is: constant once it is known",
     "inflate_ahead.c": "tables that depend on nothing: constant once they are made",
     "inflate_code.c": "the tables of fixed Huffman codes: constant once they are made",
-    "encoders.c": "variables of stb's own; conv's calls take a lock",
+    "other_encoders.c": "variables of stb's own; conv's calls take a lock",
     "bench_competitor.c": "the same",
     "ranges.c": "NVTX's header keeps the address of a profiler's functions there",
 }

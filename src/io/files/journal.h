@@ -4,7 +4,7 @@
 // A text file that only ever grows: the line `conv-journal 3`, then a line per image:
 //   DIGEST[+DIGEST...] INPUT
 // The first digest (32 hexadecimal digits) stands for everything that the output depends on and for
-// the output: the settings (cli/settings.h), names, size and modification time of input and
+// the output: the settings (cli/settings.c), names, size and modification time of input and
 // output, and for a member of an archive those of the archive, or the member's bytes if the archive
 // is a pipe. INPUT is there for human readers, control characters escaped. An entry never has to be
 // removed: after a change its digests match nothing, and the image is done again. The same holds

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Which images of the inputs are processed, how many they are, and the part that a shard takes.
 #include "cli/run_inputs.h"
 
 #include <inttypes.h>

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+// What the samples of an output become besides being filtered: float32 for .npy files, luminance,
+// a blend with the original.
+#include "run/stages.h"
+
+#include <string.h>
+
+// --- .npy files ----------------------------------------------------------------------------------
+
+// In place, where rows of floats take at least the room of rows of samples: backwards from the last
+// sample, each is read before it is overwritten.
+static void make_floats(struct conv_image *out, int channel, int depth)
+{
+    struct conv_plane *plane = &out->plane[channel];
+    ptrdiff_t stride = (ptrdiff_t)conv_image_stride(out->width, out->depth);
+    for (int y = out->height - 1; y >= 0; y--) {
+        const uint8_t *row = plane->data + y * plane->stride;
+        float *floats = (float *)(void *)(plane->data + y * stride);
+        for (int x = out->width - 1; x >= 0; x--)
+            floats[x] = depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
+    }
+    plane->stride = stride;
+}
+
+static void close_rows(const struct conv_image *out, int channel)
+{
+    size_t row = (size_t)out->width * sizeof(float);
+    const struct conv_plane *plane = &out->plane[channel];
+    for (int y = 1; y < out->height && row != (size_t)plane->stride; y++)
+        memmove(plane->data + (size_t)y * row, plane->data + y * plane->stride, row);
+}
+
+void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
+                     uint8_t header[CONV_NPY_OWN_HEADER], struct conv_encoded *file)
+{
+    size_t plane = (size_t)out->width * (size_t)out->height * sizeof(float);
+    struct conv_tensor_shape shape = {3, {out->channels, out->height, out->width}};
+    if (out->channels == 1)
+        shape = (struct conv_tensor_shape){2, {out->height, out->width}};
+    *file = (struct conv_encoded){0};
+    file->part[0].data = header;
+    file->part[0].size = file->size = conv_npy_write(header, CONV_ELEMENT_F32, &shape, 0);
+    _Static_assert(CONV_ENCODED_PARTS > CONV_IMAGE_MAX_CHANNELS, "a part for each plane");
+    for (int c = 0; c < out->channels; c++) {
+        if (placed->out_offset[c] == SIZE_MAX)
+            make_floats(out, c, placed->in.depth);
+        close_rows(out, c);
+        file->part[1 + c].data = out->plane[c].data;
+        file->part[1 + c].size = plane;
+        file->size += plane;
+    }
+}
+
+// --- --gray, --mix and --roi ---------------------------------------------------------------------
+
+// The spare planes as an image of `channels`.
+static void view_spare(const struct conv_job *job, int channels, struct conv_image *image)
+{
+    *image = job->placed.in;
+    image->channels = channels;
+    for (int c = 0; c < channels; c++)
+        image->plane[c] = job->placed.spare[c];
+}
+
+static bool becomes_gray(const struct conv_job *job)
+{
+    return job->file_channels != job->header.shape.channels;
+}
+
+void conv_blend_file_header(const struct conv_job *job, struct conv_image_header *header)
+{
+    *header = job->header;
+    header->shape.depth = job->file_depth;
+    header->shape.channels = job->file_channels;
+}
+
+void conv_blend_target(const struct conv_job *job, struct conv_image *planes)
+{
+    if (becomes_gray(job))
+        view_spare(job, job->file_channels, planes);
+    else
+        *planes = job->placed.in;
+}
+
+static unsigned read_sample(const uint8_t *row, int depth, int x)
+{
+    return depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
+}
+
+static void write_sample(uint8_t *row, int depth, int x, unsigned value)
+{
+    if (depth == 16)
+        ((uint16_t *)(void *)row)[x] = (uint16_t)value;
+    else
+        row[x] = (uint8_t)value;
+}
+
+static unsigned divide_half_even(uint64_t sum, unsigned divisor)
+{
+    uint64_t quotient = sum / divisor, rest = 2 * (sum % divisor);
+    return (unsigned)(quotient + (rest > divisor || (rest == divisor && quotient % 2 != 0)));
+}
+
+static uint8_t *row_of(const struct conv_image *image, int channel, int y)
+{
+    return image->plane[channel].data + y * image->plane[channel].stride;
+}
+
+// The luma of BT.601 in thousandths, of the samples as they are stored.
+static void weigh(const struct conv_image *gray, const struct conv_image *colours)
+{
+    int depth = colours->depth;
+    for (int y = 0; y < colours->height; y++) {
+        const uint8_t *rows[3];
+        for (int c = 0; c < 3; c++)
+            rows[c] = row_of(colours, c, y);
+        uint8_t *out = row_of(gray, 0, y);
+        for (int x = 0; x < colours->width; x++) {
+            unsigned sum = 299 * read_sample(rows[0], depth, x) +
+                           587 * read_sample(rows[1], depth, x) +
+                           114 * read_sample(rows[2], depth, x);
+            write_sample(out, depth, x, divide_half_even(sum, 1000));
+        }
+    }
+}
+
+static void copy_channel(const struct conv_image *dst, int to, const struct conv_image *src,
+                         int from)
+{
+    struct conv_image a = *dst, b = *src;
+    a.channels = b.channels = 1;
+    a.plane[0] = dst->plane[to];
+    b.plane[0] = src->plane[from];
+    conv_image_copy(&a, &b);
+}
+
+void conv_blend_begin(const struct conv_blend *blend, struct conv_job *job,
+                      const struct conv_image *planes)
+{
+    const struct conv_image *in = &job->placed.in;
+    if (becomes_gray(job)) {
+        weigh(in, planes);
+        if (planes->alpha)
+            copy_channel(in, 1, planes, 3);
+    }
+    if (!conv_blend_needs_original(blend))
+        return;
+    struct conv_image original;
+    view_spare(job, in->channels, &original);
+    conv_image_copy(&original, in);
+}
+
+static void mix_row(uint8_t *out, const uint8_t *original, int depth, int from, int to,
+                    unsigned share)
+{
+    for (int x = from; x < to; x++) {
+        uint64_t sum = (uint64_t)share * read_sample(original, depth, x) +
+                       (uint64_t)(CONV_BLEND_WHOLE - share) * read_sample(out, depth, x);
+        write_sample(out, depth, x, divide_half_even(sum, CONV_BLEND_WHOLE));
+    }
+}
+
+static int within(int64_t value, int most)
+{
+    return value < most ? (int)value : most;
+}
+
+void conv_blend_end(const struct conv_blend *blend, struct conv_job *job, struct conv_image *out,
+                    bool narrow)
+{
+    struct conv_image original;
+    if (!conv_blend_needs_original(blend))
+        return;
+    view_spare(job, out->channels, &original);
+    if (narrow)
+        conv_image_narrow(&original);
+    int left = blend->width ? blend->x : 0, top = blend->width ? blend->y : 0;
+    int right = blend->width ? within((int64_t)left + blend->width, out->width) : out->width;
+    int bottom = blend->width ? within((int64_t)top + blend->height, out->height) : out->height;
+    for (int c = 0; c < out->channels; c++) {
+        for (int y = 0; y < out->height; y++) {
+            uint8_t *to = row_of(out, c, y);
+            const uint8_t *from = row_of(&original, c, y);
+            bool inside = y >= top && y < bottom;
+            mix_row(to, from, out->depth, 0, inside ? left : out->width, CONV_BLEND_WHOLE);
+            if (!inside)
+                continue;
+            if (blend->original > 0)
+                mix_row(to, from, out->depth, left, right, (unsigned)blend->original);
+            mix_row(to, from, out->depth, right, out->width, CONV_BLEND_WHOLE);
+        }
+    }
+}
