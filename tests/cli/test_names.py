@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Entries of folders: names of every kind, entries that are not files, and names that lead out of the output folder."""
+import fcntl
 import json
 import os
 import re
 import socket
 import stat
+import struct
+import termios
+import time
 
 import numpy as np
 import pytest
@@ -222,6 +226,22 @@ def test_a_path_longer_than_the_system_takes(box):
     result = run("identity", "--files-from=-", "in", "out", stdin=f"{name}\na.png\n".encode(), code=1)
     assert "conv: xxx" in result.err and "path too long" in result.err
     assert len(result.err.splitlines()) == 2 and tree("out") == ["a.png"]
+
+
+def test_a_pipe_may_deliver_a_long_name_in_pieces(box):
+    """The list ended there if the first 4096 bytes came alone."""
+    fill(box / "in", "a.png")
+    name = "/".join(["x" * 250] * 20) + ".png"
+    end, pipe = os.pipe()
+    process = program.start("identity", "--files-from=-", "in", "out", stdin=end)
+    for piece in (name[:4096], f"{name[4096:]}\na.png\n"):
+        os.write(pipe, piece.encode())
+        while process.poll() is None and struct.unpack("i", fcntl.ioctl(end, termios.FIONREAD, bytes(4)))[0]:
+            time.sleep(0.01)
+    os.close(end)
+    os.close(pipe)
+    err = process.communicate()[1]
+    assert b"path too long" in err and tree("out") == ["a.png"]
 
 
 NUL = "conv: {}: the list has NUL bytes: add -0 if its names end in NUL"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The sink of files (private to src/io/files/file_*.c): a folder's, a single one, or the inputs' places.
+// The sink of files (private to src/io/files/file_*.c): a folder's, a single one, or the inputs'
+// places.
 //
 // A new file is written without a name and gets it when it is complete. Where that is not possible,
 // or the file replaces another, it is written under a temporary name in the same folder and

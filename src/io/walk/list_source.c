@@ -92,7 +92,8 @@ static const char *give_up(struct conv_list_source *list)
 // The next name that is not empty; valid until the next call. NULL at the end, when stopped, or
 // with err->status set, which the caller has set to CONV_OK: CONV_ERR_IO if reading fails (once;
 // then the list ends), CONV_ERR_USAGE if a list whose names end in newline has NUL bytes,
-// CONV_ERR_LIMIT for a name longer than any path.
+// CONV_ERR_LIMIT for a name that is longer than any path and does not end within the buffer. What
+// happens does not depend on the pieces in which a pipe delivers the list.
 static const char *next_name(struct conv_list_source *list, struct conv_err *err)
 {
     for (;;) {
@@ -106,7 +107,7 @@ static const char *next_name(struct conv_list_source *list, struct conv_err *err
                          "the list has NUL bytes: add -0 if its names end in NUL");
             return give_up(list);
         }
-        if (!last && !list->ended && size < PATH_MAX) {
+        if (!last && !list->ended && size < sizeof list->buffer - 1) {
             read_more(list, err);
             if (err->status)
                 return NULL;
