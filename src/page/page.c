@@ -143,7 +143,7 @@ struct chart {
 };
 
 // Streams first, also those that were opened later than the workers. Tracks without a slice are
-// left out.
+// skipped.
 static void find_rows(struct chart *chart, const struct conv_trace *trace)
 {
     struct row row = {0};

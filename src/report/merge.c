@@ -28,8 +28,8 @@ struct image {
     unsigned char pass; // of writing in which its record was copied
 };
 
-// {0} is an empty table. Nobody is expected to forge reports so that digests of names collide, so
-// slots depend on the digests alone.
+// {0} is an empty table. An image is identified by the digest of its name alone: in forged reports,
+// names whose digests collide count as one image.
 struct table {
     struct image *slots;    // open addressing
     size_t count, capacity; // capacity: a power of two, or 0

@@ -65,8 +65,8 @@ static void wait_for_work(struct conv_scheduler *s) CONV_NEEDS(s->lock)
 }
 
 // --- help with large images ----------------------------------------------------------------------
-// A request for help lies on the stack of the worker that makes it. After a signal that worker may
-// be left behind while it computes, and the scheduler may be gone (job.h): so it touches the
+// A request for help lies on the stack of the worker that makes it. After a signal the run may
+// end while that worker still computes, and the scheduler may be gone (job.h): so it touches the
 // scheduler only between two computations, and waits for its helpers with a lock of the request.
 
 struct conv_help {

@@ -117,7 +117,7 @@ def batch(box):
 
 @pytest.fixture(params=("fake", pytest.param("real", marks=pytest.mark.cuda)))
 def gpu(request):
-    """The first word for tests/faulty: "" for a device of its own, "real " for CUDA behind it."""
+    """The first word of the faults of conv_faulty: "" for a fake device, "real " for a CUDA device that fails."""
     if request.param == "real" and not faulty.has_real():
         pytest.fail("conv_faulty finds no CUDA device behind its own")
     return "real " if request.param == "real" else ""

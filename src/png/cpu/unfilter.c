@@ -141,7 +141,7 @@ size_t conv_unfilter_wave_bytes(size_t size)
 
 int conv_unfilter_wave_threads(size_t size)
 {
-    size_t threads = size / (2 * STRETCH); // each is a stretch and some waiting behind another
+    size_t threads = size / (2 * STRETCH); // each works on a stretch or waits for the row above
     return threads < 1 ? 1 : threads < THREADS ? (int)threads : THREADS;
 }
 
