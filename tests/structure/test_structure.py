@@ -38,6 +38,8 @@ RANK = {folder: rank for rank, layer in enumerate(LAYERS) for folder in layer}
 INSIDE = (  # within a folder: the first may not include the second
     ("src/png/cpu", "src/png/cuda"),
     ("src/png/cuda", "src/png/cpu"),
+    ("src/jpeg/cpu", "src/jpeg/cuda"),
+    ("src/jpeg/cuda", "src/jpeg/cpu"),
     ("kernels/stencil/cpu", "kernels/stencil/cuda"),
     ("kernels/stencil/cuda", "kernels/stencil/cpu"),
     ("kernels/layer/cpu", "kernels/layer/cuda"),

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// JPEG on the device: the interface of its decoder and of its encoder. Plain C without CUDA types,
+// for the engine and the tests. Both produce what libjpeg-turbo does with its default settings
+// (accurate integer DCT, smooth upsampling of chroma), to the last bit.
+#ifndef CONV_JPEG_CUDA_CUDA_JPEG_H
+#define CONV_JPEG_CUDA_CUDA_JPEG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CONV_JPEG_COMPONENTS 3
+#define CONV_JPEG_BLOCK 64 // coefficients or samples of a block
+
+// --- the stream of a file ------------------------------------------------------------------------
+
+// What the device reads of a file, made by conv_jpeg_copy_stream (src/jpeg/stream.c): this head,
+// then the offsets of the restart segments, then their entropy-coded data without stuffed bytes
+// and without restart markers. Files whose scan is not one baseline Huffman scan of all
+// components, or whose markers are not as they should be, have no stream.
+struct conv_jpeg_code {
+    uint8_t counts[16];   // codes of each length, as in a DHT segment
+    uint8_t symbols[256]; // in order of their codes
+};
+
+struct conv_jpeg_stream {
+    uint32_t bytes;               // of all of it
+    uint32_t segments;            // at least 1
+    uint32_t segment_mcus;        // MCUs of each segment but the last; all if there is one
+    uint32_t offsets_at;          // uint32_t[segments + 1]: where each begins and the last ends,
+                                  // counted from data_at
+    uint32_t data_at, data_bytes; // followed by at least 16 bytes of zeros
+    uint16_t width, height;
+    uint8_t components;                                       // 1 or 3
+    uint8_t h[CONV_JPEG_COMPONENTS], v[CONV_JPEG_COMPONENTS]; // sampling factors; 1 if there is one
+    uint16_t quant[CONV_JPEG_COMPONENTS][CONV_JPEG_BLOCK];    // in zigzag order
+    struct conv_jpeg_code dc[CONV_JPEG_COMPONENTS], ac[CONV_JPEG_COMPONENTS]; // per component
+};
+
+// --- decoding ------------------------------------------------------------------------------------
+
+// An image to be decoded. Kernels read this struct.
+struct conv_jpeg_decode_image {
+    // Set by the caller.
+    const uint8_t *d_stream;                // 16-byte aligned, after an upload
+    uint32_t stream_bytes;                  // or an upper bound of them, before
+    uint8_t *d_plane[CONV_JPEG_COMPONENTS]; // 1 (gray) or 3 (R, G, B) planes, each 16-byte aligned
+    int64_t stride;        // bytes from a row to the next in all planes, a multiple of 16. A row
+                           // is written up to the next multiple of 16 bytes.
+    int32_t width, height; // pixels
+    int32_t components;    // 1 or 3
+    uint8_t h[CONV_JPEG_COMPONENTS], v[CONV_JPEG_COMPONENTS];
+    uint32_t segments;
+    // Set by conv_cuda_jpeg_decode_plan: places in the scratch memory, counts. (The decoder's own.)
+    uint64_t plan[16];
+};
+
+// The status word of an image. Unless it is DECODED, the CPU has to decode the file or report its
+// error, and the contents of the planes are undefined. The other codes are diagnostic only.
+enum conv_jpeg_decode_result {
+    CONV_JPEG_DECODED, // the planes are right, and libjpeg-turbo warns of nothing
+    CONV_JPEG_CODE,    // an unused codeword, or a table that libjpeg-turbo refuses
+    CONV_JPEG_INDEX,   // more than 64 coefficients in a block
+    CONV_JPEG_SIZE,    // a segment with too few or too many data
+    CONV_JPEG_RANGE,   // coefficients so large that implementations of the DCT differ
+    CONV_JPEG_COSTLY,  // possibly valid, but it synchronises too slowly
+    CONV_JPEG_STOPPED, // not finished because of the batch's d_stop
+    CONV_JPEG_RESULTS
+};
+
+struct conv_jpeg_decode_batch {
+    const struct conv_jpeg_decode_image *images;   // readable by the host, planned
+    const struct conv_jpeg_decode_image *d_images; // the same table in device memory
+    int count;                                     // at least 1
+    void *d_scratch;                               // as passed to the planner
+    const uint32_t *d_stop;                        // as in conv_decode_batch; may be NULL
+    uint32_t *d_status; // `count` words: device memory, or pinned host memory that is mapped
+    void *stream;       // the cudaStream_t, one of the calling thread's current device
+    void (*mark)(void *context, const char *kernel); // called after each launch; may be NULL
+    void *context;
+};
+
+// True if the kernels can decode such an image. Reads the caller's part without d_stream, d_plane
+// and stride.
+bool conv_cuda_jpeg_decode_takes(const struct conv_jpeg_decode_image *image);
+
+// Bytes of device memory that such an image needs while it is decoded, whatever its stream holds;
+// a multiple of 256.
+size_t conv_cuda_jpeg_decode_scratch(const struct conv_jpeg_decode_image *image);
+
+// Sets the planner's part of all entries. d_scratch is 256-byte aligned, as large as the sum of
+// conv_cuda_jpeg_decode_scratch over the images, and reserved until the kernels have run.
+void conv_cuda_jpeg_decode_plan(struct conv_jpeg_decode_image *images, int count,
+                                uint8_t *d_scratch);
+
+// Enqueues the decoding of all images; does not wait and does not allocate. Every d_status word is
+// written, whatever the streams contain, and no image touches another's memory. On failure
+// CONV_ERR_DEVICE; cudaGetLastError has the cause.
+enum conv_status conv_cuda_jpeg_decode(const struct conv_jpeg_decode_batch *batch);
+
+// --- encoding ------------------------------------------------------------------------------------
+
+#define CONV_JPEG_ENCODE_ALIGN 16 // of each image's data in the output
+
+// An image in device memory. Kernels read this struct.
+struct conv_jpeg_encode_image {
+    // 1 (gray) or 3 (R, G, B) planes of 8 bits, 16-byte aligned.
+    const uint8_t *plane[CONV_JPEG_COMPONENTS];
+    int64_t stride; // bytes from a row to the next, of every plane; a multiple of 16 that covers a
+                    // row. Bytes after a row within it may be read and have no effect.
+    int32_t width, height; // pixels, 1 to 65,500
+    int32_t components;    // 1 or 3
+    int32_t h, v;          // sampling factors of luma; those of chroma are 1
+    // Of luma and of chroma, in zigzag order, 1 to 255.
+    uint16_t quant[2][CONV_JPEG_BLOCK];
+    // Set by conv_cuda_jpeg_encode_plan. (The encoder's own.)
+    uint64_t plan[16];
+};
+
+// The needs of a batch. The caller uses the two sizes only.
+struct conv_jpeg_encode_plan {
+    size_t scratch_bytes; // of device memory, 256-byte aligned
+    size_t output_bytes;  // upper bound for the data of all images
+    int32_t count;
+    uint64_t own[8];
+};
+
+// The place of an image's entropy-coded data in the output, stuffed bytes and EOI included.
+struct conv_jpeg_encode_result {
+    uint64_t offset; // a multiple of CONV_JPEG_ENCODE_ALIGN
+    uint64_t size;
+};
+
+struct conv_jpeg_encode_batch {
+    struct conv_jpeg_encode_plan plan;
+    const struct conv_jpeg_encode_image *images;   // the planned table, readable by the host
+    const struct conv_jpeg_encode_image *d_images; // the same, copied to the device
+    void *d_scratch;                               // plan.scratch_bytes; any content
+    // Device addresses of device memory or of mapped pinned host memory, only written.
+    uint8_t *output;                         // plan.output_bytes, 16-byte aligned
+    struct conv_jpeg_encode_result *results; // plan.count, 16-byte aligned
+    void *stream;                            // the cudaStream_t, of the calling thread's device
+    void (*mark)(void *context, const char *kernel); // called after each launch; may be NULL
+    void *context;
+};
+
+// Upper bound for the data of such an image, rounded up to CONV_JPEG_ENCODE_ALIGN; 0 if the device
+// does not encode it: sampling factors of luma other than 1x1, 2x1 and 2x2, or more than 2^31
+// bytes. Reads the sizes, the number of components and the sampling factors.
+size_t conv_cuda_jpeg_encode_bound(const struct conv_jpeg_encode_image *image);
+
+// Plans a batch of any mix of images: sets the planner's part of each image and *plan.
+// CONV_ERR_UNSUPPORTED: an image has no bound, or the batch is too large.
+enum conv_status conv_cuda_jpeg_encode_plan(struct conv_jpeg_encode_plan *plan,
+                                            struct conv_jpeg_encode_image *images, int count);
+
+// Enqueues the batch (of at least one image) with a constant number of launches; does not allocate
+// and does not wait. With the standard Huffman tables (ITU-T T.81, annex K.3), the bytes are those
+// of libjpeg-turbo, and depend on the image only. CONV_ERR_DEVICE if a launch failed; the cause is
+// cudaGetLastError's.
+enum conv_status conv_cuda_jpeg_encode(const struct conv_jpeg_encode_batch *batch);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
