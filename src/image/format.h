@@ -125,6 +125,9 @@ struct conv_image_header {
             bool several_scans;     // all coefficients are held at once
             uint32_t blocks;        // of 8 x 8 coefficients in all components
             uint32_t padded_blocks; // the same as libjpeg holds them
+            uint8_t h[3], v[3];     // sampling factors; 1 if there is one component
+            uint32_t mcus;          // of a scan of all components
+            uint32_t segments;      // that restart markers separate in it, at least 1
         } jpeg;
     };
 };

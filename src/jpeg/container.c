@@ -127,6 +127,8 @@ static enum conv_status count_blocks(struct conv_image_header *header, const uin
                                 v);
         most_h = h > most_h ? h : most_h;
         most_v = v > most_v ? v : most_v;
+        header->jpeg.h[c] = (uint8_t)(header->shape.channels == 1 ? 1 : h);
+        header->jpeg.v[c] = (uint8_t)(header->shape.channels == 1 ? 1 : v);
     }
     for (int c = 0; c < header->shape.channels; c++) {
         uint64_t h = p[3 * c + 1] >> 4, v = p[3 * c + 1] & 15;
@@ -137,6 +139,11 @@ static enum conv_status count_blocks(struct conv_image_header *header, const uin
     }
     header->jpeg.blocks = (uint32_t)blocks; // at most 3 * 2^26
     header->jpeg.padded_blocks = (uint32_t)padded;
+    if (header->shape.channels == 1)
+        most_h = most_v = 1; // the scan has the blocks of its only component row by row
+    header->jpeg.mcus =
+        (uint32_t)(divide_up((uint64_t)header->shape.width, (uint64_t)most_h * BLOCK) *
+                   divide_up((uint64_t)header->shape.height, (uint64_t)most_v * BLOCK));
     return CONV_OK;
 }
 
@@ -163,7 +170,29 @@ static enum conv_status read_frame(const struct conv_marker *marker,
     return count_blocks(header, p + 6, err);
 }
 
-static enum conv_status read_scan(const struct conv_marker *marker,
+// True if a device may decode the one scan, in a file of `size` bytes. The markers after this one
+// and the tables decide it (stream.c).
+static bool has_stream(const struct conv_image_header *header, size_t size)
+{
+    enum { MOST_SIZE = 1 << 28 }; // so that 32 bits count the bits of the data
+    int most_h = 1, most_v = 1, blocks = 0;
+    bool whole = true;
+    for (int c = 0; c < header->shape.channels; c++) {
+        int h = header->jpeg.h[c], v = header->jpeg.v[c];
+        most_h = h > most_h ? h : most_h;
+        most_v = v > most_v ? v : most_v;
+        blocks += h * v;
+    }
+    for (int c = 0; c < header->shape.channels; c++)
+        whole = whole && most_h % header->jpeg.h[c] == 0 && most_v % header->jpeg.v[c] == 0;
+    return whole && blocks <= CONV_JPEG_MCU_BLOCKS && !header->jpeg.progressive &&
+           !header->jpeg.arithmetic && !header->jpeg.several_scans && size < MOST_SIZE &&
+           header->jpeg.segments <= size / 3 && header->shape.width <= CONV_LIBJPEG_MOST_SIDE &&
+           header->shape.height <= CONV_LIBJPEG_MOST_SIDE;
+}
+
+// `interval` is of restart markers, in MCUs, or 0.
+static enum conv_status read_scan(const struct conv_marker *marker, uint32_t interval, size_t size,
                                   struct conv_image_header *header, struct conv_err *err)
 {
     if (header->shape.width == 0)
@@ -172,6 +201,8 @@ static enum conv_status read_scan(const struct conv_marker *marker,
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: a scan without channels");
     header->jpeg.several_scans =
         header->jpeg.progressive || marker->data[0] < header->shape.channels;
+    header->jpeg.segments = interval ? (uint32_t)divide_up(header->jpeg.mcus, interval) : 1;
+    header->device_stream = has_stream(header, size);
     return CONV_OK;
 }
 
@@ -180,6 +211,7 @@ enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_i
 {
     struct conv_marker marker;
     size_t at = 2;
+    uint32_t interval = 0;
     enum conv_status status = conv_jpeg_check_signature(data, size, err);
     *header = (struct conv_image_header){0};
     while (!status) {
@@ -187,7 +219,9 @@ enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_i
         if (!conv_marker_next(&marker, data, size, &at))
             return refuse_marker(data, size, from, err);
         if (marker.code == CONV_MARKER_SOS)
-            return read_scan(&marker, header, err);
+            return read_scan(&marker, interval, size, header, err);
+        if (marker.code == CONV_MARKER_DRI && marker.length == 2)
+            interval = conv_marker_read_u16(marker.data);
         if (marker.code == CONV_MARKER_EOI)
             return conv_err_set(err, CONV_ERR_FORMAT, "damaged: there is no image data");
         if (marker.code == CONV_MARKER_SOI)

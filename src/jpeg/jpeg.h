@@ -44,6 +44,18 @@ enum conv_status conv_jpeg_check_size(const uint8_t *data, size_t size,
 // announces that they follow.
 size_t conv_jpeg_end(const uint8_t *data, size_t size);
 
+// --- stream.c ------------------------------------------------------------------------------------
+
+#define CONV_JPEG_MCU_BLOCKS 10 // at most (ITU-T T.81, annex B.2.3)
+
+// Most bytes of the stream (cuda/cuda_jpeg.h) of such a file of `size` bytes.
+size_t conv_jpeg_stream_bytes(const struct conv_image_header *header, size_t size);
+
+// conv_format_device.copy_stream. `stream` is 16-byte aligned and has room for
+// conv_jpeg_stream_bytes. Whatever passes, and is decoded by a device, libjpeg decodes as well.
+bool conv_jpeg_copy_stream(uint8_t *stream, size_t *stream_bytes, const uint8_t *data, size_t size,
+                           const struct conv_image_header *header);
+
 // --- metadata.c ----------------------------------------------------------------------------------
 
 // conv_format.take_common and .put_common: ICC profile, Exif, XMP, resources of Photoshop, comments
@@ -78,7 +90,9 @@ enum {
     CONV_MARKER_SOI = 0xD8,
     CONV_MARKER_EOI = 0xD9,
     CONV_MARKER_SOS = 0xDA,
+    CONV_MARKER_DQT = 0xDB,
     CONV_MARKER_DNL = 0xDC,
+    CONV_MARKER_DRI = 0xDD,
     CONV_MARKER_APP0 = 0xE0, // to APP15
     CONV_MARKER_APP1 = 0xE1,
     CONV_MARKER_APP2 = 0xE2,
