@@ -7,11 +7,9 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "kernels/common/warp.cuh"
 #include "png/cuda/cuda_png.h"
 #include "png/cuda/deflate.cuh"
-
-#define WARP 32
-#define ALL_LANES 0xffffffffu
 
 // Scanlines are cut into deflate blocks of at most this many bytes, each with its own codes and its
 // own thread block. An icon of 128 x 128 pixels of four bytes is one block. Photographs: 0.5823 of
@@ -119,17 +117,6 @@ CONV_HOST_DEVICE static inline uint32_t stream_bytes(const struct conv_encode_im
     return (row_bytes(image) + 1) * (uint32_t)image.height;
 }
 
-__device__ inline uint32_t sum_lanes(uint32_t value)
-{
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    return __reduce_add_sync(ALL_LANES, value);
-#else
-    for (int step = WARP / 2; step > 0; step /= 2)
-        value += __shfl_xor_sync(ALL_LANES, value, step);
-    return value;
-#endif
-}
-
 // --- where a block works -------------------------------------------------------------------------
 
 // A deflate block: its place among those of the batch and in its image's scanlines.
@@ -139,21 +126,6 @@ struct work {
     uint32_t index; // in the batch
     uint32_t begin, end;
 };
-
-// The last of `count` ascending numbers first(i) that is not above `wanted`; first(0) is 0. Each
-// warp searches by ballot, all lanes must call.
-template <typename First> __device__ inline int find_last(int count, uint32_t wanted, First first)
-{
-    int lane = (int)threadIdx.x % WARP, base = 0;
-    while (count > 1) {
-        int step = (count + WARP - 1) / WARP, probe = lane * step;
-        bool reached = probe < count && first(base + probe) <= wanted;
-        int last = __popc(__ballot_sync(ALL_LANES, reached)) - 1;
-        base += last * step;
-        count = min(step, count - last * step);
-    }
-    return base;
-}
 
 __device__ inline struct work find_work(const struct encode_scratch &scratch)
 {

@@ -9,30 +9,13 @@
 #define WARPS 4
 #define PLACE_THREADS 1024
 
-__device__ inline uint64_t add_up(uint64_t value, uint32_t lanes)
-{
-    uint32_t lane = threadIdx.x % WARP;
-    for (uint32_t step = 1; step < lanes; step *= 2) {
-        uint32_t low = __shfl_up_sync(ALL_LANES, (uint32_t)value, step);
-        uint32_t high = __shfl_up_sync(ALL_LANES, (uint32_t)(value >> 32), step);
-        value += lane >= step ? (uint64_t)high << 32 | low : 0;
-    }
-    return value;
-}
-
-__device__ inline uint64_t of_lane(uint64_t value, uint32_t lane)
-{
-    uint32_t low = __shfl_sync(ALL_LANES, (uint32_t)value, lane);
-    return (uint64_t)__shfl_sync(ALL_LANES, (uint32_t)(value >> 32), lane) << 32 | low;
-}
-
 // Gives each of the image's blocks its first bit; returns the first bit after the last block.
 __device__ inline uint64_t place_blocks(struct encode_block *blocks, uint32_t count)
 {
     uint64_t at = PREAMBLE_BITS;
     for (uint32_t first = 0; first < count; first += WARP) {
         uint32_t i = first + threadIdx.x % WARP;
-        uint64_t bits = i < count ? blocks[i].bits : 0, until = add_up(bits, WARP);
+        uint64_t bits = i < count ? blocks[i].bits : 0, until = sum_below(bits);
         if (i < count)
             blocks[i].start = at + until - bits;
         at += of_lane(until, WARP - 1);
@@ -135,11 +118,11 @@ static __global__ void __launch_bounds__(PLACE_THREADS)
         int i = first + (int)threadIdx.x;
         uint64_t size = i < scratch.count ? scratch.sizes[i].size : 0;
         uint64_t room = (size + CONV_ENCODE_ALIGN - 1) / CONV_ENCODE_ALIGN * CONV_ENCODE_ALIGN;
-        uint64_t until = add_up(room, WARP);
+        uint64_t until = sum_below(room);
         if (lane == WARP - 1)
             sums[warp] = until;
         __syncthreads(); // the warps' sums are written
-        uint64_t of_warps = add_up(sums[lane], WARP);
+        uint64_t of_warps = sum_below(sums[lane]);
         uint64_t before = warp > 0 ? of_lane(of_warps, warp - 1) : 0;
         if (i < scratch.count) {
             scratch.sizes[i].offset = at + before + until - room;
