@@ -76,7 +76,7 @@ static void check_chunks(void *context, int number, const uint8_t *data, size_t 
     struct bench *bench = context;
     const struct conv_image *image = &bench->images[number].image;
     struct conv_encoded bytes;
-    conv_png_format.device->frame(bench->codec, image, NULL, data, size, &bytes);
+    conv_png_format.device->frame(bench->codec, image, NULL, NULL, data, size, &bytes);
     bench->wrong += conv_bench_read_back(&bench->reader, &bytes, image, NULL) != CONV_OK;
 }
 

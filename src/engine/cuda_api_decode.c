@@ -62,7 +62,8 @@ static uint64_t list_entries(struct decoding *decoding, int count)
     for (int i = 0; i < count; i++) {
         const struct conv_device_decode *item = &decoding->items[i];
         struct conv_image shape = item->header.shape;
-        if (!item->offered || !conv_cuda_coder_takes_stream(&shape, item->size))
+        if (!item->offered ||
+            !conv_cuda_coder_takes_stream(CONV_DEVICE_PNG, &item->header, item->size))
             continue;
         size_t bytes = (size_t)shape.width * (size_t)shape.height * (size_t)shape.channels *
                        (size_t)(shape.depth / 8);

@@ -12,7 +12,7 @@
 size_t conv_cuda_stream_table_bytes(int filter_count, bool codes)
 {
     size_t stencils = (size_t)filter_count * sizeof(struct conv_stencil_plane);
-    return stencils + (codes ? conv_cuda_coder_table_bytes() : 0);
+    return stencils + (codes ? conv_cuda_coder_most_table_bytes() : 0);
 }
 
 static void free_buffers(struct conv_stream *stream)
@@ -223,7 +223,7 @@ static void lay_out_upload(struct upload *upload, const struct conv_stream *stre
     size_t stencils =
         (size_t)stream->backend->op_count * (size_t)all->planes * sizeof(struct conv_stencil_plane);
     upload->codes = conv_image_align(stencils, CONV_IMAGE_ROW_ALIGN);
-    upload->table_bytes = upload->codes + (size_t)all->images * conv_cuda_coder_table_bytes();
+    upload->table_bytes = upload->codes + conv_cuda_coder_table_bytes(all);
     upload->bytes = group->decoded ? all->streams : all->front;
     if (all->groups > 1)
         return;
@@ -286,7 +286,7 @@ static enum conv_status copy_planes_out(struct conv_stream *stream, struct conv_
 static enum conv_status queue_copy_out(struct conv_stream *stream, struct conv_group *group,
                                        struct conv_err *err)
 {
-    enum conv_status status = group->encoded ? conv_cuda_coder_copy_chunks(stream, group, err)
+    enum conv_status status = group->encoded ? conv_cuda_coder_copy_encoded(stream, group, err)
                                              : copy_planes_out(stream, group, err);
     return status ? status : set_mark(stream, MARK_COPIED_OUT, err);
 }
@@ -300,7 +300,7 @@ static bool copies_later(const struct conv_group *group)
 }
 
 // A stream is opened for groups of usual size; a larger image makes its buffers grow for good.
-// Groups of zlib streams vary in the bytes of their planes, and freeing device memory stalls all
+// Groups of compressed data vary in the bytes of their planes, and freeing device memory stalls all
 // streams: those get spare memory.
 static enum conv_status take_memory(struct conv_stream *stream, const struct conv_group *group,
                                     const struct upload *upload, struct conv_err *err)
@@ -320,15 +320,11 @@ static enum conv_status queue_kernels(struct conv_stream *stream, const struct c
                                       struct launch launches[CONV_FILTER_MAX_CHAIN][2],
                                       struct conv_err *err)
 {
-    const struct conv_cuda_tables tables = {upload->h_tables + upload->codes,
-                                            upload->d_tables + upload->codes};
-    enum conv_status status =
-        group->decoded ? conv_cuda_coder_decode(stream, group, upload->all.images, &tables, err)
-                       : CONV_OK;
+    enum conv_status status = group->decoded ? conv_cuda_coder_decode(stream, err) : CONV_OK;
     if (!status)
         status = launch_chain(stream, (const void *)upload->h_tables, (void *)upload->d_tables,
                               upload->all.planes, launches, err);
-    return status || !group->encoded ? status : conv_cuda_coder_encode(stream, &tables, err);
+    return status || !group->encoded ? status : conv_cuda_coder_encode(stream, err);
 }
 
 // Enqueues the group, and those linked to it, and returns without waiting.
@@ -344,9 +340,10 @@ static enum conv_status queue_group(struct conv_stream *stream, struct conv_grou
     uint8_t *d_in =
         group->decoded ? conv_cuda_coder_d_in(&stream->coder) : stream->buffer[0].d_data;
     find_tables(&upload, stream, group, d_in);
+    const struct conv_cuda_tables tables = {upload.h_tables + upload.codes,
+                                            upload.d_tables + upload.codes};
     if (group->image_count)
-        status = conv_cuda_coder_make_tables(stream, group, &upload.all,
-                                             upload.h_tables + upload.codes, err);
+        status = conv_cuda_coder_make_tables(stream, group, &upload.all, &tables, err);
     if (status)
         return status;
     build_tables(stream, (void *)upload.h_tables, group, upload.all.planes, launches);
@@ -381,14 +378,6 @@ static enum conv_status wait_for_group(struct conv_stream *stream, struct conv_g
     return code ? conv_cuda_device_report(err, code, "filter a group of images") : CONV_OK;
 }
 
-static int count_images(const struct conv_group *group)
-{
-    int count = 0;
-    for (; group; group = group->next)
-        count += group->image_count;
-    return count;
-}
-
 static enum conv_status read_time(const struct conv_stream *stream, enum conv_cuda_mark from,
                                   uint64_t *ns, struct conv_err *err)
 {
@@ -416,7 +405,7 @@ enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_gr
         return status;
     }
     if (group->decoded)
-        conv_cuda_coder_note_decoded(&stream->coder, group, count_images(group));
+        conv_cuda_coder_note_decoded(&stream->coder, group);
     if ((status = conv_cuda_clock_read(&stream->clock, stream->cuda, stream->marks[MARK_START],
                                        &group->ns_start, err)) ||
         (status = read_time(stream, MARK_START, &group->ns_copy_in, err)) ||

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the files of the CUDA backend share: cuda.c (its row of engine.h, chains of filters);
-//   cuda_group.c, cuda_group_png.c          groups of the run: their filters, their files
+//   cuda_group.c                           groups of the run: their filters
+//   cuda_group_coders.c, cuda_group_formats.c  their files; formats that the device codes
 //   cuda_api.c                             calls of the library: device, memory, events, tables
 //   cuda_api_parts.c                       streams and pinned memory for parts of a batch
 //   cuda_api_decode.c, cuda_api_encode.c  its files
@@ -14,6 +15,7 @@
 
 #include "engine/chain.h"
 #include "engine/cuda_device.h"
+#include "jpeg/cuda/cuda_jpeg.h"
 #include "kernels/layout/layout.h"
 #include "kernels/stencil/stencil.h"
 #include "png/cuda/cuda_png.h"
@@ -40,22 +42,41 @@ struct conv_backend {
 // Device memory of one stream's coders. Each part grows with its largest group.
 enum conv_cuda_coder_part {
     CONV_CUDA_CODER_STREAMS,     // as uploaded, and the tables
-    CONV_CUDA_CODER_ROWS,        // filtered rows between inflate and unfilter
     CONV_CUDA_CODER_PASSTHROUGH, // planes that are not filtered
-    CONV_CUDA_CODER_SCRATCH,     // the encoder's
-    CONV_CUDA_CODER_CHUNKS,      // its output
+    CONV_CUDA_CODER_SCRATCH,     // of all coders, one after the other
+    CONV_CUDA_CODER_OUTPUT,      // encoded data
     CONV_CUDA_CODER_TABLES,      // of several groups that run together
     CONV_CUDA_CODER_PARTS
 };
 
+// Where an image's encoded data is in the output of its batch.
+struct conv_cuda_place {
+    uint64_t offset, size;
+};
+
+// The images that one coder decodes, or encodes, for a group and for those that run with it.
+struct conv_cuda_batch {
+    int count;
+    uint8_t *h_entries; // its table, as uploaded
+    const uint8_t *d_entries;
+    uint8_t *d_scratch;
+    uint32_t *status; // to decode: a word per image, 0 if it is decoded; written by kernels
+    // To encode.
+    union {
+        struct conv_encode_plan png;
+        struct conv_jpeg_encode_plan jpeg;
+    } plan;
+    size_t scratch_bytes, output_bytes;
+    uint8_t *d_output;
+    struct conv_cuda_place *places; // written by kernels
+};
+
 struct conv_cuda_coder {
     struct conv_cuda_memory part[CONV_CUDA_CODER_PARTS];
-    // Written by kernels: where each image's chunks are, and whether it was decoded.
-    struct conv_cuda_mapped answers;
-    struct conv_cuda_mapped tables; // of several groups, as uploaded
-    size_t decodes, encodes;        // offsets of the groups' tables in those of the coders
-    struct conv_encode_plan plan;   // of the groups
-    bool is_device_coded;           // the last group
+    struct conv_cuda_mapped answers; // of kernels: places and status words of all batches
+    struct conv_cuda_mapped tables;  // of several groups, as uploaded
+    struct conv_cuda_batch decode[CONV_DEVICE_CODERS], encode[CONV_DEVICE_CODERS];
+    bool is_device_coded; // the last group
 };
 
 // The events of a run.
@@ -95,6 +116,8 @@ struct conv_cuda_extent {
     int groups, images, planes;
     int together;                // groups that may run at once later
     size_t front, back, streams; // bytes
+    // Images by the coder that decodes or encodes them.
+    int decodes[CONV_DEVICE_CODERS], encodes[CONV_DEVICE_CODERS];
 };
 
 // Adds a group.
@@ -106,13 +129,50 @@ struct conv_cuda_tables {
     const uint8_t *d_data;
 };
 
-// --- cuda_group_png.c ----------------------------------------------------------------------------
+// --- cuda_group_formats.c ------------------------------------------------------------------------
 
-size_t conv_cuda_coder_table_bytes(void); // per image
+// An image that is to be decoded or encoded.
+struct conv_cuda_coded {
+    const struct conv_group_image *image;
+    const uint8_t *h_stream, *d_stream; // to be decoded
+    uint8_t *d_plane[CONV_IMAGE_MAX_CHANNELS];
+    int64_t stride; // bytes from a row to the next
+};
+
+// The coder of a format. {0} if the format is not in the build.
+struct conv_cuda_coder_ops {
+    size_t decode_entry, encode_entry; // bytes of an image's entry in its tables
+
+    bool (*takes_stream)(const struct conv_image_header *header, size_t most_bytes);
+    size_t (*encoded_bytes)(const struct conv_image *shape,
+                            const struct conv_device_encoding *encoding);
+
+    // Fill an image's entry; put_stream returns the bytes of scratch memory that decoding takes.
+    size_t (*put_stream)(void *entry, const struct conv_cuda_coded *coded);
+    void (*put_planes)(void *entry, const struct conv_cuda_coded *coded);
+
+    // With the scratch memory known, and before it is: sets batch->plan and the sizes after it.
+    void (*plan_decoding)(const struct conv_cuda_batch *batch);
+    enum conv_status (*plan_encoding)(struct conv_cuda_batch *batch);
+
+    // Enqueue the batch. After a failure cudaGetLastError has the cause.
+    enum conv_status (*decode)(struct conv_stream *stream, const struct conv_cuda_batch *batch);
+    enum conv_status (*encode)(struct conv_stream *stream, const struct conv_cuda_batch *batch);
+};
+
+extern const struct conv_cuda_coder_ops conv_cuda_coders[CONV_DEVICE_CODERS];
 
 // See struct conv_device_ops. Any thread.
-bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t most_bytes);
-size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape);
+bool conv_cuda_coder_takes_stream(enum conv_device_coder coder,
+                                  const struct conv_image_header *header, size_t most_bytes);
+size_t conv_cuda_coder_encoded_bytes(const struct conv_image *shape,
+                                     const struct conv_device_encoding *encoding);
+
+// --- cuda_group_coders.c -------------------------------------------------------------------------
+
+// Bytes of the coders' tables: of groups, and at most per image.
+size_t conv_cuda_coder_table_bytes(const struct conv_cuda_extent *all);
+size_t conv_cuda_coder_most_table_bytes(void);
 
 // With the device as the current one. {0} is fine.
 void conv_cuda_coder_free(struct conv_cuda_coder *coder);
@@ -125,25 +185,21 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
                                          size_t table_bytes, struct conv_err *err);
 enum conv_status conv_cuda_coder_make_tables(struct conv_stream *stream,
                                              const struct conv_group *group,
-                                             const struct conv_cuda_extent *all, uint8_t *h_tables,
+                                             const struct conv_cuda_extent *all,
+                                             const struct conv_cuda_tables *tables,
                                              struct conv_err *err);
 uint8_t *conv_cuda_coder_d_in(const struct conv_cuda_coder *coder); // of a decoded group
 uint8_t *conv_cuda_coder_d_passthrough(const struct conv_cuda_coder *coder);
 
-// Enqueue decoding after the upload; enqueue encoding after the filters. `count`: images.
-enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, const struct conv_group *group,
-                                        int count, const struct conv_cuda_tables *tables,
-                                        struct conv_err *err);
-enum conv_status conv_cuda_coder_encode(struct conv_stream *stream,
-                                        const struct conv_cuda_tables *tables,
-                                        struct conv_err *err);
+// Enqueue decoding after the upload; enqueue encoding after the filters.
+enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, struct conv_err *err);
+enum conv_status conv_cuda_coder_encode(struct conv_stream *stream, struct conv_err *err);
 
 // After the groups' kernels: note which images the device could not decode; enqueue the download of
-// all chunks.
-void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group,
-                                  int count);
-enum conv_status conv_cuda_coder_copy_chunks(struct conv_stream *stream, struct conv_group *group,
-                                             struct conv_err *err);
+// all encoded data. CONV_ERR_MEMORY if that is more than a group has room for.
+void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group);
+enum conv_status conv_cuda_coder_copy_encoded(struct conv_stream *stream, struct conv_group *group,
+                                              struct conv_err *err);
 
 // --- parts of a batch ----------------------------------------------------------------------------
 

@@ -221,12 +221,14 @@ struct conv_device_ops {
     // NULL on an async backend.
     size_t (*scratch_bytes)(const struct conv_backend *backend, int width, int depth);
 
-    // NULL on a backend without coders. takes_stream: true if it can decode an image of that shape
-    // from a zlib stream of at most `most_bytes`, for which the size of the file may be passed.
-    // chunks_bytes: bound of the bytes in h_out of such an image's chunks, tables included; 0: it
-    // cannot encode it.
-    bool (*takes_stream)(const struct conv_image *shape, size_t most_bytes);
-    size_t (*chunks_bytes)(const struct conv_image *shape);
+    // NULL on a backend without coders. takes_stream: true if that coder can decode an image with
+    // such a header from a stream (conv_format_device) of at most `most_bytes`. encoded_bytes: of
+    // h_out that such an image's encoded data takes at most, tables included, or hardly ever more;
+    // 0: it cannot encode it.
+    bool (*takes_stream)(enum conv_device_coder coder, const struct conv_image_header *header,
+                         size_t most_bytes);
+    size_t (*encoded_bytes)(const struct conv_image *shape,
+                            const struct conv_device_encoding *encoding);
 
     // Pins staging memory (memory.h) for all devices of this kind, so that copies run at the
     // bus's speed and beside kernels. False if that fails: copies then work, but are slower. Memory

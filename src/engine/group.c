@@ -87,10 +87,10 @@ struct conv_group_room conv_group_need_coded(const struct conv_image *shape, boo
                                              const struct conv_group_coding *coding)
 {
     struct conv_group_room room = {.planes = conv_group_need(shape, filter_alpha, table_bytes)};
-    if (room.planes < coding->chunks_bytes)
-        room.planes = coding->chunks_bytes;
+    if (room.planes < coding->encoded_bytes)
+        room.planes = coding->encoded_bytes;
     size_t in = stream_need(coding->stream_bytes, shape->channels, table_bytes);
-    if (coding->stream_bytes && coding->chunks_bytes) {
+    if (coding->stream_bytes && coding->encoded_bytes) {
         room.in = in;
         return room;
     }
@@ -107,7 +107,7 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
                             const struct conv_group_coding *coding, struct conv_placed *placed,
                             int *index)
 {
-    size_t streams = group->streams, chunks = group->chunks;
+    size_t streams = group->streams, results = group->results;
     if (group->image_count == group->image_capacity)
         return false;
     if (group->decoded) {
@@ -122,8 +122,8 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
         streams += conv_image_align(coding->stream_bytes, STREAM_ALIGN);
     }
     if (group->encoded) {
-        chunks += coding->chunks_bytes;
-        if (chunks > group->capacity)
+        results += coding->encoded_bytes;
+        if (results > group->capacity)
             return false;
     }
     int plane = group->plane_count;
@@ -135,11 +135,14 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
         .plane = plane,
         .passthrough = SIZE_MAX,
         .stream = group->streams,
+        .decoder = coding->decoder,
     };
+    if (group->encoded)
+        image->encoding = *coding->encoding;
     if (placed->out_offset[shape->channels - 1] == SIZE_MAX) // the last one placed
         image->passthrough = group->capacity - group->back;
     group->streams = streams;
-    group->chunks = chunks;
+    group->results = results;
     *index = group->image_count++;
     return true;
 }
@@ -209,7 +212,7 @@ void conv_group_reset(struct conv_group *group)
     group->back = 0;
     group->plane_count = 0;
     group->decoded = group->encoded = false;
-    group->streams = group->chunks = 0;
+    group->streams = group->results = 0;
     group->image_count = 0;
     group->next = NULL;
     group->h_result = group->h_out;

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/parallel.h"
-#include "image/image.h"
+#include "image/format.h"
 
 struct conv_group_plane {
     size_t offset; // of the first sample, the same in h_in, h_out and device memory
@@ -20,12 +20,16 @@ struct conv_group_plane {
 
 // An image whose data the device decodes, encodes, or both. Offsets are in bytes.
 struct conv_group_image {
-    struct conv_image shape;     // without planes
-    int plane;                   // index of its first plane among the group's
-    size_t passthrough;          // offset of an alpha plane that is not filtered; SIZE_MAX: none
-    size_t stream, stream_bytes; // decoded: its zlib stream in h_in
-    bool failed;                 // decoded: the device could not; set by the backend
-    size_t chunks, chunks_bytes; // encoded: its IDAT chunks in h_out; set by the backend
+    struct conv_image shape; // without planes
+    int plane;               // index of its first plane among the group's
+    size_t passthrough;      // offset of an alpha plane that is not filtered; SIZE_MAX: none
+    // Decoded: by which coder, and its compressed data in h_in: 0 bytes if it has none after all.
+    enum conv_device_coder decoder;
+    size_t stream, stream_bytes;
+    bool failed; // decoded: the device could not; set by the backend
+    // Encoded: how, and its data in h_out; set by the backend.
+    struct conv_device_encoding encoding;
+    size_t encoded, encoded_bytes;
 };
 
 // The staging memory of a group that the device decodes and encodes: it is needed for the upload
@@ -42,11 +46,11 @@ struct conv_group_memory {
 // Planes that the CPU has decoded and will encode:
 //   h_in:  | planes to filter, packed from the front | backend's tables | free | passthrough planes
 //   | h_out: | filtered planes at the same offsets |
-// If the device decodes, h_in has zlib streams instead of the planes to filter, and the device
-// writes the passthrough planes to it. If the device encodes, h_out has IDAT chunks instead of
-// planes. Planes have their offsets in device memory all the same, so `capacity` bounds that, too.
-// If it does both, the group is device-coded: no plane is ever in host memory, so that h_in can be
-// smaller and is released after the upload.
+// If the device decodes, h_in has streams of compressed data instead of the planes to filter, and
+// the device writes the passthrough planes to it. If the device encodes, h_out has encoded data
+// instead of planes. Planes have their offsets in device memory all the same, so `capacity` bounds
+// that, too. If it does both, the group is device-coded: no plane is ever in host memory, so that
+// h_in can be smaller and is released after the upload.
 //
 // The owner of the memory sets the buffers, capacities and arrays, and `decoded` and `encoded`
 // while the group is empty. conv_group_place and _place_coded fill it. The backend sets the fields
@@ -60,7 +64,7 @@ struct conv_group {
     size_t back;                      // bytes of passthrough planes at the end of h_in
     bool decoded, encoded;            // by the device
     size_t streams;                   // decoded: bytes of h_in that streams take
-    size_t chunks;                    // encoded: bound of the bytes in h_out that chunks take
+    size_t results;                   // encoded: most bytes of h_out that encoded data takes
     struct conv_group_image *images;  // if decoded or encoded
     int image_count, image_capacity;
     struct conv_group_plane *planes; // the planes to filter
@@ -102,8 +106,10 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
 
 // The bytes that an image adds to a group that is decoded or encoded by the device.
 struct conv_group_coding {
-    size_t stream_bytes; // decoded: most bytes of its zlib stream
-    size_t chunks_bytes; // encoded: most bytes of its IDAT chunks, with what the backend adds
+    size_t stream_bytes; // decoded: most bytes of its stream
+    enum conv_device_coder decoder;
+    size_t encoded_bytes; // encoded: conv_device_ops.encoded_bytes
+    const struct conv_device_encoding *encoding;
 };
 
 // The memory that an image needs when its group is coded; `coding` has 0 for the direction that the

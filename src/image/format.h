@@ -199,25 +199,43 @@ struct conv_codec_config {
 // Scratch memory of one worker for one format; each format has its own kind.
 struct conv_codec;
 
+// The coders that a device may have.
+enum conv_device_coder { CONV_DEVICE_PNG, CONV_DEVICE_JPEG, CONV_DEVICE_CODERS };
+
+// How a device encodes an image, besides its shape.
+struct conv_device_encoding {
+    enum conv_device_coder coder;
+    // Of JPEG: sampling factors of luma, those of chroma being 1, and the divisors of luma and of
+    // chroma in zigzag order.
+    uint8_t h, v;
+    uint16_t quant[2][64];
+};
+
 // For formats whose image data a device can decode and encode. The device's work is the backend's;
 // these functions take files apart and put them together around it.
 struct conv_format_device {
+    enum conv_device_coder coder;
     // A guess from the first head_bytes bytes of a file: true if header.device_stream is likely.
     size_t head_bytes;
     bool (*looks_decodable)(const uint8_t *head);
     // Bytes of the decoded samples that such a head states, whether it is right or not.
     uint64_t (*head_samples)(const uint8_t *head);
 
-    // Copies the compressed image data to `stream`, which has room for `size` bytes, and sets
-    // *stream_bytes. False if a device cannot decode this file; `stream` then holds anything.
-    // For files with header->device_stream only.
+    // Copies the compressed image data to `stream`, which is 16-byte aligned and has room for
+    // stream_bytes(header, size), and sets *stream_bytes. False if a device cannot decode this
+    // file; `stream` then holds anything. For files with header->device_stream only.
+    size_t (*stream_bytes)(const struct conv_image_header *header, size_t size);
     bool (*copy_stream)(uint8_t *stream, size_t *stream_bytes, const uint8_t *data, size_t size,
                         const struct conv_image_header *header);
 
+    // Sets *encoding as `encode` would encode such an image.
+    void (*choose)(const struct conv_codec_config *config, const struct conv_image *shape,
+                   const struct conv_metadata *metadata, struct conv_device_encoding *encoding);
+
     // The file around image data of that shape that a device has encoded; lifetime as of `encode`.
     void (*frame)(struct conv_codec *codec, const struct conv_image *shape,
-                  const struct conv_metadata *metadata, const uint8_t *encoded_data,
-                  size_t encoded_bytes, struct conv_encoded *file);
+                  const struct conv_device_encoding *encoding, const struct conv_metadata *metadata,
+                  const uint8_t *encoded_data, size_t encoded_bytes, struct conv_encoded *file);
 };
 
 // In every function `data` is a whole file of `size` bytes and `header` is what `probe` made of it.

@@ -239,19 +239,38 @@ static bool copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *dat
            conv_decode_copy_stream(stream, stream_size, data, size, header);
 }
 
-static void frame(struct conv_codec *codec, const struct conv_image *shape,
-                  const struct conv_metadata *meta, const uint8_t *idat, size_t idat_size,
-                  struct conv_encoded *bytes)
+static size_t stream_bytes(const struct conv_image_header *header, size_t size)
 {
+    (void)header;
+    return size;
+}
+
+static void choose(const struct conv_codec_config *config, const struct conv_image *shape,
+                   const struct conv_metadata *meta, struct conv_device_encoding *encoding)
+{
+    (void)config;
+    (void)shape;
+    (void)meta;
+    *encoding = (struct conv_device_encoding){.coder = CONV_DEVICE_PNG};
+}
+
+static void frame(struct conv_codec *codec, const struct conv_image *shape,
+                  const struct conv_device_encoding *encoding, const struct conv_metadata *meta,
+                  const uint8_t *idat, size_t idat_size, struct conv_encoded *bytes)
+{
+    (void)encoding;
     conv_encode_put_head(codec->head, shape);
     put_parts(bytes, codec->head, meta, idat, idat_size);
 }
 
 static const struct conv_format_device device = {
+    .coder = CONV_DEVICE_PNG,
     .head_bytes = HEAD_BYTES,
     .looks_decodable = looks_decodable,
     .head_samples = head_samples,
+    .stream_bytes = stream_bytes,
     .copy_stream = copy_stream,
+    .choose = choose,
     .frame = frame,
 };
 

@@ -14,6 +14,12 @@ struct plan {
     struct conv_pool_need need;
 };
 
+// Most bytes of the stream that a device decodes.
+static size_t stream_bytes(const struct conv_job *job)
+{
+    return job->format->device->stream_bytes(&job->header, job->file->size);
+}
+
 static bool may_decode(const struct conv_scheduler *s, const struct conv_job *job)
     CONV_NEEDS(s->lock)
 {
@@ -22,7 +28,7 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
     return config->decode_on != CONV_CODER_CPU && job->decode_on != CONV_CODER_CPU &&
            conv_input_is_file(&job->input) && job->header.device_stream && job->format->device &&
            config->ops->takes_stream &&
-           config->ops->takes_stream(&job->header.shape, job->file->size);
+           config->ops->takes_stream(job->format->device->coder, &job->header, stream_bytes(job));
 }
 
 // Computes what an image needs in a group of that form. False if it is more than the pool can ever
@@ -32,10 +38,14 @@ static bool try_form(const struct conv_scheduler *s, const struct conv_job *job,
 {
     const struct conv_image *shape = &job->header.shape;
     *plan = (struct plan){.form = form};
-    if (form & CONV_FORM_DECODED)
-        plan->coding.stream_bytes = job->file->size;
-    if (form & CONV_FORM_ENCODED)
-        plan->coding.chunks_bytes = s->config->ops->chunks_bytes(shape);
+    if (form & CONV_FORM_DECODED) {
+        plan->coding.stream_bytes = stream_bytes(job);
+        plan->coding.decoder = job->format->device->coder;
+    }
+    if (form & CONV_FORM_ENCODED) {
+        plan->coding.encoded_bytes = s->config->ops->encoded_bytes(shape, &job->encoding);
+        plan->coding.encoding = &job->encoding;
+    }
     plan->need = (struct conv_pool_need){
         .room = conv_group_need_coded(shape, s->filter_alpha, s->table_bytes, &plan->coding),
         .metadata = conv_jobs_metadata_bytes(job),
@@ -53,8 +63,8 @@ static bool may_encode(const struct conv_scheduler *s, const struct conv_job *jo
     const struct conv_image *shape = &job->header.shape;
     return config->encode_on != CONV_CODER_CPU && config->output_type != CONV_OUTPUT_F32 &&
            !conv_blend_is_needed(&config->blend) && job->output_format->device &&
-           conv_output_depth(config, job) == shape->depth && config->ops->chunks_bytes &&
-           config->ops->chunks_bytes(shape) > 0;
+           conv_output_depth(config, job) == shape->depth && config->ops->encoded_bytes &&
+           config->ops->encoded_bytes(shape, &job->encoding) > 0;
 }
 
 // The encoder determines the file's bytes, so the choice depends on the image and the limit alone,

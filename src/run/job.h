@@ -95,9 +95,10 @@ struct conv_job {
     int file_depth;                  // bits per sample of the decoded file
     int file_channels;               // of the decoded file; more than are filtered: output_plan.c
     struct conv_metadata meta;
-    struct conv_slot *slot;    // while it has staging memory
-    struct conv_placed placed; // its place there
-    int image;                 // its number in a group that is coded
+    struct conv_device_encoding encoding; // of the output; if its format has coders for devices
+    struct conv_slot *slot;               // while it has staging memory
+    struct conv_placed placed;            // its place there
+    int image;                            // its number in a group that is coded
     enum conv_coder decode_on; // CONV_CODER_CPU once a device could not decode it, else AUTO
     bool decoded_on_device, encoded_on_device; // as in struct conv_record
     size_t bytes_in, bytes_out;

@@ -251,5 +251,8 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
     if (config->output_type == CONV_OUTPUT_U16 && format->most_depth < 16)
         return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED, "%s cannot hold 16 bits per sample",
                             format->name);
-    return config->strip == CONV_STRIP_ALL ? CONV_OK : collect(config, job);
+    enum conv_status carried = config->strip == CONV_STRIP_ALL ? CONV_OK : collect(config, job);
+    if (!carried && format->device)
+        format->device->choose(&config->codec, shape, &job->meta, &job->encoding);
+    return carried;
 }

@@ -234,8 +234,8 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     const struct conv_metadata *metadata = &job->meta;
     if (group->encoded) { // by the device: the file's frame is missing
         const struct conv_group_image *image = &group->images[job->image];
-        format->device->frame(codec, &image->shape, metadata, group->h_result + image->chunks,
-                              image->chunks_bytes, bytes);
+        format->device->frame(codec, &image->shape, &image->encoding, metadata,
+                              group->h_result + image->encoded, image->encoded_bytes, bytes);
         return CONV_OK;
     }
     struct conv_image out;

@@ -487,7 +487,7 @@ static bool read_next(struct conv_scheduler *s, struct conv_worker *worker) CONV
 static bool is_small_result(const struct conv_job *job)
 {
     const struct conv_group *group = &job->slot->group;
-    return group->encoded && group->images[job->image].chunks_bytes <= SMALL_BYTES;
+    return group->encoded && group->images[job->image].encoded_bytes <= SMALL_BYTES;
 }
 
 // Takes the first filtered job, or several small ones that a device has encoded unless the sink has

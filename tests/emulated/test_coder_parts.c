@@ -3,7 +3,6 @@
 // kernels for less work than loading them takes. The decoder is replaced by a function that notes
 // what it was asked for (-Wl,--wrap).
 #include "engine/cuda_internal.h"
-#include "engine/group.h"
 #include "png/cuda/cuda_png.h"
 #include "support/unit.h"
 
@@ -23,15 +22,13 @@ enum conv_status __wrap_conv_cuda_decode(const struct conv_decode_batch *batch)
 // Has a group decoded whose longest stream has `longest` bytes; true if in parts.
 static bool is_in_parts(struct conv_backend *backend, int images, size_t longest)
 {
-    struct conv_group_image table[MOST_IMAGES] = {{.plane = 0}};
-    uint8_t memory[1024] = {0};
+    struct conv_decode_image table[MOST_IMAGES] = {{.width = 0}};
     for (int i = 0; i < images; i++)
-        table[i].stream_bytes = i == images / 2 ? longest : longest / 2;
-    struct conv_group group = {.images = table, .image_count = images};
+        table[i].stream_bytes = (uint32_t)(i == images / 2 ? longest : longest / 2);
     struct conv_stream stream = {.backend = backend};
-    stream.coder.answers.h_data = memory;
-    struct conv_cuda_tables tables = {memory, memory};
-    assert_int_equal(conv_cuda_coder_decode(&stream, &group, images, &tables, NULL), CONV_OK);
+    stream.coder.decode[CONV_DEVICE_PNG] =
+        (struct conv_cuda_batch){.count = images, .h_entries = (void *)table};
+    assert_int_equal(conv_cuda_coder_decode(&stream, NULL), CONV_OK);
     return asked == CONV_DECODE_SPLIT_AUTO;
 }
 

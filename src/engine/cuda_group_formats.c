@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// The formats that the device decodes and encodes: entries of the coders' tables, and launches.
+#include "engine/cuda_internal.h"
+
+// --- PNG -----------------------------------------------------------------------------------------
+
+static bool png_takes_stream(const struct conv_image_header *header, size_t most_bytes)
+{
+    struct conv_decode_image image = {
+        .stream_bytes = (uint32_t)most_bytes,
+        .width = header->shape.width,
+        .height = header->shape.height,
+        .channels = header->shape.channels,
+        .depth = header->shape.depth,
+    };
+    return most_bytes <= UINT32_MAX && conv_cuda_decode_takes(&image);
+}
+
+static size_t png_encoded_bytes(const struct conv_image *shape,
+                                const struct conv_device_encoding *encoding)
+{
+    (void)encoding;
+    return conv_cuda_encode_bound(shape->width, shape->height, shape->channels, shape->depth);
+}
+
+static size_t png_put_stream(void *entry, const struct conv_cuda_coded *coded)
+{
+    const struct conv_image *shape = &coded->image->shape;
+    struct conv_decode_image *image = entry;
+    *image = (struct conv_decode_image){
+        .d_stream = coded->d_stream,
+        .stride = coded->stride,
+        .stream_bytes = (uint32_t)coded->image->stream_bytes,
+        .width = shape->width,
+        .height = shape->height,
+        .channels = shape->channels,
+        .depth = shape->depth,
+    };
+    for (int c = 0; c < shape->channels; c++)
+        image->d_plane[c] = coded->d_plane[c];
+    return conv_cuda_decode_scratch(image);
+}
+
+static void png_put_planes(void *entry, const struct conv_cuda_coded *coded)
+{
+    const struct conv_image *shape = &coded->image->shape;
+    struct conv_encode_image *image = entry;
+    *image = (struct conv_encode_image){
+        .stride = coded->stride,
+        .width = shape->width,
+        .height = shape->height,
+        .channels = shape->channels,
+        .depth = shape->depth,
+    };
+    for (int c = 0; c < shape->channels; c++)
+        image->plane[c] = coded->d_plane[c];
+}
+
+static void png_plan_decoding(const struct conv_cuda_batch *batch)
+{
+    conv_cuda_decode_plan((void *)batch->h_entries, batch->count, batch->d_scratch);
+}
+
+static enum conv_status png_plan_encoding(struct conv_cuda_batch *batch)
+{
+    struct conv_encode_plan *plan = &batch->plan.png;
+    enum conv_status status = conv_cuda_encode_plan(plan, (void *)batch->h_entries, batch->count);
+    batch->scratch_bytes = plan->scratch_bytes;
+    batch->output_bytes = plan->output_bytes;
+    return status;
+}
+
+// Batches of at most this many images are decoded by many blocks of threads per image. With more
+// images one block each suffices to occupy all SMs, since other streams decode at the same time.
+#define MOST_SPLIT 4
+
+// Loading the kernels for parts takes 20 ms, when a group first uses them. In that time the other
+// kernels decode this many bytes of one stream. So loading does not pay for a single group of few
+// images, such as the last one of a run, but it pays for several.
+#define LEAST_SPLIT ((size_t)4 << 20)
+
+static bool is_split(struct conv_backend *backend, const struct conv_decode_image *images,
+                     int count)
+{
+    size_t longest = 0;
+    for (int i = 0; i < count && i < MOST_SPLIT; i++)
+        if (longest < images[i].stream_bytes)
+            longest = images[i].stream_bytes;
+    bool split = count <= MOST_SPLIT &&
+                 (atomic_load(&backend->has_split) || !atomic_load(&backend->has_whole) ||
+                  atomic_fetch_add(&backend->whole_bytes, longest) + longest >= LEAST_SPLIT);
+    atomic_store(split ? &backend->has_split : &backend->has_whole, true);
+    return split;
+}
+
+static enum conv_status png_decode(struct conv_stream *stream, const struct conv_cuda_batch *batch)
+{
+    const struct conv_decode_image *images = (const void *)batch->h_entries;
+    bool split = is_split(stream->backend, images, batch->count);
+    return conv_cuda_decode(&(struct conv_decode_batch){
+        .images = images,
+        .d_images = (const void *)batch->d_entries,
+        .count = batch->count,
+        .split = split ? CONV_DECODE_SPLIT_AUTO : CONV_DECODE_SPLIT_NEVER,
+        .d_stop = stream->backend->d_stop,
+        .d_status = batch->status,
+        .stream = stream->cuda,
+    });
+}
+
+static enum conv_status png_encode(struct conv_stream *stream, const struct conv_cuda_batch *batch)
+{
+    _Static_assert(sizeof(struct conv_encode_result) == sizeof(struct conv_cuda_place), "the same");
+    return conv_cuda_encode(&(struct conv_encode_batch){
+        .plan = batch->plan.png,
+        .d_images = (const void *)batch->d_entries,
+        .d_scratch = batch->d_scratch,
+        .output = batch->d_output,
+        .results = (void *)batch->places,
+        .stream = stream->cuda,
+    });
+}
+
+// --- the table -----------------------------------------------------------------------------------
+
+const struct conv_cuda_coder_ops conv_cuda_coders[CONV_DEVICE_CODERS] = {
+    [CONV_DEVICE_PNG] =
+        {
+            .decode_entry = sizeof(struct conv_decode_image),
+            .encode_entry = sizeof(struct conv_encode_image),
+            .takes_stream = png_takes_stream,
+            .encoded_bytes = png_encoded_bytes,
+            .put_stream = png_put_stream,
+            .put_planes = png_put_planes,
+            .plan_decoding = png_plan_decoding,
+            .plan_encoding = png_plan_encoding,
+            .decode = png_decode,
+            .encode = png_encode,
+        },
+};
+
+bool conv_cuda_coder_takes_stream(enum conv_device_coder coder,
+                                  const struct conv_image_header *header, size_t most_bytes)
+{
+    return conv_cuda_coders[coder].takes_stream(header, most_bytes);
+}
+
+size_t conv_cuda_coder_encoded_bytes(const struct conv_image *shape,
+                                     const struct conv_device_encoding *encoding)
+{
+    return conv_cuda_coders[encoding->coder].encoded_bytes(shape, encoding);
+}
