@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Compares the device's PNG coders with zlib and libpng on random images. Each coder is an entry of
-// the table `parts`. `conv bench codec --device cuda` times them.
+// Compares the device's coders with zlib, libpng and libjpeg on random images. Each coder is an
+// entry of the table `parts`. `conv bench codec --device cuda` times them.
 #include "check_codec.h"
 
 #include <inttypes.h>
@@ -20,6 +20,9 @@ struct part {
 static const struct part parts[] = {
     {"encode", check_codec_encode},
     {"decode", check_codec_decode},
+#if CONV_HAVE_JPEG
+    {"jpeg_encode", check_jpeg_encode},
+#endif
 };
 #else
 static const struct part parts[] = {{NULL, NULL}};
@@ -64,8 +67,9 @@ int main(int argc, char **argv)
     struct check_options options = {.seed = (uint64_t)time(NULL), .rounds = 200, .special = true};
     const char *part = NULL;
     if (!parse_options(&options, &part, argc, argv)) {
-        fprintf(stderr, "usage: check_codec [--part encode|decode] [--seed N] [--rounds N] "
-                        "[--corpus FOLDER] [--no-special]\n");
+        fprintf(stderr,
+                "usage: check_codec [--part encode|decode|jpeg_encode] [--seed N] [--rounds N] "
+                "[--corpus FOLDER] [--no-special]\n");
         return 2;
     }
     const char *reason;

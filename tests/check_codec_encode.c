@@ -21,8 +21,6 @@
 #ifndef CHECK_CASE_WORK
 #define CHECK_CASE_WORK SIZE_MAX // for all images of a case, see work_of()
 #endif
-#define GUARD 256 // bytes around what the kernels write
-#define PATTERN 0xa5
 #define LAUNCHES 7 // for any batch
 
 // Planes, table and memory of a batch, ready to run.
@@ -42,6 +40,41 @@ struct encoded {
     struct conv_encode_result *results;
 };
 
+// --- device memory -------------------------------------------------------------------------------
+
+bool check_upload(void **d_memory, const void *data, size_t size, const char *what)
+{
+    return !device_failed(cudaMalloc(d_memory, size), what) &&
+           !device_failed(cudaMemcpy(*d_memory, data, size, cudaMemcpyHostToDevice), what);
+}
+
+bool check_take_guarded(uint8_t **d_memory, size_t size, const char *what)
+{
+    if (device_failed(cudaMalloc((void **)d_memory, size + 2 * CHECK_GUARD), what))
+        return false;
+    return !device_failed(cudaMemsetAsync(*d_memory, CHECK_PATTERN, size + 2 * CHECK_GUARD, NULL),
+                          what);
+}
+
+uint8_t *check_fetch(const uint8_t *d_memory, size_t size, const char *what)
+{
+    size_t all = size + 2 * CHECK_GUARD;
+    uint8_t *data = malloc(all);
+    bool ok = data && !device_failed(cudaMemcpy(data, d_memory, all, cudaMemcpyDeviceToHost), what);
+    for (size_t i = 0; ok && i < CHECK_GUARD; i++)
+        if (data[i] != CHECK_PATTERN || data[all - 1 - i] != CHECK_PATTERN) {
+            printf("FAILED: writes outside of the %s\n", what);
+            ok = false;
+        }
+    if (ok)
+        memmove(data, data + CHECK_GUARD, size);
+    if (!ok) {
+        free(data);
+        data = NULL;
+    }
+    return data;
+}
+
 // --- a batch on the device -----------------------------------------------------------------------
 
 static void free_run(struct run *run)
@@ -59,20 +92,6 @@ static void free_run(struct run *run)
     *run = (struct run){0};
 }
 
-static bool upload(void **d_memory, const void *data, size_t size, const char *what)
-{
-    return !device_failed(cudaMalloc(d_memory, size), what) &&
-           !device_failed(cudaMemcpy(*d_memory, data, size, cudaMemcpyHostToDevice), what);
-}
-
-// Memory of `size` bytes with guards around them, all of it PATTERN.
-static bool take_guarded(uint8_t **d_memory, size_t size, const char *what)
-{
-    if (device_failed(cudaMalloc((void **)d_memory, size + 2 * GUARD), what))
-        return false;
-    return !device_failed(cudaMemsetAsync(*d_memory, PATTERN, size + 2 * GUARD, NULL), what);
-}
-
 static bool upload_planes(struct run *run, int i, const struct conv_image *image)
 {
     struct conv_encode_image *entry = &run->images[i];
@@ -85,7 +104,7 @@ static bool upload_planes(struct run *run, int i, const struct conv_image *image
     };
     for (int c = 0; c < image->channels; c++) {
         size_t size = (size_t)image->plane[c].stride * (size_t)image->height;
-        if (!upload(&run->memory[i][c], image->plane[c].data, size, "planes"))
+        if (!check_upload(&run->memory[i][c], image->plane[c].data, size, "planes"))
             return false;
         entry->plane[c] = run->memory[i][c];
     }
@@ -110,43 +129,23 @@ static bool open_run(struct run *run, const struct conv_image *images, int count
     }
     size_t results = (size_t)count * sizeof(struct conv_encode_result);
     if (device_failed(cudaMalloc(&run->d_scratch, plan->scratch_bytes), "scratch memory") ||
-        !upload(&run->d_images, run->images, (size_t)count * sizeof *run->images, "table") ||
-        !take_guarded(&run->d_output, plan->output_bytes, "output") ||
-        !take_guarded(&run->d_results, results, "results"))
+        !check_upload(&run->d_images, run->images, (size_t)count * sizeof *run->images, "table") ||
+        !check_take_guarded(&run->d_output, plan->output_bytes, "output") ||
+        !check_take_guarded(&run->d_results, results, "results"))
         return false;
     run->batch.d_images = run->d_images;
     run->batch.d_scratch = run->d_scratch;
-    run->batch.output = run->d_output + GUARD;
-    run->batch.results = (struct conv_encode_result *)(void *)(run->d_results + GUARD);
+    run->batch.output = run->d_output + CHECK_GUARD;
+    run->batch.results = (struct conv_encode_result *)(void *)(run->d_results + CHECK_GUARD);
     return true;
-}
-
-// Copies guarded memory to the host and checks its guards.
-static uint8_t *fetch(const uint8_t *d_memory, size_t size, const char *what)
-{
-    size_t all = size + 2 * GUARD;
-    uint8_t *data = malloc(all);
-    bool ok = data && !device_failed(cudaMemcpy(data, d_memory, all, cudaMemcpyDeviceToHost), what);
-    for (size_t i = 0; ok && i < GUARD; i++)
-        if (data[i] != PATTERN || data[all - 1 - i] != PATTERN) {
-            printf("FAILED: writes outside of the %s\n", what);
-            ok = false;
-        }
-    if (ok)
-        memmove(data, data + GUARD, size);
-    if (!ok) {
-        free(data);
-        data = NULL;
-    }
-    return data;
 }
 
 // After the batch has run. False if anything beside output or results was written.
 static bool fetch_encoded(const struct run *run, struct encoded *encoded)
 {
     size_t results = (size_t)run->count * sizeof(struct conv_encode_result);
-    encoded->output = fetch(run->d_output, run->batch.plan.output_bytes, "output");
-    encoded->results = (void *)fetch(run->d_results, results, "results");
+    encoded->output = check_fetch(run->d_output, run->batch.plan.output_bytes, "output");
+    encoded->results = (void *)check_fetch(run->d_results, results, "results");
     return encoded->output && encoded->results;
 }
 
@@ -205,7 +204,7 @@ static const char *check_packing(const struct encoded *encoded, int count, size_
                 return "no zeros behind a chunk";
     }
     for (; at < room; at++)
-        if (encoded->output[at] != PATTERN)
+        if (encoded->output[at] != CHECK_PATTERN)
             return "bytes behind the last chunk are written";
     return NULL;
 }

@@ -49,6 +49,8 @@ static void configure(struct jpeg_compress_struct *jpeg, const struct jpeg_spec 
     if (spec->colors == JPEG_RGB)
         jpeg_set_colorspace(jpeg, JCS_RGB);
     jpeg_set_quality(jpeg, spec->quality ? spec->quality : 85, TRUE);
+    for (int i = 0; spec->quant && i < 2; i++)
+        jpeg_add_quant_table(jpeg, i, spec->quant[i], 100, TRUE);
     jpeg->comp_info[0].h_samp_factor = spec->sampling_h ? spec->sampling_h : 1;
     jpeg->comp_info[0].v_samp_factor = spec->sampling_v ? spec->sampling_v : 1;
     jpeg->restart_in_rows = spec->restart;
@@ -78,7 +80,10 @@ void jpeg_make(struct png_file *file, const struct jpeg_spec *spec, uint64_t see
     for (int y = 0; y < spec->height; y++) {
         for (int x = 0; x < spec->width; x++)
             for (int c = 0; c < spec->channels; c++)
-                row[x * spec->channels + c] = make_sample(x, y, c, &seed);
+                row[x * spec->channels + c] =
+                    spec->pixels
+                        ? spec->pixels->plane[c].data[y * spec->pixels->plane[c].stride + x]
+                        : make_sample(x, y, c, &seed);
         (void)jpeg_write_scanlines(&jpeg, &row, 1);
     }
     jpeg_finish_compress(&jpeg);

@@ -3,6 +3,7 @@
 #ifndef CONV_TESTS_JPEG_MAKE_H
 #define CONV_TESTS_JPEG_MAKE_H
 
+#include "image/image.h"
 #include "support/png_make.h"
 
 enum jpeg_colors { JPEG_YCC, JPEG_RGB, JPEG_CMYK };
@@ -17,9 +18,12 @@ struct jpeg_spec {
     bool progressive, arithmetic, optimized;
     bool separate; // sequential, with a scan for each component
     int scans;     // more than 0: progressive, with a scan per coefficient, that many
+    const struct conv_image *pixels; // NULL: a pattern
+    const unsigned (*quant)[64];     // two tables, row by row, instead of those of `quality`
 };
 
-// Replaces *file by a JPEG of a pattern that depends on `seed`. Freed by png_make_free.
+// Replaces *file by a JPEG of spec->pixels or of a pattern that depends on `seed`. Freed by
+// png_make_free.
 void jpeg_make(struct png_file *file, const struct jpeg_spec *spec, uint64_t seed);
 
 // Decodes with libjpeg's defaults to interleaved rows, which the caller frees. NULL if the file has

@@ -116,11 +116,13 @@ struct conv_jpeg_encode_image {
                     // row. Bytes after a row within it may be read and have no effect.
     int32_t width, height; // pixels, 1 to 65,500
     int32_t components;    // 1 or 3
-    int32_t h, v;          // sampling factors of luma; those of chroma are 1
+    int32_t h, v;          // sampling factors of luma; those of chroma are 1, as is that of gray
     // Of luma and of chroma, in zigzag order, 1 to 255.
     uint16_t quant[2][CONV_JPEG_BLOCK];
-    // Set by conv_cuda_jpeg_encode_plan. (The encoder's own.)
-    uint64_t plan[16];
+    // Set by conv_cuda_jpeg_encode_plan.
+    uint32_t mcus_across, mcus;
+    uint32_t first_chunk, chunks; // groups of MCUs, numbered in the batch
+    uint64_t bits_at;             // first 32-bit word of the chunks' bits
 };
 
 // The needs of a batch. The caller uses the two sizes only.
@@ -128,10 +130,12 @@ struct conv_jpeg_encode_plan {
     size_t scratch_bytes; // of device memory, 256-byte aligned
     size_t output_bytes;  // upper bound for the data of all images
     int32_t count;
-    uint64_t own[8];
+    uint32_t chunks;
+    uint64_t words; // of all chunks' bits
 };
 
-// The place of an image's entropy-coded data in the output, stuffed bytes and EOI included.
+// The place of an image's entropy-coded data in the output, stuffed bytes and EOI included. Zeros
+// fill the space up to the next image's; nothing is written after those of the last.
 struct conv_jpeg_encode_result {
     uint64_t offset; // a multiple of CONV_JPEG_ENCODE_ALIGN
     uint64_t size;

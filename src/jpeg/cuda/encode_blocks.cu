@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: MIT
+// Pixels to bits, in one kernel, with all steps' results in shared memory: colour conversion and
+// downsampling, DCT, quantisation, Huffman codes. The results are libjpeg-turbo's: each step
+// computes the same integers. A thread block codes a chunk (jpeg_encode.cuh).
+#include "jpeg/cuda/jpeg_encode.cuh"
+
+#define THREADS CHUNK_BLOCKS
+#define BLOCKS_PER_SM 7 // as many as shared memory allows
+// From a block to the next in shared memory: 8 rows and one more, so that threads that access
+// different blocks use different banks.
+#define SAMPLES_STRIDE 72 // bytes
+#define COEFS_STRIDE 72   // coefficients
+// The chunk's bits are written to a window in shared memory, and from there to memory. More bits
+// than fit need several passes.
+#define WINDOW (CHUNK_BLOCKS * SAMPLES_STRIDE / 4) // words
+
+// --- constants -----------------------------------------------------------------------------------
+
+// A Huffman code followed by as many zeros as bits of a value follow it, and above these bits the
+// number of both, at most 26.
+#define ENTRY_SHIFT 27
+#define ENTRY_MASK ((1u << ENTRY_SHIFT) - 1)
+// Entries of DC differences by the size of the value in bits; from CODE_AC on those of AC
+// coefficients, SIZES for each run of zeros before them.
+#define CODE_AC 12
+#define SIZES 11
+#define CODE_END CODE_AC
+#define CODE_ZEROS (CODE_AC + 15 * SIZES) // 16 zeros
+#define CODES (CODE_AC + 16 * SIZES)
+
+struct jpeg_codes {
+    uint32_t entry[2][CODES]; // of luma and of chroma
+};
+
+constexpr uint32_t digit(char c)
+{
+    return (uint32_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+// Numbers of codes of each length, and symbols in hexadecimal, in the order of their codes: the run
+// of zeros, and the size of the value.
+constexpr void add_codes(uint32_t *entry, uint32_t at, const uint8_t (&counts)[16],
+                         const char *symbols)
+{
+    uint32_t code = 0;
+    for (uint32_t bits = 1; bits <= 16; bits++, code <<= 1)
+        for (uint32_t i = 0; i < counts[bits - 1]; i++, code++, symbols += 2) {
+            uint32_t size = digit(symbols[1]);
+            entry[at + digit(symbols[0]) * SIZES + size] =
+                (bits + size) << ENTRY_SHIFT | code << size;
+        }
+}
+
+// ITU-T T.81, tables K.3 to K.6.
+constexpr struct jpeg_codes make_codes()
+{
+    struct jpeg_codes codes = {};
+    add_codes(codes.entry[0], 0, {0, 1, 5, 1, 1, 1, 1, 1, 1}, "000102030405060708090a0b");
+    add_codes(codes.entry[1], 0, {0, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}, "000102030405060708090a0b");
+    add_codes(codes.entry[0], CODE_AC, {0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125},
+              "01020300041105122131410613516107227114328191a1082342b1c11552d1f02433627282090a16"
+              "1718191a25262728292a3435363738393a434445464748494a535455565758595a63646566676869"
+              "6a737475767778797a838485868788898a92939495969798999aa2a3a4a5a6a7a8a9aab2b3b4b5b6"
+              "b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9dae1e2e3e4e5e6e7e8e9eaf1f2f3f4f5f6f7f8"
+              "f9fa");
+    add_codes(codes.entry[1], CODE_AC, {0, 2, 1, 2, 4, 4, 3, 4, 7, 5, 4, 4, 0, 1, 2, 119},
+              "000102031104052131061241510761711322328108144291a1b1c109233352f0156272d10a162434"
+              "e125f11718191a262728292a35363738393a434445464748494a535455565758595a636465666768"
+              "696a737475767778797a82838485868788898a92939495969798999aa2a3a4a5a6a7a8a9aab2b3b4"
+              "b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9dae2e3e4e5e6e7e8e9eaf2f3f4f5f6f7f8"
+              "f9fa");
+    return codes;
+}
+
+// The places in zigzag order of each column's coefficients, byte k of which is that of row k.
+struct jpeg_zigzag {
+    uint64_t column[8];
+};
+
+constexpr struct jpeg_zigzag make_zigzag()
+{
+    struct jpeg_zigzag zigzag = {};
+    uint64_t place = 0;
+    for (int diagonal = 0; diagonal < 15; diagonal++)
+        for (int i = 0; i <= diagonal; i++) {
+            int row = diagonal % 2 ? i : diagonal - i, column = diagonal - row;
+            if (row < 8 && column < 8)
+                zigzag.column[column] |= place++ << 8 * row;
+        }
+    return zigzag;
+}
+
+static __device__ const struct jpeg_codes jpeg_codes = make_codes();
+static __device__ const struct jpeg_zigzag jpeg_zigzag = make_zigzag();
+
+// Divides by 8 * quant (the DCT's results are 8 times too large) and rounds halves away from 0:
+// adds half of the divisor, then multiplies by 2^32 / divisor, rounded up, which is exact for
+// numbers below 2^32 / divisor.
+struct divisor {
+    uint32_t half, multiplier;
+};
+
+// --- a chunk -------------------------------------------------------------------------------------
+
+// Slots are its MCUs, with the one before.
+struct chunk {
+    const struct conv_jpeg_encode_image &image;
+    int slots;      // in use
+    int lead;       // 1 if the first is that before the chunk
+    int mcu_blocks; // blocks per slot
+    int luma;       // of these
+};
+
+struct chunk_memory {
+    alignas(16) int16_t coefs[CHUNK_BLOCKS * COEFS_STRIDE];
+    union {
+        alignas(16) uint8_t samples[CHUNK_BLOCKS * SAMPLES_STRIDE];
+        uint32_t window[WINDOW];
+    };
+    uint32_t codes[2][CODES];
+    struct divisor divisors[2][CONV_JPEG_BLOCK];
+    uint2 mcu[CHUNK_BLOCKS]; // column and row of each slot's
+    uint32_t bits[THREADS / WARP];
+};
+
+__device__ inline void fill_tables(struct chunk_memory *memory, const struct chunk &chunk,
+                                   uint32_t first_mcu)
+{
+    int t = (int)threadIdx.x, row = t / 8 % 8;
+    for (int i = t; i < 2 * CODES; i += THREADS)
+        memory->codes[i / CODES][i % CODES] = jpeg_codes.entry[i / CODES][i % CODES];
+    uint32_t place = (uint32_t)(jpeg_zigzag.column[t % 8] >> 8 * row) & 0xff;
+    uint32_t quant = chunk.image.quant[chunk.image.components == 1 ? 0 : t / 64][place];
+    memory->divisors[t / 64][t % 64] = {4 * quant, ~0u / (8 * quant) + 1};
+    uint32_t mcu = first_mcu + (uint32_t)t, across = chunk.image.mcus_across;
+    memory->mcu[t] = make_uint2(mcu % across, mcu / across);
+}
+static_assert(THREADS == 2 * CONV_JPEG_BLOCK, "a divisor per thread");
+
+// --- samples -------------------------------------------------------------------------------------
+
+// Eight samples of a row from column x on, a multiple of 8. Where the row has ended, its last
+// sample is repeated.
+__device__ inline uint2 load_eight(const uint8_t *row, int x, int width)
+{
+    int last = width - 1, valid = width - x;
+    uint2 eight = __ldg((const uint2 *)(row + min(x, last & ~7)));
+    if (valid < 8) {
+        uint64_t all = (uint64_t)eight.y << 32 | eight.x;
+        uint64_t fill = (all >> 8 * (last & 7) & 0xff) * 0x0101010101010101;
+        uint64_t mask = valid > 0 ? ~(uint64_t)0 << 8 * valid : ~(uint64_t)0;
+        all = (all & ~mask) | (fill & mask);
+        eight = make_uint2((uint32_t)all, (uint32_t)(all >> 32));
+    }
+    return eight;
+}
+
+__device__ inline uint32_t byte_of(const uint2 &eight, int k)
+{
+    return __byte_perm(k < 4 ? eight.x : eight.y, 0, 0x4440 + k % 4);
+}
+
+// Byte `k` of four words.
+template <int k> __device__ inline uint32_t join_bytes(const uint32_t *words)
+{
+    const uint32_t two = k | (k + 4) << 4;
+    return __byte_perm(__byte_perm(words[0], words[1], two), __byte_perm(words[2], words[3], two),
+                       0x5410);
+}
+
+// Y, Cb and Cr of eight pixels of a row, times 2^16; y, cb and cr are added to. As JFIF says, with
+// libjpeg's rounding of the factors.
+__device__ inline void convert_eight(uint32_t (&y)[8], uint32_t (&cb)[8], uint32_t (&cr)[8],
+                                     const struct conv_jpeg_encode_image &image, int64_t row, int x)
+{
+    uint2 r = load_eight(image.plane[0] + row, x, image.width);
+    uint2 g = load_eight(image.plane[1] + row, x, image.width);
+    uint2 b = load_eight(image.plane[2] + row, x, image.width);
+    const uint32_t offset = (128 << 16) + (1 << 15) - 1;
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        uint32_t red = byte_of(r, k), green = byte_of(g, k), blue = byte_of(b, k);
+        y[k] = 19595 * red + 38470 * green + 7471 * blue + (1 << 15);
+        cb[k] = 32768 * blue - 11059 * red - 21709 * green + offset;
+        cr[k] = 32768 * red - 27439 * green - 5329 * blue + offset;
+    }
+}
+
+__device__ inline uint8_t *samples_of(struct chunk_memory *memory, const struct chunk &chunk,
+                                      int slot, int block, int row)
+{
+    return memory->samples + (slot * chunk.mcu_blocks + block) * SAMPLES_STRIDE + 8 * row;
+}
+
+// Each thread takes eight pixels of V rows at a time. Below the image, luma repeats the last row of
+// pixels, chroma its own last row. Chroma is the mean of H * V pixels, half of the times rounded
+// up.
+template <int H, int V>
+__device__ inline void load_colour(struct chunk_memory *memory, const struct chunk &chunk)
+{
+    const int SLOTS = CHUNK_BLOCKS / (H * V + 2);
+    const struct conv_jpeg_encode_image &image = chunk.image;
+    for (int i = (int)threadIdx.x; i < SLOTS * 8 * H; i += THREADS) {
+        int half = i % H, slot = i / H % SLOTS, row = i / (H * SLOTS); // of chroma
+        if (slot >= chunk.slots)
+            continue;
+        uint2 mcu = memory->mcu[slot];
+        int x = 8 * (H * (int)mcu.x + half), y = V * (8 * (int)mcu.y + row);
+        int top = min(y, (image.height - 1) / V * V);
+        uint32_t sums[2][8 / H] = {};
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            uint32_t luma[8], chroma[2][8];
+            int from = min(top + v, image.height - 1);
+            convert_eight(luma, chroma[0], chroma[1], image, from * image.stride, x);
+#pragma unroll
+            for (int k = 0; k < 8; k++)
+                for (int c = 0; c < 2; c++)
+                    sums[c][k / H] += chroma[c][k] >> 16;
+            uint2 eight = make_uint2(join_bytes<2>(luma), join_bytes<2>(luma + 4));
+            for (int to = y > top ? 0 : v; to <= v; to++) {
+                int of_luma = V * row + to, block = of_luma / 8 * H + half;
+                *(uint2 *)samples_of(memory, chunk, slot, block, of_luma % 8) = eight;
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            uint8_t *to = samples_of(memory, chunk, slot, H * V + c, row) + 8 / H * half;
+#pragma unroll
+            for (int k = 0; k < 8 / H; k++) // V / 2 + k % 2 is 0, 1, ... or 1, 2, ...
+                sums[c][k] = H == 1 ? sums[c][k] : (sums[c][k] + V / 2 + k % 2) / (H * V);
+#pragma unroll
+            for (int k = 0; k < 8 / H; k += 4)
+                *(uint32_t *)(to + k) = join_bytes<0>(sums[c] + k);
+        }
+    }
+}
+
+__device__ inline void load_gray(struct chunk_memory *memory, const struct chunk &chunk)
+{
+    const struct conv_jpeg_encode_image &image = chunk.image;
+    for (int i = (int)threadIdx.x; i < CHUNK_BLOCKS * 8; i += THREADS) {
+        int slot = i % CHUNK_BLOCKS, row = i / CHUNK_BLOCKS;
+        if (slot >= chunk.slots)
+            continue;
+        uint2 mcu = memory->mcu[slot];
+        int y = min(8 * (int)mcu.y + row, image.height - 1);
+        *(uint2 *)samples_of(memory, chunk, slot, 0, row) =
+            load_eight(image.plane[0] + y * image.stride, 8 * (int)mcu.x, image.width);
+    }
+}
+
+// --- coefficients --------------------------------------------------------------------------------
+
+template <int BITS> __device__ inline int descale(int value)
+{
+    return (value + (1 << BITS >> 1)) >> BITS;
+}
+
+// One dimension of the DCT of Loeffler, Ligtenberg and Moschytz (ICASSP 1989), with libjpeg's
+// factors of 13 bits. Its products are added up without rounding, so they may be collected to
+// linear combinations: 9633, for example, is 2^13 sqrt(2) cos(3 pi / 16), and 11363 is
+// 12299 - 7373 - 3196 + 9633, the four factors of that product. Results are 2^SCALE sqrt(8) times
+// those of the orthonormal DCT, rounded.
+template <int SCALE> __device__ inline void transform(int (&d)[8])
+{
+    int s[4], t[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        s[i] = d[i] + d[7 - i];
+        t[i] = d[i] - d[7 - i];
+    }
+    int a = s[0] + s[3], b = s[1] + s[2], c = s[0] - s[3], e = s[1] - s[2];
+    const int BITS = 13 - SCALE;
+    d[0] = SCALE > 0 ? (a + b) << SCALE : descale < SCALE < 0 ? -SCALE : 0 > (a + b);
+    d[4] = SCALE > 0 ? (a - b) << SCALE : descale < SCALE < 0 ? -SCALE : 0 > (a - b);
+    d[2] = descale<BITS>(10703 * c + 4433 * e);
+    d[6] = descale<BITS>(4433 * c - 10704 * e);
+    d[1] = descale<BITS>(11363 * t[0] + 9633 * t[1] + 6437 * t[2] + 2260 * t[3]);
+    d[3] = descale<BITS>(9633 * t[0] - 2259 * t[1] - 11362 * t[2] - 6436 * t[3]);
+    d[5] = descale<BITS>(6437 * t[0] - 11362 * t[1] + 2261 * t[2] + 9633 * t[3]);
+    d[7] = descale<BITS>(2260 * t[0] - 6436 * t[1] + 9633 * t[2] - 11363 * t[3]);
+}
+
+__device__ inline uint32_t join_halves(int low, int high)
+{
+    return __byte_perm((uint32_t)low, (uint32_t)high, 0x5410);
+}
+
+// Eight lanes transform a block: a row each, then a column each, which they quantise and store in
+// zigzag order. Rows pass through the place of the coefficients. Blocks that the chunk does not
+// have are transformed like others, which no one reads.
+__device__ inline void transform_blocks(struct chunk_memory *memory, const struct chunk &chunk)
+{
+    int lane = (int)threadIdx.x % 8, all = chunk.slots * chunk.mcu_blocks;
+    uint64_t zigzag = jpeg_zigzag.column[lane];
+    int reciprocal = 65536 / chunk.mcu_blocks + 1; // exact for block numbers
+    for (int first = (int)threadIdx.x / WARP * 4; first < all; first += THREADS / 8) {
+        int block = first + (int)threadIdx.x % WARP / 8, d[8];
+        int within = block - (block * reciprocal >> 16) * chunk.mcu_blocks;
+        uint2 row = *(const uint2 *)(memory->samples + block * SAMPLES_STRIDE + 8 * lane);
+        int16_t *coefs = memory->coefs + block * COEFS_STRIDE;
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            d[k] = (int)byte_of(row, k);
+        transform<2>(d);
+        d[0] -= 128 * 8 << 2; // samples are centred
+        *(uint4 *)(coefs + 8 * lane) = make_uint4(join_halves(d[0], d[1]), join_halves(d[2], d[3]),
+                                                  join_halves(d[4], d[5]), join_halves(d[6], d[7]));
+        __syncwarp(); // the rows are there
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            d[k] = coefs[8 * k + lane];
+        __syncwarp(); // and have been read
+        transform<-2>(d);
+        const struct divisor *divisors = memory->divisors[within >= chunk.luma];
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            struct divisor by = divisors[8 * k + lane];
+            int result = (int)__umulhi((uint32_t)abs(d[k]) + by.half, by.multiplier);
+            coefs[zigzag >> 8 * k & 0xff] = (int16_t)(d[k] < 0 ? -result : result);
+        }
+    }
+}
+
+// --- codes ---------------------------------------------------------------------------------------
+
+// What is coded of a block.
+struct block_codes {
+    const int16_t *coefs;
+    const uint32_t *codes;
+    int dc;            // difference
+    uint64_t non_zero; // bit k: AC coefficient k is not 0
+};
+
+// In an MCU at the right or lower edge, blocks wholly outside of the image have the DC coefficient
+// of the block before, and no others. Returns the block whose DC coefficient it is.
+__device__ inline int find_source(const struct chunk &chunk, const uint2 &mcu, int block)
+{
+    const struct conv_jpeg_encode_image &image = chunk.image;
+    bool beside = image.h == 2 && 16 * (int)mcu.x + 8 >= image.width;
+    bool below = image.v == 2 && 16 * (int)mcu.y + 8 >= image.height;
+    if (block >= chunk.luma)
+        return block;
+    if (below && block >= image.h)
+        block = image.h - 1;
+    return beside ? block & ~1 : block;
+}
+
+__device__ inline int dc_of(const struct chunk_memory *memory, const struct chunk &chunk, int slot,
+                            int block)
+{
+    int source = find_source(chunk, memory->mcu[slot], block);
+    return memory->coefs[(slot * chunk.mcu_blocks + source) * COEFS_STRIDE];
+}
+
+__device__ inline uint64_t find_non_zero(const int16_t *coefs)
+{
+    uint32_t bits[2] = {};
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        uint4 eight = *(const uint4 *)(coefs + 8 * i);
+        uint32_t words[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            bits[i / 4] |= (uint32_t)((words[k] & 0xffff) != 0) << (8 * i + 2 * k) % 32;
+            bits[i / 4] |= (uint32_t)((words[k] >> 16) != 0) << (8 * i + 2 * k + 1) % 32;
+        }
+    }
+    return (uint64_t)bits[1] << 32 | (bits[0] & ~1u);
+}
+
+__device__ inline struct block_codes open_block(const struct chunk_memory *memory,
+                                                const struct chunk &chunk, int slot, int block)
+{
+    struct block_codes codes;
+    bool chroma = block >= chunk.luma, dummy;
+    codes.coefs = memory->coefs + (slot * chunk.mcu_blocks + block) * COEFS_STRIDE;
+    codes.codes = memory->codes[chroma];
+    dummy = find_source(chunk, memory->mcu[slot], block) != block;
+    codes.non_zero = dummy ? 0 : find_non_zero(codes.coefs);
+    codes.dc = dc_of(memory, chunk, slot, block);
+    if (block > 0 && !chroma)
+        codes.dc -= dc_of(memory, chunk, slot, block - 1);
+    else if (slot > 0)
+        codes.dc -= dc_of(memory, chunk, slot - 1, chroma ? block : chunk.luma - 1);
+    return codes;
+}
+
+// Bits of a value without its sign (F.1.2.1). Negative values are sent minus 1.
+__device__ inline int size_of(int value)
+{
+    return 32 - __clz(abs(value));
+}
+
+__device__ inline uint32_t value_bits(int value, int size)
+{
+    return (uint32_t)(value + (value >> 31)) & ((1u << size) - 1);
+}
+
+// Calls put(entry, bits of the value) for each code of the block.
+template <typename Put> __device__ inline void for_codes(const struct block_codes &block, Put put)
+{
+    int size = size_of(block.dc), last = 0;
+    put(block.codes[size], value_bits(block.dc, size));
+    for (uint64_t rest = block.non_zero; rest; rest &= rest - 1) {
+        int k = __ffsll((long long)rest) - 1, value = block.coefs[k], run = k - last - 1;
+        for (; run >= 16; run -= 16)
+            put(block.codes[CODE_ZEROS], 0);
+        size = size_of(value);
+        put(block.codes[CODE_AC + run * SIZES + size], value_bits(value, size));
+        last = k;
+    }
+    if (last < CONV_JPEG_BLOCK - 1)
+        put(block.codes[CODE_END], 0);
+}
+
+__device__ inline uint32_t count_bits(const struct block_codes &block)
+{
+    uint32_t bits = 0;
+    for_codes(block, [&](uint32_t entry, uint32_t) { bits += entry >> ENTRY_SHIFT; });
+    return bits;
+}
+
+// Puts the block's bits from bit `at` of the chunk on, as far as they are in the window from word
+// `base` on.
+__device__ inline void put_block(uint32_t *window, uint32_t base, const struct block_codes &block,
+                                 uint32_t at)
+{
+    uint32_t word = at / 32 - base, have = at % 32;
+    uint64_t waiting = 0;
+    auto store = [&](uint32_t bits) {
+        if (word < WINDOW)
+            atomicOr(&window[word], bits);
+        word++;
+    };
+    for_codes(block, [&](uint32_t entry, uint32_t value) {
+        uint32_t bits = entry >> ENTRY_SHIFT;
+        waiting = waiting << bits | (entry & ENTRY_MASK) | value;
+        have += bits;
+        if (have >= 32) {
+            have -= 32;
+            store((uint32_t)(waiting >> have));
+        }
+    });
+    if (have > 0)
+        store((uint32_t)(waiting << (32 - have)));
+}
+
+// The sum of the threads' bits up to this one. Synchronises the block.
+__device__ inline uint32_t sum_threads(struct chunk_memory *memory, uint32_t bits)
+{
+    uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    for (uint32_t step = 1; step < WARP; step *= 2) {
+        uint32_t below = __shfl_up_sync(ALL_LANES, bits, step);
+        bits += lane >= step ? below : 0;
+    }
+    if (lane == WARP - 1)
+        memory->bits[warp] = bits;
+    __syncthreads(); // the warps' sums are there
+    for (uint32_t i = 0; i < warp; i++)
+        bits += memory->bits[i];
+    return bits;
+}
+
+// --- the kernel ----------------------------------------------------------------------------------
+
+static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+    encode_blocks(const struct jpeg_scratch scratch)
+{
+    __shared__ struct chunk_memory shared[1];
+    struct chunk_memory *memory = shared;
+    const struct conv_jpeg_encode_image *images = scratch.images;
+    int index = find_last(scratch.count, blockIdx.x, [&](int i) { return images[i].first_chunk; });
+    const struct conv_jpeg_encode_image &image = images[index];
+    uint32_t number = blockIdx.x - image.first_chunk, first = number * chunk_mcus(image);
+    int lead = number > 0;
+    int mcus = (int)min(chunk_mcus(image), image.mcus - first);
+    struct chunk chunk = {image, lead + mcus, lead, mcu_blocks(image), image.h * image.v};
+    fill_tables(memory, chunk, first - (uint32_t)lead);
+    __syncthreads(); // the slots' MCUs are there
+
+    if (image.components == 1)
+        load_gray(memory, chunk);
+    else if (image.h == 1)
+        load_colour<1, 1>(memory, chunk);
+    else if (image.v == 1)
+        load_colour<2, 1>(memory, chunk);
+    else
+        load_colour<2, 2>(memory, chunk);
+    __syncthreads(); // the samples are there
+    transform_blocks(memory, chunk);
+    __syncthreads(); // the coefficients are there
+
+    int slot = (int)threadIdx.x / chunk.mcu_blocks, in_mcu = (int)threadIdx.x % chunk.mcu_blocks;
+    bool own = slot >= lead && slot < chunk.slots;
+    struct block_codes block = {};
+    if (own)
+        block = open_block(memory, chunk, slot, in_mcu);
+    uint32_t bits = own ? count_bits(block) : 0, until = sum_threads(memory, bits);
+    uint32_t all = 0;
+    for (int i = 0; i < THREADS / WARP; i++)
+        all += memory->bits[i];
+    if (threadIdx.x == 0) {
+        scratch.chunks[blockIdx.x].image = (uint32_t)index;
+        scratch.chunks[blockIdx.x].bits = all;
+    }
+    uint32_t *out = scratch.bits + image.bits_at + (uint64_t)number * chunk_room(image);
+    uint32_t words = (all + 31) / 32;
+    for (uint32_t base = 0; base < words; base += WINDOW) {
+        uint32_t count = min(words - base, (uint32_t)WINDOW);
+        for (uint32_t i = threadIdx.x; i < count; i += THREADS)
+            memory->window[i] = 0;
+        __syncthreads(); // the window is clear
+        if (own)
+            put_block(memory->window, base, block, until - bits);
+        __syncthreads(); // the bits are there
+        for (uint32_t i = threadIdx.x; i < count; i += THREADS)
+            out[base + i] = memory->window[i];
+        __syncthreads(); // and have been read
+    }
+}
+
+void conv_jpeg_encode_blocks(const struct jpeg_scratch &scratch, cudaStream_t stream)
+{
+    encode_blocks<<<scratch.all_chunks, THREADS, 0, stream>>>(scratch);
+}

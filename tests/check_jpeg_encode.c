@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT
+// The encoder of src/jpeg/cuda/ on random batches: its bytes must be libjpeg-turbo's.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_codec.h"
+#include "jpeg/cuda/cuda_jpeg.h"
+#include "jpeg/jpeg.h"
+#include "support/device.h"
+#include "support/jpeg_make.h"
+#include "support/test_image.h"
+
+#define MOST_IMAGES 8
+#define LAUNCHES 6 // for any batch
+#ifndef CHECK_LARGE_SIDE
+#define CHECK_LARGE_SIDE 4000
+#endif
+
+struct jpeg_case {
+    int count;
+    struct conv_image pixels[MOST_IMAGES];
+    const char *kind[MOST_IMAGES];
+    int quality[MOST_IMAGES]; // 0: tables of random numbers
+    struct png_file files[MOST_IMAGES];
+    size_t data_at[MOST_IMAGES]; // after SOS
+    struct conv_jpeg_encode_image images[MOST_IMAGES];
+};
+
+// --- images and their files ----------------------------------------------------------------------
+
+// What the encoder needs of the file: its quantisation tables, and where its data begin.
+static bool read_file(struct jpeg_case *c, int i)
+{
+    const struct png_file *file = &c->files[i];
+    struct conv_marker marker;
+    size_t at = 0;
+    while (conv_marker_next(&marker, file->data, file->size, &at)) {
+        for (size_t k = 0; marker.code == 0xdb && k < 64; k++)
+            c->images[i].quant[marker.data[0]][k] = marker.data[1 + k];
+        if (marker.code == CONV_MARKER_SOS) {
+            c->data_at[i] = at;
+            return true;
+        }
+    }
+    return false;
+}
+
+// Samples at the ends of the range make the largest coefficients.
+static void draw_extremes(const struct conv_image *pixels)
+{
+    for (int p = 0; p < pixels->channels; p++)
+        for (ptrdiff_t k = 0; k < pixels->height * pixels->plane[p].stride; k++)
+            pixels->plane[p].data[k] = pixels->plane[p].data[k] < 128 ? 0 : 255;
+}
+
+// An image of the size of *pixels, and its file.
+static void draw_image(struct jpeg_case *c, int i, uint64_t *state)
+{
+    static const int samplings[][2] = {{1, 1}, {2, 1}, {2, 2}};
+    struct conv_image *pixels = &c->pixels[i];
+    enum check_kind kind = (enum check_kind)check_draw_int(state, 0, CHECK_KINDS - 1);
+    pixels->channels = check_draw_int(state, 0, 4) ? 3 : 1;
+    pixels->depth = 8;
+    check_draw_image(pixels, kind, state);
+    c->kind[i] = check_kind_name(kind);
+    if (check_draw_int(state, 0, 3) == 0)
+        draw_extremes(pixels);
+    const int *sampling = samplings[pixels->channels == 3 ? check_draw_int(state, 0, 2) : 0];
+    unsigned quant[2][64];
+    for (int k = 0; k < 2 * 64; k++)
+        quant[k / 64][k % 64] = (unsigned)check_draw_int(state, 1, 255);
+    c->quality[i] = check_draw_int(state, 0, 2) ? check_draw_int(state, 1, 100)
+                                                : 100 * check_draw_int(state, 0, 1);
+    struct jpeg_spec spec = {
+        .width = pixels->width,
+        .height = pixels->height,
+        .channels = pixels->channels,
+        .quality = c->quality[i],
+        .sampling_h = sampling[0],
+        .sampling_v = sampling[1],
+        .pixels = pixels,
+        .quant = c->quality[i] ? NULL : (const unsigned(*)[64])quant,
+    };
+    jpeg_make(&c->files[i], &spec, 0);
+    c->images[i] = (struct conv_jpeg_encode_image){
+        .stride = pixels->plane[0].stride,
+        .width = pixels->width,
+        .height = pixels->height,
+        .components = pixels->channels,
+        .h = sampling[0],
+        .v = sampling[1],
+    };
+}
+
+static void free_case(struct jpeg_case *c)
+{
+    for (int i = 0; i < c->count; i++) {
+        for (int p = 0; p < c->pixels[i].channels; p++)
+            if (c->images[i].plane[p])
+                (void)cudaFree((void *)(uintptr_t)c->images[i].plane[p]);
+        image_free(&c->pixels[i]);
+        png_make_free(&c->files[i]);
+    }
+}
+
+// --- a batch on the device -----------------------------------------------------------------------
+
+struct jpeg_run {
+    struct conv_jpeg_encode_batch batch;
+    void *d_images, *d_scratch;
+    uint8_t *d_output, *d_results; // with guards around them
+    int launches;
+};
+
+static void count_launch(void *context, const char *kernel)
+{
+    (void)kernel;
+    ++*(int *)context;
+}
+
+// Each plane is a separate allocation, so that accesses outside of it are found.
+static bool upload_planes(struct jpeg_case *c, int i)
+{
+    const struct conv_image *pixels = &c->pixels[i];
+    for (int p = 0; p < pixels->channels; p++) {
+        void *d_plane;
+        size_t size = (size_t)pixels->plane[p].stride * (size_t)pixels->height;
+        if (!check_upload(&d_plane, pixels->plane[p].data, size, "planes"))
+            return false;
+        c->images[i].plane[p] = d_plane;
+    }
+    return true;
+}
+
+static bool start_run(struct jpeg_run *run, struct jpeg_case *c)
+{
+    struct conv_jpeg_encode_plan *plan = &run->batch.plan;
+    for (int i = 0; i < c->count; i++)
+        if (!read_file(c, i) || !upload_planes(c, i))
+            return false;
+    if (conv_cuda_jpeg_encode_plan(plan, c->images, c->count)) {
+        printf("FAILED: no plan for %d images\n", c->count);
+        return false;
+    }
+    if (device_failed(cudaMalloc(&run->d_scratch, plan->scratch_bytes), "scratch memory") ||
+        !check_upload(&run->d_images, c->images, (size_t)c->count * sizeof c->images[0], "table") ||
+        !check_take_guarded(&run->d_output, plan->output_bytes, "output") ||
+        !check_take_guarded(&run->d_results,
+                            (size_t)c->count * sizeof(struct conv_jpeg_encode_result), "results"))
+        return false;
+    run->batch.images = c->images;
+    run->batch.d_images = run->d_images;
+    run->batch.d_scratch = run->d_scratch;
+    run->batch.output = run->d_output + CHECK_GUARD;
+    run->batch.results = (void *)(run->d_results + CHECK_GUARD);
+    run->batch.mark = count_launch;
+    run->batch.context = &run->launches;
+    if (conv_cuda_jpeg_encode(&run->batch)) {
+        printf("FAILED: launch: %s\n", cudaGetErrorString(cudaGetLastError()));
+        return false;
+    }
+    if (run->launches != LAUNCHES)
+        printf("FAILED: %d launches for %d images\n", run->launches, c->count);
+    return run->launches == LAUNCHES && !device_failed(cudaDeviceSynchronize(), "encode");
+}
+
+static void free_run(struct jpeg_run *run)
+{
+    void *all[] = {run->d_images, run->d_scratch, run->d_output, run->d_results};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i])
+            (void)cudaFree(all[i]);
+}
+
+// --- results -------------------------------------------------------------------------------------
+
+static bool report(const struct jpeg_case *c, int i, const char *message, size_t at)
+{
+    const struct conv_jpeg_encode_image *image = &c->images[i];
+    printf("FAILED: image %d of %d, %s, %dx%d, %d components, %dx%d, quality %d: %s %zu\n", i,
+           c->count, c->kind[i], image->width, image->height, image->components, image->h, image->v,
+           c->quality[i], message, at);
+    return false;
+}
+
+// Data follow each other with zeros between them, and nothing is written after the last.
+static bool check_output(const struct jpeg_case *c, const uint8_t *output, size_t room,
+                         const struct conv_jpeg_encode_result *results)
+{
+    size_t at = 0;
+    for (int i = 0; i < c->count; i++) {
+        const uint8_t *data = c->files[i].data + c->data_at[i];
+        size_t size = c->files[i].size - c->data_at[i];
+        if (results[i].offset != at)
+            return report(c, i, "at another place than", at);
+        for (size_t k = 0; k < size && k < results[i].size; k++)
+            if (data[k] != output[at + k])
+                return report(c, i, "another byte than libjpeg's:", k);
+        if (results[i].size != size)
+            return report(c, i, "another size than", size);
+        if (size > conv_cuda_jpeg_encode_bound(&c->images[i]))
+            return report(c, i, "larger than its bound:", size);
+        for (at += size; at % CONV_JPEG_ENCODE_ALIGN; at++)
+            if (output[at] != 0)
+                return report(c, i, "no zero after the data:", at);
+    }
+    for (; at < room; at++)
+        if (output[at] != CHECK_PATTERN)
+            return report(c, c->count - 1, "a byte after the last data is written:", at);
+    return true;
+}
+
+static bool check_case(struct jpeg_case *c, uint64_t seed)
+{
+    struct jpeg_run run = {0};
+#ifdef CONV_EMULATED
+    emulated_seed(seed); // so that the case's seed also determines the order of threads
+#endif
+    bool ok = start_run(&run, c);
+    if (ok) {
+        size_t room = run.batch.plan.output_bytes;
+        uint8_t *output = check_fetch(run.d_output, room, "output");
+        void *results = check_fetch(
+            run.d_results, (size_t)c->count * sizeof(struct conv_jpeg_encode_result), "results");
+        ok = output && results && check_output(c, output, room, results);
+        free(output);
+        free(results);
+    }
+    free_run(&run);
+    free_case(c);
+    if (!ok)
+        printf("  again: --part jpeg_encode --seed %llu --rounds 1\n", (unsigned long long)seed);
+    return ok;
+}
+
+static bool check_random(uint64_t seed)
+{
+    uint64_t state = seed;
+    struct jpeg_case c = {.count = check_draw_int(&state, 1, MOST_IMAGES)};
+    for (int i = 0; i < c.count; i++) {
+        int side = check_draw_int(&state, 0, 1) ? 40 : 150;
+        c.pixels[i].width = check_draw_int(&state, 1, side);
+        c.pixels[i].height = check_draw_int(&state, 1, side);
+        draw_image(&c, i, &state);
+    }
+    return check_case(&c, seed);
+}
+
+// One with more chunks than a thread block that places them has threads, on a device that is fast.
+static bool check_large(uint64_t seed)
+{
+    uint64_t state = seed;
+    struct jpeg_case c = {.count = 3};
+    for (int i = 0; i < c.count; i++) {
+        c.pixels[i].width = check_draw_int(&state, 1, i == 0 ? CHECK_LARGE_SIDE : 300);
+        c.pixels[i].height = check_draw_int(&state, 1, i == 1 ? CHECK_LARGE_SIDE : 300);
+        draw_image(&c, i, &state);
+    }
+    return check_case(&c, seed);
+}
+
+static bool check_refusals(void)
+{
+    struct conv_jpeg_encode_plan plan;
+    const struct conv_jpeg_encode_image fine = {
+        .stride = 16, .width = 9, .height = 9, .components = 3, .h = 2, .v = 2};
+    struct conv_jpeg_encode_image wrong[5] = {fine, fine, fine, fine, fine};
+    wrong[0].h = 1;
+    wrong[1].v = 4;
+    wrong[2].components = 1;
+    wrong[3].width = 65501;
+    wrong[4].width = wrong[4].height = 65500;
+    bool ok = conv_cuda_jpeg_encode_bound(&fine) > 0;
+    for (int i = 0; i < 5; i++)
+        ok = ok && conv_cuda_jpeg_encode_bound(&wrong[i]) == 0 &&
+             conv_cuda_jpeg_encode_plan(&plan, &wrong[i], 1) == CONV_ERR_UNSUPPORTED;
+    if (!ok)
+        printf("FAILED: images that cannot be encoded are not refused\n");
+    return ok;
+}
+
+bool check_jpeg_encode(const struct check_options *options)
+{
+    bool ok = check_refusals();
+    for (int i = 0; i < options->rounds && ok; i++)
+        ok = check_random(options->seed + (uint64_t)i);
+    if (options->rounds > 1)
+        ok = ok && check_large(options->seed);
+    if (ok)
+        printf("jpeg_encode: %d batches of images are libjpeg's\n", options->rounds);
+    return ok;
+}
