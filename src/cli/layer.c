@@ -67,8 +67,9 @@ bool conv_layer_images_choice(const struct conv_options *options,
                            : 2.0 * layer->maps * layer->channels * layer->kernel_height *
                                  layer->kernel_width / layer->stride / layer->stride;
     double bytes = conv_layer_setup_much(&options->machine) / per_pixel * BYTES_PER_PIXEL;
-    *choice = (struct conv_workload_choice){
-        .plain.byte = 1, .others.byte = 1, .cost = bytes, .name = 1638};
+    *choice = (struct conv_workload_choice){.cost = bytes, .name = 1638};
+    for (int f = 0; f < CONV_DEVICE_CODERS; f++)
+        choice->plain[f].byte = choice->others[f].byte = 1;
     return !options->machine.device_text;
 }
 

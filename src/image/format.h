@@ -218,8 +218,10 @@ struct conv_format_device {
     // A guess from the first head_bytes bytes of a file: true if header.device_stream is likely.
     size_t head_bytes;
     bool (*looks_decodable)(const uint8_t *head);
-    // Bytes of the decoded samples that such a head states, whether it is right or not.
-    uint64_t (*head_samples)(const uint8_t *head);
+    // Bytes of the decoded samples that such a head of a file of `size` bytes states, whether it is
+    // right or not, or an estimate.
+    uint64_t (*head_samples)(const uint8_t *head, uint64_t size);
+    int parts; // of an image that a device decodes at the same time, about
 
     // Copies the compressed image data to `stream`, which is 16-byte aligned and has room for
     // stream_bytes(header, size), and sets *stream_bytes. False if a device cannot decode this

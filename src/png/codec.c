@@ -217,9 +217,10 @@ static bool looks_decodable(const uint8_t *head)
 }
 
 // Palettes count as RGB, less than 8 bits as 8. 0 if it is not the head of a PNG.
-static uint64_t head_samples(const uint8_t *head)
+static uint64_t head_samples(const uint8_t *head, uint64_t size)
 {
     struct conv_err err;
+    (void)size;
     uint64_t width = conv_chunk_read_u32(head + 16), height = conv_chunk_read_u32(head + 20);
     uint64_t pixels = (width & INT32_MAX) * (height & INT32_MAX);
     int type = head[25];
@@ -268,6 +269,7 @@ static const struct conv_format_device device = {
     .head_bytes = HEAD_BYTES,
     .looks_decodable = looks_decodable,
     .head_samples = head_samples,
+    .parts = 1,
     .stream_bytes = stream_bytes,
     .copy_stream = copy_stream,
     .choose = choose,

@@ -9,7 +9,7 @@
 // icons, photographs and screenshots in 0.5 to 0.6 ns per byte of this sum.
 #define FILE_WEIGHT 8
 
-// In which a device decodes a byte of the samples of one image: workload.c.
+// In which a device decodes a byte of the samples of one part of an image: workload.c.
 #define SERIAL_NS 2.5
 
 // The fraction (1/LATE) of the run's time that a device may add if the number of images left is
@@ -130,13 +130,13 @@ void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns
 }
 
 bool conv_decode_policy_is_device_faster(const struct conv_decode_policy *policy, size_t samples,
-                                         double work)
+                                         int parts, double work)
 {
     if (policy->worker_count == 0)
         return false; // no measurement to compare with
     double room = (double)policy->stream_bytes * policy->streams;
     double at_once = room / (double)samples; // images
-    double device_ns = SERIAL_NS * (double)samples / at_once;
+    double device_ns = SERIAL_NS * (double)samples / at_once / parts;
     double worker_ns = work * (double)policy->worker_ns / policy->worker_work / policy->workers;
     return device_ns < worker_ns;
 }

@@ -9,7 +9,7 @@
 // twentieth of the run's time.
 //
 // A device's memory limits the bytes of decoded images that it has at once, so it decodes few large
-// images at once: workers decode those.
+// images at once: workers decode those, unless the device decodes many parts of an image at once.
 //
 // The scheduler's lock guards it. All times are conv_clock_ns.
 #ifndef CONV_RUN_DECODE_POLICY_H
@@ -75,9 +75,9 @@ void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns
 uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *policy);
 
 // True if all devices together decode many images like this one in less time than all workers.
-// `samples`: its bytes; `work`: conv_decode_policy_work.
+// `samples`: its bytes; `parts`: conv_format_device; `work`: conv_decode_policy_work.
 bool conv_decode_policy_is_device_faster(const struct conv_decode_policy *policy, size_t samples,
-                                         double work);
+                                         int parts, double work);
 
 // True if a device is to decode an image with a stream of `bytes` at the time `now`; `left` is an
 // estimate of the images to be decoded yet, this one included. A measured latency is used for a

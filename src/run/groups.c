@@ -95,13 +95,14 @@ static uint64_t count_left(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
     return known > expected ? known : expected;
 }
 
-// What the time to decode a stream on a device depends on, as bytes of a file: all but flat images
-// have fewer samples than this many per byte.
+// What the time to decode a stream on a device depends on, as bytes of a file of which it decodes
+// one after the other: all but flat images have fewer samples than this many per byte.
 #define SAMPLES_PER_BYTE 8
 static size_t length_of(const struct conv_job *job)
 {
     size_t samples = conv_image_bytes(&job->header.shape) / SAMPLES_PER_BYTE;
-    return samples > job->file->size ? samples : job->file->size;
+    size_t bytes = samples > job->file->size ? samples : job->file->size;
+    return bytes / (size_t)job->format->device->parts;
 }
 
 static double work_of(const struct conv_job *job)
@@ -121,7 +122,7 @@ static bool is_for_device(const struct conv_scheduler *s, const struct conv_job 
 {
     return s->config->decode_on == CONV_CODER_GPU ||
            (conv_decode_policy_is_device_faster(&s->policy, conv_image_bytes(&job->header.shape),
-                                                work_of(job)) &&
+                                                job->format->device->parts, work_of(job)) &&
             is_worthwhile(s, length_of(job)));
 }
 

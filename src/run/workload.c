@@ -68,13 +68,14 @@ static double gain_of(const struct conv_workload_choice *choice, const struct co
         return 0;
     const struct conv_format_device *device = conv_formats_find(head, (size_t)got)->device;
     bool known = device && (size_t)got >= device->head_bytes;
-    double samples = known ? (double)device->head_samples(head) : 0;
+    double samples = known ? (double)device->head_samples(head, size) : 0;
+    enum conv_device_coder coder = device ? device->coder : CONV_DEVICE_PNG;
     // A header may state any size; compression does not gain more than this.
     double most = MOST_EXPANSION * (double)size;
     samples = samples < most ? samples : most;
     if (!known || !device->looks_decodable(head))
-        return evaluate(&choice->others, samples, (double)size);
-    double gain = evaluate(&choice->plain, samples, (double)size);
+        return evaluate(&choice->others[coder], samples, (double)size);
+    double gain = evaluate(&choice->plain[coder], samples, (double)size);
     return gain > 0 ? gain : 0; // the CPU decodes it
 }
 
@@ -137,25 +138,38 @@ void conv_workload_measure(struct conv_workload *workload, struct conv_source *s
 // Measured times of images on cores and on a device, for the choice between them.
 
 // Nanoseconds for an image, a byte of its decoded samples, a byte of its file, and the square of
-// its samples. Inflating and choosing matches follow the bytes of the file, all else the samples.
+// its samples.
 struct rates {
     double image, sample, byte, square;
 };
 
-// 16 cores of a Xeon and an H100, `tools/bench auto`, 2026-11-26, nothing saved: the time of all
-// cores for an icon (128 x 128 RGBA, 5.6 KB), a photograph (768 x 512, 640 KB) and a screenshot (29
-// MB of samples, 300 KB on average) is 0.16, 4.7 and 28 ms, which are three equations.
-static const struct rates on_cores = {67e3, 0.91, 5.6, 0};
+// By the coder of the images' format.
+static const struct {
+    struct rates on_cores, on_device;
+    // The work that remains on a core: reading, writing and the copy to staging memory; or decoding
+    // as well.
+    struct rates beside_device, beside_encoder;
+} rates_of[CONV_DEVICE_CODERS] = {
+    // 16 cores of a Xeon and an H100, `tools/bench auto`, 2026-11-26, nothing saved: the time of
+    // all cores for an icon (128 x 128 RGBA, 5.6 KB), a photograph (768 x 512, 640 KB) and a
+    // screenshot (29 MB of samples, 300 KB on average) is 0.16, 4.7 and 28 ms, which are three
+    // equations. Inflating and choosing matches follow the bytes of the file, all else the samples.
+    // On a device an image is inflated serially, 2.5 ns per byte, while the groups of all streams
+    // have room for 480 MB of samples: so a device is slow with large images. The quotient is the
+    // square's rate.
+    [CONV_DEVICE_PNG] = {.on_cores = {67e3, 0.91, 5.6, 0},
+                         .on_device = {1e3, 0, 0, 5e-9},
+                         .beside_device = {35e3, 0.05, 0.5, 0},
+                         .beside_encoder = {25e3, 0.81, 3.9, 0}},
+    // A core takes 2.7 ms for a photograph of 768 x 512 (110 KB). A device works on all parts of an
+    // image at once: it decodes 28 GB of samples per second and encodes 60.
+    [CONV_DEVICE_JPEG] = {.on_cores = {20e3, 1.8, 5, 0},
+                          .on_device = {1e3, 0.06, 0, 0},
+                          .beside_device = {35e3, 0, 1, 0},
+                          .beside_encoder = {30e3, 1.1, 3.5, 0}},
+};
 
-// An image is inflated serially, 2.5 ns per byte, while the groups of all streams have room for 480
-// MB of samples: so a device is slow with large images. The quotient is the square's rate.
-static const struct rates on_device = {1e3, 0, 0, 5e-9};
 #define DEVICE_COST 0.322e9 // to start it, to finish its first groups, and to close it
-
-// The work that remains on a core: reading, writing and the copy to staging memory; or decoding as
-// well.
-static const struct rates beside_device = {35e3, 0.05, 0.5, 0};
-static const struct rates beside_encoder = {25e3, 0.81, 3.9, 0};
 
 // What a saved file takes longer beside a device: the workers, which do little else, enter names in
 // the same folder at the same time. In four pairs of runs in two jobs, 2026-11-26, 40,000 icons
@@ -166,12 +180,15 @@ static const struct rates beside_encoder = {25e3, 0.81, 3.9, 0};
 // A name of a folder on a memory file system: 40,000 take 12 ms.
 #define NAME 300
 
-static struct conv_workload_gain gain_over(const struct rates *left, double cores, bool saves)
+static struct conv_workload_gain gain_over(int coder, const struct rates *left, double cores,
+                                           bool saves)
 {
+    const struct rates *on_cores = &rates_of[coder].on_cores;
+    const struct rates *on_device = &rates_of[coder].on_device;
     return (struct conv_workload_gain){
-        .image = (on_cores.image - left->image) / cores - on_device.image - (saves ? SAVED : 0),
-        .sample = (on_cores.sample - left->sample) / cores - on_device.sample,
-        .byte = (on_cores.byte - left->byte) / cores - on_device.byte,
+        .image = (on_cores->image - left->image) / cores - on_device->image - (saves ? SAVED : 0),
+        .sample = (on_cores->sample - left->sample) / cores - on_device->sample,
+        .byte = (on_cores->byte - left->byte) / cores - on_device->byte,
     };
 }
 
@@ -179,13 +196,13 @@ struct conv_workload_choice conv_workload_choice_for(int cores, bool decodes, bo
                                                      bool saves)
 {
     struct conv_workload_choice choice = {.cost = DEVICE_COST, .name = NAME};
-    if (encodes) {
-        choice.others = gain_over(&beside_encoder, cores, saves);
-        choice.plain = choice.others;
-    }
-    if (encodes && decodes) {
-        choice.plain = gain_over(&beside_device, cores, saves);
-        choice.plain.square = -on_device.square;
+    for (int f = 0; f < CONV_DEVICE_CODERS && encodes; f++) {
+        choice.others[f] = gain_over(f, &rates_of[f].beside_encoder, cores, saves);
+        choice.plain[f] = choice.others[f];
+        if (decodes) {
+            choice.plain[f] = gain_over(f, &rates_of[f].beside_device, cores, saves);
+            choice.plain[f].square = -rates_of[f].on_device.square;
+        }
     }
     return choice;
 }

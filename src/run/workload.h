@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "image/format.h"
 #include "io/source.h"
 
 enum conv_workload_kind { CONV_WORKLOAD_UNKNOWN, CONV_WORKLOAD_SMALL, CONV_WORKLOAD_LARGE };
@@ -24,11 +25,11 @@ struct conv_workload_gain {
 
 // Decides from which workload on a device saves more than it costs.
 struct conv_workload_choice {
-    // Images that a device could decode, by their first bytes. If that saves nothing, the CPU
-    // decodes them, and the device saves nothing.
-    struct conv_workload_gain plain;
-    struct conv_workload_gain others; // those that it could not
-    double cost;                      // of using a device at all
+    // Images that a device could decode, by their first bytes and the coder of their format. If
+    // that saves nothing, the CPU decodes them, and the device saves nothing.
+    struct conv_workload_gain plain[CONV_DEVICE_CODERS];
+    struct conv_workload_gain others[CONV_DEVICE_CODERS]; // those that it could not
+    double cost;                                          // of using a device at all
     double name; // of counting an image: not done if an image saves less than a multiple of it
 };
 

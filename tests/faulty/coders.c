@@ -20,14 +20,18 @@ struct memory {
     struct conv_codec *codec;
 };
 
-bool faulty_takes_stream(const struct conv_image *shape, size_t most_bytes)
+bool faulty_takes_stream(enum conv_device_coder coder, const struct conv_image_header *header,
+                         size_t most_bytes)
 {
     (void)most_bytes;
-    return shape->depth == 8 || shape->depth == 16;
+    return coder == CONV_DEVICE_PNG && (header->shape.depth == 8 || header->shape.depth == 16);
 }
 
-size_t faulty_chunks_bytes(const struct conv_image *shape)
+size_t faulty_encoded_bytes(const struct conv_image *shape,
+                            const struct conv_device_encoding *encoding)
 {
+    if (encoding->coder != CONV_DEVICE_PNG)
+        return 0;
     size_t row = (size_t)shape->width * (size_t)shape->channels * (size_t)(shape->depth / 8) + 1;
     return row * (size_t)shape->height * 9 / 8 + 4096;
 }
@@ -65,7 +69,8 @@ static uint8_t *make_file(const struct memory *memory, const struct conv_image *
         memcpy(chunk + 4, "IDAT", 4);
         memcpy(chunk + 8, stream, stream_bytes);
         write_u32(chunk + 8 + stream_bytes, libdeflate_crc32(0, chunk + 4, stream_bytes + 4));
-        conv_png_format.device->frame(memory->codec, shape, NULL, chunk, stream_bytes + 12, &parts);
+        conv_png_format.device->frame(memory->codec, shape, NULL, NULL, chunk, stream_bytes + 12,
+                                      &parts);
         file = malloc(parts.size);
         *size = 0;
         for (int i = 0; i < CONV_ENCODED_PARTS && file; i++)
@@ -105,11 +110,11 @@ static enum conv_status encode(struct conv_group *group, struct memory *memory, 
         if (status)
             return status;
         size_t bytes = file.part[2].size; // the image data
-        if (bytes > faulty_chunks_bytes(&src))
+        if (bytes > faulty_encoded_bytes(&src, &image->encoding))
             return conv_err_set(err, CONV_ERR_DEVICE, "chunks are larger than their bound");
         memcpy(memory->chunks + memory->chunks_bytes, file.part[2].data, bytes);
-        image->chunks = memory->chunks_bytes;
-        image->chunks_bytes = bytes;
+        image->encoded = memory->chunks_bytes;
+        image->encoded_bytes = bytes;
         memory->chunks_bytes += bytes;
     }
     return CONV_OK;
@@ -122,7 +127,7 @@ static enum conv_status take_memory(struct memory *memory, const struct conv_gro
     memory->planes = calloc(group->front + 1, 1);
     memory->filtered = calloc(group->front + 1, 1);
     memory->passthrough = calloc(group->back + 1, 1);
-    memory->chunks = malloc(group->chunks + 1);
+    memory->chunks = malloc(group->results + 1);
     if (!memory->planes || !memory->filtered || !memory->passthrough || !memory->chunks)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty device's group");
     return conv_png_format.open(&memory->codec, &config, err);

@@ -6,8 +6,10 @@
 #include "engine/engine.h"
 
 // As conv_device_ops's.
-bool faulty_takes_stream(const struct conv_image *shape, size_t most_bytes);
-size_t faulty_chunks_bytes(const struct conv_image *shape);
+bool faulty_takes_stream(enum conv_device_coder coder, const struct conv_image_header *header,
+                         size_t most_bytes);
+size_t faulty_encoded_bytes(const struct conv_image *shape,
+                            const struct conv_device_encoding *encoding);
 
 // Filters the group's planes, which nothing codes.
 typedef enum conv_status (*faulty_filter_fn)(void *context, struct conv_group *planes,

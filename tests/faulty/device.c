@@ -354,14 +354,17 @@ static int together(const struct conv_backend *backend)
     return most_together;
 }
 
-static bool takes_stream(const struct conv_image *shape, size_t most_bytes)
+static bool takes_stream(enum conv_device_coder coder, const struct conv_image_header *header,
+                         size_t most_bytes)
 {
-    return real ? inner->takes_stream(shape, most_bytes) : faulty_takes_stream(shape, most_bytes);
+    return real ? inner->takes_stream(coder, header, most_bytes)
+                : faulty_takes_stream(coder, header, most_bytes);
 }
 
-static size_t chunks_bytes(const struct conv_image *shape)
+static size_t encoded_bytes(const struct conv_image *shape,
+                            const struct conv_device_encoding *encoding)
 {
-    return real ? inner->chunks_bytes(shape) : faulty_chunks_bytes(shape);
+    return real ? inner->encoded_bytes(shape, encoding) : faulty_encoded_bytes(shape, encoding);
 }
 
 static enum conv_status list_devices(struct conv_device_info *info, int room, int *count,
@@ -400,7 +403,7 @@ int main(int argc, char **argv)
         .variant = variant,
         .table_bytes = table_bytes,
         .takes_stream = codes ? takes_stream : NULL,
-        .chunks_bytes = codes ? chunks_bytes : NULL,
+        .encoded_bytes = codes ? encoded_bytes : NULL,
         .host_pin = host_pin,
         .host_unpin = host_unpin,
         .stream_open = stream_open,

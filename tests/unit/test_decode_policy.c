@@ -191,14 +191,15 @@ UNIT_TEST(test_workers_decode_large_flat_images)
     struct conv_decode_policy policy = measured();
     const size_t screen = (size_t)29 << 20, file = 300000;
     double work = conv_decode_policy_work(screen, file);
-    assert_false(conv_decode_policy_is_device_faster(&policy, screen, work));
-    assert_true(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, PHOTO_WORK));
+    assert_false(conv_decode_policy_is_device_faster(&policy, screen, 1, work));
+    assert_true(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, 1, PHOTO_WORK));
+    assert_true(conv_decode_policy_is_device_faster(&policy, screen, 64, work)); // many parts
     policy.workers = 1; // the time of one is 16 times as long
-    assert_true(conv_decode_policy_is_device_faster(&policy, screen, work));
+    assert_true(conv_decode_policy_is_device_faster(&policy, screen, 1, work));
     policy.streams = 0; // no device is left
-    assert_false(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, PHOTO_WORK));
+    assert_false(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, 1, PHOTO_WORK));
     policy = (struct conv_decode_policy){.workers = 1, .streams = 4, .stream_bytes = screen};
-    assert_false(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, PHOTO_WORK));
+    assert_false(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, 1, PHOTO_WORK));
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -63,7 +63,8 @@ UNIT_TEST(a_stream_is_taken_out_and_framed)
             png_make_chunk(&chunk, "IDAT", stream, stream_bytes);
             assert_int_equal(format->collect(file.data, file.size, &header, false, &metadata, NULL),
                              CONV_OK);
-            format->device->frame(codec, &header.shape, &metadata, chunk.data, chunk.size, &parts);
+            format->device->frame(codec, &header.shape, NULL, &metadata, chunk.data, chunk.size,
+                                  &parts);
             image_join(&framed, &parts);
             assert_int_equal(png_make_find(&framed, "tEXt", 0), 33);
             conv_metadata_free(&metadata);

@@ -79,8 +79,8 @@ static struct conv_workload measure_gain(const struct conv_workload_choice *choi
 static struct conv_workload measure(uint64_t plain, uint64_t others, const char *list)
 {
     const struct conv_workload_choice choice = {
-        .plain.byte = 1e9 / (double)plain,
-        .others.byte = 1e9 / (double)others,
+        .plain[CONV_DEVICE_PNG].byte = 1e9 / (double)plain,
+        .others[CONV_DEVICE_PNG].byte = 1e9 / (double)others,
         .cost = 1e9 - 1,
         .name = 1e9 / (double)(plain < others ? plain : others) * 1600,
     };
@@ -137,7 +137,8 @@ UNIT_TEST(test_what_a_device_cannot_decode_is_another_matter)
 // Each image saves 10 us and 0.1 ns per byte of its samples, and loses 0.2 ns per byte of its file.
 UNIT_TEST(test_pixels_and_files_count)
 {
-    struct conv_workload_choice choice = {.plain = {10e3, 0.1, -0.2, 0}, .cost = 1};
+    struct conv_workload_choice choice = {.plain[CONV_DEVICE_PNG] = {10e3, 0.1, -0.2, 0},
+                                          .cost = 1};
     make_plain(0, 100, 20000);
     double each = 10e3 + 0.1 * 600 * 300 * 3 - 0.2 * 20000;
     assert_float_equal(measure_gain(&choice, NULL).saved, (float)(100 * each), 1);
@@ -146,7 +147,7 @@ UNIT_TEST(test_pixels_and_files_count)
     choice.cost = 100 * each - 1;
     assert_int_equal(measure_gain(&choice, NULL).kind, CONV_WORKLOAD_LARGE);
     make(0, 50, 8, 2, 0); // more pixels than 50 bytes hold
-    choice.plain = (struct conv_workload_gain){0, 1, 0, 0};
+    choice.plain[CONV_DEVICE_PNG] = (struct conv_workload_gain){0, 1, 0, 0};
     assert_true(measure_gain(&choice, list_of(1)).saved <= 1032 * 50);
 }
 
@@ -154,11 +155,11 @@ UNIT_TEST(test_pixels_and_files_count)
 UNIT_TEST(test_large_images_save_nothing)
 {
     const double samples = 600 * 300 * 3;
-    struct conv_workload_choice choice = {.plain = {10e3, 0, 0, -20e3 / samples / samples},
-                                          .cost = 1};
+    struct conv_workload_choice choice = {
+        .plain[CONV_DEVICE_PNG] = {10e3, 0, 0, -20e3 / samples / samples}, .cost = 1};
     make_plain(0, 50, 20000);
     assert_float_equal(measure_gain(&choice, NULL).saved, 0, 1);
-    choice.plain.square = -1e3 / samples / samples;
+    choice.plain[CONV_DEVICE_PNG].square = -1e3 / samples / samples;
     assert_float_equal(measure_gain(&choice, NULL).saved, 50 * 9e3, 1);
 }
 
@@ -176,21 +177,30 @@ UNIT_TEST(test_rates_agree_with_measurements)
 {
     struct conv_workload_choice choice = conv_workload_choice_for(16, true, true, false);
     double photo = 768 * 512 * 3, icon = 128 * 128 * 4, screen = 28.6e6;
-    assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 1100, 1300);
-    assert_in_range(count_enough(&choice.others, choice.cost, photo, 640e3), 3000, 7000);
-    assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 45000, 55000);
-    assert_int_equal(count_enough(&choice.plain, choice.cost, screen, 300e3), INT32_MAX);
+    assert_in_range(count_enough(&choice.plain[CONV_DEVICE_PNG], choice.cost, photo, 640e3), 1100,
+                    1300);
+    assert_in_range(count_enough(&choice.others[CONV_DEVICE_PNG], choice.cost, photo, 640e3), 3000,
+                    7000);
+    assert_in_range(count_enough(&choice.plain[CONV_DEVICE_PNG], choice.cost, icon, 5.6e3), 45000,
+                    55000);
+    assert_int_equal(count_enough(&choice.plain[CONV_DEVICE_PNG], choice.cost, screen, 300e3),
+                     INT32_MAX);
     choice = conv_workload_choice_for(2, true, true, false);
-    assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 100, 200);
-    assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 4500, 6000);
+    assert_in_range(count_enough(&choice.plain[CONV_DEVICE_PNG], choice.cost, photo, 640e3), 100,
+                    200);
+    assert_in_range(count_enough(&choice.plain[CONV_DEVICE_PNG], choice.cost, icon, 5.6e3), 4500,
+                    6000);
     choice = conv_workload_choice_for(16, false, false, false);
-    assert_int_equal(count_enough(&choice.plain, choice.cost, photo, 640e3), INT32_MAX);
+    assert_int_equal(count_enough(&choice.plain[CONV_DEVICE_PNG], choice.cost, photo, 640e3),
+                     INT32_MAX);
     choice = conv_workload_choice_for(16, false, true, false);
-    assert_true(choice.plain.sample == choice.others.sample);
+    assert_true(choice.plain[CONV_DEVICE_PNG].sample == choice.others[CONV_DEVICE_PNG].sample);
     choice =
         conv_workload_choice_for(16, true, true, true); // saved: 40,000 icons took 790 to 984 ms
-    assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 1100, 1300);
-    assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 120000, 160000);
+    assert_in_range(count_enough(&choice.plain[CONV_DEVICE_PNG], choice.cost, photo, 640e3), 1100,
+                    1300);
+    assert_in_range(count_enough(&choice.plain[CONV_DEVICE_PNG], choice.cost, icon, 5.6e3), 120000,
+                    160000);
 }
 
 UNIT_TEST(test_what_is_no_png_is_not_plain)
