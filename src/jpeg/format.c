@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // JPEG as a row of the table of formats, and the codec of a worker.
 #include <stdlib.h>
+#include <string.h>
 
 #include "image/format.h"
+#include "jpeg/cpu/planes.h"
 #include "jpeg/jpeg.h"
 
 // At 90 and above colours are stored at full resolution, as by libvips: filters make edges of
@@ -12,13 +14,9 @@
 
 #define BLOCK_SAMPLES 64
 
-// libjpeg's working memory for each column of pixels: rows of samples before and after upsampling,
-// of 4 rows of blocks at most for three components.
-#define COLUMN_BYTES 192
-
 struct conv_codec {
     struct conv_codec_config config;
-    struct conv_buffer row;
+    struct conv_buffer scratch;
     struct conv_buffer file;
 };
 
@@ -45,7 +43,7 @@ static void close_codec(struct conv_codec *codec)
 {
     if (!codec)
         return;
-    conv_buffer_free(&codec->row);
+    conv_buffer_free(&codec->scratch);
     conv_buffer_free(&codec->file);
     free(codec);
 }
@@ -53,16 +51,27 @@ static void close_codec(struct conv_codec *codec)
 static void trim(struct conv_codec *codec)
 {
     size_t keep = codec->config.keep ? codec->config.keep : SIZE_MAX;
-    conv_buffer_trim(&codec->row, keep);
+    conv_buffer_trim(&codec->scratch, keep);
     conv_buffer_trim(&codec->file, keep);
+}
+
+static struct conv_jpeg_planes planes_of(const struct conv_image *shape)
+{
+    return (struct conv_jpeg_planes){.width = shape->width,
+                                     .height = shape->height,
+                                     .components = shape->channels < 3 ? 1 : 3,
+                                     .h = {1, 1, 1},
+                                     .v = {1, 1, 1}};
 }
 
 static size_t decode_bytes(const struct conv_image_header *header, size_t size)
 {
-    size_t columns = ((size_t)header->shape.width + 64) * COLUMN_BYTES;
+    struct conv_jpeg_planes planes = planes_of(&header->shape);
     size_t coefficients = (size_t)header->jpeg.padded_blocks * BLOCK_SAMPLES * sizeof(int16_t);
     (void)size;
-    return columns + (header->jpeg.several_scans ? coefficients : 0);
+    memcpy(planes.h, header->jpeg.h, sizeof planes.h);
+    memcpy(planes.v, header->jpeg.v, sizeof planes.v);
+    return conv_jpeg_planes_bytes(&planes) + (header->jpeg.several_scans ? coefficients : 0);
 }
 
 static int quality_of(const struct conv_codec_config *config)
@@ -87,14 +96,17 @@ static size_t most_file_bytes(const struct conv_codec_config *config,
 
 static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape)
 {
-    return most_file_bytes(config, shape) + ((size_t)shape->width + 64) * COLUMN_BYTES;
+    struct conv_jpeg_planes planes = planes_of(shape);
+    bool full = planes.components == 1 || quality_of(config) >= FULL_CHROMA_QUALITY;
+    planes.h[0] = planes.v[0] = full ? 1 : 2;
+    return most_file_bytes(config, shape) + conv_jpeg_planes_bytes(&planes);
 }
 
 static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
                                const struct conv_image_header *header, const struct conv_image *dst,
                                struct conv_err *err)
 {
-    return conv_libjpeg_decode(&codec->row, data, size, header, dst, codec->config.stop, err);
+    return conv_libjpeg_decode(&codec->scratch, data, size, header, dst, codec->config.stop, err);
 }
 
 static bool is_opaque(const struct conv_image *image)
@@ -141,7 +153,7 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
             err, CONV_HINT_OTHER_FORMAT, 0,
             conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG cannot hold its transparent pixels"));
     enum conv_status status =
-        conv_libjpeg_encode(&codec->row, &codec->file, src, &settings, codec->config.stop, err);
+        conv_libjpeg_encode(&codec->scratch, &codec->file, src, &settings, codec->config.stop, err);
     if (!status)
         put_parts(file, &codec->file, metadata);
     return status;

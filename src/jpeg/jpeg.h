@@ -147,10 +147,10 @@ bool conv_marker_next(struct conv_marker *marker, const uint8_t *file, size_t si
 // all coefficients, however few bytes it has, so more are refused, as in libvips.
 #define CONV_LIBJPEG_MOST_SCANS 100
 
-// Decodes a whole file into dst->plane[]. `row` is scratch. CONV_ERR_FORMAT: damaged, or not the
+// Decodes a whole file into dst->plane[]. CONV_ERR_FORMAT: damaged, or not the
 // image that `header` describes; CONV_ERR_MEMORY; CONV_ERR_CANCELLED soon after
 // conv_cancel_is_asked(stop).
-enum conv_status conv_libjpeg_decode(struct conv_buffer *row, const uint8_t *data, size_t size,
+enum conv_status conv_libjpeg_decode(struct conv_buffer *scratch, const uint8_t *data, size_t size,
                                      const struct conv_image_header *header,
                                      const struct conv_image *dst, const atomic_int *stop,
                                      struct conv_err *err);
@@ -161,10 +161,10 @@ struct conv_libjpeg_settings {
     size_t most;      // bytes that the file's buffer is expected to take at most
 };
 
-// Replaces the content of *file by a JPEG without a JFIF header. `row` is scratch. Of the channels
+// Replaces the content of *file by a JPEG without a JFIF header. Of the channels
 // of *src the first or the first three count. CONV_ERR_MEMORY, CONV_ERR_UNSUPPORTED if
 // libjpeg-turbo refuses the image, CONV_ERR_CANCELLED as above.
-enum conv_status conv_libjpeg_encode(struct conv_buffer *row, struct conv_buffer *file,
+enum conv_status conv_libjpeg_encode(struct conv_buffer *scratch, struct conv_buffer *file,
                                      const struct conv_image *src,
                                      const struct conv_libjpeg_settings *settings,
                                      const atomic_int *stop, struct conv_err *err);

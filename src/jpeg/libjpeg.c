@@ -15,6 +15,7 @@
 #include <jerror.h>
 
 #include "base/parallel.h"
+#include "jpeg/cpu/planes.h"
 
 // Bytes of the output buffer at first, and at least that much is added.
 #define LEAST_ROOM ((size_t)1 << 16)
@@ -22,6 +23,8 @@
 // Stray bytes before EOI that are accepted: cameras pad their data, and more of them are a sign of
 // damage in the data before.
 #define MOST_STRAY 64
+
+#define CHANNELS 3
 
 // The error, set before a long jump. The first member is what libjpeg has a pointer to.
 struct fault {
@@ -102,9 +105,34 @@ struct reader {
     size_t size;
     const struct conv_image_header *header;
     const struct conv_image *dst;
-    uint8_t *row;
+    struct conv_buffer *scratch;
+    struct conv_jpeg_planes planes;
     const atomic_int *stop;
 };
+
+// Rows of all components in a row of MCUs, as libjpeg wants them.
+struct mcu_rows {
+    uint8_t *row[CHANNELS][CONV_JPEG_PLANES_MOST_ROWS];
+    JSAMPARRAY component[CHANNELS];
+};
+
+static void find_rows(struct mcu_rows *rows, const struct conv_jpeg_planes *planes, int mcu_row)
+{
+    for (int c = 0; c < planes->components; c++) {
+        conv_jpeg_planes_rows(planes, c, mcu_row, rows->row[c]);
+        rows->component[c] = rows->row[c];
+    }
+}
+
+static void place_planes(j_common_ptr jpeg, struct conv_jpeg_planes *planes,
+                         struct conv_buffer *scratch)
+{
+    if (!conv_buffer_reserve(scratch, conv_jpeg_planes_bytes(planes))) {
+        fault_of(jpeg)->why.no_memory = true;
+        fail(jpeg, "out of memory");
+    }
+    conv_jpeg_planes_place(planes, scratch->data);
+}
 
 static void start_source(j_decompress_ptr jpeg)
 {
@@ -139,6 +167,24 @@ static void watch(j_common_ptr jpeg)
         fail(jpeg, "far too many scans");
 }
 
+// Components are Y, Cb, Cr or R, G, B by libjpeg's judgement of markers and component ids.
+static void set_planes(struct reader *reader)
+{
+    j_decompress_ptr jpeg = &reader->jpeg;
+    struct conv_jpeg_planes *planes = &reader->planes;
+    *planes = (struct conv_jpeg_planes){.width = (int)jpeg->image_width,
+                                        .height = (int)jpeg->image_height,
+                                        .components = jpeg->num_components,
+                                        .ycc = jpeg->jpeg_color_space == JCS_YCbCr};
+    for (int c = 0; c < planes->components; c++) {
+        planes->h[c] = (uint8_t)jpeg->comp_info[c].h_samp_factor;
+        planes->v[c] = (uint8_t)jpeg->comp_info[c].v_samp_factor;
+    }
+    if (!conv_jpeg_planes_fit(planes))
+        ERREXIT(jpeg, JERR_FRACT_SAMPLE_NOTIMPL);
+    place_planes((j_common_ptr)jpeg, planes, reader->scratch);
+}
+
 static void start_reading(struct reader *reader)
 {
     j_decompress_ptr jpeg = &reader->jpeg;
@@ -159,14 +205,14 @@ static void start_reading(struct reader *reader)
     reader->progress.progress_monitor = watch;
     jpeg->progress = &reader->progress;
     (void)jpeg_read_header(jpeg, TRUE);
-    // Defaults otherwise: the accurate integer DCT and smooth upsampling, as in other programs.
-    jpeg->out_color_space = header->shape.channels == 1 ? JCS_GRAYSCALE : JCS_EXT_RGBX;
-    (void)jpeg_start_decompress(jpeg);
-    if (jpeg->output_width != (JDIMENSION)header->shape.width ||
-        jpeg->output_height != (JDIMENSION)header->shape.height ||
-        jpeg->num_components != header->shape.channels ||
-        jpeg->output_components != (header->shape.channels == 1 ? 1 : 4))
+    if (jpeg->image_width != (JDIMENSION)header->shape.width ||
+        jpeg->image_height != (JDIMENSION)header->shape.height ||
+        jpeg->num_components != header->shape.channels)
         fail((j_common_ptr)jpeg, "contradicts its header");
+    set_planes(reader);
+    // Defaults otherwise: the accurate integer DCT, as in other programs.
+    jpeg->raw_data_out = TRUE;
+    (void)jpeg_start_decompress(jpeg);
 }
 
 // A file may end before all components had a scan: libjpeg fills them with gray in silence.
@@ -178,20 +224,16 @@ static void check_scans(struct reader *reader)
             fail((j_common_ptr)jpeg, "a channel has no image data");
 }
 
-static void put_row(const struct conv_image *dst, int y, const uint8_t *row)
+static void read_rows(struct reader *reader)
 {
-    uint8_t *to[3];
-    for (int c = 0; c < dst->channels; c++)
-        to[c] = dst->plane[c].data + y * dst->plane[c].stride;
-    if (dst->channels == 1) {
-        memcpy(to[0], row, (size_t)dst->width);
-        return;
-    }
-    uint8_t *restrict r = to[0], *restrict g = to[1], *restrict b = to[2];
-    for (int x = 0; x < dst->width; x++) {
-        r[x] = row[4 * x];
-        g[x] = row[4 * x + 1];
-        b[x] = row[4 * x + 2];
+    j_decompress_ptr jpeg = &reader->jpeg;
+    JDIMENSION lines = (JDIMENSION)(DCTSIZE * reader->planes.most_v);
+    for (int i = 0; jpeg->output_scanline < jpeg->output_height; i++) {
+        struct mcu_rows rows;
+        check_stop((j_common_ptr)jpeg, reader->stop);
+        find_rows(&rows, &reader->planes, i);
+        (void)jpeg_read_raw_data(jpeg, rows.component, lines);
+        conv_jpeg_planes_put(&reader->planes, i, reader->dst);
     }
 }
 
@@ -201,26 +243,19 @@ static bool read_guarded(struct reader *reader)
         return false;
     start_reading(reader);
     check_scans(reader);
-    while (reader->jpeg.output_scanline < reader->jpeg.output_height) {
-        int y = (int)reader->jpeg.output_scanline;
-        check_stop((j_common_ptr)&reader->jpeg, reader->stop);
-        (void)jpeg_read_scanlines(&reader->jpeg, &reader->row, 1);
-        put_row(reader->dst, y, reader->row);
-    }
+    read_rows(reader);
     (void)jpeg_finish_decompress(&reader->jpeg); // reads on to EOI
     return true;
 }
 
-enum conv_status conv_libjpeg_decode(struct conv_buffer *row, const uint8_t *data, size_t size,
+enum conv_status conv_libjpeg_decode(struct conv_buffer *scratch, const uint8_t *data, size_t size,
                                      const struct conv_image_header *header,
                                      const struct conv_image *dst, const atomic_int *stop,
                                      struct conv_err *err)
 {
-    if (!conv_buffer_reserve(row, 4 * (size_t)header->shape.width))
-        return out_of_memory(err);
     struct fault fault = {0};
     struct reader reader = {
-        .data = data, .size = size, .header = header, .dst = dst, .row = row->data, .stop = stop};
+        .data = data, .size = size, .header = header, .dst = dst, .scratch = scratch, .stop = stop};
     init_errors(&fault);
     reader.jpeg.err = &fault.errors;
     enum conv_status status =
@@ -236,7 +271,8 @@ struct writer {
     struct jpeg_destination_mgr destination;
     const struct conv_image *src;
     const struct conv_libjpeg_settings *settings;
-    uint8_t *row;
+    struct conv_buffer *scratch;
+    struct conv_jpeg_planes planes;
     struct conv_buffer *file;
     const atomic_int *stop;
 };
@@ -289,43 +325,38 @@ static void start_writing(struct writer *writer)
     jpeg->dest = &writer->destination;
     jpeg->image_width = (JDIMENSION)writer->src->width;
     jpeg->image_height = (JDIMENSION)writer->src->height;
-    jpeg->input_components = gray ? 1 : 4;
-    jpeg->in_color_space = gray ? JCS_GRAYSCALE : JCS_EXT_RGBX;
+    jpeg->input_components = gray ? 1 : CHANNELS;
+    jpeg->in_color_space = gray ? JCS_GRAYSCALE : JCS_YCbCr;
     jpeg_set_defaults(jpeg);
     jpeg_set_quality(jpeg, settings->quality, TRUE);
     int factor = gray || settings->full_chroma ? 1 : 2;
     jpeg->comp_info[0].h_samp_factor = jpeg->comp_info[0].v_samp_factor = factor;
     jpeg->write_JFIF_header = FALSE;
-    jpeg_start_compress(jpeg, TRUE);
-}
-
-static void get_row(uint8_t *row, const struct conv_image *src, int y)
-{
-    const uint8_t *from[3];
-    for (int c = 0; c < 3; c++)
-        from[c] = src->plane[c].data + y * src->plane[c].stride;
-    const uint8_t *restrict r = from[0], *restrict g = from[1], *restrict b = from[2];
-    for (int x = 0; x < src->width; x++) {
-        row[4 * x] = r[x];
-        row[4 * x + 1] = g[x];
-        row[4 * x + 2] = b[x];
-        row[4 * x + 3] = 0;
+    jpeg->raw_data_in = TRUE;
+    struct conv_jpeg_planes *planes = &writer->planes;
+    *planes = (struct conv_jpeg_planes){.width = writer->src->width,
+                                        .height = writer->src->height,
+                                        .components = jpeg->num_components};
+    for (int c = 0; c < planes->components; c++) {
+        planes->h[c] = (uint8_t)jpeg->comp_info[c].h_samp_factor;
+        planes->v[c] = (uint8_t)jpeg->comp_info[c].v_samp_factor;
     }
+    place_planes((j_common_ptr)jpeg, planes, writer->scratch);
+    jpeg_start_compress(jpeg, TRUE);
 }
 
 static void write_rows(struct writer *writer)
 {
-    const struct conv_image *src = writer->src;
-    for (int y = 0; y < src->height; y++) {
-        uint8_t *row = writer->row;
-        check_stop((j_common_ptr)&writer->jpeg, writer->stop);
-        if (src->channels < 3)
-            row = src->plane[0].data + y * src->plane[0].stride;
-        else
-            get_row(row, src, y);
-        (void)jpeg_write_scanlines(&writer->jpeg, &row, 1);
+    j_compress_ptr jpeg = &writer->jpeg;
+    JDIMENSION lines = (JDIMENSION)(DCTSIZE * writer->planes.most_v);
+    for (int i = 0; jpeg->next_scanline < jpeg->image_height; i++) {
+        struct mcu_rows rows;
+        check_stop((j_common_ptr)jpeg, writer->stop);
+        conv_jpeg_planes_get(&writer->planes, i, writer->src);
+        find_rows(&rows, &writer->planes, i);
+        (void)jpeg_write_raw_data(jpeg, rows.component, lines);
     }
-    jpeg_finish_compress(&writer->jpeg);
+    jpeg_finish_compress(jpeg);
 }
 
 static bool write_guarded(struct writer *writer)
@@ -337,17 +368,17 @@ static bool write_guarded(struct writer *writer)
     return true;
 }
 
-enum conv_status conv_libjpeg_encode(struct conv_buffer *row, struct conv_buffer *file,
+enum conv_status conv_libjpeg_encode(struct conv_buffer *scratch, struct conv_buffer *file,
                                      const struct conv_image *src,
                                      const struct conv_libjpeg_settings *settings,
                                      const atomic_int *stop, struct conv_err *err)
 {
     file->size = 0;
-    if (!conv_buffer_reserve(row, 4 * (size_t)src->width) || !conv_buffer_reserve(file, LEAST_ROOM))
+    if (!conv_buffer_reserve(file, LEAST_ROOM))
         return out_of_memory(err);
     struct fault fault = {0};
     struct writer writer = {
-        .src = src, .settings = settings, .row = row->data, .file = file, .stop = stop};
+        .src = src, .settings = settings, .scratch = scratch, .file = file, .stop = stop};
     init_errors(&fault);
     writer.jpeg.err = &fault.errors;
     enum conv_status status =

@@ -53,6 +53,10 @@ static void configure(struct jpeg_compress_struct *jpeg, const struct jpeg_spec 
         jpeg_add_quant_table(jpeg, i, spec->quant[i], 100, TRUE);
     jpeg->comp_info[0].h_samp_factor = spec->sampling_h ? spec->sampling_h : 1;
     jpeg->comp_info[0].v_samp_factor = spec->sampling_v ? spec->sampling_v : 1;
+    for (int c = 1; c < spec->channels; c++) {
+        jpeg->comp_info[c].h_samp_factor = spec->chroma_h ? spec->chroma_h : 1;
+        jpeg->comp_info[c].v_samp_factor = spec->chroma_v ? spec->chroma_v : 1;
+    }
     jpeg->restart_in_rows = spec->restart;
     jpeg->arith_code = spec->arithmetic;
     jpeg->optimize_coding = spec->optimized;

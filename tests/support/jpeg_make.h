@@ -14,6 +14,7 @@ struct jpeg_spec {
     enum jpeg_colors colors;
     int quality;                // 0: 85
     int sampling_h, sampling_v; // of the first component; 0: 1
+    int chroma_h, chroma_v;     // of the others; 0: 1
     int restart;                // rows of blocks between restart markers; 0: none
     bool progressive, arithmetic, optimized;
     bool separate; // sequential, with a scan for each component

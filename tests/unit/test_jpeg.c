@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/features.h"
+#include "jpeg/cpu/rows.h"
 #include "jpeg/cuda/cuda_jpeg.h"
 #include "jpeg/jpeg.h"
 #include "support/jpeg_make.h"
@@ -111,6 +113,105 @@ UNIT_TEST(pixels_are_libjpegs)
     }
     check_pixels(&(struct jpeg_spec){.width = 50, .height = 30, .channels = 3, .separate = true});
     check_pixels(&(struct jpeg_spec){.width = 50, .height = 30, .channels = 1, .scans = 64});
+}
+
+// Luma and chroma; the last two have luma with fewer samples than chroma.
+static const int factors[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {2, 2, 1, 1}, {1, 2, 1, 1},
+                                 {4, 1, 1, 1}, {4, 2, 1, 1}, {1, 4, 1, 1}, {2, 2, 1, 2},
+                                 {2, 2, 2, 1}, {4, 1, 2, 1}, {1, 1, 2, 2}, {1, 1, 2, 1}};
+#define FACTORS (sizeof factors / sizeof factors[0])
+
+static void set_factors(struct jpeg_spec *spec, size_t i)
+{
+    spec->sampling_h = factors[i][0], spec->sampling_v = factors[i][1];
+    spec->chroma_h = factors[i][2], spec->chroma_v = factors[i][3];
+}
+
+UNIT_TEST(chroma_of_any_size_is_enlarged_as_by_libjpeg)
+{
+    uint64_t seed = 11;
+    for (int side = 1; side <= 70; side++)
+        for (size_t i = 0; i < FACTORS; i++) {
+            int other = 1 + (int)random_below(&seed, 70);
+            struct jpeg_spec spec = {.width = side, .height = other, .channels = 3, .quality = 95};
+            set_factors(&spec, i);
+            check_pixels(&spec);
+            spec.width = other;
+            spec.height = side;
+            spec.separate = side % 8 == 0;
+            check_pixels(&spec);
+        }
+    check_pixels(&(struct jpeg_spec){
+        .width = 37, .height = 21, .channels = 1, .sampling_h = 2, .sampling_v = 2});
+    check_pixels(&(struct jpeg_spec){
+        .width = 37, .height = 21, .channels = 3, .sampling_h = 2, .colors = JPEG_RGB});
+}
+
+UNIT_TEST(fractions_of_samples_are_refused)
+{
+    jpeg_make(&file, &(struct jpeg_spec){.width = 40, .height = 24, .channels = 3, .sampling_h = 2},
+              1);
+    for (size_t i = 0; i + 19 < file.size; i++)
+        if (file.data[i] == 0xFF && file.data[i + 1] == 0xC0)
+            file.data[i + 11] = 0x31; // three to one would be whole
+    assert_int_equal(try_file(), CONV_ERR_FORMAT);
+    for (size_t i = 0; i + 19 < file.size; i++)
+        if (file.data[i] == 0xFF && file.data[i + 1] == 0xC0)
+            file.data[i + 14] = 0x21; // three to two is not
+    expect_refusal(CONV_ERR_FORMAT, "Fractional sampling");
+}
+
+// All colours, and rows of all lengths from all addresses.
+UNIT_TEST(vectors_compute_as_the_definition)
+{
+    enum { MOST = 300, SLACK = CONV_JPEG_ROW_SLACK };
+    static uint8_t src[3][2 * MOST + 2 * SLACK], a[3][2 * MOST + SLACK], b[3][2 * MOST + SLACK];
+    const struct conv_jpeg_rows *plain = &conv_jpeg_rows_plain;
+    const struct conv_jpeg_rows *rows = conv_jpeg_rows_choose(conv_cpu_features());
+    const uint8_t *const from[3] = {src[0] + SLACK, src[1] + SLACK, src[2] + SLACK};
+    uint8_t *const to_a[3] = {a[0], a[1], a[2]}, *const to_b[3] = {b[0], b[1], b[2]};
+    uint64_t seed = 3;
+    for (int i = 0; i < 256; i++)
+        src[2][SLACK + i] = (uint8_t)i;
+    for (int i = 0; i < 65536; i++) {
+        memset(src[0] + SLACK, i >> 8, 256);
+        memset(src[1] + SLACK, i & 255, 256);
+        plain->to_rgb(to_a, from, 256);
+        rows->to_rgb(to_b, from, 256);
+        for (int c = 0; c < 3; c++)
+            assert_memory_equal(a[c], b[c], 256);
+        plain->to_ycc(to_a, from, 256);
+        rows->to_ycc(to_b, from, 256);
+        for (int c = 0; c < 3; c++)
+            assert_memory_equal(a[c], b[c], 256);
+    }
+    for (size_t n = 1; n <= MOST; n++) {
+        for (int c = 0; c < 3; c++)
+            for (size_t i = 0; i < sizeof src[c]; i++)
+                src[c][i] = (uint8_t)(n % 3                    ? random_bits(&seed)
+                                      : random_bits(&seed) & 1 ? 255
+                                                               : 0);
+        memset(a, 1, sizeof a);
+        memset(b, 1, sizeof b);
+        plain->to_rgb(to_a, from, n);
+        rows->to_rgb(to_b, from, n);
+        assert_memory_equal(a, b, sizeof a); // nothing after n samples is written
+        plain->to_ycc(to_a, from, n);
+        rows->to_ycc(to_b, from, n);
+        assert_memory_equal(a, b, sizeof a);
+        plain->widen(a[0], from[0], n);
+        rows->widen(b[0], from[0], n);
+        plain->widen_between(a[1], from[0], from[1], n);
+        rows->widen_between(b[1], from[0], from[1], n);
+        assert_memory_equal(a[0], b[0], 2 * n);
+        assert_memory_equal(a[1], b[1], 2 * n);
+        plain->halve(a[0], from[0], n);
+        rows->halve(b[0], from[0], n);
+        plain->halve_both(a[1], from[0], from[1], n);
+        rows->halve_both(b[1], from[0], from[1], n);
+        assert_memory_equal(a[0], b[0], n);
+        assert_memory_equal(a[1], b[1], n);
+    }
 }
 
 // --- refusals ------------------------------------------------------------------------------------
@@ -518,6 +619,34 @@ UNIT_TEST(encoded_images_come_back)
         }
         image_free(&image);
     }
+}
+
+UNIT_TEST(encoded_files_are_libjpegs)
+{
+    for (int side = 1; side <= 70; side++)
+        for (int kind = 0; kind < 6; kind++) {
+            struct conv_image image = {.width = kind < 3 ? side : 71 - side / 2,
+                                       .height = kind < 3 ? 71 - side / 2 : side,
+                                       .channels = kind % 3 ? 3 : 1,
+                                       .depth = 8};
+            struct png_file ours = {0};
+            image_alloc(&image, 0);
+            fill(&image, side % 3);
+            struct jpeg_spec spec = {.width = image.width,
+                                     .height = image.height,
+                                     .channels = image.channels,
+                                     .quality = kind % 3 == 2 ? 90 : 80,
+                                     .sampling_h = kind % 3 == 1 ? 2 : 1,
+                                     .sampling_v = kind % 3 == 1 ? 2 : 1,
+                                     .pixels = &image};
+            assert_int_equal(encode(&image, spec.quality, NULL), CONV_OK);
+            png_make_bytes(&ours, file.data, file.size);
+            jpeg_make(&file, &spec, 0);
+            assert_int_equal(ours.size, file.size);
+            assert_memory_equal(ours.data, file.data, file.size);
+            png_make_free(&ours);
+            image_free(&image);
+        }
 }
 
 UNIT_TEST(the_bound_of_encoded_files_holds)
