@@ -36,7 +36,7 @@ static bool read_file(struct jpeg_case *c, int i)
     struct conv_marker marker;
     size_t at = 0;
     while (conv_marker_next(&marker, file->data, file->size, &at)) {
-        for (size_t k = 0; marker.code == 0xdb && k < 64; k++)
+        for (size_t k = 0; marker.code == CONV_MARKER_DQT && k < 64; k++)
             c->images[i].quant[marker.data[0]][k] = marker.data[1 + k];
         if (marker.code == CONV_MARKER_SOS) {
             c->data_at[i] = at;

@@ -56,6 +56,13 @@ size_t conv_jpeg_stream_bytes(const struct conv_image_header *header, size_t siz
 bool conv_jpeg_copy_stream(uint8_t *stream, size_t *stream_bytes, const uint8_t *data, size_t size,
                            const struct conv_image_header *header);
 
+// Writes what libjpeg-turbo writes before data that a device has encoded: SOI to SOS, without
+// application segments. Returns the number of bytes: at most 2 for SOI, 138 for DQT, 19 for SOF0,
+// 432 for DHT and 14 for SOS.
+#define CONV_JPEG_HEAD_MOST 605
+size_t conv_jpeg_write_head(uint8_t head[CONV_JPEG_HEAD_MOST], const struct conv_image *shape,
+                            const struct conv_device_encoding *encoding);
+
 // --- metadata.c ----------------------------------------------------------------------------------
 
 // conv_format.take_common and .put_common: ICC profile, Exif, XMP, resources of Photoshop, comments

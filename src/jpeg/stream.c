@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The stream that the device decodes (cuda/cuda_jpeg.h), taken out of a whole file. It reads the
-// markers as libjpeg does; a file that libjpeg might refuse or warn of has no stream.
+// The stream that the device decodes (cuda/cuda_jpeg.h), taken out of a whole file, and the head of
+// a file around data that it encodes. Markers are read as libjpeg does; a file that libjpeg might
+// refuse or warn of has no stream.
 #include <string.h>
 
 #include "jpeg/cuda/cuda_jpeg.h"
@@ -270,4 +271,80 @@ bool conv_jpeg_copy_stream(uint8_t *stream, size_t *stream_bytes, const uint8_t 
     head->bytes = (uint32_t)*stream_bytes;
     memset(to + head->data_bytes, 0, *stream_bytes - head->data_at - head->data_bytes);
     return true;
+}
+
+// --- the head of a file --------------------------------------------------------------------------
+
+// Returns where the segment's data begin, and the next one.
+static uint8_t *put_segment(uint8_t **at, int code, size_t size)
+{
+    uint8_t *to = *at, *data = to + 4;
+    to[0] = 0xFF;
+    to[1] = (uint8_t)code;
+    to[2] = (uint8_t)((size + 2) >> 8);
+    to[3] = (uint8_t)(size + 2);
+    *at = data + size;
+    return data;
+}
+
+static void put_table(uint8_t **at, int table, const uint16_t *quant)
+{
+    uint8_t *data = put_segment(at, CONV_MARKER_DQT, 1 + CONV_JPEG_BLOCK);
+    *data++ = (uint8_t)table;
+    for (int k = 0; k < CONV_JPEG_BLOCK; k++)
+        data[k] = (uint8_t)quant[k];
+}
+
+static void put_standard(uint8_t **at, int table, int ac)
+{
+    const struct conv_jpeg_standard *code = &conv_jpeg_standard[table][ac];
+    size_t symbols = count_symbols(code->counts);
+    uint8_t *data = put_segment(at, CONV_MARKER_DHT, 1 + 16 + symbols);
+    *data++ = (uint8_t)(ac << 4 | table);
+    memcpy(data, code->counts, 16);
+    memcpy(data + 16, code->symbols, symbols);
+}
+
+static void put_frame(uint8_t **at, const struct conv_image *shape, int count, int sampling)
+{
+    uint8_t *data = put_segment(at, CONV_MARKER_SOF0, 6 + 3 * (size_t)count);
+    const uint8_t head[] = {8, // bits
+                            (uint8_t)(shape->height >> 8),
+                            (uint8_t)shape->height,
+                            (uint8_t)(shape->width >> 8),
+                            (uint8_t)shape->width,
+                            (uint8_t)count};
+    memcpy(data, head, sizeof head);
+    for (int c = 0; c < count; c++) {
+        const uint8_t component[] = {(uint8_t)(c + 1), (uint8_t)(c > 0 ? 0x11 : sampling), c > 0};
+        memcpy(data + sizeof head + 3 * c, component, sizeof component);
+    }
+}
+
+static void put_scan(uint8_t **at, int count)
+{
+    uint8_t *data = put_segment(at, CONV_MARKER_SOS, 4 + 2 * (size_t)count);
+    *data++ = (uint8_t)count;
+    for (int c = 0; c < count; c++) {
+        *data++ = (uint8_t)(c + 1);
+        *data++ = c > 0 ? 0x11 : 0; // DC and AC tables
+    }
+    const uint8_t all[] = {0, CONV_JPEG_BLOCK - 1, 0};
+    memcpy(data, all, sizeof all);
+}
+
+size_t conv_jpeg_write_head(uint8_t head[CONV_JPEG_HEAD_MOST], const struct conv_image *shape,
+                            const struct conv_device_encoding *encoding)
+{
+    uint8_t *at = head;
+    int count = shape->channels < 3 ? 1 : 3, tables = count > 1 ? 2 : 1;
+    *at++ = 0xFF;
+    *at++ = CONV_MARKER_SOI;
+    for (int i = 0; i < tables; i++)
+        put_table(&at, i, encoding->quant[i]);
+    put_frame(&at, shape, count, encoding->h << 4 | encoding->v);
+    for (int i = 0; i < 2 * tables; i++)
+        put_standard(&at, i / 2, i % 2);
+    put_scan(&at, count);
+    return (size_t)(at - head);
 }

@@ -557,6 +557,38 @@ UNIT_TEST(unusual_files_have_no_stream)
     expect_no_stream();
 }
 
+// Before libjpeg's data stand the head that a device's data get, and a JFIF segment.
+UNIT_TEST(heads_around_a_devices_data_are_those_of_libjpeg)
+{
+    static const struct jpeg_spec specs[] = {{.channels = 1, .sampling_h = 1, .sampling_v = 1},
+                                             {.channels = 3, .sampling_h = 1, .sampling_v = 1},
+                                             {.channels = 3, .sampling_h = 2, .sampling_v = 1},
+                                             {.channels = 3, .sampling_h = 2, .sampling_v = 2}};
+    for (int i = 0; i < 4 * 100; i++) {
+        struct jpeg_spec spec = specs[i / 100];
+        struct conv_image shape = {.channels = spec.channels, .width = 258, .height = 1};
+        struct conv_device_encoding encoding = {.h = (uint8_t)spec.sampling_h,
+                                                .v = (uint8_t)spec.sampling_v};
+        struct conv_marker marker = {0};
+        uint8_t head[CONV_JPEG_HEAD_MOST];
+        size_t at = 0;
+        spec.quality = 1 + i % 100;
+        spec.width = shape.width;
+        spec.height = shape.height;
+        jpeg_make(&file, &spec, 0);
+        while (marker.code != CONV_MARKER_SOS) {
+            assert_true(conv_marker_next(&marker, file.data, file.size, &at));
+            for (int k = 0; marker.code == CONV_MARKER_DQT && k < 64; k++)
+                encoding.quant[marker.data[0]][k] = marker.data[1 + k];
+        }
+        assert_int_equal(conv_jpeg_write_head(head, &shape, &encoding), at - CONV_JPEG_JFIF_SIZE);
+        assert_memory_equal(head, file.data, 2);
+        assert_memory_equal(head + 2, file.data + 2 + CONV_JPEG_JFIF_SIZE,
+                            at - 2 - CONV_JPEG_JFIF_SIZE);
+    }
+    png_make_free(&file);
+}
+
 // --- encoding ------------------------------------------------------------------------------------
 
 static void fill(struct conv_image *image, int kind)

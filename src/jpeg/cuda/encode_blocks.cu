@@ -32,43 +32,24 @@ struct jpeg_codes {
     uint32_t entry[2][CODES]; // of luma and of chroma
 };
 
-constexpr uint32_t digit(char c)
+// Symbols are the run of zeros and the size of the value.
+constexpr void add_codes(uint32_t *entry, const struct conv_jpeg_standard &table)
 {
-    return (uint32_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-}
-
-// Numbers of codes of each length, and symbols in hexadecimal, in the order of their codes: the run
-// of zeros, and the size of the value.
-constexpr void add_codes(uint32_t *entry, uint32_t at, const uint8_t (&counts)[16],
-                         const char *symbols)
-{
-    uint32_t code = 0;
+    uint32_t code = 0, next = 0;
     for (uint32_t bits = 1; bits <= 16; bits++, code <<= 1)
-        for (uint32_t i = 0; i < counts[bits - 1]; i++, code++, symbols += 2) {
-            uint32_t size = digit(symbols[1]);
-            entry[at + digit(symbols[0]) * SIZES + size] =
-                (bits + size) << ENTRY_SHIFT | code << size;
+        for (uint32_t i = 0; i < table.counts[bits - 1]; i++, code++, next++) {
+            uint32_t run = (uint8_t)table.symbols[next] >> 4, size = table.symbols[next] & 15;
+            entry[run * SIZES + size] = (bits + size) << ENTRY_SHIFT | code << size;
         }
 }
 
-// ITU-T T.81, tables K.3 to K.6.
 constexpr struct jpeg_codes make_codes()
 {
     struct jpeg_codes codes = {};
-    add_codes(codes.entry[0], 0, {0, 1, 5, 1, 1, 1, 1, 1, 1}, "000102030405060708090a0b");
-    add_codes(codes.entry[1], 0, {0, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}, "000102030405060708090a0b");
-    add_codes(codes.entry[0], CODE_AC, {0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125},
-              "01020300041105122131410613516107227114328191a1082342b1c11552d1f02433627282090a16"
-              "1718191a25262728292a3435363738393a434445464748494a535455565758595a63646566676869"
-              "6a737475767778797a838485868788898a92939495969798999aa2a3a4a5a6a7a8a9aab2b3b4b5b6"
-              "b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9dae1e2e3e4e5e6e7e8e9eaf1f2f3f4f5f6f7f8"
-              "f9fa");
-    add_codes(codes.entry[1], CODE_AC, {0, 2, 1, 2, 4, 4, 3, 4, 7, 5, 4, 4, 0, 1, 2, 119},
-              "000102031104052131061241510761711322328108144291a1b1c109233352f0156272d10a162434"
-              "e125f11718191a262728292a35363738393a434445464748494a535455565758595a636465666768"
-              "696a737475767778797a82838485868788898a92939495969798999aa2a3a4a5a6a7a8a9aab2b3b4"
-              "b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9dae2e3e4e5e6e7e8e9eaf2f3f4f5f6f7f8"
-              "f9fa");
+    for (int i = 0; i < 2; i++) {
+        add_codes(codes.entry[i], conv_jpeg_standard[i][0]);
+        add_codes(codes.entry[i] + CODE_AC, conv_jpeg_standard[i][1]);
+    }
     return codes;
 }
 
