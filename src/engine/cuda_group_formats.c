@@ -2,6 +2,8 @@
 // The formats that the device decodes and encodes: entries of the coders' tables, and launches.
 #include "engine/cuda_internal.h"
 
+#include <string.h>
+
 // --- PNG -----------------------------------------------------------------------------------------
 
 static bool png_takes_stream(const struct conv_image_header *header, size_t most_bytes)
@@ -121,6 +123,71 @@ static enum conv_status png_encode(struct conv_stream *stream, const struct conv
     });
 }
 
+#if CONV_HAVE_JPEG
+// --- JPEG ----------------------------------------------------------------------------------------
+
+// The encoder's bound is several times the bytes of the planes, which encoded data hardly ever
+// take: only noise at the highest qualities does.
+#define TINY 4096
+static size_t jpeg_encoded_bytes(const struct conv_image *shape,
+                                 const struct conv_device_encoding *encoding)
+{
+    struct conv_jpeg_encode_image image = {
+        .width = shape->width,
+        .height = shape->height,
+        .components = shape->channels,
+        .h = encoding->h,
+        .v = encoding->v,
+    };
+    size_t bound = shape->depth == 8 ? conv_cuda_jpeg_encode_bound(&image) : 0;
+    size_t usual = conv_image_bytes(shape) + TINY;
+    return bound < usual ? bound : usual;
+}
+
+static void jpeg_put_planes(void *entry, const struct conv_cuda_coded *coded)
+{
+    const struct conv_image *shape = &coded->image->shape;
+    const struct conv_device_encoding *encoding = &coded->image->encoding;
+    struct conv_jpeg_encode_image *image = entry;
+    *image = (struct conv_jpeg_encode_image){
+        .stride = coded->stride,
+        .width = shape->width,
+        .height = shape->height,
+        .components = shape->channels,
+        .h = encoding->h,
+        .v = encoding->v,
+    };
+    memcpy(image->quant, encoding->quant, sizeof image->quant);
+    for (int c = 0; c < shape->channels; c++)
+        image->plane[c] = coded->d_plane[c];
+}
+
+static enum conv_status jpeg_plan_encoding(struct conv_cuda_batch *batch)
+{
+    struct conv_jpeg_encode_plan *plan = &batch->plan.jpeg;
+    enum conv_status status =
+        conv_cuda_jpeg_encode_plan(plan, (void *)batch->h_entries, batch->count);
+    batch->scratch_bytes = plan->scratch_bytes;
+    batch->output_bytes = plan->output_bytes;
+    return status;
+}
+
+static enum conv_status jpeg_encode(struct conv_stream *stream, const struct conv_cuda_batch *batch)
+{
+    _Static_assert(sizeof(struct conv_jpeg_encode_result) == sizeof(struct conv_cuda_place),
+                   "the same");
+    return conv_cuda_jpeg_encode(&(struct conv_jpeg_encode_batch){
+        .plan = batch->plan.jpeg,
+        .images = (const void *)batch->h_entries,
+        .d_images = (const void *)batch->d_entries,
+        .d_scratch = batch->d_scratch,
+        .output = batch->d_output,
+        .results = (void *)batch->places,
+        .stream = stream->cuda,
+    });
+}
+#endif
+
 // --- the table -----------------------------------------------------------------------------------
 
 const struct conv_cuda_coder_ops conv_cuda_coders[CONV_DEVICE_CODERS] = {
@@ -137,12 +204,23 @@ const struct conv_cuda_coder_ops conv_cuda_coders[CONV_DEVICE_CODERS] = {
             .decode = png_decode,
             .encode = png_encode,
         },
+#if CONV_HAVE_JPEG
+    [CONV_DEVICE_JPEG] =
+        {
+            .encode_entry = sizeof(struct conv_jpeg_encode_image),
+            .encoded_bytes = jpeg_encoded_bytes,
+            .put_planes = jpeg_put_planes,
+            .plan_encoding = jpeg_plan_encoding,
+            .encode = jpeg_encode,
+        },
+#endif
 };
 
 bool conv_cuda_coder_takes_stream(enum conv_device_coder coder,
                                   const struct conv_image_header *header, size_t most_bytes)
 {
-    return conv_cuda_coders[coder].takes_stream(header, most_bytes);
+    const struct conv_cuda_coder_ops *ops = &conv_cuda_coders[coder];
+    return ops->takes_stream && ops->takes_stream(header, most_bytes);
 }
 
 size_t conv_cuda_coder_encoded_bytes(const struct conv_image *shape,

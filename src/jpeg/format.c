@@ -18,6 +18,7 @@ struct conv_codec {
     struct conv_codec_config config;
     struct conv_buffer scratch;
     struct conv_buffer file;
+    uint8_t head[CONV_JPEG_HEAD_MOST]; // of the last frame
 };
 
 // Further images after the first are other views or exposures of the same scene.
@@ -123,16 +124,18 @@ static bool is_opaque(const struct conv_image *image)
     return true;
 }
 
-static void put_parts(struct conv_encoded *encoded, const struct conv_buffer *file,
-                      const struct conv_metadata *metadata)
+// `rest`: further bytes of the file, of which `file` has the first.
+static void put_parts(struct conv_encoded *encoded, const uint8_t *file, size_t size,
+                      const uint8_t *rest, size_t rest_size, const struct conv_metadata *metadata)
 {
     enum { SOI_SIZE = 2 };
     bool jfif = conv_jpeg_has_jfif(metadata);
     *encoded = (struct conv_encoded){
-        .part = {{file->data, SOI_SIZE},
+        .part = {{file, SOI_SIZE},
                  {jfif ? NULL : conv_jpeg_jfif, jfif ? 0 : CONV_JPEG_JFIF_SIZE},
                  {metadata ? metadata->data : NULL, metadata ? metadata->size : 0},
-                 {file->data + SOI_SIZE, file->size - SOI_SIZE}},
+                 {file + SOI_SIZE, size - SOI_SIZE},
+                 {rest, rest_size}},
     };
     for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         encoded->size += encoded->part[i].size;
@@ -155,9 +158,75 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     enum conv_status status =
         conv_libjpeg_encode(&codec->scratch, &codec->file, src, &settings, codec->config.stop, err);
     if (!status)
-        put_parts(file, &codec->file, metadata);
+        put_parts(file, codec->file.data, codec->file.size, NULL, 0, metadata);
     return status;
 }
+
+// --- for decoding and encoding on a device -------------------------------------------------------
+
+// Metadata come before the frame, so nothing is known of it. Most files are baseline ones.
+static bool looks_decodable(const uint8_t *head)
+{
+    struct conv_err err;
+    return conv_jpeg_check_signature(head, CONV_JPEG_HEAD_SIZE, &err) == CONV_OK;
+}
+
+// A photograph has 8 to 11 bytes of samples per byte of its file at qualities of about 90.
+#define SAMPLES_PER_BYTE 9
+static uint64_t head_samples(const uint8_t *head, uint64_t size)
+{
+    return looks_decodable(head) ? size * SAMPLES_PER_BYTE : 0;
+}
+
+// The divisors of quality 50 in zigzag order (ITU-T T.81, tables K.1 and K.2).
+static const uint8_t standard_quant[2][64] = {
+    {16, 11, 12,  14,  12,  10, 16, 14,  13,  14,  18,  17,  16, 19,  24,  40,
+     26, 24, 22,  22,  24,  49, 35, 37,  29,  40,  58,  51,  61, 60,  57,  51,
+     56, 55, 64,  72,  92,  78, 64, 68,  87,  69,  55,  56,  80, 109, 81,  87,
+     95, 98, 103, 104, 103, 62, 77, 113, 121, 112, 100, 120, 92, 101, 103, 99},
+    {17, 18, 18, 24, 21, 24, 47, 26, 26, 47, 99, 66, 56, 66, 99, 99, 99, 99, 99, 99, 99, 99,
+     99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99,
+     99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99},
+};
+
+static void choose(const struct conv_codec_config *config, const struct conv_image *shape,
+                   const struct conv_metadata *metadata, struct conv_device_encoding *encoding)
+{
+    int quality = quality_of(config), percent = quality < 50 ? 5000 / quality : 200 - 2 * quality;
+    uint8_t factor = shape->channels >= 3 && quality < FULL_CHROMA_QUALITY ? 2 : 1;
+    (void)metadata;
+    *encoding = (struct conv_device_encoding){.coder = CONV_DEVICE_JPEG, .h = factor, .v = factor};
+    for (int i = 0; i < 2 * 64; i++) {
+        int divisor = (standard_quant[i / 64][i % 64] * percent + 50) / 100;
+        encoding->quant[i / 64][i % 64] = (uint16_t)(divisor < 1     ? 1
+                                                     : divisor > 255 ? 255
+                                                                     : divisor);
+    }
+}
+
+static void frame(struct conv_codec *codec, const struct conv_image *shape,
+                  const struct conv_device_encoding *encoding, const struct conv_metadata *metadata,
+                  const uint8_t *data, size_t size, struct conv_encoded *file)
+{
+    size_t head = conv_jpeg_write_head(codec->head, shape, encoding);
+    put_parts(file, codec->head, head, data, size, metadata);
+}
+
+// A device works on far more parts of a large image at once, but with many images in flight each
+// takes its turn.
+#define PARTS 64
+
+static const struct conv_format_device device = {
+    .coder = CONV_DEVICE_JPEG,
+    .head_bytes = CONV_JPEG_HEAD_SIZE,
+    .looks_decodable = looks_decodable,
+    .head_samples = head_samples,
+    .parts = PARTS,
+    .stream_bytes = conv_jpeg_stream_bytes,
+    .copy_stream = conv_jpeg_copy_stream,
+    .choose = choose,
+    .frame = frame,
+};
 
 const struct conv_format conv_jpeg_format = {
     .name = "JPEG",
@@ -181,4 +250,5 @@ const struct conv_format conv_jpeg_format = {
     .encode_bytes = encode_bytes,
     .decode = decode,
     .encode = encode,
+    .device = &device,
 };
