@@ -45,6 +45,8 @@ static bool parse_options(struct check_options *options, const char **part, int 
             options->seed = strtoull(value, NULL, 10);
         else if (!strcmp(name, "--rounds"))
             options->rounds = atoi(value);
+        else if (!strcmp(name, "--time"))
+            options->copies = atoi(value);
         else if (!strcmp(name, "--part"))
             *part = value;
         else if (!strcmp(name, "--corpus"))

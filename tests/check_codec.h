@@ -54,6 +54,7 @@ struct check_options {
     int rounds;
     const char *corpus; // folder of PNG files to decode; NULL: none
     bool special;       // streams made by hand, and one cut before every byte
+    int copies;         // more than 0: times the encoding of this number of the corpus's images
 };
 
 // On failure prints the difference and returns false; a seed with one round repeats a case.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The encoder of src/jpeg/cuda/ on random batches: its bytes must be libjpeg-turbo's.
+// The encoder of src/jpeg/cuda/ on random batches: its bytes must be libjpeg-turbo's. With --time,
+// it encodes copies of a folder's PNG files instead, and prints the time of each kernel.
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,33 +15,49 @@
 
 #define MOST_IMAGES 8
 #define LAUNCHES 6 // for any batch
+#define REPEATS 7  // of a batch that is timed
 #ifndef CHECK_LARGE_SIDE
 #define CHECK_LARGE_SIDE 4000
 #endif
 
+struct jpeg_item {
+    struct conv_image pixels;
+    const char *kind;
+    int quality; // 0: tables of random numbers
+    struct png_file file;
+    size_t data_at; // after SOS
+    bool copied;    // pixels and file are another item's
+};
+
 struct jpeg_case {
     int count;
-    struct conv_image pixels[MOST_IMAGES];
-    const char *kind[MOST_IMAGES];
-    int quality[MOST_IMAGES]; // 0: tables of random numbers
-    struct png_file files[MOST_IMAGES];
-    size_t data_at[MOST_IMAGES]; // after SOS
-    struct conv_jpeg_encode_image images[MOST_IMAGES];
+    struct jpeg_item *items;
+    struct conv_jpeg_encode_image *images;
 };
 
 // --- images and their files ----------------------------------------------------------------------
 
+static struct jpeg_case open_case(int count)
+{
+    struct jpeg_case c = {.count = count};
+    c.items = calloc((size_t)count, sizeof *c.items);
+    c.images = calloc((size_t)count, sizeof *c.images);
+    if (!c.items || !c.images)
+        abort();
+    return c;
+}
+
 // What the encoder needs of the file: its quantisation tables, and where its data begin.
 static bool read_file(struct jpeg_case *c, int i)
 {
-    const struct png_file *file = &c->files[i];
+    const struct png_file *file = &c->items[i].file;
     struct conv_marker marker;
     size_t at = 0;
     while (conv_marker_next(&marker, file->data, file->size, &at)) {
         for (size_t k = 0; marker.code == CONV_MARKER_DQT && k < 64; k++)
             c->images[i].quant[marker.data[0]][k] = marker.data[1 + k];
         if (marker.code == CONV_MARKER_SOS) {
-            c->data_at[i] = at;
+            c->items[i].data_at = at;
             return true;
         }
     }
@@ -54,54 +72,68 @@ static void draw_extremes(const struct conv_image *pixels)
             pixels->plane[p].data[k] = pixels->plane[p].data[k] < 128 ? 0 : 255;
 }
 
-// An image of the size of *pixels, and its file.
-static void draw_image(struct jpeg_case *c, int i, uint64_t *state)
+// Makes the file of the item's pixels, and the encoder's entry.
+static void encode_item(struct jpeg_case *c, int i, int h, int v, const unsigned (*quant)[64])
 {
-    static const int samplings[][2] = {{1, 1}, {2, 1}, {2, 2}};
-    struct conv_image *pixels = &c->pixels[i];
-    enum check_kind kind = (enum check_kind)check_draw_int(state, 0, CHECK_KINDS - 1);
-    pixels->channels = check_draw_int(state, 0, 4) ? 3 : 1;
-    pixels->depth = 8;
-    check_draw_image(pixels, kind, state);
-    c->kind[i] = check_kind_name(kind);
-    if (check_draw_int(state, 0, 3) == 0)
-        draw_extremes(pixels);
-    const int *sampling = samplings[pixels->channels == 3 ? check_draw_int(state, 0, 2) : 0];
-    unsigned quant[2][64];
-    for (int k = 0; k < 2 * 64; k++)
-        quant[k / 64][k % 64] = (unsigned)check_draw_int(state, 1, 255);
-    c->quality[i] = check_draw_int(state, 0, 2) ? check_draw_int(state, 1, 100)
-                                                : 100 * check_draw_int(state, 0, 1);
+    struct jpeg_item *item = &c->items[i];
+    const struct conv_image *pixels = &item->pixels;
     struct jpeg_spec spec = {
         .width = pixels->width,
         .height = pixels->height,
         .channels = pixels->channels,
-        .quality = c->quality[i],
-        .sampling_h = sampling[0],
-        .sampling_v = sampling[1],
+        .quality = item->quality,
+        .sampling_h = h,
+        .sampling_v = v,
         .pixels = pixels,
-        .quant = c->quality[i] ? NULL : (const unsigned(*)[64])quant,
+        .quant = quant,
     };
-    jpeg_make(&c->files[i], &spec, 0);
+    jpeg_make(&item->file, &spec, 0);
     c->images[i] = (struct conv_jpeg_encode_image){
         .stride = pixels->plane[0].stride,
         .width = pixels->width,
         .height = pixels->height,
         .components = pixels->channels,
-        .h = sampling[0],
-        .v = sampling[1],
+        .h = h,
+        .v = v,
     };
+}
+
+static void draw_item(struct jpeg_case *c, int i, int width, int height, uint64_t *state)
+{
+    static const int samplings[][2] = {{1, 1}, {2, 1}, {2, 2}};
+    struct jpeg_item *item = &c->items[i];
+    enum check_kind kind = (enum check_kind)check_draw_int(state, 0, CHECK_KINDS - 1);
+    item->pixels = (struct conv_image){.width = width,
+                                       .height = height,
+                                       .channels = check_draw_int(state, 0, 4) ? 3 : 1,
+                                       .depth = 8};
+    check_draw_image(&item->pixels, kind, state);
+    item->kind = check_kind_name(kind);
+    if (check_draw_int(state, 0, 3) == 0)
+        draw_extremes(&item->pixels);
+    const int *sampling = samplings[item->pixels.channels == 3 ? check_draw_int(state, 0, 2) : 0];
+    unsigned quant[2][64];
+    for (int k = 0; k < 2 * 64; k++)
+        quant[k / 64][k % 64] = (unsigned)check_draw_int(state, 1, 255);
+    item->quality = check_draw_int(state, 0, 2) ? check_draw_int(state, 1, 100)
+                                                : 100 * check_draw_int(state, 0, 1);
+    encode_item(c, i, sampling[0], sampling[1],
+                item->quality ? NULL : (const unsigned(*)[64])quant);
 }
 
 static void free_case(struct jpeg_case *c)
 {
     for (int i = 0; i < c->count; i++) {
-        for (int p = 0; p < c->pixels[i].channels; p++)
+        for (int p = 0; p < CONV_JPEG_COMPONENTS; p++)
             if (c->images[i].plane[p])
                 (void)cudaFree((void *)(uintptr_t)c->images[i].plane[p]);
-        image_free(&c->pixels[i]);
-        png_make_free(&c->files[i]);
+        if (c->items[i].copied)
+            continue;
+        image_free(&c->items[i].pixels);
+        png_make_free(&c->items[i].file);
     }
+    free(c->items);
+    free(c->images);
 }
 
 // --- a batch on the device -----------------------------------------------------------------------
@@ -111,18 +143,24 @@ struct jpeg_run {
     void *d_images, *d_scratch;
     uint8_t *d_output, *d_results; // with guards around them
     int launches;
+    cudaEvent_t events[LAUNCHES + 1]; // NULL unless the batch is timed
+    const char *kernels[LAUNCHES];
 };
 
-static void count_launch(void *context, const char *kernel)
+static void note_launch(void *context, const char *kernel)
 {
-    (void)kernel;
-    ++*(int *)context;
+    struct jpeg_run *run = context;
+    if (run->launches++ >= LAUNCHES)
+        return;
+    run->kernels[run->launches - 1] = kernel;
+    if (run->events[0])
+        (void)cudaEventRecord(run->events[run->launches], NULL);
 }
 
 // Each plane is a separate allocation, so that accesses outside of it are found.
 static bool upload_planes(struct jpeg_case *c, int i)
 {
-    const struct conv_image *pixels = &c->pixels[i];
+    const struct conv_image *pixels = &c->items[i].pixels;
     for (int p = 0; p < pixels->channels; p++) {
         void *d_plane;
         size_t size = (size_t)pixels->plane[p].stride * (size_t)pixels->height;
@@ -133,7 +171,7 @@ static bool upload_planes(struct jpeg_case *c, int i)
     return true;
 }
 
-static bool start_run(struct jpeg_run *run, struct jpeg_case *c)
+static bool prepare_run(struct jpeg_run *run, struct jpeg_case *c)
 {
     struct conv_jpeg_encode_plan *plan = &run->batch.plan;
     for (int i = 0; i < c->count; i++)
@@ -154,14 +192,22 @@ static bool start_run(struct jpeg_run *run, struct jpeg_case *c)
     run->batch.d_scratch = run->d_scratch;
     run->batch.output = run->d_output + CHECK_GUARD;
     run->batch.results = (void *)(run->d_results + CHECK_GUARD);
-    run->batch.mark = count_launch;
-    run->batch.context = &run->launches;
+    run->batch.mark = note_launch;
+    run->batch.context = run;
+    return true;
+}
+
+static bool run_batch(struct jpeg_run *run)
+{
+    run->launches = 0;
+    if (run->events[0])
+        (void)cudaEventRecord(run->events[0], NULL);
     if (conv_cuda_jpeg_encode(&run->batch)) {
         printf("FAILED: launch: %s\n", cudaGetErrorString(cudaGetLastError()));
         return false;
     }
     if (run->launches != LAUNCHES)
-        printf("FAILED: %d launches for %d images\n", run->launches, c->count);
+        printf("FAILED: %d launches for %d images\n", run->launches, run->batch.plan.count);
     return run->launches == LAUNCHES && !device_failed(cudaDeviceSynchronize(), "encode");
 }
 
@@ -171,6 +217,9 @@ static void free_run(struct jpeg_run *run)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i])
             (void)cudaFree(all[i]);
+    for (int i = 0; i <= LAUNCHES; i++)
+        if (run->events[i])
+            (void)cudaEventDestroy(run->events[i]);
 }
 
 // --- results -------------------------------------------------------------------------------------
@@ -179,8 +228,8 @@ static bool report(const struct jpeg_case *c, int i, const char *message, size_t
 {
     const struct conv_jpeg_encode_image *image = &c->images[i];
     printf("FAILED: image %d of %d, %s, %dx%d, %d components, %dx%d, quality %d: %s %zu\n", i,
-           c->count, c->kind[i], image->width, image->height, image->components, image->h, image->v,
-           c->quality[i], message, at);
+           c->count, c->items[i].kind, image->width, image->height, image->components, image->h,
+           image->v, c->items[i].quality, message, at);
     return false;
 }
 
@@ -190,8 +239,9 @@ static bool check_output(const struct jpeg_case *c, const uint8_t *output, size_
 {
     size_t at = 0;
     for (int i = 0; i < c->count; i++) {
-        const uint8_t *data = c->files[i].data + c->data_at[i];
-        size_t size = c->files[i].size - c->data_at[i];
+        const struct jpeg_item *item = &c->items[i];
+        const uint8_t *data = item->file.data + item->data_at;
+        size_t size = item->file.size - item->data_at;
         if (results[i].offset != at)
             return report(c, i, "at another place than", at);
         for (size_t k = 0; k < size && k < results[i].size; k++)
@@ -211,22 +261,25 @@ static bool check_output(const struct jpeg_case *c, const uint8_t *output, size_
     return true;
 }
 
+static bool check_run(const struct jpeg_run *run, const struct jpeg_case *c)
+{
+    size_t room = run->batch.plan.output_bytes;
+    uint8_t *output = check_fetch(run->d_output, room, "output");
+    void *results = check_fetch(
+        run->d_results, (size_t)c->count * sizeof(struct conv_jpeg_encode_result), "results");
+    bool ok = output && results && check_output(c, output, room, results);
+    free(output);
+    free(results);
+    return ok;
+}
+
 static bool check_case(struct jpeg_case *c, uint64_t seed)
 {
     struct jpeg_run run = {0};
 #ifdef CONV_EMULATED
     emulated_seed(seed); // so that the case's seed also determines the order of threads
 #endif
-    bool ok = start_run(&run, c);
-    if (ok) {
-        size_t room = run.batch.plan.output_bytes;
-        uint8_t *output = check_fetch(run.d_output, room, "output");
-        void *results = check_fetch(
-            run.d_results, (size_t)c->count * sizeof(struct conv_jpeg_encode_result), "results");
-        ok = output && results && check_output(c, output, room, results);
-        free(output);
-        free(results);
-    }
+    bool ok = prepare_run(&run, c) && run_batch(&run) && check_run(&run, c);
     free_run(&run);
     free_case(c);
     if (!ok)
@@ -237,12 +290,11 @@ static bool check_case(struct jpeg_case *c, uint64_t seed)
 static bool check_random(uint64_t seed)
 {
     uint64_t state = seed;
-    struct jpeg_case c = {.count = check_draw_int(&state, 1, MOST_IMAGES)};
+    struct jpeg_case c = open_case(check_draw_int(&state, 1, MOST_IMAGES));
     for (int i = 0; i < c.count; i++) {
         int side = check_draw_int(&state, 0, 1) ? 40 : 150;
-        c.pixels[i].width = check_draw_int(&state, 1, side);
-        c.pixels[i].height = check_draw_int(&state, 1, side);
-        draw_image(&c, i, &state);
+        int width = check_draw_int(&state, 1, side), height = check_draw_int(&state, 1, side);
+        draw_item(&c, i, width, height, &state);
     }
     return check_case(&c, seed);
 }
@@ -251,11 +303,11 @@ static bool check_random(uint64_t seed)
 static bool check_large(uint64_t seed)
 {
     uint64_t state = seed;
-    struct jpeg_case c = {.count = 3};
+    struct jpeg_case c = open_case(3);
     for (int i = 0; i < c.count; i++) {
-        c.pixels[i].width = check_draw_int(&state, 1, i == 0 ? CHECK_LARGE_SIDE : 300);
-        c.pixels[i].height = check_draw_int(&state, 1, i == 1 ? CHECK_LARGE_SIDE : 300);
-        draw_image(&c, i, &state);
+        int width = check_draw_int(&state, 1, i == 0 ? CHECK_LARGE_SIDE : 300);
+        int height = check_draw_int(&state, 1, i == 1 ? CHECK_LARGE_SIDE : 300);
+        draw_item(&c, i, width, height, &state);
     }
     return check_case(&c, seed);
 }
@@ -280,9 +332,113 @@ static bool check_refusals(void)
     return ok;
 }
 
+// --- times ---------------------------------------------------------------------------------------
+
+// The fastest of several runs of each kernel.
+static bool time_case(struct jpeg_case *c, const char *name)
+{
+    struct jpeg_run run = {0};
+    float best[LAUNCHES], all = 0;
+    double bytes = 0;
+    bool ok = prepare_run(&run, c);
+    for (int k = 0; k <= LAUNCHES && ok; k++)
+        ok = !device_failed(cudaEventCreate(&run.events[k]), "event");
+    for (int r = 0; r < REPEATS && ok; r++) {
+        ok = run_batch(&run);
+        for (int k = 0; k < LAUNCHES && ok; k++) {
+            float ms = 0;
+            ok =
+                !device_failed(cudaEventElapsedTime(&ms, run.events[k], run.events[k + 1]), "time");
+            best[k] = r == 0 || ms < best[k] ? ms : best[k];
+        }
+    }
+    ok = ok && check_run(&run, c);
+    for (int i = 0; i < c->count; i++)
+        bytes += (double)c->images[i].width * c->images[i].height * c->images[i].components;
+    printf("%-8s %dx%d, %4d images:", name, c->images[0].width, c->images[0].height, c->count);
+    for (int k = 0; k < LAUNCHES && ok; k++) {
+        printf(" %s %.3f", run.kernels[k], (double)best[k]);
+        all += best[k];
+    }
+    printf(", all %.3f ms, %.1f GB/s\n", (double)all, bytes / (double)all / 1e6);
+    free_run(&run);
+    return ok;
+}
+
+// Repeats the image up to that size.
+static void enlarge(struct conv_image *image, int width, int height)
+{
+    struct conv_image large = {
+        .width = width, .height = height, .channels = image->channels, .depth = 8};
+    image_alloc(&large, 0);
+    for (int p = 0; p < large.channels; p++) {
+        large.plane[p].stride = large.plane[0].stride;
+        for (int y = 0; y < height; y++)
+            for (int x = 0; x < width; x++)
+                image_set(&large, p, x, y,
+                          image_sample(image, p, x % image->width, y % image->height));
+    }
+    image_free(image);
+    *image = large;
+}
+
+static bool load_file(struct conv_image *image, const char *folder, const char *name)
+{
+    static uint8_t data[1 << 24];
+    char path[4096];
+    struct conv_err err = {0};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "rb");
+    size_t size = file ? fread(data, 1, sizeof data, file) : 0;
+    bool ok = file && fclose(file) == 0 && !image_decode(image, data, size, &err) &&
+              image->channels == 3 && image->depth == 8;
+    if (!ok)
+        printf("FAILED: %s: %s\n", path, err.text);
+    return ok;
+}
+
+// A batch of `count` images, copies of the folder's first ones.
+static bool time_batch(const char *folder, int count, int width, int height, int factor)
+{
+    struct jpeg_case c = open_case(count);
+    DIR *directory = opendir(folder);
+    int loaded = 0;
+    bool ok = directory != NULL;
+    for (struct dirent *entry; ok && loaded < MOST_IMAGES && loaded < count;) {
+        if (!(entry = readdir(directory)))
+            break;
+        if (!strstr(entry->d_name, ".png"))
+            continue;
+        struct jpeg_item *item = &c.items[loaded];
+        item->quality = 90;
+        item->kind = "photo";
+        ok = load_file(&item->pixels, folder, entry->d_name);
+        if (ok) {
+            enlarge(&item->pixels, width, height);
+            encode_item(&c, loaded++, factor, factor, NULL);
+        }
+    }
+    for (int i = loaded; i < count && ok && loaded > 0; i++) {
+        c.items[i] = c.items[i % loaded];
+        c.images[i] = c.images[i % loaded];
+        c.items[i].copied = true;
+    }
+    if (directory)
+        (void)closedir(directory);
+    ok = ok && loaded > 0 && time_case(&c, factor == 1 ? "4:4:4" : "4:2:0");
+    free_case(&c);
+    return ok;
+}
+
 bool check_jpeg_encode(const struct check_options *options)
 {
     bool ok = check_refusals();
+    for (int factor = 2; options->copies > 0 && factor >= 1; factor--)
+        ok = ok && time_batch(options->corpus, options->copies, 768, 512, factor) &&
+             time_batch(options->corpus, 1, 768, 512, factor) &&
+             time_batch(options->corpus, 1, 6000, 4000, factor);
+    if (options->copies > 0)
+        return ok;
     for (int i = 0; i < options->rounds && ok; i++)
         ok = check_random(options->seed + (uint64_t)i);
     if (options->rounds > 1)
