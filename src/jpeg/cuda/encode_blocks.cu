@@ -85,7 +85,9 @@ struct divisor {
 
 // Slots are its MCUs, with the one before.
 struct chunk {
-    const struct conv_jpeg_encode_image &image;
+    const uint8_t *plane[CONV_JPEG_COMPONENTS];
+    int64_t stride;
+    int width, height, h, v;
     int slots;      // in use
     int lead;       // 1 if the first is that before the chunk
     int mcu_blocks; // blocks per slot
@@ -104,36 +106,54 @@ struct chunk_memory {
     uint32_t bits[THREADS / WARP];
 };
 
-__device__ inline void fill_tables(struct chunk_memory *memory, const struct chunk &chunk,
-                                   uint32_t first_mcu)
+__device__ inline struct chunk open_chunk(const struct conv_jpeg_encode_image &image,
+                                          uint32_t first)
+{
+    struct chunk chunk;
+    for (int c = 0; c < CONV_JPEG_COMPONENTS; c++)
+        chunk.plane[c] = image.plane[c];
+    chunk.stride = image.stride;
+    chunk.width = image.width;
+    chunk.height = image.height;
+    chunk.h = image.h;
+    chunk.v = image.v;
+    chunk.lead = first > 0;
+    chunk.slots = chunk.lead + (int)min(chunk_mcus(image), image.mcus - first);
+    chunk.mcu_blocks = mcu_blocks(image);
+    chunk.luma = image.h * image.v;
+    return chunk;
+}
+
+__device__ inline void fill_tables(struct chunk_memory *memory,
+                                   const struct conv_jpeg_encode_image &image, uint32_t first_mcu)
 {
     int t = (int)threadIdx.x, row = t / 8 % 8;
     for (int i = t; i < 2 * CODES; i += THREADS)
         memory->codes[i / CODES][i % CODES] = jpeg_codes.entry[i / CODES][i % CODES];
     uint32_t place = (uint32_t)(jpeg_zigzag.column[t % 8] >> 8 * row) & 0xff;
-    uint32_t quant = chunk.image.quant[chunk.image.components == 1 ? 0 : t / 64][place];
+    uint32_t quant = image.quant[image.components == 1 ? 0 : t / 64][place];
     memory->divisors[t / 64][t % 64] = {4 * quant, ~0u / (8 * quant) + 1};
-    uint32_t mcu = first_mcu + (uint32_t)t, across = chunk.image.mcus_across;
+    uint32_t mcu = first_mcu + (uint32_t)t, across = image.mcus_across;
     memory->mcu[t] = make_uint2(mcu % across, mcu / across);
 }
 static_assert(THREADS == 2 * CONV_JPEG_BLOCK, "a divisor per thread");
 
 // --- samples -------------------------------------------------------------------------------------
 
-// Eight samples of a row from column x on, a multiple of 8. Where the row has ended, its last
-// sample is repeated.
+// Eight samples of a row from column x on, a multiple of 8. Where the row has ended before the
+// eighth, repeat_last() must repeat its last sample.
 __device__ inline uint2 load_eight(const uint8_t *row, int x, int width)
 {
-    int last = width - 1, valid = width - x;
-    uint2 eight = __ldg((const uint2 *)(row + min(x, last & ~7)));
-    if (valid < 8) {
-        uint64_t all = (uint64_t)eight.y << 32 | eight.x;
-        uint64_t fill = (all >> 8 * (last & 7) & 0xff) * 0x0101010101010101;
-        uint64_t mask = valid > 0 ? ~(uint64_t)0 << 8 * valid : ~(uint64_t)0;
-        all = (all & ~mask) | (fill & mask);
-        eight = make_uint2((uint32_t)all, (uint32_t)(all >> 32));
-    }
-    return eight;
+    return __ldg((const uint2 *)(row + min(x, (width - 1) & ~7)));
+}
+
+__device__ inline void repeat_last(uint2 *eight, int x, int width)
+{
+    uint64_t all = (uint64_t)eight->y << 32 | eight->x;
+    uint64_t fill = (all >> 8 * ((width - 1) & 7) & 0xff) * 0x0101010101010101;
+    uint64_t mask = x < width ? ~(uint64_t)0 << 8 * (width - x) : ~(uint64_t)0;
+    all = (all & ~mask) | (fill & mask);
+    *eight = make_uint2((uint32_t)all, (uint32_t)(all >> 32));
 }
 
 __device__ inline uint32_t byte_of(const uint2 &eight, int k)
@@ -149,21 +169,25 @@ template <int k> __device__ inline uint32_t join_bytes(const uint32_t *words)
                        0x5410);
 }
 
-// Y, Cb and Cr of eight pixels of a row, times 2^16; y, cb and cr are added to. As JFIF says, with
-// libjpeg's rounding of the factors.
+// Y, Cb and Cr of eight pixels of a row, times 2^16. As JFIF says, with libjpeg's rounding of the
+// factors.
 __device__ inline void convert_eight(uint32_t (&y)[8], uint32_t (&cb)[8], uint32_t (&cr)[8],
-                                     const struct conv_jpeg_encode_image &image, int64_t row, int x)
+                                     const struct chunk &chunk, int64_t row, int x)
 {
-    uint2 r = load_eight(image.plane[0] + row, x, image.width);
-    uint2 g = load_eight(image.plane[1] + row, x, image.width);
-    uint2 b = load_eight(image.plane[2] + row, x, image.width);
+    uint2 rgb[3];
+#pragma unroll
+    for (int c = 0; c < 3; c++)
+        rgb[c] = load_eight(chunk.plane[c] + row, x, chunk.width);
+    if (x + 8 > chunk.width)
+        for (int c = 0; c < 3; c++)
+            repeat_last(&rgb[c], x, chunk.width);
     const uint32_t offset = (128 << 16) + (1 << 15) - 1;
 #pragma unroll
     for (int k = 0; k < 8; k++) {
-        uint32_t red = byte_of(r, k), green = byte_of(g, k), blue = byte_of(b, k);
+        uint32_t red = byte_of(rgb[0], k), green = byte_of(rgb[1], k), blue = byte_of(rgb[2], k);
         y[k] = 19595 * red + 38470 * green + 7471 * blue + (1 << 15);
-        cb[k] = 32768 * blue - 11059 * red - 21709 * green + offset;
-        cr[k] = 32768 * red - 27439 * green - 5329 * blue + offset;
+        cb[k] = offset - 11059 * red - 21709 * green + 32768 * blue;
+        cr[k] = offset - 27439 * green - 5329 * blue + 32768 * red;
     }
 }
 
@@ -180,20 +204,19 @@ template <int H, int V>
 __device__ inline void load_colour(struct chunk_memory *memory, const struct chunk &chunk)
 {
     const int SLOTS = CHUNK_BLOCKS / (H * V + 2);
-    const struct conv_jpeg_encode_image &image = chunk.image;
     for (int i = (int)threadIdx.x; i < SLOTS * 8 * H; i += THREADS) {
         int half = i % H, slot = i / H % SLOTS, row = i / (H * SLOTS); // of chroma
         if (slot >= chunk.slots)
             continue;
         uint2 mcu = memory->mcu[slot];
         int x = 8 * (H * (int)mcu.x + half), y = V * (8 * (int)mcu.y + row);
-        int top = min(y, (image.height - 1) / V * V);
+        int top = min(y, (chunk.height - 1) / V * V);
         uint32_t sums[2][8 / H] = {};
 #pragma unroll
         for (int v = 0; v < V; v++) {
             uint32_t luma[8], chroma[2][8];
-            int from = min(top + v, image.height - 1);
-            convert_eight(luma, chroma[0], chroma[1], image, from * image.stride, x);
+            int from = min(top + v, chunk.height - 1);
+            convert_eight(luma, chroma[0], chroma[1], chunk, from * chunk.stride, x);
 #pragma unroll
             for (int k = 0; k < 8; k++)
                 for (int c = 0; c < 2; c++)
@@ -219,15 +242,16 @@ __device__ inline void load_colour(struct chunk_memory *memory, const struct chu
 
 __device__ inline void load_gray(struct chunk_memory *memory, const struct chunk &chunk)
 {
-    const struct conv_jpeg_encode_image &image = chunk.image;
     for (int i = (int)threadIdx.x; i < CHUNK_BLOCKS * 8; i += THREADS) {
         int slot = i % CHUNK_BLOCKS, row = i / CHUNK_BLOCKS;
         if (slot >= chunk.slots)
             continue;
         uint2 mcu = memory->mcu[slot];
-        int y = min(8 * (int)mcu.y + row, image.height - 1);
-        *(uint2 *)samples_of(memory, chunk, slot, 0, row) =
-            load_eight(image.plane[0] + y * image.stride, 8 * (int)mcu.x, image.width);
+        int x = 8 * (int)mcu.x, y = min(8 * (int)mcu.y + row, chunk.height - 1);
+        uint2 eight = load_eight(chunk.plane[0] + y * chunk.stride, x, chunk.width);
+        if (x + 8 > chunk.width)
+            repeat_last(&eight, x, chunk.width);
+        *(uint2 *)samples_of(memory, chunk, slot, 0, row) = eight;
     }
 }
 
@@ -294,13 +318,16 @@ __device__ inline void transform_blocks(struct chunk_memory *memory, const struc
             d[k] = coefs[8 * k + lane];
         __syncwarp(); // and have been read
         transform<-2>(d);
-        const struct divisor *divisors = memory->divisors[within >= chunk.luma];
+        const struct divisor *divisors = memory->divisors[within >= chunk.luma] + lane;
 #pragma unroll
         for (int k = 0; k < 8; k++) {
-            struct divisor by = divisors[8 * k + lane];
+            struct divisor by = divisors[8 * k];
             int result = (int)__umulhi((uint32_t)abs(d[k]) + by.half, by.multiplier);
-            coefs[zigzag >> 8 * k & 0xff] = (int16_t)(d[k] < 0 ? -result : result);
+            d[k] = d[k] < 0 ? -result : result;
         }
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            coefs[zigzag >> 8 * k & 0xff] = (int16_t)d[k];
     }
 }
 
@@ -310,21 +337,20 @@ __device__ inline void transform_blocks(struct chunk_memory *memory, const struc
 struct block_codes {
     const int16_t *coefs;
     const uint32_t *codes;
-    int dc;            // difference
-    uint64_t non_zero; // bit k: AC coefficient k is not 0
+    int dc;               // difference
+    uint32_t non_zero[2]; // bit k % 32 of word k / 32: AC coefficient k is not 0
 };
 
 // In an MCU at the right or lower edge, blocks wholly outside of the image have the DC coefficient
 // of the block before, and no others. Returns the block whose DC coefficient it is.
 __device__ inline int find_source(const struct chunk &chunk, const uint2 &mcu, int block)
 {
-    const struct conv_jpeg_encode_image &image = chunk.image;
-    bool beside = image.h == 2 && 16 * (int)mcu.x + 8 >= image.width;
-    bool below = image.v == 2 && 16 * (int)mcu.y + 8 >= image.height;
+    bool beside = chunk.h == 2 && 16 * (int)mcu.x + 8 >= chunk.width;
+    bool below = chunk.v == 2 && 16 * (int)mcu.y + 8 >= chunk.height;
     if (block >= chunk.luma)
         return block;
-    if (below && block >= image.h)
-        block = image.h - 1;
+    if (below && block >= chunk.h)
+        block = chunk.h - 1;
     return beside ? block & ~1 : block;
 }
 
@@ -335,9 +361,9 @@ __device__ inline int dc_of(const struct chunk_memory *memory, const struct chun
     return memory->coefs[(slot * chunk.mcu_blocks + source) * COEFS_STRIDE];
 }
 
-__device__ inline uint64_t find_non_zero(const int16_t *coefs)
+__device__ inline void find_non_zero(uint32_t (&bits)[2], const int16_t *coefs)
 {
-    uint32_t bits[2] = {};
+    bits[0] = bits[1] = 0;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         uint4 eight = *(const uint4 *)(coefs + 8 * i);
@@ -348,18 +374,19 @@ __device__ inline uint64_t find_non_zero(const int16_t *coefs)
             bits[i / 4] |= (uint32_t)((words[k] >> 16) != 0) << (8 * i + 2 * k + 1) % 32;
         }
     }
-    return (uint64_t)bits[1] << 32 | (bits[0] & ~1u);
+    bits[0] &= ~1u;
 }
 
 __device__ inline struct block_codes open_block(const struct chunk_memory *memory,
                                                 const struct chunk &chunk, int slot, int block)
 {
     struct block_codes codes;
-    bool chroma = block >= chunk.luma, dummy;
+    bool chroma = block >= chunk.luma;
     codes.coefs = memory->coefs + (slot * chunk.mcu_blocks + block) * COEFS_STRIDE;
     codes.codes = memory->codes[chroma];
-    dummy = find_source(chunk, memory->mcu[slot], block) != block;
-    codes.non_zero = dummy ? 0 : find_non_zero(codes.coefs);
+    find_non_zero(codes.non_zero, codes.coefs);
+    if (find_source(chunk, memory->mcu[slot], block) != block)
+        codes.non_zero[0] = codes.non_zero[1] = 0;
     codes.dc = dc_of(memory, chunk, slot, block);
     if (block > 0 && !chroma)
         codes.dc -= dc_of(memory, chunk, slot, block - 1);
@@ -371,7 +398,7 @@ __device__ inline struct block_codes open_block(const struct chunk_memory *memor
 // Bits of a value without its sign (F.1.2.1). Negative values are sent minus 1.
 __device__ inline int size_of(int value)
 {
-    return 32 - __clz(abs(value));
+    return 31 - __clz(abs(value)) + 1;
 }
 
 __device__ inline uint32_t value_bits(int value, int size)
@@ -382,10 +409,18 @@ __device__ inline uint32_t value_bits(int value, int size)
 // Calls put(entry, bits of the value) for each code of the block.
 template <typename Put> __device__ inline void for_codes(const struct block_codes &block, Put put)
 {
-    int size = size_of(block.dc), last = 0;
+    int size = size_of(block.dc), last = 0, base = 0;
+    uint32_t rest = block.non_zero[0], next = block.non_zero[1];
     put(block.codes[size], value_bits(block.dc, size));
-    for (uint64_t rest = block.non_zero; rest; rest &= rest - 1) {
-        int k = __ffsll((long long)rest) - 1, value = block.coefs[k], run = k - last - 1;
+    while (rest | next) {
+        if (rest == 0) {
+            rest = next;
+            next = 0;
+            base = 32;
+        }
+        int k = base + __ffs((int)rest) - 1, value = block.coefs[k], run = k - last - 1;
+        rest &= rest - 1;
+#pragma unroll 1 // rare
         for (; run >= 16; run -= 16)
             put(block.codes[CODE_ZEROS], 0);
         size = size_of(value);
@@ -455,10 +490,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     int index = find_last(scratch.count, blockIdx.x, [&](int i) { return images[i].first_chunk; });
     const struct conv_jpeg_encode_image &image = images[index];
     uint32_t number = blockIdx.x - image.first_chunk, first = number * chunk_mcus(image);
-    int lead = number > 0;
-    int mcus = (int)min(chunk_mcus(image), image.mcus - first);
-    struct chunk chunk = {image, lead + mcus, lead, mcu_blocks(image), image.h * image.v};
-    fill_tables(memory, chunk, first - (uint32_t)lead);
+    struct chunk chunk = open_chunk(image, first);
+    fill_tables(memory, image, first - (uint32_t)chunk.lead);
     __syncthreads(); // the slots' MCUs are there
 
     if (image.components == 1)
@@ -474,7 +507,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     __syncthreads(); // the coefficients are there
 
     int slot = (int)threadIdx.x / chunk.mcu_blocks, in_mcu = (int)threadIdx.x % chunk.mcu_blocks;
-    bool own = slot >= lead && slot < chunk.slots;
+    bool own = slot >= chunk.lead && slot < chunk.slots;
     struct block_codes block = {};
     if (own)
         block = open_block(memory, chunk, slot, in_mcu);

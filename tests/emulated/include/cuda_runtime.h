@@ -158,11 +158,6 @@ static inline int __ffs(int bits)
     return __builtin_ffs(bits);
 }
 
-static inline int __ffsll(long long bits)
-{
-    return __builtin_ffsll(bits);
-}
-
 static inline uint32_t __brev(uint32_t bits)
 {
     uint32_t reversed = 0;
