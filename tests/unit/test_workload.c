@@ -203,6 +203,29 @@ UNIT_TEST(test_rates_agree_with_measurements)
                     160000);
 }
 
+// A device works on many parts of a JPEG at once, so large ones are worth most.
+UNIT_TEST(test_large_jpegs_are_worth_a_device)
+{
+    struct conv_workload_choice choice = conv_workload_choice_for(16, true, true, true);
+    const struct conv_workload_gain *gain = &choice.plain[CONV_DEVICE_JPEG];
+    assert_in_range(count_enough(gain, choice.cost, 768 * 512 * 3, 110e3), 2500, 6000);
+    assert_in_range(count_enough(gain, choice.cost, 72e6, 9e6), 30, 90);
+}
+
+#if CONV_HAVE_JPEG
+// Its sizes come after its metadata: the samples are estimated.
+UNIT_TEST(test_a_jpeg_is_worth_what_its_size_says)
+{
+    struct conv_workload_choice choice = {.plain[CONV_DEVICE_JPEG] = {.sample = 1}, .cost = 1};
+    FILE *file = fopen(path_of(0), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite("\xFF\xD8\xFF\xE1", 1, 4, file), 4);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(truncate(path_of(0), 100000), 0);
+    assert_in_range(measure_gain(&choice, list_of(1)).saved, 800000, 1100000);
+}
+#endif
+
 UNIT_TEST(test_what_is_no_png_is_not_plain)
 {
     const char *path = path_of(0);

@@ -15,17 +15,17 @@ import tempfile
 import time
 
 import competitors as others
-from inputs import Folder, Folders, empty, images_in, place_filter, read_matrix, samples_of
+from inputs import Folder, Folders, cut_crops, empty, images_in, in_parallel, place_filter, read_matrix, samples_of, unsharp_matrix
 from measure import CORES, ROOT, Clock, Report, remove, run, take_turns
 
 ON_GPU = ["--device", "cuda", "--decode-on", "gpu", "--encode-on", "gpu"]
 
 
-def conv_way(conv, words, source, out, count=None, save=True):
+def conv_way(conv, words, source, out, count=None, save=True, chain="emboss"):
     """A run of conv. NAME=VALUE among the words sets a variable."""
     environment = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("-"))
     words = [word for word in words if "=" not in word or word.startswith("-")]
-    command = [conv, "emboss", "-q", "-b", *words, *([] if save else ["--no-save"]), source, out]
+    command = [conv, chain, "-q", "-b", *words, *([] if save else ["--no-save"]), source, out]
     return functools.partial(run, command, out, count if save else None, environment=environment)
 
 
@@ -198,25 +198,65 @@ def large(parser):
         report.finish()
 
 
+def write_jpeg(job):
+    """A JPEG as cameras write it, with chroma at half the size: a PNG image, or a mosaic of so many pixels."""
+    photos, pixels, path, quality, seed = job
+    import cv2
+    image = make_image(photos, path, pixels, seed) if pixels else cv2.imread(photos, cv2.IMREAD_COLOR)
+    cv2.imwrite(path, image, [cv2.IMWRITE_JPEG_QUALITY, quality])
+
+
 def jpeg(parser):
-    """Times folders of JPEG files of one quality, in and out, with conv and other programs. FOLDER holds photographs (PNG
-    or JPEG), which are written as JPEG files of that quality and repeated until there are enough."""
-    parser.add_argument("folder")
-    parser.option("images", 200)
+    """Times folders of JPEG photographs, in and out, with conv on GPU and CPU and with OpenCV in as many processes as there
+    are cores. PHOTOS has PNG photographs, of which crops or, with --megapixels, mosaics are cut; all files are in memory.
+    Words after -- are options of conv. With --steady conv also filters twice as many and saves nothing: the last column is
+    the speed of the second half, without beginning and end.
+
+    tools/bench jpeg photos --steady
+    tools/bench jpeg photos --images 96 --megapixels 24 --quality 92 --filter unsharp:1,0.8"""
+    parser.add_argument("photos")
+    parser.option("images", 10000)
+    parser.option("distinct", 480, "different ones among them; with --megapixels at most 16")
+    parser.option("size", "768x512")
+    parser.option("megapixels", 0, "of a mosaic; 0: crops of --size")
     parser.option("quality", 90)
+    parser.option("filter", "emboss", "emboss or another file under filters/, or unsharp:RADIUS,AMOUNT")
+    parser.option("steady", False)
     options = parser.read()
-    photos = images_in(options.folder, (".png", ".jpg", ".jpeg"))
+    size, pixels = tuple(map(int, options.size.split("x"))), options.megapixels * 1000000
+    distinct = min(options.images, options.distinct, 16 if pixels else options.distinct)
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as box:
-        made, out, quality = f"{box}/photos", f"{box}/out", ["--quality", str(options.quality)]
-        subprocess.run([options.conv, "identity", "-q", "--to", "jpg", *quality, *photos, f"{made}/"], check=True)
+        made, out = f"{box}/photos", f"{box}/out"
+        os.mkdir(made)
+        if not pixels:
+            cut_crops(options.photos, f"{box}/crops", distinct, *size)
+        sources = [options.photos] * distinct if pixels else images_in(f"{box}/crops")
+        in_parallel(write_jpeg, [(source, pixels, f"{made}/{i}.jpg", options.quality, i + 1) for i, source in enumerate(sources)], 1)
         files = images_in(made, (".jpg",))
-        folder = Folder(f"{box}/in", [files[i % len(files)] for i in range(options.images)])
-        size = sum(os.path.getsize(file) for file in folder.files)
-        ways = {f"conv, {device}": conv_way(options.conv, ["--device", device, *quality], folder.path, out, options.images)
-                for device in ("auto", "cpu")}
-        foreign = other_ways(others.competitors(read_matrix(place_filter("emboss", "")), quality=options.quality), folder.path, out, options.images)
-        report = Report(options, f"{options.images} JPEG images, {size / 1e6:.1f} MB, quality {options.quality}")
-        seconds_table(report, take_turns({**ways, **foreign}, options.rounds, skip=tuple(foreign)))
+        folders = [Folder(f"{box}/{times}", [files[i % distinct] for i in range(times * options.images)]) for times in (1, 2)[:1 + options.steady]]
+        samples = 3 * (pixels or size[0] * size[1]) * options.images
+        ways = {}
+        for device in ("auto", "cuda", "cpu"):
+            words = ["--device", device, *options.conv_options]
+            for text, save in (("", True), (", nothing saved", False)):
+                ways[f"conv, {device}{text}"] = conv_way(options.conv, words, folders[0].path, out, options.images, save, options.filter)
+            if options.steady:
+                ways[f"conv, {device}, twice"] = conv_way(options.conv, words, folders[1].path, out, None, False, options.filter)
+        report = Report(options, f"{options.filter} on {options.images} JPEG images, {sum(map(os.path.getsize, folders[0].names())) / 1e6:.1f} MB, "
+                        f"{samples / 1e9:.1f} GB of samples, quality {options.quality}")
+        if not report.machine["gpus"]:
+            ways = matching(ways, without="cuda")
+        matrix = unsharp_matrix(*map(float, options.filter[8:].split(","))) if options.filter.startswith("unsharp:") else \
+            read_matrix(place_filter(options.filter, box))
+        foreign = other_ways(others.opencv(matrix, None, options.quality), folders[0].path, out, options.images)
+        times = take_turns({**ways, **foreign}, options.rounds, skip=tuple(foreign))
+
+        def speeds(name):
+            short = times.get(name.replace("twice", "nothing saved"))
+            if name.endswith("twice"):
+                return "–", f"{samples / 1e9 / (times[name].median - short.median):.1f}"
+            return f"{samples / 1e9 / times[name].median:.1f}", "–"
+        seconds_table(report, times, ("GB/s of samples", "GB/s of the second half"), speeds)
         report.finish()
 
 

@@ -3,6 +3,7 @@
 import array
 import ast
 import concurrent.futures
+import math
 import mmap
 import multiprocessing
 import os
@@ -248,3 +249,12 @@ def read_matrix(path):
     with open(path, encoding="ascii") as file:
         lines = [[float(word) for word in line.split()] for line in file if line.strip()]
     return {"path": path, "rows": lines[1:], "scale": lines[0][2], "offset": lines[0][3]}
+
+
+def unsharp_matrix(sigma, amount):
+    """The image and `amount` times what a Gaussian blur takes from it, as coefficients for other programs."""
+    side = range(-math.ceil(3 * sigma), math.ceil(3 * sigma) + 1)
+    line = [math.exp(-x * x / (2 * sigma * sigma)) for x in side]
+    blur = amount / sum(line) ** 2
+    rows = [[(1 + amount) * (x == y == 0) - blur * a * b for x, a in zip(side, line)] for y, b in zip(side, line)]
+    return {"path": "", "rows": rows, "scale": 1, "offset": 0}
