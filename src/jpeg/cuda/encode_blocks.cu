@@ -5,14 +5,18 @@
 #include "jpeg/cuda/jpeg_encode.cuh"
 
 #define THREADS CHUNK_BLOCKS
-#define BLOCKS_PER_SM 7 // as many as shared memory allows
+#define BLOCKS_PER_SM 5 // as many as shared memory allows
 // From a block to the next in shared memory: 8 rows and one more, so that threads that access
 // different blocks use different banks.
 #define SAMPLES_STRIDE 72 // bytes
 #define COEFS_STRIDE 72   // coefficients
-// The chunk's bits are written to a window in shared memory, and from there to memory. More bits
-// than fit need several passes.
-#define WINDOW (CHUNK_BLOCKS * SAMPLES_STRIDE / 4) // words
+// Words for a block's bits. An odd number, for the same reason.
+#define BITS_STRIDE 37
+static_assert(BITS_STRIDE * 32 >= BLOCK_BITS_MOST, "the bits of a block fit");
+// Words for all bits of a chunk, in the place of its coefficients. Of one block only the DC
+// coefficient is used.
+#define CHUNK_WORDS (CHUNK_BLOCKS * COEFS_STRIDE / 2)
+static_assert(CHUNK_WORDS * 32 >= (CHUNK_BLOCKS - 1) * BLOCK_BITS_MOST, "the chunk's bits fit");
 
 // --- constants -----------------------------------------------------------------------------------
 
@@ -95,15 +99,18 @@ struct chunk {
 };
 
 struct chunk_memory {
-    alignas(16) int16_t coefs[CHUNK_BLOCKS * COEFS_STRIDE];
+    union {
+        alignas(16) int16_t coefs[CHUNK_BLOCKS * COEFS_STRIDE];
+        uint32_t words[CHUNK_WORDS]; // all bits
+    };
     union {
         alignas(16) uint8_t samples[CHUNK_BLOCKS * SAMPLES_STRIDE];
-        uint32_t window[WINDOW];
+        uint32_t bits[CHUNK_BLOCKS][BITS_STRIDE]; // of each block
     };
     uint32_t codes[2][CODES];
     struct divisor divisors[2][CONV_JPEG_BLOCK];
     uint2 mcu[CHUNK_BLOCKS]; // column and row of each slot's
-    uint32_t bits[THREADS / WARP];
+    uint32_t sums[THREADS / WARP];
 };
 
 __device__ inline struct chunk open_chunk(const struct conv_jpeg_encode_image &image,
@@ -431,36 +438,38 @@ template <typename Put> __device__ inline void for_codes(const struct block_code
         put(block.codes[CODE_END], 0);
 }
 
-__device__ inline uint32_t count_bits(const struct block_codes &block)
+// Returns the number of the block's bits.
+__device__ inline uint32_t write_bits(uint32_t *to, const struct block_codes &block)
 {
-    uint32_t bits = 0;
-    for_codes(block, [&](uint32_t entry, uint32_t) { bits += entry >> ENTRY_SHIFT; });
-    return bits;
-}
-
-// Puts the block's bits from bit `at` of the chunk on, as far as they are in the window from word
-// `base` on.
-__device__ inline void put_block(uint32_t *window, uint32_t base, const struct block_codes &block,
-                                 uint32_t at)
-{
-    uint32_t word = at / 32 - base, have = at % 32;
+    uint32_t waiting_bits = 0, all = 0;
     uint64_t waiting = 0;
-    auto store = [&](uint32_t bits) {
-        if (word < WINDOW)
-            atomicOr(&window[word], bits);
-        word++;
-    };
     for_codes(block, [&](uint32_t entry, uint32_t value) {
         uint32_t bits = entry >> ENTRY_SHIFT;
         waiting = waiting << bits | (entry & ENTRY_MASK) | value;
-        have += bits;
-        if (have >= 32) {
-            have -= 32;
-            store((uint32_t)(waiting >> have));
+        waiting_bits += bits;
+        if (waiting_bits >= 32) {
+            waiting_bits -= 32;
+            *to++ = (uint32_t)(waiting >> waiting_bits);
+            all += 32;
         }
     });
-    if (have > 0)
-        store((uint32_t)(waiting << (32 - have)));
+    if (waiting_bits > 0)
+        *to = (uint32_t)(waiting << (32 - waiting_bits));
+    return all + waiting_bits;
+}
+
+// Puts them at bit `at` of the words, which other threads fill as well.
+__device__ inline void move_bits(uint32_t *words, uint32_t at, const uint32_t *from, uint32_t bits)
+{
+    uint32_t shift = at % 32, last = 0;
+    words += at / 32;
+    for (uint32_t i = 0; i < bits; i += 32) {
+        uint32_t word = *from++;
+        atomicOr(words++, __funnelshift_r(word, last, shift));
+        last = word;
+    }
+    if (shift > 0 && last << (32 - shift) != 0)
+        atomicOr(words, last << (32 - shift));
 }
 
 // The sum of the threads' bits up to this one. Synchronises the block.
@@ -472,10 +481,10 @@ __device__ inline uint32_t sum_threads(struct chunk_memory *memory, uint32_t bit
         bits += lane >= step ? below : 0;
     }
     if (lane == WARP - 1)
-        memory->bits[warp] = bits;
+        memory->sums[warp] = bits;
     __syncthreads(); // the warps' sums are there
     for (uint32_t i = 0; i < warp; i++)
-        bits += memory->bits[i];
+        bits += memory->sums[i];
     return bits;
 }
 
@@ -511,28 +520,24 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     struct block_codes block = {};
     if (own)
         block = open_block(memory, chunk, slot, in_mcu);
-    uint32_t bits = own ? count_bits(block) : 0, until = sum_threads(memory, bits);
-    uint32_t all = 0;
+    uint32_t bits = own ? write_bits(memory->bits[threadIdx.x], block) : 0;
+    uint32_t until = sum_threads(memory, bits), all = 0;
     for (int i = 0; i < THREADS / WARP; i++)
-        all += memory->bits[i];
+        all += memory->sums[i];
     if (threadIdx.x == 0) {
         scratch.chunks[blockIdx.x].image = (uint32_t)index;
         scratch.chunks[blockIdx.x].bits = all;
     }
+    uint32_t count = (all + 31) / 32;
+    for (uint32_t i = threadIdx.x; i < count; i += THREADS)
+        memory->words[i] = 0;
+    __syncthreads(); // the words are clear
+    if (own)
+        move_bits(memory->words, until - bits, memory->bits[threadIdx.x], bits);
+    __syncthreads(); // the bits are there
     uint32_t *out = scratch.bits + image.bits_at + (uint64_t)number * chunk_room(image);
-    uint32_t words = (all + 31) / 32;
-    for (uint32_t base = 0; base < words; base += WINDOW) {
-        uint32_t count = min(words - base, (uint32_t)WINDOW);
-        for (uint32_t i = threadIdx.x; i < count; i += THREADS)
-            memory->window[i] = 0;
-        __syncthreads(); // the window is clear
-        if (own)
-            put_block(memory->window, base, block, until - bits);
-        __syncthreads(); // the bits are there
-        for (uint32_t i = threadIdx.x; i < count; i += THREADS)
-            out[base + i] = memory->window[i];
-        __syncthreads(); // and have been read
-    }
+    for (uint32_t i = threadIdx.x; i < count; i += THREADS)
+        out[i] = memory->words[i];
 }
 
 void conv_jpeg_encode_blocks(const struct jpeg_scratch &scratch, cudaStream_t stream)
