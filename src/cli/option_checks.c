@@ -56,6 +56,19 @@ static enum conv_status parse_size(struct conv_options *options, struct conv_err
     return CONV_OK;
 }
 
+static enum conv_status parse_quality(struct conv_output_options *outputs, struct conv_err *err)
+{
+    const char *text = outputs->quality_text;
+    int used = 0, quality = 0;
+    if (strcmp(text, "keep") == 0)
+        return CONV_OK;
+    if (sscanf(text, "%3d%n", &quality, &used) != 1 || text[used] != '\0' || quality < 1 ||
+        quality > 100)
+        return conv_err_set(err, CONV_ERR_USAGE, "--quality takes keep or 1 to 100, not %s", text);
+    outputs->png.quality = quality;
+    return CONV_OK;
+}
+
 // True if the first option of the rule was given, with the value that the rule is about.
 static bool applies(const struct conv_options *options, const struct conv_option_rule *rule)
 {
@@ -200,6 +213,8 @@ enum conv_status conv_options_check_format(const struct conv_options *options,
         bool png; // the option is for PNG, else for JPEG
         const char *reason;
     } own[] = {{"quality", false, "PNG loses no detail; --compress N trades speed for size"},
+               {"progressive", false, "PNG is written from top to bottom"},
+               {"optimize", false, "--compress N trades speed for size"},
                {"compress", true, "--quality N trades detail for size"},
                {"encoder", true, "JPEG has one encoder"}};
     bool png = strcmp(format->name, "PNG") == 0;
@@ -415,6 +430,8 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
                                         options->outputs.encoder_text, err);
     if (!status)
         status = conv_png_check_level(&options->outputs.png, err);
+    if (!status && options->outputs.quality_text)
+        status = parse_quality(&options->outputs, err);
     if (!status && options->outputs.to_text)
         status = parse_to(options, err);
     if (options->outputs.reproducible)

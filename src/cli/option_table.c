@@ -205,10 +205,14 @@ const struct conv_option conv_option_table[] = {
      .help = "flush each output to the disk before it gets its name"},
     {STRING(DECIDES, "to", 0, "FORMAT", outputs.to_text), .commands = RUN, .values = "png jpg",
      .help = "write png or jpg (default: by the name of the output, or as the input)"},
-    {INT(DECIDES, "quality", 'Q', "N", outputs.png.quality, 1, 100), .commands = RUN,
-     .values = "60 75 85 90 95 100",
-     .help =
-         "JPEG quality: 1 (smallest) to 100 (default: 90); colours at full resolution from 90 on"},
+    {STRING(DECIDES, "quality", 'Q', "N|keep", outputs.quality_text), .commands = RUN,
+     .values = "keep 60 75 85 90 95 100",
+     .help = "JPEG quality: keep (default: that of the input, or 90 of a PNG), or 1 (smallest) to "
+             "100; colours at full resolution from 90 on"},
+    {FLAG(DECIDES, "progressive", 0, outputs.png.progressive), .commands = RUN,
+     .help = "write progressive JPEG (default: only if the input is progressive)"},
+    {FLAG(DECIDES, "optimize", 0, outputs.png.optimize), .commands = RUN,
+     .help = "write JPEG with Huffman codes made for each image: smaller files, slower"},
     {STRING(DECIDES, "encoder", 0, "NAME", outputs.encoder_text), .commands = RUN | STREAMS | CODEC,
      .values = "fast libpng stb", .help = "PNG encoder: fast (default), libpng or stb"},
     {INT(DECIDES, "compress", 'z', "N", outputs.png.level, 0, 12),
@@ -369,6 +373,7 @@ bool conv_options_given(const struct conv_options *options, const char *name)
 #define EXCLUDES(NAME, OTHER) .name = NAME, .relation = OPTION_EXCLUDES, .other = OTHER
 
 #define NOT_PNG "results are .npy files"
+#define CPU_JPEG "the GPU writes sequential JPEG with standard codes"
 #define REPLACES "results replace the images"
 #define RESULTS "results lie next to the images"
 
@@ -403,6 +408,8 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("output-type", "strip"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
     {EXCLUDES("output-type", "to"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
     {EXCLUDES("output-type", "quality"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
+    {EXCLUDES("output-type", "progressive"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
+    {EXCLUDES("output-type", "optimize"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
     {EXCLUDES("in-place", "to"), .reason = "the name of an image says its format"},
     {EXCLUDES("output-type", "html"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
     {EXCLUDES("output", "beside"), .reason = RESULTS},
@@ -414,6 +421,8 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("in-place", "first-frame"), .reason = "the other frames would be lost"},
     {EXCLUDES("dry-run", "no-save")},
     {EXCLUDES("reproducible", "encode-on"), .reason = "--reproducible encodes on the CPU"},
+    {EXCLUDES("encode-on", "progressive"), .choice = "gpu", .commands = RUN, .reason = CPU_JPEG},
+    {EXCLUDES("encode-on", "optimize"), .choice = "gpu", .commands = RUN, .reason = CPU_JPEG},
     {EXCLUDES("quiet", "verbose")},
     {EXCLUDES("format", "in-place"), .reason = "archives cannot be replaced"},
     {EXCLUDES("on-error", "fail-fast")},

@@ -110,6 +110,7 @@ struct conv_output_options {
     bool preserve, force, fsync;
     bool reproducible; // makes encode_on CONV_CODER_CPU
     const char *encoder_text;
+    const char *quality_text; // --quality; png.quality is 0 for "keep" and without it
     const char *to_text;
     const struct conv_format *to; // --to; NULL: by the names of the outputs
     struct conv_codec_config png;

@@ -135,6 +135,12 @@ static void print_encoder(FILE *out, const struct conv_settings *settings)
         fprintf(out, "encoder=%s\n", settings->options->outputs.png.encoder->name);
 }
 
+static void print_quality(FILE *out, const struct conv_settings *settings)
+{
+    if (settings->options->outputs.png.quality)
+        fprintf(out, "quality=%d\n", settings->options->outputs.png.quality);
+}
+
 static void print_to(FILE *out, const struct conv_settings *settings)
 {
     if (settings->options->outputs.to)
@@ -157,6 +163,7 @@ static const struct {
     {"output-type", print_output_type},
     {"to", print_to},
     {"encoder", print_encoder},
+    {"quality", print_quality},
     {"reproducible", NULL}, // by encode-on
     {"shard", print_shard},
     {"stride", print_layer},

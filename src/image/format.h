@@ -132,12 +132,22 @@ struct conv_image_header {
     };
 };
 
+// How an input is encoded, as far as an output of the same format keeps it. {0}: unknown.
+struct conv_kept {
+    // Of JPEG.
+    bool progressive;
+    uint8_t components;    // that have divisors; 0: none
+    uint8_t h, v;          // sampling factors of luma, those of chroma being 1
+    uint16_t quant[3][64]; // divisors in zigzag order
+};
+
 // Bytes of a file that are carried from input to output around the image data, in the encoding of
 // the format that collected them. Starts as {0}; the memory is reused from image to image.
 struct conv_metadata {
     uint8_t *data; // malloc'ed
     size_t size, capacity;
     size_t front; // bytes of `size` that come before the image data
+    struct conv_kept kept;
 };
 
 void conv_metadata_free(struct conv_metadata *metadata); // also resets it to {0}
@@ -186,7 +196,9 @@ struct conv_codec_config {
     // Of another library (png.h); NULL: our own.
     const struct conv_png_encoder *encoder;
     int level;              // compression level of that encoder; -1: its default
-    int quality;            // 1 to 100, of a format that loses detail; 0: its default
+    int quality;            // 1 to 100, of a format that loses detail; 0: kept, or its default
+    bool progressive;       // JPEG in several scans; also if the input is
+    bool optimize;          // JPEG with Huffman codes for the image; with several scans anyway
     size_t keep;            // bytes that trim leaves a buffer; 0: any number
     const atomic_int *stop; // work ends soon after conv_cancel_is_asked(stop); may be NULL
     // Threads that may help with one image, kept by the codec; NULL: none. The result does not
@@ -289,6 +301,10 @@ struct conv_format {
                                 const struct conv_image_header *header, bool look,
                                 struct conv_metadata *metadata, struct conv_err *err);
 
+    // Fills *kept for an output of the same format; NULL: nothing is kept.
+    void (*keep)(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                 struct conv_kept *kept);
+
     // CONV_ERR_USAGE: the encoder has no such level; CONV_ERR_MEMORY. *codec is then NULL.
     enum conv_status (*open)(struct conv_codec **codec, const struct conv_codec_config *config,
                              struct conv_err *err);
@@ -298,9 +314,11 @@ struct conv_format {
     void (*trim)(struct conv_codec *codec);
 
     // Upper bounds, except for some KiB, of the bytes that decoding such a file, or encoding such
-    // an image, allocates, including the encoded file; SIZE_MAX if they do not fit.
+    // an image with such metadata (NULL: none), allocates, including the encoded file; SIZE_MAX if
+    // they do not fit.
     size_t (*decode_bytes)(const struct conv_image_header *header, size_t size);
-    size_t (*encode_bytes)(const struct conv_codec_config *config, const struct conv_image *shape);
+    size_t (*encode_bytes)(const struct conv_codec_config *config, const struct conv_image *shape,
+                           const struct conv_metadata *metadata);
 
     // Decodes into dst->plane[], whose sizes are header->shape's. CONV_ERR_FORMAT: damaged or
     // truncated; CONV_ERR_MEMORY; CONV_ERR_CANCELLED. The planes then hold anything.
@@ -308,9 +326,9 @@ struct conv_format {
                                const struct conv_image_header *header, const struct conv_image *dst,
                                struct conv_err *err);
 
-    // Encodes `src`; `metadata` is what `collect` of this format made, or NULL. *file points into
-    // codec and metadata, until the next call with that codec. CONV_ERR_UNSUPPORTED: the encoder
-    // cannot write such an image; CONV_ERR_MEMORY; CONV_ERR_CANCELLED.
+    // Encodes `src`; `metadata` is what `collect` and `keep` of this format made, or NULL. *file
+    // points into codec and metadata, until the next call with that codec. CONV_ERR_UNSUPPORTED:
+    // the encoder cannot write such an image; CONV_ERR_MEMORY; CONV_ERR_CANCELLED.
     enum conv_status (*encode)(struct conv_codec *codec, const struct conv_image *src,
                                const struct conv_metadata *metadata, struct conv_encoded *file,
                                struct conv_err *err);

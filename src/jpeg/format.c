@@ -7,13 +7,6 @@
 #include "jpeg/cpu/planes.h"
 #include "jpeg/jpeg.h"
 
-// At 90 and above colours are stored at full resolution, as by libvips: filters make edges of
-// colour that 4:2:0 would smear.
-#define DEFAULT_QUALITY 90
-#define FULL_CHROMA_QUALITY 90
-
-#define BLOCK_SAMPLES 64
-
 struct conv_codec {
     struct conv_codec_config config;
     struct conv_buffer scratch;
@@ -68,39 +61,24 @@ static struct conv_jpeg_planes planes_of(const struct conv_image *shape)
 static size_t decode_bytes(const struct conv_image_header *header, size_t size)
 {
     struct conv_jpeg_planes planes = planes_of(&header->shape);
-    size_t coefficients = (size_t)header->jpeg.padded_blocks * BLOCK_SAMPLES * sizeof(int16_t);
+    size_t coefficients =
+        (size_t)header->jpeg.padded_blocks * CONV_JPEG_BLOCK_SAMPLES * sizeof(int16_t);
     (void)size;
     memcpy(planes.h, header->jpeg.h, sizeof planes.h);
     memcpy(planes.v, header->jpeg.v, sizeof planes.v);
     return conv_jpeg_planes_bytes(&planes) + (header->jpeg.several_scans ? coefficients : 0);
 }
 
-static int quality_of(const struct conv_codec_config *config)
-{
-    return config->quality ? config->quality : DEFAULT_QUALITY;
-}
-
-// An upper bound of the compressed bytes: at quality 100, where coefficients are not divided, noise
-// of full amplitude takes 1.6 bytes per sample, and no image 2.25, since the mean square of a
-// block's coefficients is at most that of its samples: 8 bits and a code of 10. At 95 the divisors
-// save 2 of these bits.
-static size_t most_file_bytes(const struct conv_codec_config *config,
-                              const struct conv_image *shape)
-{
-    size_t width = conv_image_align((size_t)shape->width, 16);
-    size_t samples = width * conv_image_align((size_t)shape->height, 16);
-    int quality = quality_of(config);
-    if (shape->channels >= 3)
-        samples = quality >= FULL_CHROMA_QUALITY ? 3 * samples : samples + samples / 2;
-    return (quality > 95 ? samples / 4 * 9 : samples / 2 * 3) + ((size_t)1 << 16);
-}
-
-static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape)
+static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape,
+                           const struct conv_metadata *metadata)
 {
     struct conv_jpeg_planes planes = planes_of(shape);
-    bool full = planes.components == 1 || quality_of(config) >= FULL_CHROMA_QUALITY;
-    planes.h[0] = planes.v[0] = full ? 1 : 2;
-    return most_file_bytes(config, shape) + conv_jpeg_planes_bytes(&planes);
+    struct conv_jpeg_encoding encoding;
+    conv_jpeg_choose(&encoding, config, shape, metadata);
+    planes.h[0] = encoding.h;
+    planes.v[0] = encoding.v;
+    return conv_jpeg_most_bytes(&encoding, shape) + conv_jpeg_planes_bytes(&planes) +
+           conv_jpeg_coefficient_bytes(&encoding, shape);
 }
 
 static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
@@ -145,18 +123,14 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
                                const struct conv_metadata *metadata, struct conv_encoded *file,
                                struct conv_err *err)
 {
-    int quality = quality_of(&codec->config);
-    struct conv_libjpeg_settings settings = {
-        .quality = quality,
-        .full_chroma = quality >= FULL_CHROMA_QUALITY,
-        .most = most_file_bytes(&codec->config, src),
-    };
+    struct conv_jpeg_encoding encoding;
+    conv_jpeg_choose(&encoding, &codec->config, src, metadata);
     if (src->alpha && !is_opaque(src))
         return conv_err_hint(
             err, CONV_HINT_OTHER_FORMAT, 0,
             conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG cannot hold its transparent pixels"));
     enum conv_status status =
-        conv_libjpeg_encode(&codec->scratch, &codec->file, src, &settings, codec->config.stop, err);
+        conv_libjpeg_encode(&codec->scratch, &codec->file, src, &encoding, codec->config.stop, err);
     if (!status)
         put_parts(file, codec->file.data, codec->file.size, NULL, 0, metadata);
     return status;
@@ -176,32 +150,6 @@ static bool looks_decodable(const uint8_t *head)
 static uint64_t head_samples(const uint8_t *head, uint64_t size)
 {
     return looks_decodable(head) ? size * SAMPLES_PER_BYTE : 0;
-}
-
-// The divisors of quality 50 in zigzag order (ITU-T T.81, tables K.1 and K.2).
-static const uint8_t standard_quant[2][64] = {
-    {16, 11, 12,  14,  12,  10, 16, 14,  13,  14,  18,  17,  16, 19,  24,  40,
-     26, 24, 22,  22,  24,  49, 35, 37,  29,  40,  58,  51,  61, 60,  57,  51,
-     56, 55, 64,  72,  92,  78, 64, 68,  87,  69,  55,  56,  80, 109, 81,  87,
-     95, 98, 103, 104, 103, 62, 77, 113, 121, 112, 100, 120, 92, 101, 103, 99},
-    {17, 18, 18, 24, 21, 24, 47, 26, 26, 47, 99, 66, 56, 66, 99, 99, 99, 99, 99, 99, 99, 99,
-     99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99,
-     99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99},
-};
-
-static void choose(const struct conv_codec_config *config, const struct conv_image *shape,
-                   const struct conv_metadata *metadata, struct conv_device_encoding *encoding)
-{
-    int quality = quality_of(config), percent = quality < 50 ? 5000 / quality : 200 - 2 * quality;
-    uint8_t factor = shape->channels >= 3 && quality < FULL_CHROMA_QUALITY ? 2 : 1;
-    (void)metadata;
-    *encoding = (struct conv_device_encoding){.coder = CONV_DEVICE_JPEG, .h = factor, .v = factor};
-    for (int i = 0; i < 2 * 64; i++) {
-        int divisor = (standard_quant[i / 64][i % 64] * percent + 50) / 100;
-        encoding->quant[i / 64][i % 64] = (uint16_t)(divisor < 1     ? 1
-                                                     : divisor > 255 ? 255
-                                                                     : divisor);
-    }
 }
 
 static void frame(struct conv_codec *codec, const struct conv_image *shape,
@@ -224,7 +172,7 @@ static const struct conv_format_device device = {
     .parts = PARTS,
     .stream_bytes = conv_jpeg_stream_bytes,
     .copy_stream = conv_jpeg_copy_stream,
-    .choose = choose,
+    .choose = conv_jpeg_choose_device,
     .frame = frame,
 };
 
@@ -243,6 +191,7 @@ const struct conv_format conv_jpeg_format = {
     .has_trailers = true,
     .take_common = conv_jpeg_take_common,
     .put_common = conv_jpeg_put_common,
+    .keep = conv_jpeg_keep,
     .open = open_codec,
     .close = close_codec,
     .trim = trim,

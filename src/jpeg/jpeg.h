@@ -5,7 +5,7 @@
 // Read: Huffman and arithmetic coding, sequential and progressive, 8 bits, gray and colour. Decoded
 // samples are those of libjpeg-turbo's default settings (accurate integer DCT, smooth upsampling of
 // chroma), in R'G'B' as stored: filters work on them as they are.
-// Written: sequential, Huffman-coded, 8 bits, gray or YCbCr, with a JFIF header.
+// Written: sequential or progressive, Huffman-coded, 8 bits, gray or YCbCr, with a JFIF header.
 //
 // Refused: CMYK and YCCK, 12 bits, lossless and hierarchical files, and everything that
 // libjpeg-turbo only warns about and replaces by gray: data that end early, bad codes, missing
@@ -144,6 +144,41 @@ bool conv_marker_starts_with(const struct conv_marker *marker, const char *bytes
 // or application segment says 0 or 1, it is empty, as in libjpeg.
 bool conv_marker_next(struct conv_marker *marker, const uint8_t *file, size_t size, size_t *at);
 
+// --- encoding.c ----------------------------------------------------------------------------------
+
+#define CONV_JPEG_BLOCK_SAMPLES 64
+
+// The place in a block, row by row, of each place in zigzag order.
+extern const uint8_t conv_jpeg_zigzag[CONV_JPEG_BLOCK_SAMPLES];
+
+// How a file is encoded.
+struct conv_jpeg_encoding {
+    bool progressive; // in several scans, with Huffman codes for the image
+    bool optimize;    // with Huffman codes for the image, else the standard ones
+    uint8_t h, v;     // sampling factors of luma, those of chroma being 1
+    uint16_t quant[3][CONV_JPEG_BLOCK_SAMPLES]; // divisors in zigzag order
+};
+
+// conv_format.keep.
+void conv_jpeg_keep(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                    struct conv_kept *kept);
+
+// The encoding of an output of that shape. `metadata` as for conv_format.encode.
+void conv_jpeg_choose(struct conv_jpeg_encoding *encoding, const struct conv_codec_config *config,
+                      const struct conv_image *shape, const struct conv_metadata *metadata);
+
+// conv_format_device.choose. device->h is 0 for an encoding that no device has: several scans,
+// other Huffman codes, divisors above 255, chroma components with different divisors.
+void conv_jpeg_choose_device(const struct conv_codec_config *config, const struct conv_image *shape,
+                             const struct conv_metadata *metadata,
+                             struct conv_device_encoding *device);
+
+// Upper bounds: bytes of the compressed data, and of the coefficients that are held at once.
+size_t conv_jpeg_most_bytes(const struct conv_jpeg_encoding *encoding,
+                            const struct conv_image *shape);
+size_t conv_jpeg_coefficient_bytes(const struct conv_jpeg_encoding *encoding,
+                                   const struct conv_image *shape);
+
 // --- libjpeg.c -----------------------------------------------------------------------------------
 
 // Decoding and encoding by libjpeg-turbo.
@@ -162,18 +197,12 @@ enum conv_status conv_libjpeg_decode(struct conv_buffer *scratch, const uint8_t 
                                      const struct conv_image *dst, const atomic_int *stop,
                                      struct conv_err *err);
 
-struct conv_libjpeg_settings {
-    int quality;      // 1 to 100
-    bool full_chroma; // 4:4:4; else 4:2:0
-    size_t most;      // bytes that the file's buffer is expected to take at most
-};
-
 // Replaces the content of *file by a JPEG without a JFIF header. Of the channels
 // of *src the first or the first three count. CONV_ERR_MEMORY, CONV_ERR_UNSUPPORTED if
 // libjpeg-turbo refuses the image, CONV_ERR_CANCELLED as above.
 enum conv_status conv_libjpeg_encode(struct conv_buffer *scratch, struct conv_buffer *file,
                                      const struct conv_image *src,
-                                     const struct conv_libjpeg_settings *settings,
+                                     const struct conv_jpeg_encoding *encoding,
                                      const atomic_int *stop, struct conv_err *err);
 
 #endif

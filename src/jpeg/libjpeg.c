@@ -270,7 +270,9 @@ struct writer {
     struct jpeg_compress_struct jpeg;
     struct jpeg_destination_mgr destination;
     const struct conv_image *src;
-    const struct conv_libjpeg_settings *settings;
+    const struct conv_jpeg_encoding *encoding;
+    struct jpeg_progress_mgr progress;
+    size_t most; // bytes that the file's buffer is expected to take
     struct conv_buffer *scratch;
     struct conv_jpeg_planes planes;
     struct conv_buffer *file;
@@ -291,7 +293,7 @@ static boolean grow_file(j_compress_ptr jpeg)
     const struct writer *writer = jpeg->client_data;
     struct conv_buffer *file = writer->file;
     size_t more = file->capacity / 2 > LEAST_ROOM ? file->capacity / 2 : LEAST_ROOM;
-    size_t capacity = file->capacity + more, most = writer->settings->most;
+    size_t capacity = file->capacity + more, most = writer->most;
     file->size = file->capacity; // libjpeg calls this when all of it is full
     if (capacity > most && file->capacity < most)
         capacity = most;
@@ -309,10 +311,30 @@ static void end_file(j_compress_ptr jpeg)
     writer->file->size = writer->file->capacity - writer->destination.free_in_buffer;
 }
 
+// Called for each row of blocks in each pass.
+static void watch_writing(j_common_ptr jpeg)
+{
+    const struct writer *writer = jpeg->client_data;
+    check_stop(jpeg, writer->stop);
+}
+
+// Components of equal divisors share a table.
+static void set_tables(j_compress_ptr jpeg, const struct conv_jpeg_encoding *encoding)
+{
+    bool same = memcmp(encoding->quant[1], encoding->quant[2], sizeof encoding->quant[1]) == 0;
+    for (int c = 0; c < jpeg->num_components; c++) {
+        unsigned divisors[DCTSIZE2];
+        for (int k = 0; k < DCTSIZE2; k++)
+            divisors[conv_jpeg_zigzag[k]] = encoding->quant[c][k];
+        jpeg->comp_info[c].quant_tbl_no = c == 2 && same ? 1 : c;
+        jpeg_add_quant_table(jpeg, jpeg->comp_info[c].quant_tbl_no, divisors, 100, FALSE);
+    }
+}
+
 static void start_writing(struct writer *writer)
 {
     j_compress_ptr jpeg = &writer->jpeg;
-    const struct conv_libjpeg_settings *settings = writer->settings;
+    const struct conv_jpeg_encoding *encoding = writer->encoding;
     bool gray = writer->src->channels < 3;
     jpeg_create_compress(jpeg);
     jpeg->mem->max_memory_to_use = 0; // as above
@@ -328,9 +350,14 @@ static void start_writing(struct writer *writer)
     jpeg->input_components = gray ? 1 : CHANNELS;
     jpeg->in_color_space = gray ? JCS_GRAYSCALE : JCS_YCbCr;
     jpeg_set_defaults(jpeg);
-    jpeg_set_quality(jpeg, settings->quality, TRUE);
-    int factor = gray || settings->full_chroma ? 1 : 2;
-    jpeg->comp_info[0].h_samp_factor = jpeg->comp_info[0].v_samp_factor = factor;
+    set_tables(jpeg, encoding);
+    jpeg->comp_info[0].h_samp_factor = encoding->h;
+    jpeg->comp_info[0].v_samp_factor = encoding->v;
+    if (encoding->progressive)
+        jpeg_simple_progression(jpeg);
+    jpeg->optimize_coding = encoding->optimize;
+    writer->progress.progress_monitor = watch_writing;
+    jpeg->progress = &writer->progress;
     jpeg->write_JFIF_header = FALSE;
     jpeg->raw_data_in = TRUE;
     struct conv_jpeg_planes *planes = &writer->planes;
@@ -370,15 +397,19 @@ static bool write_guarded(struct writer *writer)
 
 enum conv_status conv_libjpeg_encode(struct conv_buffer *scratch, struct conv_buffer *file,
                                      const struct conv_image *src,
-                                     const struct conv_libjpeg_settings *settings,
+                                     const struct conv_jpeg_encoding *encoding,
                                      const atomic_int *stop, struct conv_err *err)
 {
     file->size = 0;
     if (!conv_buffer_reserve(file, LEAST_ROOM))
         return out_of_memory(err);
     struct fault fault = {0};
-    struct writer writer = {
-        .src = src, .settings = settings, .scratch = scratch, .file = file, .stop = stop};
+    struct writer writer = {.src = src,
+                            .encoding = encoding,
+                            .most = conv_jpeg_most_bytes(encoding, src),
+                            .scratch = scratch,
+                            .file = file,
+                            .stop = stop};
     init_errors(&fault);
     writer.jpeg.err = &fault.errors;
     enum conv_status status =

@@ -259,6 +259,9 @@ enum conv_status conv_jpeg_put_common(const struct conv_common *common,
     if (ok && conv_common_icc_fits(&common->icc, shape->channels < 3 ? 1 : 3))
         ok = put_icc(&buffer, &common->icc);
     ok = ok && put_comments(&buffer, common);
-    *metadata = (struct conv_metadata){buffer.data, buffer.size, buffer.capacity, buffer.size};
+    *metadata = (struct conv_metadata){.data = buffer.data,
+                                       .size = buffer.size,
+                                       .capacity = buffer.capacity,
+                                       .front = buffer.size};
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }

@@ -100,8 +100,10 @@ static void trim(struct conv_codec *codec)
 }
 
 // From level 2 on all filtered rows are held at once.
-static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape)
+static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape,
+                           const struct conv_metadata *metadata)
 {
+    (void)metadata;
     return config->encoder ? config->encoder->bytes(shape)
                            : conv_encode_bytes(level_of(config), shape);
 }

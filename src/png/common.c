@@ -387,6 +387,9 @@ enum conv_status conv_png_put_common(const struct conv_common *common,
         common->density_y > 0 && common->density_y <= CONV_CHUNK_MAX_FIELD)
         ok = put_density(&buffer, common);
     ok = ok && conv_png_put_texts(&buffer, common);
-    *metadata = (struct conv_metadata){buffer.data, buffer.size, buffer.capacity, buffer.size};
+    *metadata = (struct conv_metadata){.data = buffer.data,
+                                       .size = buffer.size,
+                                       .capacity = buffer.capacity,
+                                       .front = buffer.size};
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }

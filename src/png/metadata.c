@@ -230,6 +230,7 @@ enum conv_status conv_png_collect(const uint8_t *data, size_t size,
             front = buffer.size;
     }
     conv_png_inflater_free(&collection.inflater);
-    *metadata = (struct conv_metadata){buffer.data, buffer.size, buffer.capacity, front};
+    *metadata = (struct conv_metadata){
+        .data = buffer.data, .size = buffer.size, .capacity = buffer.capacity, .front = front};
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }

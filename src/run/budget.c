@@ -130,7 +130,8 @@ void conv_budget_estimate(struct conv_need *need, const struct conv_pipeline_con
     size_t decoding = add(staging, job->format->decode_bytes(&header, job->file->size));
     size_t encoding = add(staging, staging);
     if (config->output_type != CONV_OUTPUT_F32) // which is written from its place in staging
-        encoding = add(encoding, job->output_format->encode_bytes(&config->codec, shape));
+        encoding =
+            add(encoding, job->output_format->encode_bytes(&config->codec, shape, &job->meta));
     size_t filtering = add(staging, staging);
     if (config->ops->scratch_bytes)
         filtering = add(

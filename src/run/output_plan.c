@@ -252,6 +252,9 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
         return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED, "%s cannot hold 16 bits per sample",
                             format->name);
     enum conv_status carried = config->strip == CONV_STRIP_ALL ? CONV_OK : collect(config, job);
+    job->meta.kept = (struct conv_kept){0};
+    if (job->format == format && format->keep)
+        format->keep(job->file->bytes, job->file->size, &job->header, &job->meta.kept);
     if (!carried && format->device)
         format->device->choose(&config->codec, shape, &job->meta, &job->encoding);
     return carried;

@@ -110,6 +110,49 @@ def test_quality_and_chroma(box):
     run("identity", "a.png", "bad.jpg", "-Q0", code=2)
 
 
+def encoding_of(name):
+    """Tables, marker of the frame, and the components' sampling and tables, but not the image's size."""
+    return [(code, data[5:] if code in (0xC0, 0xC2) else data) for code, data in jpeg.segments(read(name)) if code in (0xC0, 0xC2, 0xDB)]
+
+
+def huffman_of(name):
+    return [data for code, data in jpeg.segments(read(name)) if code == 0xC4]
+
+
+def test_quality_is_kept(box):
+    for i, options in enumerate(({"quality": 98}, {"quality": 75}, {"quality": 60, "progressive": 1}, {"luma_quality": 85, "chroma_quality": 40})):
+        write(f"in/{i}.jpg", jpeg.make(photo(90, 70), jpeg.exif_segment(jpeg.exif(6)), **options))
+    write("in/gray.jpg", jpeg.make(photo(90, 70, 1), quality=55))
+    write_png("in/a.png", photo(90, 70))
+    run("blur", "in/a.png", "in/full.jpg", "-Q93")  # 4:4:4
+    names = [name for name in os.listdir("in") if name.endswith(".jpg")]
+    for more in ((), ("-Q", "keep"), ("--strip",), ("--strip=all",)):
+        run("blur", "in", "out", *more)
+        for name in names:
+            assert encoding_of(f"out/{name}") == encoding_of(f"in/{name}"), (name, more)
+    run("blur", "in", "out80", "-Q80")
+    run("identity", "in/0.jpg", "0.png")
+    run("blur", "0.png", "80.jpg", "-Q80")
+    run("blur", "in/a.png", "90.jpg")
+    run("blur", "in/a.png", "same90.jpg", "-Q90")
+    assert encoding_of("out80/0.jpg") == encoding_of("80.jpg") and read("90.jpg") == read("same90.jpg")
+    assert encoding_of("out80/2.jpg")[-1][0] == 0xC2  # still progressive
+    run("blur", "in/0.jpg", "--gray", "gray.jpg")
+    assert encoding_of("gray.jpg")[0] == encoding_of("in/0.jpg")[0]
+
+
+def test_progressive_and_optimized(box):
+    write("a.jpg", jpeg.make(photo(190, 170), quality=80))
+    for name, more in (("plain", ()), ("optimized", ("--optimize",)), ("progressive", ("--progressive",))):
+        run("blur", "a.jpg", f"{name}.jpg", *more)
+    pixels = [jpeg.decode(read(f"{name}.jpg")) for name in ("plain", "optimized", "progressive")]
+    assert (pixels[0] == pixels[1]).all() and (pixels[0] == pixels[2]).all()
+    sizes = [len(read(f"{name}.jpg")) for name in ("plain", "optimized", "progressive")]
+    assert sizes[1] < sizes[0] and sizes[2] < sizes[0]
+    assert encoding_of("progressive.jpg")[-1][0] == 0xC2 and encoding_of("optimized.jpg")[-1][0] == 0xC0
+    assert huffman_of("plain.jpg") == huffman_of("a.jpg") != huffman_of("optimized.jpg")
+
+
 def test_images_of_16_bits_are_rounded(box):
     pixels = (np.arange(64 * 64).reshape(64, 64) * 16).astype(np.uint16)
     write_png("a.png", pixels, depth=16)
@@ -232,6 +275,11 @@ def test_in_place(mixed):
     (("-z3", "a.png", "b.jpg"), ("the output b.jpg and --compress",)),
     (("--encoder=libpng", "a.png", "b.jpg"), ("the output b.jpg and --encoder",)),
     (("-Q80", "a.png", "b.png"), ("the output b.png and --quality", "--compress")),
+    (("--progressive", "a.png", "b.png"), ("the output b.png and --progressive",)),
+    (("--to=png", "--optimize", "a.png", "b.png"), ("--to png and --optimize", "--compress")),
+    (("-Q101", "a.png", "b.jpg"), ("--quality takes keep or 1 to 100, not 101",)),
+    (("-Qbest", "a.png", "b.jpg"), ("--quality takes keep or 1 to 100, not best",)),
+    (("--encode-on=gpu", "--progressive", "a.png", "b.jpg"), ("--encode-on gpu and --progressive",)),
     (("--output-type=u16", "a.png", "b.jpg"), ("--output-type u16", "8 bits")),
     (("a.png", "b.webp"), ("conv writes PNG and JPEG only", "use b.png"))))
 def test_contradictions_are_refused(box, typed, words):
@@ -245,7 +293,9 @@ def test_resume_knows_quality_and_format(mixed):
     command = ("emboss", "in", "out", "--resume", "journal")
     assert "4 done" in run(*command).err
     assert "4 skipped" in run(*command).err
+    assert "4 skipped" in run(*command, "--quality=keep").err
     assert "4 done" in run(*command, "--quality=50").err
+    assert "4 done" in run(*command, "--progressive").err
     assert "4 done" in run(*command, "--to=png").err
 
 

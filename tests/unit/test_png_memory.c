@@ -52,7 +52,7 @@ static void encode(struct conv_buffer *file, const struct conv_image *image, int
 {
     const struct conv_codec_config config = {.level = level};
     struct conv_encoder *encoder;
-    size_t most = conv_png_format.encode_bytes(&config, image);
+    size_t most = conv_png_format.encode_bytes(&config, image, NULL);
     assert_int_equal(
         conv_encode_open(&encoder, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, NULL),
         CONV_OK);

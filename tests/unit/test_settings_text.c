@@ -244,6 +244,8 @@ UNIT_TEST(test_other_spellings_are_one_text)
          "custom --kernel=3x3:_1,2,1_2,4,2_1,2,1 in out"},
         {"@box.mat in out", "custom --kernel=2 in out"},
         {"blur --to=jpg in out", "blur --to=jpeg in out"},
+        {"blur --quality=keep in out", "blur in out"},
+        {"blur --quality=9 in out", "blur -Q 09 in out"},
         {"blur --shard=1/3 in out", "blur --shard=01/3 in out"},
         {"layer @weights.npy in out", "layer @more.npy --padding=0 --stride=1 in out"},
         {"layer @weights.npy in out", "layer @weights.npy --border=constant:0.0 in out"},
