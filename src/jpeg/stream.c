@@ -192,6 +192,9 @@ static bool put_head(struct conv_jpeg_stream *head, const struct tables *tables,
             !put_code(&head->dc[c], tables->code[0][dc], true) ||
             !put_code(&head->ac[c], tables->code[1][ac], false))
             return false;
+        while (memcmp(&head->dc[c], &head->dc[head->tables[c]], sizeof head->dc[c]) != 0 ||
+               memcmp(&head->ac[c], &head->ac[head->tables[c]], sizeof head->ac[c]) != 0)
+            head->tables[c]++;
     }
     return true;
 }

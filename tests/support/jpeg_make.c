@@ -11,9 +11,12 @@
 
 #define MOST_SCANS 200
 
-// Smooth colours and some noise.
-static uint8_t make_sample(int x, int y, int channel, uint64_t *seed)
+static uint8_t make_sample(enum jpeg_content content, int x, int y, int channel, uint64_t *seed)
 {
+    if (content == JPEG_FLAT)
+        return (uint8_t)(200 + channel);
+    if (content == JPEG_NOISE)
+        return (uint8_t)random_below(seed, 256);
     unsigned noise = random_below(seed, 24);
     return (uint8_t)(((x * (5 + channel) + y * 3 * (channel + 1)) & 0xDF) + (int)noise);
 }
@@ -58,6 +61,7 @@ static void configure(struct jpeg_compress_struct *jpeg, const struct jpeg_spec 
         jpeg->comp_info[c].v_samp_factor = spec->chroma_v ? spec->chroma_v : 1;
     }
     jpeg->restart_in_rows = spec->restart;
+    jpeg->restart_interval = (unsigned)spec->restart_mcus;
     jpeg->arith_code = spec->arithmetic;
     jpeg->optimize_coding = spec->optimized;
     if (spec->progressive)
@@ -87,7 +91,7 @@ void jpeg_make(struct png_file *file, const struct jpeg_spec *spec, uint64_t see
                 row[x * spec->channels + c] =
                     spec->pixels
                         ? spec->pixels->plane[c].data[y * spec->pixels->plane[c].stride + x]
-                        : make_sample(x, y, c, &seed);
+                        : make_sample(spec->content, x, y, c, &seed);
         (void)jpeg_write_scanlines(&jpeg, &row, 1);
     }
     jpeg_finish_compress(&jpeg);

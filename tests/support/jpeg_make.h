@@ -8,6 +8,13 @@
 
 enum jpeg_colors { JPEG_YCC, JPEG_RGB, JPEG_CMYK };
 
+enum jpeg_content {
+    JPEG_PATTERN, // smooth colours and some noise
+    JPEG_FLAT,    // one colour
+    JPEG_NOISE,
+    JPEG_CONTENTS
+};
+
 struct jpeg_spec {
     int width, height;
     int channels; // 1, 3, or 4 for JPEG_CMYK
@@ -16,6 +23,8 @@ struct jpeg_spec {
     int sampling_h, sampling_v; // of the first component; 0: 1
     int chroma_h, chroma_v;     // of the others; 0: 1
     int restart;                // rows of blocks between restart markers; 0: none
+    int restart_mcus;           // the same in MCUs, instead of that
+    enum jpeg_content content;
     bool progressive, arithmetic, optimized;
     bool separate; // sequential, with a scan for each component
     int scans;     // more than 0: progressive, with a scan per coefficient, that many

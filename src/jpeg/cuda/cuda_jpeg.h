@@ -40,6 +40,7 @@ struct conv_jpeg_stream {
     uint8_t components;                                       // 1 or 3
     uint8_t h[CONV_JPEG_COMPONENTS], v[CONV_JPEG_COMPONENTS]; // sampling factors; 1 if there is one
     uint16_t quant[CONV_JPEG_COMPONENTS][CONV_JPEG_BLOCK];    // in zigzag order
+    uint8_t tables[CONV_JPEG_COMPONENTS]; // the first component that has the same codes
     struct conv_jpeg_code dc[CONV_JPEG_COMPONENTS], ac[CONV_JPEG_COMPONENTS]; // per component
 };
 

@@ -252,6 +252,15 @@ static inline uint32_t atomicMin(uint32_t *p, uint32_t value)
     return old;
 }
 
+static inline uint32_t atomicMax(uint32_t *p, uint32_t value)
+{
+    uint32_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
+    while (value > old &&
+           !__atomic_compare_exchange_n(p, &old, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    return old;
+}
+
 static inline uint32_t atomicOr(uint32_t *p, uint32_t value)
 {
     return __atomic_fetch_or(p, value, __ATOMIC_RELAXED);

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+// Decoding of symbols, one at a time, by one thread: the tables in shared memory, and the loop.
+#ifndef CONV_JPEG_CUDA_HUFFMAN_CUH
+#define CONV_JPEG_CUDA_HUFFMAN_CUH
+
+#include "jpeg/cuda/decode.cuh"
+
+// --- states --------------------------------------------------------------------------------------
+
+// Where a decoder is between two symbols: bits beyond the end of the subsequence before, at most
+// 30; the block's number in the pattern of tables; the index of the next coefficient; and the
+// blocks completed in that subsequence, since its last start of a segment if there is one.
+#define STATE_OVER(state) ((state)&31)
+#define STATE_PHASE(state) ((state) >> 5 & 15)
+#define STATE_INDEX(state) ((state) >> 9 & 63)
+#define STATE_COUNT(state) ((state) >> 16)
+#define STATE_PLACE 0x7fffu // all but the count
+#define KNOWN_ENTRY UINT32_MAX
+static_assert(SUB_BITS / 2 <= 0xffff, "the blocks of a subsequence, of two bits each, are counted");
+
+// Where the thread of a subsequence begins if it does not know better. To guess that it is within a
+// block takes as many repetitions.
+#define GUESS 0
+
+// --- tables --------------------------------------------------------------------------------------
+
+#define LOOK_BITS 10
+#define LOOK_SIZE (1 << LOOK_BITS)
+#define CODE_BITS 16 // of the longest codes
+
+// What a symbol does, in 16 bits: the bits of its code and of the value after it, at most 31; the
+// bits of that value; by how much the index of the coefficient grows. 0: the code is longer.
+#define ENTRY(bits, size, step) ((bits) | (size) << 5 | (step) << 9)
+#define ENTRY_BITS(entry) ((entry)&31)
+#define ENTRY_SIZE(entry) ((entry) >> 5 & 15)
+#define ENTRY_STEP(entry) ((entry) >> 9)
+#define STEP_END 64u                    // of end-of-block
+#define STEP_ZEROS 16                   // of 16 zeros
+#define UNUSED_CODE ENTRY(1u, 0u, 127u) // a code without a symbol; the step is of none other
+
+struct jpeg_tables {
+    uint16_t look[CONV_JPEG_COMPONENTS][2][LOOK_SIZE];  // by the first bits; DC, AC
+    uint32_t limit[CONV_JPEG_COMPONENTS][2][CODE_BITS]; // 16 bits from here on begin a longer code
+    int32_t offset[CONV_JPEG_COMPONENTS][2][CODE_BITS]; // of the symbol, from the code
+    const struct conv_jpeg_stream *head;
+    uint32_t pattern; // of each block in a period, two bits: the component whose tables it uses
+    uint32_t period;
+};
+
+__device__ __forceinline__ const struct conv_jpeg_code &code_of(const struct conv_jpeg_stream &head,
+                                                                uint32_t component, uint32_t ac)
+{
+    return ac ? head.ac[component] : head.dc[component];
+}
+
+__device__ __forceinline__ uint32_t make_entry(uint32_t length, uint32_t symbol, uint32_t ac)
+{
+    uint32_t size = symbol & 15, run = symbol >> 4;
+    uint32_t step = !ac || size ? run + 1 : run == 15 ? STEP_ZEROS : STEP_END;
+    return ENTRY(length + size, size, step);
+}
+
+// The entry of the code that begins 16 bits. Its length is found from `length` on.
+__device__ inline uint32_t find_entry(const struct jpeg_tables &tables, uint32_t component,
+                                      uint32_t ac, uint32_t bits, uint32_t length)
+{
+    const uint32_t *limit = tables.limit[component][ac];
+    while (length <= CODE_BITS && bits >= limit[length - 1])
+        length++;
+    if (length > CODE_BITS)
+        return UNUSED_CODE;
+    uint32_t at =
+        (bits >> (CODE_BITS - length)) + (uint32_t)tables.offset[component][ac][length - 1];
+    return make_entry(length, code_of(*tables.head, component, ac).symbols[at & 255], ac);
+}
+
+// The shortest period of the tables that blocks use in turn. One that is shorter than an MCU need
+// not be synchronised with it.
+__device__ inline void find_pattern(struct jpeg_tables *tables,
+                                    const struct conv_jpeg_decode_image &image)
+{
+    uint32_t pattern = 0, blocks = 0, period = 1;
+    for (int c = 0; c < image.components; c++)
+        for (int i = image.h[c] * image.v[c]; i > 0; i--)
+            pattern |= (uint32_t)tables->head->tables[c] << 2 * blocks++;
+    for (uint32_t p = 1; p < blocks; p++) {
+        uint32_t same = (1u << 2 * (blocks - p)) - 1; // blocks that have one p later
+        if (period == p && (blocks % p || (pattern & same) != pattern >> 2 * p))
+            period++;
+    }
+    tables->pattern = pattern;
+    tables->period = period;
+}
+
+// By all threads of a block.
+__device__ inline void make_tables(struct jpeg_tables *tables,
+                                   const struct conv_jpeg_decode_image &image)
+{
+    const struct conv_jpeg_stream *head = &head_of(image);
+    uint32_t codes = 2 * (uint32_t)image.components;
+    if (threadIdx.x < codes) { // component, and DC or AC
+        uint32_t component = threadIdx.x / 2, ac = threadIdx.x % 2, next = 0, symbols = 0;
+        const struct conv_jpeg_code &code = code_of(*head, component, ac);
+        for (uint32_t i = 0; i < CODE_BITS; i++) {
+            next = 2 * next + code.counts[i];
+            symbols += code.counts[i];
+            tables->limit[component][ac][i] = next << (CODE_BITS - 1 - i);
+            tables->offset[component][ac][i] = (int32_t)(symbols - next);
+        }
+    }
+    if (threadIdx.x == 0) {
+        tables->head = head;
+        find_pattern(tables, image);
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < codes << LOOK_BITS; i += blockDim.x) {
+        uint32_t component = i >> (LOOK_BITS + 1), ac = i >> LOOK_BITS & 1;
+        if (head->tables[component] != component)
+            continue;
+        uint32_t bits = (i & (LOOK_SIZE - 1)) << (CODE_BITS - LOOK_BITS);
+        tables->look[component][ac][i & (LOOK_SIZE - 1)] =
+            (uint16_t)(bits < tables->limit[component][ac][LOOK_BITS - 1]
+                           ? find_entry(*tables, component, ac, bits, 1)
+                           : 0);
+    }
+    __syncthreads();
+}
+
+// --- the loop ------------------------------------------------------------------------------------
+
+struct jpeg_cursor {
+    uint32_t bit;   // from the beginning of the data
+    uint32_t phase; // in the pattern of tables
+    uint32_t index; // of the next coefficient of the block
+    uint32_t block; // completed ones
+};
+
+__device__ __forceinline__ uint32_t load_word(const uint32_t *words)
+{
+    return __byte_perm(__ldg(words), 0, 0x0123); // the first byte of the data is the highest
+}
+
+// Coefficients of the blocks that are completed, and where they go.
+struct jpeg_output {
+    int16_t *coefficients;
+    int32_t *dc;
+    const uint8_t *order; // of coefficients in a block, by index
+    uint32_t last;        // block that is not decoded any more
+};
+
+// The value of `size` bits that begin at the top of `bits`: its own if its first bit is 1, else
+// minus the complement (ITU-T T.81, annex F.2.2.1).
+__device__ __forceinline__ int32_t extend(uint32_t bits, uint32_t size)
+{
+    int32_t value = (int32_t)(bits >> 1 >> (31 - size));
+    return value + ((~(int32_t)bits >> 31) & (1 - (1 << size)));
+}
+
+// Decodes symbols that begin before bit `end`. WRITE: until the output's last block, and writes;
+// the result is a failure or CONV_JPEG_DECODED.
+template <bool WRITE>
+__device__ __forceinline__ uint32_t decode(struct jpeg_cursor *cursor,
+                                           const struct jpeg_tables &tables, const uint32_t *words,
+                                           uint32_t end, const struct jpeg_output &output)
+{
+    uint32_t failure = CONV_JPEG_DECODED, pattern = tables.pattern, period = tables.period;
+    uint32_t bit = cursor->bit % 32, index = cursor->index, phase = cursor->phase;
+    uint32_t block = cursor->block;
+    int32_t left = (int32_t)(end - cursor->bit);
+    words += cursor->bit / 32;
+    uint32_t high = load_word(words), low = load_word(words + 1), next = load_word(words + 2);
+    const uint16_t *dc = tables.look[pattern >> 2 * phase & 3][0];
+    const uint16_t *look = index ? dc + LOOK_SIZE : dc;
+    while (left > 0 && (!WRITE || block < output.last)) {
+        uint32_t window = __funnelshift_l(low, high, bit);
+        uint32_t entry = look[window >> (32 - LOOK_BITS)];
+        if (entry == 0)
+            entry = find_entry(tables, pattern >> 2 * phase & 3, index != 0, window >> CODE_BITS,
+                               LOOK_BITS + 1);
+        uint32_t used = ENTRY_BITS(entry), step = ENTRY_STEP(entry);
+        if (WRITE) {
+            uint32_t size = ENTRY_SIZE(entry), after = index + step;
+            int32_t value = extend(window << (used - size), size);
+            if (index == 0)
+                output.dc[block] = value;
+            else if (size && after <= CONV_JPEG_BLOCK)
+                output.coefficients[(size_t)block * CONV_JPEG_BLOCK + output.order[after - 1]] =
+                    (int16_t)value;
+            if (after > CONV_JPEG_BLOCK && step != STEP_END)
+                failure = step > STEP_END ? CONV_JPEG_CODE : CONV_JPEG_INDEX;
+        }
+        left -= (int32_t)used;
+        bit += used;
+        if (bit >= 32) {
+            bit -= 32;
+            high = low;
+            low = next;
+            next = load_word(++words + 2);
+        }
+        index += step;
+        look = dc + LOOK_SIZE;
+        if (index >= CONV_JPEG_BLOCK) {
+            index = 0;
+            block++;
+            phase = phase + 1 == period ? 0 : phase + 1;
+            look = dc = tables.look[pattern >> 2 * phase & 3][0];
+        }
+    }
+    cursor->bit = end - (uint32_t)left;
+    cursor->phase = phase;
+    cursor->index = index;
+    cursor->block = block;
+    return failure;
+}
+
+#endif

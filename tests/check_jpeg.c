@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: MIT
+// Compares the device's JPEG decoder with libjpeg-turbo: whatever the device decodes, the CPU must
+// decode to the same pixels; what is undamaged and has a stream, the device must decode. With
+// --time, files of a folder are decoded again and again instead, and the rates are printed.
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "jpeg/cuda/cuda_jpeg.h"
+#include "jpeg/jpeg.h"
+#include "support/device.h"
+#include "support/jpeg_make.h"
+#include "support/random.h"
+
+#if CONV_HAVE_CUDA
+
+#define GUARD 256
+#define FILL 0xa5
+#define UNTOUCHED 0xdeadbeefu
+#define MOST_FILES 64   // in a batch
+#define MOST_PATHS 4096 // of a corpus
+
+struct options {
+    uint64_t seed;
+    int rounds;
+    int mutations; // of each file
+    int copies;    // --time: images in a batch
+    const char *corpus;
+};
+
+static struct {
+    int accepted, refused; // by the CPU
+    int missing;           // undamaged files without a stream
+    int results[CONV_JPEG_RESULTS];
+} counts;
+
+// --- files ---------------------------------------------------------------------------------------
+
+// A file of the batch, and what the CPU makes of it.
+struct sample {
+    struct png_file file;
+    struct conv_image_header header;
+    bool whole;    // not damaged: the device must decode it
+    bool noise;    // fine noise, in which decoders hardly synchronise
+    bool accepted; // by the CPU
+    bool streamed;
+    struct conv_image image; // of the CPU
+    uint8_t *stream;
+    size_t stream_bytes;
+};
+
+static void *allocate(size_t size)
+{
+    void *memory = malloc(size ? size : 1);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static void free_sample(struct sample *sample)
+{
+    png_make_free(&sample->file);
+    free(sample->image.plane[0].data);
+    free(sample->stream);
+    *sample = (struct sample){0};
+}
+
+// Decodes by the CPU and makes the stream. False if the header is refused; the file is then none
+// for the device.
+static bool prepare(struct sample *sample)
+{
+    struct conv_err err;
+    const struct png_file *file = &sample->file;
+    if (conv_jpeg_probe(file->data, file->size, &sample->header, &err) ||
+        conv_jpeg_check_size(file->data, file->size, &sample->header, &err))
+        return false;
+    struct conv_image *image = &sample->image;
+    *image = sample->header.shape;
+    if ((int64_t)image->width * image->height > 1 << 26)
+        return false;
+    size_t plane = (size_t)image->width * (size_t)image->height;
+    uint8_t *samples = allocate(plane * (size_t)image->channels);
+    for (int c = 0; c < image->channels; c++)
+        image->plane[c] = (struct conv_plane){samples + plane * (size_t)c, image->width};
+    struct conv_buffer row = {0};
+    sample->accepted =
+        !conv_libjpeg_decode(&row, file->data, file->size, &sample->header, image, NULL, &err);
+    conv_buffer_free(&row);
+    sample->stream = allocate(conv_jpeg_stream_bytes(&sample->header, file->size));
+    sample->streamed = conv_jpeg_copy_stream(sample->stream, &sample->stream_bytes, file->data,
+                                             file->size, &sample->header);
+    return true;
+}
+
+// Flips bits, and removes, repeats or replaces bytes, mostly in the scan.
+static void mutate(struct png_file *file, uint64_t *state)
+{
+    for (int n = 1 + (int)random_below(state, 3); n > 0 && file->size > 16; n--) {
+        unsigned size = (unsigned)file->size;
+        unsigned at = random_below(state, 4) ? size - 1 - random_below(state, size / 2)
+                                             : random_below(state, size);
+        unsigned length = 1 + random_below(state, 3);
+        length = length < size - at ? length : size - at;
+        switch (random_below(state, 6)) {
+        case 0:
+        case 1:
+            file->data[at] ^= (uint8_t)(1u << random_below(state, 8));
+            break;
+        case 2:
+            file->data[at] = (uint8_t)random_below(state, 256);
+            break;
+        case 3:
+            memmove(file->data + at, file->data + at + length, size - at - length);
+            file->size -= length;
+            break;
+        case 4: { // bytes of the scan, or zeros, before EOI
+            uint8_t more[3] = {0};
+            if (random_below(state, 2))
+                memcpy(more, file->data + at, length);
+            png_make_insert(file, at, &(struct png_file){more, length});
+            break;
+        }
+        default:
+            if (random_below(state, 4) == 0)
+                file->size = at;
+        }
+    }
+}
+
+static struct jpeg_spec draw_spec(uint64_t *state)
+{
+    static const int samplings[][4] = {
+        {1, 1, 1, 1}, {2, 1, 1, 1}, {2, 2, 1, 1}, {1, 2, 1, 1}, {4, 1, 1, 1}, {4, 2, 1, 1},
+        {1, 4, 1, 1}, {2, 4, 1, 1}, {2, 2, 1, 2}, {2, 2, 2, 1}, {2, 1, 2, 1}, {4, 1, 2, 1},
+        {1, 2, 2, 1}, {3, 1, 1, 1}, {1, 3, 1, 1}, {1, 1, 2, 2}, {1, 1, 2, 1}, {1, 1, 1, 2}};
+    static const unsigned most[] = {4, 20, 60, 200, 400};
+    const int *sampling = samplings[random_below(state, 2) ? 2 : random_below(state, 18)];
+    unsigned side = most[random_below(state, 5)];
+    struct jpeg_spec spec = {
+        .width = 1 + (int)random_below(state, side),
+        .height = 1 + (int)random_below(state, side),
+        .channels = random_below(state, 5) ? 3 : 1,
+        .quality = 1 + (int)random_below(state, 100),
+        .sampling_h = sampling[0],
+        .sampling_v = sampling[1],
+        .chroma_h = sampling[2],
+        .chroma_v = sampling[3],
+        .restart_mcus = random_below(state, 3) ? 0 : 1 + (int)random_below(state, 40),
+        .content = (enum jpeg_content)random_below(state, JPEG_CONTENTS),
+        .optimized = random_below(state, 3) == 0,
+    };
+    return spec;
+}
+
+// --- the device ----------------------------------------------------------------------------------
+
+struct device_batch {
+    int count;
+    const struct sample *samples[MOST_FILES];
+    struct conv_jpeg_decode_image images[MOST_FILES];
+    size_t plane_bytes[MOST_FILES];
+    uint8_t *d_stream[MOST_FILES], *d_planes[MOST_FILES], *d_scratch;
+    size_t scratch_bytes;
+    struct conv_jpeg_decode_image *d_images;
+    uint32_t *d_status, *h_stop;
+    uint32_t status[MOST_FILES];
+};
+
+static void set_image(struct conv_jpeg_decode_image *image, const struct sample *sample,
+                      size_t more)
+{
+    const struct conv_image *shape = &sample->header.shape;
+    *image = (struct conv_jpeg_decode_image){
+        .stream_bytes = (uint32_t)(sample->stream_bytes + more),
+        .stride = (shape->width + 15) / 16 * 16,
+        .width = shape->width,
+        .height = shape->height,
+        .components = shape->channels,
+        .segments = sample->header.jpeg.segments,
+    };
+    memcpy(image->h, sample->header.jpeg.h, sizeof image->h);
+    memcpy(image->v, sample->header.jpeg.v, sizeof image->v);
+}
+
+static bool make_memory(uint8_t **d_memory, size_t size)
+{
+    uint8_t *filled = memset(allocate(size), FILL, size);
+    bool ok = !device_failed(cudaMalloc((void **)d_memory, size), "cudaMalloc") &&
+              !device_failed(cudaMemcpy(*d_memory, filled, size, cudaMemcpyHostToDevice), "copy");
+    free(filled);
+    return ok;
+}
+
+static bool upload(struct device_batch *batch, uint64_t *state)
+{
+    size_t scratch = 0, table = (size_t)batch->count * sizeof batch->images[0];
+    for (int i = 0; i < batch->count; i++) {
+        const struct sample *sample = batch->samples[i];
+        struct conv_jpeg_decode_image *image = &batch->images[i];
+        set_image(image, sample, random_below(state, 2) ? random_below(state, 5000) : 0);
+        image->stride += 16 * (int64_t)random_below(state, 3);
+        batch->plane_bytes[i] = (size_t)(image->stride * image->height);
+        if (!make_memory(&batch->d_stream[i], sample->stream_bytes) ||
+            device_failed(cudaMemcpy(batch->d_stream[i], sample->stream, sample->stream_bytes,
+                                     cudaMemcpyHostToDevice),
+                          "copy of a stream") ||
+            !make_memory(&batch->d_planes[i],
+                         (batch->plane_bytes[i] + GUARD) * (size_t)image->components + GUARD))
+            return false;
+        image->d_stream = batch->d_stream[i];
+        for (int c = 0; c < image->components; c++)
+            image->d_plane[c] =
+                batch->d_planes[i] + GUARD + (size_t)c * (batch->plane_bytes[i] + GUARD);
+        scratch += conv_cuda_jpeg_decode_scratch(image);
+        batch->status[i] = UNTOUCHED;
+    }
+    batch->scratch_bytes = scratch;
+    if (!make_memory(&batch->d_scratch, scratch + 2 * GUARD))
+        return false;
+    conv_cuda_jpeg_decode_plan(batch->images, batch->count, batch->d_scratch + GUARD);
+    return !device_failed(cudaMalloc((void **)&batch->d_images, table), "cudaMalloc") &&
+           !device_failed(cudaMemcpy(batch->d_images, batch->images, table, cudaMemcpyHostToDevice),
+                          "copy of the table") &&
+           make_memory((uint8_t **)&batch->d_status, sizeof batch->status) &&
+           !device_failed(
+               cudaHostAlloc((void **)&batch->h_stop, sizeof(uint32_t), cudaHostAllocMapped),
+               "cudaHostAlloc");
+}
+
+static bool run(struct device_batch *batch, bool stopped)
+{
+    *batch->h_stop = stopped;
+    struct conv_jpeg_decode_batch work = {
+        .images = batch->images,
+        .d_images = batch->d_images,
+        .count = batch->count,
+        .d_scratch = batch->d_scratch + GUARD,
+        .d_stop = batch->h_stop,
+        .d_status = batch->d_status,
+    };
+    if (conv_cuda_jpeg_decode(&work)) {
+        (void)device_failed(cudaGetLastError(), "conv_cuda_jpeg_decode");
+        return false;
+    }
+    return !device_failed(cudaDeviceSynchronize(), "decoding") &&
+           !device_failed(cudaMemcpy(batch->status, batch->d_status,
+                                     (size_t)batch->count * sizeof(uint32_t),
+                                     cudaMemcpyDeviceToHost),
+                          "copy back");
+}
+
+static bool holds_fill(const uint8_t *p, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (p[i] != FILL)
+            return false;
+    return true;
+}
+
+// Rows may be written up to a multiple of 16 bytes.
+static const char *compare_planes(const struct device_batch *batch, int i, bool decoded)
+{
+    const struct conv_jpeg_decode_image *image = &batch->images[i];
+    const struct sample *sample = batch->samples[i];
+    size_t each = batch->plane_bytes[i] + GUARD, stride = (size_t)image->stride;
+    size_t size = each * (size_t)image->components + GUARD, width = (size_t)image->width;
+    size_t row = (width + 15) / 16 * 16;
+    uint8_t *memory = allocate(size);
+    const char *wrong = NULL;
+    if (device_failed(cudaMemcpy(memory, batch->d_planes[i], size, cudaMemcpyDeviceToHost), "copy"))
+        wrong = "no copy";
+    for (int c = 0; c < image->components && !wrong; c++) {
+        const uint8_t *plane = memory + GUARD + (size_t)c * each;
+        if (!holds_fill(plane - GUARD, GUARD) || !holds_fill(plane + each - GUARD, GUARD))
+            wrong = "writes beside a plane";
+        for (int y = 0; y < image->height && !wrong; y++) {
+            const uint8_t *got = plane + (size_t)y * stride;
+            if (!holds_fill(got + row, stride - row))
+                wrong = "writes after a row";
+            if (decoded && memcmp(got, sample->image.plane[c].data + (size_t)y * width, width) != 0)
+                wrong = "other pixels";
+        }
+    }
+    free(memory);
+    return wrong;
+}
+
+static const char *compare(const struct device_batch *batch, int i, bool stopped)
+{
+    const struct sample *sample = batch->samples[i];
+    uint32_t status = batch->status[i];
+    if (status >= CONV_JPEG_RESULTS)
+        return "no such result";
+    if (stopped)
+        return status == CONV_JPEG_STOPPED ? NULL : "was not stopped";
+    bool decoded = status == CONV_JPEG_DECODED;
+    counts.results[status]++;
+    if (decoded && !sample->accepted)
+        return "not refused";
+    if (sample->whole && !decoded && !(sample->noise && status == CONV_JPEG_COSTLY))
+        return "an undamaged file is refused";
+    return compare_planes(batch, i, decoded);
+}
+
+static void free_batch(struct device_batch *batch)
+{
+    for (int i = 0; i < batch->count; i++) {
+        cudaFree(batch->d_stream[i]);
+        cudaFree(batch->d_planes[i]);
+    }
+    cudaFree(batch->d_scratch);
+    cudaFree(batch->d_images);
+    cudaFree(batch->d_status);
+    cudaFreeHost(batch->h_stop);
+}
+
+static bool check_batch(struct sample *samples, int count, bool stopped, uint64_t *state)
+{
+    static struct device_batch batch;
+    bool ok = true;
+    batch = (struct device_batch){0};
+    for (int i = 0; i < count; i++) {
+        struct conv_jpeg_decode_image image;
+        if (!samples[i].streamed)
+            continue;
+        set_image(&image, &samples[i], 0);
+        if (!conv_cuda_jpeg_decode_takes(&image)) {
+            printf("FAILED: an image with a stream is not taken\n");
+            ok = false;
+        }
+        batch.samples[batch.count++] = &samples[i];
+    }
+#ifdef CONV_EMULATED
+    emulated_seed(random_bits(state));
+#endif
+    ok = ok && (batch.count == 0 || (upload(&batch, state) && run(&batch, stopped)));
+    for (int i = 0; i < batch.count && ok; i++) {
+        const struct sample *sample = batch.samples[i];
+        const char *wrong = compare(&batch, i, stopped);
+        if (!wrong)
+            continue;
+        const struct conv_image_header *header = &sample->header;
+        printf("FAILED image %d of %d: %s (result %u; %dx%d, %d components of %dx%d %dx%d %dx%d, "
+               "%u segments, %zu bytes)\n",
+               i, batch.count, wrong, batch.status[i], header->shape.width, header->shape.height,
+               header->shape.channels, header->jpeg.h[0], header->jpeg.v[0], header->jpeg.h[1],
+               header->jpeg.v[1], header->jpeg.h[2], header->jpeg.v[2], header->jpeg.segments,
+               sample->file.size);
+        ok = false;
+    }
+    free_batch(&batch);
+    return ok;
+}
+
+// --- cases ---------------------------------------------------------------------------------------
+
+// Makes samples of a file and of damaged copies. Coefficients of coarse quantisation may leave the
+// range in which decoders agree.
+static int add_samples(struct sample *samples, int count, struct png_file *file,
+                       const struct jpeg_spec *spec, int mutations, uint64_t *state)
+{
+    for (int i = 0; i <= mutations && count < MOST_FILES; i++) {
+        struct sample *sample = &samples[count];
+        *sample = (struct sample){
+            .whole = i == 0 && spec && spec->quality >= 20,
+            .noise = spec && spec->content == JPEG_NOISE && spec->quality > 95,
+        };
+        png_make_bytes(&sample->file, file->data, file->size);
+        if (i > 0)
+            mutate(&sample->file, state);
+        if (!prepare(sample)) {
+            free_sample(sample);
+            continue;
+        }
+        if (sample->whole && (!sample->streamed || !sample->accepted))
+            counts.missing++;
+        counts.accepted += sample->accepted;
+        counts.refused += !sample->accepted;
+        count++;
+    }
+    return count;
+}
+
+static bool check_round(const struct options *options, uint64_t seed)
+{
+    static struct sample samples[MOST_FILES];
+    uint64_t state = seed;
+    int count = 0, files = 1 + (int)random_below(&state, 4);
+    bool stopped = random_below(&state, 50) == 0;
+    for (int i = 0; i < files; i++) {
+        struct jpeg_spec spec = draw_spec(&state);
+        struct png_file file = {0};
+        jpeg_make(&file, &spec, random_bits(&state));
+        count = add_samples(samples, count, &file, &spec, options->mutations, &state);
+        png_make_free(&file);
+    }
+    bool ok = check_batch(samples, count, stopped, &state);
+    for (int i = 0; i < count; i++)
+        free_sample(&samples[i]);
+    if (!ok)
+        printf("--seed %" PRIu64 " --rounds 1 --mutate %d\n", seed, options->mutations);
+    return ok;
+}
+
+static int list_folder(char paths[][4096], const char *folder)
+{
+    DIR *directory = opendir(folder);
+    int count = 0;
+    for (struct dirent *entry; directory && count < MOST_PATHS && (entry = readdir(directory));)
+        if (entry->d_name[0] != '.')
+            snprintf(paths[count++], 4096, "%s/%s", folder, entry->d_name);
+    if (directory)
+        closedir(directory);
+    return count;
+}
+
+static char paths[MOST_PATHS][4096];
+
+static bool check_corpus(const struct options *options)
+{
+    static struct sample samples[MOST_FILES];
+    uint64_t state = options->seed;
+    int files = list_folder(paths, options->corpus);
+    bool ok = files > 0;
+    for (int i = 0; i < files && ok; i++) {
+        struct png_file file = {0};
+        if (!png_make_read(&file, paths[i]))
+            continue;
+        int count = add_samples(samples, 0, &file, NULL, options->mutations, &state);
+        ok = check_batch(samples, count, false, &state);
+        if (!ok)
+            printf("%s\n", paths[i]);
+        for (int s = 0; s < count; s++)
+            free_sample(&samples[s]);
+        png_make_free(&file);
+    }
+    return ok;
+}
+
+// --- rates ---------------------------------------------------------------------------------------
+
+#define MOST_KERNELS 16
+#define REPETITIONS 10
+
+struct timer {
+    int kernels;
+    const char *name[MOST_KERNELS];
+    cudaEvent_t event[MOST_KERNELS + 1];
+    float ms[MOST_KERNELS + 1]; // the least of each kernel, and of all
+};
+
+static void note_kernel(void *context, const char *kernel)
+{
+    struct timer *timer = context;
+    timer->name[timer->kernels++] = kernel;
+    cudaEventRecord(timer->event[timer->kernels], NULL);
+}
+
+static bool time_batch(const struct conv_jpeg_decode_batch *batch, uint64_t bytes)
+{
+    struct timer timer = {0};
+    struct conv_jpeg_decode_batch work = *batch;
+    work.mark = note_kernel;
+    work.context = &timer;
+    for (int i = 0; i <= MOST_KERNELS; i++) {
+        timer.ms[i] = 1e9f;
+        cudaEventCreate(&timer.event[i]);
+    }
+    for (int n = 0; n <= REPETITIONS; n++) {
+        timer.kernels = 0;
+        cudaEventRecord(timer.event[0], NULL);
+        if (conv_cuda_jpeg_decode(&work) || device_failed(cudaDeviceSynchronize(), "decoding"))
+            return false;
+        for (int i = 0; i <= timer.kernels && n > 0; i++) {
+            bool all = i == timer.kernels;
+            float ms = 0;
+            cudaEventElapsedTime(&ms, timer.event[all ? 0 : i], timer.event[all ? i : i + 1]);
+            timer.ms[i] = ms < timer.ms[i] ? ms : timer.ms[i];
+        }
+    }
+    for (int i = 0; i < timer.kernels; i++)
+        printf("%-12s %8.3f ms\n", timer.name[i], timer.ms[i]);
+    float ms = timer.ms[timer.kernels];
+    printf("%d images: %.3f ms, %.1f GB/s of samples\n", batch->count, ms,
+           (double)bytes / ms / 1e6);
+    for (int i = 0; i <= MOST_KERNELS; i++)
+        cudaEventDestroy(timer.event[i]);
+    return true;
+}
+
+// Decodes `copies` images, of the files in turn, with memory of their own.
+static bool time_files(const struct options *options)
+{
+    static struct sample samples[MOST_FILES];
+    static uint8_t *d_streams[MOST_FILES];
+    int count = options->copies, files = 0, paths_found = list_folder(paths, options->corpus);
+    for (int i = 0; i < paths_found && files < MOST_FILES; i++) {
+        struct sample *sample = &samples[files];
+        *sample = (struct sample){0};
+        if (!png_make_read(&sample->file, paths[i]) || !prepare(sample) || !sample->streamed ||
+            !make_memory(&d_streams[files], sample->stream_bytes) ||
+            device_failed(cudaMemcpy(d_streams[files], sample->stream, sample->stream_bytes,
+                                     cudaMemcpyHostToDevice),
+                          "copy"))
+            free_sample(sample);
+        else
+            files++;
+    }
+    if (files == 0)
+        return false;
+    size_t table = (size_t)count * sizeof(struct conv_jpeg_decode_image), scratch = 0, planes = 0;
+    struct conv_jpeg_decode_image *images = allocate(table);
+    uint64_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        set_image(&images[i], &samples[i % files], 0);
+        images[i].d_stream = d_streams[i % files];
+        scratch += conv_cuda_jpeg_decode_scratch(&images[i]);
+        planes += (size_t)(images[i].stride * images[i].height * images[i].components);
+        bytes += (uint64_t)images[i].width * (uint64_t)(images[i].height * images[i].components);
+    }
+    uint8_t *d_planes, *d_scratch, *d_images, *d_status;
+    uint32_t *status = allocate((size_t)count * sizeof *status);
+    if (!make_memory(&d_planes, planes) || !make_memory(&d_scratch, scratch) ||
+        !make_memory(&d_images, table) || !make_memory(&d_status, (size_t)count * sizeof *status))
+        return false;
+    for (int i = 0; i < count; i++)
+        for (int c = 0; c < images[i].components; c++) {
+            images[i].d_plane[c] = d_planes;
+            d_planes += images[i].stride * images[i].height;
+        }
+    conv_cuda_jpeg_decode_plan(images, count, d_scratch);
+    struct conv_jpeg_decode_batch batch = {
+        .images = images,
+        .d_images = (struct conv_jpeg_decode_image *)(void *)d_images,
+        .count = count,
+        .d_scratch = d_scratch,
+        .d_status = (uint32_t *)(void *)d_status,
+    };
+    bool ok = !device_failed(cudaMemcpy(d_images, images, table, cudaMemcpyHostToDevice), "copy") &&
+              time_batch(&batch, bytes) &&
+              !device_failed(cudaMemcpy(status, d_status, (size_t)count * sizeof *status,
+                                        cudaMemcpyDeviceToHost),
+                             "copy");
+    for (int i = 0; i < count && ok; i++)
+        ok = status[i] == CONV_JPEG_DECODED;
+    printf("%s, %d files\n", ok ? "all decoded" : "FAILED", files);
+    return ok;
+}
+
+static bool check(const struct options *options)
+{
+    bool ok = !options->corpus || check_corpus(options);
+    for (int i = 0; i < options->rounds && ok; i++)
+        ok = check_round(options, options->seed + (uint64_t)i);
+    printf("%d files accepted and %d refused by the CPU; on the device %d decoded, code %d, "
+           "index %d, size %d, range %d, costly %d\n",
+           counts.accepted, counts.refused, counts.results[CONV_JPEG_DECODED],
+           counts.results[CONV_JPEG_CODE], counts.results[CONV_JPEG_INDEX],
+           counts.results[CONV_JPEG_SIZE], counts.results[CONV_JPEG_RANGE],
+           counts.results[CONV_JPEG_COSTLY]);
+    if (counts.missing)
+        printf("FAILED: %d undamaged files have no stream\n", counts.missing);
+    return ok && !counts.missing;
+}
+
+static bool parse_options(struct options *options, int argc, char **argv)
+{
+    for (int i = 1; i + 1 < argc; i += 2) {
+        const char *name = argv[i], *value = argv[i + 1];
+        if (!strcmp(name, "--seed"))
+            options->seed = strtoull(value, NULL, 10);
+        else if (!strcmp(name, "--rounds"))
+            options->rounds = atoi(value);
+        else if (!strcmp(name, "--mutate"))
+            options->mutations = atoi(value);
+        else if (!strcmp(name, "--time"))
+            options->copies = atoi(value);
+        else if (!strcmp(name, "--corpus"))
+            options->corpus = value;
+        else
+            return false;
+    }
+    return argc % 2 == 1 && (!options->copies || options->corpus);
+}
+#endif
+
+int main(int argc, char **argv)
+{
+    const char *reason;
+    if (!device_capability(&reason))
+        return device_missing("JPEG decoder", reason);
+#if CONV_HAVE_CUDA
+    struct options options = {.seed = (uint64_t)time(NULL), .rounds = 200, .mutations = 4};
+    if (!parse_options(&options, argc, argv)) {
+        fprintf(stderr, "usage: check_jpeg [--seed N] [--rounds N] [--mutate N] "
+                        "[--corpus FOLDER [--time IMAGES]]\n");
+        return 2;
+    }
+    printf("decode: seed %" PRIu64 ", %d rounds\n", options.seed, options.rounds);
+    fflush(stdout);
+    return (options.copies ? time_files(&options) : check(&options)) ? 0 : 1;
+#else
+    (void)argc, (void)argv;
+    return 0;
+#endif
+}
