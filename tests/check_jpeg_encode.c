@@ -17,7 +17,7 @@
 #define LAUNCHES 6 // for any batch
 #define REPEATS 7  // of a batch that is timed
 #ifndef CHECK_LARGE_SIDE
-#define CHECK_LARGE_SIDE 4000
+#define CHECK_LARGE_SIDE 4000 // of an image, at most
 #endif
 
 struct jpeg_item {
@@ -299,14 +299,15 @@ static bool check_random(uint64_t seed)
     return check_case(&c, seed);
 }
 
-// One with more chunks than a thread block that places them has threads, on a device that is fast.
+// The first one has more chunks than a thread block that places them has threads.
 static bool check_large(uint64_t seed)
 {
     uint64_t state = seed;
     struct jpeg_case c = open_case(3);
     for (int i = 0; i < c.count; i++) {
-        int width = check_draw_int(&state, 1, i == 0 ? CHECK_LARGE_SIDE : 300);
-        int height = check_draw_int(&state, 1, i == 1 ? CHECK_LARGE_SIDE : 300);
+        int least = i == 0 ? CHECK_LARGE_SIDE / 4 * 3 : 1, most = i == 0 ? CHECK_LARGE_SIDE : 300;
+        int width = check_draw_int(&state, least, most);
+        int height = check_draw_int(&state, least, most);
         draw_item(&c, i, width, height, &state);
     }
     return check_case(&c, seed);
