@@ -110,8 +110,7 @@ static void print_csv(const struct conv_bench_layers_data *data,
 
 // --- a bar chart in SVG --------------------------------------------------------------------------
 
-// One panel per place, one bar per line, beside the two limits of every layer. tools/bench chart
-// draws several layers.
+// One panel per place, one bar per line, beside the two limits of every layer.
 
 // In units of the chart.
 #define WIDTH 944

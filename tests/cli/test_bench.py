@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tarfile
 import xml.etree.ElementTree as ElementTree
 
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 
 import images
-from program import EMULATED, ROOT, hides_instruction_sets, run
+from program import EMULATED, hides_instruction_sets, run
 from test_page import render
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -26,16 +25,6 @@ def table_of(text):
     rows = list(csv.DictReader(io.StringIO(text)))
     assert all(None not in row and None not in row.values() for row in rows), "a line has more or fewer values than the heading"
     return rows
-
-
-def chart_of(records):
-    """What tools/bench chart draws of them."""
-    return ElementTree.fromstring(subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench"), "chart"], input=records,
-                                                 encoding="utf-8", stdout=subprocess.PIPE, check=True).stdout)
-
-
-def bars_of(chart):
-    return [element for element in chart.iter(SVG + "rect") if element.get("class") != "page"]
 
 
 # --- arguments ----------------------------------------------------------------------------------------------------------
@@ -191,23 +180,6 @@ def test_kernels_compare_with_something_else(box):
         assert file.read() == old
 
 
-def test_chart_of_kernels(box):
-    """tools/bench chart draws what --json printed."""
-    out = run(*SMALL, "--json", "--filter", "blur").out
-    table = json.loads(out)
-    root = chart_of(out)
-    assert root.tag == SVG + "svg"
-    text = " ".join(element.text or "" for element in root.iter(SVG + "text"))
-    bars = bars_of(root)
-    shown = [row["name"] for row in table["rows"] if "skipped" not in row]
-    assert len(bars) == len(shown)
-    assert all(name in text for name in shown) and "GB/s" in text and "blur" in text
-    width, height = float(root.get("width")), float(root.get("height"))
-    for bar in bars:
-        assert float(bar.get("x")) + float(bar.get("width")) <= width
-        assert float(bar.get("y")) + float(bar.get("height")) <= height
-
-
 # Images of up to 12 megapixels, 7 s with a sanitizer, which sees the code of the mix in test_bench_mix.
 MIX = pytest.param(("--image-size", "mix", "--images", "2", "--variant", "cpu_portable"),
                    marks=pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reason="large images"))
@@ -295,7 +267,7 @@ def test_layers_of_one_variant_or_precision(box):
 
 
 @once_is_enough
-def test_layers_page_and_chart(box):
+def test_layers_page(box):
     out = run(*LAYER, "--json", "--html", "p.html").out
     page = render("p.html")
     assert "conv bench layers" in page and "cpu_layer_reference" in page
@@ -305,8 +277,6 @@ def test_layers_page_and_chart(box):
     cores = {row["threads"] for row in record["rows"]}
     assert charts == [record["cpu"], record["cpu_all"]][:len(cores)]
     assert all(0 < float(at) <= 100 for at in re.findall(r'class="limit" style="left:([\d.]+)%"', page))
-    root = chart_of(out + out)
-    assert len(bars_of(root)) == 2 * len([row for row in json.loads(out)["rows"] if "skipped" not in row])
 
 
 LADDER = ["naive", "constant", "shared", "shared_constant", "hoisted", "channels", "specialised", "atomics", "tree",

@@ -15,8 +15,9 @@ import tempfile
 import time
 
 import competitors as others
-from inputs import Folder, Folders, cut_crops, empty, images_in, in_parallel, place_filter, read_matrix, samples_of, unsharp_matrix
-from measure import CORES, ROOT, Clock, Report, remove, run, take_turns
+from inputs import (HOSTILE, Folder, Folders, cut_crops, empty, images_in, in_parallel, place_filter, read_matrix, samples_of, unsharp_matrix,
+                    write_hostile)
+from measure import CORES, Clock, Report, remove, run, take_turns
 
 ON_GPU = ["--device", "cuda", "--decode-on", "gpu", "--encode-on", "gpu"]
 
@@ -261,15 +262,15 @@ def jpeg(parser):
 
 
 def hostile(parser):
-    """Measures how much a few hostile files slow a run down: a folder of photographs, and the same with ten files of each
-    kind that tools/make-hostile writes. Words after -- are options of conv. Put FOLDER on a memory file system.
+    """Measures how much a few hostile files slow a run down: a folder of photographs, and the same with ten valid files of
+    each kind that costs a decoder much work for few pixels. Words after -- are options of conv. Put FOLDER on a memory file system.
 
     tools/bench hostile photos /dev/shm/hostile -- --device cuda --decode-on gpu"""
     parser.add_argument("photos")
     parser.add_argument("scratch", help="emptied")
     parser.option("count", 2000, "photographs")
     parser.option("hostile", 10, "hostile files")
-    parser.option("kinds", "empty-fixed,empty-dynamic,empty-dynamic-long,one-literal,out-of-step,in-and-out", "names of tools/make-hostile")
+    parser.option("kinds", ",".join(HOSTILE), "of hostile files")
     parser.option("sizes", "8x8,768x512", "of hostile images")
     parser.option("bytes", 1000000, "of a hostile file")
     options = parser.read()
@@ -280,12 +281,10 @@ def hostile(parser):
         inputs = {"photographs alone": Folder(f"{folders.scratch}/alone", photos)}
         for size in options.sizes.split(","):
             for kind in options.kinds.split(","):
-                made = f"{folders.scratch}/made/{size}/{kind}"
-                subprocess.run([f"{ROOT}/tools/make-hostile", made, "--kinds", kind, "--size", size, "--bytes", str(options.bytes),
-                                "--copies", str(options.hostile)], check=True)
-                order, mixed = random.Random(1), list(photos)
-                for file in images_in(made):
-                    mixed.insert(order.randrange(len(mixed)), file)
+                made, order, mixed = f"{folders.scratch}/{kind}-{size}.png", random.Random(1), list(photos)
+                write_hostile(made, kind, *map(int, size.split("x")), options.bytes)
+                for _ in range(options.hostile):
+                    mixed.insert(order.randrange(len(mixed)), made)
                 inputs[f"+ {options.hostile} {kind} {size}"] = Folder(f"{folders.scratch}/{kind}-{size}", mixed)
         ways = {name: conv_way(options.conv, options.conv_options, folder.path, f"{folders.scratch}/out", len(folder)) for name, folder in inputs.items()}
         report = Report(options, f"{options.count} photographs, {' '.join(options.conv_options) or 'no options'}")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Inputs of the cases: folders of many names, crops, images of other kinds, archives, filters."""
+"""Inputs of the cases: folders of many names, crops, images of other kinds, archives, hostile files, filters."""
 import array
 import ast
 import concurrent.futures
 import math
-import mmap
 import multiprocessing
 import os
 import random
@@ -13,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tarfile
+import zlib
 
 from measure import CORES, ROOT
 
@@ -162,45 +162,13 @@ def cut_crops(photos, target, count, width, height, scaled=False):
 
 # --- archives ---------------------------------------------------------------------------------------
 
-def allocate(job):
-    """Allocates a part of a file in large pages, as conv does: otherwise many processes are slow to write one file."""
-    path, offset, size = job
-    with open(path, "r+b") as file:
-        for at in range(offset, offset + size, 2 << 20):
-            file.seek(at)
-            file.write(b"\0")
-        file.flush()
-        with mmap.mmap(file.fileno(), size, offset=offset) as part:
-            try:
-                part.madvise(25)  # MADV_COLLAPSE
-            except OSError:
-                pass
-
-
-def write_members(job):
-    """Members of a tar archive, each at its offset, through a mapping."""
-    path, members = job
-    first = members[0][2] // mmap.PAGESIZE * mmap.PAGESIZE
-    with open(path, "r+b") as file, mmap.mmap(file.fileno(), os.fstat(file.fileno()).st_size - first, offset=first) as part:
-        for name, source, offset in members:
-            with open(source, "rb") as image:
-                data = image.read()
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            part[offset - first:offset - first + 512 + len(data)] = info.tobuf(tarfile.USTAR_FORMAT) + data
-
-
 def make_tar(path, names, files):
-    members, at = [], 0
-    for name, source in zip(names, files):
-        members.append((name, source, at))
-        at += 512 + (os.path.getsize(source) + 511) // 512 * 512
-    size = (at + 1024 + tarfile.RECORDSIZE - 1) // tarfile.RECORDSIZE * tarfile.RECORDSIZE
-    with open(path, "wb") as archive:
-        archive.truncate(size)
-    whole, unit = size // (2 << 20) * (2 << 20), 64 << 20
-    in_parallel(allocate, [(path, at, min(unit, whole - at)) for at in range(0, whole, unit)], 1)
-    in_parallel(write_members, [(path, members[i:i + 64]) for i in range(0, len(members), 64)], 1)
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, source in zip(names, files):
+            info = tarfile.TarInfo(name)
+            info.size = os.path.getsize(source)
+            with open(source, "rb") as image:
+                archive.addfile(info, image)
 
 
 def make_archives(folder):
@@ -211,6 +179,60 @@ def make_archives(folder):
     for shard in range(SHARDS):
         part = slice(len(folder) * shard // SHARDS, len(folder) * (shard + 1) // SHARDS)
         make_tar(f"{folder.path}-shards/{shard:02}.tar", names[part], folder.files[part])
+
+
+# --- hostile files ----------------------------------------------------------------------------------
+
+# Valid images that cost a decoder far more work than others of their size: blocks without output, or codes by which a
+# parallel decoder does not find its place. All decode to zeros or noise. Bits in DEFLATE's order (RFC 1951).
+EMPTY_FIXED = "0 10 0000000"
+ONE_ZERO = "0 10 00110000 0000000"
+# The shortest head: 256 literals of no bits in two repetitions, the end of the block, one distance.
+EMPTY_DYNAMIC = "0 01 00000 00000 0111" + 2 * " 000" + " 100" + 14 * " 000" + " 100" + " 1 1111111 1 1101011 0 0 0"
+ROW_START = 255  # the place of a filter byte, which noise must not replace
+
+
+def repeated(blocks, size):
+    """About `size` bytes of the bits, in whole repetitions that end on a byte."""
+    bits = 8 * blocks.replace(" ", "")
+    pattern = int(bits[::-1], 2).to_bytes(len(bits) // 8, "little")
+    return pattern * max(1, size // len(pattern))
+
+
+def after(blocks, rows, skipped=0):
+    """A stream of these blocks, and of all rows but the bytes that they stand for."""
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return b"\x78\x01" + blocks + squeeze.compress(rows[skipped:]) + squeeze.flush() + zlib.adler32(rows).to_bytes(4, "big")
+
+
+def one_zero(rows, size):
+    blocks = repeated(ONE_ZERO, min(size, len(rows) * 18 // 8))
+    return after(blocks, rows, len(blocks) * 8 // 18)
+
+
+def out_of_step(rows, _):
+    """Noise of which almost all codewords have seven bits: a decoder that starts at the wrong bit stays wrong."""
+    noise = random.Random(1)
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, 15, 9, zlib.Z_HUFFMAN_ONLY)
+    return squeeze.compress(bytes(noise.randrange(127) if byte != ROW_START else 0 for byte in rows)) + squeeze.flush()
+
+
+def in_and_out(rows, _):
+    """The longest matches and noise in turn: the output of one part does not predict that of the next."""
+    noise = random.Random(2)
+    return zlib.compress(bytes(0 if byte == ROW_START or at % 12000 >= 600 else noise.randrange(256) for at, byte in enumerate(rows)), 9)
+
+
+HOSTILE = {"empty-fixed": lambda rows, size: after(repeated(EMPTY_FIXED, size), rows),
+           "empty-dynamic": lambda rows, size: after(repeated(EMPTY_DYNAMIC, size), rows),
+           "one-literal": one_zero, "out-of-step": out_of_step, "in-and-out": in_and_out}
+
+
+def write_hostile(path, kind, width, height, size):
+    row = bytes((ROW_START if HOSTILE[kind] in (out_of_step, in_and_out) else 0,)) + bytes(3 * width)
+    head = png.chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, png.RGB, 0, 0, 0))
+    with open(path, "wb") as file:
+        file.write(png.SIGNATURE + head + png.chunk(b"IDAT", HOSTILE[kind](row * height, size)) + png.chunk(b"IEND"))
 
 
 # --- filters -----------------------------------------------------------------------------------------

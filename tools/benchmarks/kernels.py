@@ -20,12 +20,10 @@ def measure(conv, name, size, device="cuda", depth=8):
         return ask([conv, *command])[0]
 
 
-def add_page_options(parser, chart):
+def add_page_options(parser):
     parser.option("print", False, "to standard output instead of the README")
     parser.option("results", help="figures of a run with --save on another machine")
     parser.option("save", help="write the figures to this file, and leave the README alone")
-    if chart:
-        parser.option("chart", help="also write this chart")
 
 
 def saved(options, make):
@@ -54,18 +52,12 @@ def cell(row, with_step):
 
 
 def kernels(parser):
-    """Measures the ladder of CUDA kernels with a 3x3 and a 5x5 filter and writes the table into kernels/README.md.
-
-    The chart (docs/ladder.svg) is that of the 3x3 filter."""
-    add_page_options(parser, True)
+    """Measures the ladder of CUDA kernels with a 3x3 and a 5x5 filter and writes the table into kernels/README.md."""
+    add_page_options(parser)
     options = parser.read()
     results = saved(options, lambda: [measure(options.conv, name, LADDER_SIZE) for name in LADDER_FILTERS.values()])
     if not results:
         return
-    if options.chart:
-        import chart
-        with open(options.chart, "w", encoding="utf-8") as file:
-            file.write(chart.draw(results[:1]))
     columns = [{row["name"]: row for row in result["rows"] if row["where"] == "cuda"} for result in results]
     runs = [row["runs"] for column in columns for row in column.values() if "skipped" not in row]
     lines = [f"{heading(results[0], LADDER_SIZE)}, step over the variant before; medians of {min(runs)} runs or more.", "",
@@ -84,7 +76,7 @@ def kernels(parser):
 def kernels_large(parser):
     """Measures CUDA kernels with filters of 7x7 to 31x31, and NPP's, and writes the table into kernels/README.md. Needs a
     program built with -DCONV_BENCH_NPP=ON. Most of the time goes into the reference, with which every result is compared."""
-    add_page_options(parser, False)
+    add_page_options(parser)
     parser.option("size", "2880x1800")
     parser.option("only", ",".join(kind + str(side) for kind in KINDS for side in (7, 9, 15, 31)), "these filters")
     options = parser.read()

@@ -48,15 +48,11 @@ def best(rows, precisions):
 def layers(parser):
     """Measures the variants of layers on a GPU and writes the tables into kernels/layer/README.md: of the largest batch of
     each layer, and of all batches for the best variants."""
-    add_page_options(parser, True)
+    add_page_options(parser)
     options = parser.read()
     tables = saved(options, lambda: ask([options.conv, "bench", "layers", "--device", "cuda", "--json"]))
     if not tables:
         return
-    if options.chart:
-        import chart
-        with open(options.chart, "w", encoding="utf-8") as file:
-            file.write(chart.draw(tables))
     largest = {}
     for table in tables:
         if table["batch"] >= largest.get(title(table), table)["batch"]:

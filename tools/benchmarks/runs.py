@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Whole runs of conv over many images, and all measurements of docs/benchmarks.md in one run."""
+"""Whole runs of conv over many images."""
 import functools
 import os
 import shlex
-import shutil
 import statistics
-import subprocess
 
 from folders import conv_way, move_all, other_ways
-from inputs import Folder, Folders, cut_crops, images_in, place_filter, read_matrix
-from measure import CORES, ROOT, Report, remove, spread, take_turns
+from inputs import Folders, cut_crops, place_filter, read_matrix
+from measure import Report, spread, take_turns
 import competitors as others
 
 
@@ -127,8 +125,6 @@ def measure_bytes(*arguments):
     measure_saved(*arguments, with_bytes=True)
 
 
-# --- all of docs/benchmarks.md ----------------------------------------------------------------------------
-
 def crops(parser):
     """Makes a set of PNG images from photographs: crops, or whole ones scaled to --size. Always the same ones."""
     parser.add_argument("photos")
@@ -139,41 +135,3 @@ def crops(parser):
     options = parser.parse_args(parser.arguments)
     width, height = map(int, options.size.split("x"))
     cut_crops(options.photos, options.output, options.count, width, height, options.scaled)
-
-
-def everything(parser):
-    """Measures folders, coders and streams, as shown in docs/benchmarks.md, in one run, as text on stdout."""
-    parser.add_argument("photos")
-    parser.add_argument("scratch", help="best on a memory file system; emptied")
-    parser.option("photographs", 240, "in the first set; the codec and the device alone are measured with at most 240")
-    parser.option("crops", 1000, "in the second set, of 300x300; with at most 1000")
-    parser.option("without", "level 1", "rows that the case `competitors` leaves out")
-    options = parser.read()
-    conv, scratch = options.conv, os.path.abspath(options.scratch)
-
-    def show(*command):
-        print("\n$", shlex.join(command).replace(scratch, "SCRATCH").replace(options.photos, "PHOTOS").replace(conv, "conv"), flush=True)
-        subprocess.run(command, check=True, stderr=subprocess.STDOUT)
-
-    with Folders(options) as folders:
-        cut_crops(options.photos, f"{scratch}/cut", min(options.crops, 1000), 300, 300)
-        sets = {"photos": (images_in(options.photos), options.photographs, 240, 2), "crops": (images_in(f"{scratch}/cut"), options.crops, 1000, 4)}
-        gpus = Report(options).machine["gpus"]
-        show(conv, "devices")
-        show(conv, "bench", "codec", options.photos)
-        if gpus:
-            show(conv, "bench", "codec", "--device", "cuda", options.photos)
-            cut_crops(options.photos, f"{scratch}/few-large", 24, 2880, 1800, scaled=True)
-            show(conv, "bench", "streams", "--device", "cuda", "--stage", "device", f"{scratch}/few-large")
-        for name, (images, count, most, part) in sets.items():
-            folders.copies[name] = images = [shutil.copy(images[i % len(images)], f"{scratch}/{name}-{i:06}.png") for i in range(count)]
-            folder, few, some = (Folder(f"{scratch}/{name}-{i}", images[:end]) for i, end in enumerate((count, min(count, most), max(1, count // part))))
-            show(conv, "bench", "codec", "-j", str(CORES), few.path)
-            show(conv, "bench", "streams", "--device", "cpu", few.path)
-            for device in (["cuda"] if gpus else []) + (["all"] if len(gpus) > 1 else []):
-                show(conv, "bench", "streams", "--device", device, "--stage", "device", few.path)
-                show(conv, "bench", "streams", "--device", device, some.path)
-            for device in ("auto", "cpu"):  # the closing lines say what limits a run
-                show(conv, "emboss", "-b", "--device", device, folder.path, f"{scratch}/out")
-                remove(f"{scratch}/out")
-            show(f"{ROOT}/tools/bench", "competitors", folder.path, f"{scratch}/out", "--conv", conv, "--rounds", str(options.rounds), "--without", options.without)
