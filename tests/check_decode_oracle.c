@@ -7,7 +7,7 @@
 
 #include "check_decode.h"
 #include "png/chunk.h"
-#include "png/cpu/decode.h"
+#include "png/cpu/cpu_png.h"
 #include "png/png.h"
 #include "support/png_make.h"
 

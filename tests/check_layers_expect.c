@@ -10,7 +10,7 @@
 #include "check_layers.h"
 #include "kernels/layer/activation.h"
 #include "support/border.h"
-#include "tensor/half.h"
+#include "tensor/element.h"
 
 // --- the second definition -----------------------------------------------------------------------
 

@@ -7,7 +7,7 @@
 
 #include "check_layers.h"
 #include "kernels/layer/activation.h"
-#include "tensor/half.h"
+#include "tensor/element.h"
 
 #define SELFTEST_ROUNDS 300
 #define SELFTEST_TAPS 20000

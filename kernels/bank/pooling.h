@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "kernels/common/host_device.h"
+#include "kernels/common/place.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,7 +4,7 @@
 #define CONV_KERNELS_COMMON_BORDER_H
 
 #include "filter/filter.h"
-#include "kernels/common/host_device.h"
+#include "kernels/common/place.h"
 
 // The source index, 0 to n-1, of the sample at coordinate x (any value) of a line of n samples, or
 // -1 for the constant border.

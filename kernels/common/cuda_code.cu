@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernels/common/cuda_code.h"
+#include "kernels/common/place.h"
 
 int conv_cuda_code_capability(int capability)
 {

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "kernels/common/host_device.h"
+#include "kernels/common/place.h"
 #include "kernels/layer/layer.h"
 
 // The hyperbolic tangent. Below 0.625 an odd polynomial; above it 1 - 2 / (exp(2|x|) + 1), exp by

@@ -7,7 +7,7 @@
 #include "kernels/common/border.h"
 #include "kernels/layer/activation.h"
 #include "kernels/layer/layer.h"
-#include "tensor/half.h"
+#include "tensor/element.h"
 
 static float convert(const struct conv_layer *layer, const uint8_t *row, int x)
 {

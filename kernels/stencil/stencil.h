@@ -11,7 +11,6 @@
 
 #include "filter/filter.h"
 #include "kernels/common/border.h"
-#include "kernels/common/host_device.h"
 #include "kernels/common/place.h"
 
 #ifdef __cplusplus

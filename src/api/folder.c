@@ -8,7 +8,7 @@
 
 #include "api/api.h"
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/lock.h"
 #include "filter/filter.h"
 #include "io/files/paths.h"
 #include "io/walk/operands.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A mutex whose rules the compiler checks. A function states in its declaration which lock its
-// caller has to hold (CONV_NEEDS) or must not hold (CONV_TAKES); clang's -Wthread-safety refuses
-// callers that do otherwise, and functions that return with other locks than they state. GCC, which
-// has no such analysis, sees a plain mutex.
+// How threads are started, and a mutex whose rules the compiler checks. A function states in its
+// declaration which lock its caller has to hold (CONV_NEEDS) or must not hold (CONV_TAKES); clang's
+// -Wthread-safety refuses callers that do otherwise, and functions that return with other locks
+// than they state. GCC, which has no such analysis, sees a plain mutex.
 #ifndef CONV_BASE_LOCK_H
 #define CONV_BASE_LOCK_H
 
@@ -61,5 +61,19 @@ int conv_lock_init_condition(pthread_cond_t *condition);
 // a cause.
 bool conv_lock_wait(struct conv_lock *lock, pthread_cond_t *condition, uint64_t ns)
     CONV_NEEDS(*lock);
+
+// --- threads
+// --------------------------------------------------------------------------------------
+
+// Requests a short scheduling slice for the calling thread, which waits most of the time: when it
+// wakes up it then runs at once instead of up to 3 ms later, when as many threads as there are
+// cores are busy. From Linux 6.12 on; elsewhere, or if the user has chosen a scheduling policy,
+// nothing happens.
+void conv_thread_set_low_latency(void);
+
+// pthread_create for a thread without signals, which are handled by the program's own threads: all
+// are blocked, except those of faults. A write to a closed pipe, or beyond the limit of a file's
+// size, then fails without ending the process.
+int conv_thread_start(pthread_t *thread, void *(*main)(void *), void *argument);
 
 #endif

@@ -18,7 +18,7 @@
 #include "bench/bench_layers.h"
 #include "image/image.h"
 #include "kernels/common/border.h"
-#include "tensor/half.h"
+#include "tensor/element.h"
 
 #define TEXT_OF(number) #number
 #define NAME_OF(major) "libcudnn.so." TEXT_OF(major)

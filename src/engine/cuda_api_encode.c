@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/cuda_internal.h"
-#include "png/cpu/encode.h"
+#include "png/cpu/cpu_png.h"
 #include "png/cuda/cuda_png.h"
 
 #define MEMORY_FACTOR 6 // of samples: planes, scanlines, bits of blocks, chunks

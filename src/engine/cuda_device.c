@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "kernels/common/cuda_code.h"
+#include "kernels/common/place.h"
 
 enum conv_status conv_cuda_device_report(struct conv_err *err, cudaError_t code, const char *doing)
 {

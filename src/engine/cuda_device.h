@@ -31,7 +31,7 @@ enum conv_status conv_cuda_device_read_memory(struct conv_device_info *info, int
                                               struct conv_err *err);
 
 // The compute capability (90 = 9.0) by which kernels are chosen: of the device, or of the newest
-// kernels for it in this program (kernels/common/cuda_code.h).
+// kernels for it in this program (kernels/common/place.h).
 enum conv_status conv_cuda_device_capability(int device, int *capability, struct conv_err *err);
 
 // Makes the device the current one of the calling thread.

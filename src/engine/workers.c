@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "base/lock.h"
-#include "base/thread.h"
 
 struct job {
     conv_workers_fn work;

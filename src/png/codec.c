@@ -8,8 +8,7 @@
 #include "base/buffer.h"
 #include "base/features.h"
 #include "png/chunk.h"
-#include "png/cpu/decode.h"
-#include "png/cpu/encode.h"
+#include "png/cpu/cpu_png.h"
 #include "png/cpu/interleave.h"
 #include "png/png.h"
 

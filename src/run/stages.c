@@ -9,7 +9,7 @@
 #include "kernels/stencil/alpha.h"
 #include "run/layer_stage.h"
 #include "run/pool.h"
-#include "tensor/npy.h"
+#include "tensor/tensor_formats.h"
 
 // --- codecs --------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 #include "io/files/formats.h"
 #include "run/job.h"
 #include "run/pipeline.h"
-#include "tensor/npy.h"
+#include "tensor/tensor_formats.h"
 
 // --- before it is read: output_plan.c ------------------------------------------------------------
 

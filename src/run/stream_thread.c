@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/parallel.h"
-#include "base/thread.h"
 #include "engine/memory.h"
 #include "report/trace.h"
 #include "run/scheduler.h"

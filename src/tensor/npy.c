@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The header is the repr of a Python dict, taken apart as JSON is, without Python's other
 // liberties: three known keys, each once, strings without escapes.
-#include "tensor/npy.h"
+#include "tensor/tensor_formats.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Scans the JSON header once, without a tree: an object of tensors, each an object with dtype,
 // shape and data_offsets, and __metadata__, which is skipped.
-#include "tensor/safetensors.h"
+#include "tensor/tensor_formats.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/suggest.h"
-#include "tensor/half.h"
+#include "tensor/element.h"
 #include "tensor/json_scan.h"
 
 #define MOST_NEAR 3  // names in a message

@@ -12,7 +12,7 @@
 #include "block.h"
 #include "bulk.h"
 #include "shared.h"
-#include "tensor/half.h"
+#include "tensor/element.h"
 
 namespace ptx
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/features.h"
-#include "png/cpu/encode.h"
+#include "png/cpu/cpu_png.h"
 #include "png/png.h"
 
 #define HEAD 4 // bytes of the input: shape and level, width (two), repeats

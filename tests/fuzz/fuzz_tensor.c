@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/npy.h"
-#include "tensor/safetensors.h"
+#include "tensor/tensor_formats.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

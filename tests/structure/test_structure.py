@@ -53,7 +53,7 @@ INSIDE = (  # within a folder: the first may not include the second
 TEMPLATES = {
     "kernels/stencil/cpu": {"direct.h", "dots.h", "floats.h", "gradient.h", "plain.h", "round.h", "vector.h", "vector_variant.h"},
     "kernels/layer/cpu": {"blocked_image.h", "blocked_tile.h"},
-    "src/png/cpu": {"inflate_symbols_body.h", "unfilter_x86.h"},
+    "src/png/cpu": {"inflate_symbols_body.h"},
 }
 
 

@@ -11,7 +11,7 @@
 #if CONV_HAVE_CUDA
 #include <cuda_runtime_api.h>
 
-#include "kernels/common/cuda_code.h"
+#include "kernels/common/place.h"
 
 // Prints what failed.
 static inline bool device_failed(cudaError_t error, const char *what)

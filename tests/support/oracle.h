@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "png/cpu/decode.h"
+#include "png/cpu/cpu_png.h"
 
 enum oracle_verdict {
     ORACLE_REFUSED, // by libpng, and left alone by the fast decoder

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The kernels that a device runs, where the program was compiled for others.
-#include "kernels/common/cuda_code.h"
+#include "kernels/common/place.h"
 #include "support/unit.h"
 
 UNIT_TEST(test_newest_code_that_a_device_runs)

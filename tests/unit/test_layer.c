@@ -5,7 +5,7 @@
 #include "kernels/layer/activation.h"
 #include "kernels/layer/layer.h"
 #include "support/unit.h"
-#include "tensor/half.h"
+#include "tensor/element.h"
 
 static void run_reference(const struct conv_layer *layer, int height, int width, const void *src,
                           void *dst)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "support/unit.h"
-#include "tensor/npy.h"
+#include "tensor/tensor_formats.h"
 
 // A header of version `major` around `dict`. Memory ends with it, so that a sanitizer sees reads
 // beyond; the caller frees it.

@@ -2,7 +2,7 @@
 // The fast encoder: libpng reads its images back, of every shape, level and number of threads;
 // buffers end at pages without access.
 #include "base/features.h"
-#include "png/cpu/encode.h"
+#include "png/cpu/cpu_png.h"
 #include "png/png.h"
 #include "support/guard.h"
 #include "support/parallel.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/features.h"
-#include "png/cpu/decode.h"
+#include "png/cpu/cpu_png.h"
 #include "png/cpu/encode_internal.h"
 #include "support/parallel.h"
 #include "support/png_make.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "support/unit.h"
-#include "tensor/safetensors.h"
+#include "tensor/tensor_formats.h"
 
 // The header in memory that ends with it, so that a sanitizer sees reads beyond.
 static enum conv_status find(struct conv_safetensors *found, const char *json, uint64_t data,

@@ -101,7 +101,7 @@ ALWAYS_INLINE vec activate(enum conv_activation activation, vec x)
     return x;
 }
 
-// tensor/half.h's conversion.
+// tensor/element.h's conversion.
 ALWAYS_INLINE vec_u16 half_of(vec x)
 {
     vec_u32 sign = (vec_u32)x >> 16 & 0x8000, bits = (vec_u32)x & 0x7fffffff;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/layer/cuda/layer_device.cuh"
-#include "tensor/half.h"
+#include "tensor/element.h"
 
 // --- the kernel ----------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 
 #include "kernels/layer/cuda/layer_device.cuh"
 #include "kernels/layer/cuda/layer_wgmma.cuh"
-#include "tensor/half.h"
+#include "tensor/element.h"
 
 // Without machine code for 9.0a, no device can run it.
 #define NEEDS (CONV_HAVE_WGMMA ? CONV_CUDA_ONLY + 90 : CONV_CUDA_ONLY)

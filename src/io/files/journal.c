@@ -12,7 +12,6 @@
 
 #include "base/descriptors.h"
 #include "base/lock.h"
-#include "io/files/journal_file.h"
 #include "io/files/paths.h"
 
 // --- digests -------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Lines are appended whole and read to the end of the file.
-#include "io/files/journal_file.h"
+#include "io/files/journal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -13,7 +13,7 @@
 #include "base/standard.h"
 #include "io/files/paths.h"
 #include "tensor/element.h"
-#include "tensor/safetensors.h"
+#include "tensor/tensor_formats.h"
 
 // The next bytes of a pipe; *got is less than size only at its end.
 static enum conv_status read_next(const struct conv_tensor_reader *reader, void *data, size_t size,

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "io/files/temporary.h"
 #include "io/sink.h"
-#include "tensor/npy.h"
+#include "tensor/tensor_formats.h"
 
 // --- weights -------------------------------------------------------------------------------------
 

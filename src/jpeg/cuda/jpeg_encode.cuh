@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "jpeg/cuda/cuda_jpeg.h"
-#include "kernels/common/host_device.h"
+#include "kernels/common/place.h"
 #include "kernels/common/warp.cuh"
 
 // A thread block codes a chunk: as many MCUs as have this many blocks, a thread for each. The first

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Chunks, inflate, unfilter, split. Every irregularity ends the attempt: libpng alone decides about
 // irregular files.
-#include "png/cpu/decode.h"
+#include "png/cpu/cpu_png.h"
 
 #include <string.h>
 

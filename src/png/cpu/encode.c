@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The encoder's memory and options, and the choice between its methods.
-#include "png/cpu/encode.h"
+#include "png/cpu/cpu_png.h"
 
 #include <libdeflate.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
 
 #include "image/image.h"
 #include "png/chunk.h"
+#include "png/cpu/cpu_png.h"
 #include "png/cpu/deflate.h"
-#include "png/cpu/encode.h"
 #include "png/cpu/filter_rows.h"
 #include "png/cpu/inflate.h"
 #include "png/png.h"

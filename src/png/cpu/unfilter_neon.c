@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Filters and split for 64-bit ARM. They differ from unfilter_x86.h where NEON has a better
+// Filters and split for 64-bit ARM. They differ from unfilter_x86.c where NEON has a better
 // instruction: a mean that rounds down, a table look-up that gives 0 beyond the table, loads that
 // separate channels.
 #ifdef __aarch64__

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "kernels/common/host_device.h"
+#include "kernels/common/place.h"
 
 enum { PNG_NONE, PNG_SUB, PNG_UP, PNG_AVERAGE, PNG_PAETH, PNG_FILTERS };
 

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "kernels/common/host_device.h"
+#include "kernels/common/place.h"
 
 #define DEFLATE_LITLENS 286
 #define DEFLATE_END 256

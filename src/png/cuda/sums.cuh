@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "kernels/common/host_device.h"
+#include "kernels/common/place.h"
 #include "png/cuda/symbols.cuh"
 
 // --- CRC-32 --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 // several warps share an image, in bands of 32 rows.
 #include <cuda_runtime_api.h>
 
-#include "kernels/common/cuda_code.h"
+#include "kernels/common/place.h"
 #include "png/cuda/launches.cuh"
 #include "png/cuda/unfilter.cuh"
 

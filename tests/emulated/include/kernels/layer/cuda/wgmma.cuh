@@ -12,7 +12,7 @@
 #include "block.h"
 #include "ptx.h"
 #include "shared.h"
-#include "tensor/half.h"
+#include "tensor/element.h"
 
 static inline void wgmma_fence(void)
 {
