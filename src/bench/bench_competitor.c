@@ -81,9 +81,6 @@ const struct conv_competitor *const *conv_competitors(int *count)
         &conv_competitor_npp,
         &conv_competitor_npp_passes,
 #endif
-#if CONV_HAVE_CUDNN
-        &conv_competitor_cudnn,
-#endif
         &competitor_stb,
 #if CONV_HAVE_SPNG
         &competitor_spng,

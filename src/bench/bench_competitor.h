@@ -40,7 +40,6 @@ struct conv_competitor {
 // All competitors that this program was built with; *count is set.
 const struct conv_competitor *const *conv_competitors(int *count);
 
-extern const struct conv_competitor conv_competitor_npp, conv_competitor_npp_passes,
-    conv_competitor_cudnn;
+extern const struct conv_competitor conv_competitor_npp, conv_competitor_npp_passes;
 
 #endif

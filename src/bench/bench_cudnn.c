@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Computes the layers of `conv bench layers`, and filters, with cuDNN: the fastest of the plans
-// that its graph interface proposes, in NCHW and in NHWC. Its functions are looked up at run time:
-// only its header is needed to build.
+// Computes the layers of `conv bench layers` with cuDNN: the fastest of the plans that its graph
+// interface proposes, in NCHW and in NHWC. Its functions are looked up at run time: only its header
+// is needed to build.
 #include <dlfcn.h>
-#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +12,8 @@
 #include <cudnn_backend.h>
 
 #include "base/clock.h"
-#include "bench/bench_competitor.h"
 #include "bench/bench_cuda.h"
 #include "bench/bench_layers.h"
-#include "image/image.h"
-#include "kernels/common/border.h"
 #include "tensor/element.h"
 
 #define TEXT_OF(number) #number
@@ -501,89 +497,3 @@ enum conv_status conv_bench_layers_cudnn(const struct conv_bench_layers_data *da
     close_cudnn(&cudnn);
     return status;
 }
-
-// --- a filter as a layer -------------------------------------------------------------------------
-
-// Planes of one size are images of a layer with one channel and one map. The input is planes of
-// floats with the border around them, the output is sums. The times contain neither these
-// conversions nor the rounding, which is done here.
-
-static void pad_plane(float *to, const struct conv_filter *filter,
-                      const struct conv_bench_plane *plane, const uint8_t *source)
-{
-    size_t stride = conv_image_stride(plane->width, 8);
-    for (int y = -(filter->height / 2); y < plane->height + filter->height / 2; y++) {
-        int row = conv_border_index(CONV_BORDER_REPLICATE, y, plane->height);
-        for (int x = -(filter->width / 2); x < plane->width + filter->width / 2; x++)
-            *to++ = source[plane->offset + (size_t)row * stride +
-                           (size_t)conv_border_index(CONV_BORDER_REPLICATE, x, plane->width)];
-    }
-}
-
-static void round_plane(uint8_t *result, const struct conv_filter *filter,
-                        const struct conv_bench_plane *plane, const float *sums)
-{
-    size_t stride = conv_image_stride(plane->width, 8);
-    for (int y = 0; y < plane->height; y++)
-        for (int x = 0; x < plane->width; x++) {
-            double value = rint((double)*sums++ / filter->scale + filter->offset);
-            result[plane->offset + (size_t)y * stride + (size_t)x] =
-                (uint8_t)fmin(fmax(value, 0), 255);
-        }
-}
-
-static enum conv_status filter_planes(const struct conv_competitor_filter *task, uint64_t *ns,
-                                      int runs, struct conv_err *err)
-{
-    const struct conv_filter *filter = task->filter;
-    int width = task->planes[0].width, height = task->planes[0].height;
-    bool fits = task->border == CONV_BORDER_REPLICATE && task->depth == 8;
-    for (int p = 0; p < task->count && fits; p++)
-        fits = task->planes[p].width == width && task->planes[p].height == height;
-    if (!fits || runs > CONV_BENCH_MOST_RUNS)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "measured with 8 bits, replicate border, images of one size");
-    float coefs[CONV_FILTER_MAX_TAPS];
-    for (int i = 0; i < filter->width * filter->height; i++)
-        coefs[i] = (float)filter->coef[i];
-    struct conv_bench_layers_data data = {
-        .layer = {.channels = 1,
-                  .maps = 1,
-                  .kernel_height = filter->height,
-                  .kernel_width = filter->width,
-                  .stride = 1},
-        .shape = {task->count, height + filter->height - 1, width + filter->width - 1},
-        .out_height = height,
-        .out_width = width,
-        .distinct = task->count,
-        .image_in = (size_t)(height + filter->height - 1) * (size_t)(width + filter->width - 1),
-        .image_out = (size_t)height * (size_t)width,
-        .weights = coefs,
-    };
-    double times[CONV_BENCH_MOST_RUNS];
-    char summary[120];
-    data.input = malloc((size_t)task->count * data.image_in * sizeof *data.input);
-    float *sums = malloc((size_t)task->count * data.image_out * sizeof *sums);
-    enum conv_status status =
-        data.input && sums ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    for (int p = 0; p < task->count && !status; p++)
-        pad_plane(data.input + (size_t)p * data.image_in, filter, &task->planes[p], task->source);
-    if (!status)
-        status = conv_bench_layers_cudnn(&data, task->device, CONV_PRECISION_EXACT, times, runs,
-                                         sums, summary, sizeof summary, err);
-    for (int p = 0; p < task->count && !status; p++)
-        round_plane(task->result, filter, &task->planes[p], sums + (size_t)p * data.image_out);
-    for (int r = 0; r < runs && !status; r++)
-        ns[r] = (uint64_t)times[r];
-    free(data.input);
-    free(sums);
-    return status;
-}
-
-const struct conv_competitor conv_competitor_cudnn = {
-    .name = "cuDNN",
-    .summary = "float32, without conversion and rounding",
-    .inexact = "float32, without conversion and rounding; results differ by 1",
-    .tolerance = 1,
-    .filter = filter_planes,
-};
