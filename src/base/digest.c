@@ -83,32 +83,37 @@ static void draw_key(struct conv_digest_set *set)
     conv_hash_add(&set->key, seed, sizeof seed);
 }
 
+static size_t slot_bytes(const struct conv_digest_set *set)
+{
+    return sizeof(struct conv_digest) + set->data_bytes;
+}
+
 // The slot of the digest, or the free slot where it belongs.
 static struct conv_digest *find(const struct conv_digest_set *set, const struct conv_digest *digest)
 {
-    struct conv_digest place = set->key;
+    struct conv_digest place = set->key, *slot;
     conv_hash_add(&place, digest, sizeof *digest);
-    size_t at = place.word[0] & (set->capacity - 1);
-    while (!is_zero(&set->slots[at]) && memcmp(&set->slots[at], digest, sizeof *digest) != 0)
-        at = (at + 1) & (set->capacity - 1);
-    return &set->slots[at];
+    for (size_t at = place.word[0];; at++) {
+        slot = (void *)(set->slots + (at & (set->capacity - 1)) * slot_bytes(set));
+        if (is_zero(slot) || memcmp(slot, digest, sizeof *digest) == 0)
+            return slot;
+    }
 }
 
 static enum conv_status grow(struct conv_digest_set *set, struct conv_err *err)
 {
-    struct conv_digest *old = set->slots;
-    size_t old_capacity = set->capacity;
-    size_t capacity = old_capacity ? 2 * old_capacity : FIRST_CAPACITY;
-    struct conv_digest *slots = calloc(capacity, sizeof *slots);
+    uint8_t *old = set->slots, *end = old + set->capacity * slot_bytes(set);
+    size_t capacity = set->capacity ? 2 * set->capacity : FIRST_CAPACITY;
+    uint8_t *slots = calloc(capacity, slot_bytes(set));
     if (!slots)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a table of %zu entries", capacity);
     if (!old)
         draw_key(set);
     set->slots = slots;
     set->capacity = capacity;
-    for (size_t i = 0; i < old_capacity; i++)
-        if (!is_zero(&old[i]))
-            *find(set, &old[i]) = old[i];
+    for (uint8_t *slot = old; slot < end; slot += slot_bytes(set))
+        if (!is_zero((void *)slot))
+            memcpy(find(set, (void *)slot), slot, slot_bytes(set));
     free(old);
     return CONV_OK;
 }
@@ -122,6 +127,11 @@ void conv_digest_set_free(struct conv_digest_set *set)
 bool conv_digest_set_has(const struct conv_digest_set *set, const struct conv_digest *digest)
 {
     return set->capacity > 0 && !is_zero(digest) && !is_zero(find(set, digest));
+}
+
+void *conv_digest_set_data(const struct conv_digest_set *set, const struct conv_digest *digest)
+{
+    return conv_digest_set_has(set, digest) ? find(set, digest) + 1 : NULL;
 }
 
 enum conv_status conv_digest_set_add(struct conv_digest_set *set, const struct conv_digest *digest,

@@ -20,19 +20,13 @@
 // From the worst to the best.
 enum state { FAILED, PLANNED, SKIPPED, COPIED, DONE, STATES };
 
+// An image is identified by the digest of its name alone: in forged reports, names whose digests
+// collide count as one image.
 struct image {
-    struct conv_digest name; // 0: a free slot
-    int report;              // with its best record
+    int report; // with its best record
     enum state state : 8;
     bool overlaps;
     unsigned char pass; // of writing in which its record was copied
-};
-
-// {0} is an empty table. An image is identified by the digest of its name alone: in forged reports,
-// names whose digests collide count as one image.
-struct table {
-    struct image *slots;    // open addressing
-    size_t count, capacity; // capacity: a power of two, or 0
 };
 
 // One report, of one run.
@@ -49,78 +43,15 @@ struct report {
 struct conv_merge {
     struct report *reports;
     int count, capacity;
-    int shards;           // 0: none so far
-    struct report **last; // the last report of each shard; NULL: none
-    bool *finished;       // shards of which any run came to its end
-    char filter[4096];    // of all reports
-    struct table images;
+    int shards;                    // 0: none so far
+    struct report **last;          // the last report of each shard; NULL: none
+    bool *finished;                // shards of which any run came to its end
+    char filter[4096];             // of all reports
+    struct conv_digest_set images; // the data are a struct image
+    uint64_t counts[STATES];       // of images
     unsigned char pass;
     struct conv_merge_totals totals;
 };
-
-// --- images --------------------------------------------------------------------------------------
-
-#define FIRST_CAPACITY 1024
-
-static bool is_free(const struct image *image)
-{
-    return image->name.word[0] == 0 && image->name.word[1] == 0;
-}
-
-// The slot of the name, or the free slot where it belongs.
-static struct image *find_slot(const struct table *table, const struct conv_digest *name)
-{
-    size_t at = name->word[0] & (table->capacity - 1);
-    for (;; at = (at + 1) & (table->capacity - 1)) {
-        struct image *slot = &table->slots[at];
-        if (is_free(slot) ||
-            (slot->name.word[0] == name->word[0] && slot->name.word[1] == name->word[1]))
-            return slot;
-    }
-}
-
-static enum conv_status grow(struct table *table, struct conv_err *err)
-{
-    struct table old = *table;
-    size_t capacity = old.capacity ? 2 * old.capacity : FIRST_CAPACITY;
-    struct image *slots = calloc(capacity, sizeof *slots);
-    if (!slots)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of %zu images",
-                            capacity);
-    table->slots = slots;
-    table->capacity = capacity;
-    for (size_t i = 0; i < old.capacity; i++)
-        if (!is_free(&old.slots[i]))
-            *find_slot(table, &old.slots[i].name) = old.slots[i];
-    free(old.slots);
-    return CONV_OK;
-}
-
-// The image of that name; *added: it is new, with nothing but its name. It moves with the next
-// call.
-static enum conv_status add_image(struct table *table, const struct conv_digest *name,
-                                  struct image **image, bool *added, struct conv_err *err)
-{
-    if (4 * (table->count + 1) > 3 * table->capacity) {
-        enum conv_status status = grow(table, err);
-        if (status)
-            return status;
-    }
-    *image = find_slot(table, name);
-    *added = is_free(*image);
-    if (*added) {
-        **image = (struct image){.name = *name};
-        table->count++;
-    }
-    return CONV_OK;
-}
-
-// NULL if no image has that name.
-static struct image *find_image(const struct table *table, const struct conv_digest *name)
-{
-    struct image *image = table->capacity ? find_slot(table, name) : NULL;
-    return image && !is_free(image) ? image : NULL;
-}
 
 // --- lines ---------------------------------------------------------------------------------------
 // Terminated strings.
@@ -192,14 +123,17 @@ static enum conv_status no_memory(struct conv_err *err)
 enum conv_status conv_merge_open(struct conv_merge **merge, struct conv_err *err)
 {
     *merge = calloc(1, sizeof **merge);
-    return *merge ? CONV_OK : no_memory(err);
+    if (!*merge)
+        return no_memory(err);
+    (*merge)->images.data_bytes = sizeof(struct image);
+    return CONV_OK;
 }
 
 void conv_merge_close(struct conv_merge *merge)
 {
     if (!merge)
         return;
-    free(merge->images.slots);
+    conv_digest_set_free(&merge->images);
     free(merge->reports);
     free(merge->last);
     free(merge->finished);
@@ -255,24 +189,24 @@ static enum conv_status read_file(struct conv_merge *merge, const struct report 
     struct conv_merge_totals *totals = &merge->totals;
     struct conv_digest digest;
     struct conv_json_value name;
-    struct image *image;
     bool added;
     int state = line_state(line);
     if (state < 0 || !line_name(&digest, &name, line)) {
         totals->damaged++;
         return CONV_OK;
     }
-    enum conv_status status = add_image(&merge->images, &digest, &image, &added, err);
+    enum conv_status status = conv_digest_set_add(&merge->images, &digest, &added, err);
     if (status)
         return status;
+    struct image *image = conv_digest_set_data(&merge->images, &digest);
     if (state == DONE) {
         totals->pixels += line_integer(line, "width") * line_integer(line, "height");
         totals->bytes_in += line_integer(line, "bytes_in");
         totals->bytes_out += line_integer(line, "bytes_out");
     }
     if (added) {
-        image->state = (enum state)state;
-        image->report = merge->count;
+        merge->counts[state]++;
+        *image = (struct image){.state = (enum state)state, .report = merge->count};
         return CONV_OK;
     }
     const struct report *before =
@@ -291,6 +225,8 @@ static enum conv_status read_file(struct conv_merge *merge, const struct report 
         image->overlaps = true;
     }
     if (state >= (int)image->state) {
+        merge->counts[image->state]--;
+        merge->counts[state]++;
         image->state = (enum state)state;
         image->report = merge->count;
     }
@@ -408,13 +344,10 @@ static void find_last(struct conv_merge *merge)
 
 void conv_merge_count(struct conv_merge *merge, struct conv_merge_totals *totals)
 {
-    uint64_t counts[STATES] = {0};
+    const uint64_t *counts = merge->counts;
     const struct conv_record_listing *listing = NULL;
     bool complete = merge->shards > 0;
     find_last(merge);
-    for (size_t i = 0; i < merge->images.capacity; i++)
-        if (!is_free(&merge->images.slots[i]))
-            counts[merge->images.slots[i].state]++;
     merge->totals.unreported = 0;
     *totals = merge->totals;
     totals->reports = merge->count;
@@ -472,7 +405,7 @@ static void copy_file(const struct copy *copy, int number, const char *line)
     char input[NAME_MOST], reason[4096 + 512];
     int state = line_state(line);
     struct image *image = state >= 0 && line_name(&digest, &name, line)
-                              ? find_image(&copy->merge->images, &digest)
+                              ? conv_digest_set_data(&copy->merge->images, &digest)
                               : NULL;
     if (!image || image->report != number || (int)image->state != state ||
         image->pass == copy->merge->pass)
