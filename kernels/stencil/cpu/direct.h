@@ -289,13 +289,10 @@ DIRECT_METHODS(DEFINE_DIRECT)
 
 typedef void (*filter_direct_fn)(const struct direct_job *job, uint8_t *const rows[2]);
 
-static filter_direct_fn choose_direct(enum direct_method method, enum conv_cpu_division division)
-{
 #define DIRECT_ENTRY(method, division)                                                             \
     [DIRECT_##method][CONV_CPU_##division] = filter_##method##_##division,
-    static const filter_direct_fn methods[][CONV_CPU_BY_ANY + 1] = {DIRECT_METHODS(DIRECT_ENTRY)};
-    return methods[method][division];
-}
+static const filter_direct_fn direct_methods[][CONV_CPU_BY_ANY + 1] = {
+    DIRECT_METHODS(DIRECT_ENTRY)};
 
 static uint8_t *edge_line(const struct direct_job *job, int k)
 {
@@ -424,7 +421,9 @@ static void init_direct_constants(struct direct_constants *constants,
 {
     conv_cpu_rounding_narrow(&constants->rounding, stencil);
     enum conv_cpu_division division = constants->rounding.division;
-    bool is_signed = stencil->width == 3 && choose_direct(DIRECT_FALLING, division);
+    bool is_signed = stencil->width == 3 &&
+                     (division == CONV_CPU_BY_1_SIGNED || division == CONV_CPU_BY_POWER_SIGNED ||
+                      division == CONV_CPU_BY_ODD_SIGNED);
     if (is_signed && set_four(constants, stencil, 0)) {
         constants->method = DIRECT_FALLING;
     } else if (is_signed && set_four(constants, stencil, 1)) {
@@ -471,9 +470,9 @@ static void set_direct_plane(struct direct_job *job, const struct conv_stencil_p
     job->streams = VECTOR >= 32 && aligned && width * (size_t)plane->height >= DIRECT_STREAM;
 }
 
-static void filter_direct(const struct conv_stencil *stencil,
-                          const struct direct_constants *constants,
-                          const struct conv_stencil_batch *batch)
+static inline void filter_direct(const struct conv_stencil *stencil,
+                                 const struct direct_constants *constants,
+                                 const struct conv_stencil_batch *batch)
 {
     struct direct_job job;
     job.stencil = stencil;
@@ -482,7 +481,7 @@ static void filter_direct(const struct conv_stencil *stencil,
         for (int i = 0; i <= stencil->width / 2; i++)
             for (int phase = 0; phase < 2; phase++)
                 job.sums.coefs[j][i][phase] = (vec_u32){0} + constants->coefs[j][i][phase];
-    filter_direct_fn filter = choose_direct(constants->method, job.sums.rounding.division);
+    filter_direct_fn filter = direct_methods[constants->method][job.sums.rounding.division];
     for (int p = 0; p < batch->count; p++) {
         set_direct_plane(&job, &batch->planes[p], batch->cpu.scratch);
         filter_direct_plane(&job, filter, batch->cpu.from, conv_cpu_end(batch, job.plane));

@@ -294,30 +294,31 @@ ALWAYS_INLINE void filter_block(uint8_t *const out[2], const struct conv_cpu_dot
         filter_dot_block(out, job, x, method->narrow, method->sums);
 }
 
-// `bytes` of two output rows.
+// `bytes` of two output rows. The last block may be a part of one, from and to a buffer; as a case
+// of its own after the loop it took the compiler as long again.
 ALWAYS_INLINE void filter_rows(const struct conv_cpu_dot_job *job, uint8_t *const rows[2],
                                size_t bytes, struct dot_method method)
 {
     const size_t block = DOT_BLOCK(method.sums);
-    size_t x = 0;
-    for (; x + block <= bytes; x += block) {
-        for (size_t line = 0; line < block; line += 64) {
+    _Alignas(64) uint8_t buffer[2][DOT_MOST_VECTORS * VECTOR], last[2][sizeof buffer[0]];
+    for (size_t x = 0; x < bytes; x += block) {
+        const bool whole = x + block <= bytes;
+        uint8_t *out[2] = {rows[0] + x, rows[1] + x};
+        const uint8_t *samples[2] = {job->centre[0] + x, job->centre[1] + x};
+        for (size_t line = 0; whole && line < block; line += 64) {
             __builtin_prefetch(job->next[0] + x + line);
             __builtin_prefetch(job->next[1] + x + line);
         }
-        filter_block((uint8_t *[2]){rows[0] + x, rows[1] + x}, job,
-                     (const uint8_t *[2]){job->centre[0] + x, job->centre[1] + x}, x, &method);
-    }
-    if (x < bytes) {
-        _Alignas(64) uint8_t buffer[2][DOT_MOST_VECTORS * VECTOR], last[2][sizeof buffer[0]];
-        for (int r = 0; method.sample && r < 2; r++) {
-            memset(last[r], 0, sizeof last[r]);
-            memcpy(last[r], job->centre[r] + x, bytes - x);
+        for (int r = 0; !whole && r < 2; r++) {
+            out[r] = buffer[r];
+            if (method.sample) {
+                memset(last[r], 0, sizeof last[r]);
+                samples[r] = memcpy(last[r], samples[r], bytes - x);
+            }
         }
-        filter_block((uint8_t *[2]){buffer[0], buffer[1]}, job,
-                     (const uint8_t *[2]){last[0], last[1]}, x, &method);
-        memcpy(rows[0] + x, buffer[0], bytes - x);
-        memcpy(rows[1] + x, buffer[1], bytes - x);
+        filter_block(out, job, samples, x, &method);
+        for (int r = 0; !whole && r < 2; r++)
+            memcpy(rows[r] + x, buffer[r], bytes - x);
     }
 }
 

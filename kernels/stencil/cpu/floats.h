@@ -424,9 +424,9 @@ static void init_float_constants(struct float_constants *constants,
     }
 }
 
-static void filter_floats(const struct conv_stencil *stencil,
-                          const struct float_constants *constants,
-                          const struct conv_stencil_batch *batch)
+static inline void filter_floats(const struct conv_stencil *stencil,
+                                 const struct float_constants *constants,
+                                 const struct conv_stencil_batch *batch)
 {
     struct float_job job;
     job.stencil = stencil;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The variant over the kernels of direct.h, dots.h, floats.h and gradient.h, defined once in each
-// file of an instruction set. SCORE, given by that file, is its score for all stencils.
+// file of an instruction set. SCORE, given by that file, is its score for all stencils;
+// SAME_FLOATS_AND_DIRECT, where it is defined, is a variant whose code for floats.h and direct.h is
+// the same.
 #ifndef CONV_KERNELS_STENCIL_CPU_VECTOR_VARIANT_H
 #define CONV_KERNELS_STENCIL_CPU_VECTOR_VARIANT_H
 
@@ -60,10 +62,15 @@ static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
     const struct conv_cpu_plan *cpu = &constants->plan;
     if (cpu->sums == CONV_CPU_GRADIENT)
         filter_gradient(plan->stencil, batch);
+#ifdef SAME_FLOATS_AND_DIRECT
+    else if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES || cpu->direct)
+        return SAME_FLOATS_AND_DIRECT.run(plan, batch);
+#else
     else if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)
         filter_floats(plan->stencil, &constants->floats, batch);
     else if (cpu->direct)
         filter_direct(plan->stencil, &constants->direct, batch);
+#endif
     else
         filter_dots(plan->stencil, cpu, &constants->dots, batch);
     return CONV_OK;

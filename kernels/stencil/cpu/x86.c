@@ -43,6 +43,7 @@ typedef __m256i vec_any;
 #define HAVE_FMA 1
 #if defined CONV_ISA_VNNI
 #define QUADS CONV_CPU_QUADS_FAST
+#define SAME_FLOATS_AND_DIRECT conv_cpu_avx512
 #define SCORE 60
 #else
 #define QUADS CONV_CPU_QUADS_SLOW
