@@ -21,7 +21,7 @@ from folders import tree
 
 EMULATED = program.EMULATED  # the CUDA backend on the CPU
 SEED = int(os.environ.get("CONV_SEED", random.SystemRandom().randrange(1 << 32)))
-ROUNDS = int(os.environ.get("CONV_ROUNDS", 5 if os.environ.get("CONV_SANITIZED") or program.RUNNER else 16))
+ROUNDS = int(os.environ.get("CONV_ROUNDS", 3 if os.environ.get("CONV_SANITIZED") or program.RUNNER else 16))
 
 # Settings that do change bytes; each has a plain run of its own.
 JOBS = (("emboss",), ("gaussian5,sharpen", "--alpha=premultiply", "--border=wrap"),

@@ -231,7 +231,7 @@ CODERS = ((), ("--decode-on=gpu", "--encode-on=gpu"))
 @pytest.fixture
 def few(box, batch):
     """Uses only some of the images: an emulated device is slow."""
-    for name in tree("in")[12 if program.is_sanitized() else 21:]:
+    for name in tree("in")[6 if program.is_sanitized() else 21:]:
         (box / "in" / name).unlink()
 
 
