@@ -126,7 +126,8 @@ struct conv_jpeg_decode_batch {
 };
 
 // True if the kernels can decode such an image. Reads the caller's part without d_stream, d_plane
-// and stride.
+// and stride. False if stream_bytes, which may be the size of the file, are more than the image's
+// coefficients can take and 64 KiB.
 bool conv_cuda_jpeg_decode_takes(const struct conv_jpeg_decode_image *image);
 
 // Bytes of device memory that such an image needs while it is decoded, whatever its stream holds;

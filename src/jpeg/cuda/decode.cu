@@ -5,7 +5,10 @@
 #define SCRATCH_ALIGN 256
 #define MOST_SIDE 65500
 #define MOST_STREAM (1u << 28) // 32 bits count its bits
-#define MOST_MCU_BLOCKS 10
+// A coefficient takes at most 31 bits, so a block less than this. The slack is for the rest of a
+// file, because callers may know only its size.
+#define MOST_BLOCK_BYTES 256
+#define STREAM_SLACK (64 << 10)
 
 static size_t align(size_t bytes)
 {
@@ -28,6 +31,16 @@ static void find_sampling(const struct conv_jpeg_decode_image *image, uint32_t *
     }
 }
 
+static void count_blocks(struct jpeg_plan *plan, const struct conv_jpeg_decode_image *image)
+{
+    uint32_t most_h, most_v;
+    find_sampling(image, &most_h, &most_v, &plan->mcu_blocks);
+    plan->subs = divide_up(image->stream_bytes, SUB_BYTES);
+    plan->mcus_x = divide_up((uint32_t)image->width, 8 * most_h);
+    plan->mcus = plan->mcus_x * divide_up((uint32_t)image->height, 8 * most_v);
+    plan->blocks = plan->mcus * plan->mcu_blocks;
+}
+
 bool conv_cuda_jpeg_decode_takes(const struct conv_jpeg_decode_image *image)
 {
     uint32_t most_h, most_v, blocks;
@@ -39,7 +52,12 @@ bool conv_cuda_jpeg_decode_takes(const struct conv_jpeg_decode_image *image)
     for (int c = 0; c < image->components; c++)
         if (image->h[c] < 1 || image->v[c] < 1 || most_h % image->h[c] || most_v % image->v[c])
             return false;
-    return most_h <= 4 && most_v <= 4 && blocks <= (image->components == 1 ? 1 : MOST_MCU_BLOCKS);
+    if (most_h > 4 || most_v > 4 || blocks > (image->components == 1 ? 1 : CONV_JPEG_MOST_BLOCKS))
+        return false;
+    struct jpeg_plan plan = {};
+    count_blocks(&plan, image);
+    return image->stream_bytes <= (uint64_t)plan.blocks * MOST_BLOCK_BYTES +
+                                      (uint64_t)image->segments * sizeof(uint32_t) + STREAM_SLACK;
 }
 
 // --- memory --------------------------------------------------------------------------------------
@@ -53,16 +71,6 @@ static void count_work(uint32_t work[WORKS], const struct conv_jpeg_decode_image
     work[WORK_TILES] = divide_up(plan->mcus, TILE_MCUS);
     work[WORK_IDCT] = divide_up(plan->blocks, IDCT_BLOCKS);
     work[WORK_PIXELS] = divide_up(units, PIXEL_UNITS);
-}
-
-static void count_blocks(struct jpeg_plan *plan, const struct conv_jpeg_decode_image *image)
-{
-    uint32_t most_h, most_v;
-    find_sampling(image, &most_h, &most_v, &plan->mcu_blocks);
-    plan->subs = divide_up(image->stream_bytes, SUB_BYTES);
-    plan->mcus_x = divide_up((uint32_t)image->width, 8 * most_h);
-    plan->mcus = plan->mcus_x * divide_up((uint32_t)image->height, 8 * most_v);
-    plan->blocks = plan->mcus * plan->mcu_blocks;
 }
 
 // The results and the coefficients of all images come first, so that one call clears them.

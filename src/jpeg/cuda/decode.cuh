@@ -29,6 +29,8 @@
 #define WARM_SUBS 16
 #define CHUNK_SUBS (THREADS - WARM_SUBS)
 
+#define CONV_JPEG_MOST_BLOCKS 10 // of an MCU (ITU-T T.81, annex B.2.3)
+
 #define DC_THREADS 256
 #define DC_MCUS 4                        // per thread
 #define TILE_MCUS (DC_THREADS * DC_MCUS) // whose sums a block of threads of jpeg_dc finds

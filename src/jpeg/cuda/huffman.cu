@@ -15,7 +15,7 @@
 
 // The data of an image.
 struct jpeg_data {
-    const uint32_t *words;
+    const uint8_t *bytes;
     const uint32_t *offsets; // of the segments, in bytes
     uint32_t bits;           // of all
     uint32_t segments;
@@ -27,7 +27,7 @@ __device__ inline struct jpeg_data find_data(const struct conv_jpeg_decode_image
 {
     const struct conv_jpeg_stream &head = head_of(image);
     struct jpeg_data data;
-    data.words = (const uint32_t *)(image.d_stream + head.data_at);
+    data.bytes = image.d_stream + head.data_at;
     data.offsets = (const uint32_t *)(image.d_stream + head.offsets_at);
     data.bits = 8 * head.data_bytes;
     data.segments = head.segments;
@@ -88,10 +88,10 @@ __device__ inline struct subsequence find_subsequence(const struct jpeg_data &da
 // The state after the symbols up to bit `end`.
 __device__ __forceinline__ uint32_t pass(struct jpeg_cursor cursor, uint32_t end,
                                          const struct jpeg_tables &tables,
-                                         const struct jpeg_data &data)
+                                         const struct jpeg_stage &stage)
 {
     struct jpeg_output none = {};
-    decode<false>(&cursor, tables, data.words, end, none);
+    decode<false>(&cursor, tables, stage, end, none);
     uint32_t over = cursor.bit > end ? cursor.bit - end : 0;
     return over | cursor.phase << 5 | cursor.index << 9 | cursor.block << 16;
 }
@@ -103,19 +103,20 @@ __device__ __forceinline__ struct jpeg_cursor enter(uint32_t begin, uint32_t ent
 
 // What the threads of a block have found about their subsequences.
 struct jpeg_states {
-    uint32_t entry[THREADS]; // the state that it was entered in, or KNOWN_ENTRY
     uint32_t after[THREADS]; // the state after it
-    uint32_t list[THREADS];  // threads whose subsequences are decoded again
-    uint32_t listed[2];      // their number, in every other repetition
+    uint32_t listed[2];      // the number of the threads below, in every other repetition
+    uint16_t entry[THREADS]; // the state that it was entered in, or KNOWN_ENTRY
+    uint8_t list[THREADS];   // threads whose subsequences are decoded again
 };
+static_assert(THREADS <= 256, "their numbers are bytes");
 
 // Corrects states, until each subsequence is entered as the one before ends. Those that are not are
 // listed and divided among the first threads, because in a photograph half of them are right after
 // the first repetition, and half of the others after each one more. `first` is the number of thread
 // 0's subsequence, whose entry stays as it is. *rounds limits the repetitions and is counted down.
 __device__ inline void settle(struct jpeg_states *states, uint32_t first,
-                              const struct jpeg_tables &tables, const struct jpeg_data &data,
-                              uint32_t *rounds)
+                              const struct jpeg_tables &tables, const struct jpeg_stage &stage,
+                              uint32_t bits, uint32_t *rounds)
 {
     uint32_t own = threadIdx.x, turn = 0;
     if (own < 2)
@@ -125,8 +126,8 @@ __device__ inline void settle(struct jpeg_states *states, uint32_t first,
         uint32_t entry = states->entry[own];
         uint32_t before = own ? states->after[own - 1] & STATE_PLACE : entry;
         if (entry != KNOWN_ENTRY && entry != before) {
-            states->entry[own] = before;
-            states->list[atomicAdd(&states->listed[turn], 1)] = own;
+            states->entry[own] = (uint16_t)before;
+            states->list[atomicAdd(&states->listed[turn], 1)] = (uint8_t)own;
         }
         __syncthreads();
         uint32_t listed = states->listed[turn];
@@ -138,7 +139,7 @@ __device__ inline void settle(struct jpeg_states *states, uint32_t first,
         if (own < listed) {
             uint32_t other = states->list[own], begin = (first + other) * SUB_BITS;
             states->after[other] = pass(enter(begin, states->entry[other]),
-                                        min(begin + SUB_BITS, data.bits), tables, data);
+                                        min(begin + SUB_BITS, bits), tables, stage);
         }
     }
 }
@@ -217,6 +218,7 @@ __global__ void __launch_bounds__(THREADS)
 {
     __shared__ struct jpeg_tables shared_tables[1];
     __shared__ struct jpeg_states shared_states[1];
+    __shared__ uint4 quads[STAGE_QUADS];
     struct jpeg_tables &tables = shared_tables[0];
     struct jpeg_states &states = shared_states[0];
     struct jpeg_place place = find_place(images, count, WORK_CHUNKS);
@@ -234,16 +236,17 @@ __global__ void __launch_bounds__(THREADS)
     make_tables(&tables, image);
     // Before the image there are subsequences without bits.
     uint32_t first = place.index * CHUNK_SUBS - WARM_SUBS, number = first + threadIdx.x;
+    struct jpeg_stage stage = stage_data(quads, data.bytes, data.bits / 8, first);
     bool early = place.index == 0 && threadIdx.x < WARM_SUBS;
     struct subsequence sub = find_subsequence(data, number);
     bool used = !early && sub.begin < sub.end;
     uint32_t entry = used && !sub.starts ? GUESS : KNOWN_ENTRY, after = 0, rounds = THREADS;
     if (used)
-        after =
-            pass(sub.starts ? enter(sub.start, 0) : enter(sub.begin, GUESS), sub.end, tables, data);
-    states.entry[threadIdx.x] = entry;
+        after = pass(sub.starts ? enter(sub.start, 0) : enter(sub.begin, GUESS), sub.end, tables,
+                     stage);
+    states.entry[threadIdx.x] = (uint16_t)entry;
     states.after[threadIdx.x] = after;
-    settle(&states, first, tables, data, &rounds);
+    settle(&states, first, tables, stage, data.bits, &rounds);
     used = used && threadIdx.x >= WARM_SUBS;
     after = states.after[threadIdx.x];
     if (threadIdx.x == WARM_SUBS)
@@ -256,7 +259,7 @@ __global__ void __launch_bounds__(THREADS)
 // --- chunks --------------------------------------------------------------------------------------
 
 // Decodes the chunk again, from the end of the one before. False: too many repetitions.
-__device__ inline bool redo_chunk(struct jpeg_states *states, uint32_t chunk,
+__device__ inline bool redo_chunk(struct jpeg_states *states, uint4 *quads, uint32_t chunk,
                                   const struct jpeg_plan &plan, const struct jpeg_tables &tables,
                                   const struct jpeg_data &data, uint32_t *rounds)
 {
@@ -266,11 +269,12 @@ __device__ inline bool redo_chunk(struct jpeg_states *states, uint32_t chunk,
     uint32_t entry = KNOWN_ENTRY, after = used ? plan.states[number] : 0;
     if (used && !sub.starts)
         entry = plan.states[number - 1] & STATE_PLACE;
+    struct jpeg_stage stage = stage_data(quads, data.bytes, data.bits / 8, first);
     if (threadIdx.x == 0)
-        after = pass(enter(sub.begin, entry), sub.end, tables, data);
-    states->entry[threadIdx.x] = entry;
+        after = pass(enter(sub.begin, entry), sub.end, tables, stage);
+    states->entry[threadIdx.x] = (uint16_t)entry;
     states->after[threadIdx.x] = after;
-    settle(states, first, tables, data, rounds);
+    settle(states, first, tables, stage, data.bits, rounds);
     after = states->after[threadIdx.x];
     if (used)
         plan.states[number] = after;
@@ -323,6 +327,7 @@ __global__ void __launch_bounds__(THREADS)
 {
     __shared__ struct jpeg_tables shared_tables[1];
     __shared__ struct jpeg_states states[1];
+    __shared__ uint4 quads[STAGE_QUADS];
     struct jpeg_tables &tables = shared_tables[0];
     const struct conv_jpeg_decode_image &image = images[blockIdx.x];
     const struct jpeg_plan &plan = plan_of(image);
@@ -336,7 +341,7 @@ __global__ void __launch_bounds__(THREADS)
         make_tables(&tables, image);
     while (chunk < chunks) {
         bool stopped = __syncthreads_or(threadIdx.x == 0 && d_stop && *d_stop);
-        if (stopped || !redo_chunk(states, chunk, plan, tables, data, &rounds)) {
+        if (stopped || !redo_chunk(states, quads, chunk, plan, tables, data, &rounds)) {
             if (threadIdx.x == 0)
                 fail_image(plan, stopped ? CONV_JPEG_STOPPED : CONV_JPEG_COSTLY);
             return;
@@ -353,6 +358,7 @@ __global__ void __launch_bounds__(THREADS)
 // be complete and less than a byte be left, which is checked wherever they are complete.
 __device__ inline uint32_t put_subsequence(const struct subsequence &sub, uint32_t entry,
                                            uint32_t block, const struct jpeg_tables &tables,
+                                           const struct jpeg_stage &stage,
                                            const struct jpeg_data &data, struct jpeg_output output)
 {
     uint32_t segment = find_segment(data, sub.begin + 1);
@@ -367,7 +373,7 @@ __device__ inline uint32_t put_subsequence(const struct subsequence &sub, uint32
         uint32_t segment_end = 8 * data.offsets[segment + 1], end = min(sub.end, segment_end);
         output.last =
             segment + 1 < data.segments ? (segment + 1) * data.segment_blocks : data.blocks;
-        uint32_t failure = decode<true>(&cursor, tables, data.words, end, output);
+        uint32_t failure = decode<true>(&cursor, tables, stage, end, output);
         if (failure)
             return failure;
         bool complete = cursor.block >= output.last;
@@ -386,6 +392,7 @@ __global__ void __launch_bounds__(THREADS)
     __shared__ struct jpeg_tables shared_tables[1];
     struct jpeg_tables &tables = shared_tables[0];
     __shared__ uint8_t order[CONV_JPEG_BLOCK];
+    __shared__ uint4 quads[STAGE_QUADS];
     struct jpeg_place place = find_place(images, count, WORK_CHUNKS);
     const struct conv_jpeg_decode_image &image = *place.image;
     const struct jpeg_plan &plan = plan_of(image);
@@ -398,6 +405,8 @@ __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x < CONV_JPEG_BLOCK)
         order[threadIdx.x] = column_order(threadIdx.x);
     make_tables(&tables, image);
+    struct jpeg_stage stage =
+        stage_data(quads, data.bytes, data.bits / 8, place.index * CHUNK_SUBS);
     struct subsequence sub = find_subsequence(data, number);
     bool used = threadIdx.x < CHUNK_SUBS && sub.begin < sub.end;
     struct block_count own = {}, all;
@@ -409,7 +418,7 @@ __global__ void __launch_bounds__(THREADS)
     uint32_t block = before.blocks + (before.fixed ? 0 : plan.chunks[place.index].count);
     uint32_t entry = number ? plan.states[number - 1] : 0;
     struct jpeg_output output = {plan.coefficients, plan.dc, order, 0};
-    uint32_t failure = put_subsequence(sub, entry, block, tables, data, output);
+    uint32_t failure = put_subsequence(sub, entry, block, tables, stage, data, output);
     if (failure)
         fail_image(plan, failure);
 }

@@ -15,7 +15,7 @@
 #define STATE_INDEX(state) ((state) >> 9 & 63)
 #define STATE_COUNT(state) ((state) >> 16)
 #define STATE_PLACE 0x7fffu // all but the count
-#define KNOWN_ENTRY UINT32_MAX
+#define KNOWN_ENTRY 0xffffu
 static_assert(SUB_BITS / 2 <= 0xffff, "the blocks of a subsequence, of two bits each, are counted");
 
 // Where the thread of a subsequence begins if it does not know better. To guess that it is within a
@@ -43,9 +43,15 @@ struct jpeg_tables {
     uint32_t limit[CONV_JPEG_COMPONENTS][2][CODE_BITS]; // 16 bits from here on begin a longer code
     int32_t offset[CONV_JPEG_COMPONENTS][2][CODE_BITS]; // of the symbol, from the code
     const struct conv_jpeg_stream *head;
-    uint32_t pattern; // of each block in a period, two bits: the component whose tables it uses
-    uint32_t period;
+    uint32_t turns[CONV_JPEG_MOST_BLOCKS]; // of the tables, by phase
 };
+
+// Whose tables the blocks of an MCU use: where those for DC begin in look[], the next block's
+// phase, and the own one.
+#define TURN(look, next, phase) ((look) | (next) << 16 | (phase) << 24)
+#define TURN_LOOK(turn) ((turn)&0xffff)
+#define TURN_NEXT(turn) ((turn) >> 16 & 255)
+#define TURN_PHASE(turn) ((turn) >> 24)
 
 __device__ __forceinline__ const struct conv_jpeg_code &code_of(const struct conv_jpeg_stream &head,
                                                                 uint32_t component, uint32_t ac)
@@ -74,12 +80,12 @@ __device__ inline uint32_t find_entry(const struct jpeg_tables &tables, uint32_t
     return make_entry(length, code_of(*tables.head, component, ac).symbols[at & 255], ac);
 }
 
-// The shortest period of the tables that blocks use in turn. One that is shorter than an MCU need
-// not be synchronised with it.
-__device__ inline void find_pattern(struct jpeg_tables *tables,
-                                    const struct conv_jpeg_decode_image &image)
+// Sets the turns of the shortest period. One that is shorter than an MCU need not be synchronised
+// with it.
+__device__ inline void set_turns(struct jpeg_tables *tables,
+                                 const struct conv_jpeg_decode_image &image)
 {
-    uint32_t pattern = 0, blocks = 0, period = 1;
+    uint32_t pattern = 0, blocks = 0, period = 1; // two bits per block: the component
     for (int c = 0; c < image.components; c++)
         for (int i = image.h[c] * image.v[c]; i > 0; i--)
             pattern |= (uint32_t)tables->head->tables[c] << 2 * blocks++;
@@ -88,8 +94,11 @@ __device__ inline void find_pattern(struct jpeg_tables *tables,
         if (period == p && (blocks % p || (pattern & same) != pattern >> 2 * p))
             period++;
     }
-    tables->pattern = pattern;
-    tables->period = period;
+    for (uint32_t phase = 0; phase < period; phase++) {
+        uint32_t component = pattern >> 2 * phase & 3;
+        tables->turns[phase] =
+            TURN(component * 2 * LOOK_SIZE, phase + 1 == period ? 0 : phase + 1, phase);
+    }
 }
 
 // By all threads of a block.
@@ -110,7 +119,7 @@ __device__ inline void make_tables(struct jpeg_tables *tables,
     }
     if (threadIdx.x == 0) {
         tables->head = head;
-        find_pattern(tables, image);
+        set_turns(tables, image);
     }
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < codes << LOOK_BITS; i += blockDim.x) {
@@ -126,6 +135,42 @@ __device__ inline void make_tables(struct jpeg_tables *tables,
     __syncthreads();
 }
 
+// --- data ----------------------------------------------------------------------------------------
+
+// What the threads of a block decode, in shared memory: a thread reads words in an order that no
+// cache line serves, since the others are at other places. Two words more may be read.
+#define SUB_WORDS (SUB_BYTES / 4)
+#define STAGE_QUADS (THREADS * SUB_WORDS / 4 + 1)
+static_assert(SUB_WORDS % 4 == 0, "subsequences begin at quads");
+
+// The place of a word of the data in the stage.
+struct jpeg_stage {
+    const uint32_t *words;
+    uint32_t first;
+};
+
+__device__ __forceinline__ uint32_t swap_bytes(uint32_t word)
+{
+    return __byte_perm(word, 0, 0x0123); // the first byte of the data is the highest
+}
+
+// Copies the data of a block's threads, of which thread 0 has subsequence `first`. Words beyond the
+// data, and before them where `first` is less than 0, become 0.
+__device__ inline struct jpeg_stage stage_data(uint4 *quads, const uint8_t *data, uint32_t bytes,
+                                               uint32_t first)
+{
+    uint32_t begin = first * (SUB_WORDS / 4), end = (bytes + 16) / 16; // zeros follow the data
+    for (uint32_t i = threadIdx.x; i < STAGE_QUADS; i += THREADS) {
+        uint4 quad = make_uint4(0, 0, 0, 0);
+        if (begin + i < end)
+            quad = ((const uint4 *)data)[begin + i];
+        quads[i] = make_uint4(swap_bytes(quad.x), swap_bytes(quad.y), swap_bytes(quad.z),
+                              swap_bytes(quad.w));
+    }
+    __syncthreads();
+    return {(const uint32_t *)quads, 4 * begin};
+}
+
 // --- the loop ------------------------------------------------------------------------------------
 
 struct jpeg_cursor {
@@ -134,11 +179,6 @@ struct jpeg_cursor {
     uint32_t index; // of the next coefficient of the block
     uint32_t block; // completed ones
 };
-
-__device__ __forceinline__ uint32_t load_word(const uint32_t *words)
-{
-    return __byte_perm(__ldg(words), 0, 0x0123); // the first byte of the data is the highest
-}
 
 // Coefficients of the blocks that are completed, and where they go.
 struct jpeg_output {
@@ -160,24 +200,23 @@ __device__ __forceinline__ int32_t extend(uint32_t bits, uint32_t size)
 // the result is a failure or CONV_JPEG_DECODED.
 template <bool WRITE>
 __device__ __forceinline__ uint32_t decode(struct jpeg_cursor *cursor,
-                                           const struct jpeg_tables &tables, const uint32_t *words,
-                                           uint32_t end, const struct jpeg_output &output)
+                                           const struct jpeg_tables &tables,
+                                           const struct jpeg_stage &stage, uint32_t end,
+                                           const struct jpeg_output &output)
 {
-    uint32_t failure = CONV_JPEG_DECODED, pattern = tables.pattern, period = tables.period;
-    uint32_t bit = cursor->bit % 32, index = cursor->index, phase = cursor->phase;
-    uint32_t block = cursor->block;
-    int32_t left = (int32_t)(end - cursor->bit);
-    words += cursor->bit / 32;
-    uint32_t high = load_word(words), low = load_word(words + 1), next = load_word(words + 2);
-    const uint16_t *dc = tables.look[pattern >> 2 * phase & 3][0];
-    const uint16_t *look = index ? dc + LOOK_SIZE : dc;
-    while (left > 0 && (!WRITE || block < output.last)) {
+    uint32_t failure = CONV_JPEG_DECODED;
+    uint32_t bit = cursor->bit, index = cursor->index, block = cursor->block;
+    const uint32_t *word = stage.words + (bit / 32 - stage.first);
+    uint32_t high = word[0], low = word[1];
+    uint32_t turn = tables.turns[cursor->phase];
+    const uint16_t *dc = tables.look[0][0] + TURN_LOOK(turn), *look = index ? dc + LOOK_SIZE : dc;
+    while (bit < end && (!WRITE || block < output.last)) {
         uint32_t window = __funnelshift_l(low, high, bit);
         uint32_t entry = look[window >> (32 - LOOK_BITS)];
         if (entry == 0)
-            entry = find_entry(tables, pattern >> 2 * phase & 3, index != 0, window >> CODE_BITS,
-                               LOOK_BITS + 1);
-        uint32_t used = ENTRY_BITS(entry), step = ENTRY_STEP(entry);
+            entry = find_entry(tables, TURN_LOOK(turn) / (2 * LOOK_SIZE), index != 0,
+                               window >> CODE_BITS, LOOK_BITS + 1);
+        uint32_t used = ENTRY_BITS(entry), step = ENTRY_STEP(entry), before = bit;
         if (WRITE) {
             uint32_t size = ENTRY_SIZE(entry), after = index + step;
             int32_t value = extend(window << (used - size), size);
@@ -189,25 +228,23 @@ __device__ __forceinline__ uint32_t decode(struct jpeg_cursor *cursor,
             if (after > CONV_JPEG_BLOCK && step != STEP_END)
                 failure = step > STEP_END ? CONV_JPEG_CODE : CONV_JPEG_INDEX;
         }
-        left -= (int32_t)used;
         bit += used;
-        if (bit >= 32) {
-            bit -= 32;
+        if ((bit ^ before) & 32) { // to the next word
             high = low;
-            low = next;
-            next = load_word(++words + 2);
+            low = word[2];
+            word++;
         }
         index += step;
         look = dc + LOOK_SIZE;
         if (index >= CONV_JPEG_BLOCK) {
             index = 0;
             block++;
-            phase = phase + 1 == period ? 0 : phase + 1;
-            look = dc = tables.look[pattern >> 2 * phase & 3][0];
+            turn = tables.turns[TURN_NEXT(turn)];
+            look = dc = tables.look[0][0] + TURN_LOOK(turn);
         }
     }
-    cursor->bit = end - (uint32_t)left;
-    cursor->phase = phase;
+    cursor->bit = bit;
+    cursor->phase = TURN_PHASE(turn);
     cursor->index = index;
     cursor->block = block;
     return failure;

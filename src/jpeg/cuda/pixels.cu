@@ -3,6 +3,9 @@
 // upsampling, and converted with its 16 bits of fraction.
 #include "jpeg/cuda/decode.cuh"
 
+// Blocks per processor, as many as registers allow without spilling.
+#define PIXEL_BLOCKS 3
+
 // A component's plane.
 struct plane {
     const uint8_t *samples;
@@ -159,7 +162,7 @@ __device__ inline void store_colors(const struct conv_jpeg_decode_image &image, 
     store(image.d_plane[2] + at, b);
 }
 
-__global__ void __launch_bounds__(PIXEL_THREADS)
+__global__ void __launch_bounds__(PIXEL_THREADS, PIXEL_BLOCKS)
     jpeg_pixels(const struct conv_jpeg_decode_image *images, uint32_t count, uint32_t *d_status)
 {
     struct jpeg_place place = find_place(images, count, WORK_PIXELS);
