@@ -205,8 +205,8 @@ __device__ inline uint8_t *samples_of(struct chunk_memory *memory, const struct 
 }
 
 // Each thread takes eight pixels of V rows at a time. Below the image, luma repeats the last row of
-// pixels, chroma its own last row. Chroma is the mean of H * V pixels, half of the times rounded
-// up.
+// pixels, chroma its own last row. Chroma is the mean of H * V pixels; halves are rounded down and
+// up by turns.
 template <int H, int V>
 __device__ inline void load_colour(struct chunk_memory *memory, const struct chunk &chunk)
 {
@@ -238,7 +238,7 @@ __device__ inline void load_colour(struct chunk_memory *memory, const struct chu
         for (int c = 0; c < 2; c++) {
             uint8_t *to = samples_of(memory, chunk, slot, H * V + c, row) + 8 / H * half;
 #pragma unroll
-            for (int k = 0; k < 8 / H; k++) // V / 2 + k % 2 is 0, 1, ... or 1, 2, ...
+            for (int k = 0; k < 8 / H; k++) // adds 0, 1, ... to two, 1, 2, ... to four
                 sums[c][k] = H == 1 ? sums[c][k] : (sums[c][k] + V / 2 + k % 2) / (H * V);
 #pragma unroll
             for (int k = 0; k < 8 / H; k += 4)
@@ -264,9 +264,13 @@ __device__ inline void load_gray(struct chunk_memory *memory, const struct chunk
 
 // --- coefficients --------------------------------------------------------------------------------
 
+// value / 2^BITS, rounded.
 template <int BITS> __device__ inline int descale(int value)
 {
-    return (value + (1 << BITS >> 1)) >> BITS;
+    if constexpr (BITS > 0)
+        return (value + (1 << (BITS - 1))) >> BITS;
+    else
+        return value * (1 << -BITS);
 }
 
 // One dimension of the DCT of Loeffler, Ligtenberg and Moschytz (ICASSP 1989), with libjpeg's
@@ -284,8 +288,8 @@ template <int SCALE> __device__ inline void transform(int (&d)[8])
     }
     int a = s[0] + s[3], b = s[1] + s[2], c = s[0] - s[3], e = s[1] - s[2];
     const int BITS = 13 - SCALE;
-    d[0] = SCALE > 0 ? (a + b) << SCALE : descale < SCALE < 0 ? -SCALE : 0 > (a + b);
-    d[4] = SCALE > 0 ? (a - b) << SCALE : descale < SCALE < 0 ? -SCALE : 0 > (a - b);
+    d[0] = descale<-SCALE>(a + b);
+    d[4] = descale<-SCALE>(a - b);
     d[2] = descale<BITS>(10703 * c + 4433 * e);
     d[6] = descale<BITS>(4433 * c - 10704 * e);
     d[1] = descale<BITS>(11363 * t[0] + 9633 * t[1] + 6437 * t[2] + 2260 * t[3]);
@@ -300,8 +304,8 @@ __device__ inline uint32_t join_halves(int low, int high)
 }
 
 // Eight lanes transform a block: a row each, then a column each, which they quantise and store in
-// zigzag order. Rows pass through the place of the coefficients. Blocks that the chunk does not
-// have are transformed like others, which no one reads.
+// zigzag order. Rows pass through the place of the coefficients. The last round may include blocks
+// that the chunk does not have; their results are not used.
 __device__ inline void transform_blocks(struct chunk_memory *memory, const struct chunk &chunk)
 {
     int lane = (int)threadIdx.x % 8, all = chunk.slots * chunk.mcu_blocks;
