@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file
- * libconv: PNG decoding and encoding, image filters, convolution layers and filter banks, on CPU
- * cores and on CUDA devices, with the same bits on both.
+ * libconv: PNG and JPEG decoding and encoding, image filters, convolution layers and filter banks,
+ * on CPU cores and on CUDA devices, with the same bits on both.
  *
  *     conv_context *context;
  *     conv_filter *filter;
@@ -84,10 +84,13 @@ typedef struct conv_context_options {
     uint64_t reserved[4]; /**< 0 */
 } conv_context_options;
 /** The defaults. */
-/* clang-format off */
-#define CONV_CONTEXT_OPTIONS_INIT \
-    {sizeof(conv_context_options), NULL, 0, 0, 0, 0, {0, 0, 0, 0}}
-/* clang-format on */
+#define CONV_CONTEXT_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(conv_context_options), NULL, 0, 0, 0, 0,                                            \
+        {                                                                                          \
+            0, 0, 0, 0                                                                             \
+        }                                                                                          \
+    }
 
 /** Room for any message and its terminating zero; longer ones are cut. */
 #define CONV_MESSAGE_SIZE 512
@@ -240,7 +243,7 @@ typedef struct conv_item_state {
     char message[252];  /**< the reason; "" with CONV_OK */
 } conv_item;
 
-/* --- PNG ---------------------------------------------------------------------------------------*/
+/* --- files -------------------------------------------------------------------------------------*/
 
 /** A file in host memory. */
 typedef struct conv_bytes {
@@ -271,41 +274,87 @@ typedef struct conv_png_info {
 CONV_API conv_status conv_probe_png(const void *data, size_t size, conv_png_info *info,
                                     char *message);
 
-/** Settings of conv_decode_png. */
+/** Settings of conv_decode_png, conv_decode_jpeg, conv_decode_image and conv_probe_image. */
 typedef struct conv_decode_options {
     size_t size;      /**< sizeof this struct */
     int32_t planar;   /**< for images that the library lays out: CHW instead of HWC */
     int32_t channels; /**< 0: as in the file. 1 to 4: gray is repeated, alpha is dropped or opaque;
-                         colour is not reduced to gray (CONV_ERR_UNSUPPORTED) */
-    conv_memory memory;   /**< for images that the library allocates */
-    conv_sample sample;   /**< 0: as in the file. U8: 16 bits become x / 257, rounded; U16: 8 bits
-                             become x * 257 */
-    uint64_t reserved[4]; /**< 0 */
+                         colour becomes gray with `gray`, else CONV_ERR_UNSUPPORTED */
+    conv_memory memory; /**< for images that the library allocates */
+    conv_sample sample; /**< 0: as in the file. U8: 16 bits become x / 257, rounded; U16: 8 bits
+                           become x * 257 */
+    int32_t gray; /**< with 1 or 2 channels colour is reduced: to the luminance that a JPEG stores,
+                     of PNG to 0.299 R + 0.587 G + 0.114 B, rounded half to even. Since 1.1 */
+    int32_t orient;       /**< images are turned as the orientation in their Exif says. Since 1.1 */
+    uint64_t reserved[3]; /**< 0 */
 } conv_decode_options;
 /** The defaults. */
-/* clang-format off */
-#define CONV_DECODE_OPTIONS_INIT \
-    {sizeof(conv_decode_options), 0, 0, CONV_HOST, CONV_SAMPLE_DEFAULT, {0, 0, 0, 0}}
-/* clang-format on */
+#define CONV_DECODE_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(conv_decode_options), 0, 0, CONV_HOST, CONV_SAMPLE_DEFAULT, 0, 0,                   \
+        {                                                                                          \
+            0, 0, 0                                                                                \
+        }                                                                                          \
+    }
+
+/** The formats of files. */
+typedef enum conv_file_format {
+    CONV_FILE_PNG = 1, /**< PNG */
+    CONV_FILE_JPEG = 2 /**< JPEG */
+} conv_file_format;
+
+/** What the header of a PNG or JPEG file says. */
+typedef struct conv_image_information {
+    int32_t width;           /**< pixels of the decoded image */
+    int32_t height;          /**< pixels of the decoded image */
+    int32_t channels;        /**< of the decoded image */
+    conv_sample sample;      /**< of the decoded image: U8 or U16 */
+    int32_t has_alpha;       /**< of the decoded image */
+    conv_file_format format; /**< of the file */
+    int32_t orientation;  /**< in its Exif, 1 to 8: 6 is turned by 90 degrees; 1 if it has none */
+    int32_t interlaced;   /**< non-zero: Adam7, or a progressive JPEG */
+    int32_t animated;     /**< non-zero: an animation, of which the first image is decoded */
+    int32_t reserved_int; /**< 0 */
+    uint64_t reserved[4]; /**< 0 */
+} conv_image_info;
+
+/** As conv_probe_png for the formats of conv_decode_image; the decoded image is that of decoding
+ * with the options. CONV_ERR_FORMAT, CONV_ERR_UNSUPPORTED. Since 1.1. */
+CONV_API conv_status conv_probe_image(const void *data, size_t size,
+                                      const conv_decode_options *options, conv_image_info *info,
+                                      char *message);
 
 /**
- * Decodes `count` whole PNG files in host memory. Where images[i].data is not NULL, the samples are
- * written to that view, whose width, height, channels and sample type must be those of the decoded
- * image (CONV_ERR_USAGE for the item otherwise). Where it is NULL, images[i] is set to a view of
- * memory from the context's pool, laid out as `options` say, to be freed with conv_free.
+ * Decodes `count` whole files in host memory: PNG, JPEG, or each by its first bytes. Where
+ * images[i].data is not NULL, the samples are written to that view, whose width, height, channels
+ * and sample type must be those of the decoded image (CONV_ERR_USAGE for the item otherwise). Where
+ * it is NULL, images[i] is set to a view of memory from the context's pool, laid out as `options`
+ * say, to be freed with conv_free.
  *
  * items[i] says what became of file i; a damaged file does not stop the others. Items that failed
  * have images[i].data as it was. Returns CONV_OK if all files were decoded, else the status of the
  * first that was not; `items` may then be looked at, or be NULL. Pixels only: texts, colour
  * profiles and other metadata are not read.
  *
- * On CUDA, images in device memory are decoded by the device where it can (8 and 16 bits, no
+ * JPEG: Huffman and arithmetic coding, sequential and progressive, 8 bits, gray and colour, with
+ * the samples of libjpeg-turbo's default settings. CMYK and 12 bits are refused, and so are damaged
+ * files, none of which is repaired. CONV_ERR_UNSUPPORTED if the library was built without JPEG.
+ *
+ * On CUDA, images in device memory are decoded by the device where it can (PNG of 8 and 16 bits, no
  * palette, not interlaced) and by the host elsewhere. Work on the caller's memory is ordered after
  * the work queued on `stream`; the function waits until all images are complete.
  */
 CONV_API conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int count,
                                      const conv_decode_options *options, conv_image *images,
                                      conv_item *items, void *stream);
+/** As conv_decode_png, of JPEG files. Since 1.1. */
+CONV_API conv_status conv_decode_jpeg(conv_context *context, const conv_bytes *files, int count,
+                                      const conv_decode_options *options, conv_image *images,
+                                      conv_item *items, void *stream);
+/** As conv_decode_png, of PNG and JPEG files. Since 1.1. */
+CONV_API conv_status conv_decode_image(conv_context *context, const conv_bytes *files, int count,
+                                       const conv_decode_options *options, conv_image *images,
+                                       conv_item *items, void *stream);
 
 /** Settings of conv_encode_png. */
 typedef struct conv_encode_options {
@@ -333,10 +382,13 @@ typedef struct conv_encode_options {
     uint64_t reserved[1]; /**< 0 */
 } conv_encode_options;
 /** The defaults. */
-/* clang-format off */
-#define CONV_ENCODE_OPTIONS_INIT \
-    {sizeof(conv_encode_options), -1, 0, NULL, NULL, NULL, {0}}
-/* clang-format on */
+#define CONV_ENCODE_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(conv_encode_options), -1, 0, NULL, NULL, NULL,                                      \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
 
 /**
  * Encodes `count` images of 8 or 16 bits, in host or device memory, to PNG files in host memory.
@@ -349,6 +401,36 @@ typedef struct conv_encode_options {
 CONV_API conv_status conv_encode_png(conv_context *context, const conv_image *images, int count,
                                      const conv_encode_options *options, conv_bytes *files,
                                      conv_item *items, void *stream);
+
+/** Settings of conv_encode_jpeg. Since 1.1. */
+typedef struct conv_jpeg_encode_options {
+    size_t size;         /**< sizeof this struct */
+    int32_t quality;     /**< 1 to 100; 0: 90 */
+    int32_t sampling;    /**< of colour: 444, 422 or 420; 0: 444 from quality 90 on, else 420 */
+    int32_t progressive; /**< in several scans; smaller, and slower to encode and decode */
+    int32_t optimize;    /**< Huffman codes made for each image; smaller, and slower to encode */
+    /** As in conv_encode_options. */
+    void (*allocate)(void *user, int count, const int32_t *indices, const size_t *sizes,
+                     void **memory);
+    void *user; /**< for `allocate` and `reserve` */
+    /** As in conv_encode_options; `most` is the size of the file. */
+    void *(*reserve)(void *user, int32_t index, size_t most);
+    uint64_t reserved[4]; /**< 0 */
+} conv_jpeg_encode_options;
+/** The defaults. */
+#define CONV_JPEG_ENCODE_OPTIONS_INIT                                                              \
+    {                                                                                              \
+        sizeof(conv_jpeg_encode_options), 0, 0, 0, 0, NULL, NULL, NULL,                            \
+        {                                                                                          \
+            0, 0, 0, 0                                                                             \
+        }                                                                                          \
+    }
+
+/** As conv_encode_png, to JPEG files. Images have 8 bits; alpha must be opaque and is dropped
+ * (CONV_ERR_UNSUPPORTED for the item otherwise). Since 1.1. */
+CONV_API conv_status conv_encode_jpeg(conv_context *context, const conv_image *images, int count,
+                                      const conv_jpeg_encode_options *options, conv_bytes *files,
+                                      conv_item *items, void *stream);
 
 /* --- filters -----------------------------------------------------------------------------------*/
 
@@ -369,10 +451,13 @@ typedef struct conv_filter_options {
     uint64_t reserved[4]; /**< 0 */
 } conv_filter_options;
 /** The defaults. */
-/* clang-format off */
-#define CONV_FILTER_OPTIONS_INIT \
-    {sizeof(conv_filter_options), NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, {0, 0, 0, 0}}
-/* clang-format on */
+#define CONV_FILTER_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(conv_filter_options), NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0,               \
+        {                                                                                          \
+            0, 0, 0, 0                                                                             \
+        }                                                                                          \
+    }
 
 /** Name of built-in filter `index`, in the order of `conv list`, and at *summary (which may be
  * NULL) what it does. NULL, and *summary as it was, beyond the last. Static strings; any thread. */
@@ -463,11 +548,14 @@ typedef struct conv_layer_description {
     uint64_t reserved[4];   /**< 0 */
 } conv_layer_options;
 /** The defaults: maps, channels and the kernel's sides have to be set. */
-/* clang-format off */
-#define CONV_LAYER_OPTIONS_INIT \
-    {sizeof(conv_layer_options), 0, 0, 0, 0, 0, CONV_SAMPLE_DEFAULT, CONV_SAMPLE_DEFAULT, 0, \
-     NULL, NULL, NULL, NULL, NULL, {0, 0, 0, 0}}
-/* clang-format on */
+#define CONV_LAYER_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(conv_layer_options), 0, 0, 0, 0, 0, CONV_SAMPLE_DEFAULT, CONV_SAMPLE_DEFAULT, 0,    \
+            NULL, NULL, NULL, NULL, NULL,                                                          \
+        {                                                                                          \
+            0, 0, 0, 0                                                                             \
+        }                                                                                          \
+    }
 
 /** `weights` [maps][channels][kernel_height][kernel_width] and `bias` [maps] (NULL: zeros) are in
  * host memory and copied. CONV_ERR_USAGE, CONV_ERR_MEMORY, CONV_ERR_DEVICE. */
@@ -556,10 +644,13 @@ typedef struct conv_folder_options {
     uint64_t reserved[2];  /**< 0 */
 } conv_folder_options;
 /** The defaults. */
-/* clang-format off */
-#define CONV_FOLDER_OPTIONS_INIT \
-    {sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, 0, 0, 0, 0, {0, 0}}
-/* clang-format on */
+#define CONV_FOLDER_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, 0, 0, 0, 0,              \
+        {                                                                                          \
+            0, 0                                                                                   \
+        }                                                                                          \
+    }
 
 /**
  * Does what the program's `run` does: filters the PNG and JPEG files of folders (or single files)

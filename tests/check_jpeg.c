@@ -86,8 +86,8 @@ static bool prepare(struct sample *sample)
     for (int c = 0; c < image->channels; c++)
         image->plane[c] = (struct conv_plane){samples + plane * (size_t)c, image->width};
     struct conv_buffer row = {0};
-    sample->accepted =
-        !conv_libjpeg_decode(&row, file->data, file->size, &sample->header, image, NULL, &err);
+    sample->accepted = !conv_libjpeg_decode(&row, file->data, file->size, &sample->header, image,
+                                            NULL, NULL, &err);
     conv_buffer_free(&row);
     sample->stream = allocate(conv_jpeg_stream_bytes(&sample->header, file->size));
     sample->streamed = conv_jpeg_copy_stream(sample->stream, &sample->stream_bytes, file->data,

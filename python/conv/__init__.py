@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""PNG decoding and encoding, image filters and convolution layers, on CPU cores and CUDA devices.
+"""PNG and JPEG decoding and encoding, image filters and convolution layers, on CPU cores and CUDA devices.
 
-    images = conv.decode_png(files, device="cuda")
+    images = conv.decode_image(files, device="cuda")
     edges = conv.filter(images, "sobel", border="replicate")
     files = conv.encode_png(edges)
 
@@ -18,13 +18,13 @@ R, G, B | R, G, B, alpha.
 Devices. Work is done where the array is; `device` sends arrays in host memory to a CUDA device and back.
 
 Streams. On CUDA, filter and layer queue their work on `stream` and return. Without `stream` that is the
-current stream of torch and cupy, and else the default stream. decode_png and encode_png are complete on
+current stream of torch and cupy, and else the default stream. Decoding and encoding are complete on
 return. conv.Array tells its consumers to wait for what is queued (DLPack, __cuda_array_interface__).
 
 Threads. All functions may be called from several threads at a time and release the GIL while they work.
 
 Errors. ValueError and TypeError for arguments, BufferError for arrays that cannot be used in place,
-conv.PngError for files, conv.DeviceError for CUDA, MemoryError and OSError.
+conv.PngError and conv.JpegError (of conv.ImageError) for files, conv.DeviceError for CUDA, MemoryError and OSError.
 """
 
 import atexit
@@ -33,11 +33,11 @@ from typing import NamedTuple
 
 from . import _core
 from ._core import Array, Filter, Layer
+from ._files import PngInfo, decode_image, decode_jpeg, decode_png, encode_jpeg, encode_png, probe_png
 from ._filter import FilterName, KernelName, filter, filters, kernels
 from ._folder import filter_folder
 from ._layer import bank, layer
-from ._png import PngInfo, decode_png, encode_png, probe_png
-from ._types import DeviceError, PngError, Progress
+from ._types import DeviceError, ImageError, JpegError, PngError, Progress
 
 __version__ = _core.version()
 __all__ = [
@@ -46,6 +46,8 @@ __all__ = [
     "DeviceError",
     "Filter",
     "FilterName",
+    "ImageError",
+    "JpegError",
     "KernelName",
     "Layer",
     "PngError",
@@ -53,8 +55,11 @@ __all__ = [
     "Progress",
     "bank",
     "configure",
+    "decode_image",
+    "decode_jpeg",
     "decode_png",
     "devices",
+    "encode_jpeg",
     "encode_png",
     "filter",
     "filter_folder",

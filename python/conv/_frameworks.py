@@ -83,15 +83,6 @@ def torch_empty(shape, dtype, device):
     return tensor, tensor.data_ptr()
 
 
-def torch_empty_like(tensor):
-    """The same for a result with the shape, type and device of a tensor without gaps, in less
-    time; None for subclasses of Tensor, which decide themselves what is made."""
-    if type(tensor) is not _torch.Tensor:
-        return None
-    result = _torch.empty_like(tensor)
-    return result, result.data_ptr()
-
-
 def cupy_empty(shape, dtype, device):
     import cupy
 
@@ -139,6 +130,11 @@ def host_numbers(array, name, dtype):
     if not numpy.isfinite(result).all() and numpy.isfinite(array).all():
         raise ValueError(f"{name} are too large for {dtype}")
     return result
+
+
+def read_file(path):
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def dtype_name(dtype):

@@ -10,15 +10,17 @@ Errors = Literal["raise", "return"]
 # Arrays of NumPy, torch, CuPy and JAX, and all that has the buffer protocol, DLPack or
 # __cuda_array_interface__.
 ArrayLike = Any
-Bytes = Any  # bytes, bytearray, memoryview, mmap, ...: whatever has the buffer protocol
+# bytes, bytearray, memoryview, mmap, ...: whatever has the buffer protocol; uint8 tensors of torch; paths
+Bytes = Any
+Framework = Literal["numpy", "torch", "cupy", "jax"] | None
 Matrix = Sequence[Sequence[float]] | Any
 Path = str | bytes | os.PathLike[Any]
 Stream = int | Any | None  # a number, or an object of torch, cupy or with __cuda_stream__
 Device = str | Any | None
 
 
-class PngError(ValueError):
-    """A PNG file cannot be decoded, or an image cannot be encoded.
+class ImageError(ValueError):
+    """A file cannot be decoded, or an image cannot be encoded.
 
     index:  position in the list that was passed (0 for a single item)
     reason: a sentence
@@ -33,6 +35,14 @@ class PngError(ValueError):
 
     def __str__(self) -> str:
         return f"item {self.index}: {self.reason}"
+
+
+class PngError(ImageError):
+    """An ImageError of PNG files."""
+
+
+class JpegError(ImageError):
+    """An ImageError of JPEG files."""
 
 
 class DeviceError(RuntimeError):

@@ -166,7 +166,7 @@ nb::object export_dlpack(const Array &array, nb::object stream, nb::object max_v
             return to_numpy(array).attr("__dlpack__")(**options);
         }
         DlDevice own = device_of(array);
-        if (type != own.type || nb::cast<int>(dl_device[1]) != own.id)
+        if (type != own.device_type || nb::cast<int>(dl_device[1]) != own.device_id)
             raise_buffer("the array is not on that device");
     }
     if (array.device == cpu) {
@@ -183,7 +183,7 @@ nb::object export_dlpack(const Array &array, nb::object stream, nb::object max_v
 nb::tuple dlpack_device(const Array &array)
 {
     DlDevice device = device_of(array);
-    return nb::make_tuple(device.type, device.id);
+    return nb::make_tuple(device.device_type, device.device_id);
 }
 
 // Version 3; AttributeError on the host.

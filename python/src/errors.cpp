@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "errors.h"
 
-#include <cstdarg>
-#include <cstring>
-
 #include "contexts.h"
 #include "frameworks.h"
 
@@ -12,12 +9,6 @@ namespace convpy
 
 namespace
 {
-
-[[noreturn]] void raise_formatted(PyObject *type, const char *format, va_list arguments)
-{
-    PyErr_FormatV(type, format, arguments);
-    throw nb::python_error();
-}
 
 PyObject *class_of(conv_status status)
 {
@@ -51,40 +42,18 @@ nb::object message_text(const std::string &message)
     return nb::steal(text);
 }
 
-void raise_value(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    raise_formatted(PyExc_ValueError, format, arguments);
-}
-
-void raise_type(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    raise_formatted(PyExc_TypeError, format, arguments);
-}
-
-void raise_buffer(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    raise_formatted(PyExc_BufferError, format, arguments);
-}
-
 void raise_now(nb::handle exception)
 {
     PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(exception.ptr())), exception.ptr());
     throw nb::python_error();
 }
 
-nb::object png_error(size_t index, conv_status status, const char *reason)
+nb::object image_error(Format format, size_t index, conv_status status, const char *reason)
 {
-    if (strncmp(reason, "a JPEG;", 7) == 0) // the library's hint is for files
-        reason = "a JPEG, and only PNG is decoded in memory: conv.filter_folder filters JPEG "
-                 "files; Pillow, "
-                 "torchvision.io or simplejpeg decode them";
-    return helpers.png_error(index, message_text(reason), conv_status_name(status));
+    nb::handle type = format == Format::png    ? helpers.png_error
+                      : format == Format::jpeg ? helpers.jpeg_error
+                                               : helpers.image_error;
+    return type(index, message_text(reason), conv_status_name(status));
 }
 
 void register_errors(nb::module_ &)

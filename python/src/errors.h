@@ -14,21 +14,39 @@ namespace convpy
 
 namespace nb = nanobind;
 
-// Each throws; formats are those of PyErr_Format. Called with the GIL held.
-[[noreturn]] void raise_value(const char *format, ...);
-[[noreturn]] void raise_type(const char *format, ...);
-[[noreturn]] void raise_buffer(const char *format, ...);
+// Throws; the format is that of PyErr_Format. Called with the GIL held, as the next four.
+template <typename... Values>
+[[noreturn]] void raise_error(PyObject *type, const char *format, Values... values)
+{
+    PyErr_Format(type, format, values...);
+    throw nb::python_error();
+}
+template <typename... Values> [[noreturn]] void raise_value(Values... values)
+{
+    raise_error(PyExc_ValueError, values...);
+}
+template <typename... Values> [[noreturn]] void raise_type(Values... values)
+{
+    raise_error(PyExc_TypeError, values...);
+}
+template <typename... Values> [[noreturn]] void raise_buffer(Values... values)
+{
+    raise_error(PyExc_BufferError, values...);
+}
 [[noreturn]] void raise_now(nb::handle exception);
 
 // Decodes a message. It is UTF-8 except for the names of files in it, and may be cut within a
 // character; such bytes become U+FFFD.
 nb::object message_text(const std::string &message);
 
-// A conv.PngError for item `index`, which is not raised yet.
-nb::object png_error(size_t index, conv_status status, const char *reason);
-inline nb::object png_error(size_t index, const conv_item &item)
+// The formats of files, in the order in which conv._files counts them.
+enum class Format { png, jpeg, any };
+
+// A conv.PngError, JpegError or ImageError for item `index`, which is not raised yet.
+nb::object image_error(Format format, size_t index, conv_status status, const char *reason);
+inline nb::object image_error(Format format, size_t index, const conv_item &item)
 {
-    return png_error(index, item.status, item.message);
+    return image_error(format, index, item.status, item.message);
 }
 
 // Makes Failure a ValueError, OSError, MemoryError or conv.DeviceError.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The PNG files of a call: one object with the buffer protocol, or a list of them, which may be
-// long.
+// The files of a call: one object with the buffer protocol, uint8 tensor of torch or path, or a
+// list of them, which may be long.
 #ifndef CONV_PYTHON_FILES_H
 #define CONV_PYTHON_FILES_H
 
@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "errors.h"
 #include "gil.h"
 #include "tensor.h"
 
@@ -19,7 +20,7 @@ namespace convpy
 class Files
 {
   public:
-    explicit Files(nb::handle data); // TypeError, BufferError
+    explicit Files(nb::handle data); // TypeError, BufferError, OSError
 
     bool many = false; // a list was passed
     std::vector<conv_bytes> bytes;
@@ -29,14 +30,16 @@ class Files
 
     nb::list list;
     std::vector<Buffer> buffers;
+    std::vector<Tensor> tensors;
 };
+
+// By its first bytes; Format::any if it has another format.
+Format format_of(const conv_bytes &file);
 
 // --- groups: long lists are passed to the library in parts, with a check for Ctrl-C between them
 // ---
 
-// The bytes of samples that a file's header, which is not checked, promises. 0: no header.
-uint64_t samples_of(const conv_bytes &file);
-uint64_t samples_of(const conv_image &image);
+uint64_t samples_of(const conv_image &image); // bytes
 
 // Bytes of samples in a group for that device, about 0.3 s of work; `slow`: the compression takes
 // many times as long as the default.
@@ -48,12 +51,6 @@ uint64_t group_samples(int device, bool slow);
 using Work = std::function<conv_status(size_t first, int count)>;
 void run_groups(const Borrowed &context, Unlocked &unlocked, const std::vector<uint64_t> &samples,
                 uint64_t most, const std::vector<conv_item> &items, const Work &work);
-// Raises the error of the first item that has failed.
-void raise_first(const std::vector<conv_item> &items);
-
-// True if images in the caller's memory may share bytes with each other or with files, by their
-// extents. The library finds out, but only among the items of one group.
-bool may_overlap(const std::vector<conv_bytes> &files, const std::vector<conv_image> &images);
 
 } // namespace convpy
 

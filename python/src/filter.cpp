@@ -83,7 +83,9 @@ void add_result(Call &call, Pair &pair, nb::handle out, const Borrowed &context,
         pair.result = import_out(out, call.stream);
         check_out(pair.result, pair.source, sample);
     } else {
-        pair.result = new_result_like(context, pair.source, sample);
+        const Tensor &source = pair.source;
+        pair.result = new_result(context, source.kind, source.device, sample, source.shape,
+                                 source.dimensions);
     }
 }
 

@@ -22,13 +22,15 @@ void load_helpers()
     helpers.torch_view = member("conv._frameworks", "torch_view");
     helpers.cupy_stream = member("conv._frameworks", "cupy_stream");
     helpers.torch_empty = member("conv._frameworks", "torch_empty");
-    helpers.torch_empty_like = member("conv._frameworks", "torch_empty_like");
     helpers.cupy_empty = member("conv._frameworks", "cupy_empty");
     helpers.jax_array = member("conv._frameworks", "jax_array");
     helpers.contiguous = member("conv._frameworks", "contiguous");
     helpers.host_numbers = member("conv._frameworks", "host_numbers");
     helpers.dtype_name = member("conv._frameworks", "dtype_name");
+    helpers.read_file = member("conv._frameworks", "read_file");
+    helpers.image_error = member("conv._types", "ImageError");
     helpers.png_error = member("conv._types", "PngError");
+    helpers.jpeg_error = member("conv._types", "JpegError");
     helpers.device_error = member("conv._types", "DeviceError");
     helpers.progress = member("conv._types", "Progress");
 }
@@ -68,8 +70,8 @@ nb::object contiguous_copy(Kind kind, nb::handle array)
     return helpers.contiguous(kind_names[static_cast<int>(kind)], array);
 }
 
-static Tensor empty_result(Kind kind, int device, conv_sample sample, const int64_t *shape,
-                           int dimensions)
+Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
+                  const int64_t *shape, int dimensions)
 {
     Tensor tensor;
     tensor.kind = kind;
@@ -77,42 +79,17 @@ static Tensor empty_result(Kind kind, int device, conv_sample sample, const int6
     tensor.sample = sample;
     tensor.writable = true;
     tensor.set_shape(shape, dimensions);
-    return tensor;
-}
-
-// `made`: an array of torch or cupy, and its address.
-static Tensor take_memory(Tensor tensor, nb::object made)
-{
-    tensor.owner = made[0];
-    tensor.data = reinterpret_cast<char *>(nb::cast<uintptr_t>(made[1]));
-    return tensor;
-}
-
-Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
-                  const int64_t *shape, int dimensions)
-{
-    Tensor tensor = empty_result(kind, device, sample, shape, dimensions);
     if (kind == Kind::torch || kind == Kind::cupy) {
         nb::handle empty = kind == Kind::torch ? helpers.torch_empty : helpers.cupy_empty;
-        return take_memory(std::move(tensor),
-                           empty(tuple_of(shape, dimensions), sample_name(sample), device));
+        nb::object made = empty(tuple_of(shape, dimensions), sample_name(sample), device);
+        tensor.owner = made[0];
+        tensor.data = reinterpret_cast<char *>(nb::cast<uintptr_t>(made[1]));
+        return tensor;
     }
     Array array = new_array(context, tensor.memory(), sample, shape, dimensions);
     tensor.data = array.data;
     tensor.owner = nb::cast(std::move(array));
     return tensor;
-}
-
-Tensor new_result_like(const Borrowed &context, const Tensor &source, conv_sample sample)
-{
-    if (source.kind == Kind::torch && source.sample == sample && source.contiguous()) {
-        nb::object made = helpers.torch_empty_like(source.owner);
-        if (!made.is_none())
-            return take_memory(
-                empty_result(source.kind, source.device, sample, source.shape, source.dimensions),
-                made);
-    }
-    return new_result(context, source.kind, source.device, sample, source.shape, source.dimensions);
 }
 
 nb::object finish(Tensor &result, void *stream, bool pending)

@@ -15,9 +15,9 @@ namespace convpy
 struct Helpers {
     nb::handle asarray, dtype; // of NumPy
     // of conv/_frameworks.py
-    nb::handle kind_of_type, torch_stream, torch_view, cupy_stream, torch_empty, torch_empty_like,
-        cupy_empty, jax_array, contiguous, host_numbers, dtype_name;
-    nb::handle png_error, device_error, progress; // classes
+    nb::handle kind_of_type, torch_stream, torch_view, cupy_stream, torch_empty, cupy_empty,
+        jax_array, contiguous, host_numbers, dtype_name, read_file;
+    nb::handle image_error, png_error, jpeg_error, device_error, progress; // classes
 };
 extern Helpers helpers;
 
@@ -35,9 +35,6 @@ nb::object contiguous_copy(Kind kind, nb::handle array);
 // torch or cupy, otherwise of the context. `finish` turns it into the caller's result.
 Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
                   const int64_t *shape, int dimensions);
-// The same with the shape, package and device of `source`; takes less time if that is a torch
-// tensor of the same type of samples.
-Tensor new_result_like(const Borrowed &context, const Tensor &source, conv_sample sample);
 // `stream`: where the work that fills it in has been queued; `pending`: that work may not be done.
 nb::object finish(Tensor &result, void *stream, bool pending);
 // Must be called for every array of the caller that queued work reads or (with `written`) writes:

@@ -26,19 +26,13 @@ namespace
 
 nb::list devices()
 {
-    std::vector<conv_device_description> found(16);
+    std::vector<conv_device_description> found(256); // more than a machine has
     int count = 0;
     conv_status status = conv_devices(found.data(), static_cast<int>(found.size()), &count);
     if (status != CONV_OK)
         throw Failure{status, "the devices cannot be listed"};
-    if (count > static_cast<int>(found.size())) {
-        found.resize(static_cast<size_t>(count));
-        status = conv_devices(found.data(), count, &count);
-        if (status != CONV_OK)
-            throw Failure{status, "the devices cannot be listed"};
-    }
     nb::list result;
-    for (int i = 0; i < count && i < static_cast<int>(found.size()); i++)
+    for (int i = 0; i < count; i++)
         result.append(nb::make_tuple(found[i].device, found[i].name, found[i].memory));
     return result;
 }

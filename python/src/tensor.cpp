@@ -221,7 +221,7 @@ void view_dlpack(Tensor &tensor, nb::handle array, const Stream &stream, const c
         versioned ? take_capsule<DlManagedVersioned>(tensor, capsule, "dltensor_versioned",
                                                      "used_dltensor_versioned")
                   : take_capsule<DlManaged>(tensor, capsule, "dltensor", "used_dltensor");
-    if (device_of(from.device.type, from.device.id, name) != tensor.device)
+    if (device_of(from.device.device_type, from.device.device_id, name) != tensor.device)
         raise_buffer("%s is on another device than it says", name);
     tensor.sample = sample_of(from.dtype, name);
     set_dimensions(tensor, from.ndim, name);

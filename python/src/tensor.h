@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
 #include "contexts.h"
 #include "conv.h"
@@ -26,26 +27,9 @@ enum : int32_t { dl_cpu = 1, dl_cuda = 2, dl_cuda_host = 3, dl_cuda_managed = 13
 enum : uint8_t { dl_int = 0, dl_uint = 1, dl_float = 2, dl_bool = 6 };
 constexpr uint64_t dl_flag_read_only = 1, dl_flag_is_copied = 2;
 
-struct DlDevice {
-    int32_t type;
-    int32_t id;
-};
-
-struct DlType {
-    uint8_t code;
-    uint8_t bits;
-    uint16_t lanes;
-};
-
-struct DlTensor {
-    void *data;
-    DlDevice device;
-    int32_t ndim;
-    DlType dtype;
-    int64_t *shape;
-    int64_t *strides; // in elements; null: row-major without gaps
-    uint64_t byte_offset;
-};
+using DlDevice = nb::dlpack::device;
+using DlType = nb::dlpack::dtype;
+using DlTensor = nb::dlpack::dltensor;
 
 // In a capsule called "dltensor"; "used_dltensor" once a consumer has taken it.
 struct DlManaged {

@@ -141,6 +141,12 @@ def test_exporters_outlive_their_use(noise):
             assert np.array_equal(conv.decode_png(conv.encode_png(Spoiling(view(image.copy())))), view(image))
 
 
+@pytest.mark.parametrize("dtype", ("float64", "int8", "uint32", "float16"))
+def test_other_types(dtype):
+    with pytest.raises(TypeError, match=dtype):
+        conv.filter(Exporter(np.zeros((4, 4), dtype)), "emboss")
+
+
 def test_flags(noise):
     image = noise((6, 8))
     wanted = conv.filter(image, "emboss")

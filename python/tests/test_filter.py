@@ -169,21 +169,6 @@ def test_out(noise):
     assert np.array_equal(np.clip(np.rint(floats), 0, 255), wanted)
 
 
-@pytest.mark.parametrize("chain", ("emboss", "gaussian5,sharpen", "identity"))
-def test_in_place(noise, chain):
-    image = noise((200, 310, 3))
-    wanted = conv.filter(image, chain)
-    assert conv.filter(image, chain, out=image) is image
-    assert np.array_equal(image, wanted)
-
-
-def test_out_that_overlaps(noise):
-    image = noise((20, 31, 3))
-    wanted = conv.filter(image[:-1], "emboss")
-    conv.filter(image[:-1], "emboss", out=image[1:])
-    assert np.array_equal(image[1:], wanted)
-
-
 def test_prepared_filters(noise):
     image = noise((20, 31, 3))
     prepared = conv.Filter("gaussian5,sharpen", border="wrap")

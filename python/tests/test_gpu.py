@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """CUDA devices: the same results as on the CPU, and arrays of torch and cupy in both directions."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from conftest import every_shape
@@ -214,21 +212,6 @@ def test_errors(noise):
             call()
     assert np.array_equal(np.from_dlpack(array, device="cpu"), array.numpy()) \
         if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else True
-
-
-def test_threads(noise):
-    images = [noise((120 + i, 90, 3)) for i in range(8)]
-    files = [conv.encode_png(image) for image in images]
-    wanted = [conv.filter(image, "gaussian5") for image in images]
-
-    def work(i):
-        for _ in range(20):
-            decoded = conv.decode_png(files[i], device="cuda")
-            assert np.array_equal(conv.filter(decoded, "gaussian5").numpy(), wanted[i])
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(work, range(8)))
 
 
 def test_nothing_leaks(torch, noise):

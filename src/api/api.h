@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the files of src/api/ share: the context, and how its functions report failures; checks of
-// views, and of the memory that they share; batches of PNG files.
+// views, and of the memory that they share; batches of files.
 #ifndef CONV_API_API_H
 #define CONV_API_API_H
 
@@ -10,12 +10,12 @@
 #include "engine/engine.h"
 #include "png/png.h"
 
-struct conv_api_coder; // png.c
+struct conv_api_coder; // codec.c
 
 struct conv_context_object {
     struct conv_device_context *device;
     char name[16];                 // "cpu", "cuda:0"
-    struct conv_api_coder *coders; // of each thread; made when the first PNG is coded
+    struct conv_api_coder *coders; // of each thread and format; made when the first file is coded
     uint64_t max_pixels;
     int previous;        // of a call: the caller's current device
     bool entered;        // which is to be restored
@@ -112,7 +112,7 @@ bool conv_api_apart_clash(struct conv_api_span *spans, size_t count, size_t most
 enum conv_status conv_api_take_image(conv_context *context, conv_image *image, conv_memory memory,
                                      bool planar, struct conv_err *err);
 
-// --- batches of PNG files: png.c -----------------------------------------------------------------
+// --- batches of files: codec.c -------------------------------------------------------------------
 // Their items can fail independently of each other. One batch per call; only conv_api_batch_fail
 // and conv_api_coder_get may be called by several threads.
 
@@ -140,9 +140,15 @@ void conv_api_batch_fail(struct conv_api_batch *batch, int index, enum conv_stat
 // Gives back the memory; the status of the first item that failed, as the call's result.
 enum conv_status conv_api_batch_end(struct conv_api_batch *batch);
 
-// The codec of a worker for an encoder's level; -1 for decoding, and for the default level. Opened
-// at the first call. CONV_ERR_USAGE: no such level; CONV_ERR_MEMORY.
-enum conv_status conv_api_coder_get(conv_context *context, int worker, int level,
+// The format of files with that extension. CONV_ERR_UNSUPPORTED if this build has none.
+enum conv_status conv_api_find_format(const struct conv_format **format, const char *extension,
+                                      struct conv_err *err);
+
+// The codec of a worker for a format, opened at the first call, with the settings of *config, which
+// matter to encoding only; NULL: any. CONV_ERR_USAGE: no such level; CONV_ERR_MEMORY.
+enum conv_status conv_api_coder_get(conv_context *context, int worker,
+                                    const struct conv_format *format,
+                                    const struct conv_codec_config *config,
                                     struct conv_codec **codec, struct conv_err *err);
 void conv_api_coders_close(conv_context *context);
 

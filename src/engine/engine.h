@@ -79,8 +79,9 @@ struct conv_device_context {
     struct conv_device_own *own; // of the kind of device, which has its own; NULL on the CPU
 };
 
-// A PNG file to be decoded by the device.
+// A file to be decoded by the device.
 struct conv_device_decode {
+    const struct conv_format *format;
     const uint8_t *data; // the whole file, in pageable host memory
     size_t size;
     struct conv_image_header header; // check_size has proven its sizes
@@ -88,8 +89,9 @@ struct conv_device_decode {
     // header.shape; they are converted as in conv_decode_options, but colour is not reduced to
     // gray.
     conv_image view;
-    bool offered; // the device may decode it; its header is of a device_stream
-    bool done;    // false at first; set if the view is complete. Else the host decodes the file.
+    int orientation; // by which the view is turned; 1: not at all
+    bool offered;    // the device may decode it; its header is of a device_stream
+    bool done;       // false at first; set if the view is complete. Else the host decodes the file.
 };
 
 // Memory of the caller for encoded files, requested for several at once (conv_encode_options).
@@ -121,9 +123,11 @@ static inline void conv_file_memory_call(struct conv_file_memory *files)
 
 // An image to be encoded by the device.
 struct conv_device_encode {
+    const struct conv_format *format;
+    const struct conv_codec_config *config;
     conv_image view; // device memory, any strides, CONV_SAMPLE_U8 or CONV_SAMPLE_U16
     bool offered;    // the device may encode it
-    // Set together with `done`: a whole PNG file, in the memory that `files` gave or else in memory
+    // Set together with `done`: a whole file, in the memory that `files` gave or else in memory
     // from the host pool, which the caller gives back. Where `done` stays false the host encodes
     // the image.
     uint8_t *data;

@@ -50,6 +50,31 @@ conv_image conv_view_of(const struct conv_image *image)
     return view;
 }
 
+// TIFF 6.0, "Orientation": where the first row and the first column are.
+conv_image conv_view_stored(const conv_image *view, int orientation)
+{
+    enum { RIGHT = 1 << 2 | 1 << 3 | 1 << 6 | 1 << 7, BOTTOM = 1 << 3 | 1 << 4 | 1 << 7 | 1 << 8 };
+    conv_image stored = *view;
+    uint8_t *data = view->data;
+    if (RIGHT >> orientation & 1) {
+        data += (view->width - 1) * view->column_stride;
+        stored.column_stride = -view->column_stride;
+    }
+    if (BOTTOM >> orientation & 1) {
+        data += (view->height - 1) * view->row_stride;
+        stored.row_stride = -view->row_stride;
+    }
+    stored.data = data;
+    if (orientation < 5)
+        return stored;
+    conv_image turned = stored;
+    turned.width = stored.height;
+    turned.height = stored.width;
+    turned.column_stride = stored.row_stride;
+    turned.row_stride = stored.column_stride;
+    return turned;
+}
+
 // --- copies --------------------------------------------------------------------------------------
 
 static inline uint8_t u8_of_u8(uint8_t sample)

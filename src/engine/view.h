@@ -38,6 +38,10 @@ struct conv_image conv_view_planes(const conv_image *view);
 // A planar view of an image in host memory, which has channels of one size.
 conv_image conv_view_of(const struct conv_image *image);
 
+// The view of an image as its file stores it, where `view` has it turned for display, as an
+// orientation of Exif (1 to 8) says. Its strides may be negative.
+conv_image conv_view_stored(const conv_image *view, int orientation);
+
 // Copies rows between two views in host memory, which have the same size. Sample types and numbers
 // of channels may differ as in conv_decode_options; F32 samples have the values of the integers
 // that they are made from.

@@ -326,18 +326,38 @@ static void write_tree(struct tree *tree, uint8_t *out)
                              (uint32_t)start[tree->directory[d].entry[i].child]);
 }
 
+// Finds the TIFF structure after its prefixes. False if there is none.
+static bool open_tree(struct tree *tree, const uint8_t *data, size_t size)
+{
+    while (size >= sizeof PREFIX && memcmp(data, PREFIX, sizeof PREFIX) == 0) {
+        data += sizeof PREFIX;
+        size -= sizeof PREFIX;
+    }
+    if (size < HEADER || (memcmp(data, "II*", 4) != 0 && memcmp(data, "MM\0*", 4) != 0))
+        return false;
+    tree->data = data;
+    tree->size = size;
+    tree->little = data[0] == 'I';
+    return true;
+}
+
+int conv_exif_orientation(const uint8_t *exif, size_t size)
+{
+    struct tree tree = {.look = true};
+    if (!open_tree(&tree, exif, size))
+        return 1;
+    read_directory(&tree, MAIN, read_number(&tree, tree.data + 4, 4));
+    uint32_t value = read_number(&tree, tree.orientation, 2);
+    return value ? (int)value : 1;
+}
+
 bool conv_clean_exif(struct conv_buffer *exif, bool look)
 {
-    struct tree tree = {.data = exif->data, .size = exif->size, .look = look};
-    while (tree.size >= sizeof PREFIX && memcmp(tree.data, PREFIX, sizeof PREFIX) == 0) {
-        tree.data += sizeof PREFIX;
-        tree.size -= sizeof PREFIX;
-    }
+    struct tree tree = {.look = look};
+    bool found = open_tree(&tree, exif->data, exif->size);
     exif->size = 0;
-    if (tree.size < HEADER ||
-        (memcmp(tree.data, "II*", 4) != 0 && memcmp(tree.data, "MM\0*", 4) != 0))
+    if (!found)
         return true;
-    tree.little = tree.data[0] == 'I';
     read_directory(&tree, MAIN, read_number(&tree, tree.data + 4, 4));
     while (tree_size(&tree) > CONV_CLEAN_EXIF_MOST)
         drop_longest(&tree);

@@ -67,6 +67,16 @@ const char *conv_format_article(const char *format)
     return strchr("AEHIO", format[0]) || strcmp(format, "SVG") == 0 ? "an" : "a";
 }
 
+enum conv_status conv_format_refuse(const char *wanted, const uint8_t *data, size_t size,
+                                    struct conv_err *err)
+{
+    const char *format = conv_format_of_bytes(data, size);
+    if (!format || strcmp(format, wanted) == 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "not a %s (bad signature)", wanted);
+    return conv_err_set(err, CONV_ERR_FORMAT, "%s %s, not a %s", conv_format_article(format),
+                        format, wanted);
+}
+
 void conv_metadata_free(struct conv_metadata *metadata)
 {
     free(metadata->data);

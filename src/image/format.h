@@ -62,6 +62,9 @@ bool conv_common_icc_fits(const struct conv_buffer *icc, int colors);
 #define CONV_CLEAN_EXIF_MOST (65535 - 2 - 6)
 bool conv_clean_exif(struct conv_buffer *exif, bool look);
 
+// The orientation that a TIFF structure states, with or without that prefix: 1 to 8; 1 if none.
+int conv_exif_orientation(const uint8_t *exif, size_t size);
+
 // xmp.c: an XMP packet. Images, digests, and what describes further images or parts of the file
 // are taken out. A packet that is not well-formed is dropped.
 bool conv_clean_xmp(struct conv_buffer *xmp);
@@ -106,6 +109,11 @@ const char *conv_format_of_name(const char *path);
 // The article that a format's name takes: "a" or "an".
 const char *conv_format_article(const char *format);
 
+// CONV_ERR_FORMAT: a file that begins with these bytes is not of the format `wanted`, but of
+// another one, or its signature is damaged.
+enum conv_status conv_format_refuse(const char *wanted, const uint8_t *data, size_t size,
+                                    struct conv_err *err);
+
 // --- data that all formats share -----------------------------------------------------------------
 
 // What a file says about its image before it is decoded. Plain data that may be copied.
@@ -122,6 +130,7 @@ struct conv_image_header {
         } png;                 // a palette is decoded to RGB(A), 1, 2 and 4 bits to 8
         struct {
             bool progressive, arithmetic;
+            bool luma; // of a colour file only the luminance is decoded: shape has one channel
             bool several_scans;     // all coefficients are held at once
             uint32_t blocks;        // of 8 x 8 coefficients in all components
             uint32_t padded_blocks; // the same as libjpeg holds them
@@ -195,15 +204,41 @@ enum conv_strip {
 struct conv_codec_config {
     // Of another library (png.h); NULL: our own.
     const struct conv_png_encoder *encoder;
-    int level;              // compression level of that encoder; -1: its default
-    int quality;            // 1 to 100, of a format that loses detail; 0: kept, or its default
-    bool progressive;       // JPEG in several scans; also if the input is
-    bool optimize;          // JPEG with Huffman codes for the image; with several scans anyway
-    size_t keep;            // bytes that trim leaves a buffer; 0: any number
-    const atomic_int *stop; // work ends soon after conv_cancel_is_asked(stop); may be NULL
+    int level;                  // compression level of that encoder; -1: its default
+    int quality;                // 1 to 100, of a format that loses detail; 0: kept, or its default
+    int sampling_h, sampling_v; // JPEG: factors of luma, those of chroma being 1; 0: as above
+    bool progressive;           // JPEG in several scans; also if the input is
+    bool optimize;              // JPEG with Huffman codes for the image; with several scans anyway
+    size_t keep;                // bytes that trim leaves a buffer; 0: any number
+    const atomic_int *stop;     // work ends soon after conv_cancel_is_asked(stop); may be NULL
     // Threads that may help with one image, kept by the codec; NULL: none. The result does not
     // depend on them.
     struct conv_parallel *parallel;
+};
+
+// --- rows ----------------------------------------------------------------------------------------
+
+// Where decoded rows go instead of planes. `put` gets them as planes of one row at the depth of
+// header->shape; `put_interleaved` as they are in the file, pixel by pixel, the most significant
+// byte first, and aligned for uint16_t. A format may call either. Rows come in their order, and
+// again from the first one on if another decoder takes over.
+struct conv_rows {
+    void (*put)(void *context, int y, const struct conv_image *row);
+    void (*put_interleaved)(void *context, int y, const uint8_t *row);
+    void *context;
+};
+
+// Where rows to be encoded come from instead of planes: `get` fills in planes of one row. Some rows
+// may be asked for again.
+struct conv_row_source {
+    void (*get)(void *context, int y, const struct conv_image *row);
+    void *context;
+};
+
+// Memory for an encoded file, of at least `bytes` bytes; NULL: there is none.
+struct conv_file_room {
+    uint8_t *(*take)(void *context, size_t bytes);
+    void *context;
 };
 
 // --- a format ------------------------------------------------------------------------------------
@@ -236,14 +271,13 @@ struct conv_format_device {
     int parts; // of an image that a device decodes at the same time, about
 
     // Copies the compressed image data to `stream`, which is 16-byte aligned and has room for
-    // stream_bytes(header, size), or `size` where that is NULL, and sets *stream_bytes. False if a
-    // device cannot decode this file; `stream` then holds anything. For files with
-    // header->device_stream only.
+    // stream_bytes(header, size), and sets *stream_bytes. False if a device cannot decode this
+    // file; `stream` then holds anything. For files with header->device_stream only.
     size_t (*stream_bytes)(const struct conv_image_header *header, size_t size);
     bool (*copy_stream)(uint8_t *stream, size_t *stream_bytes, const uint8_t *data, size_t size,
                         const struct conv_image_header *header);
 
-    // Sets *encoding as `encode` would encode such an image. NULL: only the coder counts.
+    // Sets *encoding as `encode` would encode such an image.
     void (*choose)(const struct conv_codec_config *config, const struct conv_image *shape,
                    const struct conv_metadata *metadata, struct conv_device_encoding *encoding);
 
@@ -276,6 +310,13 @@ struct conv_format {
     // long. Called before memory is taken for the image.
     enum conv_status (*check_size)(const uint8_t *data, size_t size,
                                    const struct conv_image_header *header, struct conv_err *err);
+
+    // Changes the header of a colour image so that `decode` makes one channel, the luminance that
+    // the file stores. NULL: it stores none.
+    void (*take_luma)(struct conv_image_header *header);
+
+    // How the image is to be turned for display, 1 to 8 as in Exif; 1: not at all.
+    int (*orientation)(const uint8_t *data, size_t size);
 
     // True if the file holds several frames; decoding returns the first.
     bool (*is_animated)(const uint8_t *data, size_t size);
@@ -327,12 +368,25 @@ struct conv_format {
                                const struct conv_image_header *header, const struct conv_image *dst,
                                struct conv_err *err);
 
+    // The same with rows instead of planes; NULL: not possible.
+    enum conv_status (*decode_rows)(struct conv_codec *codec, const uint8_t *data, size_t size,
+                                    const struct conv_image_header *header,
+                                    const struct conv_rows *rows, struct conv_err *err);
+
     // Encodes `src`; `metadata` is what `collect` and `keep` of this format made, or NULL. *file
     // points into codec and metadata, until the next call with that codec. CONV_ERR_UNSUPPORTED:
     // the encoder cannot write such an image; CONV_ERR_MEMORY; CONV_ERR_CANCELLED.
     enum conv_status (*encode)(struct conv_codec *codec, const struct conv_image *src,
                                const struct conv_metadata *metadata, struct conv_encoded *file,
                                struct conv_err *err);
+
+    // Encodes without metadata into memory that it takes once, and sets *size to the bytes of the
+    // file. `source` NULL: the planes of *src; otherwise only its shape is used. CONV_ERR_MEMORY
+    // also if `room` has none. NULL: not possible.
+    enum conv_status (*encode_into)(struct conv_codec *codec, const struct conv_image *src,
+                                    const struct conv_row_source *source,
+                                    const struct conv_file_room *room, size_t *size,
+                                    struct conv_err *err);
 
     const struct conv_format_device *device; // NULL: no device codes this format
 };

@@ -81,3 +81,24 @@ void conv_image_narrow(struct conv_image *image)
         }
     }
 }
+
+void conv_image_weigh(const struct conv_image *gray, const struct conv_image *colours)
+{
+    size_t sample = (size_t)colours->depth / 8;
+    const struct conv_plane *from = colours->plane;
+    for (int y = 0; y < colours->height; y++) {
+        const uint8_t *r = from[0].data + y * from[0].stride;
+        const uint8_t *g = from[1].data + y * from[1].stride;
+        const uint8_t *b = from[2].data + y * from[2].stride;
+        uint8_t *out = gray->plane[0].data + y * gray->plane[0].stride;
+        for (size_t at = 0; at < (size_t)colours->width * sample; at += sample) {
+            unsigned sum = 299 * read_sample(r + at, sample) + 587 * read_sample(g + at, sample) +
+                           114 * read_sample(b + at, sample);
+            uint16_t wide = (uint16_t)conv_image_divide_half_even(sum, 1000);
+            if (sample == 1)
+                out[at] = (uint8_t)wide;
+            else
+                memcpy(out + at, &wide, sizeof wide);
+        }
+    }
+}

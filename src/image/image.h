@@ -85,6 +85,17 @@ void conv_image_widen(const struct conv_image *image);
 // From 16 to 8 bits, in place: divided by 257, to the nearest integer.
 void conv_image_narrow(struct conv_image *image);
 
+// sum / divisor, rounded half to even.
+static inline unsigned conv_image_divide_half_even(uint64_t sum, unsigned divisor)
+{
+    uint64_t quotient = sum / divisor, rest = 2 * (sum % divisor);
+    return (unsigned)(quotient + (rest > divisor || (rest == divisor && quotient % 2 != 0)));
+}
+
+// Sets the first plane of *gray to the luma of BT.601 of R, G and B: (299 R + 587 G + 114 B) /
+// 1000, rounded half to even. It may be one of their planes.
+void conv_image_weigh(const struct conv_image *gray, const struct conv_image *colours);
+
 struct conv_image_difference {
     int channel, x, y;
     unsigned a, b; // the samples there

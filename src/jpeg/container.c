@@ -62,7 +62,7 @@ enum conv_status conv_jpeg_check_signature(const uint8_t *data, size_t size, str
     if (size == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
     if (memcmp(data, signature, size < sizeof signature ? size : sizeof signature) != 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "not a JPEG (bad signature)");
+        return conv_format_refuse("JPEG", data, size, err);
     if (size < sizeof signature)
         return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
     return CONV_OK;

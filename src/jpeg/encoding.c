@@ -128,6 +128,10 @@ void conv_jpeg_choose(struct conv_jpeg_encoding *encoding, const struct conv_cod
                                             .optimize = config->optimize};
     if (config->quality || kept->components < components) {
         set_quality(encoding, config->quality ? config->quality : DEFAULT_QUALITY, components == 3);
+        if (config->sampling_h && components == 3) {
+            encoding->h = (uint8_t)config->sampling_h;
+            encoding->v = (uint8_t)config->sampling_v;
+        }
         return;
     }
     memcpy(encoding->quant, kept->quant, sizeof encoding->quant);

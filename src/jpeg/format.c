@@ -22,6 +22,13 @@ static bool is_never_animated(const uint8_t *data, size_t size)
     return false;
 }
 
+static void take_luma(struct conv_image_header *header)
+{
+    header->shape.channels = 1;
+    header->jpeg.luma = true;
+    header->device_stream = false; // the device makes colours
+}
+
 static enum conv_status open_codec(struct conv_codec **out, const struct conv_codec_config *config,
                                    struct conv_err *err)
 {
@@ -85,15 +92,28 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
                                const struct conv_image_header *header, const struct conv_image *dst,
                                struct conv_err *err)
 {
-    return conv_libjpeg_decode(&codec->scratch, data, size, header, dst, codec->config.stop, err);
+    return conv_libjpeg_decode(&codec->scratch, data, size, header, dst, NULL, codec->config.stop,
+                               err);
 }
 
-static bool is_opaque(const struct conv_image *image)
+static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
+                                    const struct conv_image_header *header,
+                                    const struct conv_rows *rows, struct conv_err *err)
 {
-    const struct conv_plane *alpha = &image->plane[image->channels - 1];
+    return conv_libjpeg_decode(&codec->scratch, data, size, header, NULL, rows, codec->config.stop,
+                               err);
+}
+
+// `one`: planes of one row, for `source`, which may be NULL.
+static bool is_opaque(const struct conv_image *image, const struct conv_row_source *source,
+                      const struct conv_image *one)
+{
+    const struct conv_plane *alpha = &(source ? one : image)->plane[image->channels - 1];
     for (int y = 0; y < image->height; y++) {
-        const uint8_t *row = alpha->data + y * alpha->stride;
+        const uint8_t *row = alpha->data + (source ? 0 : y) * alpha->stride;
         unsigned least = 255;
+        if (source)
+            source->get(source->context, y, one);
         for (int x = 0; x < image->width; x++)
             least &= row[x];
         if (least != 255)
@@ -119,21 +139,69 @@ static void put_parts(struct conv_encoded *encoded, const uint8_t *file, size_t 
         encoded->size += encoded->part[i].size;
 }
 
+static enum conv_status check_alpha(struct conv_codec *codec, const struct conv_image *src,
+                                    const struct conv_row_source *source, struct conv_err *err)
+{
+    size_t stride = conv_image_stride(src->width, 8);
+    struct conv_image one = *src;
+    if (src->channels % 2 != 0)
+        return CONV_OK;
+    if (!conv_buffer_reserve(&codec->scratch, CONV_IMAGE_MAX_CHANNELS * stride))
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    one.height = 1;
+    for (int c = 0; c < src->channels && source; c++)
+        one.plane[c] = (struct conv_plane){codec->scratch.data + (size_t)c * stride, 0};
+    if (is_opaque(src, source, &one))
+        return CONV_OK;
+    return conv_err_hint(
+        err, CONV_HINT_OTHER_FORMAT, 0,
+        conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG cannot hold its transparent pixels"));
+}
+
+// To codec->file.
+static enum conv_status encode_to(struct conv_codec *codec, const struct conv_image *src,
+                                  const struct conv_row_source *source,
+                                  const struct conv_metadata *metadata, struct conv_err *err)
+{
+    struct conv_jpeg_encoding encoding;
+    conv_jpeg_choose(&encoding, &codec->config, src, metadata);
+    if (src->depth != 8)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG has 8 bits per sample, not %d",
+                            src->depth);
+    enum conv_status status = check_alpha(codec, src, source, err);
+    return status ? status
+                  : conv_libjpeg_encode(&codec->scratch, &codec->file, src, source, &encoding,
+                                        codec->config.stop, err);
+}
+
 static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
                                const struct conv_metadata *metadata, struct conv_encoded *file,
                                struct conv_err *err)
 {
-    struct conv_jpeg_encoding encoding;
-    conv_jpeg_choose(&encoding, &codec->config, src, metadata);
-    if (src->alpha && !is_opaque(src))
-        return conv_err_hint(
-            err, CONV_HINT_OTHER_FORMAT, 0,
-            conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG cannot hold its transparent pixels"));
-    enum conv_status status =
-        conv_libjpeg_encode(&codec->scratch, &codec->file, src, &encoding, codec->config.stop, err);
+    enum conv_status status = encode_to(codec, src, NULL, metadata, err);
     if (!status)
         put_parts(file, codec->file.data, codec->file.size, NULL, 0, metadata);
     return status;
+}
+
+static enum conv_status encode_into(struct conv_codec *codec, const struct conv_image *src,
+                                    const struct conv_row_source *source,
+                                    const struct conv_file_room *room, size_t *size,
+                                    struct conv_err *err)
+{
+    struct conv_encoded file;
+    enum conv_status status = encode_to(codec, src, source, NULL, err);
+    if (status)
+        return status;
+    put_parts(&file, codec->file.data, codec->file.size, NULL, 0, NULL);
+    uint8_t *to = room->take(room->context, file.size);
+    if (!to)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", file.size);
+    for (int i = 0; i < CONV_ENCODED_PARTS; to += file.part[i++].size)
+        if (file.part[i].size > 0)
+            memcpy(to, file.part[i].data, file.part[i].size);
+    *size = file.size;
+    return CONV_OK;
 }
 
 // --- for decoding and encoding on a device -------------------------------------------------------
@@ -160,12 +228,16 @@ static void frame(struct conv_codec *codec, const struct conv_image *shape,
     put_parts(file, codec->head, head, data, size, metadata);
 }
 
+// A device works on far more parts of a large image at once, but with many images in flight each
+// takes its turn.
+#define PARTS 64
+
 static const struct conv_format_device device = {
     .coder = CONV_DEVICE_JPEG,
     .head_bytes = CONV_JPEG_HEAD_SIZE,
     .looks_decodable = looks_decodable,
     .head_samples = head_samples,
-    .parts = 64, // of far more, since others are in flight
+    .parts = PARTS,
     .stream_bytes = conv_jpeg_stream_bytes,
     .copy_stream = conv_jpeg_copy_stream,
     .choose = conv_jpeg_choose_device,
@@ -182,6 +254,8 @@ const struct conv_format conv_jpeg_format = {
     .check_head = conv_jpeg_check_signature,
     .probe = conv_jpeg_probe,
     .check_size = conv_jpeg_check_size,
+    .take_luma = take_luma,
+    .orientation = conv_jpeg_orientation,
     .is_animated = is_never_animated,
     .end = conv_jpeg_end,
     .has_trailers = true,
@@ -194,6 +268,8 @@ const struct conv_format conv_jpeg_format = {
     .decode_bytes = decode_bytes,
     .encode_bytes = encode_bytes,
     .decode = decode,
+    .decode_rows = decode_rows,
     .encode = encode,
     .device = &device,
+    .encode_into = encode_into,
 };

@@ -74,6 +74,9 @@ enum conv_status conv_jpeg_put_common(const struct conv_common *common,
                                       const struct conv_image *shape,
                                       struct conv_metadata *metadata, struct conv_err *err);
 
+// conv_format.orientation: of the first Exif segment.
+int conv_jpeg_orientation(const uint8_t *data, size_t size);
+
 // The segment that follows SOI where metadata has no JFIF segment of its own.
 #define CONV_JPEG_JFIF_SIZE 18
 extern const uint8_t conv_jpeg_jfif[CONV_JPEG_JFIF_SIZE];
@@ -189,19 +192,20 @@ size_t conv_jpeg_coefficient_bytes(const struct conv_jpeg_encoding *encoding,
 // all coefficients, however few bytes it has, so more are refused, as in libvips.
 #define CONV_LIBJPEG_MOST_SCANS 100
 
-// Decodes a whole file into dst->plane[]. CONV_ERR_FORMAT: damaged, or not the
-// image that `header` describes; CONV_ERR_MEMORY; CONV_ERR_CANCELLED soon after
-// conv_cancel_is_asked(stop).
+// Decodes a whole file into dst->plane[] or, unless it is NULL, to `rows`. With header->jpeg.luma,
+// Y of a YCbCr file. CONV_ERR_FORMAT: damaged, or not the image that `header` describes;
+// CONV_ERR_MEMORY; CONV_ERR_CANCELLED soon after conv_cancel_is_asked(stop).
 enum conv_status conv_libjpeg_decode(struct conv_buffer *scratch, const uint8_t *data, size_t size,
                                      const struct conv_image_header *header,
-                                     const struct conv_image *dst, const atomic_int *stop,
-                                     struct conv_err *err);
+                                     const struct conv_image *dst, const struct conv_rows *rows,
+                                     const atomic_int *stop, struct conv_err *err);
 
-// Replaces the content of *file by a JPEG without a JFIF header. Of the channels
-// of *src the first or the first three count. CONV_ERR_MEMORY, CONV_ERR_UNSUPPORTED if
+// Replaces the content of *file by a JPEG without a JFIF header. Of the channels of *src the first
+// or the first three count. `source` NULL: its planes. CONV_ERR_MEMORY, CONV_ERR_UNSUPPORTED if
 // libjpeg-turbo refuses the image, CONV_ERR_CANCELLED as above.
 enum conv_status conv_libjpeg_encode(struct conv_buffer *scratch, struct conv_buffer *file,
                                      const struct conv_image *src,
+                                     const struct conv_row_source *source,
                                      const struct conv_jpeg_encoding *encoding,
                                      const atomic_int *stop, struct conv_err *err);
 

@@ -105,6 +105,7 @@ struct reader {
     size_t size;
     const struct conv_image_header *header;
     const struct conv_image *dst;
+    const struct conv_rows *rows; // instead of dst; may be NULL
     struct conv_buffer *scratch;
     struct conv_jpeg_planes planes;
     const atomic_int *stop;
@@ -175,10 +176,13 @@ static void set_planes(struct reader *reader)
     *planes = (struct conv_jpeg_planes){.width = (int)jpeg->image_width,
                                         .height = (int)jpeg->image_height,
                                         .components = jpeg->num_components,
-                                        .ycc = jpeg->jpeg_color_space == JCS_YCbCr};
+                                        .ycc = jpeg->jpeg_color_space == JCS_YCbCr,
+                                        .luma = reader->header->jpeg.luma,
+                                        .put = reader->rows};
     for (int c = 0; c < planes->components; c++) {
         planes->h[c] = (uint8_t)jpeg->comp_info[c].h_samp_factor;
         planes->v[c] = (uint8_t)jpeg->comp_info[c].v_samp_factor;
+        jpeg->comp_info[c].component_needed = c == 0 || !planes->luma || !planes->ycc;
     }
     if (!conv_jpeg_planes_fit(planes))
         ERREXIT(jpeg, JERR_FRACT_SAMPLE_NOTIMPL);
@@ -207,7 +211,7 @@ static void start_reading(struct reader *reader)
     (void)jpeg_read_header(jpeg, TRUE);
     if (jpeg->image_width != (JDIMENSION)header->shape.width ||
         jpeg->image_height != (JDIMENSION)header->shape.height ||
-        jpeg->num_components != header->shape.channels)
+        jpeg->num_components != (header->jpeg.luma ? CHANNELS : header->shape.channels))
         fail((j_common_ptr)jpeg, "contradicts its header");
     set_planes(reader);
     // Defaults otherwise: the accurate integer DCT, as in other programs.
@@ -250,12 +254,17 @@ static bool read_guarded(struct reader *reader)
 
 enum conv_status conv_libjpeg_decode(struct conv_buffer *scratch, const uint8_t *data, size_t size,
                                      const struct conv_image_header *header,
-                                     const struct conv_image *dst, const atomic_int *stop,
-                                     struct conv_err *err)
+                                     const struct conv_image *dst, const struct conv_rows *rows,
+                                     const atomic_int *stop, struct conv_err *err)
 {
     struct fault fault = {0};
-    struct reader reader = {
-        .data = data, .size = size, .header = header, .dst = dst, .scratch = scratch, .stop = stop};
+    struct reader reader = {.data = data,
+                            .size = size,
+                            .header = header,
+                            .dst = dst,
+                            .rows = rows,
+                            .scratch = scratch,
+                            .stop = stop};
     init_errors(&fault);
     reader.jpeg.err = &fault.errors;
     enum conv_status status =
@@ -270,6 +279,7 @@ struct writer {
     struct jpeg_compress_struct jpeg;
     struct jpeg_destination_mgr destination;
     const struct conv_image *src;
+    const struct conv_row_source *source; // instead of the planes of src; may be NULL
     const struct conv_jpeg_encoding *encoding;
     struct jpeg_progress_mgr progress;
     size_t most; // bytes that the file's buffer is expected to take
@@ -363,7 +373,8 @@ static void start_writing(struct writer *writer)
     struct conv_jpeg_planes *planes = &writer->planes;
     *planes = (struct conv_jpeg_planes){.width = writer->src->width,
                                         .height = writer->src->height,
-                                        .components = jpeg->num_components};
+                                        .components = jpeg->num_components,
+                                        .get = writer->source};
     for (int c = 0; c < planes->components; c++) {
         planes->h[c] = (uint8_t)jpeg->comp_info[c].h_samp_factor;
         planes->v[c] = (uint8_t)jpeg->comp_info[c].v_samp_factor;
@@ -397,6 +408,7 @@ static bool write_guarded(struct writer *writer)
 
 enum conv_status conv_libjpeg_encode(struct conv_buffer *scratch, struct conv_buffer *file,
                                      const struct conv_image *src,
+                                     const struct conv_row_source *source,
                                      const struct conv_jpeg_encoding *encoding,
                                      const atomic_int *stop, struct conv_err *err)
 {
@@ -405,6 +417,7 @@ enum conv_status conv_libjpeg_encode(struct conv_buffer *scratch, struct conv_bu
         return out_of_memory(err);
     struct fault fault = {0};
     struct writer writer = {.src = src,
+                            .source = source,
                             .encoding = encoding,
                             .most = conv_jpeg_most_bytes(encoding, src),
                             .scratch = scratch,

@@ -158,6 +158,16 @@ static bool take_segment(struct conv_common *common, const struct conv_marker *m
            conv_common_add_comment(common, marker->data, marker->length);
 }
 
+int conv_jpeg_orientation(const uint8_t *data, size_t size)
+{
+    struct conv_marker marker;
+    size_t at = 2;
+    while (conv_marker_next(&marker, data, size, &at) && marker.code != CONV_MARKER_SOS)
+        if (is_exif(&marker))
+            return conv_exif_orientation(marker.data, marker.length);
+    return 1;
+}
+
 enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
                                        const struct conv_image_header *header, bool look,
                                        struct conv_common *common, struct conv_err *err)

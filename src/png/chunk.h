@@ -179,6 +179,9 @@ bool conv_png_take_text(struct conv_common *common, const struct conv_chunk *chu
 // Appends chunks of cleaned metadata. False: out of memory.
 bool conv_png_put_texts(struct conv_buffer *buffer, const struct conv_common *common);
 
+// conv_png_format.orientation: of the first eXIf chunk.
+int conv_png_orientation(const uint8_t *data, size_t size);
+
 // conv_png_format.take_common and .put_common: iCCP, eXIf, pHYs, the XMP packet of an iTXt chunk,
 // raw profiles of ImageMagick, and texts with the keyword "Comment".
 enum conv_status conv_png_take_common(const uint8_t *data, size_t size,

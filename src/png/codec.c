@@ -128,7 +128,7 @@ static void make_room(struct conv_codec *codec, const struct conv_image_header *
 // To the planes of *dst, or to `rows`.
 static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data, size_t size,
                                   const struct conv_image_header *header,
-                                  const struct conv_image *dst, const struct conv_png_rows *rows,
+                                  const struct conv_image *dst, const struct conv_rows *rows,
                                   struct conv_err *err)
 {
     codec->decoder.put_rows = rows;
@@ -149,9 +149,9 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
     return decode_to(codec, data, size, header, dst, NULL, err);
 }
 
-enum conv_status conv_png_decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                      const struct conv_image_header *header,
-                                      const struct conv_png_rows *rows, struct conv_err *err)
+static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
+                                    const struct conv_image_header *header,
+                                    const struct conv_rows *rows, struct conv_err *err)
 {
     return decode_to(codec, data, size, header, NULL, rows, err);
 }
@@ -189,20 +189,18 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     return CONV_OK;
 }
 
-size_t conv_png_encode_room(const struct conv_codec *codec, const struct conv_image *shape)
+// Our own encoder only. The file is a little longer than the samples at most.
+static enum conv_status encode_into(struct conv_codec *codec, const struct conv_image *src,
+                                    const struct conv_row_source *source,
+                                    const struct conv_file_room *room, size_t *size,
+                                    struct conv_err *err)
 {
-    return conv_encode_room(codec->fast, shape);
-}
-
-enum conv_status conv_png_encode_into(struct conv_codec *codec, uint8_t *file, size_t *size,
-                                      const struct conv_image *src,
-                                      const struct conv_png_row_source *source,
-                                      struct conv_err *err)
-{
-    // Large enough, so it does not grow.
-    struct conv_buffer into = {.data = file, .capacity = conv_encode_room(codec->fast, src)};
+    struct conv_buffer into = {.capacity = conv_encode_room(codec->fast, src)};
+    uint8_t *file = into.data = room->take(room->context, into.capacity);
+    if (!file)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", into.capacity);
     enum conv_status status = conv_encode_image(codec->fast, &into, src, source, err);
-    assert(into.data == file);
+    assert(into.data == file); // large enough, so it has not grown
     *size = into.size;
     return status;
 }
@@ -241,6 +239,21 @@ static bool copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *dat
            conv_decode_copy_stream(stream, stream_size, data, size, header);
 }
 
+static size_t stream_bytes(const struct conv_image_header *header, size_t size)
+{
+    (void)header;
+    return size;
+}
+
+static void choose(const struct conv_codec_config *config, const struct conv_image *shape,
+                   const struct conv_metadata *meta, struct conv_device_encoding *encoding)
+{
+    (void)config;
+    (void)shape;
+    (void)meta;
+    *encoding = (struct conv_device_encoding){.coder = CONV_DEVICE_PNG};
+}
+
 static void frame(struct conv_codec *codec, const struct conv_image *shape,
                   const struct conv_device_encoding *encoding, const struct conv_metadata *meta,
                   const uint8_t *idat, size_t idat_size, struct conv_encoded *bytes)
@@ -256,7 +269,9 @@ static const struct conv_format_device device = {
     .looks_decodable = looks_decodable,
     .head_samples = head_samples,
     .parts = 1,
+    .stream_bytes = stream_bytes,
     .copy_stream = copy_stream,
+    .choose = choose,
     .frame = frame,
 };
 
@@ -270,6 +285,7 @@ const struct conv_format conv_png_format = {
     .check_head = conv_png_check_head,
     .probe = conv_png_probe,
     .check_size = conv_png_check_size,
+    .orientation = conv_png_orientation,
     .is_animated = conv_png_is_animated,
     .end = conv_png_end,
     .collect = conv_png_collect,
@@ -281,6 +297,8 @@ const struct conv_format conv_png_format = {
     .decode_bytes = conv_decode_bytes,
     .encode_bytes = encode_bytes,
     .decode = decode,
+    .decode_rows = decode_rows,
     .encode = encode,
+    .encode_into = encode_into,
     .device = &device,
 };

@@ -177,6 +177,16 @@ static bool take_raw(struct conv_common *common, const struct text *text,
     return ok;
 }
 
+int conv_png_orientation(const uint8_t *data, size_t size)
+{
+    struct conv_chunk chunk;
+    size_t at = CONV_PNG_SIGNATURE_SIZE;
+    while (size > at && conv_chunk_next(&chunk, data, size, &at) && chunk.type != CONV_CHUNK_IEND)
+        if (chunk.type == CONV_CHUNK_TYPE('e', 'X', 'I', 'f') && conv_chunk_crc_is_right(&chunk))
+            return conv_exif_orientation(chunk.data, chunk.length);
+    return 1;
+}
+
 bool conv_png_take_text(struct conv_common *common, const struct conv_chunk *chunk,
                         struct conv_png_inflater *inflater, enum conv_png_content *content)
 {

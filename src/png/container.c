@@ -17,23 +17,13 @@
 static const uint8_t signature[CONV_PNG_SIGNATURE_SIZE] = {0x89, 'P',  'N',  'G',
                                                            '\r', '\n', 0x1a, '\n'};
 
-static enum conv_status refuse_signature(const uint8_t *data, size_t size, struct conv_err *err)
-{
-    const char *format = conv_format_of_bytes(data, size);
-    if (!format || strcmp(format, "PNG") == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "not a PNG (bad signature)");
-    return conv_err_set(err, CONV_ERR_FORMAT,
-                        "%s %s; conv reads PNG only (vips copy INPUT OUTPUT.png converts it)",
-                        conv_format_article(format), format);
-}
-
 enum conv_status conv_png_check_head(const uint8_t *data, size_t size, struct conv_err *err)
 {
     if (size == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
     if (memcmp(data, signature, size < CONV_PNG_SIGNATURE_SIZE ? size : CONV_PNG_SIGNATURE_SIZE) !=
         0)
-        return refuse_signature(data, size, err);
+        return conv_format_refuse("PNG", data, size, err);
     if (size < CONV_PNG_SIGNATURE_SIZE)
         return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
     return CONV_OK;

@@ -91,8 +91,8 @@ struct reader {
     png_infop info;
     const uint8_t *at, *end;
     const struct conv_image_header *header;
-    const struct conv_image *dst;         // NULL: to put_rows
-    const struct conv_png_rows *put_rows; // NULL: to dst
+    const struct conv_image *dst;     // NULL: to put_rows
+    const struct conv_rows *put_rows; // NULL: to dst
     uint8_t *rows;
     size_t row_size;
     const struct conv_unfilter *unfilter; // its split()
@@ -217,9 +217,8 @@ static bool reserve_rows(struct conv_buffer *rows, size_t row_size,
 
 enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
                                     const struct conv_image_header *header,
-                                    const struct conv_image *dst,
-                                    const struct conv_png_rows *put_rows, const atomic_int *stop,
-                                    struct conv_err *err)
+                                    const struct conv_image *dst, const struct conv_rows *put_rows,
+                                    const atomic_int *stop, struct conv_err *err)
 {
     size_t row_size = conv_interleave_bytes(&header->shape);
     if (!reserve_rows(rows, row_size, header))

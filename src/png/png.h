@@ -48,40 +48,6 @@ enum conv_status conv_png_parse_encoder(const struct conv_png_encoder **encoder,
 // CONV_ERR_USAGE if the encoder has no such level.
 enum conv_status conv_png_check_level(const struct conv_codec_config *config, struct conv_err *err);
 
-// Where decoded rows go instead of planes. `put` gets rows that were expanded, as planes of one row
-// at the depth of header->shape; `put_interleaved` gets all others as they are in the file, pixel
-// by pixel, the most significant byte first, and aligned for uint16_t. Rows come in their order,
-// and again from the first one on if libpng takes over from the fast decoder.
-struct conv_png_rows {
-    void (*put)(void *context, int y, const struct conv_image *row);
-    void (*put_interleaved)(void *context, int y, const uint8_t *row);
-    void *context;
-};
-
-// As conv_png_format.decode, with a codec of that format.
-enum conv_status conv_png_decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                      const struct conv_image_header *header,
-                                      const struct conv_png_rows *rows, struct conv_err *err);
-
-// Where rows to be encoded come from instead of planes: `get` fills in planes of one row. Above
-// level 1 some rows are asked for again.
-struct conv_png_row_source {
-    void (*get)(void *context, int y, const struct conv_image *row);
-    void *context;
-};
-
-// Bytes that a codec of our own encoder needs to encode an image of that shape into: a little more
-// than its samples have. SIZE_MAX if they do not fit.
-size_t conv_png_encode_room(const struct conv_codec *codec, const struct conv_image *shape);
-
-// Encodes an image as conv_png_format.encode does, without metadata, into the caller's memory of
-// conv_png_encode_room bytes, and sets *size to the bytes of the file. `source` NULL: the planes of
-// *src; otherwise only its shape is used. Our own encoder only.
-enum conv_status conv_png_encode_into(struct conv_codec *codec, uint8_t *file, size_t *size,
-                                      const struct conv_image *src,
-                                      const struct conv_png_row_source *source,
-                                      struct conv_err *err);
-
 // --- libpng.c: decoding --------------------------------------------------------------------------
 
 // Decoding by libpng, which supports every kind of PNG, as conv_format.decode; or, if `put_rows` is
@@ -89,8 +55,7 @@ enum conv_status conv_png_encode_into(struct conv_codec *codec, uint8_t *file, s
 // file is interlaced. CONV_ERR_CANCELLED soon after conv_cancel_is_asked(stop), which may be NULL.
 enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
                                     const struct conv_image_header *header,
-                                    const struct conv_image *dst,
-                                    const struct conv_png_rows *put_rows, const atomic_int *stop,
-                                    struct conv_err *err);
+                                    const struct conv_image *dst, const struct conv_rows *put_rows,
+                                    const atomic_int *stop, struct conv_err *err);
 
 #endif

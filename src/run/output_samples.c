@@ -95,33 +95,9 @@ static void write_sample(uint8_t *row, int depth, int x, unsigned value)
         row[x] = (uint8_t)value;
 }
 
-static unsigned divide_half_even(uint64_t sum, unsigned divisor)
-{
-    uint64_t quotient = sum / divisor, rest = 2 * (sum % divisor);
-    return (unsigned)(quotient + (rest > divisor || (rest == divisor && quotient % 2 != 0)));
-}
-
 static uint8_t *row_of(const struct conv_image *image, int channel, int y)
 {
     return image->plane[channel].data + y * image->plane[channel].stride;
-}
-
-// The luma of BT.601 in thousandths, of the samples as they are stored.
-static void weigh(const struct conv_image *gray, const struct conv_image *colours)
-{
-    int depth = colours->depth;
-    for (int y = 0; y < colours->height; y++) {
-        const uint8_t *rows[3];
-        for (int c = 0; c < 3; c++)
-            rows[c] = row_of(colours, c, y);
-        uint8_t *out = row_of(gray, 0, y);
-        for (int x = 0; x < colours->width; x++) {
-            unsigned sum = 299 * read_sample(rows[0], depth, x) +
-                           587 * read_sample(rows[1], depth, x) +
-                           114 * read_sample(rows[2], depth, x);
-            write_sample(out, depth, x, divide_half_even(sum, 1000));
-        }
-    }
 }
 
 static void copy_channel(const struct conv_image *dst, int to, const struct conv_image *src,
@@ -139,7 +115,7 @@ void conv_blend_begin(const struct conv_blend *blend, struct conv_job *job,
 {
     const struct conv_image *in = &job->placed.in;
     if (becomes_gray(job)) {
-        weigh(in, planes);
+        conv_image_weigh(in, planes);
         if (planes->alpha)
             copy_channel(in, 1, planes, 3);
     }
@@ -156,7 +132,7 @@ static void mix_row(uint8_t *out, const uint8_t *original, int depth, int from, 
     for (int x = from; x < to; x++) {
         uint64_t sum = (uint64_t)share * read_sample(original, depth, x) +
                        (uint64_t)(CONV_BLEND_WHOLE - share) * read_sample(out, depth, x);
-        write_sample(out, depth, x, divide_half_even(sum, CONV_BLEND_WHOLE));
+        write_sample(out, depth, x, conv_image_divide_half_even(sum, CONV_BLEND_WHOLE));
     }
 }
 

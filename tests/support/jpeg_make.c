@@ -110,6 +110,8 @@ uint8_t *jpeg_decode_plain(const struct png_file *file, int width, int height, i
     jpeg_create_decompress(&jpeg);
     jpeg_mem_src(&jpeg, file->data, file->size);
     (void)jpeg_read_header(&jpeg, TRUE);
+    if (channels == 1)
+        jpeg.out_color_space = JCS_GRAYSCALE;
     (void)jpeg_start_decompress(&jpeg);
     size_t row_size = (size_t)width * (size_t)channels;
     uint8_t *pixels = NULL;

@@ -36,8 +36,8 @@ struct jpeg_spec {
 // png_make_free.
 void jpeg_make(struct png_file *file, const struct jpeg_spec *spec, uint64_t seed);
 
-// Decodes with libjpeg's defaults to interleaved rows, which the caller frees. NULL if the file has
-// other sizes.
+// Decodes with libjpeg's defaults, to gray if `channels` is 1, to interleaved rows, which the
+// caller frees. NULL if the file has other sizes.
 uint8_t *jpeg_decode_plain(const struct png_file *file, int width, int height, int channels);
 
 // Inserts a segment of that code before the byte `at`.

@@ -299,7 +299,7 @@ UNIT_TEST(refused_calls_say_so_for_each_item)
     conv_item items[2];
     memset(items, 0xff, sizeof items);
     conv_decode_options decode = CONV_DECODE_OPTIONS_INIT;
-    decode.reserved[3] = 1;
+    decode.reserved[2] = 1;
     assert_int_equal(conv_decode_png(context, files, 2, &decode, images, items, NULL),
                      CONV_ERR_UNSUPPORTED);
     for (int i = 0; i < 2; i++) {

@@ -129,11 +129,11 @@ UNIT_TEST(wrong_crc_of_each_critical_chunk)
 UNIT_TEST(no_png_at_all)
 {
     png_make_bytes(&file, "GIF89a, and so on and so forth", 30);
-    refuse("a GIF; conv reads PNG only");
+    refuse("a GIF, not a PNG");
     refuse_part(3, "not a PNG (bad signature)");
     png_make_free(&file);
     png_make_bytes(&file, "\xFF\xD8\xFF\xE0 and so on and so forth", 27);
-    refuse("a JPEG; conv reads PNG only");
+    refuse("a JPEG, not a PNG");
     png_make_free(&file);
     png_make_bytes(&file, "neither of both, nor anything else", 30);
     refuse("not a PNG (bad signature)");

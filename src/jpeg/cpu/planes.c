@@ -47,6 +47,20 @@ bool conv_jpeg_planes_fit(const struct conv_jpeg_planes *planes)
     return fit;
 }
 
+static size_t row_bytes(const struct conv_jpeg_planes *planes)
+{
+    return conv_image_align((size_t)planes->width, 64);
+}
+
+// A row of the image in the scratch memory.
+static struct conv_image scratch_row(const struct conv_jpeg_planes *planes, int channels)
+{
+    struct conv_image row = {.width = planes->width, .height = 1, .channels = channels, .depth = 8};
+    for (int c = 0; c < channels; c++)
+        row.plane[c].data = planes->row + (size_t)c * row_bytes(planes);
+    return row;
+}
+
 // Rows in the ring and of full width of a component.
 static size_t ring_rows(const struct conv_jpeg_planes *planes, int c)
 {
@@ -56,7 +70,7 @@ static size_t ring_rows(const struct conv_jpeg_planes *planes, int c)
 size_t conv_jpeg_planes_bytes(const struct conv_jpeg_planes *planes)
 {
     struct conv_jpeg_planes sizes = *planes;
-    size_t bytes = SLACK;
+    size_t bytes = SLACK + CONV_IMAGE_MAX_CHANNELS * row_bytes(planes);
     set_sizes(&sizes);
     for (int c = 0; c < planes->components; c++)
         bytes += ring_rows(&sizes, c) * (size_t)sizes.component[c].pitch +
@@ -77,6 +91,7 @@ void conv_jpeg_planes_place(struct conv_jpeg_planes *planes, uint8_t *memory)
         component->full = memory;
         memory += (size_t)planes->most_v * (size_t)component->full_pitch;
     }
+    planes->row = memory;
 }
 
 static uint8_t *row_of(const struct conv_jpeg_planes *planes, int c, int y)
@@ -167,28 +182,46 @@ static const uint8_t *enlarge(const struct conv_jpeg_planes *planes, int c, int 
     return component->full;
 }
 
+// Row y of the image, of the first `made` components.
+static void make_row(struct conv_jpeg_planes *planes, int y, int made, uint8_t *const to[3])
+{
+    size_t width = (size_t)planes->width;
+    const uint8_t *from[3];
+    for (int c = 0; c < made; c++)
+        from[c] = enlarge(planes, c, y);
+    if (planes->ycc && made == 3)
+        planes->rows->to_rgb(to, from, width);
+    else
+        for (int c = 0; c < made; c++)
+            memcpy(to[c], from[c], width);
+}
+
 void conv_jpeg_planes_put(struct conv_jpeg_planes *planes, int mcu_row,
                           const struct conv_image *dst)
 {
     int end = (mcu_row + 1) * BLOCK * planes->most_v;
-    size_t width = (size_t)planes->width;
+    int made = planes->luma && planes->ycc ? 1 : planes->components;
     bool waits = false; // for a row of the next row of MCUs
+    bool weighs = planes->luma && !planes->ycc;
+    struct conv_image row = scratch_row(planes, made);
     repeat_ends(planes, mcu_row);
     for (int c = 0; c < planes->components; c++)
         waits = waits || (is_smooth(planes, c) && step_v(planes, c) == 2);
     end = end >= planes->height ? planes->height : end - waits;
     for (int y = planes->done; y < end; y++) {
-        const uint8_t *from[3];
         uint8_t *to[3];
-        for (int c = 0; c < planes->components; c++) {
-            from[c] = enlarge(planes, c, y);
-            to[c] = dst->plane[c].data + y * dst->plane[c].stride;
+        for (int c = 0; c < made; c++)
+            to[c] = planes->put || weighs ? row.plane[c].data
+                                          : dst->plane[c].data + y * dst->plane[c].stride;
+        make_row(planes, y, made, to);
+        if (weighs) {
+            conv_image_weigh(&row, &row);
+            if (!planes->put)
+                memcpy(dst->plane[0].data + y * dst->plane[0].stride, to[0], (size_t)row.width);
         }
-        if (planes->ycc && planes->components == 3)
-            planes->rows->to_rgb(to, from, width);
-        else
-            for (int c = 0; c < planes->components; c++)
-                memcpy(to[c], from[c], width);
+        row.channels = planes->luma ? 1 : made;
+        if (planes->put)
+            planes->put->put(planes->put->context, y, &row);
     }
     planes->done = end;
 }
@@ -212,14 +245,18 @@ static void reduce(uint8_t *dst, const uint8_t *src, ptrdiff_t pitch, int h, int
 static void convert(struct conv_jpeg_planes *planes, int y, const struct conv_image *src)
 {
     size_t width = (size_t)planes->width;
+    struct conv_image one = scratch_row(planes, src->channels);
+    const struct conv_image *image = planes->get ? &one : src;
     for (int i = 0; i < planes->most_v; i++) {
         int row = y + i < planes->height ? y + i : planes->height - 1;
         const uint8_t *from[3];
         uint8_t *to[3];
+        if (planes->get)
+            planes->get->get(planes->get->context, row, image);
         for (int c = 0; c < planes->components; c++) {
             const struct conv_jpeg_component *component = &planes->component[c];
             bool whole = step_h(planes, c) == 1 && step_v(planes, c) == 1;
-            from[c] = src->plane[c].data + row * src->plane[c].stride;
+            from[c] = image->plane[c].data + row * image->plane[c].stride;
             to[c] = whole ? row_of(planes, c, y + i)
                           : component->full + (ptrdiff_t)i * component->full_pitch;
         }

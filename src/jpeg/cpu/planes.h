@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "image/image.h"
+#include "image/format.h"
 #include "jpeg/cpu/rows.h"
 
 #define CONV_JPEG_PLANES_MOST_ROWS 32 // of a component in a row of MCUs: 8 * 4
@@ -17,14 +17,18 @@
 struct conv_jpeg_planes {
     // Set by the caller.
     int width, height;
-    int components;     // 1 or 3
-    bool ycc;           // three components are Y, Cb, Cr and not R, G, B
-    uint8_t h[3], v[3]; // sampling factors, 1 to 4
+    int components;                    // 1 or 3
+    bool ycc;                          // three components are Y, Cb, Cr and not R, G, B
+    uint8_t h[3], v[3];                // sampling factors, 1 to 4
+    bool luma;                         // only gray is made of three components
+    const struct conv_rows *put;       // where decoded rows go instead of planes; NULL: to planes
+    const struct conv_row_source *get; // where rows come from instead of planes; NULL: from planes
 
     // Set by conv_jpeg_planes_place.
     const struct conv_jpeg_rows *rows;
     int most_h, most_v;
-    int done; // rows of the image that have been finished
+    int done;     // rows of the image that have been finished
+    uint8_t *row; // of the image, of up to four channels
     struct conv_jpeg_component {
         int width, height; // samples that the image determines
         size_t padded;     // samples of a row of whole blocks

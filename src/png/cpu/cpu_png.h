@@ -20,7 +20,7 @@ struct conv_decoder {
     struct conv_buffer idat;              // concatenated IDAT chunks, if there are several
     struct conv_buffer raw;               // the filtered rows, or some of them
     struct conv_buffer rows;              // some plain rows and an expanded one
-    const struct conv_png_rows *put_rows; // where rows go instead of planes; NULL: to planes
+    const struct conv_rows *put_rows;     // where rows go instead of planes; NULL: to planes
     struct conv_parallel *parallel;       // threads that may help; NULL: none
     const struct conv_unfilter *unfilter; // NULL: the fastest for this machine
     const atomic_int *stop;               // conv_cancel_is_asked; may be NULL
@@ -100,6 +100,6 @@ size_t conv_encode_bytes(int level, const struct conv_image *shape);
 // *src; otherwise only its shape is used.
 enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
                                    const struct conv_image *src,
-                                   const struct conv_png_row_source *source, struct conv_err *err);
+                                   const struct conv_row_source *source, struct conv_err *err);
 
 #endif

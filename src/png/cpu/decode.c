@@ -65,7 +65,7 @@ static void put_row(const struct conv_decoder *decoder, const struct conv_expand
                     const struct conv_image_header *header, uint8_t *expanded, int y,
                     const uint8_t *plain)
 {
-    const struct conv_png_rows *rows = decoder->put_rows;
+    const struct conv_rows *rows = decoder->put_rows;
     if (!expand) {
         rows->put_interleaved(rows->context, y, plain);
         return;

@@ -147,7 +147,7 @@ size_t conv_encode_bytes(int level, const struct conv_image *shape)
 
 enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
                                    const struct conv_image *src,
-                                   const struct conv_png_row_source *source, struct conv_err *err)
+                                   const struct conv_row_source *source, struct conv_err *err)
 {
     struct conv_encode_task task;
     encoder->source = source;

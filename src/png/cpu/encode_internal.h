@@ -20,8 +20,8 @@
 struct conv_encode_rows {
     const struct conv_filter_rows *functions;
     const struct conv_image *src;
-    const struct conv_png_row_source *source; // NULL: the planes of src
-    uint8_t *fetched[2]; // from `source`: the planes of the rows y with y % 2 == i
+    const struct conv_row_source *source; // NULL: the planes of src
+    uint8_t *fetched[2];                  // from `source`: the planes of the rows y with y % 2 == i
     int planes;
     int next; // the row after the current one
     size_t width;
@@ -39,7 +39,7 @@ size_t conv_encode_rows_scratch(const struct conv_image *src, bool has_source);
 // Prepares for rows 0, 1, 2, ... of src, or of `source` (NULL: none). `scratch`, src and source
 // have to live as long as *rows.
 void conv_encode_rows_start(struct conv_encode_rows *rows, const struct conv_filter_rows *functions,
-                            const struct conv_image *src, const struct conv_png_row_source *source,
+                            const struct conv_image *src, const struct conv_row_source *source,
                             uint8_t *scratch);
 
 // Moves to row y. If it does not follow the last one, only CONV_ROW_NONE is right for it.
@@ -81,7 +81,7 @@ struct conv_encoder {
     struct conv_inflate *inflate;             // levels 10 to 12, for large images; or NULL
     struct conv_buffer inflated;              // the same
     struct conv_encode_rows rows;             // levels 0 and 1
-    const struct conv_png_row_source *source; // of the current image; NULL: its planes
+    const struct conv_row_source *source;     // of the current image; NULL: its planes
     struct conv_parallel *parallel;           // may be NULL
     size_t bands_from, band_bytes;            // conv_encode_set_bands
 };

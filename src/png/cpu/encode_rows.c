@@ -37,7 +37,7 @@ size_t conv_encode_rows_scratch(const struct conv_image *src, bool has_source)
 }
 
 void conv_encode_rows_start(struct conv_encode_rows *rows, const struct conv_filter_rows *functions,
-                            const struct conv_image *src, const struct conv_png_row_source *source,
+                            const struct conv_image *src, const struct conv_row_source *source,
                             uint8_t *scratch)
 {
     *rows = (struct conv_encode_rows){

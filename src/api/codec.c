@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What decoding and encoding PNG files share.
+// What decoding and encoding share: the codecs of a context's threads, and batches whose items fail
+// one by one.
 #include "api/api.h"
 
 #include <limits.h>
@@ -7,36 +8,61 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/files/formats.h"
+
 // A worker keeps buffers of at most this size each between calls, so that one large image does not
 // occupy memory for the rest of the context's life.
 #define KEEP ((size_t)64 << 20)
 
+// Of one worker for one format.
 struct conv_api_coder {
     struct conv_codec *codec;
-    int level;
+    struct conv_codec_config config;
 };
+
+enum conv_status conv_api_find_format(const struct conv_format **format, const char *extension,
+                                      struct conv_err *err)
+{
+    *format = conv_formats_of_extension(extension);
+    return *format ? CONV_OK
+                   : conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                                  "this libconv was built without libjpeg-turbo");
+}
 
 void conv_api_coders_close(conv_context *context)
 {
-    for (int i = 0; context->coders && i < context->device->threads; i++)
-        conv_png_format.close(context->coders[i].codec);
+    int count = context->device ? context->device->threads * conv_format_count : 0;
+    for (int i = 0; context->coders && i < count; i++)
+        conv_formats[i % conv_format_count]->close(context->coders[i].codec);
     free(context->coders);
 }
 
-enum conv_status conv_api_coder_get(conv_context *context, int worker, int level,
+static bool is_same(const struct conv_codec_config *a, const struct conv_codec_config *b)
+{
+    return a->level == b->level && a->quality == b->quality && a->sampling_h == b->sampling_h &&
+           a->sampling_v == b->sampling_v && a->progressive == b->progressive &&
+           a->optimize == b->optimize;
+}
+
+enum conv_status conv_api_coder_get(conv_context *context, int worker,
+                                    const struct conv_format *format,
+                                    const struct conv_codec_config *config,
                                     struct conv_codec **codec, struct conv_err *err)
 {
-    struct conv_api_coder *own = &context->coders[worker];
-    if (own->codec && own->level != level) {
-        conv_png_format.close(own->codec);
+    static const struct conv_codec_config standard = {.level = -1};
+    struct conv_api_coder *own = &context->coders[worker * conv_format_count];
+    for (int i = 0; conv_formats[i] != format; i++)
+        own++;
+    if (own->codec && config && !is_same(&own->config, config)) {
+        format->close(own->codec);
         own->codec = NULL;
     }
     if (!own->codec) {
-        struct conv_codec_config config = {.level = level, .keep = KEEP};
-        enum conv_status status = conv_png_format.open(&own->codec, &config, err);
+        own->config = config ? *config : standard;
+        own->config.keep = KEEP;
+        enum conv_status status = format->open(&own->codec, &own->config, err);
         if (status)
             return status;
-        own->level = level;
     }
     *codec = own->codec;
     return CONV_OK;
@@ -52,7 +78,8 @@ bool conv_api_batch_open(struct conv_api_batch *batch, conv_context *context, co
     *batch = (struct conv_api_batch){
         .context = context, .items = items, .count = count, .first_failed = INT_MAX};
     if (!*status && !context->coders) {
-        context->coders = calloc((size_t)context->device->threads, sizeof *context->coders);
+        context->coders =
+            calloc((size_t)(context->device->threads * conv_format_count), sizeof *context->coders);
         if (!context->coders)
             *status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     }
@@ -102,32 +129,4 @@ enum conv_status conv_api_batch_end(struct conv_api_batch *batch)
     conv_memory_give(batch->context->device->pools, CONV_HOST, batch->memory);
     batch->context->lost |= batch->device_lost;
     return conv_api_end(batch->context, batch->status);
-}
-
-// --- headers -------------------------------------------------------------------------------------
-
-conv_status conv_probe_png(const void *data, size_t size, conv_png_info *info, char *message)
-{
-    struct conv_image_header header;
-    struct conv_err err;
-    enum conv_status status =
-        data && info ? conv_png_format.probe(data, size, &header, &err)
-                     : conv_err_set(&err, CONV_ERR_USAGE, "%s is NULL", data ? "`info`" : "`data`");
-    if (status) {
-        if (message)
-            conv_api_explain(message, CONV_MESSAGE_SIZE, &err);
-        return status;
-    }
-    *info = (conv_png_info){
-        .width = header.shape.width,
-        .height = header.shape.height,
-        .channels = header.shape.channels,
-        .sample = header.shape.depth == 16 ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8,
-        .has_alpha = header.shape.alpha,
-        .bit_depth = header.png.bit_depth,
-        .color_type = header.png.color_type,
-        .interlaced = header.png.interlaced,
-        .animated = conv_png_format.is_animated(data, size),
-    };
-    return CONV_OK;
 }

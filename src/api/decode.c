@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Batches of PNG files to views. All files are probed and all images are laid out first; then the
+// Batches of files to views. All files are probed and all images are laid out first; then the
 // device decodes what it can, and the context's threads decode the rest.
 #include "api/api.h"
 #include "engine/view.h"
+#include "io/files/formats.h"
 
 #define FILES_PER_THREAD 32 // that are probed in the time in which threads wake up
 
@@ -12,13 +13,15 @@
 // done, or it failed.
 struct item {
     enum conv_status probed;
-    conv_image host; // of a view in device memory: what the host has decoded; data NULL: nothing
-    bool allocated;  // the view's data is from the pool
+    conv_image shape; // of the decoded image
+    conv_image host;  // of a view in device memory: what the host has decoded; data NULL: nothing
+    bool allocated;   // the view's data is from the pool
 };
 
 struct decoding {
     struct conv_api_batch batch;
     conv_context *context;
+    const struct conv_format *format; // NULL: by each file's first bytes
     conv_decode_options options;
     struct conv_device_decode *list;
     struct item *items;
@@ -59,18 +62,54 @@ static enum conv_status check_target(const conv_image *view, const conv_image *s
     return CONV_OK;
 }
 
-static enum conv_status probe_file(const struct decoding *decoding, struct conv_device_decode *file,
+// Reads a header and finds out what decoding with the options gives: size, channels and samples of
+// *shape. `file` has data and size, and the format unless its first bytes decide.
+static enum conv_status probe_file(struct conv_device_decode *file,
+                                   const conv_decode_options *options, conv_image *shape,
                                    struct conv_err *err)
 {
     struct conv_image_header *header = &file->header;
+    enum conv_status status =
+        file->format ? CONV_OK
+                     : conv_formats_check(&file->format, file->data, file->size, true, err);
+    if (!status)
+        status = file->format->probe(file->data, file->size, header, err);
+    if (status)
+        return status;
+    bool deep = header->shape.depth == 16;
+    file->orientation = options->orient ? file->format->orientation(file->data, file->size) : 1;
+    *shape = (conv_image){
+        .width = file->orientation < 5 ? header->shape.width : header->shape.height,
+        .height = file->orientation < 5 ? header->shape.height : header->shape.width,
+        .channels = options->channels ? options->channels : header->shape.channels,
+        .sample = options->sample ? options->sample
+                  : deep          ? CONV_SAMPLE_U16
+                                  : CONV_SAMPLE_U8,
+    };
+    shape->has_alpha = shape->channels % 2 == 0;
+    if (header->shape.channels < 3 || shape->channels >= 3)
+        return CONV_OK;
+    if (!options->gray)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "colour is not reduced to gray (`gray`)");
+    if (file->format->take_luma)
+        file->format->take_luma(header);
+    return CONV_OK;
+}
+
+static enum conv_status check_file(const struct decoding *decoding, int index, struct conv_err *err)
+{
+    struct conv_device_decode *file = &decoding->list[index];
+    const struct conv_image *shape = &file->header.shape;
     if (!file->data)
         return conv_err_set(err, CONV_ERR_USAGE, "the file is NULL");
-    enum conv_status status = conv_png_format.probe(file->data, file->size, header, err);
-    uint64_t most = decoding->context->max_pixels;
-    if (!status && (uint64_t)header->shape.width * (uint64_t)header->shape.height > most)
+    file->format = decoding->format;
+    enum conv_status status =
+        probe_file(file, &decoding->options, &decoding->items[index].shape, err);
+    if (!status && (uint64_t)shape->width * (uint64_t)shape->height > decoding->context->max_pixels)
         return conv_err_set(err, CONV_ERR_LIMIT, "%d x %d pixels are more than the limit of %llu",
-                            header->shape.width, header->shape.height, (unsigned long long)most);
-    return status ? status : conv_png_format.check_size(file->data, file->size, header, err);
+                            shape->width, shape->height,
+                            (unsigned long long)decoding->context->max_pixels);
+    return status ? status : file->format->check_size(file->data, file->size, &file->header, err);
 }
 
 // Chunks are spread over a file, most of which is in no cache, so all threads search for them.
@@ -79,7 +118,7 @@ static void probe_item(void *context, int worker, int index)
     struct decoding *decoding = context;
     struct conv_err err;
     (void)worker;
-    decoding->items[index].probed = probe_file(decoding, &decoding->list[index], &err);
+    decoding->items[index].probed = check_file(decoding, index, &err);
 }
 
 // Determines the destination of the samples of a probed file.
@@ -88,35 +127,25 @@ static enum conv_status plan_item(struct decoding *decoding, int index, const co
 {
     const conv_decode_options *options = &decoding->options;
     struct item *item = &decoding->items[index];
-    struct conv_device_decode *file = &decoding->list[index];
-    const struct conv_image_header *header = &file->header;
+    conv_image *view = &decoding->list[index].view, shape = item->shape;
     enum conv_status status = item->probed;
     if (status) // once more, for the message
-        status = probe_file(decoding, file, err);
+        status = check_file(decoding, index, err);
     if (status)
         return status;
-    conv_image shape = {
-        .width = header->shape.width,
-        .height = header->shape.height,
-        .channels = options->channels ? options->channels : header->shape.channels,
-        .sample = options->sample             ? options->sample
-                  : header->shape.depth == 16 ? CONV_SAMPLE_U16
-                                              : CONV_SAMPLE_U8,
-    };
-    if (header->shape.channels >= 3 && shape.channels < 3)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "colour is not reduced to gray");
     decoding->samples += (uint64_t)shape.width * (uint64_t)shape.height * (uint64_t)shape.channels;
+    item->allocated = !image->data;
     if (image->data) {
-        status = check_target(image, &shape, err);
-        if (!status)
-            file->view = *image;
-        return status;
+        shape = *image;
+        status = check_target(image, &item->shape, err);
+    } else {
+        status =
+            conv_api_take_image(decoding->context, &shape, options->memory, options->planar, err);
     }
-    status = conv_api_take_image(decoding->context, &shape, options->memory, options->planar, err);
-    if (!status) {
-        file->view = shape;
-        item->allocated = true;
-    }
+    if (!status)
+        *view = shape;
+    else
+        item->allocated = false;
     return status;
 }
 
@@ -180,7 +209,7 @@ static enum conv_status decode_rows(conv_context *context, struct conv_codec *co
                                       wide ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8, CONV_HOST),
     };
     conv_view_copier_init(&writer.copier, view, &writer.row);
-    struct conv_png_rows rows = {put_row, put_interleaved, &writer};
+    struct conv_rows rows = {put_row, put_interleaved, &writer};
     void *memory = NULL;
     struct conv_memory_pools *pools = context->device->pools;
     enum conv_status status = CONV_OK;
@@ -188,30 +217,60 @@ static enum conv_status decode_rows(conv_context *context, struct conv_codec *co
         status = conv_memory_take(pools, CONV_HOST, (size_t)writer.row.row_stride, &memory, err);
     writer.native = memory;
     if (!status)
-        status = conv_png_decode_rows(codec, file->data, file->size, header, &rows, err);
+        status = file->format->decode_rows(codec, file->data, file->size, header, &rows, err);
     conv_memory_give(pools, CONV_HOST, memory);
     return status;
 }
 
-// Decodes a file whose header was read to a view of its size, whose channels can be made from the
-// file's, with the codec of that worker of the context. Each worker by one thread at a time. Errors
-// of conv_format.decode; then the samples are undefined.
-static enum conv_status decode_view(conv_context *context, int worker,
+// Of a file that does not store its luminance.
+static enum conv_status decode_gray(conv_context *context, struct conv_codec *codec,
                                     const struct conv_device_decode *file, const conv_image *view,
                                     struct conv_err *err)
 {
-    const struct conv_image_header *header = &file->header;
-    struct conv_codec *codec;
-    enum conv_status status = conv_api_coder_get(context, worker, -1, &codec, err);
+    const struct conv_image *shape = &file->header.shape;
+    conv_image colours = {
+        .width = shape->width,
+        .height = shape->height,
+        .channels = shape->channels,
+        .sample = shape->depth == 16 ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8,
+    };
+    enum conv_status status = conv_api_take_image(context, &colours, CONV_HOST, true, err);
     if (status)
         return status;
-    struct conv_image planes = conv_view_planes(view);
-    if (conv_view_is_planar(view) && view->channels == header->shape.channels &&
-        planes.depth == header->shape.depth)
-        status = conv_png_format.decode(codec, file->data, file->size, header, &planes, err);
+    struct conv_image planes = conv_view_planes(&colours);
+    status = file->format->decode(codec, file->data, file->size, &file->header, &planes, err);
+    if (!status) {
+        conv_image_weigh(&planes, &planes);
+        conv_image gray = colours;
+        gray.channels = shape->channels == 4 ? 2 : 1;
+        gray.channel_stride *= 3; // to alpha
+        conv_view_copy(view, &gray, 0, shape->height);
+    }
+    conv_memory_give(context->device->pools, CONV_HOST, colours.data);
+    return status;
+}
+
+// Decodes a probed file to a view, with the codec of that worker of the context. Each worker by one
+// thread at a time. Errors of conv_format.decode; then the samples are undefined.
+static enum conv_status decode_view(conv_context *context, int worker,
+                                    const struct conv_device_decode *file, const conv_image *target,
+                                    struct conv_err *err)
+{
+    const struct conv_image *shape = &file->header.shape;
+    const conv_image view = conv_view_stored(target, file->orientation);
+    struct conv_codec *codec;
+    enum conv_status status = conv_api_coder_get(context, worker, file->format, NULL, &codec, err);
+    if (status)
+        return status;
+    struct conv_image planes = conv_view_planes(&view);
+    if (shape->channels >= 3 && view.channels < 3)
+        status = decode_gray(context, codec, file, &view, err);
+    else if (file->orientation == 1 && conv_view_is_planar(&view) &&
+             view.channels == shape->channels && planes.depth == shape->depth)
+        status = file->format->decode(codec, file->data, file->size, &file->header, &planes, err);
     else
-        status = decode_rows(context, codec, file, view, err);
-    conv_png_format.trim(codec);
+        status = decode_rows(context, codec, file, &view, err);
+    file->format->trim(codec);
     return status;
 }
 
@@ -253,7 +312,9 @@ static void decode_on_device(struct decoding *decoding, void *stream)
     struct conv_err err;
     bool any = false;
     for (int i = 0; i < decoding->count; i++) {
-        list[i].offered = list[i].view.data && list[i].header.device_stream &&
+        bool becomes_gray = list[i].header.shape.channels >= 3 && list[i].view.channels < 3;
+        list[i].offered = list[i].view.data && list[i].header.device_stream && !becomes_gray &&
+                          list[i].format == &conv_png_format && list[i].orientation == 1 &&
                           conv_api_is_on_device(context, list[i].view.memory);
         any |= list[i].offered;
     }
@@ -371,7 +432,7 @@ static enum conv_status check_call(const conv_bytes *files, int count, const con
         return conv_err_set(err, CONV_ERR_USAGE, "%d channels; there must be 1 to 4, or 0",
                             options->channels);
     if (options->sample && options->sample != CONV_SAMPLE_U8 && options->sample != CONV_SAMPLE_U16)
-        return conv_err_set(err, CONV_ERR_USAGE, "PNG files cannot be decoded to this sample type");
+        return conv_err_set(err, CONV_ERR_USAGE, "files cannot be decoded to this sample type");
     if (options->memory != CONV_HOST && options->memory != CONV_DEVICE)
         return conv_err_set(err, CONV_ERR_USAGE, "`memory` is %d, not a kind of memory",
                             (int)options->memory);
@@ -405,9 +466,11 @@ static void decode_all(struct decoding *decoding, conv_image *images, void *stre
             images[i] = decoding->list[i].view;
 }
 
-conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int count,
-                            const conv_decode_options *options, conv_image *images,
-                            conv_item *items, void *stream)
+// `extension`: of the format; NULL: each file's first bytes decide.
+static enum conv_status decode_files(conv_context *context, const char *extension,
+                                     const conv_bytes *files, int count,
+                                     const conv_decode_options *options, conv_image *images,
+                                     conv_item *items, void *stream)
 {
     if (!context)
         return CONV_ERR_USAGE;
@@ -417,6 +480,8 @@ conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int 
     enum conv_status status = conv_api_begin(context);
     if (!status)
         status = CONV_API_READ_OPTIONS(&decoding.options, options, err);
+    if (!status && extension)
+        status = conv_api_find_format(&decoding.format, extension, err);
     if (!status)
         status = check_call(files, count, images, &decoding.options, err);
     if (!conv_api_batch_open(&decoding.batch, context, items, count,
@@ -430,4 +495,87 @@ conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int 
     }
     decode_all(&decoding, images, stream);
     return conv_api_batch_end(&decoding.batch);
+}
+
+conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int count,
+                            const conv_decode_options *options, conv_image *images,
+                            conv_item *items, void *stream)
+{
+    return decode_files(context, "png", files, count, options, images, items, stream);
+}
+
+conv_status conv_decode_jpeg(conv_context *context, const conv_bytes *files, int count,
+                             const conv_decode_options *options, conv_image *images,
+                             conv_item *items, void *stream)
+{
+    return decode_files(context, "jpg", files, count, options, images, items, stream);
+}
+
+conv_status conv_decode_image(conv_context *context, const conv_bytes *files, int count,
+                              const conv_decode_options *options, conv_image *images,
+                              conv_item *items, void *stream)
+{
+    return decode_files(context, NULL, files, count, options, images, items, stream);
+}
+
+// --- headers -------------------------------------------------------------------------------------
+
+// The call's result, with its reason in `message`, which may be NULL.
+static enum conv_status explain(enum conv_status status, const struct conv_err *err, char *message)
+{
+    if (status && message)
+        conv_api_explain(message, CONV_MESSAGE_SIZE, err);
+    return status;
+}
+
+conv_status conv_probe_image(const void *data, size_t size, const conv_decode_options *options,
+                             conv_image_info *info, char *message)
+{
+    conv_decode_options own = CONV_DECODE_OPTIONS_INIT;
+    struct conv_device_decode file = {.data = data, .size = size};
+    struct conv_err err;
+    conv_image shape;
+    enum conv_status status =
+        data && info ? CONV_API_READ_OPTIONS(&own, options, &err)
+                     : conv_err_set(&err, CONV_ERR_USAGE, "%s is NULL", data ? "`info`" : "`data`");
+    if (!status)
+        status = probe_file(&file, &own, &shape, &err);
+    if (status)
+        return explain(status, &err, message);
+    bool png = file.format == &conv_png_format;
+    *info = (conv_image_info){
+        .width = shape.width,
+        .height = shape.height,
+        .channels = shape.channels,
+        .sample = shape.sample,
+        .has_alpha = shape.has_alpha,
+        .format = png ? CONV_FILE_PNG : CONV_FILE_JPEG,
+        .orientation = file.format->orientation(data, size),
+        .interlaced = png ? file.header.png.interlaced : file.header.jpeg.progressive,
+        .animated = file.format->is_animated(data, size),
+    };
+    return CONV_OK;
+}
+
+conv_status conv_probe_png(const void *data, size_t size, conv_png_info *info, char *message)
+{
+    struct conv_image_header header;
+    struct conv_err err;
+    enum conv_status status =
+        data && info ? conv_png_format.probe(data, size, &header, &err)
+                     : conv_err_set(&err, CONV_ERR_USAGE, "%s is NULL", data ? "`info`" : "`data`");
+    if (status)
+        return explain(status, &err, message);
+    *info = (conv_png_info){
+        .width = header.shape.width,
+        .height = header.shape.height,
+        .channels = header.shape.channels,
+        .sample = header.shape.depth == 16 ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8,
+        .has_alpha = header.shape.alpha,
+        .bit_depth = header.png.bit_depth,
+        .color_type = header.png.color_type,
+        .interlaced = header.png.interlaced,
+        .animated = conv_png_format.is_animated(data, size),
+    };
+    return CONV_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Batches of views to PNG files: by the device where the images are in its memory, else by the
+// Batches of views to files: by the device where the images are in its memory, else by the
 // context's threads.
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +16,15 @@ struct item {
 struct encoding {
     struct conv_api_batch batch;
     conv_context *context;
-    conv_encode_options options;
+    const struct conv_format *format;
+    struct conv_codec_config config;
+    void *(*reserve)(void *user, int32_t index, size_t most); // of the options; may be NULL
     conv_bytes *files;
-    struct conv_file_memory memory; // of the caller, if options.allocate is set
+    struct conv_file_memory memory; // of the caller, if `allocate` is set
     struct conv_device_encode *list;
     struct item *items;
     int count;
+    void *stream;
     uint64_t samples;
     bool alone; // the calling thread encodes without help
 };
@@ -76,48 +79,57 @@ static enum conv_status hand_over(conv_context *context, conv_bytes *file, void 
     return status;
 }
 
-// Takes memory of the pool, or of the caller for `*in_place`.
-static enum conv_status take_room(const struct encoding *encoding, int index, size_t room,
-                                  void **memory, bool *in_place, struct conv_err *err)
+// Where the encoder gets memory for a file: of the caller, or of the pool.
+struct room {
+    struct encoding *encoding;
+    int index;
+    void *memory;
+    size_t bytes;
+    bool of_caller;
+};
+
+static uint8_t *take_room(void *context, size_t bytes)
 {
-    const conv_encode_options *options = &encoding->options;
-    *memory = NULL;
-    if (encoding->alone && options->allocate && options->reserve)
-        *memory = options->reserve(options->user, index, room);
-    *in_place = *memory != NULL;
-    return *in_place
-               ? CONV_OK
-               : conv_memory_take(encoding->context->device->pools, CONV_HOST, room, memory, err);
+    struct room *room = context;
+    const struct encoding *encoding = room->encoding;
+    struct conv_err err;
+    room->bytes = bytes;
+    if (encoding->alone && encoding->reserve)
+        room->memory = encoding->reserve(encoding->memory.user, room->index, bytes);
+    room->of_caller = room->memory != NULL;
+    if (!room->of_caller)
+        (void)conv_memory_take(encoding->context->device->pools, CONV_HOST, bytes, &room->memory,
+                               &err);
+    return room->memory;
 }
 
 static enum conv_status encode_from(struct encoding *encoding, int worker, int index,
                                     const conv_image *view, struct conv_err *err)
 {
     conv_context *context = encoding->context;
+    const struct conv_format *format = encoding->format;
     conv_bytes *file = &encoding->files[index];
-    bool *in_place = &encoding->items[index].done;
     struct conv_codec *codec;
     enum conv_status status =
-        conv_api_coder_get(context, worker, encoding->options.level, &codec, err);
+        conv_api_coder_get(context, worker, format, &encoding->config, &codec, err);
     if (status)
         return status;
     struct conv_image planes = conv_view_planes(view);
     struct row_reader reader = {.view = view};
-    struct conv_png_row_source source = {get_row, &reader};
-    size_t room = conv_png_encode_room(codec, &planes), size;
-    void *memory;
-    status = take_room(encoding, index, room, &memory, in_place, err);
-    if (status)
-        return status;
-    status = conv_png_encode_into(codec, memory, &size, &planes,
-                                  conv_view_is_planar(view) ? NULL : &source, err);
-    if (!status && *in_place)
-        *file = (conv_bytes){memory, size};
+    struct conv_row_source source = {get_row, &reader};
+    struct room room = {.encoding = encoding, .index = index};
+    struct conv_file_room into = {take_room, &room};
+    size_t size;
+    status = format->encode_into(codec, &planes, conv_view_is_planar(view) ? NULL : &source, &into,
+                                 &size, err);
+    encoding->items[index].done = room.of_caller;
+    if (!status && room.of_caller)
+        *file = (conv_bytes){room.memory, size};
     else if (!status)
-        status = hand_over(context, file, memory, room, size, err);
-    else if (!*in_place)
-        conv_memory_give(context->device->pools, CONV_HOST, memory);
-    conv_png_format.trim(codec);
+        status = hand_over(context, file, room.memory, room.bytes, size, err);
+    else if (!room.of_caller)
+        conv_memory_give(context->device->pools, CONV_HOST, room.memory);
+    format->trim(codec);
     return status;
 }
 
@@ -221,14 +233,13 @@ static void encode_on_device(struct encoding *encoding, void *stream)
 // --- the call ------------------------------------------------------------------------------------
 
 static enum conv_status check_call(const conv_image *images, int count, const conv_bytes *files,
-                                   const conv_encode_options *options, struct conv_err *err)
+                                   struct conv_err *err)
 {
-    struct conv_codec_config config = {.level = options->level};
     if (count < 0)
         return conv_err_set(err, CONV_ERR_USAGE, "`count` is %d; it must not be negative", count);
     if (count > 0 && (!files || !images))
         return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL", files ? "`images`" : "`files`");
-    return conv_png_check_level(&config, err);
+    return CONV_OK;
 }
 
 static void encode_all(struct encoding *encoding, const conv_image *images, void *stream)
@@ -243,6 +254,8 @@ static void encode_all(struct encoding *encoding, const conv_image *images, void
             fail(encoding, i, status, &err);
             continue;
         }
+        encoding->list[i].format = encoding->format;
+        encoding->list[i].config = &encoding->config;
         encoding->list[i].view = images[i];
         encoding->list[i].offered = conv_api_is_on_device(context, images[i].memory);
         encoding->samples +=
@@ -258,36 +271,96 @@ static void encode_all(struct encoding *encoding, const conv_image *images, void
         move_files(encoding);
 }
 
+// `status`: of the call so far, which has begun; `encoding` has the settings.
+static enum conv_status encode_images(struct encoding *encoding, enum conv_status status,
+                                      const conv_image *images, conv_item *items)
+{
+    int count = encoding->count;
+    struct conv_file_memory *memory = &encoding->memory;
+    size_t each = sizeof *encoding->list + sizeof *encoding->items + sizeof *memory->memory +
+                  sizeof *memory->sizes + sizeof *memory->indices;
+    if (!status)
+        status = check_call(images, count, encoding->files, &encoding->context->err);
+    for (int i = 0; encoding->files && i < count; i++)
+        encoding->files[i] = (conv_bytes){NULL, 0};
+    if (!conv_api_batch_open(&encoding->batch, encoding->context, items, count, each, &status))
+        return status;
+    encoding->list = encoding->batch.memory;
+    if (count > 0) {
+        encoding->items = (struct item *)(encoding->list + count);
+        memory->memory = (void **)(encoding->items + count);
+        memory->sizes = (size_t *)(memory->memory + count);
+        memory->indices = (int32_t *)(memory->sizes + count);
+    }
+    if (!memory->allocate)
+        encoding->reserve = NULL;
+    encode_all(encoding, images, encoding->stream);
+    return conv_api_batch_end(&encoding->batch);
+}
+
 conv_status conv_encode_png(conv_context *context, const conv_image *images, int count,
                             const conv_encode_options *options, conv_bytes *files, conv_item *items,
                             void *stream)
 {
+    conv_encode_options own = CONV_ENCODE_OPTIONS_INIT;
+    if (!context)
+        return CONV_ERR_USAGE;
+    enum conv_status status = conv_api_begin(context);
+    if (!status)
+        status = CONV_API_READ_OPTIONS(&own, options, &context->err);
+    struct encoding encoding = {
+        .context = context,
+        .format = &conv_png_format,
+        .config = {.level = own.level},
+        .reserve = own.reserve,
+        .files = files,
+        .memory = {.allocate = own.allocate, .user = own.user},
+        .count = count,
+        .stream = stream,
+    };
+    if (!status)
+        status = conv_png_check_level(&encoding.config, &context->err);
+    return encode_images(&encoding, status, images, items);
+}
+
+static enum conv_status read_jpeg_options(struct encoding *encoding,
+                                          const conv_jpeg_encode_options *options,
+                                          struct conv_err *err)
+{
+    struct conv_codec_config *config = &encoding->config;
+    int sampling = options->sampling;
+    if (options->quality < 0 || options->quality > 100)
+        return conv_err_set(err, CONV_ERR_USAGE, "quality %d is not within 1 to 100",
+                            options->quality);
+    if (sampling != 0 && sampling != 444 && sampling != 422 && sampling != 420)
+        return conv_err_set(err, CONV_ERR_USAGE, "sampling %d is none of 444, 422 and 420",
+                            sampling);
+    config->quality = options->quality;
+    if (sampling) {
+        config->sampling_h = sampling == 444 ? 1 : 2;
+        config->sampling_v = sampling == 420 ? 2 : 1;
+    }
+    config->progressive = options->progressive != 0;
+    config->optimize = options->optimize != 0;
+    encoding->reserve = options->reserve;
+    encoding->memory.allocate = options->allocate;
+    encoding->memory.user = options->user;
+    return conv_api_find_format(&encoding->format, "jpg", err);
+}
+
+conv_status conv_encode_jpeg(conv_context *context, const conv_image *images, int count,
+                             const conv_jpeg_encode_options *options, conv_bytes *files,
+                             conv_item *items, void *stream)
+{
+    conv_jpeg_encode_options own = CONV_JPEG_ENCODE_OPTIONS_INIT;
     if (!context)
         return CONV_ERR_USAGE;
     struct encoding encoding = {
-        .context = context, .options = CONV_ENCODE_OPTIONS_INIT, .files = files, .count = count};
-    struct conv_err *err = &context->err;
-    size_t each = sizeof *encoding.list + sizeof *encoding.items;
+        .context = context, .files = files, .count = count, .stream = stream};
     enum conv_status status = conv_api_begin(context);
     if (!status)
-        status = CONV_API_READ_OPTIONS(&encoding.options, options, err);
+        status = CONV_API_READ_OPTIONS(&own, options, &context->err);
     if (!status)
-        status = check_call(images, count, files, &encoding.options, err);
-    for (int i = 0; files && i < count; i++)
-        files[i] = (conv_bytes){NULL, 0};
-    struct conv_file_memory *memory = &encoding.memory;
-    each += sizeof *memory->memory + sizeof *memory->sizes + sizeof *memory->indices;
-    if (!conv_api_batch_open(&encoding.batch, context, items, count, each, &status))
-        return status;
-    encoding.list = encoding.batch.memory;
-    if (count > 0) {
-        encoding.items = (struct item *)(encoding.list + count);
-        memory->memory = (void **)(encoding.items + count);
-        memory->sizes = (size_t *)(memory->memory + count);
-        memory->indices = (int32_t *)(memory->sizes + count);
-    }
-    memory->allocate = encoding.options.allocate;
-    memory->user = encoding.options.user;
-    encode_all(&encoding, images, stream);
-    return conv_api_batch_end(&encoding.batch);
+        status = read_jpeg_options(&encoding, &own, &context->err);
+    return encode_images(&encoding, status, images, items);
 }
