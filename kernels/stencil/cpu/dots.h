@@ -299,27 +299,30 @@ ALWAYS_INLINE void filter_block(uint8_t *const out[2], const struct conv_cpu_dot
 ALWAYS_INLINE void filter_rows(const struct conv_cpu_dot_job *job, uint8_t *const rows[2],
                                size_t bytes, struct dot_method method)
 {
-    const size_t block = DOT_BLOCK(method.sums);
+    const size_t block = DOT_BLOCK(method.sums), part = bytes % block;
     _Alignas(64) uint8_t buffer[2][DOT_MOST_VECTORS * VECTOR], last[2][sizeof buffer[0]];
+    uint8_t *out[2] = {rows[0], rows[1]};
+    const uint8_t *samples[2] = {job->centre[0], job->centre[1]};
     for (size_t x = 0; x < bytes; x += block) {
-        const bool whole = x + block <= bytes;
-        uint8_t *out[2] = {rows[0] + x, rows[1] + x};
-        const uint8_t *samples[2] = {job->centre[0] + x, job->centre[1] + x};
-        for (size_t line = 0; whole && line < block; line += 64) {
-            __builtin_prefetch(job->next[0] + x + line);
-            __builtin_prefetch(job->next[1] + x + line);
-        }
-        for (int r = 0; !whole && r < 2; r++) {
+        for (int r = 0; x + part == bytes && part > 0 && r < 2; r++) {
             out[r] = buffer[r];
             if (method.sample) {
                 memset(last[r], 0, sizeof last[r]);
-                samples[r] = memcpy(last[r], samples[r], bytes - x);
+                samples[r] = memcpy(last[r], samples[r], part);
             }
         }
+        for (size_t line = 0; line < block; line += 64) {
+            __builtin_prefetch(job->next[0] + x + line);
+            __builtin_prefetch(job->next[1] + x + line);
+        }
         filter_block(out, job, samples, x, &method);
-        for (int r = 0; !whole && r < 2; r++)
-            memcpy(rows[r] + x, buffer[r], bytes - x);
+        for (int r = 0; r < 2; r++) {
+            out[r] += block;
+            samples[r] += block;
+        }
     }
+    for (int r = 0; part > 0 && r < 2; r++)
+        memcpy(rows[r] + bytes - part, buffer[r], part);
 }
 
 // One function per method: inlined into one, they would share registers.
