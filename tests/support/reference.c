@@ -12,7 +12,7 @@
 struct source {
     const uint8_t *at, *end;
     size_t limit;
-    bool damaged, too_large;
+    bool pixels_only, damaged, too_large;
     png_bytep *row_pointers;
 };
 
@@ -58,6 +58,8 @@ static void read_image(png_structp png, png_infop info, struct source *source,
                        struct reference_image *image)
 {
     png_set_read_fn(png, source, read_bytes);
+    if (source->pixels_only)
+        png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_read_info(png, info);
     size_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
@@ -97,23 +99,34 @@ static bool read_guarded(png_structp png, png_infop info, struct source *source,
     return true;
 }
 
-enum reference_verdict reference_read(struct reference_image *image, const uint8_t *data,
-                                      size_t size, size_t limit)
+static enum reference_verdict read_from(struct source *source, struct reference_image *image)
 {
-    struct source source = {.at = data, .end = data + size, .limit = limit};
-    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &source, on_error, on_warning,
+    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, source, on_error, on_warning,
                                                NULL, allocate, release);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     if (!info)
         abort();
     *image = (struct reference_image){0};
-    bool taken = read_guarded(png, info, &source, image);
+    bool taken = read_guarded(png, info, source, image);
     png_destroy_read_struct(&png, &info, NULL);
-    free(source.row_pointers);
+    free(source->row_pointers);
     if (!taken) {
         free(image->rows);
         image->rows = NULL;
-        return source.too_large ? REFERENCE_TOO_LARGE : REFERENCE_REFUSES;
+        return source->too_large ? REFERENCE_TOO_LARGE : REFERENCE_REFUSES;
     }
-    return source.damaged ? REFERENCE_WARNS : REFERENCE_TAKES;
+    return source->damaged ? REFERENCE_WARNS : REFERENCE_TAKES;
+}
+
+enum reference_verdict reference_read(struct reference_image *image, const uint8_t *data,
+                                      size_t size, size_t limit)
+{
+    struct source source = {.at = data, .end = data + size, .limit = limit};
+    return read_from(&source, image);
+}
+
+bool reference_read_pixels(struct reference_image *image, const uint8_t *data, size_t size)
+{
+    struct source source = {.at = data, .end = data + size, .limit = SIZE_MAX, .pixels_only = true};
+    return read_from(&source, image) >= REFERENCE_WARNS;
 }

@@ -4,6 +4,7 @@
 #ifndef CONV_TESTS_REFERENCE_H
 #define CONV_TESTS_REFERENCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,5 +24,9 @@ struct reference_image {
 // Reads a whole file. Palettes become RGB, tRNS alpha, 1, 2 and 4 bits 8.
 enum reference_verdict reference_read(struct reference_image *image, const uint8_t *data,
                                       size_t size, size_t limit);
+
+// The same without chunks that do not affect pixels, which is the cheapest way; false if it is
+// refused.
+bool reference_read_pixels(struct reference_image *image, const uint8_t *data, size_t size);
 
 #endif

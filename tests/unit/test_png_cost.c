@@ -7,12 +7,11 @@
 #include <stdio.h>
 #include <time.h>
 
-#include <png.h>
-
 #include "png/cpu/interleave.h"
 #include "png/png.h"
 #include "support/png_family.h"
 #include "support/random.h"
+#include "support/reference.h"
 #include "support/test_image.h"
 #include "support/unit.h"
 
@@ -68,69 +67,6 @@ static double allowed_ns(bool good, size_t size)
     return ALWAYS_NS + (good ? 0 : REFUSED_NS + REFUSED_NS_PER_BYTE * (double)size);
 }
 
-struct source {
-    const uint8_t *at, *end;
-};
-
-static void take_bytes(png_structp png, png_bytep bytes, size_t size)
-{
-    struct source *source = png_get_io_ptr(png);
-    if (size > (size_t)(source->end - source->at))
-        png_error(png, "truncated");
-    memcpy(bytes, source->at, size);
-    source->at += size;
-}
-
-static void leave(png_structp png, png_const_charp message)
-{
-    (void)message;
-    png_longjmp(png, 1);
-}
-
-static void ignore(png_structp png, png_const_charp message)
-{
-    (void)png;
-    (void)message;
-}
-
-static void read_by_libpng(png_structp png, png_infop info, struct source *source, png_bytepp rows)
-{
-    png_set_read_fn(png, source, take_bytes);
-    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
-    png_set_user_limits(png, 0x7fffffff, 0x7fffffff);
-    png_read_info(png, info);
-    if (png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE)
-        png_set_palette_to_rgb(png);
-    else if (png_get_bit_depth(png, info) < 8)
-        png_set_expand_gray_1_2_4_to_8(png);
-    if (png_get_valid(png, info, PNG_INFO_tRNS))
-        png_set_tRNS_to_alpha(png);
-    png_read_image(png, rows);
-    png_read_end(png, info);
-}
-
-static bool read_guarded(png_structp png, png_infop info, struct source *source, png_bytepp rows)
-{
-    if (setjmp(png_jmpbuf(png)))
-        return false;
-    read_by_libpng(png, info, source, rows);
-    return true;
-}
-
-// Decodes with libpng into interleaved rows of 8 or 16 bits, which must be large enough. Skips
-// chunks that do not affect pixels, which is the cheapest way. False if libpng refuses the file.
-static bool decode_libpng(const uint8_t *data, size_t size, uint8_t **rows)
-{
-    struct source source = {data, data + size};
-    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, NULL, leave, ignore);
-    png_infop info = png_create_info_struct(png);
-    if (!info)
-        abort();
-    bool good = read_guarded(png, info, &source, rows);
-    png_destroy_read_struct(&png, &info, NULL);
-    return good;
-}
-
 // --- the comparison ------------------------------------------------------------------------------
 
 static bool is_timed(void)
@@ -143,14 +79,16 @@ struct cost {
     double ours, libpng;
 };
 
-static void measure(struct cost *cost, struct subject *subject, const struct png_file *file,
-                    uint8_t **rows)
+static void measure(struct cost *cost, struct subject *subject, const struct png_file *file)
 {
     int turns = 1 + (int)(LEAST_NS / cost->libpng), our_turns = 1 + (int)(LEAST_NS / cost->ours);
     for (int run = 0; run < RUNS; run++) {
         double start = now_ns();
-        for (int i = 0; i < turns; i++)
-            decode_libpng(file->data, file->size, rows);
+        for (int i = 0; i < turns; i++) {
+            struct reference_image image;
+            reference_read_pixels(&image, file->data, file->size);
+            free(image.rows);
+        }
         double middle = now_ns();
         for (int i = 0; i < our_turns; i++)
             decode_ours(subject, file);
@@ -161,12 +99,13 @@ static void measure(struct cost *cost, struct subject *subject, const struct png
     }
 }
 
-static void compare_pixels(const struct subject *subject, uint8_t **rows, const char *what)
+static void compare_pixels(const struct subject *subject, const struct reference_image *libpng,
+                           const char *what)
 {
     struct conv_image want = subject->planes;
     image_alloc(&want, 0);
     for (int y = 0; y < want.height; y++)
-        conv_interleave_split(&want, y, rows[y]);
+        conv_interleave_split(&want, y, libpng->rows + (size_t)y * libpng->row_size);
     if (!image_equal(&want, &subject->planes))
         fail_msg("%s: other pixels than libpng's", what);
     image_free(&want);
@@ -174,11 +113,11 @@ static void compare_pixels(const struct subject *subject, uint8_t **rows, const 
 
 // The ratio of the time of decoding to libpng's; checks that it is within the bound.
 static double find_ratio(struct cost *cost, struct subject *subject, const struct png_file *file,
-                         uint8_t **rows, bool good, const char *text)
+                         bool good, const char *text)
 {
     double anyway = allowed_ns(good, file->size), ratio = 0;
     for (int i = 0; i < TRIES && (i == 0 || ratio > MOST_RATIO); i++) {
-        measure(cost, subject, file, rows);
+        measure(cost, subject, file);
         ratio = (cost->ours - anyway) / cost->libpng;
     }
     if (getenv("CONV_VERBOSE"))
@@ -204,15 +143,9 @@ static double check_family(struct conv_codec *codec, const struct png_family *f)
     assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
     subject.planes = header.shape;
     image_alloc(&subject.planes, 0);
-    size_t row_size = conv_interleave_bytes(&header.shape);
-    uint8_t *pixels = malloc(row_size * (size_t)f->height);
-    uint8_t **rows = malloc((size_t)f->height * sizeof *rows);
-    assert_true(pixels && rows);
-    for (int y = 0; y < f->height; y++)
-        rows[y] = pixels + (size_t)y * row_size;
-
+    struct reference_image libpng;
     double start = now_ns();
-    bool good = decode_libpng(file.data, file.size, rows);
+    bool good = reference_read_pixels(&libpng, file.data, file.size);
     double middle = now_ns();
     bool taken = decode_ours(&subject, &file);
     struct cost cost = {now_ns() - middle, middle - start};
@@ -222,12 +155,11 @@ static double check_family(struct conv_codec *codec, const struct png_family *f)
     if (!taken && good && f->flaw == WHOLE)
         fail_msg("%s: refused, though libpng takes it", text);
     if (taken)
-        compare_pixels(&subject, rows, text);
-    double ratio = is_timed() ? find_ratio(&cost, &subject, &file, rows, good, text) : 0;
+        compare_pixels(&subject, &libpng, text);
+    double ratio = is_timed() ? find_ratio(&cost, &subject, &file, good, text) : 0;
     image_free(&subject.planes);
     conv_metadata_free(&subject.meta);
-    free(pixels);
-    free(rows);
+    free(libpng.rows);
     png_make_free(&file);
     return ratio;
 }
