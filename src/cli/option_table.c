@@ -228,10 +228,10 @@ const struct conv_option conv_option_table[] = {
              "cuda:N, all (every GPU), or a list such as cuda:0,cuda:1"},
     {CHOICE(NEUTRAL, "decode-on", 0, "WHERE", machine.decode_on, coder_choices),
      .commands = RUN | STREAMS,
-     .help = "decode PNG on cpu, on gpu, or auto (default: on whichever finishes first)"},
+     .help = "decode images on cpu, on gpu, or auto (default: on whichever finishes first)"},
     {CHOICE(DECIDES, "encode-on", 0, "WHERE", machine.encode_on, coder_choices),
      .commands = RUN | STREAMS,
-     .help = "encode PNG on cpu, on gpu, or auto (default: on the GPU for large jobs)"},
+     .help = "encode images on cpu, on gpu, or auto (default: on the GPU for large jobs)"},
     {INT(NEUTRAL, "streams", 0, "N", machine.streams, 1, 64), .commands = RUN,
      .help = "CUDA streams per GPU (default: 4, up to 8 while images wait for the GPU; if the GPU "
              "also decodes PNG 6, up to 8, or up to 12 with several GPUs or less than 35 GB)"},
@@ -445,15 +445,15 @@ const struct conv_option_rule conv_option_rules[] = {
     {NEEDS("border", "jobs"), .commands = CODEC},
     {NEEDS("encoder", "jobs"), .commands = CODEC},
     {EXCLUDES("stage", "decode-on"), .choice = "device", .commands = STREAMS,
-     .reason = "it does not decode or encode PNG"},
+     .reason = "it does not decode or encode images"},
     {EXCLUDES("stage", "encode-on"), .choice = "device", .commands = STREAMS,
-     .reason = "it does not decode or encode PNG"},
+     .reason = "it does not decode or encode images"},
     {EXCLUDES("stage", "encoder"), .choice = "device", .commands = STREAMS,
-     .reason = "it does not decode or encode PNG"},
+     .reason = "it does not decode or encode images"},
     {EXCLUDES("stage", "compress"), .choice = "device", .commands = STREAMS,
-     .reason = "it does not decode or encode PNG"},
+     .reason = "it does not decode or encode images"},
     {EXCLUDES("stage", "strip"), .choice = "device", .commands = STREAMS,
-     .reason = "it does not decode or encode PNG"},
+     .reason = "it does not decode or encode images"},
 };
 const size_t conv_option_rule_count = sizeof conv_option_rules / sizeof conv_option_rules[0];
 

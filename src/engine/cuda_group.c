@@ -264,7 +264,7 @@ static enum conv_status copy_in(const struct conv_stream *stream, const struct c
                            : cudaMemcpyAsync(d_in, group->h_in, upload->bytes,
                                              cudaMemcpyHostToDevice, stream->cuda);
     if (!code && group->encoded && !group->decoded && group->back)
-        code = cudaMemcpyAsync(conv_cuda_coder_d_passthrough(&stream->coder),
+        code = cudaMemcpyAsync(stream->coder.part[CONV_CUDA_CODER_PASSTHROUGH].d_data,
                                group->h_in + group->capacity - group->back, group->back,
                                cudaMemcpyHostToDevice, stream->cuda);
     return code ? conv_cuda_device_report(err, code, "copy images to the device") : CONV_OK;
@@ -278,7 +278,7 @@ static enum conv_status copy_planes_out(struct conv_stream *stream, struct conv_
                         group->front, cudaMemcpyDeviceToHost, stream->cuda);
     if (!code && group->decoded && group->back)
         code = cudaMemcpyAsync(group->h_in + group->capacity - group->back,
-                               conv_cuda_coder_d_passthrough(&stream->coder), group->back,
+                               stream->coder.part[CONV_CUDA_CODER_PASSTHROUGH].d_data, group->back,
                                cudaMemcpyDeviceToHost, stream->cuda);
     return code ? conv_cuda_device_report(err, code, "copy images from the device") : CONV_OK;
 }
@@ -337,8 +337,8 @@ static enum conv_status queue_group(struct conv_stream *stream, struct conv_grou
     enum conv_status status = take_memory(stream, group, &upload, err);
     if (status)
         return status;
-    uint8_t *d_in =
-        group->decoded ? conv_cuda_coder_d_in(&stream->coder) : stream->buffer[0].d_data;
+    uint8_t *d_in = group->decoded ? stream->coder.part[CONV_CUDA_CODER_STREAMS].d_data
+                                   : stream->buffer[0].d_data;
     find_tables(&upload, stream, group, d_in);
     const struct conv_cuda_tables tables = {upload.h_tables + upload.codes,
                                             upload.d_tables + upload.codes};

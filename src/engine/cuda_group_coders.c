@@ -219,17 +219,6 @@ enum conv_status conv_cuda_coder_make_tables(struct conv_stream *stream,
     return plan_batches(stream, all, scratch, err);
 }
 
-// Streams and tables share one block, since they are uploaded together.
-uint8_t *conv_cuda_coder_d_in(const struct conv_cuda_coder *coder)
-{
-    return coder->part[CONV_CUDA_CODER_STREAMS].d_data;
-}
-
-uint8_t *conv_cuda_coder_d_passthrough(const struct conv_cuda_coder *coder)
-{
-    return coder->part[CONV_CUDA_CODER_PASSTHROUGH].d_data;
-}
-
 enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struct conv_group *group,
                                          const struct conv_cuda_extent *all, size_t in_bytes,
                                          size_t table_bytes, struct conv_err *err)
@@ -281,43 +270,30 @@ void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct co
         }
 }
 
-// A part of a batch's output.
+// A part of a batch's output, and where it will be in the group's h_out.
 struct span {
-    size_t from, end;
+    size_t from, end, to;
 };
 
-// Where the data of the group's images is that one coder has encoded: in order, from `places` on.
-static struct span find_span(const struct conv_group *group, enum conv_device_coder f,
-                             const struct conv_cuda_place *places)
+// Notes for the group's images that a coder has encoded where their data is in its output, by
+// *places, which moves to those of the next group.
+static struct span find_span(struct conv_group *group, enum conv_device_coder f,
+                             const struct conv_cuda_place **places)
 {
     struct span span = {.from = SIZE_MAX};
-    for (int i = 0; i < group->image_count; i++) {
-        if (group->images[i].encoding.coder != f || !is_encoded(group, &group->images[i]))
-            continue;
-        span.from = span.from < places->offset ? span.from : places->offset;
-        size_t end = places->offset + places->size;
-        span.end = span.end > end ? span.end : end;
-        places++;
-    }
-    span.from = span.end ? span.from : 0;
-    return span;
-}
-
-// Notes for these images where their data will be in h_out, in which the span begins at `at`.
-// Returns the places of the next group's images.
-static const struct conv_cuda_place *note_places(struct conv_group *group, enum conv_device_coder f,
-                                                 const struct conv_cuda_place *places,
-                                                 const struct span *span, size_t at)
-{
     for (int i = 0; i < group->image_count; i++) {
         struct conv_group_image *image = &group->images[i];
         if (image->encoding.coder != f || !is_encoded(group, image))
             continue;
-        image->encoded = at + places->offset - span->from;
-        image->encoded_bytes = places->size;
-        places++;
+        image->encoded = (*places)->offset;
+        image->encoded_bytes = (*places)->size;
+        (*places)++;
+        size_t end = image->encoded + image->encoded_bytes;
+        span.from = span.from < image->encoded ? span.from : image->encoded;
+        span.end = span.end > end ? span.end : end;
     }
-    return places;
+    span.from = span.end ? span.from : 0;
+    return span;
 }
 
 static enum conv_status copy_group(struct conv_stream *stream, struct conv_group *group,
@@ -328,11 +304,15 @@ static enum conv_status copy_group(struct conv_stream *stream, struct conv_group
     struct span span[CONV_DEVICE_CODERS];
     size_t bytes = 0;
     for (int f = 0; f < CONV_DEVICE_CODERS; f++) {
-        span[f] = find_span(group, f, places[f]);
+        span[f] = find_span(group, f, &places[f]);
         if (span[f].end > coder->encode[f].output_bytes)
             return conv_err_set(err, CONV_ERR_DEVICE, "CUDA encoded more than it can");
-        places[f] = note_places(group, f, places[f], &span[f], bytes);
+        span[f].to = bytes;
         bytes += span[f].end - span[f].from;
+    }
+    for (int i = 0; i < group->image_count; i++) {
+        const struct span *of = &span[group->images[i].encoding.coder];
+        group->images[i].encoded += of->to - of->from;
     }
     if (bytes > group->capacity)
         return conv_err_set(err, CONV_ERR_MEMORY, "CUDA encoded more than fits into the buffer");
@@ -343,14 +323,11 @@ static enum conv_status copy_group(struct conv_stream *stream, struct conv_group
         group->h_result = group->h_out;
     }
     cudaError_t code = cudaSuccess;
-    uint8_t *to = group->h_out;
-    for (int f = 0; f < CONV_DEVICE_CODERS && !code; f++) {
-        size_t size = span[f].end - span[f].from;
-        if (size)
-            code = cudaMemcpyAsync(to, coder->encode[f].d_output + span[f].from, size,
-                                   cudaMemcpyDeviceToHost, stream->cuda);
-        to += size;
-    }
+    for (int f = 0; f < CONV_DEVICE_CODERS && !code; f++)
+        if (span[f].end > span[f].from)
+            code =
+                cudaMemcpyAsync(group->h_out + span[f].to, coder->encode[f].d_output + span[f].from,
+                                span[f].end - span[f].from, cudaMemcpyDeviceToHost, stream->cuda);
     return code ? conv_cuda_device_report(err, code, "copy encoded images from the device")
                 : CONV_OK;
 }

@@ -98,12 +98,12 @@ static bool is_split(struct conv_backend *backend, const struct conv_decode_imag
 static enum conv_status png_decode(struct conv_stream *stream, const struct conv_cuda_batch *batch)
 {
     const struct conv_decode_image *images = (const void *)batch->h_entries;
-    bool split = is_split(stream->backend, images, batch->count);
     return conv_cuda_decode(&(struct conv_decode_batch){
         .images = images,
         .d_images = (const void *)batch->d_entries,
         .count = batch->count,
-        .split = split ? CONV_DECODE_SPLIT_AUTO : CONV_DECODE_SPLIT_NEVER,
+        .split = is_split(stream->backend, images, batch->count) ? CONV_DECODE_SPLIT_AUTO
+                                                                 : CONV_DECODE_SPLIT_NEVER,
         .d_stop = stream->backend->d_stop,
         .d_status = batch->status,
         .stream = stream->cuda,
@@ -126,9 +126,22 @@ static enum conv_status png_encode(struct conv_stream *stream, const struct conv
 #if CONV_HAVE_JPEG
 // --- JPEG ----------------------------------------------------------------------------------------
 
+static bool jpeg_takes_stream(const struct conv_image_header *header, size_t most_bytes)
+{
+    struct conv_jpeg_decode_image image = {
+        .stream_bytes = (uint32_t)most_bytes,
+        .width = header->shape.width,
+        .height = header->shape.height,
+        .components = header->shape.channels,
+        .segments = header->jpeg.segments,
+    };
+    memcpy(image.h, header->jpeg.h, sizeof image.h);
+    memcpy(image.v, header->jpeg.v, sizeof image.v);
+    return most_bytes <= UINT32_MAX && conv_cuda_jpeg_decode_takes(&image);
+}
+
 // The encoder's bound is several times the bytes of the planes, which encoded data hardly ever
 // take: only noise at the highest qualities does.
-#define TINY 4096
 static size_t jpeg_encoded_bytes(const struct conv_image *shape,
                                  const struct conv_device_encoding *encoding)
 {
@@ -140,8 +153,30 @@ static size_t jpeg_encoded_bytes(const struct conv_image *shape,
         .v = encoding->v,
     };
     size_t bound = shape->depth == 8 ? conv_cuda_jpeg_encode_bound(&image) : 0;
-    size_t usual = conv_image_bytes(shape) + TINY;
+    size_t usual = conv_image_bytes(shape) + 4096;
     return bound < usual ? bound : usual;
+}
+
+// The stream begins with what the decoder has to know of it.
+static size_t jpeg_put_stream(void *entry, const struct conv_cuda_coded *coded)
+{
+    const struct conv_jpeg_stream *head = (const void *)coded->h_stream;
+    const struct conv_image *shape = &coded->image->shape;
+    struct conv_jpeg_decode_image *image = entry;
+    *image = (struct conv_jpeg_decode_image){
+        .d_stream = coded->d_stream,
+        .stream_bytes = (uint32_t)coded->image->stream_bytes,
+        .stride = coded->stride,
+        .width = shape->width,
+        .height = shape->height,
+        .components = shape->channels,
+        .segments = head->segments,
+    };
+    memcpy(image->h, head->h, sizeof image->h);
+    memcpy(image->v, head->v, sizeof image->v);
+    for (int c = 0; c < shape->channels; c++)
+        image->d_plane[c] = coded->d_plane[c];
+    return conv_cuda_jpeg_decode_scratch(image);
 }
 
 static void jpeg_put_planes(void *entry, const struct conv_cuda_coded *coded)
@@ -162,6 +197,11 @@ static void jpeg_put_planes(void *entry, const struct conv_cuda_coded *coded)
         image->plane[c] = coded->d_plane[c];
 }
 
+static void jpeg_plan_decoding(const struct conv_cuda_batch *batch)
+{
+    conv_cuda_jpeg_decode_plan((void *)batch->h_entries, batch->count, batch->d_scratch);
+}
+
 static enum conv_status jpeg_plan_encoding(struct conv_cuda_batch *batch)
 {
     struct conv_jpeg_encode_plan *plan = &batch->plan.jpeg;
@@ -170,6 +210,19 @@ static enum conv_status jpeg_plan_encoding(struct conv_cuda_batch *batch)
     batch->scratch_bytes = plan->scratch_bytes;
     batch->output_bytes = plan->output_bytes;
     return status;
+}
+
+static enum conv_status jpeg_decode(struct conv_stream *stream, const struct conv_cuda_batch *batch)
+{
+    return conv_cuda_jpeg_decode(&(struct conv_jpeg_decode_batch){
+        .images = (const void *)batch->h_entries,
+        .d_images = (const void *)batch->d_entries,
+        .count = batch->count,
+        .d_scratch = batch->d_scratch,
+        .d_stop = stream->backend->d_stop,
+        .d_status = batch->status,
+        .stream = stream->cuda,
+    });
 }
 
 static enum conv_status jpeg_encode(struct conv_stream *stream, const struct conv_cuda_batch *batch)
@@ -207,10 +260,15 @@ const struct conv_cuda_coder_ops conv_cuda_coders[CONV_DEVICE_CODERS] = {
 #if CONV_HAVE_JPEG
     [CONV_DEVICE_JPEG] =
         {
+            .decode_entry = sizeof(struct conv_jpeg_decode_image),
             .encode_entry = sizeof(struct conv_jpeg_encode_image),
+            .takes_stream = jpeg_takes_stream,
             .encoded_bytes = jpeg_encoded_bytes,
+            .put_stream = jpeg_put_stream,
             .put_planes = jpeg_put_planes,
+            .plan_decoding = jpeg_plan_decoding,
             .plan_encoding = jpeg_plan_encoding,
+            .decode = jpeg_decode,
             .encode = jpeg_encode,
         },
 #endif
@@ -219,8 +277,7 @@ const struct conv_cuda_coder_ops conv_cuda_coders[CONV_DEVICE_CODERS] = {
 bool conv_cuda_coder_takes_stream(enum conv_device_coder coder,
                                   const struct conv_image_header *header, size_t most_bytes)
 {
-    const struct conv_cuda_coder_ops *ops = &conv_cuda_coders[coder];
-    return ops->takes_stream && ops->takes_stream(header, most_bytes);
+    return conv_cuda_coders[coder].takes_stream(header, most_bytes);
 }
 
 size_t conv_cuda_coder_encoded_bytes(const struct conv_image *shape,

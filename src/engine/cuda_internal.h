@@ -41,7 +41,7 @@ struct conv_backend {
 
 // Device memory of one stream's coders. Each part grows with its largest group.
 enum conv_cuda_coder_part {
-    CONV_CUDA_CODER_STREAMS,     // as uploaded, and the tables
+    CONV_CUDA_CODER_STREAMS,     // and the tables, which are uploaded together with them
     CONV_CUDA_CODER_PASSTHROUGH, // planes that are not filtered
     CONV_CUDA_CODER_SCRATCH,     // of all coders, one after the other
     CONV_CUDA_CODER_OUTPUT,      // encoded data
@@ -188,8 +188,6 @@ enum conv_status conv_cuda_coder_make_tables(struct conv_stream *stream,
                                              const struct conv_cuda_extent *all,
                                              const struct conv_cuda_tables *tables,
                                              struct conv_err *err);
-uint8_t *conv_cuda_coder_d_in(const struct conv_cuda_coder *coder); // of a decoded group
-uint8_t *conv_cuda_coder_d_passthrough(const struct conv_cuda_coder *coder);
 
 // Enqueue decoding after the upload; enqueue encoding after the filters.
 enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, struct conv_err *err);

@@ -271,13 +271,14 @@ struct conv_format_device {
     int parts; // of an image that a device decodes at the same time, about
 
     // Copies the compressed image data to `stream`, which is 16-byte aligned and has room for
-    // stream_bytes(header, size), and sets *stream_bytes. False if a device cannot decode this
-    // file; `stream` then holds anything. For files with header->device_stream only.
+    // stream_bytes(header, size), or `size` where that is NULL, and sets *stream_bytes. False if a
+    // device cannot decode this file; `stream` then holds anything. For files with
+    // header->device_stream only.
     size_t (*stream_bytes)(const struct conv_image_header *header, size_t size);
     bool (*copy_stream)(uint8_t *stream, size_t *stream_bytes, const uint8_t *data, size_t size,
                         const struct conv_image_header *header);
 
-    // Sets *encoding as `encode` would encode such an image.
+    // Sets *encoding as `encode` would encode such an image. NULL: only the coder counts.
     void (*choose)(const struct conv_codec_config *config, const struct conv_image *shape,
                    const struct conv_metadata *metadata, struct conv_device_encoding *encoding);
 

@@ -228,16 +228,12 @@ static void frame(struct conv_codec *codec, const struct conv_image *shape,
     put_parts(file, codec->head, head, data, size, metadata);
 }
 
-// A device works on far more parts of a large image at once, but with many images in flight each
-// takes its turn.
-#define PARTS 64
-
 static const struct conv_format_device device = {
     .coder = CONV_DEVICE_JPEG,
     .head_bytes = CONV_JPEG_HEAD_SIZE,
     .looks_decodable = looks_decodable,
     .head_samples = head_samples,
-    .parts = PARTS,
+    .parts = 64, // of far more, since others are in flight
     .stream_bytes = conv_jpeg_stream_bytes,
     .copy_stream = conv_jpeg_copy_stream,
     .choose = conv_jpeg_choose_device,

@@ -239,21 +239,6 @@ static bool copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *dat
            conv_decode_copy_stream(stream, stream_size, data, size, header);
 }
 
-static size_t stream_bytes(const struct conv_image_header *header, size_t size)
-{
-    (void)header;
-    return size;
-}
-
-static void choose(const struct conv_codec_config *config, const struct conv_image *shape,
-                   const struct conv_metadata *meta, struct conv_device_encoding *encoding)
-{
-    (void)config;
-    (void)shape;
-    (void)meta;
-    *encoding = (struct conv_device_encoding){.coder = CONV_DEVICE_PNG};
-}
-
 static void frame(struct conv_codec *codec, const struct conv_image *shape,
                   const struct conv_device_encoding *encoding, const struct conv_metadata *meta,
                   const uint8_t *idat, size_t idat_size, struct conv_encoded *bytes)
@@ -269,9 +254,7 @@ static const struct conv_format_device device = {
     .looks_decodable = looks_decodable,
     .head_samples = head_samples,
     .parts = 1,
-    .stream_bytes = stream_bytes,
     .copy_stream = copy_stream,
-    .choose = choose,
     .frame = frame,
 };
 

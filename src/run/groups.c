@@ -17,7 +17,9 @@ struct plan {
 // Most bytes of the stream that a device decodes.
 static size_t stream_bytes(const struct conv_job *job)
 {
-    return job->format->device->stream_bytes(&job->header, job->file->size);
+    const struct conv_format_device *device = job->format->device;
+    size_t size = job->file->size;
+    return device->stream_bytes ? device->stream_bytes(&job->header, size) : size;
 }
 
 static bool may_decode(const struct conv_scheduler *s, const struct conv_job *job)
