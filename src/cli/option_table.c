@@ -183,6 +183,8 @@ const struct conv_option conv_option_table[] = {
      .implied = "most", .commands = RUN | STREAMS,
      .help = "drop metadata except colour space and orientation; --strip=all: everything (default: "
              "keep what stays true after filtering)"},
+    {FLAG(DECIDES, "auto-orient", 0, outputs.auto_orient), .commands = RUN,
+     .help = "turn images upright as Exif says before they are filtered (default: keep the tag)"},
     {FLAG(NEUTRAL, "first-frame", 0, inputs.first_frame), .commands = RUN | LAYER,
      .help = "take the first of several images in a file or pipe (default: refuse it)"},
     {FLAG(DECIDES, "preserve", 'p', outputs.preserve), .commands = RUN,

@@ -16,6 +16,7 @@
 
 enum { MAIN, EXIF, GPS, INTEROP, DIRECTORIES };
 enum { ORIENTATION = 0x0112, COLOR_SPACE = 0xA001, INTEROP_INDEX = 1 };
+enum { SUBJECT_AREA = 0x9214, SUBJECT_LOCATION = 0xA214 }; // in pixels
 enum { BYTE = 1, ASCII, SHORT, LONG, RATIONAL, IFD = 13, UTF8 = 129 };
 
 // Bytes of a value of each type.
@@ -85,7 +86,7 @@ struct tree {
     const uint8_t *data;
     size_t size;
     bool little; // least significant byte first
-    bool look;
+    struct conv_cleaning cleaning;
     struct directory directory[DIRECTORIES];
     uint8_t orientation[2];
 };
@@ -211,7 +212,8 @@ static void read_directory(struct tree *tree, int number, size_t at)
     for (size_t i = 0; i < count && i < whole; i++, p += ENTRY) {
         struct entry entry;
         const struct rule *rule = find_rule(number, read_number(tree, p, 2));
-        if (!rule || (tree->look && !is_look(number, read_number(tree, p, 2), rule->child)) ||
+        if (!rule ||
+            (tree->cleaning.look && !is_look(number, read_number(tree, p, 2), rule->child)) ||
             !read_entry(tree, &entry, p))
             continue;
         entry.child = rule->child;
@@ -222,6 +224,54 @@ static void read_directory(struct tree *tree, int number, size_t at)
             entry = (struct entry){entry.tag, LONG, 1, entry.value, 4, entry.child};
             add_entry(directory, &entry);
         }
+    }
+}
+
+// --- turning -------------------------------------------------------------------------------------
+
+static struct entry *find_entry(struct directory *directory, unsigned tag)
+{
+    for (size_t i = 0; i < directory->count; i++)
+        if (directory->entry[i].tag == tag)
+            return &directory->entry[i];
+    return NULL;
+}
+
+static void drop_entry(struct directory *directory, struct entry *entry)
+{
+    directory->count--;
+    memmove(entry, entry + 1,
+            (size_t)(directory->entry + directory->count - entry) * sizeof *entry);
+}
+
+// Sizes and resolutions of both axes; each tag of x is even and that of y follows it.
+static void exchange(struct directory *directory, unsigned tag)
+{
+    struct entry *x = find_entry(directory, tag), *y = find_entry(directory, tag + 1);
+    if (!x || !y)
+        return;
+    struct entry of_x = *x;
+    *x = *y;
+    *y = of_x;
+    x->tag = tag;
+    y->tag = tag + 1;
+}
+
+static void turn(struct tree *tree)
+{
+    static const unsigned places[] = {SUBJECT_AREA, SUBJECT_LOCATION};
+    memset(tree->orientation, 0, sizeof tree->orientation);
+    write_number(tree, tree->orientation, 2, 1);
+    if (tree->cleaning.orientation >= 5) {
+        exchange(&tree->directory[MAIN], 0x0100);
+        exchange(&tree->directory[MAIN], 0x011A);
+        exchange(&tree->directory[EXIF], 0xA002);
+        exchange(&tree->directory[EXIF], 0xA20E); // of the focal plane
+    }
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        struct entry *entry = find_entry(&tree->directory[EXIF], places[i]);
+        if (entry)
+            drop_entry(&tree->directory[EXIF], entry);
     }
 }
 
@@ -253,13 +303,6 @@ static size_t tree_size(const struct tree *tree)
             size += value_size(&tree->directory[d].entry[i]);
     }
     return size;
-}
-
-static void drop_entry(struct directory *directory, struct entry *entry)
-{
-    directory->count--;
-    memmove(entry, entry + 1,
-            (size_t)(directory->entry + directory->count - entry) * sizeof *entry);
 }
 
 static void drop_longest(struct tree *tree)
@@ -326,39 +369,37 @@ static void write_tree(struct tree *tree, uint8_t *out)
                              (uint32_t)start[tree->directory[d].entry[i].child]);
 }
 
-// Finds the TIFF structure after its prefixes. False if there is none.
-static bool open_tree(struct tree *tree, const uint8_t *data, size_t size)
+// Leaves the tree empty if there is no header.
+static void read_tree(struct tree *tree, const uint8_t *data, size_t size)
 {
-    while (size >= sizeof PREFIX && memcmp(data, PREFIX, sizeof PREFIX) == 0) {
-        data += sizeof PREFIX;
-        size -= sizeof PREFIX;
-    }
-    if (size < HEADER || (memcmp(data, "II*", 4) != 0 && memcmp(data, "MM\0*", 4) != 0))
-        return false;
     tree->data = data;
     tree->size = size;
-    tree->little = data[0] == 'I';
-    return true;
+    while (tree->size >= sizeof PREFIX && memcmp(tree->data, PREFIX, sizeof PREFIX) == 0) {
+        tree->data += sizeof PREFIX;
+        tree->size -= sizeof PREFIX;
+    }
+    if (tree->size < HEADER ||
+        (memcmp(tree->data, "II*", 4) != 0 && memcmp(tree->data, "MM\0*", 4) != 0))
+        return;
+    tree->little = tree->data[0] == 'I';
+    read_directory(tree, MAIN, read_number(tree, tree->data + 4, 4));
 }
 
 int conv_exif_orientation(const uint8_t *exif, size_t size)
 {
-    struct tree tree = {.look = true};
-    if (!open_tree(&tree, exif, size))
-        return 1;
-    read_directory(&tree, MAIN, read_number(&tree, tree.data + 4, 4));
-    uint32_t value = read_number(&tree, tree.orientation, 2);
-    return value ? (int)value : 1;
+    struct tree tree = {.cleaning = {.look = true}};
+    read_tree(&tree, exif, size);
+    int stated = tree.orientation[0] | tree.orientation[1]; // one of them is 0
+    return stated ? stated : 1;
 }
 
-bool conv_clean_exif(struct conv_buffer *exif, bool look)
+bool conv_clean_exif(struct conv_buffer *exif, struct conv_cleaning cleaning)
 {
-    struct tree tree = {.look = look};
-    bool found = open_tree(&tree, exif->data, exif->size);
+    struct tree tree = {.cleaning = cleaning};
+    read_tree(&tree, exif->data, exif->size);
+    if (cleaning.orientation > 1)
+        turn(&tree);
     exif->size = 0;
-    if (!found)
-        return true;
-    read_directory(&tree, MAIN, read_number(&tree, tree.data + 4, 4));
     while (tree_size(&tree) > CONV_CLEAN_EXIF_MOST)
         drop_longest(&tree);
     drop_empty_children(&tree);

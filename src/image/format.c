@@ -152,17 +152,22 @@ static void clean_comments(struct conv_buffer *comments)
     }
 }
 
-bool conv_common_clean(struct conv_common *common, bool look)
+bool conv_common_clean(struct conv_common *common, struct conv_cleaning cleaning)
 {
     clean_comments(&common->comments);
     if (conv_embedded_in_tables(common->icc.data, common->icc.size))
         common->icc.size = 0;
-    if (look) {
+    if (cleaning.orientation >= 5) {
+        uint32_t x = common->density_x;
+        common->density_x = common->density_y;
+        common->density_y = x;
+    }
+    if (cleaning.look) {
         common->xmp.size = common->photoshop.size = common->comments.size = 0;
         common->density_x = common->density_y = 0;
     }
-    return (common->exif.size == 0 || conv_clean_exif(&common->exif, look)) &&
-           (common->xmp.size == 0 || conv_clean_xmp(&common->xmp)) &&
+    return (common->exif.size == 0 || conv_clean_exif(&common->exif, cleaning)) &&
+           (common->xmp.size == 0 || conv_clean_xmp(&common->xmp, cleaning.orientation > 1)) &&
            (common->photoshop.size == 0 || conv_clean_photoshop(&common->photoshop));
 }
 

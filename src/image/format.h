@@ -35,9 +35,17 @@ struct conv_common {
 
 void conv_common_free(struct conv_common *common); // also resets it to {0}
 
-// Cleans what a file has. If `look`, only what changes how the image looks remains: the profile,
-// and in Exif orientation and colour space. False: out of memory.
-bool conv_common_clean(struct conv_common *common, bool look);
+// What of the metadata is carried over besides what is dropped in any case.
+struct conv_cleaning {
+    // Only what changes how the image looks: the profile, and in Exif orientation and colour space.
+    bool look;
+    // 2 to 8: pixels are turned from this orientation, so that metadata must not state it, and
+    // widths are heights from 5 on; else 0 or 1.
+    int orientation;
+};
+
+// Cleans what a file has. False: out of memory.
+bool conv_common_clean(struct conv_common *common, struct conv_cleaning cleaning);
 
 // Appends a text up to its first NUL, and a NUL. False: out of memory.
 bool conv_common_add_comment(struct conv_common *common, const uint8_t *text, size_t size);
@@ -57,17 +65,17 @@ bool conv_common_icc_fits(const struct conv_buffer *icc, int colors);
 
 // exif.c: a TIFF structure, with or without the prefix that it has in JPEG files. Standard tags of
 // IFD0, Exif, GPS and Interoperability remain, in their byte order and at most CONV_CLEAN_EXIF_MOST
-// bytes, a segment of JPEG. If `look`, only what changes how the image looks: orientation and
-// colour space.
+// bytes, a segment of JPEG.
 #define CONV_CLEAN_EXIF_MOST (65535 - 2 - 6)
-bool conv_clean_exif(struct conv_buffer *exif, bool look);
+bool conv_clean_exif(struct conv_buffer *exif, struct conv_cleaning cleaning);
 
 // The orientation that a TIFF structure states, with or without that prefix: 1 to 8; 1 if none.
 int conv_exif_orientation(const uint8_t *exif, size_t size);
 
 // xmp.c: an XMP packet. Images, digests, and what describes further images or parts of the file
-// are taken out. A packet that is not well-formed is dropped.
-bool conv_clean_xmp(struct conv_buffer *xmp);
+// are taken out; orientation and sizes as well if the image is turned. A packet that is not
+// well-formed is dropped.
+bool conv_clean_xmp(struct conv_buffer *xmp, bool turned);
 
 // photoshop.c: image resources of Photoshop, among them the captions of IPTC.
 bool conv_clean_photoshop(struct conv_buffer *photoshop);
@@ -327,13 +335,14 @@ struct conv_format {
     size_t (*end)(const uint8_t *data, size_t size);
     bool has_trailers; // cameras append parts to such files without announcing them
 
-    // Fills *common, which is {0} before, with what the output of a filter is to carry over; if
-    // `look`, only what changes how the image looks. put_common of the output's format replaces the
-    // content of *metadata by what it can hold of that. `shape` is the output's. CONV_ERR_MEMORY;
-    // *metadata is then valid and may be incomplete.
+    // Fills *common, which is {0} before, with what the output of a filter is to carry over.
+    // put_common of the output's format replaces the content of *metadata by what it can hold of
+    // that. `shape` is the output's. CONV_ERR_MEMORY; *metadata is then valid and may be
+    // incomplete.
     enum conv_status (*take_common)(const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header, bool look,
-                                    struct conv_common *common, struct conv_err *err);
+                                    const struct conv_image_header *header,
+                                    struct conv_cleaning cleaning, struct conv_common *common,
+                                    struct conv_err *err);
     enum conv_status (*put_common)(const struct conv_common *common, const struct conv_image *shape,
                                    struct conv_metadata *metadata, struct conv_err *err);
 
@@ -341,8 +350,9 @@ struct conv_format {
     // order; NULL: both. The depth and the channels of header->shape may be the output's instead of
     // the decoded image's.
     enum conv_status (*collect)(const uint8_t *data, size_t size,
-                                const struct conv_image_header *header, bool look,
-                                struct conv_metadata *metadata, struct conv_err *err);
+                                const struct conv_image_header *header,
+                                struct conv_cleaning cleaning, struct conv_metadata *metadata,
+                                struct conv_err *err);
 
     // Fills *kept for an output of the same format; NULL: nothing is kept.
     void (*keep)(const uint8_t *data, size_t size, const struct conv_image_header *header,

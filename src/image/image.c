@@ -25,6 +25,40 @@ void conv_image_copy(const struct conv_image *dst, const struct conv_image *src)
     }
 }
 
+// Samples of a row that are `step` bytes apart in the source, for columns and mirrored rows.
+static void gather(uint8_t *dst, const uint8_t *src, ptrdiff_t step, int count, size_t size)
+{
+    for (int x = 0; x < count; x++) {
+        if (size == 1)
+            dst[x] = src[x * step];
+        else
+            memcpy(dst + 2 * x, src + x * step, 2);
+    }
+}
+
+// In tiles, so that columns of the source stay in the cache.
+#define TILE 32
+
+void conv_image_turn(const struct conv_image *dst, const struct conv_image *src, int orientation)
+{
+    bool columns = orientation >= 5; // become rows
+    bool left = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+    bool up = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+    ptrdiff_t size = src->depth / 8;
+    for (int c = 0; c < src->channels; c++) {
+        const struct conv_plane *from = &src->plane[c], *to = &dst->plane[c];
+        const uint8_t *first = from->data + (left ? (src->width - 1) * size : 0) +
+                               (up ? (src->height - 1) * from->stride : 0);
+        ptrdiff_t along = left ? -size : size, down = up ? -from->stride : from->stride;
+        ptrdiff_t step = columns ? down : along, line = columns ? along : down;
+        for (int y = 0; y < dst->height; y += TILE)
+            for (int x = 0; x < dst->width; x += TILE)
+                for (int i = y; i < y + TILE && i < dst->height; i++)
+                    gather(to->data + i * to->stride + x * size, first + i * line + x * step, step,
+                           dst->width - x < TILE ? dst->width - x : TILE, (size_t)size);
+    }
+}
+
 // A sample of 1 or 2 bytes in native byte order.
 static unsigned read_sample(const uint8_t *at, size_t size)
 {

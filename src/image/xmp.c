@@ -39,7 +39,7 @@ struct packet {
     struct element open[MOST_DEPTH];
     size_t depth;
     size_t skipped; // elements that are open inside one that is not copied, and that one
-    bool names_only, no_memory, root;
+    bool turned, names_only, no_memory, root;
     bool unbound; // a prefix in the tag is declared nowhere
 };
 
@@ -110,8 +110,15 @@ static bool is_dropped(struct packet *packet, struct text name)
     static const char *const dropped[] = {"Thumbnails", "Thumbnail", "NativeDigest",
                                           "LegacyIPTCDigest", "HasExtendedXMP"};
     struct text prefix = cut_prefix(&name), uri = uri_of(packet, prefix);
+    static const char *const sizes[] = {"Orientation", "ImageWidth", "ImageLength",
+                                        "PixelXDimension", "PixelYDimension"};
     for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
         if (equals(name, dropped[i]))
+            return true;
+    bool camera =
+        starts(uri, "http://ns.adobe.com/tiff/") || starts(uri, "http://ns.adobe.com/exif/");
+    for (size_t i = 0; packet->turned && camera && i < sizeof sizes / sizeof sizes[0]; i++)
+        if (equals(name, sizes[i]))
             return true;
     return is_dropped_space(uri) ||
            (equals(name, "provenance") && starts(uri, "http://purl.org/dc/terms/"));
@@ -407,12 +414,12 @@ static size_t trim(const uint8_t *data, size_t size)
     return size;
 }
 
-bool conv_clean_xmp(struct conv_buffer *xmp)
+bool conv_clean_xmp(struct conv_buffer *xmp, bool turned)
 {
     static const uint8_t mark[] = {0xEF, 0xBB, 0xBF};
     const uint8_t *data = xmp->data;
     size_t size = trim(data, xmp->size);
-    struct packet packet = {.names_only = true};
+    struct packet packet = {.turned = turned, .names_only = true};
     if (size >= sizeof mark && memcmp(data, mark, sizeof mark) == 0) {
         data += sizeof mark;
         size -= sizeof mark;

@@ -169,8 +169,9 @@ int conv_jpeg_orientation(const uint8_t *data, size_t size)
 }
 
 enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
-                                       const struct conv_image_header *header, bool look,
-                                       struct conv_common *common, struct conv_err *err)
+                                       const struct conv_image_header *header,
+                                       struct conv_cleaning cleaning, struct conv_common *common,
+                                       struct conv_err *err)
 {
     struct conv_marker marker;
     struct icc icc;
@@ -182,7 +183,7 @@ enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
         ok = conv_buffer_append(&common->icc, icc.part[i].data, icc.part[i].size);
     while (ok && conv_marker_next(&marker, data, size, &at) && marker.code != CONV_MARKER_SOS)
         ok = take_segment(common, &marker);
-    ok = ok && conv_common_clean(common, look);
+    ok = ok && conv_common_clean(common, cleaning);
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }
 

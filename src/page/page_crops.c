@@ -23,6 +23,27 @@ struct decoded {
     uint8_t *planes;
 };
 
+// Turns the image upright as its metadata say, since only one of two images may be stored so.
+static bool turn(const struct conv_image_reader *reader, struct decoded *decoded)
+{
+    struct conv_image *image = &decoded->image, upright = *image;
+    int orientation = reader->format->orientation(reader->file.bytes, reader->file.size);
+    if (orientation == 1)
+        return true;
+    if (orientation >= 5) {
+        upright.width = image->height;
+        upright.height = image->width;
+    }
+    uint8_t *planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, conv_image_bytes(&upright));
+    if (planes) {
+        conv_image_lay_out(&upright, &upright, planes);
+        conv_image_turn(&upright, image, orientation);
+        free(decoded->planes);
+        *decoded = (struct decoded){upright, planes};
+    }
+    return planes != NULL;
+}
+
 // Regular files only: the content of a pipe cannot be read again, and opening one would block.
 static bool decode(const char *path, struct decoded *decoded)
 {
@@ -40,14 +61,12 @@ static bool decode(const char *path, struct decoded *decoded)
     if (good) {
         struct conv_image *image = &decoded->image;
         *image = reader.header.shape;
-        size_t plane = conv_image_plane_bytes(image->width, image->height, image->depth);
-        decoded->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, plane * (size_t)image->channels);
+        decoded->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, conv_image_bytes(image));
         good = decoded->planes;
-        for (int c = 0; c < image->channels && good; c++) {
-            image->plane[c].data = decoded->planes + (size_t)c * plane;
-            image->plane[c].stride = (ptrdiff_t)conv_image_stride(image->width, image->depth);
-        }
-        good = good && conv_image_reader_decode(&reader, image, &err) == CONV_OK;
+        if (good)
+            conv_image_lay_out(image, image, decoded->planes);
+        good = good && conv_image_reader_decode(&reader, image, &err) == CONV_OK &&
+               turn(&reader, decoded);
     }
     conv_image_reader_close(&reader);
     free(item);

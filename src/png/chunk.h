@@ -185,8 +185,9 @@ int conv_png_orientation(const uint8_t *data, size_t size);
 // conv_png_format.take_common and .put_common: iCCP, eXIf, pHYs, the XMP packet of an iTXt chunk,
 // raw profiles of ImageMagick, and texts with the keyword "Comment".
 enum conv_status conv_png_take_common(const uint8_t *data, size_t size,
-                                      const struct conv_image_header *header, bool look,
-                                      struct conv_common *common, struct conv_err *err);
+                                      const struct conv_image_header *header,
+                                      struct conv_cleaning cleaning, struct conv_common *common,
+                                      struct conv_err *err);
 enum conv_status conv_png_put_common(const struct conv_common *common,
                                      const struct conv_image *shape, struct conv_metadata *metadata,
                                      struct conv_err *err);
@@ -202,7 +203,8 @@ enum conv_status conv_png_put_common(const struct conv_common *common,
 // and chunks with a wrong CRC or beyond `data`. If `look`, only colour and, in Exif, the
 // orientation.
 enum conv_status conv_png_collect(const uint8_t *data, size_t size,
-                                  const struct conv_image_header *header, bool look,
-                                  struct conv_metadata *metadata, struct conv_err *err);
+                                  const struct conv_image_header *header,
+                                  struct conv_cleaning cleaning, struct conv_metadata *metadata,
+                                  struct conv_err *err);
 
 #endif

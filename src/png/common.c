@@ -177,16 +177,6 @@ static bool take_raw(struct conv_common *common, const struct text *text,
     return ok;
 }
 
-int conv_png_orientation(const uint8_t *data, size_t size)
-{
-    struct conv_chunk chunk;
-    size_t at = CONV_PNG_SIGNATURE_SIZE;
-    while (size > at && conv_chunk_next(&chunk, data, size, &at) && chunk.type != CONV_CHUNK_IEND)
-        if (chunk.type == CONV_CHUNK_TYPE('e', 'X', 'I', 'f') && conv_chunk_crc_is_right(&chunk))
-            return conv_exif_orientation(chunk.data, chunk.length);
-    return 1;
-}
-
 bool conv_png_take_text(struct conv_common *common, const struct conv_chunk *chunk,
                         struct conv_png_inflater *inflater, enum conv_png_content *content)
 {
@@ -248,8 +238,9 @@ static bool take_chunk(struct conv_common *common, const struct conv_chunk *chun
 }
 
 enum conv_status conv_png_take_common(const uint8_t *data, size_t size,
-                                      const struct conv_image_header *header, bool look,
-                                      struct conv_common *common, struct conv_err *err)
+                                      const struct conv_image_header *header,
+                                      struct conv_cleaning cleaning, struct conv_common *common,
+                                      struct conv_err *err)
 {
     (void)header;
     size_t at = CONV_PNG_SIGNATURE_SIZE;
@@ -263,8 +254,20 @@ enum conv_status conv_png_take_common(const uint8_t *data, size_t size,
             ok = take_chunk(common, &chunk, &inflater);
     }
     conv_png_inflater_free(&inflater);
-    ok = ok && conv_common_clean(common, look);
+    ok = ok && conv_common_clean(common, cleaning);
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+}
+
+// Of the same Exif that is carried over, which may be compressed text.
+int conv_png_orientation(const uint8_t *data, size_t size)
+{
+    struct conv_common common = {0};
+    struct conv_err err;
+    if (conv_png_take_common(data, size, NULL, (struct conv_cleaning){.look = true}, &common, &err))
+        common.exif.size = 0;
+    int orientation = conv_exif_orientation(common.exif.data, common.exif.size);
+    conv_common_free(&common);
+    return orientation;
 }
 
 // --- to chunks -----------------------------------------------------------------------------------

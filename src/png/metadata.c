@@ -64,7 +64,7 @@ struct collection {
     bool seen[CARRIED_COUNT];
     int tries[CONV_PNG_COMMENT]; // to read each kind of content
     bool late;                   // after the first IDAT
-    bool look;                   // only what changes how the image looks
+    struct conv_cleaning cleaning;
 };
 
 // True if the output has one channel in place of three.
@@ -137,6 +137,20 @@ static bool append_background(const struct conv_chunk *chunk, struct collection 
     return conv_buffer_append(collection->buffer, bytes, CONV_CHUNK_FRAME + size);
 }
 
+// pHYs: pixels per unit of x and y, and the unit.
+#define PHYS_SIZE 9
+static bool append_turned_density(const struct conv_chunk *chunk,
+                                  const struct collection *collection)
+{
+    uint8_t bytes[CONV_CHUNK_FRAME + PHYS_SIZE];
+    memcpy(bytes, chunk->data - 8, 8);
+    memcpy(bytes + 8, chunk->data + 4, 4);
+    memcpy(bytes + 12, chunk->data, 4);
+    bytes[16] = chunk->data[8];
+    conv_chunk_write_u32(bytes + 8 + PHYS_SIZE, libdeflate_crc32(0, bytes + 4, 4 + PHYS_SIZE));
+    return conv_buffer_append(collection->buffer, bytes, sizeof bytes);
+}
+
 static bool is_color(uint32_t type)
 {
     return type == CONV_CHUNK_TYPE('i', 'C', 'C', 'P') ||
@@ -155,12 +169,12 @@ static bool append_text(struct collection *collection, const struct conv_chunk *
     enum conv_png_content content;
     bool ok = conv_png_take_text(&common, chunk, &collection->inflater, &content);
     bool plain = content == CONV_PNG_OTHER || content == CONV_PNG_COMMENT;
-    if (ok && plain && !collection->look)
+    if (ok && plain && !collection->cleaning.look)
         ok = conv_buffer_append(collection->buffer, chunk->data - 8,
                                 CONV_CHUNK_FRAME + (size_t)chunk->length);
     if (ok && content < CONV_PNG_COMMENT && content > CONV_PNG_OTHER &&
         collection->tries[content] < MOST_TRIES) {
-        ok = conv_common_clean(&common, collection->look) &&
+        ok = conv_common_clean(&common, collection->cleaning) &&
              conv_png_put_texts(collection->buffer, &common);
         bool good = common.exif.size + common.xmp.size + common.photoshop.size > 0;
         collection->tries[content] += good ? MOST_TRIES : 1;
@@ -198,7 +212,8 @@ static bool collect_chunk(const struct conv_chunk *chunk, struct collection *col
         return true;
     if (i >= 0 && carried[i].late)
         return append_text(collection, chunk);
-    if ((!profile && chunk->length > MOST_PLAIN) || (collection->look && !is_color(chunk->type)))
+    if ((!profile && chunk->length > MOST_PLAIN) ||
+        (collection->cleaning.look && !is_color(chunk->type)))
         return true;
     bool good = true;
     if (profile && !check_profile(collection, chunk, &good))
@@ -209,16 +224,20 @@ static bool collect_chunk(const struct conv_chunk *chunk, struct collection *col
         collection->seen[i] = true;
     if (chunk->type == CONV_CHUNK_TYPE('b', 'K', 'G', 'D'))
         return append_background(chunk, collection);
+    if (chunk->type == CONV_CHUNK_TYPE('p', 'H', 'Y', 's') && chunk->length == PHYS_SIZE &&
+        collection->cleaning.orientation >= 5)
+        return append_turned_density(chunk, collection);
     return conv_buffer_append(collection->buffer, chunk->data - 8,
                               CONV_CHUNK_FRAME + (size_t)chunk->length);
 }
 
 enum conv_status conv_png_collect(const uint8_t *data, size_t size,
-                                  const struct conv_image_header *header, bool look,
-                                  struct conv_metadata *metadata, struct conv_err *err)
+                                  const struct conv_image_header *header,
+                                  struct conv_cleaning cleaning, struct conv_metadata *metadata,
+                                  struct conv_err *err)
 {
     struct conv_buffer buffer = {.data = metadata->data, .capacity = metadata->capacity};
-    struct collection collection = {.header = header, .buffer = &buffer, .look = look};
+    struct collection collection = {.header = header, .buffer = &buffer, .cleaning = cleaning};
     size_t at = CONV_PNG_SIGNATURE_SIZE, front = 0;
     struct conv_chunk chunk;
     bool ok = true;

@@ -94,6 +94,7 @@ struct conv_job {
     struct conv_image_header header; // its shape with the depths at which the image is filtered
     int file_depth;                  // bits per sample of the decoded file
     int file_channels;               // of the decoded file; more than are filtered: output_plan.c
+    int orientation;                 // of the decoded file, that is to be turned upright; else 1
     struct conv_metadata meta;
     struct conv_device_encoding encoding; // of the output; if its format has coders for devices
     struct conv_slot *slot;               // while it has staging memory

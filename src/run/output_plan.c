@@ -210,20 +210,35 @@ static void plan_depths(const struct conv_pipeline_config *config, struct conv_j
     plan_blend(&config->blend, job);
 }
 
+// Before the other plans, which are for the image as it is filtered.
+static void plan_orientation(struct conv_job *job)
+{
+    struct conv_image *shape = &job->header.shape;
+    job->orientation = job->format->orientation(job->file->bytes, job->file->size);
+    if (job->orientation > 1)
+        job->header.device_stream = false;
+    if (job->orientation >= 5) {
+        int width = shape->width;
+        shape->width = shape->height;
+        shape->height = width;
+    }
+}
+
 static enum conv_status collect(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     const struct conv_file *file = job->file;
     const struct conv_format *from = job->format, *to = job->output_format;
     struct conv_image_header output = job->header;
     output.shape.depth = conv_output_depth(config, job);
-    bool look = config->strip == CONV_STRIP_MOST;
+    const struct conv_cleaning cleaning = {.look = config->strip == CONV_STRIP_MOST,
+                                           .orientation = job->orientation};
     if (from == to && from->collect)
-        return from->collect(file->bytes, file->size, &output, look, &job->meta, &job->err);
+        return from->collect(file->bytes, file->size, &output, cleaning, &job->meta, &job->err);
     struct conv_common common = {0};
     struct conv_image_header file_header;
     conv_blend_file_header(job, &file_header);
     enum conv_status status =
-        from->take_common(file->bytes, file->size, &file_header, look, &common, &job->err);
+        from->take_common(file->bytes, file->size, &file_header, cleaning, &common, &job->err);
     if (job->file_channels != output.shape.channels) // gray: not with a profile of colours
         common.icc.size = 0;
     if (!status)
@@ -237,6 +252,8 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
     const struct conv_image *shape = &job->header.shape;
     job->output_format = choose_format(config, job);
     job->meta.size = job->meta.front = 0;
+    if (config->auto_orient)
+        plan_orientation(job);
     plan_depths(config, job);
     if (config->output_type == CONV_OUTPUT_F32)
         return CONV_OK;

@@ -14,7 +14,9 @@
 // --- codecs --------------------------------------------------------------------------------------
 
 struct conv_codecs {
-    int count; // conv_format_count
+    int count;                // conv_format_count
+    size_t keep;              // conv_codec_config.keep
+    struct conv_buffer image; // as it is stored, to be turned
     struct conv_codec *codec[];
 };
 
@@ -28,6 +30,7 @@ enum conv_status conv_codecs_open(struct conv_codecs **out, const struct conv_co
     if (!codecs)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codecs");
     codecs->count = conv_format_count;
+    codecs->keep = config->keep ? config->keep : SIZE_MAX;
     for (int i = 0; i < codecs->count && !status; i++)
         status = conv_formats[i]->open(&codecs->codec[i], config, err);
     if (status)
@@ -41,6 +44,8 @@ void conv_codecs_close(struct conv_codecs *codecs)
 {
     for (int i = 0; codecs && i < codecs->count; i++)
         conv_formats[i]->close(codecs->codec[i]);
+    if (codecs)
+        conv_buffer_free(&codecs->image);
     free(codecs);
 }
 
@@ -57,6 +62,7 @@ void conv_codecs_trim(struct conv_codecs *codecs)
 {
     for (int i = 0; i < codecs->count; i++)
         conv_formats[i]->trim(codecs->codec[i]);
+    conv_buffer_trim(&codecs->image, codecs->keep);
 }
 
 // --- reading -------------------------------------------------------------------------------------
@@ -152,6 +158,7 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
         status = conv_image_reader_check_single(format, file, &job->item, &job->input, &job->err);
     if (status)
         return status;
+    job->orientation = 1;
     return config->layer ? conv_layer_stage_check(config->layer, job)
                          : conv_output_plan(config, job);
 }
@@ -171,6 +178,27 @@ enum conv_status conv_stages_read(const struct conv_pipeline_config *config, str
 
 // --- the other stages ----------------------------------------------------------------------------
 
+// Into planes of the file's depth and of the sides of the image upright.
+static enum conv_status decode_file(struct conv_codecs *codecs, struct conv_job *job,
+                                    const struct conv_image *planes)
+{
+    struct conv_codec *codec = conv_codecs_of(codecs, job->format);
+    struct conv_image_header header;
+    struct conv_image stored;
+    conv_blend_file_header(job, &header);
+    if (job->orientation == 1)
+        return job->format->decode(codec, job->file->bytes, job->file->size, &header, planes,
+                                   &job->err);
+    if (!conv_buffer_reserve(&codecs->image, conv_image_bytes(&header.shape)))
+        return conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory to turn the image");
+    conv_image_lay_out(&stored, &header.shape, codecs->image.data);
+    enum conv_status status =
+        job->format->decode(codec, job->file->bytes, job->file->size, &header, &stored, &job->err);
+    if (!status)
+        conv_image_turn(planes, &stored, job->orientation);
+    return status;
+}
+
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
                                     struct conv_codecs *codecs, struct conv_job *job)
 {
@@ -178,15 +206,11 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
     const struct conv_blend blend = config->blend; // the worker may be left behind: job.h
     bool premultiply = config->alpha == CONV_ALPHA_PREMULTIPLY;
     conv_phase_begin(job->phase);
-    struct conv_image_header header;
     struct conv_image planes, decoded;
     conv_blend_target(job, &planes);
     decoded = planes;
     decoded.depth = job->file_depth;
-    conv_blend_file_header(job, &header);
-    enum conv_status status =
-        job->format->decode(conv_codecs_of(codecs, job->format), job->file->bytes, job->file->size,
-                            &header, &decoded, &job->err);
+    enum conv_status status = decode_file(codecs, job, &decoded);
     if (!status && job->file_depth < job->header.shape.depth)
         conv_image_widen(&planes);
     if (!status)

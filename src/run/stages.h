@@ -51,7 +51,7 @@ bool conv_blend_is_needed(const struct conv_blend *blend);
 // True if the output has parts of the image as it was before filtering.
 bool conv_blend_needs_original(const struct conv_blend *blend);
 
-// The header of the job's file, whose depth and channels may differ from those of filtering.
+// The header of the job's file, whose depth, channels and sides may differ from those of filtering.
 void conv_blend_file_header(const struct conv_job *job, struct conv_image_header *header);
 
 // The planes that the job's file is to be decoded into, with the channels of the file.

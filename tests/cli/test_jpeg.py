@@ -338,6 +338,93 @@ def test_jpeg_to_jpeg(box):
     assert jpeg.metadata(read("d.jpg")) == []
 
 
+# --- orientation ---------------------------------------------------------------------------------
+
+def upright(pixels, orientation):
+    turned = (pixels, pixels[:, ::-1], pixels[::-1, ::-1], pixels[::-1], pixels.swapaxes(0, 1), np.rot90(pixels, -1),
+              pixels[::-1, ::-1].swapaxes(0, 1), np.rot90(pixels))
+    return turned[orientation - 1]
+
+
+def camera(orientation):
+    """Exif with sizes, resolutions and a subject's place."""
+    entries = ((0x100, 4, 1, 61), (0x101, 4, 1, 37), (0x112, 3, 1, orientation), (0x11A, 5, 1, 146), (0x11B, 5, 1, 154), (0x8769, 4, 1, 92))
+    inner = ((0x9207, 3, 1, 5), (0x9214, 3, 2, 0x20003), (0xA002, 4, 1, 61), (0xA003, 4, 1, 37))
+    ifd = [struct.pack("<H", len(part)) + b"".join(struct.pack("<HHII", *entry) for entry in part) + bytes(4) for part in (entries, inner)]
+    data = b"II*\0" + struct.pack("<I", 8) + ifd[0] + bytes(6) + ifd[1]
+    return data + struct.pack("<4I", 72, 1, 96, 1)
+
+
+def tags(tiff):
+    found, todo = {}, [struct.unpack("<I", tiff[4:8])[0]]
+    while todo:
+        at = todo.pop()
+        for i in range(struct.unpack("<H", tiff[at:at + 2])[0]):
+            tag, kind, _, value = struct.unpack("<HHII", tiff[at + 2 + 12 * i:at + 14 + 12 * i])
+            found[tag] = struct.unpack("<2I", tiff[value:value + 8]) if kind == 5 else value
+            todo += [value] if tag == 0x8769 else []
+    return found
+
+
+def test_the_camera_is_a_camera():
+    assert tags(camera(6)) == {0x100: 61, 0x101: 37, 0x112: 6, 0x11A: (72, 1), 0x11B: (96, 1), 0x8769: 92, 0x9207: 5, 0x9214: 0x20003,
+                               0xA002: 61, 0xA003: 37}
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_images_are_turned_upright(box, orientation):
+    exif, xmp = jpeg.exif_segment(camera(orientation)), (b"<x:xmpmeta xmlns:x='adobe:ns:meta/' xmlns:tiff='http://ns.adobe.com/tiff/1.0/'>"
+                                                          b"<x:a tiff:Orientation='6' tiff:Make='M'/></x:xmpmeta>")
+    data = jpeg.make(photo(), exif, jpeg.segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + xmp))
+    write("a.jpg", data[:13] + struct.pack(">BHH", 1, 72, 96) + data[18:])
+    want = upright(jpeg.decode(read("a.jpg")), orientation)
+    run("identity", "--auto-orient", "a.jpg", "a.png")
+    assert (pixels_of("a.png") == want).all()
+    # Filters see the image upright, regions too; the rest is as for an image that is stored so.
+    write_png("want.png", np.ascontiguousarray(want))
+    for options in (("emboss",), ("emboss", "--gray"), ("emboss", "--roi=20x9+5+3", "--mix=40%"), ("emboss", "--output-type=u16"),
+                    ("emboss", "--device=cpu", "--mem-limit=64M")):
+        run(*options, "want.png", "want_out.png")
+        run(*options, "--auto-orient", "a.jpg", "got.png")
+        assert (images.read("got.png") == images.read("want_out.png")).all(), options
+    # Nothing turns the output again.
+    run("identity", "--auto-orient", "a.jpg", "b.jpg")
+    found = dict((code, part) for code, part in jpeg.metadata(read("b.jpg")) if part.startswith(b"Exif"))
+    turned, sides = tags(found[0xE1][6:]), orientation >= 5
+    assert turned[0x112] == 1 and turned[0x9207] == 5
+    assert (turned[0x100], turned[0x101]) == (turned[0xA002], turned[0xA003]) == ((37, 61) if sides else (61, 37))
+    assert (turned[0x11A][0], turned[0x11B][0]) == ((96, 72) if sides else (72, 96))
+    assert (0x9214 in turned) == (orientation == 1) == (b"tiff:Orientation" in read("b.jpg")) and b"tiff:Make" in read("b.jpg")
+    assert read("b.jpg")[13:18] == struct.pack(">BHH", 1, *((96, 72) if sides else (72, 96)))
+    first = read("b.jpg")
+    run("identity", "--auto-orient", "--in-place", "b.jpg")
+    assert jpeg.decode(read("b.jpg")).shape == jpeg.decode(first).shape == want.shape
+    # Without the option the tag stays, and with --strip as well.
+    for strip in ((), ("--strip",)):
+        run("identity", *strip, "a.jpg", "c.jpg")
+        found = [part for code, part in jpeg.metadata(read("c.jpg")) if part.startswith(b"Exif")]
+        assert tags(found[0][6:])[0x112] == orientation and jpeg.decode(read("c.jpg")).shape == (37, 61, 3)
+    run("identity", "--auto-orient", "--strip=all", "a.jpg", "d.jpg")
+    assert jpeg.metadata(read("d.jpg")) == [] and jpeg.decode(read("d.jpg")).shape == want.shape
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_png_is_turned_upright(box, orientation):
+    for channels, depth in ((1, 8), (3, 16), (4, 8)):
+        pixels = photo(61, 37, channels).astype(int) * (257 if depth == 16 else 1)
+        gamma, density = chunk(b"gAMA", struct.pack(">I", 45455)), chunk(b"pHYs", struct.pack(">IIB", 3000, 4000, 1))
+        write_png("a.png", pixels, gamma + density + chunk(b"eXIf", jpeg.exif(orientation)), depth)
+        run("identity", "--auto-orient", "a.png", "b.png")
+        assert (pixels_of("b.png") == upright(pixels, orientation)).all()
+        found = chunks("b.png")
+        assert found[b"eXIf"] == jpeg.exif(1) and found[b"gAMA"] == gamma[8:12]
+        assert found[b"pHYs"] == struct.pack(">IIB", *((4000, 3000) if orientation >= 5 else (3000, 4000)), 1)
+        raw = b"Raw profile type exif\0\0" + zlib.compress(b"\nexif\n%8d\n%s\n" % (len(jpeg.exif()) + 6, (b"Exif\0\0" + jpeg.exif(orientation)).hex().encode()))
+        write_png("c.png", pixels, chunk(b"zTXt", raw), depth)
+        run("identity", "--auto-orient", "c.png", "d.png")
+        assert (pixels_of("d.png") == upright(pixels, orientation)).all() and chunks("d.png")[b"eXIf"] == jpeg.exif(1)
+
+
 @pytest.mark.parametrize("unit,x,y", ((0, 3, 2), (1, 72, 96), (1, 65535, 1), (2, 28, 118), (2, 65535, 1)))
 def test_resolution_is_kept_exactly(box, unit, x, y):
     data = jpeg.make(photo())

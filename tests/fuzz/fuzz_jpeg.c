@@ -41,7 +41,12 @@ static void check_clean(const struct conv_buffer *buffer, bool (*clean)(struct c
 
 static bool clean_exif(struct conv_buffer *exif)
 {
-    return conv_clean_exif(exif, false);
+    return conv_clean_exif(exif, (struct conv_cleaning){0});
+}
+
+static bool clean_xmp(struct conv_buffer *xmp)
+{
+    return conv_clean_xmp(xmp, false);
 }
 
 static void carry_metadata(const uint8_t *data, size_t size, const struct conv_image_header *header)
@@ -49,10 +54,11 @@ static void carry_metadata(const uint8_t *data, size_t size, const struct conv_i
     struct conv_metadata metadata = {0};
     struct conv_common common = {0};
     struct conv_err err;
-    require(!conv_jpeg_format.take_common(data, size, header, false, &common, &err));
+    require(!conv_jpeg_format.take_common(data, size, header, (struct conv_cleaning){0}, &common,
+                                          &err));
     require(common.exif.size <= CONV_CLEAN_EXIF_MOST);
     check_clean(&common.exif, clean_exif);
-    check_clean(&common.xmp, conv_clean_xmp);
+    check_clean(&common.xmp, clean_xmp);
     check_clean(&common.photoshop, conv_clean_photoshop);
     require(!conv_png_format.put_common(&common, &header->shape, &metadata, &err));
     require(!conv_jpeg_format.put_common(&common, &header->shape, &metadata, &err));

@@ -102,7 +102,8 @@ static void check_carried(const uint8_t *data, size_t size, const struct conv_im
     static const uint8_t row[1 + 8]; // of one pixel
     static struct conv_metadata meta;
     struct reference_image image;
-    if (conv_png_format.collect(data, size, header, false, &meta, NULL) || meta.front > meta.size)
+    if (conv_png_format.collect(data, size, header, (struct conv_cleaning){0}, &meta, NULL) ||
+        meta.front > meta.size)
         fail("conv_png_format.collect", "fails");
     if (meta.size == 0)
         return;

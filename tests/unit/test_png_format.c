@@ -61,7 +61,8 @@ UNIT_TEST(a_stream_is_taken_out_and_framed)
             struct conv_metadata metadata = {0};
             struct conv_image a, b;
             png_make_chunk(&chunk, "IDAT", stream, stream_bytes);
-            assert_int_equal(format->collect(file.data, file.size, &header, false, &metadata, NULL),
+            assert_int_equal(format->collect(file.data, file.size, &header,
+                                             (struct conv_cleaning){0}, &metadata, NULL),
                              CONV_OK);
             format->device->frame(codec, &header.shape, NULL, &metadata, chunk.data, chunk.size,
                                   &parts);

@@ -61,7 +61,8 @@ static void add_image(void)
 
 static void collect(void)
 {
-    assert_int_equal(conv_png_format.collect(file.data, file.size, &header, false, &meta, NULL),
+    assert_int_equal(conv_png_format.collect(file.data, file.size, &header,
+                                             (struct conv_cleaning){0}, &meta, NULL),
                      CONV_OK);
     assert_int_equal(meta.size, wanted.size);
     assert_int_equal(meta.front, wanted_front);
@@ -163,7 +164,8 @@ UNIT_TEST(reused_for_the_next_image)
     start_file();
     add_image();
     collect();
-    assert_int_equal(conv_png_format.collect(NULL, 0, &header, false, &meta, NULL), CONV_OK);
+    assert_int_equal(
+        conv_png_format.collect(NULL, 0, &header, (struct conv_cleaning){0}, &meta, NULL), CONV_OK);
     assert_int_equal(meta.size, 0);
     assert_int_equal(meta.front, 0);
 }
@@ -257,7 +259,8 @@ UNIT_TEST(stays_within_the_data)
     for (size_t size = 0; size <= file.size; size++) {
         struct png_file part = {0};
         png_make_bytes(&part, file.data, size);
-        assert_int_equal(conv_png_format.collect(part.data, part.size, &header, false, &meta, NULL),
+        assert_int_equal(conv_png_format.collect(part.data, part.size, &header,
+                                                 (struct conv_cleaning){0}, &meta, NULL),
                          CONV_OK);
         size_t whole = size == file.size ? wanted.size : size >= file.size - 13 ? 15 : 0;
         assert_int_equal(meta.size, whole);
