@@ -84,13 +84,10 @@ typedef struct conv_context_options {
     uint64_t reserved[4]; /**< 0 */
 } conv_context_options;
 /** The defaults. */
-#define CONV_CONTEXT_OPTIONS_INIT                                                                  \
-    {                                                                                              \
-        sizeof(conv_context_options), NULL, 0, 0, 0, 0,                                            \
-        {                                                                                          \
-            0, 0, 0, 0                                                                             \
-        }                                                                                          \
-    }
+/* clang-format off */
+#define CONV_CONTEXT_OPTIONS_INIT \
+    {sizeof(conv_context_options), NULL, 0, 0, 0, 0, {0, 0, 0, 0}}
+/* clang-format on */
 
 /** Room for any message and its terminating zero; longer ones are cut. */
 #define CONV_MESSAGE_SIZE 512
@@ -289,13 +286,10 @@ typedef struct conv_decode_options {
     uint64_t reserved[3]; /**< 0 */
 } conv_decode_options;
 /** The defaults. */
-#define CONV_DECODE_OPTIONS_INIT                                                                   \
-    {                                                                                              \
-        sizeof(conv_decode_options), 0, 0, CONV_HOST, CONV_SAMPLE_DEFAULT, 0, 0,                   \
-        {                                                                                          \
-            0, 0, 0                                                                                \
-        }                                                                                          \
-    }
+/* clang-format off */
+#define CONV_DECODE_OPTIONS_INIT \
+    {sizeof(conv_decode_options), 0, 0, CONV_HOST, CONV_SAMPLE_DEFAULT, 0, 0, {0, 0, 0}}
+/* clang-format on */
 
 /** The formats of files. */
 typedef enum conv_file_format {
@@ -382,13 +376,10 @@ typedef struct conv_encode_options {
     uint64_t reserved[1]; /**< 0 */
 } conv_encode_options;
 /** The defaults. */
-#define CONV_ENCODE_OPTIONS_INIT                                                                   \
-    {                                                                                              \
-        sizeof(conv_encode_options), -1, 0, NULL, NULL, NULL,                                      \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
-    }
+/* clang-format off */
+#define CONV_ENCODE_OPTIONS_INIT \
+    {sizeof(conv_encode_options), -1, 0, NULL, NULL, NULL, {0}}
+/* clang-format on */
 
 /**
  * Encodes `count` images of 8 or 16 bits, in host or device memory, to PNG files in host memory.
@@ -418,13 +409,10 @@ typedef struct conv_jpeg_encode_options {
     uint64_t reserved[4]; /**< 0 */
 } conv_jpeg_encode_options;
 /** The defaults. */
-#define CONV_JPEG_ENCODE_OPTIONS_INIT                                                              \
-    {                                                                                              \
-        sizeof(conv_jpeg_encode_options), 0, 0, 0, 0, NULL, NULL, NULL,                            \
-        {                                                                                          \
-            0, 0, 0, 0                                                                             \
-        }                                                                                          \
-    }
+/* clang-format off */
+#define CONV_JPEG_ENCODE_OPTIONS_INIT \
+    {sizeof(conv_jpeg_encode_options), 0, 0, 0, 0, NULL, NULL, NULL, {0, 0, 0, 0}}
+/* clang-format on */
 
 /** As conv_encode_png, to JPEG files. Images have 8 bits; alpha must be opaque and is dropped
  * (CONV_ERR_UNSUPPORTED for the item otherwise). Since 1.1. */
@@ -451,13 +439,10 @@ typedef struct conv_filter_options {
     uint64_t reserved[4]; /**< 0 */
 } conv_filter_options;
 /** The defaults. */
-#define CONV_FILTER_OPTIONS_INIT                                                                   \
-    {                                                                                              \
-        sizeof(conv_filter_options), NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0,               \
-        {                                                                                          \
-            0, 0, 0, 0                                                                             \
-        }                                                                                          \
-    }
+/* clang-format off */
+#define CONV_FILTER_OPTIONS_INIT \
+    {sizeof(conv_filter_options), NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, {0, 0, 0, 0}}
+/* clang-format on */
 
 /** Name of built-in filter `index`, in the order of `conv list`, and at *summary (which may be
  * NULL) what it does. NULL, and *summary as it was, beyond the last. Static strings; any thread. */
@@ -548,14 +533,11 @@ typedef struct conv_layer_description {
     uint64_t reserved[4];   /**< 0 */
 } conv_layer_options;
 /** The defaults: maps, channels and the kernel's sides have to be set. */
-#define CONV_LAYER_OPTIONS_INIT                                                                    \
-    {                                                                                              \
-        sizeof(conv_layer_options), 0, 0, 0, 0, 0, CONV_SAMPLE_DEFAULT, CONV_SAMPLE_DEFAULT, 0,    \
-            NULL, NULL, NULL, NULL, NULL,                                                          \
-        {                                                                                          \
-            0, 0, 0, 0                                                                             \
-        }                                                                                          \
-    }
+/* clang-format off */
+#define CONV_LAYER_OPTIONS_INIT \
+    {sizeof(conv_layer_options), 0, 0, 0, 0, 0, CONV_SAMPLE_DEFAULT, CONV_SAMPLE_DEFAULT, 0, \
+     NULL, NULL, NULL, NULL, NULL, {0, 0, 0, 0}}
+/* clang-format on */
 
 /** `weights` [maps][channels][kernel_height][kernel_width] and `bias` [maps] (NULL: zeros) are in
  * host memory and copied. CONV_ERR_USAGE, CONV_ERR_MEMORY, CONV_ERR_DEVICE. */
@@ -629,9 +611,9 @@ typedef struct conv_folder_options {
     int32_t recursive;                 /**< folders below the inputs, too */
     int32_t skip_existing; /**< outputs that exist are kept; by default they are replaced */
     int32_t update;        /**< outputs that are not older than their inputs are kept */
-    int32_t strip; /**< 1: of metadata only colour space and orientation are kept; 2: nothing */
-    int32_t level; /**< of compression; -1: the default */
-    int32_t reserved_int; /**< 0 */
+    int32_t strip;   /**< 1: of metadata only colour space and orientation are kept; 2: nothing */
+    int32_t level;   /**< of compression; -1: the default */
+    int32_t quality; /**< of JPEG outputs, 1 to 100; 0: as their inputs, or 90. Since 1.1 */
     /** Called from one thread at a time, but from any thread of the run, several times a second,
      * however long an image takes, and for each image that fails. Non-zero stops the run. May be
      * NULL. */
@@ -641,16 +623,17 @@ typedef struct conv_folder_options {
     int32_t shard;    /**< only part `shard`, from 0, of `shards` */
     int32_t shards;   /**< 0: all images */
     int32_t shard_by_name; /**< parts by names alone, not by bytes, without listing the inputs */
-    uint64_t reserved[2];  /**< 0 */
+    const char *to; /**< "png", "jpg": the format of outputs; NULL: as the inputs. Since 1.1 */
+    int32_t gray;   /**< colours become their luminance before the first filter. Since 1.1 */
+    int32_t reserved_int; /**< 0 */
+    uint64_t reserved[2]; /**< 0. Since 1.1 */
 } conv_folder_options;
 /** The defaults. */
-#define CONV_FOLDER_OPTIONS_INIT                                                                   \
-    {                                                                                              \
-        sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, 0, 0, 0, 0,              \
-        {                                                                                          \
-            0, 0                                                                                   \
-        }                                                                                          \
-    }
+/* clang-format off */
+#define CONV_FOLDER_OPTIONS_INIT \
+    {sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, \
+     {0, 0}}
+/* clang-format on */
 
 /**
  * Does what the program's `run` does: filters the PNG and JPEG files of folders (or single files)

@@ -37,6 +37,9 @@ def filter_folder(
     update: bool = False,
     strip: bool | Literal["all"] = False,
     level: int | None = None,
+    quality: int | None = None,
+    to: Literal["png", "jpg"] | None = None,
+    gray: bool = False,
     archives: bool = True,
     shard: tuple[int, int] | None = None,
     shard_by: str = "bytes",
@@ -55,6 +58,9 @@ def filter_folder(
     update:        outputs that are not older than their inputs are kept
     strip:         True: of metadata only colour space and orientation are kept; "all": nothing
     level:         of compression, 0 to 12
+    quality:       of JPEG outputs, 1 to 100; None: as their inputs, or 90
+    to:            "png" or "jpg": the format of outputs; None: as the inputs
+    gray:          colours become their luminance before the first filter
     archives:      False: archives are files like any other
     shard:         (i, n): only part i of n, counted from 0: of several archives whole ones, else images
     shard_by:      "bytes", or "name": parts by names alone, without listing all inputs first

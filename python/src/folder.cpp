@@ -117,6 +117,7 @@ std::vector<std::string> paths_of(nb::handle paths)
 
 struct Job {
     std::string filter, output, device;
+    Text to;
     std::vector<std::string> inputs;
     FilterSettings settings;
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
@@ -175,6 +176,11 @@ void read_options(Job &job, const nb::dict &options)
     job.options.update = nb::cast<bool>(options["update"]);
     job.options.strip = nb::cast<int>(options["strip"]);
     job.options.level = options["level"].is_none() ? -1 : nb::cast<int>(options["level"]);
+    job.options.quality =
+        options["quality"].is_none() ? 0 : parse_int(options["quality"], "quality");
+    job.options.gray = nb::cast<bool>(options["gray"]);
+    job.to = text("to");
+    job.options.to = text_or_null(job.to);
     job.options.archives = nb::cast<bool>(options["archives"]);
     auto [shard, shards, by_name] = nb::cast<std::tuple<int, int, bool>>(options["shard"]);
     job.options.shard = shard;

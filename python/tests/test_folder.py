@@ -188,3 +188,15 @@ def test_paths_that_cannot_be(photos, tmp_path):
         run(3, tmp_path / "out", "blur")
     with pytest.raises(ValueError):
         conv.filter_folder(photos, tmp_path / "out", "blur", device="gpu")
+
+
+def test_outputs_of_another_format(tmp_path, noise):
+    image = noise((20, 30, 3))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.png").write_bytes(conv.encode_png(image))
+    assert conv.filter_folder(tmp_path / "in", tmp_path / "out", "identity", to="jpg", quality=100, gray=True).done == 1
+    decoded = conv.decode_jpeg(tmp_path / "out" / "a.jpg")
+    assert decoded.shape == (20, 30) and np.abs(decoded - image @ (0.299, 0.587, 0.114)).max() < 3
+    for wrong in ({"to": "tiff"}, {"quality": 101}):
+        with pytest.raises(ValueError):
+            conv.filter_folder(tmp_path / "in", tmp_path / "out", "identity", **wrong)

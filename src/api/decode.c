@@ -76,15 +76,14 @@ static enum conv_status probe_file(struct conv_device_decode *file,
         status = file->format->probe(file->data, file->size, header, err);
     if (status)
         return status;
-    bool deep = header->shape.depth == 16;
     file->orientation = options->orient ? file->format->orientation(file->data, file->size) : 1;
     *shape = (conv_image){
         .width = file->orientation < 5 ? header->shape.width : header->shape.height,
         .height = file->orientation < 5 ? header->shape.height : header->shape.width,
         .channels = options->channels ? options->channels : header->shape.channels,
-        .sample = options->sample ? options->sample
-                  : deep          ? CONV_SAMPLE_U16
-                                  : CONV_SAMPLE_U8,
+        .sample = options->sample             ? options->sample
+                  : header->shape.depth == 16 ? CONV_SAMPLE_U16
+                                              : CONV_SAMPLE_U8,
     };
     shape->has_alpha = shape->channels % 2 == 0;
     if (header->shape.channels < 3 || shape->channels >= 3)
@@ -134,7 +133,6 @@ static enum conv_status plan_item(struct decoding *decoding, int index, const co
     if (status)
         return status;
     decoding->samples += (uint64_t)shape.width * (uint64_t)shape.height * (uint64_t)shape.channels;
-    item->allocated = !image->data;
     if (image->data) {
         shape = *image;
         status = check_target(image, &item->shape, err);
@@ -142,11 +140,11 @@ static enum conv_status plan_item(struct decoding *decoding, int index, const co
         status =
             conv_api_take_image(decoding->context, &shape, options->memory, options->planar, err);
     }
-    if (!status)
-        *view = shape;
-    else
-        item->allocated = false;
-    return status;
+    if (status)
+        return status;
+    *view = shape;
+    item->allocated = !image->data;
+    return CONV_OK;
 }
 
 // --- on the host ---------------------------------------------------------------------------------
@@ -159,15 +157,21 @@ struct row_writer {
     const conv_image *view;
     conv_image row;                 // of the file: one interleaved row of native samples
     struct conv_view_copier copier; // from `row`
+    struct conv_view_copier planar; // from planes of a row, which have the same strides in all rows
+    bool started;                   // `planar` is ready
     uint16_t *native;               // of 16 bits: memory of a row
 };
 
 static void put_row(void *context, int y, const struct conv_image *row)
 {
-    const struct row_writer *writer = context;
-    conv_image from = conv_view_of(row), to = *writer->view;
-    to.data = (uint8_t *)to.data + y * to.row_stride;
-    conv_view_copy(&to, &from, 0, 1);
+    struct row_writer *writer = context;
+    const conv_image *view = writer->view;
+    conv_image from = conv_view_of(row);
+    if (!writer->started)
+        conv_view_copier_init(&writer->planar, view, &from);
+    writer->started = true;
+    conv_view_copier_row(&writer->planar, view, (uint8_t *)view->data + y * view->row_stride, &from,
+                         from.data);
 }
 
 // A sample as it is in a PNG file.

@@ -79,8 +79,7 @@ static enum conv_status hand_over(conv_context *context, conv_bytes *file, void 
     return status;
 }
 
-// Where the encoder gets memory for a file: of the caller, or of the pool.
-struct room {
+struct room { // for a file
     struct encoding *encoding;
     int index;
     void *memory;
@@ -94,7 +93,7 @@ static uint8_t *take_room(void *context, size_t bytes)
     const struct encoding *encoding = room->encoding;
     struct conv_err err;
     room->bytes = bytes;
-    if (encoding->alone && encoding->reserve)
+    if (encoding->alone && encoding->memory.allocate && encoding->reserve)
         room->memory = encoding->reserve(encoding->memory.user, room->index, bytes);
     room->of_caller = room->memory != NULL;
     if (!room->of_caller)
@@ -292,8 +291,6 @@ static enum conv_status encode_images(struct encoding *encoding, enum conv_statu
         memory->sizes = (size_t *)(memory->memory + count);
         memory->indices = (int32_t *)(memory->sizes + count);
     }
-    if (!memory->allocate)
-        encoding->reserve = NULL;
     encode_all(encoding, images, encoding->stream);
     return conv_api_batch_end(&encoding->batch);
 }
@@ -336,10 +333,8 @@ static enum conv_status read_jpeg_options(struct encoding *encoding,
         return conv_err_set(err, CONV_ERR_USAGE, "sampling %d is none of 444, 422 and 420",
                             sampling);
     config->quality = options->quality;
-    if (sampling) {
-        config->sampling_h = sampling == 444 ? 1 : 2;
-        config->sampling_v = sampling == 420 ? 2 : 1;
-    }
+    config->sampling_h = sampling == 0 ? 0 : sampling == 444 ? 1 : 2;
+    config->sampling_v = sampling == 0 ? 0 : sampling == 420 ? 2 : 1;
     config->progressive = options->progressive != 0;
     config->optimize = options->optimize != 0;
     encoding->reserve = options->reserve;

@@ -2,6 +2,7 @@
 // The program's main job as a function: as src/cli/run.c, without a terminal, signals, or settings
 // of the process.
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "filter/filter.h"
+#include "io/files/formats.h"
 #include "io/files/paths.h"
 #include "io/walk/operands.h"
 #include "io/walk/walk.h"
@@ -23,7 +25,8 @@ struct run {
     const char *const *inputs;
     int input_count;
     conv_folder_options options;
-    enum conv_status status; // of the call
+    enum conv_status status;      // of the call
+    const struct conv_format *to; // of outputs; NULL: as the inputs
     struct conv_filter *filters;
     struct conv_backend_config backend_config;
     struct conv_backend *backend;
@@ -96,7 +99,7 @@ static void look(void *user)
 
 // --- opening -------------------------------------------------------------------------------------
 
-static enum conv_status check_call(const struct run *run, struct conv_err *err)
+static enum conv_status check_call(struct run *run, struct conv_err *err)
 {
     const conv_folder_options *options = &run->options;
     struct conv_codec_config codec = {.level = options->level};
@@ -123,6 +126,13 @@ static enum conv_status check_call(const struct run *run, struct conv_err *err)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "`shard` is %d of %d; shards are counted from 0, up to %d of them",
                             options->shard, options->shards, CONV_SHARD_MOST);
+    if (options->quality < 0 || options->quality > 100)
+        return conv_err_set(err, CONV_ERR_USAGE, "quality %d is not within 1 to 100",
+                            options->quality);
+    run->to = options->to ? conv_formats_of_extension(options->to) : NULL;
+    if (options->to && !run->to)
+        return conv_err_set(err, CONV_ERR_USAGE, "`to` is '%.16s'; outputs are %s", options->to,
+                            conv_formats_written);
     return conv_png_check_level(&codec, err);
 }
 
@@ -151,6 +161,7 @@ static enum conv_status open_walk(struct run *run, struct conv_err *err)
                 .input_count = run->input_count,
                 .output = run->output,
                 .npy = run->backend_config.floats,
+                .format = run->to,
                 .recursive = run->options.recursive != 0,
             },
         .archives = {.enabled = run->options.archives != 0,
@@ -249,7 +260,8 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
 {
     const conv_context *context = run->context;
     const struct conv_device_ops *ops = context->device->ops;
-    bool coders = ops->takes_stream && run->backend_config.alpha != CONV_ALPHA_PREMULTIPLY;
+    bool coders = ops->takes_stream && run->backend_config.alpha != CONV_ALPHA_PREMULTIPLY &&
+                  !run->options.gray;
     bool encodes = coders && run->options.level == -1 && !run->backend_config.floats;
     char names[1][16];
     snprintf(names[0], sizeof names[0], "%s", context->name);
@@ -265,7 +277,9 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .most_streams = conv_pipeline_most_streams(coders),
         .group_bytes = conv_pipeline_group_bytes(coders),
         .max_pixels = context->max_pixels,
-        .codec = {.level = run->options.level},
+        .codec = {.level = run->options.level, .quality = run->options.quality},
+        .output_format = run->to,
+        .blend = {.gray = run->options.gray != 0},
         .output_type = run->backend_config.floats ? CONV_OUTPUT_F32 : CONV_OUTPUT_SAME,
         .deep = conv_filter_needs_16_bits(run->filters, run->backend_config.filter_count),
         .decode_on = coders ? CONV_CODER_AUTO : CONV_CODER_CPU,
@@ -362,7 +376,10 @@ conv_status conv_filter_folder(conv_context *context, const char *filter, const 
     run->output = output;
     run->progress.size = sizeof run->progress;
     run->options = (conv_folder_options)CONV_FOLDER_OPTIONS_INIT;
-    status = CONV_API_READ_OPTIONS(&run->options, options, err);
+    size_t at_first =
+        offsetof(conv_folder_options, reserved); // bytes of the options of version 1.0
+    status =
+        conv_api_read_options(&run->options, sizeof run->options, options, at_first, at_first, err);
     if (!status && result && result->size < sizeof *result)
         status = conv_err_set(err, CONV_ERR_USAGE, "`size` of the result is not set");
     if (!status)

@@ -54,25 +54,24 @@ conv_image conv_view_of(const struct conv_image *image)
 conv_image conv_view_stored(const conv_image *view, int orientation)
 {
     enum { RIGHT = 1 << 2 | 1 << 3 | 1 << 6 | 1 << 7, BOTTOM = 1 << 3 | 1 << 4 | 1 << 7 | 1 << 8 };
-    conv_image stored = *view;
+    int64_t x = view->column_stride, y = view->row_stride;
     uint8_t *data = view->data;
     if (RIGHT >> orientation & 1) {
-        data += (view->width - 1) * view->column_stride;
-        stored.column_stride = -view->column_stride;
+        data += (view->width - 1) * x;
+        x = -x;
     }
     if (BOTTOM >> orientation & 1) {
-        data += (view->height - 1) * view->row_stride;
-        stored.row_stride = -view->row_stride;
+        data += (view->height - 1) * y;
+        y = -y;
     }
+    bool turned = orientation >= 5;
+    conv_image stored = *view;
     stored.data = data;
-    if (orientation < 5)
-        return stored;
-    conv_image turned = stored;
-    turned.width = stored.height;
-    turned.height = stored.width;
-    turned.column_stride = stored.row_stride;
-    turned.row_stride = stored.column_stride;
-    return turned;
+    stored.width = turned ? view->height : view->width;
+    stored.height = turned ? view->width : view->height;
+    stored.column_stride = turned ? y : x;
+    stored.row_stride = turned ? x : y;
+    return stored;
 }
 
 // --- copies --------------------------------------------------------------------------------------

@@ -104,24 +104,6 @@ static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *dat
                                err);
 }
 
-// `one`: planes of one row, for `source`, which may be NULL.
-static bool is_opaque(const struct conv_image *image, const struct conv_row_source *source,
-                      const struct conv_image *one)
-{
-    const struct conv_plane *alpha = &(source ? one : image)->plane[image->channels - 1];
-    for (int y = 0; y < image->height; y++) {
-        const uint8_t *row = alpha->data + (source ? 0 : y) * alpha->stride;
-        unsigned least = 255;
-        if (source)
-            source->get(source->context, y, one);
-        for (int x = 0; x < image->width; x++)
-            least &= row[x];
-        if (least != 255)
-            return false;
-    }
-    return true;
-}
-
 // `rest`: further bytes of the file, of which `file` has the first.
 static void put_parts(struct conv_encoded *encoded, const uint8_t *file, size_t size,
                       const uint8_t *rest, size_t rest_size, const struct conv_metadata *metadata)
@@ -143,19 +125,25 @@ static enum conv_status check_alpha(struct conv_codec *codec, const struct conv_
                                     const struct conv_row_source *source, struct conv_err *err)
 {
     size_t stride = conv_image_stride(src->width, 8);
-    struct conv_image one = *src;
-    if (src->channels % 2 != 0)
-        return CONV_OK;
+    struct conv_image one = {
+        .width = src->width, .height = 1, .channels = src->channels, .depth = 8};
     if (!conv_buffer_reserve(&codec->scratch, CONV_IMAGE_MAX_CHANNELS * stride))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    one.height = 1;
-    for (int c = 0; c < src->channels && source; c++)
-        one.plane[c] = (struct conv_plane){codec->scratch.data + (size_t)c * stride, 0};
-    if (is_opaque(src, source, &one))
-        return CONV_OK;
-    return conv_err_hint(
-        err, CONV_HINT_OTHER_FORMAT, 0,
-        conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG cannot hold its transparent pixels"));
+    for (int c = 0; c < src->channels; c++)
+        one.plane[c].data = codec->scratch.data + (size_t)c * stride;
+    const struct conv_plane *alpha = &(source ? &one : src)->plane[src->channels - 1];
+    for (int y = 0; y < src->height; y++) {
+        unsigned least = 255;
+        if (source)
+            source->get(source->context, y, &one);
+        for (int x = 0; x < src->width; x++)
+            least &= alpha->data[y * alpha->stride + x];
+        if (least != 255)
+            return conv_err_hint(
+                err, CONV_HINT_OTHER_FORMAT, 0,
+                conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG cannot hold its transparent pixels"));
+    }
+    return CONV_OK;
 }
 
 // To codec->file.
@@ -168,7 +156,8 @@ static enum conv_status encode_to(struct conv_codec *codec, const struct conv_im
     if (src->depth != 8)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG has 8 bits per sample, not %d",
                             src->depth);
-    enum conv_status status = check_alpha(codec, src, source, err);
+    bool alpha = src->channels % 2 == 0;
+    enum conv_status status = alpha ? check_alpha(codec, src, source, err) : CONV_OK;
     return status ? status
                   : conv_libjpeg_encode(&codec->scratch, &codec->file, src, source, &encoding,
                                         codec->config.stop, err);

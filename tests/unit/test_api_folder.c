@@ -177,6 +177,33 @@ UNIT_TEST(outputs_that_exist_are_replaced_or_kept)
     conv_context_destroy(context);
 }
 
+#if CONV_HAVE_JPEG
+UNIT_TEST(outputs_have_another_format_and_are_gray)
+{
+    uint8_t head[3];
+    conv_context *context = api_open(3);
+    conv_folder_progress result = {.size = sizeof result};
+    conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
+    options.gray = 1;
+    options.to = "jpg";
+    options.quality = 101;
+    REFUSE(CONV_ERR_USAGE, run(context, "blur", "in", "jpegs", &options, &result));
+    options.quality = 80;
+    assert_int_equal(run(context, "blur", "in", "jpegs", &options, &result), CONV_OK);
+    assert_int_equal(result.done, IMAGES);
+    char path[256];
+    memcpy(strrchr(path_of(path, "jpegs", 0), '.'), ".jpg", sizeof ".jpg");
+    FILE *stream = fopen(path, "rb");
+    assert_non_null(stream);
+    assert_int_equal(fread(head, 1, sizeof head, stream), sizeof head);
+    assert_int_equal(fclose(stream), 0);
+    assert_memory_equal(head, "\xff\xd8\xff", sizeof head);
+    options.to = "tiff";
+    REFUSE(CONV_ERR_USAGE, run(context, "blur", "in", "jpegs", &options, &result));
+    conv_context_destroy(context);
+}
+#endif
+
 UNIT_TEST(a_bad_file_does_not_end_a_run)
 {
     char path[256];

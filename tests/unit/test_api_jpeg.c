@@ -4,7 +4,6 @@
 #include "support/api_image.h"
 #include "support/api_test.h"
 #include "support/jpeg_make.h"
-#include "support/own_memory.h"
 #include "support/random.h"
 
 #define FILL 0x5a
@@ -285,46 +284,6 @@ UNIT_TEST(what_jpeg_cannot_hold_is_refused)
     REFUSE(CONV_ERR_UNSUPPORTED,
            conv_encode_jpeg(context, &image, 1, &options, &file, &item, NULL));
     conv_context_destroy(context);
-}
-
-// With `reserve`, which gets the sizes of files, and without.
-UNIT_TEST(jpegs_are_made_in_the_callers_memory)
-{
-    enum { COUNT = 30, REFUSED = 18 };
-    for (int threads = 1; threads <= 3; threads += 2) {
-        conv_context *context = api_open(threads);
-        conv_bytes files[COUNT], expected[COUNT];
-        struct own_memory own = {
-            .caller = pthread_self(), .most = COUNT, .refused = REFUSED, .files = files};
-        conv_jpeg_encode_options options = CONV_JPEG_ENCODE_OPTIONS_INIT;
-        struct api_image images[COUNT];
-        conv_image views[COUNT];
-        conv_item items[COUNT];
-        for (int i = 0; i < COUNT; i++) {
-            api_image_make(&images[i], (enum api_layout)(i % API_LAYOUTS), 5 + 3 * i, 40,
-                           1 + i % 2 * 2, CONV_SAMPLE_U8, FILL);
-            api_image_fill(&images[i].view, &noise);
-            views[i] = images[i].view;
-        }
-        assert_int_equal(conv_encode_jpeg(context, views, COUNT, NULL, expected, NULL, NULL),
-                         CONV_OK);
-        options.allocate = own_memory_allocate;
-        options.reserve = own_memory_reserve;
-        options.user = &own;
-        assert_int_equal(conv_encode_jpeg(context, views, COUNT, &options, files, items, NULL),
-                         CONV_ERR_MEMORY);
-        for (int i = 0; i < COUNT; i++) {
-            assert_int_equal(items[i].status, i == REFUSED ? CONV_ERR_MEMORY : CONV_OK);
-            if (i != REFUSED) {
-                assert_int_equal(files[i].size, expected[i].size);
-                assert_memory_equal(files[i].data, expected[i].data, files[i].size);
-            }
-            conv_free(context, CONV_HOST, (void *)(uintptr_t)expected[i].data);
-            api_image_free(&images[i]);
-        }
-        own_memory_free(&own);
-        conv_context_destroy(context);
-    }
 }
 
 // Files of both formats, and what is neither, in one list; each gets its own status.
