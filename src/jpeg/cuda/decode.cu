@@ -84,14 +84,14 @@ static size_t coefficient_bytes(const struct jpeg_plan *plan)
     return align((size_t)plan->blocks * CONV_JPEG_BLOCK * sizeof(int16_t));
 }
 
-template <typename Item> static void take(Item **place, uint8_t **at, size_t count)
+template <typename Item> static void take(Item **place, uintptr_t *at, size_t count)
 {
     *place = (Item *)*at;
     *at += align(count * sizeof(Item));
 }
 
-// The rest of an image's memory begins at *at, which is moved after it.
-static void place_rest(struct jpeg_plan *plan, const uint32_t work[WORKS], uint8_t **at)
+// The rest of an image's memory begins at the address *at, which is moved after it.
+static void place_rest(struct jpeg_plan *plan, const uint32_t work[WORKS], uintptr_t *at)
 {
     take(&plan->dc, at, plan->blocks);
     take(&plan->tiles, at, (size_t)work[WORK_TILES] * CONV_JPEG_COMPONENTS);
@@ -104,11 +104,11 @@ size_t conv_cuda_jpeg_decode_scratch(const struct conv_jpeg_decode_image *image)
 {
     struct jpeg_plan plan = {};
     uint32_t work[WORKS];
-    uint8_t *at = NULL;
+    uintptr_t at = 0;
     count_blocks(&plan, image);
     count_work(work, image, &plan);
     place_rest(&plan, work, &at);
-    return result_bytes() + coefficient_bytes(&plan) + (size_t)at;
+    return result_bytes() + coefficient_bytes(&plan) + at;
 }
 
 void conv_cuda_jpeg_decode_plan(struct conv_jpeg_decode_image *images, int count,
@@ -116,7 +116,7 @@ void conv_cuda_jpeg_decode_plan(struct conv_jpeg_decode_image *images, int count
 {
     uint32_t first[WORKS] = {};
     uint8_t *results = d_scratch, *coefficients = results + (size_t)count * result_bytes();
-    uint8_t *rest = coefficients;
+    uintptr_t rest = (uintptr_t)coefficients;
     for (int i = 0; i < count; i++) {
         struct jpeg_plan *plan = (struct jpeg_plan *)images[i].plan;
         count_blocks(plan, &images[i]);

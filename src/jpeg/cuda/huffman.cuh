@@ -39,7 +39,8 @@ static_assert(SUB_BITS / 2 <= 0xffff, "the blocks of a subsequence, of two bits 
 #define UNUSED_CODE ENTRY(1u, 0u, 127u) // a code without a symbol; the step is of none other
 
 struct jpeg_tables {
-    uint16_t look[CONV_JPEG_COMPONENTS][2][LOOK_SIZE];  // by the first bits; DC, AC
+    // By component, DC or AC, and the first bits.
+    uint16_t look[CONV_JPEG_COMPONENTS * 2 * LOOK_SIZE];
     uint32_t limit[CONV_JPEG_COMPONENTS][2][CODE_BITS]; // 16 bits from here on begin a longer code
     int32_t offset[CONV_JPEG_COMPONENTS][2][CODE_BITS]; // of the symbol, from the code
     const struct conv_jpeg_stream *head;
@@ -127,10 +128,9 @@ __device__ inline void make_tables(struct jpeg_tables *tables,
         if (head->tables[component] != component)
             continue;
         uint32_t bits = (i & (LOOK_SIZE - 1)) << (CODE_BITS - LOOK_BITS);
-        tables->look[component][ac][i & (LOOK_SIZE - 1)] =
-            (uint16_t)(bits < tables->limit[component][ac][LOOK_BITS - 1]
-                           ? find_entry(*tables, component, ac, bits, 1)
-                           : 0);
+        tables->look[i] = (uint16_t)(bits < tables->limit[component][ac][LOOK_BITS - 1]
+                                         ? find_entry(*tables, component, ac, bits, 1)
+                                         : 0);
     }
     __syncthreads();
 }
@@ -209,7 +209,7 @@ __device__ __forceinline__ uint32_t decode(struct jpeg_cursor *cursor,
     const uint32_t *word = stage.words + (bit / 32 - stage.first);
     uint32_t high = word[0], low = word[1];
     uint32_t turn = tables.turns[cursor->phase];
-    const uint16_t *dc = tables.look[0][0] + TURN_LOOK(turn), *look = index ? dc + LOOK_SIZE : dc;
+    const uint16_t *dc = tables.look + TURN_LOOK(turn), *look = index ? dc + LOOK_SIZE : dc;
     while (bit < end && (!WRITE || block < output.last)) {
         uint32_t window = __funnelshift_l(low, high, bit);
         uint32_t entry = look[window >> (32 - LOOK_BITS)];
@@ -240,7 +240,7 @@ __device__ __forceinline__ uint32_t decode(struct jpeg_cursor *cursor,
             index = 0;
             block++;
             turn = tables.turns[TURN_NEXT(turn)];
-            look = dc = tables.look[0][0] + TURN_LOOK(turn);
+            look = dc = tables.look + TURN_LOOK(turn);
         }
     }
     cursor->bit = bit;
