@@ -22,6 +22,7 @@ static const struct part parts[] = {
     {"decode", check_codec_decode},
 #if CONV_HAVE_JPEG
     {"jpeg_encode", check_jpeg_encode},
+    {"jpeg_decode", check_jpeg_decode},
 #endif
 };
 #else
@@ -47,6 +48,8 @@ static bool parse_options(struct check_options *options, const char **part, int 
             options->rounds = atoi(value);
         else if (!strcmp(name, "--time"))
             options->copies = atoi(value);
+        else if (!strcmp(name, "--mutate"))
+            options->mutations = atoi(value);
         else if (!strcmp(name, "--part"))
             *part = value;
         else if (!strcmp(name, "--corpus"))
@@ -54,7 +57,7 @@ static bool parse_options(struct check_options *options, const char **part, int 
         else
             return false;
     }
-    return options->rounds > 0;
+    return options->rounds >= 0;
 }
 
 static bool run_part(const struct part *part, const struct check_options *options)
@@ -66,12 +69,13 @@ static bool run_part(const struct part *part, const struct check_options *option
 
 int main(int argc, char **argv)
 {
-    struct check_options options = {.seed = (uint64_t)time(NULL), .rounds = 200, .special = true};
+    struct check_options options = {
+        .seed = (uint64_t)time(NULL), .rounds = 200, .special = true, .mutations = 4};
     const char *part = NULL;
     if (!parse_options(&options, &part, argc, argv)) {
         fprintf(stderr,
-                "usage: check_codec [--part encode|decode|jpeg_encode] [--seed N] [--rounds N] "
-                "[--corpus FOLDER] [--no-special]\n");
+                "usage: check_codec [--part encode|decode|jpeg_encode|jpeg_decode] [--seed N] "
+                "[--rounds N] [--mutate N] [--corpus FOLDER [--time IMAGES]] [--no-special]\n");
         return 2;
     }
     const char *reason;

@@ -52,14 +52,16 @@ uint8_t *check_fetch(const uint8_t *d_memory, size_t size, const char *what);
 struct check_options {
     uint64_t seed;
     int rounds;
-    const char *corpus; // folder of PNG files to decode; NULL: none
+    const char *corpus; // folder of PNG or JPEG files to decode; NULL: none
     bool special;       // streams made by hand, and one cut before every byte
-    int copies;         // more than 0: times the encoding of this number of the corpus's images
+    int copies;         // more than 0: times the coding of this number of the corpus's images
+    int mutations;      // damaged copies of each JPEG file
 };
 
 // On failure prints the difference and returns false; a seed with one round repeats a case.
 bool check_codec_encode(const struct check_options *options);
 bool check_codec_decode(const struct check_options *options);
 bool check_jpeg_encode(const struct check_options *options);
+bool check_jpeg_decode(const struct check_options *options);
 
 #endif

@@ -1,35 +1,24 @@
 // SPDX-License-Identifier: MIT
 // Compares the device's JPEG decoder with libjpeg-turbo: whatever the device decodes, the CPU must
 // decode to the same pixels; what is undamaged and has a stream, the device must decode. With
-// --time, files of a folder are decoded again and again instead, and the rates are printed.
+// --time, copies of a folder's JPEG files are decoded instead, and the time of each kernel printed.
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "check_codec.h"
 #include "jpeg/cuda/cuda_jpeg.h"
 #include "jpeg/jpeg.h"
 #include "support/device.h"
 #include "support/jpeg_make.h"
-#include "support/random.h"
 
-#if CONV_HAVE_CUDA
-
-#define GUARD 256
-#define FILL 0xa5
+#define GUARD CHECK_GUARD
+#define FILL CHECK_PATTERN
 #define UNTOUCHED 0xdeadbeefu
 #define MOST_FILES 64   // in a batch
 #define MOST_PATHS 4096 // of a corpus
-
-struct options {
-    uint64_t seed;
-    int rounds;
-    int mutations; // of each file
-    int copies;    // --time: images in a batch
-    const char *corpus;
-};
 
 // How a batch is decoded.
 enum batch_kind {
@@ -211,10 +200,8 @@ static bool upload(struct device_batch *batch, enum batch_kind kind, uint64_t *s
         image->stride += 16 * (int64_t)random_below(state, 3);
         image->height += kind == BATCH_OTHER ? 8 : 0;
         batch->plane_bytes[i] = (size_t)(image->stride * image->height);
-        if (!make_memory(&batch->d_stream[i], sample->stream_bytes) ||
-            device_failed(cudaMemcpy(batch->d_stream[i], sample->stream, sample->stream_bytes,
-                                     cudaMemcpyHostToDevice),
-                          "copy of a stream") ||
+        if (!check_upload((void **)&batch->d_stream[i], sample->stream, sample->stream_bytes,
+                          "a stream") ||
             !make_memory(&batch->d_planes[i],
                          (batch->plane_bytes[i] + GUARD) * (size_t)image->components + GUARD))
             return false;
@@ -226,12 +213,10 @@ static bool upload(struct device_batch *batch, enum batch_kind kind, uint64_t *s
         batch->status[i] = UNTOUCHED;
     }
     batch->scratch_bytes = scratch;
-    if (!make_memory(&batch->d_scratch, scratch + 2 * GUARD))
+    if (!check_take_guarded(&batch->d_scratch, scratch, "scratch"))
         return false;
-    conv_cuda_jpeg_decode_plan(batch->images, batch->count, batch->d_scratch + GUARD);
-    return !device_failed(cudaMalloc((void **)&batch->d_images, table), "cudaMalloc") &&
-           !device_failed(cudaMemcpy(batch->d_images, batch->images, table, cudaMemcpyHostToDevice),
-                          "copy of the table") &&
+    conv_cuda_jpeg_decode_plan(batch->images, batch->count, batch->d_scratch + CHECK_GUARD);
+    return check_upload((void **)&batch->d_images, batch->images, table, "the table") &&
            make_memory((uint8_t **)&batch->d_status, sizeof batch->status) &&
            !device_failed(
                cudaHostAlloc((void **)&batch->h_stop, sizeof(uint32_t), cudaHostAllocMapped),
@@ -245,7 +230,7 @@ static bool run(struct device_batch *batch, enum batch_kind kind)
         .images = batch->images,
         .d_images = batch->d_images,
         .count = batch->count,
-        .d_scratch = batch->d_scratch + GUARD,
+        .d_scratch = batch->d_scratch + CHECK_GUARD,
         .d_stop = batch->h_stop,
         .d_status = batch->d_status,
     };
@@ -361,6 +346,11 @@ static bool check_batch(struct sample *samples, int count, enum batch_kind kind,
                sample->file.size);
         ok = false;
     }
+    if (ok && batch.count > 0) {
+        uint8_t *scratch = check_fetch(batch.d_scratch, batch.scratch_bytes, "scratch");
+        ok = scratch != NULL;
+        free(scratch);
+    }
     free_batch(&batch);
     return ok;
 }
@@ -394,7 +384,7 @@ static int add_samples(struct sample *samples, int count, struct png_file *file,
     return count;
 }
 
-static bool check_round(const struct options *options, uint64_t seed)
+static bool check_round(const struct check_options *options, uint64_t seed)
 {
     static struct sample samples[MOST_FILES];
     uint64_t state = seed;
@@ -430,7 +420,7 @@ static int list_folder(char paths[][4096], const char *folder)
 
 static char paths[MOST_PATHS][4096];
 
-static bool check_corpus(const struct options *options)
+static bool check_corpus(const struct check_options *options)
 {
     static struct sample samples[MOST_FILES];
     uint64_t state = options->seed;
@@ -503,7 +493,7 @@ static bool time_batch(const struct conv_jpeg_decode_batch *batch, uint64_t byte
 }
 
 // Decodes `copies` images, of the files in turn, with memory of their own.
-static bool time_files(const struct options *options)
+static bool time_files(const struct check_options *options)
 {
     static struct sample samples[MOST_FILES];
     static uint8_t *d_streams[MOST_FILES];
@@ -512,10 +502,8 @@ static bool time_files(const struct options *options)
         struct sample *sample = &samples[files];
         *sample = (struct sample){0};
         if (!png_make_read(&sample->file, paths[i]) || !prepare(sample) || !sample->streamed ||
-            !make_memory(&d_streams[files], sample->stream_bytes) ||
-            device_failed(cudaMemcpy(d_streams[files], sample->stream, sample->stream_bytes,
-                                     cudaMemcpyHostToDevice),
-                          "copy"))
+            !check_upload((void **)&d_streams[files], sample->stream, sample->stream_bytes,
+                          "a stream"))
             free_sample(sample);
         else
             files++;
@@ -601,8 +589,10 @@ static bool check_taken(void)
     return ok;
 }
 
-static bool check(const struct options *options)
+bool check_jpeg_decode(const struct check_options *options)
 {
+    if (options->copies > 0)
+        return time_files(options);
     bool ok = check_taken() && (!options->corpus || check_corpus(options));
     for (int i = 0; i < options->rounds && ok; i++)
         ok = check_round(options, options->seed + (uint64_t)i);
@@ -615,46 +605,4 @@ static bool check(const struct options *options)
     if (counts.missing)
         printf("FAILED: %d undamaged files have no stream\n", counts.missing);
     return ok && !counts.missing && (options->rounds < 10 || counts.results[CONV_JPEG_DECODED]);
-}
-
-static bool parse_options(struct options *options, int argc, char **argv)
-{
-    for (int i = 1; i + 1 < argc; i += 2) {
-        const char *name = argv[i], *value = argv[i + 1];
-        if (!strcmp(name, "--seed"))
-            options->seed = strtoull(value, NULL, 10);
-        else if (!strcmp(name, "--rounds"))
-            options->rounds = atoi(value);
-        else if (!strcmp(name, "--mutate"))
-            options->mutations = atoi(value);
-        else if (!strcmp(name, "--time"))
-            options->copies = atoi(value);
-        else if (!strcmp(name, "--corpus"))
-            options->corpus = value;
-        else
-            return false;
-    }
-    return argc % 2 == 1 && (!options->copies || options->corpus);
-}
-#endif
-
-int main(int argc, char **argv)
-{
-    const char *reason;
-    if (!device_capability(&reason))
-        return device_missing("JPEG decoder", reason);
-#if CONV_HAVE_CUDA
-    struct options options = {.seed = (uint64_t)time(NULL), .rounds = 200, .mutations = 4};
-    if (!parse_options(&options, argc, argv)) {
-        fprintf(stderr, "usage: check_jpeg [--seed N] [--rounds N] [--mutate N] "
-                        "[--corpus FOLDER [--time IMAGES]]\n");
-        return 2;
-    }
-    printf("decode: seed %" PRIu64 ", %d rounds\n", options.seed, options.rounds);
-    fflush(stdout);
-    return (options.copies ? time_files(&options) : check(&options)) ? 0 : 1;
-#else
-    (void)argc, (void)argv;
-    return 0;
-#endif
 }
