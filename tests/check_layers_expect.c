@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "check_layers.h"
-#include "kernels/layer/activation.h"
+#include "kernels/layer/layer.h"
 #include "support/border.h"
 #include "tensor/element.h"
 

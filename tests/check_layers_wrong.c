@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check_layers.h"
-#include "kernels/layer/activation.h"
+#include "kernels/layer/layer.h"
 #include "tensor/element.h"
 
 #define SELFTEST_ROUNDS 300

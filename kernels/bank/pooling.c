@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Sums over cells and combinations of maps on the CPU.
-#include "kernels/bank/pooling.h"
+#include "kernels/bank/bank_kernels.h"
 
 #include <math.h>
 #include <string.h>

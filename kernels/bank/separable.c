@@ -2,7 +2,7 @@
 // Separable filters on the CPU, compiled once per instruction set (CMakeLists.txt), which
 // CONV_ISA_... names, and once for any processor, with the choice between them. Inner loops run
 // over BLOCK outputs of a row, which the compiler keeps in vector registers.
-#include "kernels/bank/separable.h"
+#include "kernels/bank/bank_kernels.h"
 
 #include <math.h>
 #include <string.h>

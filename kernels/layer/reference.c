@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "kernels/common/border.h"
-#include "kernels/layer/activation.h"
 #include "kernels/layer/layer.h"
 #include "tensor/element.h"
 

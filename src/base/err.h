@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // How every function of this program fails: a status to decide by, a text for the user, and a hint
-// that a front end can put into its own words.
+// that a front end can put into its own words; and the candidates for "did you mean ...?".
 #ifndef CONV_BASE_ERR_H
 #define CONV_BASE_ERR_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "conv_status.h"
@@ -82,5 +83,17 @@ enum conv_status conv_err_thread(struct conv_err *err, int errnum);
 // functions above.
 enum conv_status conv_err_hint(struct conv_err *err, enum conv_hint hint, uint64_t value,
                                enum conv_status status);
+
+// --- did you mean --------------------------------------------------------------------------------
+
+// The one of `count` candidates that `word` most likely meant (optimal string alignment distance:
+// insert, delete, replace, swap neighbours), or NULL if none is near. The i-th candidate's name is
+// the `const char *` at `first + i * step` bytes, so that a table of structs can be searched.
+const char *conv_suggest_nearest(const char *word, const void *first, size_t step, size_t count);
+
+// All candidates that are as near as the nearest, at most `room` of them, in their order, without
+// names that begin with an earlier candidate's name. Returns how many were written to `names`.
+size_t conv_suggest_all(const char **names, size_t room, const char *word, const void *first,
+                        size_t step, size_t count);
 
 #endif

@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 #include "engine/workers.h"
 #include "io/walk/walk.h"
-#include "report/figures.h"
+#include "report/record.h"
 #include "run/pool.h"
 #include "run/stages.h"
 

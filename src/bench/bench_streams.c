@@ -5,7 +5,7 @@
 
 #include "base/standard.h"
 #include "bench/bench_streams.h"
-#include "report/figures.h"
+#include "report/record.h"
 
 #define MOST_STREAMS 16
 #define TRACED_STREAMS 4 // on the page, beside a single one, or as many as there are

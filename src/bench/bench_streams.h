@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "bench/bench.h"
-#include "report/figures.h"
+#include "report/record.h"
 
 // --- copies --------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/features.h"
-#include "base/suggest.h"
 #include "run/workload.h"
 
 static bool left_open; // see conv_device_is_left_open

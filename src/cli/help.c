@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/err.h"
 #include "cli/option_table.h"
 #include "conv.h"
 #include "report/json.h"

@@ -7,7 +7,7 @@
 #include "cli/option_table.h"
 #include "filter/scan.h"
 #include "io/files/formats.h"
-#include "io/walk/glob.h"
+#include "io/walk/walk.h"
 #include "png/png.h"
 #include "run/budget.h"
 #include "run/pipeline.h"

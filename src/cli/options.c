@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/err.h"
 #include "cli/option_table.h"
 #include "png/png.h"
 

@@ -14,7 +14,7 @@
 #include "engine/engine.h"
 #include "io/files/paths.h"
 #include "io/sink.h"
-#include "report/figures.h"
+#include "report/record.h"
 #include "run/pipeline.h"
 
 // --- images -------------------------------------------------------------------------------------

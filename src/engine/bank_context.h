@@ -10,8 +10,7 @@
 
 #include "engine/layer_context.h"
 #include "filter/bank.h"
-#include "kernels/bank/pooling.h"
-#include "kernels/bank/separable.h"
+#include "kernels/bank/bank_kernels.h"
 
 struct conv_bank_context;
 

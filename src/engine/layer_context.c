@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/err.h"
 
 #define MOST_NAMES 128
 // Plans that are kept. A folder of photographs has a few sizes; one of a thousand sizes makes a

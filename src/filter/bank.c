@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/err.h"
 #include "filter/scan.h"
 
 static const struct conv_filter_family families[] = {

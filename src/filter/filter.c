@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/err.h"
 #include "filter/scan.h"
 
 static bool is_side(int side)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/err.h"
 #include "filter/filter.h"
 #include "filter/parametric.h"
 #include "filter/scan.h"

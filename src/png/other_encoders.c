@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/err.h"
 #include "base/lock.h"
-#include "base/suggest.h"
 #include "png/cpu/interleave.h"
 #include "png/png.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "report/figures.h"
+#include "report/record.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "report/figures.h"
 #include "report/record.h"
 
 // {"type":"begin","version":...,"filter":...,"device":...,"jobs":...,"streams":...,"dry_run":...};

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "report/figures.h"
+#include "report/record.h"
 
 // --- lines in order ------------------------------------------------------------------------------
 

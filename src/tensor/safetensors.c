@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/suggest.h"
+#include "base/err.h"
 #include "tensor/element.h"
 #include "tensor/json_scan.h"
 

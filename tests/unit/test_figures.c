@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What limits a run, and how long its engines overlap (src/report/figures.h). Closing lines once
+// What limits a run, and how long its engines overlap (src/report/figures.c). Closing lines once
 // named "write" where workers had nothing to do for three quarters of 0.3 s.
 #include <stdio.h>
 
-#include "report/figures.h"
+#include "report/record.h"
 #include "support/random.h"
 #include "support/unit.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Globs of names in a folder tree (src/io/walk/glob.h).
+// Globs of names in a folder tree (src/io/walk/glob.c).
 #include <stdio.h>
 
-#include "io/walk/glob.h"
+#include "io/walk/walk.h"
 #include "support/unit.h"
 
 static const struct {

@@ -2,7 +2,6 @@
 // Activations, float16 and sizes; the table of layer variants and the choice among them. What
 // variants and the reference compute is tested by check_layers.
 #include "base/features.h"
-#include "kernels/layer/activation.h"
 #include "kernels/layer/layer.h"
 #include "support/unit.h"
 #include "tensor/element.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The candidates of "did you mean", and that there are none if no name is similar.
-#include "base/suggest.h"
+#include "base/err.h"
 #include "support/unit.h"
 
 static const struct entry {

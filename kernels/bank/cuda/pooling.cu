@@ -2,7 +2,7 @@
 // Sums over cells and combinations of maps on a CUDA device.
 #include <cuda_runtime.h>
 
-#include "kernels/bank/pooling.h"
+#include "kernels/bank/bank_kernels.h"
 
 #define WARP 32
 #define WARPS 8 // of a block
@@ -13,7 +13,7 @@ static __device__ double shuffle_down(double value, int distance)
     return __shfl_down_sync(FULL, value, (unsigned)distance);
 }
 
-// A warp sums one row of one plane, cell after cell: its lanes are the lanes of pooling.h.
+// A warp sums one row of one plane, cell after cell: its lanes are those of bank_kernels.h.
 static __global__ void sum_rows(struct conv_pool_sums *row_sums, int grid, const float *maps,
                                 int64_t rows, int width)
 {

@@ -5,7 +5,7 @@
 // tile.
 #include <cuda_runtime.h>
 
-#include "kernels/bank/separable.h"
+#include "kernels/bank/bank_kernels.h"
 
 #define WARP 32
 #define LINE_THREADS 128

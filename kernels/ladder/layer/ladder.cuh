@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/ladder/ladder.h"
-#include "kernels/layer/activation.h"
+#include "kernels/layer/layer.h"
 
 #define LADDER_SIDE 16                   // of a block and its tile of outputs
 #define LADDER_SHARED ((size_t)48 << 10) // bytes that every block can use without an attribute

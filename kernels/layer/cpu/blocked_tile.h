@@ -53,7 +53,7 @@ ALWAYS_INLINE vec magnitude(vec x)
     return (vec)((vec_i32)x & 0x7fffffff);
 }
 
-// The function in activation.h, operation by operation.
+// The function in layer.h, operation by operation.
 ALWAYS_INLINE vec tanh_of(vec x)
 {
     vec a = magnitude(x), z = x * x;

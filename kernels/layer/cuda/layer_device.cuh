@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "kernels/common/border.h"
-#include "kernels/layer/activation.h"
 #include "kernels/layer/cuda/cuda_layers.h"
+#include "kernels/layer/layer.h"
 
 // Weights in kernel parameters, which are limited to 32764 bytes, and to 4 KB before CUDA 12.1.
 #if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1201

@@ -4,13 +4,13 @@
 // large coefficients. From compute capability 9.0 on.
 //
 // A lane computes 8 x 8 samples, or 8 x 16. It loads 16 samples per row of the stage, unpacks each
-// once (denormal_unpack.cuh) and adds it to the sums of all rows that it is a tap of, in the order
+// once (pack.cuh) and adds it to the sums of all rows that it is a tap of, in the order
 // that defines real filters. Coefficients are in uniform registers, as operands of the
 // multiply-add.
 //
 // Limited by instructions: 30.8 per sample at 5 x 5 (real, 8 bits), 25 of them taps; with every
 // issue slot filled that would be 0.49 of the speed of a copy. kernels/README.md has the figures.
-#include "kernels/stencil/cuda/denormal_unpack.cuh"
+#include "kernels/stencil/cuda/pack.cuh"
 #include "kernels/stencil/cuda/tma_pipeline.cuh"
 
 #define COLUMNS 8 // of a lane
@@ -77,7 +77,7 @@ static __device__ inline void unpack_line(int32_t *to, const Packed4 (&line)[4])
         unpack(to + 4 * q, line[q]);
 }
 
-// Rounds and packs four integer sums; denormal_unpack.cuh has the same for floats.
+// Rounds and packs four integer sums; pack.cuh has the same for floats.
 template <bool EXACT, typename Packed4>
 static __device__ inline void round_packed4(Packed4 &to, const int32_t *sums,
                                             const struct rounding &r)

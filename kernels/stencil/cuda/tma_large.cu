@@ -6,7 +6,7 @@
 // once and adds each to all sums that it is a tap of: at 31 x 31 that is 46 samples for 496 taps,
 // so that nearly all instructions are taps. Coefficients come from shared memory, four at a time,
 // the same for all lanes. kernels/README.md has the figures.
-#include "kernels/stencil/cuda/denormal_unpack.cuh"
+#include "kernels/stencil/cuda/pack.cuh"
 #include "kernels/stencil/cuda/tma_pipeline.cuh"
 
 #define COLUMNS 16 // of a lane
@@ -15,7 +15,7 @@ struct tma_large_filter {
     struct tile_schedule schedule;
     struct rounding rounding;
     const struct taps *taps;
-    float scale;    // of coefficients that are floats: see denormal_unpack.cuh
+    float scale;    // of coefficients that are floats: see pack.cuh
     int32_t height; // rows of taps
     bool exact;
 };

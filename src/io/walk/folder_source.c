@@ -8,7 +8,7 @@
 #include "io/files/formats.h"
 #include "io/files/paths.h"
 #include "io/files/temporary.h"
-#include "io/walk/glob.h"
+#include "io/walk/walk.h"
 #include "io/walk/walk_internal.h"
 
 static bool matches(const char *const *globs, int count, const char *relative, bool is_folder)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Expands braces, splits at `**`, and leaves the rest to fnmatch().
-#include "io/walk/glob.h"
+#include "io/walk/walk.h"
 
 #include <fnmatch.h>
 #include <stdio.h>

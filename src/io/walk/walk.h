@@ -15,7 +15,7 @@
 
 struct conv_walk_config {
     struct conv_operands operands;
-    const char *const *include; // globs: glob.h
+    const char *const *include; // globs: see below
     int include_count;
     const char *const *exclude;
     int exclude_count;
@@ -125,5 +125,24 @@ bool conv_walk_plan_has_pipe(const struct conv_walk_config *config);
 enum conv_status conv_walk_plan_fill(struct conv_shard_plan *plan,
                                      const struct conv_walk_config *config, const atomic_int *stop,
                                      struct conv_err *err);
+
+// --- globs ---------------------------------------------------------------------------------------
+
+// They choose names in a folder tree: those of fnmatch(), and `**` and `{a,b}`. Any thread.
+
+// CONV_ERR_USAGE if the glob is empty, too long or has too many alternatives.
+enum conv_status conv_glob_check(const char *glob, struct conv_err *err);
+
+// True if the glob, which passed conv_glob_check, matches `relative`, the path of a file or folder
+// below the outermost folder: "sub/a.png".
+//
+//   *  ?  [a-z]  [!a-z]  characters of one name, never a slash; \ takes the next one as it is
+//   {a,b}                either; may be nested, empty and contain slashes
+//   NAME                 without a slash: the last name of the path, at any depth
+//   a/NAME, /NAME        with a slash: the whole path
+//   **                   as a whole component: any number of folders, none included; at the end
+//                        everything below
+//   NAME/                folders only
+bool conv_glob_match(const char *glob, const char *relative, bool is_folder);
 
 #endif

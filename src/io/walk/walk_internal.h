@@ -24,7 +24,7 @@ typedef enum conv_source_step conv_step_fn(void *from, struct conv_item *item,
 // followed.
 #define CONV_FOLDER_LEVELS 256
 
-// Globs: glob.h.
+// Globs: walk.h.
 struct conv_folder_rules {
     bool recursive;
     bool in_place;              // see struct conv_item
