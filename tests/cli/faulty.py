@@ -120,6 +120,7 @@ def has_real():
 
 
 @functools.lru_cache(maxsize=None)
+@functools.cache
 def batch_files():
     rng = np.random.default_rng(12)
     return [images.make(KINDS[index % len(KINDS)], rng, 20 + 5 * (index % 9), 60 - index % 7).data for index in range(63)]

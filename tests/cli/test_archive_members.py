@@ -307,7 +307,7 @@ def test_with_a_device(box, where, monkeypatch):
 @pytest.mark.skipif(is_sanitized() or bool(RUNNER), reason="the program's own memory is measured")
 def test_constant_memory(box):
     """A stream of 80 MB in a fraction of that memory; labels wait for slow images before them."""
-    large = images.make("gray8", RNG, 1200, 1200).data
+    large = images.make("gray8", RNG, 1200, 1200, filters=0).data
     noise = RNG.bytes(400000)
     make("in.tar", [member for i in range(200) for member in
                     [(f"{i}.bin", noise)] + [(f"{i}.png", large)] * (i % 50 == 20)])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """--html: a self-contained page whose figures are those of the record."""
 import base64
+import functools
 import html
 import html.parser
 import json
@@ -113,16 +114,22 @@ def check_page(path):
     return page
 
 
+@functools.cache
+def contents():
+    """Of images of several kinds."""
+    rng = np.random.default_rng(7)
+    kinds = ("rgb8", "rgba16", "gray8", "rgb8", "rgba8", "palette8", "gray16")
+    return [images.make(kind, rng, 500, 300, filters=0, level=1).data for kind in kinds]
+
+
 @pytest.fixture
 def folder(box):
     """Images of several kinds, one that is broken, and names that try to be markup."""
-    rng = np.random.default_rng(7)
     os.mkdir("in")
-    kinds = ("rgb8", "rgba16", "gray8", "rgb8", "rgba8", "palette8", "gray16")
     names = (b"a&amp;.png", b"<b>.png", b"\xff.png", b'"quoted".png', b"e.png", b"f.png", b"g.png")
-    for kind, name in zip(kinds, names):
+    for data, name in zip(contents(), names):
         with open(b"in/" + name, "wb") as file:
-            file.write(images.make(kind, rng, 500, 300).data)
+            file.write(data)
     with open("in/<script>alert(1)<.png", "wb") as file:
         file.write(b"bad")
     return box
