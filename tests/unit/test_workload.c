@@ -48,7 +48,7 @@ static const char *list_of(int count)
 {
     char names[9 * 1000 + 1] = "";
     for (int i = 0; i < count; i++)
-        snprintf(names + 9 * i, 10, "%04d.png\n", i);
+        snprintf(names + 9 * i, sizeof names - 9 * (size_t)i, "%04d.png\n", i);
     folder_write("list", names);
     return folder_path("list");
 }
