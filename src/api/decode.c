@@ -318,7 +318,7 @@ static void decode_on_device(struct decoding *decoding, void *stream)
     for (int i = 0; i < decoding->count; i++) {
         bool becomes_gray = list[i].header.shape.channels >= 3 && list[i].view.channels < 3;
         list[i].offered = list[i].view.data && list[i].header.device_stream && !becomes_gray &&
-                          list[i].format == &conv_png_format && list[i].orientation == 1 &&
+                          list[i].orientation == 1 &&
                           conv_api_is_on_device(context, list[i].view.memory);
         any |= list[i].offered;
     }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Batches of PNG files to device memory. Threads of the host check chunks and copy compressed data
-// to pinned memory, while earlier data is uploaded, and parts before that are decoded.
+// Batches of files to device memory. Threads of the host check chunks or markers and copy
+// compressed data to pinned memory, while earlier data is uploaded, and parts before that are
+// decoded.
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/cuda_internal.h"
-#include "png/cuda/cuda_png.h"
-#include "png/png.h"
 
 #define MEMORY_FACTOR 6 // of samples: compressed, filtered rows, their parts (2.5), planes
 // A part takes about 0.05 ms of the host's time besides copies: that of 2.5 MB of copies.
@@ -15,10 +14,12 @@
 // Speeds in bytes of samples per second, for the choice of the faster side. Measured on
 // photographs: one image alone on an H200, a thousand of them there, one image alone on a core of
 // its host, and the share of each of 16 threads that work at the same time.
-#define DEVICE_ALONE 0.33e9
-#define DEVICE_MANY 60e9
-#define HOST_ALONE 0.45e9
-#define HOST_THREAD 0.3e9
+static const struct speeds {
+    double device_alone, device_many, host_alone, host_thread;
+} speeds[CONV_DEVICE_CODERS] = {
+    [CONV_DEVICE_PNG] = {0.33e9, 60e9, 0.45e9, 0.3e9},
+    [CONV_DEVICE_JPEG] = {1.2e9, 28e9, 0.8e9, 0.55e9},
+};
 
 // A file of the call that the device may decode.
 struct entry {
@@ -27,7 +28,10 @@ struct entry {
     bool copied;      // its compressed data
     size_t samples;   // bytes
     size_t stream_at; // of its compressed data, relative to the part's
-    size_t stream_bytes;
+    size_t stream_room;
+    size_t scratch; // bytes that decoding takes
+    enum conv_device_coder coder;
+    int slot;         // of the coder's table of the part
     size_t planes_at; // of its planes, if they are not the caller's
 };
 
@@ -42,8 +46,18 @@ struct decoding {
     int at_once;        // images that the device decodes at the same time
     struct {            // of each stream's part
         int first, end; // entries
-        int tables;     // entries that are decoded: the first ones with `copied`
+        const uint32_t *status[CONV_DEVICE_CODERS]; // of entries with `copied`
     } part[CONV_CUDA_PARTS];
+    struct conv_cuda_batch batches[CONV_DEVICE_CODERS]; // of the part that is being filled
+    uint8_t *d_memory;                                  // of that part
+    struct part_layout *layout;
+};
+
+// Where things are in a part's device memory.
+struct part_layout {
+    size_t streams, table, scratch[CONV_DEVICE_CODERS], planes, bytes;
+    size_t tables; // bytes
+    int count[CONV_DEVICE_CODERS];
 };
 
 static bool is_direct(const struct conv_device_decode *item)
@@ -61,77 +75,113 @@ static uint64_t list_entries(struct decoding *decoding, int count)
     uint64_t samples = 0;
     for (int i = 0; i < count; i++) {
         const struct conv_device_decode *item = &decoding->items[i];
+        const struct conv_format_device *format = item->offered ? item->format->device : NULL;
         struct conv_image shape = item->header.shape;
-        if (!item->offered ||
-            !conv_cuda_coder_takes_stream(CONV_DEVICE_PNG, &item->header, item->size))
+        if (!format)
+            continue;
+        size_t room =
+            format->stream_bytes ? format->stream_bytes(&item->header, item->size) : item->size;
+        size_t scratch = conv_cuda_coders[format->coder].takes_stream(&item->header, room);
+        if (scratch == 0)
             continue;
         size_t bytes = (size_t)shape.width * (size_t)shape.height * (size_t)shape.channels *
                        (size_t)(shape.depth / 8);
-        decoding->entries[decoding->count++] =
-            (struct entry){.item = i, .direct = is_direct(item), .samples = bytes};
+        decoding->entries[decoding->count++] = (struct entry){.item = i,
+                                                              .direct = is_direct(item),
+                                                              .samples = bytes,
+                                                              .stream_room = room,
+                                                              .scratch = scratch,
+                                                              .coder = format->coder};
         samples += bytes;
     }
     return samples;
 }
 
 // True if the host's threads would finish before the device.
-static bool host_is_faster(const struct decoding *decoding, uint64_t samples)
+static bool host_is_faster(const struct decoding *decoding)
 {
-    size_t largest = 0;
-    for (int i = 0; i < decoding->count; i++)
-        if (largest < decoding->entries[i].samples)
-            largest = decoding->entries[i].samples;
-    double alone = (double)largest / HOST_ALONE;
-    double together = (double)samples / (HOST_THREAD * decoding->device->threads);
-    return (alone > together ? alone : together) <
-           (double)largest / DEVICE_ALONE + (double)samples / DEVICE_MANY;
+    double alone = 0, together = 0, device_alone = 0, device = 0;
+    for (int i = 0; i < decoding->count; i++) {
+        const struct speeds *speed = &speeds[decoding->entries[i].coder];
+        double bytes = (double)decoding->entries[i].samples;
+        alone = bytes / speed->host_alone > alone ? bytes / speed->host_alone : alone;
+        together += bytes / (speed->host_thread * decoding->device->threads);
+        if (device_alone < bytes / speed->device_alone)
+            device_alone = bytes / speed->device_alone;
+        device += bytes / speed->device_many;
+    }
+    return (alone > together ? alone : together) < device_alone + device;
 }
 
 // --- a part --------------------------------------------------------------------------------------
 
-// Where things are in a part's device memory.
-struct part_layout {
-    size_t streams, table, rows, planes, bytes;
-};
-
 static struct part_layout lay_out_part(struct decoding *decoding, int first, int end)
 {
     struct part_layout layout = {0};
-    size_t rows = 0, planes = 0;
+    size_t scratch[CONV_DEVICE_CODERS] = {0}, planes = 0;
     for (int i = first; i < end; i++) {
         struct entry *entry = &decoding->entries[i];
-        const struct conv_device_decode *item = &decoding->items[entry->item];
-        struct conv_image shape = item->header.shape;
-        struct conv_decode_image image = {
-            .width = shape.width,
-            .height = shape.height,
-            .channels = shape.channels,
-            .depth = shape.depth,
-        };
+        struct conv_image shape = decoding->items[entry->item].header.shape;
         entry->stream_at = layout.streams;
-        layout.streams += conv_image_align(item->size, CONV_IMAGE_ROW_ALIGN);
-        rows += conv_cuda_decode_scratch(&image);
+        layout.streams += conv_image_align(entry->stream_room, CONV_IMAGE_ROW_ALIGN);
+        scratch[entry->coder] += entry->scratch;
+        entry->slot = layout.count[entry->coder]++;
         entry->planes_at = planes;
         if (!entry->direct)
             planes += conv_cuda_part_align(conv_image_bytes(&shape));
     }
-    layout.table = conv_cuda_part_align(layout.streams);
-    layout.rows = layout.table +
-                  conv_cuda_part_align((size_t)(end - first) * sizeof(struct conv_decode_image));
-    layout.planes = layout.rows + conv_cuda_part_align(rows);
+    size_t at = layout.table = conv_cuda_part_align(layout.streams);
+    for (int f = 0; f < CONV_DEVICE_CODERS; f++)
+        layout.tables +=
+            conv_cuda_part_align((size_t)layout.count[f] * conv_cuda_coders[f].decode_entry);
+    at += layout.tables;
+    for (int f = 0; f < CONV_DEVICE_CODERS; f++) {
+        layout.scratch[f] = at;
+        at += conv_cuda_part_align(scratch[f]);
+    }
+    layout.planes = at;
     layout.bytes = layout.planes + planes;
     return layout;
 }
 
+// The planes that the device decodes to.
+static struct conv_layout_view planes_of(const struct decoding *decoding, const struct entry *entry)
+{
+    const struct conv_device_decode *item = &decoding->items[entry->item];
+    struct conv_image shape = item->header.shape;
+    if (entry->direct)
+        return conv_cuda_view_layout(&item->view);
+    return conv_cuda_view_planes(decoding->d_memory + decoding->layout->planes + entry->planes_at,
+                                 shape.width, shape.height, shape.channels, shape.depth,
+                                 shape.alpha);
+}
+
+// Copies a file's compressed data and fills its entry in the coder's table.
 static void copy_stream(void *context, int worker, int index)
 {
     struct decoding *decoding = context;
     struct entry *entry = &decoding->entries[decoding->first + index];
     const struct conv_device_decode *item = &decoding->items[entry->item];
+    struct conv_group_image image = {.shape = item->header.shape};
+    uint8_t *h_stream = decoding->h_streams + entry->stream_at - decoding->piece_at;
     (void)worker;
-    entry->copied = conv_png_format.device->copy_stream(
-        decoding->h_streams + entry->stream_at - decoding->piece_at, &entry->stream_bytes,
-        item->data, item->size, &item->header);
+    entry->copied = item->format->device->copy_stream(h_stream, &image.stream_bytes, item->data,
+                                                      item->size, &item->header);
+    if (!entry->copied)
+        return;
+    struct conv_layout_view planes = planes_of(decoding, entry);
+    struct conv_cuda_coded coded = {
+        .image = &image,
+        .h_stream = h_stream,
+        .d_stream = decoding->d_memory + entry->stream_at,
+        .stride = planes.row,
+    };
+    for (int c = 0; c < image.shape.channels; c++)
+        coded.d_plane[c] = planes.channel[c];
+    const struct conv_cuda_coder_ops *ops = &conv_cuda_coders[entry->coder];
+    (void)ops->put_stream(decoding->batches[entry->coder].h_entries +
+                              (size_t)entry->slot * ops->decode_entry,
+                          &coded);
 }
 
 // Uploads the compressed data of a part, piece by piece.
@@ -162,56 +212,30 @@ static enum conv_status upload_streams(struct decoding *decoding, struct conv_cu
     return CONV_OK;
 }
 
-// The planes that the device decodes to.
-static struct conv_layout_view planes_of(const struct decoding *decoding, const struct entry *entry,
-                                         uint8_t *d_planes)
+// Removes the entries of files that have no stream from the tables.
+static void close_gaps(struct decoding *decoding, int first, int end)
 {
-    const struct conv_device_decode *item = &decoding->items[entry->item];
-    struct conv_image shape = item->header.shape;
-    if (entry->direct)
-        return conv_cuda_view_layout(&item->view);
-    return conv_cuda_view_planes(d_planes + entry->planes_at, shape.width, shape.height,
-                                 shape.channels, shape.depth, shape.alpha);
-}
-
-static int fill_table(const struct decoding *decoding, struct conv_decode_image *table, int first,
-                      int end, uint8_t *d_memory, const struct part_layout *layout)
-{
-    int count = 0;
     for (int i = first; i < end; i++) {
         const struct entry *entry = &decoding->entries[i];
-        if (!entry->copied)
-            continue;
-        struct conv_image shape = decoding->items[entry->item].header.shape;
-        struct conv_layout_view planes = planes_of(decoding, entry, d_memory + layout->planes);
-        table[count] = (struct conv_decode_image){
-            .d_stream = d_memory + entry->stream_at,
-            .stride = planes.row,
-            .stream_bytes = (uint32_t)entry->stream_bytes,
-            .width = shape.width,
-            .height = shape.height,
-            .channels = shape.channels,
-            .depth = shape.depth,
-        };
-        memcpy(table[count++].d_plane, planes.channel, sizeof planes.channel);
+        struct conv_cuda_batch *batch = &decoding->batches[entry->coder];
+        size_t bytes = conv_cuda_coders[entry->coder].decode_entry;
+        if (entry->copied)
+            memmove(batch->h_entries + (size_t)batch->count++ * bytes,
+                    batch->h_entries + (size_t)entry->slot * bytes, bytes);
     }
-    if (count > 0)
-        conv_cuda_decode_plan(table, count, d_memory + layout->rows);
-    return count;
 }
 
 // From planes of the part to the caller's images.
 static enum conv_status queue_copies(const struct decoding *decoding, int first, int end,
-                                     uint8_t *d_planes, cudaStream_t stream, struct conv_err *err)
+                                     cudaStream_t stream, struct conv_err *err)
 {
     struct conv_cuda_copies copies = {.stream = stream};
     enum conv_status status = CONV_OK;
     for (int i = first; i < end && !status; i++) {
         const struct entry *entry = &decoding->entries[i];
         const conv_image *view = &decoding->items[entry->item].view;
-        struct conv_layout_copy copy = {conv_cuda_view_layout(view),
-                                        planes_of(decoding, entry, d_planes), view->width,
-                                        view->height};
+        struct conv_layout_copy copy = {conv_cuda_view_layout(view), planes_of(decoding, entry),
+                                        view->width, view->height};
         copy.dst.alpha = view->channels % 2 == 0; // as in PNG files
         if (entry->copied && !entry->direct)
             status = conv_cuda_copies_add(&copies, &copy, err);
@@ -219,37 +243,54 @@ static enum conv_status queue_copies(const struct decoding *decoding, int first,
     return status ? status : conv_cuda_copies_flush(&copies, err);
 }
 
-static enum conv_status queue_part(struct decoding *decoding, int index, int first, int end,
-                                   const struct part_layout *layout, struct conv_err *err)
+// Tables, status words and scratch memory of the part's batches, whose entries are not filled yet.
+static void place_batches(struct decoding *decoding, int index, int images)
 {
     struct conv_cuda_part *part = &decoding->device->own->parts[index];
-    size_t table_at = conv_cuda_part_align((size_t)(end - first) * sizeof(uint32_t));
-    struct conv_decode_image *table = (void *)(part->answers.h_data + table_at);
+    const struct part_layout *layout = decoding->layout;
+    uint32_t *status = (void *)part->answers.h_data;
+    size_t tables = conv_cuda_part_align((size_t)images * sizeof *status), at = 0;
+    decoding->d_memory = part->d_memory;
+    for (int f = 0; f < CONV_DEVICE_CODERS; f++) {
+        decoding->batches[f] = (struct conv_cuda_batch){
+            .h_entries = part->answers.h_data + tables + at,
+            .d_entries = part->d_memory + layout->table + at,
+            .d_scratch = part->d_memory + layout->scratch[f],
+            .status = status,
+            .at_once = decoding->at_once,
+        };
+        decoding->part[index].status[f] = status;
+        status += layout->count[f];
+        at += conv_cuda_part_align((size_t)layout->count[f] * conv_cuda_coders[f].decode_entry);
+    }
+}
+
+static enum conv_status queue_part(struct decoding *decoding, int index, int first, int end,
+                                   struct part_layout *layout, struct conv_err *err)
+{
+    struct conv_cuda_part *part = &decoding->device->own->parts[index];
+    struct conv_stream stream = {.cuda = part->cuda};
+    decoding->layout = layout;
+    place_batches(decoding, index, end - first);
     enum conv_status status = upload_streams(decoding, part, first, end, layout->streams, err);
     if (status)
         return status;
-    int count = fill_table(decoding, table, first, end, part->d_memory, layout);
+    close_gaps(decoding, first, end);
     decoding->part[index].first = first;
     decoding->part[index].end = end;
-    decoding->part[index].tables = count;
-    if (count == 0)
-        return conv_cuda_part_queued(part, err);
+    for (int f = 0; f < CONV_DEVICE_CODERS; f++)
+        if (decoding->batches[f].count > 0)
+            conv_cuda_coders[f].plan_decoding(&decoding->batches[f]);
     cudaError_t code =
-        cudaMemcpyAsync(part->d_memory + layout->table, table, (size_t)count * sizeof *table,
-                        cudaMemcpyHostToDevice, part->cuda);
+        cudaMemcpyAsync(part->d_memory + layout->table, decoding->batches[0].h_entries,
+                        layout->tables, cudaMemcpyHostToDevice, part->cuda);
     if (code)
         return conv_cuda_device_report(err, code, "copy a table to the device");
-    struct conv_decode_batch batch = {
-        .images = table,
-        .d_images = (const void *)(part->d_memory + layout->table),
-        .count = count,
-        .at_once = decoding->at_once,
-        .d_status = (void *)part->answers.h_data,
-        .stream = part->cuda,
-    };
-    if (conv_cuda_decode(&batch))
-        return conv_cuda_device_report(err, cudaGetLastError(), "launch the decoder");
-    status = queue_copies(decoding, first, end, part->d_memory + layout->planes, part->cuda, err);
+    for (int f = 0; f < CONV_DEVICE_CODERS; f++)
+        if (decoding->batches[f].count > 0 &&
+            conv_cuda_coders[f].decode(&stream, &decoding->batches[f]))
+            return conv_cuda_device_report(err, cudaGetLastError(), "launch the decoder");
+    status = queue_copies(decoding, first, end, part->cuda, err);
     return status ? status : conv_cuda_part_queued(part, err);
 }
 
@@ -260,12 +301,11 @@ static enum conv_status end_part(struct decoding *decoding, int index, struct co
     if (!part->busy)
         return CONV_OK;
     enum conv_status status = conv_cuda_part_wait(part, err);
-    const uint32_t *results = (const void *)part->answers.h_data;
-    int at = 0;
+    const uint32_t **results = decoding->part[index].status;
     for (int i = decoding->part[index].first; i < decoding->part[index].end && !status; i++) {
         const struct entry *entry = &decoding->entries[i];
         if (entry->copied)
-            decoding->items[entry->item].done = results[at++] == CONV_DECODE_DECODED;
+            decoding->items[entry->item].done = *results[entry->coder]++ == 0;
     }
     return status;
 }
@@ -289,8 +329,7 @@ static enum conv_status start_part(struct decoding *decoding, int index, int fir
 {
     struct part_layout layout = lay_out_part(decoding, first, end);
     struct conv_cuda_part *part = &decoding->device->own->parts[index];
-    size_t answers = conv_cuda_part_align((size_t)(end - first) * sizeof(uint32_t)) +
-                     (size_t)(end - first) * sizeof(struct conv_decode_image);
+    size_t answers = conv_cuda_part_align((size_t)(end - first) * sizeof(uint32_t)) + layout.tables;
     enum conv_status status = end_part(decoding, index, err);
     if (!status)
         status = conv_cuda_part_open(decoding->device, part, layout.bytes, answers, err);
@@ -336,7 +375,7 @@ enum conv_status conv_cuda_context_decode(struct conv_device_context *device,
         return CONV_OK; // the host decodes them, or says that there is no memory
     uint64_t samples = list_entries(&decoding, count);
     enum conv_status status = CONV_OK;
-    if (decoding.count > 0 && !host_is_faster(&decoding, samples)) {
+    if (decoding.count > 0 && !host_is_faster(&decoding)) {
         size_t part_bytes = conv_cuda_part_bytes(device, samples, LEAST_PART_BYTES, MEMORY_FACTOR);
         uint64_t most = (uint64_t)CONV_CUDA_PARTS * part_bytes;
         decoding.at_once =

@@ -6,7 +6,7 @@
 
 // --- PNG -----------------------------------------------------------------------------------------
 
-static bool png_takes_stream(const struct conv_image_header *header, size_t most_bytes)
+static size_t png_takes_stream(const struct conv_image_header *header, size_t most_bytes)
 {
     struct conv_decode_image image = {
         .stream_bytes = (uint32_t)most_bytes,
@@ -15,7 +15,8 @@ static bool png_takes_stream(const struct conv_image_header *header, size_t most
         .channels = header->shape.channels,
         .depth = header->shape.depth,
     };
-    return most_bytes <= UINT32_MAX && conv_cuda_decode_takes(&image);
+    bool takes = most_bytes <= UINT32_MAX && conv_cuda_decode_takes(&image);
+    return takes ? conv_cuda_decode_scratch(&image) : 0;
 }
 
 static size_t png_encoded_bytes(const struct conv_image *shape,
@@ -102,9 +103,11 @@ static enum conv_status png_decode(struct conv_stream *stream, const struct conv
         .images = images,
         .d_images = (const void *)batch->d_entries,
         .count = batch->count,
-        .split = is_split(stream->backend, images, batch->count) ? CONV_DECODE_SPLIT_AUTO
-                                                                 : CONV_DECODE_SPLIT_NEVER,
-        .d_stop = stream->backend->d_stop,
+        .at_once = batch->at_once,
+        .split = !stream->backend || is_split(stream->backend, images, batch->count)
+                     ? CONV_DECODE_SPLIT_AUTO
+                     : CONV_DECODE_SPLIT_NEVER,
+        .d_stop = stream->backend ? stream->backend->d_stop : NULL,
         .d_status = batch->status,
         .stream = stream->cuda,
     });
@@ -126,7 +129,7 @@ static enum conv_status png_encode(struct conv_stream *stream, const struct conv
 #if CONV_HAVE_JPEG
 // --- JPEG ----------------------------------------------------------------------------------------
 
-static bool jpeg_takes_stream(const struct conv_image_header *header, size_t most_bytes)
+static size_t jpeg_takes_stream(const struct conv_image_header *header, size_t most_bytes)
 {
     struct conv_jpeg_decode_image image = {
         .stream_bytes = (uint32_t)most_bytes,
@@ -137,7 +140,8 @@ static bool jpeg_takes_stream(const struct conv_image_header *header, size_t mos
     };
     memcpy(image.h, header->jpeg.h, sizeof image.h);
     memcpy(image.v, header->jpeg.v, sizeof image.v);
-    return most_bytes <= UINT32_MAX && conv_cuda_jpeg_decode_takes(&image);
+    bool takes = most_bytes <= UINT32_MAX && conv_cuda_jpeg_decode_takes(&image);
+    return takes ? conv_cuda_jpeg_decode_scratch(&image) : 0;
 }
 
 // The encoder's bound is several times the bytes of the planes, which encoded data hardly ever
@@ -219,7 +223,7 @@ static enum conv_status jpeg_decode(struct conv_stream *stream, const struct con
         .d_images = (const void *)batch->d_entries,
         .count = batch->count,
         .d_scratch = batch->d_scratch,
-        .d_stop = stream->backend->d_stop,
+        .d_stop = stream->backend ? stream->backend->d_stop : NULL,
         .d_status = batch->status,
         .stream = stream->cuda,
     });

@@ -61,6 +61,7 @@ struct conv_cuda_batch {
     const uint8_t *d_entries;
     uint8_t *d_scratch;
     uint32_t *status; // to decode: a word per image, 0 if it is decoded; written by kernels
+    int at_once;      // images that the device decodes at the same time, of all streams; 0: unknown
     // To encode.
     union {
         struct conv_encode_plan png;
@@ -143,7 +144,8 @@ struct conv_cuda_coded {
 struct conv_cuda_coder_ops {
     size_t decode_entry, encode_entry; // bytes of an image's entry in its tables
 
-    bool (*takes_stream)(const struct conv_image_header *header, size_t most_bytes);
+    // Most bytes of scratch memory that decoding takes; 0: the device cannot decode it.
+    size_t (*takes_stream)(const struct conv_image_header *header, size_t most_bytes);
     size_t (*encoded_bytes)(const struct conv_image *shape,
                             const struct conv_device_encoding *encoding);
 
@@ -155,7 +157,8 @@ struct conv_cuda_coder_ops {
     void (*plan_decoding)(const struct conv_cuda_batch *batch);
     enum conv_status (*plan_encoding)(struct conv_cuda_batch *batch);
 
-    // Enqueue the batch. After a failure cudaGetLastError has the cause.
+    // Enqueue the batch. stream->backend may be NULL. After a failure cudaGetLastError has the
+    // cause.
     enum conv_status (*decode)(struct conv_stream *stream, const struct conv_cuda_batch *batch);
     enum conv_status (*encode)(struct conv_stream *stream, const struct conv_cuda_batch *batch);
 };

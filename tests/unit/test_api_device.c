@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The C interface on a CUDA device against the same calls on the CPU: PNG files to device memory
-// and back, in every layout, some of them damaged; the tests of api_device_filters.c. Runs on a
-// GPU, and as test_api_emulated on the emulated device.
+// The C interface on a CUDA device against the same calls on the CPU: PNG and JPEG files to device
+// memory and back, in every layout, some of them damaged; the tests of api_device_filters.c. Runs
+// on a GPU, and as test_api_emulated on the emulated device.
 #include <stdio.h>
 
 #include "api/api.h"
 #include "support/device.h"
+#if CONV_HAVE_JPEG
+#include "support/jpeg_make.h"
+#endif
 #include "support/own_memory.h"
 #include "support/png_make.h"
 #include "support/png_mutate.h"
@@ -24,7 +27,7 @@ void api_must(conv_context *context, conv_status status)
 
 // The device's table with functions that count the device's own work.
 static struct conv_device_ops counting;
-static int decoded_there, encoded_there;
+static int decoded_there, jpegs_there, encoded_there;
 // The emulated device has little memory (CONV_EMULATED): batches are cut into many parts, of which
 // some do not fit.
 static bool short_of_memory;
@@ -34,8 +37,10 @@ static enum conv_status decode_and_count(struct conv_device_context *device,
                                          struct conv_err *err)
 {
     enum conv_status status = conv_device_cuda.decode(device, items, count, stream, err);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         decoded_there += items[i].done;
+        jpegs_there += items[i].done && items[i].format != &conv_png_format;
+    }
     return status;
 }
 
@@ -90,6 +95,24 @@ struct files {
     conv_bytes bytes[FILES];
 };
 
+#if CONV_HAVE_JPEG
+// A JPEG instead of a PNG, of the same size.
+static void make_jpeg(struct png_file *file, const struct png_spec *like, bool damaged)
+{
+    struct jpeg_spec spec = {.width = like->width,
+                             .height = like->height,
+                             .channels = random_below(&api_noise, 4) ? 3 : 1,
+                             .sampling_h = 1 + (int)random_below(&api_noise, 2),
+                             .sampling_v = 1 + (int)random_below(&api_noise, 2),
+                             .restart = (int)random_below(&api_noise, 3),
+                             .progressive = random_below(&api_noise, 6) == 0};
+    png_make_free(file);
+    jpeg_make(file, &spec, random_bits(&api_noise));
+    if (damaged)
+        file->data[file->size / 2] ^= (uint8_t)(1 + random_below(&api_noise, 255));
+}
+#endif
+
 // Every kind of file: those that the device decodes, others, and damaged ones.
 static void make_files(struct files *files, bool damaged)
 {
@@ -129,6 +152,10 @@ static void make_files(struct files *files, bool damaged)
             files->file[i].size = png_mutate(files->file[i].data, size, room,
                                              (uint32_t)random_bits(&api_noise), NULL);
         }
+#if CONV_HAVE_JPEG
+        if (i % 4 == 1)
+            make_jpeg(&files->file[i], &spec, damaged && i % 3 == 0);
+#endif
         files->bytes[i] = (conv_bytes){files->file[i].data, files->file[i].size};
     }
 }
@@ -147,7 +174,7 @@ static void decode_both(const struct files *files, const conv_decode_options *op
     struct api_pair pairs[FILES];
     conv_decode_options on_device = *options;
     conv_status status =
-        conv_decode_png(api_cpu, files->bytes, FILES, options, expected, expected_items, NULL);
+        conv_decode_image(api_cpu, files->bytes, FILES, options, expected, expected_items, NULL);
     on_device.memory = CONV_DEVICE;
     for (int i = 0; i < FILES && layout >= 0; i++) {
         const conv_image *like = &expected[i];
@@ -160,7 +187,7 @@ static void decode_both(const struct files *files, const conv_decode_options *op
             found[i] = pairs[i].view;
     }
     assert_int_equal(
-        conv_decode_png(api_gpu, files->bytes, FILES, &on_device, found, found_items, NULL),
+        conv_decode_image(api_gpu, files->bytes, FILES, &on_device, found, found_items, NULL),
         status);
     for (int i = 0; i < FILES; i++) {
         assert_int_equal(found_items[i].status, expected_items[i].status);
@@ -194,7 +221,7 @@ static void decode_both(const struct files *files, const conv_decode_options *op
 
 UNIT_TEST(files_are_decoded_as_on_the_cpu)
 {
-    decoded_there = 0;
+    decoded_there = jpegs_there = 0;
     for (int layout = -2; layout < API_LAYOUTS; layout++) {
         struct files files;
         conv_decode_options options = CONV_DECODE_OPTIONS_INIT;
@@ -208,6 +235,7 @@ UNIT_TEST(files_are_decoded_as_on_the_cpu)
     }
     assert_true(short_of_memory || decoded_there >= 14 * FILES / 3); // of 14 batches
     assert_true(decoded_there > 0);
+    assert_true(!CONV_HAVE_JPEG || short_of_memory || jpegs_there > FILES);
 }
 
 // --- encoding ------------------------------------------------------------------------------------
