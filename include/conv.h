@@ -330,13 +330,14 @@ CONV_API conv_status conv_probe_image(const void *data, size_t size,
  * first that was not; `items` may then be looked at, or be NULL. Pixels only: texts, colour
  * profiles and other metadata are not read.
  *
- * JPEG: Huffman and arithmetic coding, sequential and progressive, 8 bits, gray and colour, with
- * the samples of libjpeg-turbo's default settings. CMYK and 12 bits are refused, and so are damaged
- * files, none of which is repaired. CONV_ERR_UNSUPPORTED if the library was built without JPEG.
+ * JPEG: Huffman and arithmetic coding, sequential and progressive, 8 bits, gray and colour; samples
+ * are those of libjpeg-turbo's default settings. CMYK, 12 bits and damaged files are refused.
+ * CONV_ERR_UNSUPPORTED if the library was built without JPEG.
  *
  * On CUDA, images in device memory are decoded by the device where it can (PNG of 8 and 16 bits, no
- * palette, not interlaced) and by the host elsewhere. Work on the caller's memory is ordered after
- * the work queued on `stream`; the function waits until all images are complete.
+ * palette, not interlaced; sequential Huffman-coded JPEG; neither made gray nor turned), else by
+ * the host. Work on the caller's memory is ordered after the work queued on `stream`; the function
+ * waits until all images are complete.
  */
 CONV_API conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int count,
                                      const conv_decode_options *options, conv_image *images,
