@@ -67,12 +67,13 @@ static void carry_metadata(const uint8_t *data, size_t size, const struct conv_i
     conv_metadata_free(&metadata);
 }
 
-static void encode_again(struct conv_codec *codec, const struct conv_image *image)
+static void encode_again(struct conv_codec *codec, const struct conv_image *image,
+                         const struct conv_metadata *metadata)
 {
     struct conv_encoded encoded;
     struct conv_image_header header;
     struct conv_err err;
-    require(!conv_jpeg_format.encode(codec, image, NULL, &encoded, &err));
+    require(!conv_jpeg_format.encode(codec, image, metadata, &encoded, &err));
     uint8_t *file = malloc(encoded.size);
     size_t at = 0;
     for (int i = 0; file && i < CONV_ENCODED_PARTS; i++) {
@@ -87,11 +88,13 @@ static void encode_again(struct conv_codec *codec, const struct conv_image *imag
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct conv_codec_config config = {.level = -1, .quality = 50};
+    const struct conv_codec_config config = {.level = -1};
     struct conv_image_header header;
     struct conv_err err;
     if (size == 0 || conv_jpeg_format.probe(data, size, &header, &err))
         return 0;
+    struct conv_metadata metadata = {0};
+    conv_jpeg_format.keep(data, size, &header, &metadata.kept);
     carry_metadata(data, size, &header);
     if (conv_jpeg_format.check_size(data, size, &header, &err) ||
         (int64_t)header.shape.width * header.shape.height > MOST_PIXELS)
@@ -104,7 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(image_padding_is(&image, 0xa5));
     require(status == CONV_OK || status == CONV_ERR_FORMAT);
     if (!status)
-        encode_again(codec, &image);
+        encode_again(codec, &image, &metadata);
     image_free(&image);
     conv_jpeg_format.close(codec);
     return 0;
