@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Limits of containers: control groups of every kind, planted below a folder that stands
 // in for the root of the file system.
-#include <ftw.h>
-#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/limits.h"
+#include "support/folder.h"
 #include "support/unit.h"
 
 #define MIB ((size_t)1 << 20)
@@ -20,45 +17,6 @@
 #define MOUNT_V1(root, controller)                                                                 \
     "35 31 0:32 " root " /sys/fs/cgroup/" controller " rw - cgroup cgroup rw," controller "\n"
 
-static char root[] = "/tmp/conv_limits_XXXXXX";
-
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *at)
-{
-    (void)info;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    strcpy(strrchr(root, '_') + 1, "XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    return nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-// Creates the file and the folders above it.
-static void plant(const char *path, const char *text)
-{
-    char full[PATH_MAX];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *slash = strchr(full + sizeof root, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(full, 0777);
-        *slash = '/';
-    }
-    FILE *file = fopen(full, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
 static struct conv_limits look(void)
 {
     struct conv_limits limits = {
@@ -68,7 +26,7 @@ static struct conv_limits look(void)
         .allowed_cores = CORES,
         .cores = CORES,
     };
-    conv_limits_read_groups(&limits, root);
+    conv_limits_read_groups(&limits, folder_path(""));
     assert_true(limits.cores >= 1 && limits.cores <= CORES);
     assert_true(limits.memory_used <= limits.memory && limits.memory <= PHYSICAL);
     return limits;
@@ -84,27 +42,27 @@ static void expect(size_t memory, size_t used, int cores)
     assert_int_equal(limits.cores_source[0] != '\0', cores < CORES);
 }
 
-UNIT_TEST_IN(test_no_groups_no_limit, begin, end)
+UNIT_TEST_IN(test_no_groups_no_limit, folder_make, folder_remove)
 {
     expect(PHYSICAL, 0, CORES);
-    plant("/proc/self/cgroup", "0::/a\n");
+    folder_write("/proc/self/cgroup", "0::/a\n");
     expect(PHYSICAL, 0, CORES); // nothing mounted
-    plant("/proc/self/mountinfo", MOUNT_V2);
+    folder_write("/proc/self/mountinfo", MOUNT_V2);
     expect(PHYSICAL, 0, CORES); // nothing there
 }
 
-UNIT_TEST_IN(test_v2, begin, end)
+UNIT_TEST_IN(test_v2, folder_make, folder_remove)
 {
-    plant("/proc/self/cgroup", "0::/job\n");
-    plant("/proc/self/mountinfo", "23 1 8:1 / / rw - ext4 /dev/sda1 rw\n" MOUNT_V2);
-    plant("/sys/fs/cgroup/job/memory.max", "419430400\n");
-    plant("/sys/fs/cgroup/job/cpu.max", "150000 100000\n");
+    folder_write("/proc/self/cgroup", "0::/job\n");
+    folder_write("/proc/self/mountinfo", "23 1 8:1 / / rw - ext4 /dev/sda1 rw\n" MOUNT_V2);
+    folder_write("/sys/fs/cgroup/job/memory.max", "419430400\n");
+    folder_write("/sys/fs/cgroup/job/cpu.max", "150000 100000\n");
     expect(400 * MIB, 0, 2); // 1.5 cores keep two workers busy
     // Page cache is given back on demand, the rest is not.
-    plant("/sys/fs/cgroup/job/memory.current", "209715200\n");
-    plant("/sys/fs/cgroup/job/memory.stat",
-          "anon 104857600\nfile 99614720\ninactive_file 52428800\nactive_file 41943040\n"
-          "slab_reclaimable 10485760\nworkingset_inactive_file 1\n");
+    folder_write("/sys/fs/cgroup/job/memory.current", "209715200\n");
+    folder_write("/sys/fs/cgroup/job/memory.stat",
+                 "anon 104857600\nfile 99614720\ninactive_file 52428800\nactive_file 41943040\n"
+                 "slab_reclaimable 10485760\nworkingset_inactive_file 1\n");
     expect(400 * MIB, 100 * MIB, 2);
     struct conv_limits limits = look();
     assert_string_equal(strstr(limits.memory_source, "memory.max of "), limits.memory_source);
@@ -112,38 +70,38 @@ UNIT_TEST_IN(test_v2, begin, end)
     assert_non_null(strstr(limits.cores_source, "cpu.max of "));
     assert_int_equal(conv_limits_memory_left(&limits), 300 * MIB);
     assert_true(conv_limits_memory_is_limited(&limits));
-    plant("/sys/fs/cgroup/job/memory.high", "314572800\n");
+    folder_write("/sys/fs/cgroup/job/memory.high", "314572800\n");
     expect(300 * MIB, 100 * MIB, 2);
 }
 
-UNIT_TEST_IN(test_v2_without_limits, begin, end)
+UNIT_TEST_IN(test_v2_without_limits, folder_make, folder_remove)
 {
-    plant("/proc/self/cgroup", "0::/job\n");
-    plant("/proc/self/mountinfo", MOUNT_V2);
-    plant("/sys/fs/cgroup/job/memory.max", "max\n");
-    plant("/sys/fs/cgroup/job/memory.high", "max\n");
-    plant("/sys/fs/cgroup/job/memory.current", "1048576\n");
-    plant("/sys/fs/cgroup/job/cpu.max", "max 100000\n");
+    folder_write("/proc/self/cgroup", "0::/job\n");
+    folder_write("/proc/self/mountinfo", MOUNT_V2);
+    folder_write("/sys/fs/cgroup/job/memory.max", "max\n");
+    folder_write("/sys/fs/cgroup/job/memory.high", "max\n");
+    folder_write("/sys/fs/cgroup/job/memory.current", "1048576\n");
+    folder_write("/sys/fs/cgroup/job/cpu.max", "max 100000\n");
     expect(PHYSICAL, 0, CORES);
-    plant("/sys/fs/cgroup/job/memory.max", "1099511627776\n"); // more than the machine has
-    plant("/sys/fs/cgroup/job/cpu.max", "100000000 100000\n");
+    folder_write("/sys/fs/cgroup/job/memory.max", "1099511627776\n"); // more than the machine has
+    folder_write("/sys/fs/cgroup/job/cpu.max", "100000000 100000\n");
     expect(PHYSICAL, 0, CORES);
 }
 
 // Slurm, systemd and Kubernetes set limits on groups above the process's own.
-UNIT_TEST_IN(test_groups_above_count, begin, end)
+UNIT_TEST_IN(test_groups_above_count, folder_make, folder_remove)
 {
-    plant("/proc/self/cgroup", "0::/slice/job_1/step_0/task\n");
-    plant("/proc/self/mountinfo", MOUNT_V2);
-    plant("/sys/fs/cgroup/slice/job_1/step_0/task/memory.max", "max\n");
-    plant("/sys/fs/cgroup/slice/job_1/step_0/memory.max", "1073741824\n");
-    plant("/sys/fs/cgroup/slice/job_1/memory.max", "536870912\n");
-    plant("/sys/fs/cgroup/slice/memory.max", "2147483648\n");
-    plant("/sys/fs/cgroup/slice/cpu.max", "300000 100000\n");
-    plant("/sys/fs/cgroup/slice/job_1/cpu.max", "800000 100000\n");
+    folder_write("/proc/self/cgroup", "0::/slice/job_1/step_0/task\n");
+    folder_write("/proc/self/mountinfo", MOUNT_V2);
+    folder_write("/sys/fs/cgroup/slice/job_1/step_0/task/memory.max", "max\n");
+    folder_write("/sys/fs/cgroup/slice/job_1/step_0/memory.max", "1073741824\n");
+    folder_write("/sys/fs/cgroup/slice/job_1/memory.max", "536870912\n");
+    folder_write("/sys/fs/cgroup/slice/memory.max", "2147483648\n");
+    folder_write("/sys/fs/cgroup/slice/cpu.max", "300000 100000\n");
+    folder_write("/sys/fs/cgroup/slice/job_1/cpu.max", "800000 100000\n");
     expect(512 * MIB, 0, 3);
     // The use of other processes in a wider group may leave less than a tighter group.
-    plant("/sys/fs/cgroup/slice/memory.current", "1996488704\n"); // 1904 MiB
+    folder_write("/sys/fs/cgroup/slice/memory.current", "1996488704\n"); // 1904 MiB
     expect(2048 * MIB, 1904 * MIB, 3);
     struct conv_limits limits = look();
     assert_non_null(strstr(limits.memory_source, "/sys/fs/cgroup/slice"));
@@ -151,24 +109,25 @@ UNIT_TEST_IN(test_groups_above_count, begin, end)
     assert_int_equal(conv_limits_memory_left(&limits), 256 * MIB); // an eighth, not 144 MiB
 }
 
-UNIT_TEST_IN(test_v1, begin, end)
+UNIT_TEST_IN(test_v1, folder_make, folder_remove)
 {
-    plant("/proc/self/cgroup",
-          "9:name=systemd:/\n5:cpuset:/set\n4:memory:/a/b\n2:cpu,cpuacct:/c/d\n"
-          "0::/\n");
-    plant("/proc/self/mountinfo",
-          MOUNT_V1("/", "cpuset") MOUNT_V1("/", "cpu,cpuacct") MOUNT_V1(
-              "/", "memory") "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
-    plant("/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
-    plant("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "419430400\n");
-    plant("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "104857600\n");
-    plant("/sys/fs/cgroup/memory/a/memory.stat",
-          "inactive_file 1\nactive_file 1\ntotal_inactive_file 41943040\n"
-          "total_active_file 10485760\n");
-    plant("/sys/fs/cgroup/cpu,cpuacct/c/d/cpu.cfs_quota_us", "-1\n");
-    plant("/sys/fs/cgroup/cpu,cpuacct/c/d/cpu.cfs_period_us", "100000\n");
-    plant("/sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_quota_us", "25000\n");
-    plant("/sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_period_us", "50000\n");
+    folder_write("/proc/self/cgroup",
+                 "9:name=systemd:/\n5:cpuset:/set\n4:memory:/a/b\n2:cpu,cpuacct:/c/d\n"
+                 "0::/\n");
+    folder_write(
+        "/proc/self/mountinfo",
+        MOUNT_V1("/", "cpuset") MOUNT_V1("/", "cpu,cpuacct") MOUNT_V1(
+            "/", "memory") "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+    folder_write("/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+    folder_write("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "419430400\n");
+    folder_write("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "104857600\n");
+    folder_write("/sys/fs/cgroup/memory/a/memory.stat",
+                 "inactive_file 1\nactive_file 1\ntotal_inactive_file 41943040\n"
+                 "total_active_file 10485760\n");
+    folder_write("/sys/fs/cgroup/cpu,cpuacct/c/d/cpu.cfs_quota_us", "-1\n");
+    folder_write("/sys/fs/cgroup/cpu,cpuacct/c/d/cpu.cfs_period_us", "100000\n");
+    folder_write("/sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_quota_us", "25000\n");
+    folder_write("/sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_period_us", "50000\n");
     expect(400 * MIB, 50 * MIB, 1);
     struct conv_limits limits = look();
     assert_non_null(strstr(limits.memory_source, "memory.limit_in_bytes of "));
@@ -176,92 +135,93 @@ UNIT_TEST_IN(test_v1, begin, end)
 }
 
 // Memory by v1, cores by v2: both are mounted.
-UNIT_TEST_IN(test_hybrid, begin, end)
+UNIT_TEST_IN(test_hybrid, folder_make, folder_remove)
 {
-    plant("/proc/self/cgroup", "4:memory:/a\n0::/b\n");
-    plant("/proc/self/mountinfo",
-          MOUNT_V1("/", "memory") "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
-    plant("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "419430400\n");
-    plant("/sys/fs/cgroup/unified/b/cpu.max", "400000 100000\n");
+    folder_write("/proc/self/cgroup", "4:memory:/a\n0::/b\n");
+    folder_write(
+        "/proc/self/mountinfo",
+        MOUNT_V1("/", "memory") "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+    folder_write("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "419430400\n");
+    folder_write("/sys/fs/cgroup/unified/b/cpu.max", "400000 100000\n");
     expect(400 * MIB, 0, 4);
 }
 
 // In a container the mount shows only its own group; the path is the host's or begins with "/..".
-UNIT_TEST_IN(test_containers, begin, end)
+UNIT_TEST_IN(test_containers, folder_make, folder_remove)
 {
     const char *const groups[] = {
         "/docker/0123", "/docker/0123/inner", "/elsewhere/0123", "/", "/../other", "/.."};
-    plant("/sys/fs/cgroup/memory/memory.limit_in_bytes", "419430400\n");
-    plant("/sys/fs/cgroup/memory/memory.stat", "hierarchical_memory_limit 314572800\n");
+    folder_write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "419430400\n");
+    folder_write("/sys/fs/cgroup/memory/memory.stat", "hierarchical_memory_limit 314572800\n");
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         char text[256];
         snprintf(text, sizeof text, "4:memory:%s\n", groups[i]);
-        plant("/proc/self/cgroup", text);
-        plant("/proc/self/mountinfo", MOUNT_V1("/docker/0123", "memory"));
+        folder_write("/proc/self/cgroup", text);
+        folder_write("/proc/self/mountinfo", MOUNT_V1("/docker/0123", "memory"));
         expect(300 * MIB, 0, CORES);
-        plant("/proc/self/mountinfo", MOUNT_V1("/", "memory"));
+        folder_write("/proc/self/mountinfo", MOUNT_V1("/", "memory"));
         expect(300 * MIB, 0, CORES);
-        plant("/proc/self/mountinfo", MOUNT_V1("/../..", "memory"));
+        folder_write("/proc/self/mountinfo", MOUNT_V1("/../..", "memory"));
         expect(300 * MIB, 0, CORES);
     }
-    plant("/proc/self/cgroup", "0::/../job\n");
-    plant("/proc/self/mountinfo", MOUNT_V2);
-    plant("/sys/fs/cgroup/memory.max", "209715200\n");
+    folder_write("/proc/self/cgroup", "0::/../job\n");
+    folder_write("/proc/self/mountinfo", MOUNT_V2);
+    folder_write("/sys/fs/cgroup/memory.max", "209715200\n");
     expect(200 * MIB, 0, CORES);
 }
 
 // A group of another container that is mounted somewhere is not ours.
-UNIT_TEST_IN(test_the_mount_that_holds_the_group, begin, end)
+UNIT_TEST_IN(test_the_mount_that_holds_the_group, folder_make, folder_remove)
 {
-    plant("/proc/self/cgroup", "0::/ab/c\n");
-    plant("/proc/self/mountinfo",
-          "50 23 0:26 /a /mnt/of\\040another rw - cgroup2 cgroup2 rw\n"
-          "51 23 0:26 /ab /mnt/with\\040blank rw - cgroup2 cgroup2 rw\n" MOUNT_V2);
-    plant("/mnt/of another/memory.max", "1048576\n");
-    plant("/mnt/of another/b/c/memory.max", "1048576\n");
-    plant("/mnt/with blank/c/memory.max", "419430400\n");
+    folder_write("/proc/self/cgroup", "0::/ab/c\n");
+    folder_write("/proc/self/mountinfo",
+                 "50 23 0:26 /a /mnt/of\\040another rw - cgroup2 cgroup2 rw\n"
+                 "51 23 0:26 /ab /mnt/with\\040blank rw - cgroup2 cgroup2 rw\n" MOUNT_V2);
+    folder_write("/mnt/of another/memory.max", "1048576\n");
+    folder_write("/mnt/of another/b/c/memory.max", "1048576\n");
+    folder_write("/mnt/with blank/c/memory.max", "419430400\n");
     expect(400 * MIB, 0, CORES);
 }
 
-UNIT_TEST_IN(test_garbage, begin, end)
+UNIT_TEST_IN(test_garbage, folder_make, folder_remove)
 {
     const char *const texts[] = {
         "",         "\n",     "x",    "-5\n",  "12x\n",
         "0\n",      "0x10\n", " 7\n", "1.5\n", "99999999999999999999999999\n",
         "max max\n"};
-    plant("/proc/self/cgroup",
-          "\n:\n::\n0\n0:\n0::\n0::relative\nx:memory\n4:memory:/job\n0::/job\n");
-    plant("/proc/self/mountinfo",
-          "\n-\n - \n - cgroup2\n1 2 3 - cgroup2 cgroup2 rw\n1 2 3 4 - cgroup2 x rw\n"
-          "1 2 3 / \\777 rw - cgroup2 cgroup2 rw,x\n" MOUNT_V2 MOUNT_V1("/", "memory"));
+    folder_write("/proc/self/cgroup",
+                 "\n:\n::\n0\n0:\n0::\n0::relative\nx:memory\n4:memory:/job\n0::/job\n");
+    folder_write("/proc/self/mountinfo",
+                 "\n-\n - \n - cgroup2\n1 2 3 - cgroup2 cgroup2 rw\n1 2 3 4 - cgroup2 x rw\n"
+                 "1 2 3 / \\777 rw - cgroup2 cgroup2 rw,x\n" MOUNT_V2 MOUNT_V1("/", "memory"));
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        plant("/sys/fs/cgroup/job/memory.max", texts[i]);
-        plant("/sys/fs/cgroup/job/memory.current", texts[i]);
-        plant("/sys/fs/cgroup/job/cpu.max", texts[i]);
-        plant("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", texts[i]);
-        plant("/sys/fs/cgroup/memory/job/memory.stat", texts[i]);
+        folder_write("/sys/fs/cgroup/job/memory.max", texts[i]);
+        folder_write("/sys/fs/cgroup/job/memory.current", texts[i]);
+        folder_write("/sys/fs/cgroup/job/cpu.max", texts[i]);
+        folder_write("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", texts[i]);
+        folder_write("/sys/fs/cgroup/memory/job/memory.stat", texts[i]);
         expect(PHYSICAL, 0, CORES);
     }
-    plant("/sys/fs/cgroup/job/cpu.max", "100000 0\n");
+    folder_write("/sys/fs/cgroup/job/cpu.max", "100000 0\n");
     expect(PHYSICAL, 0, CORES);
     // A line that is longer than any buffer hides no other.
     char *line = malloc(100000);
     assert_non_null(line);
     memset(line, 'x', 99999);
     strcpy(line + 99990, "\n0::/job\n");
-    plant("/proc/self/cgroup", line);
+    folder_write("/proc/self/cgroup", line);
     free(line);
-    plant("/sys/fs/cgroup/job/memory.max", "419430400\n");
+    folder_write("/sys/fs/cgroup/job/memory.max", "419430400\n");
     expect(400 * MIB, 0, CORES);
 }
 
-UNIT_TEST_IN(test_folders_in_place_of_files, begin, end)
+UNIT_TEST_IN(test_folders_in_place_of_files, folder_make, folder_remove)
 {
-    plant("/proc/self/cgroup", "0::/job\n");
-    plant("/proc/self/mountinfo", MOUNT_V2);
-    plant("/sys/fs/cgroup/job/memory.max/x", "1\n"); // opens, but cannot be read
-    plant("/sys/fs/cgroup/job/cpu.max/x", "1\n");
-    plant("/sys/fs/cgroup/memory.max", "419430400\n");
+    folder_write("/proc/self/cgroup", "0::/job\n");
+    folder_write("/proc/self/mountinfo", MOUNT_V2);
+    folder_write("/sys/fs/cgroup/job/memory.max/x", "1\n"); // opens, but cannot be read
+    folder_write("/sys/fs/cgroup/job/cpu.max/x", "1\n");
+    folder_write("/sys/fs/cgroup/memory.max", "419430400\n");
     expect(400 * MIB, 0, CORES);
 }
 
