@@ -9,12 +9,13 @@
 
 #include "support/api_image.h"
 #include "support/api_test.h"
+#include "support/folder.h"
 #include "support/png_make.h"
 #include "support/random.h"
 
 #define IMAGES 30
 
-static char root[] = "/tmp/test_api_folder.XXXXXX";
+static const char *root;
 static uint64_t noise = 3;
 
 static char *path_of(char *path, const char *folder, int image)
@@ -31,10 +32,10 @@ static char *folder_of(char *path, const char *folder)
 
 static int make_inputs(void **state)
 {
-    (void)state;
     char path[256];
     uint16_t samples[80 * 60 * 3];
-    assert_non_null(mkdtemp(root));
+    assert_int_equal(folder_make(state), 0);
+    root = folder_path("");
     assert_int_equal(mkdir(folder_of(path, "in"), 0700), 0);
     for (int i = 0; i < IMAGES; i++) {
         struct png_file file = {0};
@@ -53,14 +54,6 @@ static int make_inputs(void **state)
         png_make_free(&file);
     }
     return 0;
-}
-
-static int remove_inputs(void **state)
-{
-    char command[300];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    return system(command);
 }
 
 static void decode_file(conv_context *context, const char *path, conv_image *image)
@@ -348,4 +341,4 @@ UNIT_TEST(wrong_arguments_are_refused)
     conv_context_destroy(context);
 }
 
-UNIT_MAIN(make_inputs, remove_inputs)
+UNIT_MAIN(make_inputs, folder_remove)

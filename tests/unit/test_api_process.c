@@ -14,6 +14,7 @@
 
 #include "support/api_image.h"
 #include "support/api_test.h"
+#include "support/folder.h"
 #include "support/random.h"
 
 #define MEMBERS 12
@@ -21,7 +22,7 @@
 
 extern char **environ;
 
-static char root[] = "/tmp/test_api_process.XXXXXX";
+static const char *root;
 
 static char *path_of(char path[256], const char *name)
 {
@@ -305,18 +306,10 @@ UNIT_TEST(two_callers_and_a_child)
 
 static int make_root(void **state)
 {
-    (void)state;
-    assert_non_null(mkdtemp(root));
+    assert_int_equal(folder_make(state), 0);
+    root = folder_path("");
     make_archive("in.tar", MEMBERS, 99);
     return 0;
 }
 
-static int remove_root(void **state)
-{
-    char command[300];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    return system(command);
-}
-
-UNIT_MAIN(make_root, remove_root)
+UNIT_MAIN(make_root, folder_remove)
