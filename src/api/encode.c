@@ -247,14 +247,14 @@ static void encode_all(struct encoding *encoding, const conv_image *images, void
     bool on_device = false;
     for (int i = 0; i < encoding->count; i++) {
         struct conv_err err;
+        encoding->list[i].format = encoding->format;
+        encoding->list[i].config = &encoding->config;
         enum conv_status status =
             conv_api_check_view(&images[i], CONV_SAMPLE_U16, false, "the image", &err);
         if (status) {
             fail(encoding, i, status, &err);
             continue;
         }
-        encoding->list[i].format = encoding->format;
-        encoding->list[i].config = &encoding->config;
         encoding->list[i].view = images[i];
         encoding->list[i].offered = conv_api_is_on_device(context, images[i].memory);
         encoding->samples +=

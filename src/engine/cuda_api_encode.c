@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Batches of images in device memory to PNG files. The device makes whole IDAT chunks; they are
-// downloaded to pinned memory, and threads of the host put the files together while the next part
-// is encoded.
+// Batches of images in device memory to files of one format. The device encodes the image data;
+// they are downloaded to pinned memory, and threads of the host put the files together while the
+// next part is encoded.
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/cuda_internal.h"
-#include "png/cpu/cpu_png.h"
-#include "png/cuda/cuda_png.h"
-#include "png/png.h"
+#include "engine/view.h"
 
-#define MEMORY_FACTOR 6 // of samples: planes, scanlines, bits of blocks, chunks
+#define MEMORY_FACTOR 6 // of samples: planes, scratch memory, image data
 // The encoder reaches 160 GB/s with 132 photographs at a time and 190 with 1,000.
 #define LEAST_PART_BYTES ((size_t)64 << 20)
 
@@ -18,11 +16,12 @@
 
 // An image of the call that the device encodes.
 struct entry {
-    int item;                         // index in the caller's list
-    bool direct;                      // from the caller's planes
-    size_t samples;                   // bytes
-    size_t planes_at;                 // of its planes, if they are not the caller's
-    struct conv_encode_result result; // its chunk in the part's output
+    int item;         // index in the caller's list
+    bool direct;      // from the caller's planes
+    size_t samples;   // bytes
+    size_t planes_at; // of its planes, if they are not the caller's
+    struct conv_device_encoding encoding;
+    struct conv_cuda_place place; // of its data in the part's output
 };
 
 // A piece that is downloaded.
@@ -36,6 +35,8 @@ struct encoding {
     struct conv_device_context *device;
     struct conv_device_encode *items;
     struct conv_file_memory *files; // of the caller, or NULL
+    const struct conv_format *format;
+    struct conv_codec **codecs; // of the threads; opened when first needed
     struct entry *entries;
     int count; // number of entries
     struct fetch fetches[AHEAD];
@@ -47,43 +48,55 @@ struct encoding {
 struct queued_part {
     int index;      // of its stream
     int first, end; // entries
-    size_t output;  // of the chunks in the part's memory
+    size_t output;  // of the data in the part's memory
 };
-
-static struct conv_image shape_of(const conv_image *view)
-{
-    return (struct conv_image){
-        .width = view->width,
-        .height = view->height,
-        .channels = view->channels,
-        .depth = view->sample == CONV_SAMPLE_U16 ? 16 : 8,
-        .alpha = view->has_alpha && view->channels > 1,
-    };
-}
 
 static uint64_t list_entries(struct encoding *encoding, int count)
 {
+    const struct conv_format_device *format = encoding->format->device;
     uint64_t samples = 0;
-    for (int i = 0; i < count; i++) {
-        const conv_image *view = &encoding->items[i].view;
-        struct conv_image shape = shape_of(view);
-        if (!encoding->items[i].offered || encoding->items[i].format != &conv_png_format ||
-            !conv_cuda_encode_bound(shape.width, shape.height, shape.channels, shape.depth))
+    for (int i = 0; i < count && format; i++) {
+        const struct conv_device_encode *item = &encoding->items[i];
+        if (!item->offered)
+            continue;
+        struct conv_image shape = conv_view_planes(&item->view);
+        struct conv_device_encoding how = {.coder = format->coder};
+        if (format->choose)
+            format->choose(item->config, &shape, NULL, &how);
+        if (!conv_cuda_coder_encoded_bytes(&shape, &how))
             continue;
         size_t bytes = (size_t)shape.width * (size_t)shape.height * (size_t)shape.channels *
                        (size_t)(shape.depth / 8);
-        encoding->entries[encoding->count++] = (struct entry){
-            .item = i, .direct = conv_cuda_view_is_aligned(view, true), .samples = bytes};
+        encoding->entries[encoding->count++] =
+            (struct entry){.item = i,
+                           .direct = conv_cuda_view_is_aligned(&item->view, true),
+                           .samples = bytes,
+                           .encoding = how};
         samples += bytes;
     }
     return samples;
 }
 
+static const struct conv_cuda_coder_ops *ops_of(const struct encoding *encoding)
+{
+    return &conv_cuda_coders[encoding->format->device->coder];
+}
+
 // --- files ---------------------------------------------------------------------------------------
 
-static size_t file_size(const struct entry *entry)
+// The file around the entry's data, in parts; in a thread of the call. False: out of memory.
+static bool frame_file(struct encoding *encoding, int worker, const struct entry *entry,
+                       const uint8_t *data, struct conv_encoded *file)
 {
-    return CONV_ENCODE_HEAD + (size_t)entry->result.size + CONV_ENCODE_TAIL;
+    const struct conv_device_encode *item = &encoding->items[entry->item];
+    struct conv_codec **codec = &encoding->codecs[worker];
+    struct conv_image shape = conv_view_planes(&item->view);
+    struct conv_err err;
+    if (!*codec && encoding->format->open(codec, item->config, &err))
+        return false;
+    encoding->format->device->frame(*codec, &shape, &entry->encoding, NULL, data,
+                                    (size_t)entry->place.size, file);
+    return true;
 }
 
 // Asks the caller for the memory of a piece's files.
@@ -93,21 +106,22 @@ static void ask_for_memory(struct encoding *encoding, const struct fetch *fetch)
     if (!files)
         return;
     files->count = 0;
-    for (int i = fetch->first; i < fetch->end; i++)
-        conv_file_memory_add(files, encoding->entries[i].item, file_size(&encoding->entries[i]));
+    for (int i = fetch->first; i < fetch->end; i++) {
+        struct conv_encoded file = {.size = 0};
+        (void)frame_file(encoding, 0, &encoding->entries[i], NULL, &file); // fails again later
+        conv_file_memory_add(files, encoding->entries[i].item, file.size);
+    }
     conv_file_memory_call(files);
 }
 
 // Memory for the file of entry `index` of the piece; NULL: the host's encoder will report it.
-static void *memory_of(struct encoding *encoding, int index, const struct entry *entry)
+static uint8_t *memory_of(struct encoding *encoding, int index, size_t bytes)
 {
     struct conv_err err;
     void *data = NULL;
     if (encoding->files)
         return encoding->files->memory[index];
-    return conv_memory_take(encoding->device->pools, CONV_HOST, file_size(entry), &data, &err)
-               ? NULL
-               : data;
+    return conv_memory_take(encoding->device->pools, CONV_HOST, bytes, &data, &err) ? NULL : data;
 }
 
 // Puts a file together.
@@ -117,17 +131,19 @@ static void make_file(void *context, int worker, int index)
     const struct fetch *fetch = encoding->copying;
     const struct entry *entry = &encoding->entries[fetch->first + index];
     struct conv_device_encode *item = &encoding->items[entry->item];
-    struct conv_image shape = shape_of(&item->view);
-    size_t chunk = (size_t)entry->result.size;
-    void *data = memory_of(encoding, index, entry);
-    (void)worker;
+    const uint8_t *coded = fetch->piece->staging.h_data + (entry->place.offset - fetch->from);
+    struct conv_encoded file;
+    uint8_t *data = NULL;
+    if (frame_file(encoding, worker, entry, coded, &file))
+        data = memory_of(encoding, index, file.size);
     if (!data)
         return;
-    uint8_t *at = conv_encode_put_head(data, &shape);
-    memcpy(at, fetch->piece->staging.h_data + (entry->result.offset - fetch->from), chunk);
-    memcpy(at + chunk, conv_encode_tail, CONV_ENCODE_TAIL);
+    size_t at = 0;
+    for (int i = 0; i < CONV_ENCODED_PARTS; at += file.part[i++].size)
+        if (file.part[i].size > 0)
+            memcpy(data + at, file.part[i].data, file.part[i].size);
     item->data = data;
-    item->size = file_size(entry);
+    item->size = file.size;
     item->done = true;
 }
 
@@ -153,8 +169,8 @@ static enum conv_status start_fetch(struct encoding *encoding, const struct queu
                                     int first, int end, struct conv_err *err)
 {
     struct conv_cuda_part *part = &encoding->device->own->parts[queued->index];
-    uint64_t from = encoding->entries[first].result.offset;
-    const struct conv_encode_result *last = &encoding->entries[end - 1].result;
+    uint64_t from = encoding->entries[first].place.offset;
+    const struct conv_cuda_place *last = &encoding->entries[end - 1].place;
     size_t bytes = (size_t)(last->offset + last->size - from);
     struct fetch *fetch =
         &encoding->fetches[(encoding->fetch_first + encoding->fetch_count) % AHEAD];
@@ -167,7 +183,7 @@ static enum conv_status start_fetch(struct encoding *encoding, const struct queu
                                     part->cuda, err);
 }
 
-// Waits for a part and downloads its chunks piece by piece. The last pieces are under way on
+// Waits for a part and downloads its data piece by piece. The last pieces are under way on
 // return.
 static enum conv_status fetch_part(struct encoding *encoding, const struct queued_part *queued,
                                    struct conv_err *err)
@@ -176,13 +192,13 @@ static enum conv_status fetch_part(struct encoding *encoding, const struct queue
     enum conv_status status = conv_cuda_part_wait(part, err);
     if (status)
         return status;
-    const struct conv_encode_result *results = (const void *)part->answers.h_data;
+    const struct conv_cuda_place *places = (const void *)part->answers.h_data;
     for (int i = queued->first; i < queued->end; i++)
-        encoding->entries[i].result = results[i - queued->first];
+        encoding->entries[i].place = places[i - queued->first];
     for (int first = queued->first, end; first < queued->end && !status; first = end) {
-        uint64_t from = encoding->entries[first].result.offset;
+        uint64_t from = encoding->entries[first].place.offset;
         for (end = first + 1; end < queued->end; end++) {
-            const struct conv_encode_result *next = &encoding->entries[end].result;
+            const struct conv_cuda_place *next = &encoding->entries[end].place;
             if (next->offset + next->size - from > CONV_CUDA_PIECE_BYTES)
                 break;
         }
@@ -200,7 +216,7 @@ static struct conv_layout_view planes_of(const struct encoding *encoding, const 
                                          uint8_t *d_planes)
 {
     const conv_image *view = &encoding->items[entry->item].view;
-    struct conv_image shape = shape_of(view);
+    struct conv_image shape = conv_view_planes(view);
     if (entry->direct)
         return conv_cuda_view_layout(view);
     // NULL + 0 is not defined.
@@ -215,7 +231,7 @@ static size_t place_planes(struct encoding *encoding, int first, int end)
     size_t bytes = 0;
     for (int i = first; i < end; i++) {
         struct entry *entry = &encoding->entries[i];
-        struct conv_image shape = shape_of(&encoding->items[entry->item].view);
+        struct conv_image shape = conv_view_planes(&encoding->items[entry->item].view);
         entry->planes_at = bytes;
         if (!entry->direct)
             bytes += conv_cuda_part_align(conv_image_bytes(&shape));
@@ -223,22 +239,20 @@ static size_t place_planes(struct encoding *encoding, int first, int end)
     return bytes;
 }
 
-static void fill_table(const struct encoding *encoding, struct conv_encode_image *table, int first,
-                       int end, uint8_t *d_planes)
+static void fill_table(const struct encoding *encoding, uint8_t *table, int first, int end,
+                       uint8_t *d_planes)
 {
-    for (int i = first; i < end; i++, table++) {
+    for (int i = first; i < end; i++, table += ops_of(encoding)->encode_entry) {
         const struct entry *entry = &encoding->entries[i];
-        struct conv_image shape = shape_of(&encoding->items[entry->item].view);
-        struct conv_layout_view planes = planes_of(encoding, entry, d_planes);
-        *table = (struct conv_encode_image){
-            .stride = planes.row,
-            .width = shape.width,
-            .height = shape.height,
-            .channels = shape.channels,
-            .depth = shape.depth,
+        struct conv_group_image image = {
+            .shape = conv_view_planes(&encoding->items[entry->item].view),
+            .encoding = entry->encoding,
         };
-        for (int c = 0; c < shape.channels; c++)
-            table->plane[c] = planes.channel[c];
+        struct conv_layout_view planes = planes_of(encoding, entry, d_planes);
+        struct conv_cuda_coded coded = {.image = &image, .stride = planes.row};
+        for (int c = 0; c < image.shape.channels; c++)
+            coded.d_plane[c] = planes.channel[c];
+        ops_of(encoding)->put_planes(table, &coded);
     }
 }
 
@@ -259,61 +273,48 @@ static enum conv_status queue_copies(const struct encoding *encoding, int first,
     return status ? status : conv_cuda_copies_flush(&copies, err);
 }
 
-static enum conv_status launch_encoder(struct conv_cuda_part *part,
-                                       const struct conv_encode_image *table,
-                                       const struct conv_encode_plan *plan, size_t table_at,
-                                       size_t scratch_at, size_t output_at, struct conv_err *err)
-{
-    cudaError_t code =
-        cudaMemcpyAsync(part->d_memory + table_at, table, (size_t)plan->count * sizeof *table,
-                        cudaMemcpyHostToDevice, part->cuda);
-    if (code)
-        return conv_cuda_device_report(err, code, "copy a table to the device");
-    struct conv_encode_batch batch = {
-        .plan = *plan,
-        .d_images = (const void *)(part->d_memory + table_at),
-        .d_scratch = part->d_memory + scratch_at,
-        .output = part->d_memory + output_at,
-        .results = (void *)part->answers.h_data,
-        .stream = part->cuda,
-    };
-    return conv_cuda_encode(&batch)
-               ? conv_cuda_device_report(err, cudaGetLastError(), "launch the encoder")
-               : CONV_OK;
-}
-
 // Queues the encoding of a part. CONV_ERR_MEMORY: the device has too little; nothing is queued.
 static enum conv_status queue_part(struct encoding *encoding, struct queued_part *queued,
                                    struct conv_err *err)
 {
     struct conv_cuda_part *part = &encoding->device->own->parts[queued->index];
+    const struct conv_cuda_coder_ops *ops = ops_of(encoding);
     int first = queued->first, end = queued->end;
     size_t images = (size_t)(end - first);
-    size_t table_at = conv_cuda_part_align(images * sizeof(struct conv_encode_result));
-    size_t table_bytes = images * sizeof(struct conv_encode_image);
-    struct conv_encode_plan plan;
+    size_t table_at = conv_cuda_part_align(images * sizeof(struct conv_cuda_place));
+    size_t table_bytes = images * ops->encode_entry;
     // The sizes do not depend on where the planes are: plan first, with room in the answers.
     enum conv_status status =
         conv_cuda_part_open(encoding->device, part, 0, table_at + table_bytes, err);
     if (status)
         return status;
+    struct conv_cuda_batch batch = {
+        .count = (int)images,
+        .h_entries = part->answers.h_data + table_at,
+        .places = (void *)part->answers.h_data,
+    };
     size_t planes = place_planes(encoding, first, end);
-    struct conv_encode_image *table = (void *)(part->answers.h_data + table_at);
-    fill_table(encoding, table, first, end, NULL);
-    if (conv_cuda_encode_plan(&plan, table, (int)images))
+    fill_table(encoding, batch.h_entries, first, end, NULL);
+    if (ops->plan_encoding(&batch))
         return conv_err_set(err, CONV_ERR_MEMORY, "the part is too large to be encoded on CUDA");
     size_t d_table = conv_cuda_part_align(planes),
            scratch = d_table + conv_cuda_part_align(table_bytes);
-    queued->output = scratch + conv_cuda_part_align(plan.scratch_bytes);
+    queued->output = scratch + conv_cuda_part_align(batch.scratch_bytes);
     status =
-        conv_cuda_part_open(encoding->device, part, queued->output + plan.output_bytes, 0, err);
+        conv_cuda_part_open(encoding->device, part, queued->output + batch.output_bytes, 0, err);
     if (status)
         return status;
-    fill_table(encoding, table, first, end, part->d_memory);
-    (void)conv_cuda_encode_plan(&plan, table, (int)images); // as above
+    fill_table(encoding, batch.h_entries, first, end, part->d_memory);
+    (void)ops->plan_encoding(&batch); // as above
+    batch.d_entries = part->d_memory + d_table;
+    batch.d_scratch = part->d_memory + scratch;
+    batch.d_output = part->d_memory + queued->output;
     status = queue_copies(encoding, first, end, part->d_memory, part->cuda, err);
-    if (!status)
-        status = launch_encoder(part, table, &plan, d_table, scratch, queued->output, err);
+    if (!status && cudaMemcpyAsync(part->d_memory + d_table, batch.h_entries, table_bytes,
+                                   cudaMemcpyHostToDevice, part->cuda))
+        status = conv_cuda_device_report(err, cudaGetLastError(), "copy a table to the device");
+    if (!status && ops->encode(&(struct conv_stream){.cuda = part->cuda}, &batch))
+        status = conv_cuda_device_report(err, cudaGetLastError(), "launch the encoder");
     return status ? status : conv_cuda_part_queued(part, err);
 }
 
@@ -365,17 +366,23 @@ enum conv_status conv_cuda_context_encode(struct conv_device_context *device,
                                           struct conv_file_memory *files, void *stream,
                                           struct conv_err *err)
 {
-    struct encoding encoding = {.device = device, .items = items, .files = files};
+    struct encoding encoding = {
+        .device = device, .items = items, .files = files, .format = items[0].format};
     encoding.entries = calloc((size_t)count, sizeof *encoding.entries);
-    if (!encoding.entries)
-        return CONV_OK; // the host encodes them, or says that there is no memory
-    uint64_t samples = list_entries(&encoding, count);
-    size_t part_bytes = conv_cuda_part_bytes(device, samples, LEAST_PART_BYTES, MEMORY_FACTOR);
-    enum conv_status status = conv_cuda_parts_start(device, stream, err);
-    if (!status)
-        status = encode_parts(&encoding, part_bytes, err);
-    if (status)
-        drop_files(&encoding);
+    encoding.codecs = calloc((size_t)device->threads, sizeof(struct conv_codec *));
+    enum conv_status status = CONV_OK;
+    if (encoding.entries && encoding.codecs) { // else the host encodes them, or has no memory
+        uint64_t samples = list_entries(&encoding, count);
+        size_t part_bytes = conv_cuda_part_bytes(device, samples, LEAST_PART_BYTES, MEMORY_FACTOR);
+        status = conv_cuda_parts_start(device, stream, err);
+        if (!status)
+            status = encode_parts(&encoding, part_bytes, err);
+        if (status)
+            drop_files(&encoding);
+        for (int i = 0; i < device->threads; i++)
+            encoding.format->close(encoding.codecs[i]);
+    }
+    free(encoding.codecs);
     free(encoding.entries);
     return status;
 }

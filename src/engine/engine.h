@@ -123,7 +123,7 @@ static inline void conv_file_memory_call(struct conv_file_memory *files)
 
 // An image to be encoded by the device.
 struct conv_device_encode {
-    const struct conv_format *format;
+    const struct conv_format *format; // the same for all images of a call
     const struct conv_codec_config *config;
     conv_image view; // device memory, any strides, CONV_SAMPLE_U8 or CONV_SAMPLE_U16
     bool offered;    // the device may encode it

@@ -288,6 +288,47 @@ UNIT_TEST(images_are_encoded)
     assert_true(encoded_there > 0);
 }
 
+#if CONV_HAVE_JPEG
+UNIT_TEST(jpegs_are_those_of_the_cpu)
+{
+    enum { IMAGES = 12 };
+    static const int qualities[] = {0, 75, 95}, samplings[] = {0, 420, 422, 444};
+    encoded_there = 0;
+    for (int layout = 0; layout < API_LAYOUTS; layout++) {
+        struct api_pair pairs[IMAGES];
+        conv_image views[IMAGES], hosts[IMAGES];
+        conv_bytes files[IMAGES], expected[IMAGES];
+        struct own_memory own = {.caller = pthread_self(), .most = IMAGES, .refused = -1};
+        conv_jpeg_encode_options options = CONV_JPEG_ENCODE_OPTIONS_INIT;
+        options.quality = qualities[layout % 3];
+        options.sampling = samplings[layout % 4];
+        for (int i = 0; i < IMAGES; i++) {
+            api_pair_make(&pairs[i], (enum api_layout)layout,
+                          1 + (int)random_below(&api_noise, i == 0 ? 400 : 60),
+                          1 + (int)random_below(&api_noise, 60), i % 3 ? 3 : 1, CONV_SAMPLE_U8);
+            api_image_fill(&pairs[i].host.view, &api_noise);
+            api_pair_upload(&pairs[i]);
+            views[i] = pairs[i].view;
+            hosts[i] = pairs[i].host.view;
+        }
+        api_must(api_cpu, conv_encode_jpeg(api_cpu, hosts, IMAGES, &options, expected, NULL, NULL));
+        options.allocate = layout % 2 ? own_memory_allocate : NULL;
+        options.user = &own;
+        api_must(api_gpu, conv_encode_jpeg(api_gpu, views, IMAGES, &options, files, NULL, NULL));
+        for (int i = 0; i < IMAGES; i++) {
+            assert_int_equal(files[i].size, expected[i].size);
+            assert_memory_equal(files[i].data, expected[i].data, files[i].size);
+            conv_free(api_cpu, CONV_HOST, (void *)(uintptr_t)expected[i].data);
+            if (!options.allocate)
+                conv_free(api_gpu, CONV_HOST, (void *)(uintptr_t)files[i].data);
+            api_pair_free(&pairs[i]);
+        }
+        own_memory_free(&own);
+    }
+    assert_true(encoded_there == API_LAYOUTS * IMAGES || (short_of_memory && encoded_there > 0));
+}
+#endif
+
 static conv_context *open_context(const char *device, char *message)
 {
     conv_context *context;
