@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "errors.h"
 #include "files.h"
@@ -19,15 +23,73 @@ namespace convpy
 namespace
 {
 
+// --- large pages for large new blocks of memory --------------------------------------------------
+
+struct MemoryRange {
+    char *first;
+    size_t size; // bytes
+};
+
+constexpr uintptr_t large_page = uintptr_t{2} << 20;
+constexpr uintptr_t least_bytes = 4 * large_page; // below it there is little to gain
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 // of Linux 6.1; older systems refuse it
+#endif
+
+// The pages that the range begins and ends in belong to malloc, too, which does no harm: this is
+// advice on how to back memory that has not been used. All of it may be refused.
+void advise(uintptr_t first, uintptr_t end, bool now)
+{
+#ifdef MADV_HUGEPAGE
+    if (end - first < least_bytes)
+        return;
+    (void)madvise(reinterpret_cast<void *>(first), end - first, MADV_HUGEPAGE);
+    uintptr_t from = (first + large_page - 1) / large_page * large_page;
+    if (now)
+        (void)madvise(reinterpret_cast<void *>(from), end / large_page * large_page - from,
+                      MADV_COLLAPSE);
+#else
+    (void)first;
+    (void)end;
+    (void)now;
+#endif
+}
+
+// Asks for pages of 2 MiB for blocks that have not been written to yet, also for neighbouring
+// blocks together, such as those of malloc. The first access to a page of 4 KiB takes longer than
+// copying into it. malloc and Python have written the ends of each block, so that in blocks below 4
+// MiB no large page is possible until the system moves what is there: with `now` it does so at
+// once, in the calling thread. That takes a quarter of the time of one thread that accesses each
+// small page, and more than that of many.
+void use_large_pages(std::vector<MemoryRange> blocks, bool now)
+{
+    auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    std::sort(blocks.begin(), blocks.end(),
+              [](const MemoryRange &a, const MemoryRange &b) { return a.first < b.first; });
+    uintptr_t first = 0, end = 0;
+    for (const MemoryRange &block : blocks) {
+        auto data = reinterpret_cast<uintptr_t>(block.first);
+        uintptr_t begins = data / page * page;
+        if (begins > end + page) {
+            advise(first, end, now);
+            first = begins;
+        }
+        end = (data + block.size + page - 1) / page * page;
+    }
+    advise(first, end, now);
+}
+
 // --- memory for files ----------------------------------------------------------------------------
 
 // Largest block that glibc's limits follow: 32 MiB with its own overhead, in whole pages.
 constexpr size_t most_block = (size_t{32} << 20) - (size_t{64} << 10);
 
-// Makes malloc keep freed blocks for later calls, whose pages are then there already. glibc begins
-// with 128 KiB and raises that to twice the largest block that was freed, up to 64 MiB; this frees
-// one that was never written to. Where the environment or the program sets the limit, it stays.
-void keep_freed_blocks()
+// Makes malloc keep freed blocks for later calls, whose pages are then there already, and returns
+// how many bytes at most. glibc begins with 128 KiB and raises that to twice the largest block that
+// was freed, up to 64 MiB; this frees one that was never written to. Where the environment or the
+// program sets the limit, it stays.
+size_t keep_freed_blocks()
 {
     static const bool raised = [] {
         void *volatile block = malloc(most_block); // volatile: compilers remove unused blocks
@@ -35,6 +97,7 @@ void keep_freed_blocks()
         return block != nullptr;
     }();
     (void)raised;
+    return 2 * most_block;
 }
 
 // --- the call ------------------------------------------------------------------------------------
@@ -123,19 +186,28 @@ void *reserve_bytes(void *user, int32_t index, size_t most) noexcept
     return PyBytes_AsString(bytes);
 }
 
+// Threads that copy files into bytes objects: more of them are faster with small pages.
+constexpr unsigned most_for_collapse = 4;
+
 // Makes bytes objects, which the library fills before other code sees them.
 void allocate_bytes(void *user, int count, const int32_t *indices, const size_t *sizes,
                     void **memory) noexcept
 {
     auto &call = *static_cast<Encode *>(user);
-    Relocked locked(*call.unlocked);
-    for (int i = 0; i < count; i++) {
-        PyObject *bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(sizes[i]));
-        memory[i] = bytes ? PyBytes_AsString(bytes) : nullptr;
-        call.bytes[call.first + static_cast<size_t>(indices[i])] = nb::steal(bytes);
-        if (!bytes)
-            PyErr_Clear(); // the item says that there was no memory
+    std::vector<MemoryRange> blocks;
+    {
+        Relocked locked(*call.unlocked);
+        for (int i = 0; i < count; i++) {
+            PyObject *bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(sizes[i]));
+            memory[i] = bytes ? PyBytes_AsString(bytes) : nullptr;
+            call.bytes[call.first + static_cast<size_t>(indices[i])] = nb::steal(bytes);
+            if (bytes)
+                blocks.push_back({static_cast<char *>(memory[i]), sizes[i]});
+            else
+                PyErr_Clear(); // the item says that there was no memory
+        }
     }
+    use_large_pages(std::move(blocks), call.device == cpu && cpu_threads() <= most_for_collapse);
 }
 
 // `options`: conv_encode_options or conv_jpeg_encode_options, for the function `encode`.
@@ -153,8 +225,9 @@ void run(Encode &call, const Borrowed &context, Options options, Function encode
     for (const conv_image &image : call.images)
         samples.push_back(samples_of(image));
     uint64_t most = group_samples(call.device, slow);
-    keep_freed_blocks();
-    if (!call.views && find_resize())
+    // More than malloc keeps is new memory in every call, for which large pages are worth a copy.
+    if (!call.views && find_resize() &&
+        std::accumulate(samples.begin(), samples.end(), uint64_t{0}) <= keep_freed_blocks())
         options.reserve = reserve_bytes;
     Unlocked unlocked;
     call.unlocked = &unlocked;
