@@ -45,7 +45,7 @@ __device__ inline void scan_tiles(int32_t *tiles, uint32_t count)
     }
 }
 
-__global__ void __launch_bounds__(DC_THREADS)
+static __global__ void __launch_bounds__(DC_THREADS)
     jpeg_dc(const struct conv_jpeg_decode_image *images, uint32_t count)
 {
     __shared__ bool is_last[1];
@@ -209,7 +209,7 @@ __device__ __forceinline__ bool limit_energy(int32_t (&in)[8])
 }
 
 // Eight threads transform a block: first each a column, then each a row.
-__global__ void __launch_bounds__(IDCT_THREADS)
+static __global__ void __launch_bounds__(IDCT_THREADS)
     jpeg_idct(const struct conv_jpeg_decode_image *images, uint32_t count)
 {
     __shared__ uint4 columns[CONV_JPEG_COMPONENTS * 8]; // of 8 steps of quantisation

@@ -212,7 +212,7 @@ __device__ inline void put_count(struct jpeg_chunk *chunk, bool used, const stru
 }
 
 // A block of threads per chunk.
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     jpeg_sync(const struct conv_jpeg_decode_image *images, uint32_t count,
               const volatile uint32_t *d_stop)
 {
@@ -322,7 +322,7 @@ __device__ inline void sum_chunks(struct jpeg_chunk *chunks, uint32_t count)
 }
 
 // A block of threads per image.
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     jpeg_link(const struct conv_jpeg_decode_image *images, const volatile uint32_t *d_stop)
 {
     __shared__ struct jpeg_tables shared_tables[1];
@@ -386,7 +386,7 @@ __device__ inline uint32_t put_subsequence(const struct subsequence &sub, uint32
     }
 }
 
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     jpeg_write(const struct conv_jpeg_decode_image *images, uint32_t count)
 {
     __shared__ struct jpeg_tables shared_tables[1];

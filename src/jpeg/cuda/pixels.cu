@@ -162,7 +162,7 @@ __device__ inline void store_colors(const struct conv_jpeg_decode_image &image, 
     store(image.d_plane[2] + at, b);
 }
 
-__global__ void __launch_bounds__(PIXEL_THREADS, PIXEL_BLOCKS)
+static __global__ void __launch_bounds__(PIXEL_THREADS, PIXEL_BLOCKS)
     jpeg_pixels(const struct conv_jpeg_decode_image *images, uint32_t count, uint32_t *d_status)
 {
     struct jpeg_place place = find_place(images, count, WORK_PIXELS);
