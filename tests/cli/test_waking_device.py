@@ -4,6 +4,7 @@
 The devices are those of tests/faulty, with a delay when they are opened (`open=MS`) or opened by the test (`gate`).
 """
 import json
+import re
 import subprocess
 
 import pytest
@@ -115,14 +116,14 @@ def test_one_that_opens_late_takes_over_for_one_that_is_lost(box, batch):
 @pytest.mark.parametrize("args", (("--device=cuda",), ("--device=cuda:0",), ("--device=all", "--verbose")))
 def test_it_is_waited_for_where_the_cpu_cannot_replace_it(box, batch, args):
     done = run_faulty(box, "open=300", *args, *SMALL)
-    assert "cuda:0, 4 streams" in by_whom(done)
+    assert re.search(r"cuda:0, \d+ streams", by_whom(done))  # late groups add some to the first four
 
 
 def test_large_filters_wait_for_the_device(box):
     fill(box / "in", "a.png", "b.png")
     kernel = "31x31: " + " ".join(",".join(["0.5"] * 31) for _ in range(31))
     done = subprocess.run([FAULTY, "custom", "-k", kernel, "in", "out"], env=with_devices("open=300"), capture_output=True, text=True)
-    assert done.returncode == 0 and "cuda:0, 4 streams" in by_whom(done)
+    assert done.returncode == 0 and re.search(r"cuda:0, \d+ streams", by_whom(done))
 
 
 def test_page_of_an_open_device(box, batch, gpu):
