@@ -157,7 +157,7 @@ struct row_writer {
     const conv_image *view;
     conv_image row;                 // of the file: one interleaved row of native samples
     struct conv_view_copier copier; // from `row`
-    struct conv_view_copier planar; // from planes of a row, which have the same strides in all rows
+    struct conv_view_copier planar; // from planes of a row; every row has the same strides
     bool started;                   // `planar` is ready
     uint16_t *native;               // of 16 bits: memory of a row
 };

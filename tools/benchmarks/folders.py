@@ -200,7 +200,7 @@ def large(parser):
 
 
 def write_jpeg(job):
-    """A JPEG as cameras write it, with chroma at half the size: a PNG image, or a mosaic of so many pixels."""
+    """A JPEG as cameras write it, with chroma at half the size: a PNG image, or a mosaic with that number of pixels."""
     photos, pixels, path, quality, seed = job
     import cv2
     image = make_image(photos, path, pixels, seed) if pixels else cv2.imread(photos, cv2.IMREAD_COLOR)

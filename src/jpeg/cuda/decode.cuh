@@ -128,7 +128,7 @@ __device__ __forceinline__ void fail_image(const struct jpeg_plan &plan, uint32_
         atomicMax(&plan.result->code, code);
 }
 
-// True in all threads of a block, or in none, if the image has failed before.
+// True if the image has failed before; every thread of a block gets the same answer.
 __device__ __forceinline__ bool has_failed(const struct jpeg_plan &plan)
 {
     return __syncthreads_or(threadIdx.x == 0 && look_at(&plan.result->code) != CONV_JPEG_DECODED);
