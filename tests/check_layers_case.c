@@ -107,7 +107,9 @@ static void random_layer(struct conv_layer *layer, uint64_t *random)
     layer->kernel_height = layer->kernel_width = random_side(random);
     if (random_below(random, 4) == 0)
         layer->kernel_width = random_side(random);
-    layer->stride = PICK(random, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4, 5, 70);
+    layer->groups = 1;
+    layer->stride_y = layer->stride_x = PICK(random, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4, 5, 70);
+    layer->dilation_y = layer->dilation_x = 1;
     layer->input = random_below(random, 3) ? CONV_ELEMENT_F32 : CONV_ELEMENT_U8;
     layer->input_divisor = PICK(random, 1, 255);
     layer->output = random_below(random, 4) ? CONV_ELEMENT_F32 : CONV_ELEMENT_F16;
@@ -115,9 +117,22 @@ static void random_layer(struct conv_layer *layer, uint64_t *random)
         (enum conv_activation)random_below(random, (unsigned)CONV_ACTIVATION_ABS + 1);
     if (random_below(random, 3) == 0) { // what the specialised kernels compute
         layer->kernel_height = layer->kernel_width = PICK(random, 1, 3, 3, 5, 5, 5, 7);
-        layer->stride = 1;
+        layer->stride_y = layer->stride_x = 1;
         layer->input = CONV_ELEMENT_F32;
     }
+    int form = (int)random_below(random, 24); // most variants refuse these
+    if (form < 4) // up to a group for each channel, with one map or several
+        layer->groups = layer->channels;
+    if (form == 0)
+        layer->channels *= PICK(random, 2, 3);
+    if (form < 4)
+        layer->maps = layer->groups * PICK(random, 1, 1, 1, 2, 3, 9);
+    if (form == 3 || form == 4 || form == 5)
+        layer->dilation_y = layer->dilation_x = PICK(random, 2, 2, 3, 4, 5, 12);
+    if (form == 5 || form == 6)
+        layer->stride_y = PICK(random, 1, 2, 3, 7);
+    if (form == 6)
+        layer->dilation_x = PICK(random, 1, 2, 3, 40);
 }
 
 // valid, same, and paddings that are larger than the kernel or than the image.
@@ -126,7 +141,7 @@ static void random_padding(struct conv_layer *layer, uint64_t *random)
     int *pads[] = {&layer->pad_top, &layer->pad_bottom, &layer->pad_left, &layer->pad_right};
     int kind = PICK(random, 0, 0, 0, 1, 1, 2, 3);
     for (int i = 0; i < 4; i++) {
-        int side = i < 2 ? layer->kernel_height : layer->kernel_width;
+        int side = i < 2 ? conv_layer_reach_y(layer) : conv_layer_reach_x(layer);
         *pads[i] = kind == 0   ? 0
                    : kind == 1 ? (side - 1 + i % 2) / 2
                    : kind == 2 ? PICK(random, 0, 1, 2, 3, 5)
@@ -138,7 +153,7 @@ static void random_padding(struct conv_layer *layer, uint64_t *random)
 static int64_t count_taps(const struct check_case *c)
 {
     const struct conv_layer *layer = &c->layer;
-    return c->images * layer->maps * layer->channels * layer->kernel_height * layer->kernel_width *
+    return c->images * layer->maps * (int64_t)conv_layer_taps(layer) *
            conv_layer_out_height(layer, c->shape.height) *
            conv_layer_out_width(layer, c->shape.width);
 }
@@ -148,6 +163,14 @@ static int extent(int out, int stride, int side, int pads, int more)
 {
     int need = (out - 1) * stride + side - pads + more;
     return need > 1 ? need : 1;
+}
+
+// Changes the number of groups, which keep their size.
+static void resize_groups(struct conv_layer *layer, int groups)
+{
+    layer->maps = layer->maps / layer->groups * groups;
+    layer->channels = layer->channels / layer->groups * groups;
+    layer->groups = groups;
 }
 
 static void random_shape(struct check_case *c, uint64_t *random)
@@ -162,7 +185,9 @@ static void random_shape(struct check_case *c, uint64_t *random)
         columns = rows;
         rows = swap;
     }
-    int more = (int)random_below(random, (unsigned)layer->stride); // samples that no output reads
+    // Samples that no output reads.
+    int below = (int)random_below(random, (unsigned)layer->stride_y);
+    int beyond = (int)random_below(random, (unsigned)layer->stride_x);
     c->images = PICK(random, 1, 1, 1, 2, 3, 4, 5, 8, 17, 33);
     if (random_below(random, 12) == 0) { // one warp computes outputs of several images
         rows = PICK(random, 1, 1, 2, 3);
@@ -171,15 +196,15 @@ static void random_shape(struct check_case *c, uint64_t *random)
     }
     if (random_below(random, 12) == 0) { // rows that one thread of cuda_layer_bulk computes
         layer->kernel_height = layer->kernel_width = 5;
-        layer->stride = 1;
+        layer->stride_y = layer->stride_x = layer->dilation_y = layer->dilation_x = 1;
         rows = PICK(random, 16, 17, 24, 29);
         columns = PICK(random, 26, 27, 28, 29);
     }
     for (;;) {
-        c->shape.height = extent(rows, layer->stride, layer->kernel_height,
-                                 layer->pad_top + layer->pad_bottom, more);
-        c->shape.width = extent(columns, layer->stride, layer->kernel_width,
-                                layer->pad_left + layer->pad_right, more);
+        c->shape.height = extent(rows, layer->stride_y, conv_layer_reach_y(layer),
+                                 layer->pad_top + layer->pad_bottom, below);
+        c->shape.width = extent(columns, layer->stride_x, conv_layer_reach_x(layer),
+                                layer->pad_left + layer->pad_right, beyond);
         if (count_taps(c) <= c->taps)
             break;
         // Reduce the sizes that exceed the limit, the least interesting ones first.
@@ -187,9 +212,11 @@ static void random_shape(struct check_case *c, uint64_t *random)
             c->images = 2;
         else if (rows > 4)
             rows = rows * 3 / 4;
-        else if (layer->maps > 8 && random_below(random, 2))
-            layer->maps = layer->maps * 3 / 4;
-        else if (layer->channels > 4)
+        else if (layer->maps / layer->groups > 8 && random_below(random, 2))
+            layer->maps = layer->maps / layer->groups * 3 / 4 * layer->groups;
+        else if (layer->groups > 4)
+            resize_groups(layer, layer->groups * 3 / 4);
+        else if (layer->groups == 1 && layer->channels > 4)
             layer->channels = layer->channels * 3 / 4;
         else if (columns > 20)
             columns = columns * 3 / 4;
@@ -197,6 +224,8 @@ static void random_shape(struct check_case *c, uint64_t *random)
             c->images = 1;
         else if (rows > 1)
             rows--;
+        else if (layer->groups > 1)
+            resize_groups(layer, layer->groups - 1);
         else if (layer->maps > 1)
             layer->maps--;
         else if (layer->channels > 1)
@@ -235,8 +264,7 @@ static void allocate(struct check_case *c, uint64_t *random)
 {
     const struct conv_layer *layer = &c->layer;
     int64_t element = (int64_t)conv_element_size(layer->input);
-    size_t taps =
-        (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
+    size_t taps = conv_layer_taps(layer);
     // Nothing after the last row, so that a read past it meets the unmapped page.
     int64_t size = (c->images - 1) * c->src_image + (layer->channels - 1) * c->src_plane +
                    (c->shape.height - 1) * c->src_row + c->shape.width * element;
@@ -304,7 +332,7 @@ void check_case_init_network(struct check_case *c, const struct check_network_la
         .maps = network->maps,
         .kernel_height = network->kernel,
         .kernel_width = network->kernel,
-        .stride = 1,
+        CONV_LAYER_DENSE,
         .input = CONV_ELEMENT_F32,
         .input_divisor = 1,
         .output = CONV_ELEMENT_F32,
@@ -357,11 +385,13 @@ void check_case_print(const struct check_case *c, const char *variant)
     static const char *const borders[] = {"replicate", "reflect", "reflect101", "wrap", "constant"};
     _Static_assert(CONV_BORDER_CONSTANT == 4 && CONV_BORDER_REPLICATE == 0, "borders");
     const struct conv_layer *layer = &c->layer;
-    printf("  %" PRId64 "x%dx%dx%d (%s, divisor %g) -> %d maps (%s), kernel %dx%d, stride %d\n",
+    printf("  %" PRId64 "x%dx%dx%d (%s, divisor %g) -> %d maps (%s), %d groups, kernel %dx%d,\n"
+           "  stride %dx%d, dilation %dx%d\n",
            c->images, layer->channels, c->shape.height, c->shape.width,
            layer->input == CONV_ELEMENT_U8 ? "u8" : "f32", (double)layer->input_divisor,
-           layer->maps, layer->output == CONV_ELEMENT_F16 ? "f16" : "f32", layer->kernel_height,
-           layer->kernel_width, layer->stride);
+           layer->maps, layer->output == CONV_ELEMENT_F16 ? "f16" : "f32", layer->groups,
+           layer->kernel_height, layer->kernel_width, layer->stride_y, layer->stride_x,
+           layer->dilation_y, layer->dilation_x);
     printf("  pads: top %d, bottom %d, left %d, right %d; border %s (value %g); bias %s; "
            "activation %s; %s numbers\n",
            layer->pad_top, layer->pad_bottom, layer->pad_left, layer->pad_right,

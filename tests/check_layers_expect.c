@@ -60,13 +60,15 @@ static struct value define(const struct check_case *c, const float *padded, int 
     size_t height = (size_t)(c->shape.height + layer->pad_top + layer->pad_bottom);
     size_t width = (size_t)(c->shape.width + layer->pad_left + layer->pad_right);
     int side = layer->kernel_height * layer->kernel_width;
-    const float *weights = layer->weights + (size_t)m * (size_t)layer->channels * (size_t)side;
+    int taps = (int)conv_layer_taps(layer), first = m / (layer->maps / layer->groups) * taps;
+    const float *weights = layer->weights + (size_t)m * (size_t)taps;
     float start = layer->bias ? layer->bias[m] : 0;
     struct value value = {start, start, fabs((double)start)};
-    for (int k = 0; k < layer->channels * side; k++) {
-        size_t y = (size_t)(i * layer->stride + k % side / layer->kernel_width);
-        size_t x = (size_t)(j * layer->stride + k % layer->kernel_width);
-        float sample = padded[((size_t)(k / side) * height + y) * width + x];
+    for (int k = 0; k < taps; k++) {
+        int u = k % side / layer->kernel_width, v = k % layer->kernel_width;
+        size_t y = (size_t)(i * layer->stride_y + u * layer->dilation_y);
+        size_t x = (size_t)(j * layer->stride_x + v * layer->dilation_x);
+        float sample = padded[((size_t)((first + k) / side) * height + y) * width + x];
         value.rounded = fmaf(weights[k], sample, value.rounded);
         value.exact += (double)weights[k] * (double)sample;
         value.margin += fabs((double)weights[k] * (double)sample);

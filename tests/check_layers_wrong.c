@@ -21,6 +21,8 @@ enum mistake {
     MISTAKE_FLUSHES_SUBNORMALS,
     MISTAKE_TF32,
     MISTAKE_HALF_TRUNCATES,
+    MISTAKE_ONE_GROUP,
+    MISTAKE_ADJACENT_TAPS,
 };
 
 static float round_to_tf32(float value)
@@ -33,12 +35,20 @@ static float round_to_tf32(float value)
     return value;
 }
 
-static float compute(const struct conv_layer *layer, enum mistake mistake, const float *weights,
-                     float bias, const float *src, size_t src_row, size_t src_plane)
+// Map m of the window that begins at `src`.
+static float compute(const struct conv_layer *layer, enum mistake mistake, int m, const float *src,
+                     size_t src_row, size_t src_plane)
 {
+    const float *weights = layer->weights + (size_t)m * conv_layer_taps(layer);
+    float bias = layer->bias ? layer->bias[m] : 0;
+    size_t down = mistake == MISTAKE_ADJACENT_TAPS ? 1 : (size_t)layer->dilation_y;
+    size_t across = mistake == MISTAKE_ADJACENT_TAPS ? 1 : (size_t)layer->dilation_x;
+    int channels = layer->channels / layer->groups;
+    if (mistake != MISTAKE_ONE_GROUP)
+        src += (size_t)(m / (layer->maps / layer->groups) * channels) * src_plane;
     int height = layer->kernel_height, width = layer->kernel_width;
     float sum = mistake == MISTAKE_BIAS_LAST ? 0 : bias;
-    for (int k = 0; k < layer->channels * height * width; k++) {
+    for (int k = 0; k < channels * height * width; k++) {
         int c = k / (height * width), in = k % (height * width);
         int u = in / width, v = in % width;
         if (mistake == MISTAKE_COLUMNS_FIRST) {
@@ -46,7 +56,7 @@ static float compute(const struct conv_layer *layer, enum mistake mistake, const
             v = in / height;
         }
         float w = weights[((size_t)c * (size_t)height + (size_t)u) * (size_t)width + (size_t)v];
-        float x = src[(size_t)c * src_plane + (size_t)u * src_row + (size_t)v];
+        float x = src[(size_t)c * src_plane + (size_t)u * down * src_row + (size_t)v * across];
         if (mistake == MISTAKE_TF32)
             sum = fmaf(round_to_tf32(w), round_to_tf32(x), sum);
         else if (mistake == MISTAKE_NOT_FUSED)
@@ -81,8 +91,6 @@ static enum conv_status run(const struct conv_layer_plan *plan,
                             const struct conv_layer_batch *batch, enum mistake mistake)
 {
     const struct conv_layer *layer = &plan->layer;
-    size_t taps =
-        (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
     int height = conv_layer_out_height(layer, plan->shape.height);
     int width = conv_layer_out_width(layer, plan->shape.width);
     size_t row = (size_t)batch->src_row / sizeof(float);
@@ -93,9 +101,9 @@ static enum conv_status run(const struct conv_layer_plan *plan,
         int m = (int)(map % layer->maps);
         for (int i = batch->first_row; i < batch->first_row + batch->rows; i++)
             for (int j = 0; j < width; j++) {
-                const float *src = image + (size_t)(i * layer->stride) * row + j * layer->stride;
-                float value = compute(layer, mistake, layer->weights + (size_t)m * taps,
-                                      layer->bias ? layer->bias[m] : 0, src, row, plane);
+                const float *src =
+                    image + (size_t)(i * layer->stride_y) * row + j * layer->stride_x;
+                float value = compute(layer, mistake, m, src, row, plane);
                 size_t at = ((size_t)map * (size_t)height + (size_t)i) * (size_t)width + (size_t)j;
                 store(layer, mistake, batch->dst, at, value);
             }
@@ -117,6 +125,8 @@ RUN(run_relu_of_nan, MISTAKE_RELU_OF_NAN)
 RUN(run_flushes_subnormals, MISTAKE_FLUSHES_SUBNORMALS)
 RUN(run_tf32, MISTAKE_TF32)
 RUN(run_half_truncates, MISTAKE_HALF_TRUNCATES)
+RUN(run_one_group, MISTAKE_ONE_GROUP)
+RUN(run_adjacent_taps, MISTAKE_ADJACENT_TAPS)
 
 static enum conv_status run_wrong_border(const struct conv_layer_plan *plan,
                                          const struct conv_layer_batch *batch)
@@ -157,18 +167,22 @@ struct planted {
     bool right;
 };
 
+#define WITHOUT_PADS (CONV_LAYER_ANY & ~CONV_LAYER_PADS)
+
 // TF32: two operands with relative errors of 2^-11 each, and the sum's own errors.
 static const struct planted planted[] = {
-    {{.name = "reads padded input", .run = run_right}, true},
+    {{.name = "reads padded input", .run = run_right, .handles = WITHOUT_PADS}, true},
+    {{.name = "reads one group", .run = run_one_group, .handles = WITHOUT_PADS}, false},
+    {{.name = "ignores dilation", .run = run_adjacent_taps, .handles = WITHOUT_PADS}, false},
     {{.name = "adds column by column", .run = run_columns_first}, false},
     {{.name = "does not fuse", .run = run_not_fused}, false},
     {{.name = "adds the bias last", .run = run_bias_last}, false},
     {{.name = "makes 0 of NaN", .run = run_relu_of_nan}, false},
     {{.name = "flushes subnormals", .run = run_flushes_subnormals}, false},
     {{.name = "truncates to float16", .run = run_half_truncates}, false},
-    {{.name = "reflects as reflect101", .run = run_wrong_border, .pads = true}, false},
-    {{.name = "writes after dst", .run = run_writes_after, .pads = true}, false},
-    {{.name = "computes all rows", .run = run_all_rows, .pads = true}, false},
+    {{.name = "reflects as reflect101", .run = run_wrong_border, .handles = CONV_LAYER_ANY}, false},
+    {{.name = "writes after dst", .run = run_writes_after, .handles = CONV_LAYER_ANY}, false},
+    {{.name = "computes all rows", .run = run_all_rows, .handles = CONV_LAYER_ANY}, false},
     {{.name = "rounds to TF32",
       .run = run_tf32,
       .precision = CONV_PRECISION_TF32,
@@ -194,13 +208,15 @@ bool check_selftest(void)
         bool caught = false;
         for (uint64_t seed = 1; seed <= SELFTEST_ROUNDS && !caught; seed++) {
             struct check_case c;
+            struct conv_layer_plan plan;
             double worst = 0;
             check_case_init(&c, seed, SELFTEST_TAPS);
             if (!check_case_expect(&c)) {
                 check_case_free(&c);
                 return false;
             }
-            if (check_case_suits(&c, variant))
+            if (check_case_suits(&c, variant) &&
+                conv_layer_plan_find(&plan, variant, &c.layer, &c.shape, 0))
                 caught = !check_cpu_run(variant, 0, &c, !planted[p].right) ||
                          !check_case_compare(&c, variant, &worst, !planted[p].right);
             check_case_free(&c);

@@ -49,11 +49,14 @@ const struct conv_layer_variant *const *conv_layer_variants(int *count)
     return variants;
 }
 
-// True if the layer has padding or 8-bit input that the variant does not handle.
-static bool needs_pad(const struct conv_layer_variant *variant, const struct conv_layer *layer)
+// What a variant must handle to do the layer, as enum conv_layer_handles.
+static unsigned demands_of(const struct conv_layer *layer)
 {
-    return !variant->pads && (layer->pad_top || layer->pad_bottom || layer->pad_left ||
-                              layer->pad_right || layer->input != CONV_ELEMENT_F32);
+    bool pads = layer->pad_top || layer->pad_bottom || layer->pad_left || layer->pad_right ||
+                layer->input != CONV_ELEMENT_F32;
+    return (pads ? CONV_LAYER_PADS : 0u) | (layer->groups > 1 ? CONV_LAYER_GROUPS : 0u) |
+           (layer->dilation_y > 1 || layer->dilation_x > 1 ? CONV_LAYER_DILATION : 0u) |
+           (layer->stride_y != layer->stride_x ? CONV_LAYER_STRIDES : 0u);
 }
 
 bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_variant *variant,
@@ -66,8 +69,15 @@ bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_
         .variant = variant,
         .layer = *layer,
         .shape = *shape,
-        .pads = needs_pad(variant, layer),
     };
+    if (layer->kernel_height == 1)
+        plan->layer.dilation_y = 1;
+    if (layer->kernel_width == 1)
+        plan->layer.dilation_x = 1;
+    unsigned missing = demands_of(&plan->layer) & ~variant->handles;
+    if (missing & ~(unsigned)CONV_LAYER_PADS)
+        return false;
+    plan->pads = missing != 0;
     if (plan->pads) {
         plan->shape.height += layer->pad_top + layer->pad_bottom;
         plan->shape.width += layer->pad_left + layer->pad_right;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The table of convolution layer kernels. A layer computes, for each image b and map m,
 //   y[b][m][i][j] = act(bias[m] + sum over c, u, v of w[m][c][u][v] *
-//   x[b][c][i*s+u-top][j*s+v-left])
+//     x[b][g * C/G + c][i*stride_y + u*dilation_y - top][j*stride_x + v*dilation_x - left])
+// where g is the group of map m and c runs over the C/G channels of that group.
 // A variant states where it runs, what it needs, which layers it can do and how well it suits them.
 // A new idea is a new file and a new entry in layer.c: variants do not refer to each other.
 #ifndef CONV_KERNELS_LAYER_LAYER_H
@@ -23,6 +24,7 @@ extern "C" {
 
 #define CONV_LAYER_MAX_SIDE 63     // of a kernel, in samples
 #define CONV_LAYER_MAX_STRIDE 1024 // so that sums of coordinates and strides fit an int
+#define CONV_LAYER_MAX_DILATION 1024
 
 enum conv_activation {
     CONV_ACTIVATION_NONE,
@@ -49,9 +51,11 @@ extern const char *const conv_layer_activations[], *const conv_layer_precisions[
 
 // A layer made ready for arithmetic. Weights and bias are in host memory and outlive it.
 struct conv_layer {
-    int channels, maps;              // C and M, at least 1
+    int channels, maps; // C and M, at least 1
+    int groups;         // G, at least 1; divides both. Map m reads the channels of group m / (M/G)
     int kernel_height, kernel_width; // 1 to CONV_LAYER_MAX_SIDE, odd or even
-    int stride;                      // of both axes, at least 1
+    int stride_y, stride_x;          // 1 to CONV_LAYER_MAX_STRIDE
+    int dilation_y, dilation_x;      // from one tap to the next, 1 to CONV_LAYER_MAX_DILATION
     // Padding: samples added on each side of every input plane, at least 0. They hold border_value
     // with CONV_BORDER_CONSTANT, else samples of the plane. Padding takes part in the sum: an
     // infinite weight times a padding of 0 is NaN.
@@ -63,9 +67,12 @@ struct conv_layer {
     enum conv_element output; // F32, or F16: the float32 result rounded to nearest even
     enum conv_activation activation;
     enum conv_precision precision;
-    const float *weights; // [maps][channels][kernel_height][kernel_width]
+    const float *weights; // [maps][channels / groups][kernel_height][kernel_width]
     const float *bias;    // [maps], or NULL
 };
+
+// Initialises the fields of a layer with one group whose taps and outputs are adjacent.
+#define CONV_LAYER_DENSE .groups = 1, .stride_y = 1, .stride_x = 1, .dilation_y = 1, .dilation_x = 1
 
 // The input of a launch.
 struct conv_layer_shape {
@@ -73,17 +80,36 @@ struct conv_layer_shape {
     int height, width; // of each input plane, without padding
 };
 
-// Rows and columns of each output plane; 0 where the kernel is larger than the padded input.
+// The samples that the taps of a kernel span, the first and the last one included.
+static inline int conv_layer_reach_y(const struct conv_layer *layer)
+{
+    return (layer->kernel_height - 1) * layer->dilation_y + 1;
+}
+
+static inline int conv_layer_reach_x(const struct conv_layer *layer)
+{
+    return (layer->kernel_width - 1) * layer->dilation_x + 1;
+}
+
+// The products that are added for one output.
+static inline size_t conv_layer_taps(const struct conv_layer *layer)
+{
+    return (size_t)(layer->channels / layer->groups) * (size_t)layer->kernel_height *
+           (size_t)layer->kernel_width;
+}
+
+// Rows and columns of each output plane; 0 where the kernel is larger than the padded input, or the
+// result does not fit an int.
 static inline int conv_layer_out_height(const struct conv_layer *layer, int height)
 {
-    int64_t room = (int64_t)height + layer->pad_top + layer->pad_bottom - layer->kernel_height;
-    return room < 0 ? 0 : (int)(room / layer->stride + 1);
+    int64_t room = (int64_t)height + layer->pad_top + layer->pad_bottom - conv_layer_reach_y(layer);
+    return room < 0 || room / layer->stride_y >= INT32_MAX ? 0 : (int)(room / layer->stride_y + 1);
 }
 
 static inline int conv_layer_out_width(const struct conv_layer *layer, int width)
 {
-    int64_t room = (int64_t)width + layer->pad_left + layer->pad_right - layer->kernel_width;
-    return room < 0 ? 0 : (int)(room / layer->stride + 1);
+    int64_t room = (int64_t)width + layer->pad_left + layer->pad_right - conv_layer_reach_x(layer);
+    return room < 0 || room / layer->stride_x >= INT32_MAX ? 0 : (int)(room / layer->stride_x + 1);
 }
 
 // One launch: images of the plan's height and width, in the memory of the device where the kernel
@@ -129,6 +155,17 @@ struct conv_layer_plan {
     __attribute__((aligned(16))) unsigned char constants[256];
 };
 
+// What a variant does besides groups = 1, equal strides and adjacent taps of float32 without pads.
+enum conv_layer_handles {
+    // Padding and 8-bit input; without it, conv_layer_plan.pads says where the input is padded and
+    // converted before.
+    CONV_LAYER_PADS = 1,
+    CONV_LAYER_GROUPS = 2,
+    CONV_LAYER_DILATION = 4,
+    CONV_LAYER_STRIDES = 8, // which differ
+    CONV_LAYER_ANY = 15,
+};
+
 // Scores as in stencil.h: a rank by measured speed among the variants of one place.
 #define CONV_LAYER_SCORE_LAST 0
 #define CONV_LAYER_SCORE_UNSUITED 1
@@ -143,9 +180,7 @@ struct conv_layer_variant {
     // activation, as the tests check; for finite operands, with FP16 for those in float16's normal
     // range. A sum that is NaN by definition is NaN in every precision. 0 for CONV_PRECISION_EXACT.
     float bound;
-    // True if it handles padding and 8-bit input itself; otherwise conv_layer_plan.pads says where
-    // its input is padded and converted before.
-    bool pads;
+    unsigned handles; // enum conv_layer_handles
     // Fills in packed_bytes, scratch and constants of a plan, which are 0 before, for its layer and
     // shape. False if the variant cannot do the layer. NULL: it can do every layer, without these.
     bool (*plan)(struct conv_layer_plan *plan);
@@ -166,7 +201,8 @@ extern const struct conv_layer_variant conv_cpu_layer_reference;
 const struct conv_layer_variant *const *conv_layer_variants(int *count);
 
 // Fills *plan for a variant, without packed weights. False if a machine that offers `have` (see
-// conv_place_offers) cannot run it on the layer. Takes no memory.
+// conv_place_offers) cannot run it on the layer, or the layer needs what the variant does not
+// handle. A dilation between taps that are not there becomes 1. Takes no memory.
 bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_variant *variant,
                           const struct conv_layer *layer, const struct conv_layer_shape *shape,
                           unsigned have);

@@ -29,17 +29,17 @@ static float compute(const struct conv_layer_plan *plan, const uint8_t *image,
                      const struct conv_layer_batch *batch, int m, int i, int j)
 {
     const struct conv_layer *layer = &plan->layer;
-    int top = i * layer->stride - layer->pad_top, left = j * layer->stride - layer->pad_left;
-    size_t taps =
-        (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
-    const float *weight = layer->weights + (size_t)m * taps;
+    int top = i * layer->stride_y - layer->pad_top, left = j * layer->stride_x - layer->pad_left;
+    int channels = layer->channels / layer->groups, group = m / (layer->maps / layer->groups);
+    const float *weight = layer->weights + (size_t)m * conv_layer_taps(layer);
+    image += group * channels * batch->src_plane;
     float sum = layer->bias ? layer->bias[m] : 0;
-    for (int c = 0; c < layer->channels; c++)
+    for (int c = 0; c < channels; c++)
         for (int u = 0; u < layer->kernel_height; u++)
             for (int v = 0; v < layer->kernel_width; v++)
                 sum = fmaf(*weight++,
-                           read_sample(plan, image + c * batch->src_plane, batch->src_row, top + u,
-                                       left + v),
+                           read_sample(plan, image + c * batch->src_plane, batch->src_row,
+                                       top + u * layer->dilation_y, left + v * layer->dilation_x),
                            sum);
     return conv_layer_activate(layer->activation, sum);
 }
@@ -80,7 +80,7 @@ const struct conv_layer_variant conv_cpu_layer_reference = {
     .summary = "the definition, one output after the other",
     .place = CONV_ON_CPU,
     .precision = CONV_PRECISION_EXACT,
-    .pads = true,
+    .handles = CONV_LAYER_ANY,
     .score = score_reference,
     .run = run_reference,
 };

@@ -88,7 +88,11 @@ static enum conv_status read_options(struct conv_layer *layer, const conv_layer_
         .channels = options->channels,
         .kernel_height = options->kernel_height,
         .kernel_width = options->kernel_width,
-        .stride = options->stride ? options->stride : 1,
+        .groups = 1,
+        .stride_y = options->stride ? options->stride : 1,
+        .stride_x = options->stride ? options->stride : 1,
+        .dilation_y = 1,
+        .dilation_x = 1,
     };
     enum conv_status status = parse_elements(layer, options, err);
     if (!status)

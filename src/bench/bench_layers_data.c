@@ -16,7 +16,7 @@ struct conv_bench_amount conv_bench_layers_amount(const struct conv_bench_layers
                                                   int64_t images)
 {
     const struct conv_layer *layer = &data->layer;
-    double taps = (double)layer->channels * layer->kernel_height * layer->kernel_width;
+    double taps = (double)conv_layer_taps(layer);
     double samples = (double)images * (double)(data->image_in + data->image_out);
     return (struct conv_bench_amount){
         .images = (double)images,
@@ -114,7 +114,7 @@ static void describe(struct conv_bench_layers_data *data, const struct conv_benc
         .maps = layer->maps,
         .kernel_height = layer->kernel_height,
         .kernel_width = layer->kernel_width,
-        .stride = 1,
+        CONV_LAYER_DENSE,
         .border = CONV_BORDER_CONSTANT,
         .input = CONV_ELEMENT_F32,
         .input_divisor = 1,

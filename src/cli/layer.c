@@ -62,10 +62,9 @@ bool conv_layer_images_choice(const struct conv_options *options,
                               struct conv_workload_choice *choice)
 {
     const struct conv_layer *layer = &setup->layer;
-    double per_pixel = setup->bank.map_count
-                           ? 2 * conv_bank_cost(&setup->bank)
-                           : 2.0 * layer->maps * layer->channels * layer->kernel_height *
-                                 layer->kernel_width / layer->stride / layer->stride;
+    double per_pixel = setup->bank.map_count ? 2 * conv_bank_cost(&setup->bank)
+                                             : 2.0 * layer->maps * (double)conv_layer_taps(layer) /
+                                                   layer->stride_y / layer->stride_x;
     double bytes = conv_layer_setup_much(&options->machine) / per_pixel * BYTES_PER_PIXEL;
     *choice = (struct conv_workload_choice){.cost = bytes, .name = 1638};
     for (int f = 0; f < CONV_DEVICE_CODERS; f++)
@@ -158,9 +157,9 @@ static void describe_border(struct conv_page *page, const struct conv_layer *lay
 static void describe_layer(struct conv_page *page, const struct conv_layer *layer)
 {
     int padding = layer->pad_top + layer->pad_bottom + layer->pad_left + layer->pad_right;
-    conv_page_fact(page, "layer", "%d channels to %d maps, kernels of %d × %d, stride %d",
+    conv_page_fact(page, "layer", "%d channels to %d maps, kernels of %d × %d, stride %d × %d",
                    layer->channels, layer->maps, layer->kernel_height, layer->kernel_width,
-                   layer->stride);
+                   layer->stride_y, layer->stride_x);
     if (padding > 0) {
         conv_page_fact(page, "padding", "top %d, bottom %d, left %d, right %d", layer->pad_top,
                        layer->pad_bottom, layer->pad_left, layer->pad_right);

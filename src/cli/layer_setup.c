@@ -110,7 +110,11 @@ enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
         .channels = (int)side[1],
         .kernel_height = (int)side[2],
         .kernel_width = (int)side[3],
-        .stride = options->filter.layer.stride,
+        .groups = 1,
+        .stride_y = options->filter.layer.stride,
+        .stride_x = options->filter.layer.stride,
+        .dilation_y = 1,
+        .dilation_x = 1,
         .input = CONV_ELEMENT_F32,
         .input_divisor = 1,
         .output =
@@ -243,7 +247,7 @@ static enum conv_status fit_layer(struct conv_layer_shapes *shapes,
     out[1] = conv_layer_out_height(layer, shapes->height);
     out[2] = conv_layer_out_width(layer, shapes->width);
     shapes->flops = 2.0 * (double)shapes->images * (double)out[0] * (double)out[1] *
-                    (double)out[2] * layer->channels * layer->kernel_height * layer->kernel_width;
+                    (double)out[2] * (double)conv_layer_taps(layer);
     return CONV_OK;
 }
 

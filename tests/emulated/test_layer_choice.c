@@ -20,7 +20,7 @@ static struct conv_layer make_layer(int channels, int maps, int kernel)
         .maps = maps,
         .kernel_height = kernel,
         .kernel_width = kernel,
-        .stride = 1,
+        CONV_LAYER_DENSE,
         .border = CONV_BORDER_CONSTANT,
         .input = CONV_ELEMENT_F32,
         .input_divisor = 1,
@@ -75,7 +75,7 @@ UNIT_TEST(test_every_layer_has_a_variant)
             for (int form = 0; form < 5; form++) {
                 struct conv_layer layer = make_layer(channels[c], form == 4 ? 7 : 64, kernels[k]);
                 layer.precision = (enum conv_precision)(form % 4);
-                layer.stride = form == 2 ? 2 : 1;
+                layer.stride_y = layer.stride_x = form == 2 ? 2 : 1;
                 layer.input = form == 3 ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32;
                 if (form > 0)
                     layer.pad_top = layer.pad_left = kernels[k] / 2;
@@ -141,7 +141,7 @@ UNIT_TEST(test_extreme_shapes)
             struct conv_layer_shape shape = {extreme[i].images, extreme[i].height,
                                              extreme[i].width};
             struct conv_layer_plan plan;
-            layer.stride = extreme[i].stride;
+            layer.stride_y = layer.stride_x = extreme[i].stride;
             layer.pad_left = layer.pad_right = extreme[i].padding;
             layer.precision = variants[v]->precision;
             if (variants[v]->place != CONV_ON_CUDA || (extreme[i].only_slices && !is_slices))

@@ -32,7 +32,7 @@ UNIT_TEST(padding_takes_part)
                                .maps = 1,
                                .kernel_height = 1,
                                .kernel_width = 2,
-                               .stride = 1,
+                               CONV_LAYER_DENSE,
                                .pad_left = 1,
                                .border = CONV_BORDER_CONSTANT,
                                .input = CONV_ELEMENT_F32,
@@ -107,7 +107,7 @@ static struct conv_layer plain_layer(void)
                                .maps = 1,
                                .kernel_height = 1,
                                .kernel_width = 1,
-                               .stride = 1,
+                               CONV_LAYER_DENSE,
                                .input = CONV_ELEMENT_F32,
                                .input_divisor = 1,
                                .output = CONV_ELEMENT_F32,
@@ -122,7 +122,7 @@ UNIT_TEST(output_sizes)
     assert_int_equal(conv_layer_out_height(&layer, 5), 1);
     assert_int_equal(conv_layer_out_height(&layer, 4), 0);
     assert_int_equal(conv_layer_out_width(&layer, 4), 2);
-    layer.stride = 3;
+    layer.stride_y = layer.stride_x = 3;
     assert_int_equal(conv_layer_out_height(&layer, 10), 2);
     assert_int_equal(conv_layer_out_height(&layer, 11), 3);
     layer.pad_top = 1;
@@ -131,6 +131,36 @@ UNIT_TEST(output_sizes)
     assert_int_equal(conv_layer_out_width(&layer, 1), 27);
     layer.pad_top = INT32_MAX;
     assert_int_equal(conv_layer_out_height(&layer, INT32_MAX), 1431655764);
+    layer.stride_y = layer.dilation_x = 2;
+    assert_int_equal(conv_layer_out_height(&layer, INT32_MAX), 2147483645);
+    layer.stride_y = 1;
+    assert_int_equal(conv_layer_out_height(&layer, INT32_MAX), 0); // no int
+    assert_int_equal(conv_layer_out_width(&layer, 1), 26);
+    layer.pad_left = layer.pad_right = 0;
+    assert_int_equal(conv_layer_out_width(&layer, 5), 1);
+    assert_int_equal(conv_layer_out_width(&layer, 4), 0);
+}
+
+UNIT_TEST(variants_refuse_what_they_do_not_handle)
+{
+    struct conv_layer layers[4];
+    for (int i = 0; i < 4; i++)
+        layers[i] = plain_layer();
+    layers[0].groups = layers[0].channels = layers[0].maps = 2;
+    layers[1].kernel_width = layers[1].dilation_x = 2;
+    layers[2].stride_y = 2;
+    layers[3].dilation_x = layers[3].dilation_y = 9; // of a single tap
+    static const unsigned needed[] = {CONV_LAYER_GROUPS, CONV_LAYER_DILATION, CONV_LAYER_STRIDES,
+                                      0};
+    struct conv_layer_shape shape = {1, 8, 8};
+    struct conv_layer_plan plan;
+    for (int i = 0; i < 4; i++) {
+        struct conv_layer_variant variant = {.handles = needed[i]};
+        assert_true(conv_layer_plan_find(&plan, &variant, &layers[i], &shape, 0));
+        variant.handles = CONV_LAYER_ANY & ~needed[i];
+        assert_int_equal(conv_layer_plan_find(&plan, &variant, &layers[i], &shape, 0), i == 3);
+    }
+    assert_int_equal(plan.layer.dilation_x * plan.layer.dilation_y, 1);
 }
 
 UNIT_TEST(table_is_consistent)
@@ -202,7 +232,8 @@ static bool plan_unpadded_10x12(struct conv_layer_plan *plan)
 
 UNIT_TEST(padding_is_left_to_the_caller)
 {
-    const struct conv_layer_variant pads = {.pads = true, .plan = plan_unpadded_10x12};
+    const struct conv_layer_variant pads = {.handles = CONV_LAYER_PADS,
+                                            .plan = plan_unpadded_10x12};
     const struct conv_layer_variant leaves = {.plan = plan_unpadded_10x12};
     struct conv_layer layer = plain_layer();
     struct conv_layer_shape shape = {7, 10, 12};
@@ -255,7 +286,7 @@ UNIT_TEST(scratch_is_bounded)
         struct conv_layer layer = plain_layer();
         layer.channels = cases[i].channels;
         layer.kernel_height = layer.kernel_width = cases[i].side;
-        layer.stride = cases[i].stride;
+        layer.stride_y = layer.stride_x = cases[i].stride;
         if (n >= distinct) // the padded input is in scratch, too
             layer.pad_left = layer.pad_right = layer.kernel_width / 2;
         struct conv_layer_shape shape = {1, cases[i].height, cases[i].width};

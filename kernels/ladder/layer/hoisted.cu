@@ -56,14 +56,14 @@ static __global__ void hoisted(struct ladder ladder,
 
 static size_t tile_bytes(const struct conv_layer *layer)
 {
-    return (size_t)ladder_reach(LADDER_SIDE, layer->stride, layer->kernel_height) *
-           (size_t)ladder_reach(LADDER_SIDE, layer->stride, layer->kernel_width) * sizeof(float);
+    return (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_height) *
+           (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_width) * sizeof(float);
 }
 
 static bool can_hoisted(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
     return ladder_can(layer, shape) && ladder_taps(layer) <= LADDER_CONSTANT &&
-           layer->stride <= 16 && tile_bytes(layer) <= LADDER_SHARED;
+           layer->stride_x <= 16 && tile_bytes(layer) <= LADDER_SHARED;
 }
 
 static enum conv_status run_hoisted(const struct conv_layer_plan *plan,

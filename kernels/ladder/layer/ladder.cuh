@@ -86,7 +86,7 @@ static inline struct ladder ladder_of(const struct conv_layer_plan *plan,
     ladder.maps = layer->maps;
     ladder.kernel_height = layer->kernel_height;
     ladder.kernel_width = layer->kernel_width;
-    ladder.stride = layer->stride;
+    ladder.stride = layer->stride_x;
     ladder.out_height = conv_layer_out_height(layer, plan->shape.height);
     ladder.out_width = conv_layer_out_width(layer, plan->shape.width);
     ladder.tiles_x = (ladder.out_width - 1) / tile_width + 1;
@@ -130,9 +130,17 @@ static enum conv_status ladder_groups(const struct conv_layer_plan *plan, const 
 // Defines a row of the table, cuda_layer_NAME.
 #define LADDER_VARIANT(NAME, SUMMARY, PRECISION, BOUND, PLAN, SCORE, RUN)                          \
     const struct conv_layer_variant conv_cuda_layer_##NAME = {                                     \
-        "cuda_layer_" #NAME,        SUMMARY,     CONV_ON_CUDA, 75,                                 \
-        CONV_PRECISION_##PRECISION, BOUND,       false,        PLAN,                               \
-        ladder_score<SCORE>,        ladder_pack, RUN,                                              \
+        "cuda_layer_" #NAME,                                                                       \
+        SUMMARY,                                                                                   \
+        CONV_ON_CUDA,                                                                              \
+        75,                                                                                        \
+        CONV_PRECISION_##PRECISION,                                                                \
+        BOUND,                                                                                     \
+        0,                                                                                         \
+        PLAN,                                                                                      \
+        ladder_score<SCORE>,                                                                       \
+        ladder_pack,                                                                               \
+        RUN,                                                                                       \
     }
 
 // --- in kernels ----------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ static int score_register(const struct conv_layer_plan *plan)
     int64_t outputs = (int64_t)conv_layer_out_height(layer, plan->shape.height) *
                       conv_layer_out_width(layer, plan->shape.width);
     bool full = outputs * 10 >= (outputs + 127) / 128 * 128 * 7;
-    return full && layer->stride == 1 && !plan->pads ? 45 : 18;
+    return full && layer->stride_x == 1 && !plan->pads ? 45 : 18;
 }
 
 #define SUMMARY(MAPS, MAPS_EACH, POSITIONS, THREADS)                                               \
@@ -135,8 +135,8 @@ static int score_register(const struct conv_layer_plan *plan)
           " threads"
 #define ROW(NAME, TEXT, SCORE, ...)                                                                \
     {                                                                                              \
-        NAME, TEXT, CONV_ON_CUDA, 75, CONV_PRECISION_EXACT, 0, false, ladder_plan<ladder_can>,     \
-            SCORE, ladder_pack, run_tiled<__VA_ARGS__>                                             \
+        NAME, TEXT, CONV_ON_CUDA, 75, CONV_PRECISION_EXACT, 0, 0, ladder_plan<ladder_can>, SCORE,  \
+            ladder_pack, run_tiled<__VA_ARGS__>                                                    \
     }
 
 const struct conv_layer_variant conv_cuda_layer_register =

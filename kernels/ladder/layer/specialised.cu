@@ -61,7 +61,7 @@ static bool can_specialised(const struct conv_layer *layer, const struct conv_la
                       shape->width == (SIDE));
     LAYERS(MATCHES)
 #undef MATCHES
-    return known && layer->stride == 1 && ladder_can(layer, shape);
+    return known && layer->stride_x == 1 && ladder_can(layer, shape);
 }
 
 // Launches the kernel if it is the one for the layer.

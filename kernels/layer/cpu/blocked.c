@@ -32,7 +32,7 @@ static int round_up(int n, int to)
 // Sets everything about the copy that follows from `adjoining`, `rows` and `columns`.
 static void lay_out(struct conv_layer_blocked *blocked, const struct conv_layer *layer, int lanes)
 {
-    int stride = layer->stride;
+    int stride = layer->stride_x;
     blocked->row_phases = min(stride, layer->kernel_height);
     blocked->copies = blocked->adjoining ? layer->kernel_width : min(stride, layer->kernel_width);
     blocked->pitch = blocked->adjoining
@@ -51,7 +51,7 @@ static double cost(const struct conv_layer_blocked *blocked, const struct conv_l
                    int lanes)
 {
     double rows = blocked->rows, columns = blocked->columns;
-    double taps = (double)conv_layer_blocked_taps(layer);
+    double taps = (double)conv_layer_taps(layer);
     // The last tile is rarely full, and a vector across a row's end partly unused.
     double vectors = blocked->adjoining ? rows * columns / lanes + 1
                                         : rows * (round_up(blocked->columns, lanes) / lanes);
@@ -104,7 +104,7 @@ static void choose_copy(struct conv_layer_blocked *blocked, const struct conv_la
 {
     struct conv_layer_blocked adjoining = *blocked;
     adjoining.adjoining = true;
-    double gain = 1 + stored_taps / (double)conv_layer_blocked_taps(layer);
+    double gain = 1 + stored_taps / (double)conv_layer_taps(layer);
     choose_block(blocked, layer, lanes, MOST_COPIED);
     if (choose_block(&adjoining, layer, lanes, MOST_COPIED) &&
         cost(&adjoining, layer, lanes) < gain * cost(blocked, layer, lanes))
@@ -133,8 +133,8 @@ void conv_layer_blocked_pack(const struct conv_layer_plan *plan)
     for (int c = 0; c < layer->channels; c++)
         for (int u = 0; u < layer->kernel_height; u++)
             for (int v = 0; v < layer->kernel_width; v++)
-                *offsets++ = (int32_t)offset_of(blocked, layer->stride, c, u, v);
-    size_t taps = conv_layer_blocked_taps(layer);
+                *offsets++ = (int32_t)offset_of(blocked, layer->stride_x, c, u, v);
+    size_t taps = conv_layer_taps(layer);
     float *packed = (float *)plan->packed + conv_layer_blocked_offsets(layer);
     int first = 0;
     for (int g = 0; g < blocked->groups; g++) {
@@ -151,7 +151,7 @@ void conv_layer_blocked_pack(const struct conv_layer_plan *plan)
 // Offsets in the smallest block, of 8 vectors, are int32_t.
 static bool offsets_fit(const struct conv_layer *layer)
 {
-    int stride = layer->stride, height = layer->kernel_height, width = layer->kernel_width;
+    int stride = layer->stride_x, height = layer->kernel_height, width = layer->kernel_width;
     int64_t rows = (int64_t)min(stride, height) * (1 + (height - 1) / stride);
     int64_t columns = (int64_t)min(stride, width) * (8 * MOST_LANES + (width - 1) / stride);
     return layer->channels <= INT32_MAX / (rows * columns);
@@ -164,7 +164,7 @@ static bool is_streamed(const struct conv_layer_plan *plan,
     const struct conv_layer *layer = &plan->layer;
     double outputs = (double)plan->shape.images * layer->maps * blocked->height * blocked->width;
     return layer->output == CONV_ELEMENT_F32 && layer->activation <= CONV_ACTIVATION_RELU &&
-           conv_layer_blocked_taps(layer) <= MOST_STREAMED_TAPS &&
+           conv_layer_taps(layer) <= MOST_STREAMED_TAPS &&
            outputs * sizeof(float) >= LEAST_STREAMED;
 }
 
@@ -173,9 +173,9 @@ static size_t padded_size(const struct conv_layer *layer, const struct conv_laye
                           int lanes)
 {
     size_t columns =
-        (size_t)(blocked->columns - 1) * (size_t)layer->stride + (size_t)layer->kernel_width;
+        (size_t)(blocked->columns - 1) * (size_t)layer->stride_x + (size_t)layer->kernel_width;
     size_t rows = (size_t)(blocked->rows + layer->kernel_height - 1);
-    if (layer->stride > 1)
+    if (layer->stride_x > 1)
         return columns;
     bool is_copied = layer->input != CONV_ELEMENT_F32 || layer->pad_top || layer->pad_bottom ||
                      layer->pad_left || layer->pad_right;
@@ -205,6 +205,6 @@ bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
         plan->scratch = blocked->kept + (size_t)layer->maps * vector;
     }
     plan->packed_bytes = conv_layer_blocked_offsets(layer) * sizeof(int32_t) +
-                         (size_t)layer->maps * (conv_layer_blocked_taps(layer) + 1) * sizeof(float);
+                         (size_t)layer->maps * (conv_layer_taps(layer) + 1) * sizeof(float);
     return true;
 }

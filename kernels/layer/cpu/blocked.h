@@ -45,11 +45,6 @@ static inline int conv_layer_blocked_maps(const struct conv_layer_blocked *block
     return blocked->most_maps - (g >= blocked->groups - blocked->short_groups);
 }
 
-static inline size_t conv_layer_blocked_taps(const struct conv_layer *layer)
-{
-    return (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
-}
-
 // `lanes`: float32 in a vector; `most_maps`: of a tile; `streams`: outputs may bypass the caches.
 // False if there are too many channels.
 bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, bool streams);
@@ -59,7 +54,7 @@ void conv_layer_blocked_pack(const struct conv_layer_plan *plan);
 // Elements of 4 bytes before the first group.
 static inline size_t conv_layer_blocked_offsets(const struct conv_layer *layer)
 {
-    return (conv_layer_blocked_taps(layer) + 15) / 16 * 16;
+    return (conv_layer_taps(layer) + 15) / 16 * 16;
 }
 
 // The CPU variants of layer.h's table, besides the reference.

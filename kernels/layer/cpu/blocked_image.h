@@ -129,10 +129,10 @@ struct window {
 static struct window window_of(const struct conv_layer *layer, const struct block *block)
 {
     return (struct window){
-        .top = block->first_row * layer->stride - layer->pad_top,
-        .left = block->first_column * layer->stride - layer->pad_left,
-        .rows = (block->rows - 1) * layer->stride + layer->kernel_height,
-        .columns = (block->columns - 1) * layer->stride + layer->kernel_width,
+        .top = block->first_row * layer->stride_x - layer->pad_top,
+        .left = block->first_column * layer->stride_x - layer->pad_left,
+        .rows = (block->rows - 1) * layer->stride_x + layer->kernel_height,
+        .columns = (block->columns - 1) * layer->stride_x + layer->kernel_width,
     };
 }
 
@@ -141,7 +141,7 @@ static void copy_rows(const struct conv_layer_plan *plan, const struct conv_laye
                       const uint8_t *plane, const struct window *window, float *line, float *dst)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    int stride = plan->layer.stride;
+    int stride = plan->layer.stride_x;
     for (int r = 0; r < window->rows; r++) {
         if (r % stride >= blocked->row_phases)
             continue;
@@ -222,7 +222,7 @@ static void copy_block(const struct conv_layer_plan *plan, const struct conv_lay
     for (int c = 0; c < layer->channels; c++) {
         const uint8_t *plane = block->image + c * batch->src_plane;
         float *channel = scratch + c * blocked->channel_size;
-        if (layer->stride > 1) {
+        if (layer->stride_x > 1) {
             copy_rows(plan, batch, plane, &window, line, channel);
         } else if (!inside) {
             copy_padded(plan, batch, plane, &window, line, channel);
@@ -233,7 +233,7 @@ static void copy_block(const struct conv_layer_plan *plan, const struct conv_lay
         }
     }
     if (blocked->adjoining)
-        clear_after_rows(blocked, layer->channels, layer->stride, window.rows, scratch);
+        clear_after_rows(blocked, layer->channels, layer->stride_x, window.rows, scratch);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ static struct ahead plan_ahead(const struct conv_layer_plan *plan,
     ptrdiff_t row = plan->shape.width * (ptrdiff_t)conv_element_size(layer->input);
     struct ahead ahead = {.plane_stride = batch->src_plane, .first = top * batch->src_row};
     bool is_block = batch->rows <= blocked->rows && blocked->columns == blocked->width;
-    bool is_dense = layer->stride <= layer->kernel_height &&
+    bool is_dense = layer->stride_x <= layer->kernel_height &&
                     (double)batch->src_row <= (1 + MOST_BETWEEN) * (double)row;
     if (!is_block || !is_dense || top >= bottom || tile_count < 1)
         return ahead;
@@ -357,7 +357,7 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
     const struct conv_layer *layer = &run->plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
     struct tile *tile = &run->tile;
-    size_t taps = conv_layer_blocked_taps(layer);
+    size_t taps = conv_layer_taps(layer);
     const int most = 24 * LANES; // a multiple of most tiles
     for (int done = 0; done < count; done += most) {
         int n = count - done < most ? count - done : most;
@@ -435,7 +435,7 @@ static enum conv_status run_blocked(const struct conv_layer_plan *plan,
         .plan = plan,
         .dst = batch->dst,
         .tile = {.offsets = plan->packed,
-                 .offsets_end = (const int32_t *)plan->packed + conv_layer_blocked_taps(layer),
+                 .offsets_end = (const int32_t *)plan->packed + conv_layer_taps(layer),
                  .activation = layer->activation,
                  .output = layer->output,
                  .map_size = map_size},
@@ -479,7 +479,7 @@ static int score_blocked(const struct conv_layer_plan *plan)
         .place = CONV_ON_CPU,                                                                      \
         .needs = needed,                                                                           \
         .precision = CONV_PRECISION_EXACT,                                                         \
-        .pads = true,                                                                              \
+        .handles = CONV_LAYER_PADS,                                                                \
         .plan = plan_blocked,                                                                      \
         .score = score_blocked,                                                                    \
         .pack = conv_layer_blocked_pack,                                                           \

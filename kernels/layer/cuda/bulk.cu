@@ -212,7 +212,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
     bool found = false;
-    if (layer->stride != 1 || layer->input != CONV_ELEMENT_F32 || layer->pad_top ||
+    if (layer->stride_x != 1 || layer->input != CONV_ELEMENT_F32 || layer->pad_top ||
         layer->pad_bottom || layer->pad_left || layer->pad_right || out_height <= 0 ||
         out_width <= 0 || out_height > MOST_ITEMS / 8)
         return false;
@@ -390,7 +390,7 @@ const struct conv_layer_variant conv_cuda_layer_bulk = {
     CONV_CUDA_ONLY + 90, // later devices have bulk copies, but some have less shared memory
     CONV_PRECISION_EXACT,
     0,
-    true,
+    CONV_LAYER_PADS,
     plan_bulk,
     score_bulk,
     pack_bulk,

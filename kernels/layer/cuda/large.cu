@@ -373,7 +373,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
     *best = {};
-    if (layer->kernel_width < LARGE_LEAST || layer->stride != 1 || out_height <= 0 ||
+    if (layer->kernel_width < LARGE_LEAST || layer->stride_x != 1 || out_height <= 0 ||
         out_width <= 0 || (int64_t)out_height * out_width > INT32_MAX / 2)
         return false;
     bool found = false;
@@ -494,7 +494,7 @@ const struct conv_layer_variant conv_cuda_layer_large = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    true,
+    CONV_LAYER_PADS,
     plan_large,
     score_large,
     pack_large,

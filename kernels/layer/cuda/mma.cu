@@ -315,12 +315,12 @@ static bool fill_config(const struct conv_layer *layer, const struct conv_layer_
     c->last_pixels = rest ? 8 / rest : 1;
     c->atoms = row_atoms(layer, c) * layer->kernel_height;
     c->steps = ceil_div(c->atoms, 2);
-    c->in_width = (out_width - 1) * layer->stride + layer->kernel_width;
+    c->in_width = (out_width - 1) * layer->stride_x + layer->kernel_width;
     int64_t weights = (int64_t)c->steps * s->maps * 256;
     for (int strips = 1; strips <= out_height; strips++) {
         c->strip_rows = ceil_div(out_height, strips);
         c->image_strips = ceil_div(out_height, c->strip_rows);
-        c->in_rows = (c->strip_rows - 1) * layer->stride + layer->kernel_height;
+        c->in_rows = (c->strip_rows - 1) * layer->stride_x + layer->kernel_height;
         int64_t plane = (int64_t)c->planes * c->in_rows * c->in_width * 16;
         int64_t bytes = plane + weights + c->steps * 8 + 2 * MMA_WARPS * 4 + 256;
         // Blocks of a wide image are as large as possible.
@@ -462,7 +462,7 @@ static void fill_launch(const struct conv_layer_plan *plan, const struct conv_la
     p->exact = (const float *)(const void *)(packed + parts.weights + parts.bias);
     p->offsets = (const int *)(const void *)(packed + parts.weights + parts.bias + parts.exact);
     p->kernel_width = layer->kernel_width;
-    p->stride = layer->stride;
+    p->stride = layer->stride_x;
     p->padded = layer->pad_top || layer->pad_bottom || layer->pad_left || layer->pad_right;
     p->activation = (int)layer->activation;
     p->half = layer->output == CONV_ELEMENT_F16;
@@ -512,7 +512,7 @@ const struct conv_layer_variant conv_cuda_layer_mma_half = {
     80,
     CONV_PRECISION_TF32,
     16400 + 4 * 64,
-    true,
+    CONV_LAYER_PADS,
     plan_mma,
     score_half,
     pack_mma,

@@ -269,7 +269,7 @@ static bool plan_points(struct conv_layer_plan *plan)
 {
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_shape *shape = &plan->shape;
-    if (layer->kernel_height != 1 || layer->kernel_width != 1 || layer->stride != 1 ||
+    if (layer->kernel_height != 1 || layer->kernel_width != 1 || layer->stride_x != 1 ||
         shape->height <= 0 || shape->width <= 0 ||
         (int64_t)shape->height * shape->width >= INT32_MAX - TILE || chunk_groups(layer) <= 0 ||
         chunks_of(layer) >= 65536)
@@ -368,7 +368,7 @@ const struct conv_layer_variant conv_cuda_layer_points = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    false,
+    0,
     plan_points,
     score_points,
     pack_points,

@@ -252,7 +252,7 @@ static bool plan_points_bulk(struct conv_layer_plan *plan)
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_shape *shape = &plan->shape;
     struct points_bulk_config *c = layer_constants<struct points_bulk_config>(plan);
-    if (layer->kernel_height != 1 || layer->kernel_width != 1 || layer->stride != 1 ||
+    if (layer->kernel_height != 1 || layer->kernel_width != 1 || layer->stride_x != 1 ||
         layer->maps > 1 << 20 || shape->height <= 0 || shape->width <= 0 ||
         (int64_t)shape->height * shape->width > MOST_OUTPUTS / (layer->maps + 8) ||
         !configure(layer, c) || c->chunks >= 65536)
@@ -327,7 +327,7 @@ const struct conv_layer_variant conv_cuda_layer_points_bulk = {
     NEEDS,
     CONV_PRECISION_EXACT,
     0,
-    false,
+    0,
     plan_points_bulk,
     score_points_bulk,
     pack_points_bulk,

@@ -396,7 +396,7 @@ template <int PRODUCTS> static bool plan_products(struct conv_layer_plan *plan)
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_shape *shape = &plan->shape;
     struct panel_config *c = layer_constants<struct panel_config>(plan);
-    if (layer->kernel_height != 1 || layer->kernel_width != 1 || layer->stride != 1 ||
+    if (layer->kernel_height != 1 || layer->kernel_width != 1 || layer->stride_x != 1 ||
         layer->channels > MOST_CHANNELS || layer->maps > 1 << 20 || shape->height <= 0 ||
         shape->width <= 0 ||
         (int64_t)shape->height * shape->width > MOST_OUTPUTS / (layer->maps + 8) ||
@@ -507,7 +507,7 @@ const struct conv_layer_variant conv_cuda_layer_points_wgmma = {
     NEEDS,
     CONV_PRECISION_FAST,
     12 + 4 * 3 * MOST_CHANNELS / 8,
-    false,
+    0,
     plan_products<3>,
     score_panels,
     pack_products,
@@ -522,7 +522,7 @@ const struct conv_layer_variant conv_cuda_layer_points_tf32 = {
     NEEDS,
     CONV_PRECISION_TF32,
     16400 + 4 * MOST_CHANNELS / 8,
-    false,
+    0,
     plan_products<1>,
     score_tf32,
     pack_products,

@@ -385,7 +385,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct rows_shape *s = &shapes[i];
         if ((s->kernel_width > 0 && s->kernel_width != layer->kernel_width) ||
-            s->stride != layer->stride)
+            s->stride != layer->stride_x)
             continue;
         c.shape = (int)i;
         int tiles = ceil_div(out_width, s->columns), groups = ceil_div(layer->maps, s->maps);
@@ -436,7 +436,7 @@ static int score_rows(const struct conv_layer_plan *plan)
     bool pads = layer->pad_top || layer->pad_bottom || layer->pad_left || layer->pad_right;
     if (layer->input != CONV_ELEMENT_F32)
         return 85;
-    if (layer->stride > 1)
+    if (layer->stride_x > 1)
         return 75;
     // 1→8, 128², 11×11 takes 2.380 ms, 0.726 from tiles of outputs; 1→32, 96², 9×9 1.194 and
     // 1.270.
@@ -549,7 +549,7 @@ const struct conv_layer_variant conv_cuda_layer_rows = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    true,
+    CONV_LAYER_PADS,
     plan_rows,
     score_rows,
     pack_rows,

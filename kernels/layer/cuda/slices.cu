@@ -286,7 +286,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
     bool found = false;
-    if (layer->stride != 1 || layer->kernel_width != layer->kernel_height || out_height <= 0 ||
+    if (layer->stride_x != 1 || layer->kernel_width != layer->kernel_height || out_height <= 0 ||
         out_width <= 0)
         return false;
     int most_rows = slices_most_rows(layer, shape);
@@ -504,7 +504,7 @@ const struct conv_layer_variant conv_cuda_layer_slices = {
     CONV_CUDA_ONLY + 90, // others have less shared memory; the choice was measured there
     CONV_PRECISION_EXACT,
     0,
-    true,
+    CONV_LAYER_PADS,
     plan_slices,
     score_slices,
     pack_slices,

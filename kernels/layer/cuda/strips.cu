@@ -179,7 +179,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width), rest = layer->channels % 8;
     bool found = false;
-    if (out_height <= 0 || out_width <= 0 || layer->stride != 1)
+    if (out_height <= 0 || out_width <= 0 || layer->stride_x != 1)
         return false;
     struct strips_config c = {};
     c.planes = ceil_div(layer->channels, 8);
@@ -454,7 +454,7 @@ const struct conv_layer_variant conv_cuda_layer_strips = {
     NEEDS,
     CONV_PRECISION_FAST,
     36 + 4 * STRIPS_MOST_STEPS,
-    false,
+    0,
     plan_products<3>,
     score_strips,
     pack_products,
@@ -469,7 +469,7 @@ const struct conv_layer_variant conv_cuda_layer_strips_half = {
     NEEDS,
     CONV_PRECISION_TF32,
     16400 + 4 * STRIPS_MOST_STEPS,
-    false,
+    0,
     plan_products<1>,
     score_half,
     pack_products,

@@ -104,7 +104,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     bool found = false;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct tiles_shape *s = &shapes[i];
-        if (s->kernel_width != layer->kernel_width || s->stride != layer->stride)
+        if (s->kernel_width != layer->kernel_width || s->stride != layer->stride_x)
             continue;
         struct tiles_config c;
         c.shape = (int)i;
@@ -241,7 +241,7 @@ static void fill_launch(const struct conv_layer_plan *plan, const struct conv_la
     p->weights = (const float *)plan->d_packed;
     p->bias = p->weights + (size_t)c->chunks * (size_t)layer->channels * (size_t)c->weight_floats;
     p->strips = batch->images * c->image_strips;
-    p->stride = layer->stride;
+    p->stride = layer->stride_x;
     p->pad_bottom = layer->pad_bottom;
     p->pad_right = layer->pad_right;
     p->activation = (int)layer->activation;
@@ -293,7 +293,7 @@ const struct conv_layer_variant conv_cuda_layer_tiles = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    true,
+    CONV_LAYER_PADS,
     plan_tiles,
     score_tiles,
     pack_tiles,
