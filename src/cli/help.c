@@ -288,9 +288,14 @@ int conv_version_main(const struct conv_options *options)
     return conv_errors_flush();
 }
 
-// The error for a word that is neither a command nor a filter; `reason`: why it is not a filter.
-static int refuse_word(const char *word, struct conv_err *reason)
+// For a word that is neither a command nor a filter, `reason` says why not: an option, or an error.
+static int print_word(const char *word, bool json, struct conv_err *reason)
 {
+    const struct conv_option *row = conv_option_find(word);
+    if (row) {
+        json ? print_option_json(row, NULL) : print_option(row);
+        return conv_errors_flush();
+    }
     const char *near = conv_suggest_nearest(word, &conv_command_table[1].words,
                                             sizeof conv_command_table[0], conv_command_count - 1);
     if (near)
@@ -312,6 +317,6 @@ int conv_help_main(const struct conv_options *options)
     if (of_word.command == CONV_COMMAND_RUN && strcmp(word, "FILTER") != 0 &&
         strcmp(word, "custom") != 0 &&
         conv_filter_parse_chain(filters, &count, word, &options->filter.settings, &err))
-        return refuse_word(word, &err);
+        return print_word(word, options->report.json, &err);
     return conv_help_print(&of_word);
 }

@@ -26,7 +26,7 @@ static void print_row(bool json, const char *left, const char *right, const char
                       const char *const members[MOST_MEMBERS][2])
 {
     if (!json) {
-        printf("%-20s %s\n", left, right);
+        printf("%-34s %s\n", left, right);
         return;
     }
     printf("{\"type\":\"%s\"", type);

@@ -124,14 +124,15 @@ static enum conv_status check_names(const struct conv_options *options, struct c
     return CONV_OK;
 }
 
-// Parses "40%", the share of the result, with at most two decimals.
+// Parses "40%" or "40", the share of the result, with at most two decimals.
 static enum conv_status parse_mix(struct conv_filter_choice *filter, const char *text,
                                   struct conv_err *err)
 {
     double percent = -1;
     size_t size = strlen(text);
-    bool good = size > 1 && text[size - 1] == '%' &&
-                !conv_number_parse(&percent, 100, text, size - 1, NULL) && percent >= 0;
+    bool sign = size > 0 && text[size - 1] == '%';
+    bool good = !conv_number_parse(&percent, 100, text, size - sign, NULL) && percent >= 0 &&
+                (sign || percent == 0 || percent >= 1); // 0.4 may stand for 40 %
     double share = percent * (CONV_BLEND_WHOLE / 100);
     if (!good || fabs(share - rint(share)) > 1e-6)
         return conv_err_set(err, CONV_ERR_USAGE,

@@ -163,15 +163,16 @@ const struct conv_option conv_option_table[] = {
      .help = "rotate the kernel by 180 degrees: convolution instead of correlation"},
     {STRING(DECIDES, "border", 0, "MODE", filter.border_text), .commands = FILTERING | LAYER,
      .values = "replicate reflect reflect101 wrap constant",
-     .help = "pixels outside the image: replicate (default; also edge, clamp, nearest), reflect, "
-             "reflect101, wrap, constant[:V] (default of conv layer: constant:0)"},
+     .help = "pixels outside the image: replicate (default; also edge, clamp, nearest, copy), "
+             "reflect, reflect101, wrap (tile, repeat), constant[:V] (default of conv layer: "
+             "constant:0; black)"},
     {CHOICE(DECIDES, "alpha", 0, "MODE", filter.alpha, alpha_choices),
      .commands = RUN | VERIFY | STREAMS, .section = "Output",
      .help = "the alpha channel: keep (default), filter or premultiply"},
     {FLAG(DECIDES, "gray", 0, filter.gray), .commands = RUN | LAYER,
      .help = "use the luminance of colour images (BT.601) as a single channel"},
-    {STRING(DECIDES, "mix", 0, "P%", filter.mix_text), .commands = RUN,
-     .help = "blend the results: P % of the result and the rest of the original"},
+    {STRING(DECIDES, "mix", 0, "P", filter.mix_text), .commands = RUN,
+     .help = "blend the results: P per cent of the result and the rest of the original"},
     {STRING(DECIDES, "roi", 0, "WxH+X+Y", filter.roi_text), .commands = RUN,
      .help = "filter this region only; the rest of the pixels stay unchanged (but JPEG is encoded "
              "again)"},
@@ -245,7 +246,7 @@ const struct conv_option conv_option_table[] = {
     {SIZE(NEUTRAL, "mem-limit", 0, "SIZE", machine.mem_limit), .commands = READING,
      .help = "staging memory for images in flight (default: half of the memory; less in a limited "
              "container or job)"},
-    {COUNT(NEUTRAL, "max-pixels", 0, "N", inputs.max_pixels), .commands = READING,
+    {SIZE(NEUTRAL, "max-pixels", 0, "SIZE", inputs.max_pixels), .commands = READING,
      .help = "refuse larger images (default: 268435456)"},
     {STRING(NEUTRAL, "variant", 0, "NAME", machine.variant),
      .commands = RUN | LAYER | SHOW | KERNELS | LAYERS | STREAMS,

@@ -161,7 +161,8 @@ double conv_filter_sum(const struct conv_filter *filter)
 // --- borders -------------------------------------------------------------------------------------
 
 // The names of the borders. The first one of a border is OpenCV's; the aliases are those of
-// ImageMagick (edge), GLSL and PyTorch (clamp) and SciPy (nearest).
+// ImageMagick (edge, tile), libvips (copy, repeat, black), GLSL and PyTorch (clamp), SciPy
+// (nearest).
 
 static const struct border_name {
     const char *name;
@@ -171,7 +172,9 @@ static const struct border_name {
     {"reflect101", CONV_BORDER_REFLECT101},  {"wrap", CONV_BORDER_WRAP},
     {"constant", CONV_BORDER_CONSTANT},      {"edge", CONV_BORDER_REPLICATE},
     {"clamp", CONV_BORDER_REPLICATE},        {"nearest", CONV_BORDER_REPLICATE},
-    {"reflect-101", CONV_BORDER_REFLECT101},
+    {"copy", CONV_BORDER_REPLICATE},         {"tile", CONV_BORDER_WRAP},
+    {"reflect-101", CONV_BORDER_REFLECT101}, {"repeat", CONV_BORDER_WRAP},
+    {"black", CONV_BORDER_CONSTANT},
 };
 #define NAME_COUNT (sizeof names / sizeof names[0])
 

@@ -14,7 +14,7 @@
 // The largest sigma of a Gaussian in one pass: 15 pixels are 3 sigma.
 #define ONE_PASS 5.0
 
-// The numbers of a filter. Those that are optional and not given are 0.
+// The numbers of a filter. One that is not given is 1 if it is a factor, which has no unit, else 0.
 struct numbers {
     double value[MOST_NUMBERS];
 };
@@ -330,10 +330,10 @@ static const struct conv_filter_family families[] = {
     {"gaussian-fast", "gaussian-fast:SIGMA", "gaussian-fast:5",
      "the same with weights of 8 bits, faster on GPUs"},
     {"blur", "blur:RADIUS", "blur:4", "mean of a square"},
-    {"unsharp", "unsharp:SIGMA,AMOUNT[,THRESHOLD]", "unsharp:2,0.8", "unsharp mask"},
+    {"unsharp", "unsharp:SIGMA[,AMOUNT[,THRESHOLD]]", "unsharp:2,0.8", "unsharp mask"},
     {"sharpen", "sharpen:AMOUNT", "sharpen:0.5", "sharpens against the 4 neighbours"},
-    {"motion", "motion:LENGTH,ANGLE", "motion:9,30", "blur along a line"},
-    {"emboss", "emboss:ANGLE,DEPTH", "emboss:135,0.5", "relief lit from an angle"},
+    {"motion", "motion:LENGTH[,ANGLE]", "motion:9,30", "blur along a line"},
+    {"emboss", "emboss:ANGLE[,DEPTH]", "emboss:135,0.5", "relief lit from an angle"},
     {"log", "log:SIGMA", "log:1.5", "Laplacian of Gaussian, times SIGMA squared"},
     {"dog", "dog:S1,S2", "dog:1,1.6", "difference of two Gaussians"},
 };
@@ -354,16 +354,18 @@ static const struct {
     {1, 1, {{"SIGMA", " pixels", 0.2, 20}}, make_gaussian},
     {1, 1, {{"SIGMA", " pixels", 0.2, ONE_PASS}}, make_gaussian_fast},
     {1, 1, {{"RADIUS", " pixels", 0.1, CONV_FILTER_MAX_SIDE / 2}}, make_blur},
-    {2,
+    {1,
      3,
-     {{"SIGMA", " pixels", 0.2, ONE_PASS}, {"AMOUNT", "", 0.01, 10}, {"THRESHOLD", "", 0, 255}},
+     {{"SIGMA", " pixels", 0.2, ONE_PASS},
+      {"AMOUNT", "", 0.01, 10},
+      {"THRESHOLD", " levels", 0, 255}},
      make_unsharp},
     {1, 1, {{"AMOUNT", "", 0.01, 100}}, make_sharpen},
-    {2,
+    {1,
      2,
      {{"LENGTH", " pixels", 1, CONV_FILTER_MAX_SIDE}, {"ANGLE", " degrees", -360, 360}},
      make_motion},
-    {2, 2, {{"ANGLE", " degrees", -360, 360}, {"DEPTH", "", 0.01, 100}}, make_emboss},
+    {1, 2, {{"ANGLE", " degrees", -360, 360}, {"DEPTH", "", 0.01, 100}}, make_emboss},
     {1, 1, {{"SIGMA", " pixels", 0.5, 3.75}}, make_log},
     {2, 2, {{"S1", " pixels", 0.2, ONE_PASS}, {"S2", " pixels", 0.2, ONE_PASS}}, make_dog},
 };
@@ -398,6 +400,18 @@ bool conv_filter_is_parametric(const char *text)
     return find_family(text) >= 0;
 }
 
+// A number after blanks, also in per cent. False: it is none.
+static bool read_number(double *value, const char *text, size_t size)
+{
+    size_t blanks = strspn(text, " ");
+    bool percent = size > 0 && text[size - 1] == '%';
+    if (conv_number_parse(value, CONV_FILTER_MAX_COEF, text + blanks, size - blanks - percent,
+                          NULL))
+        return false;
+    *value /= percent ? 100 : 1;
+    return true;
+}
+
 size_t conv_filter_element_length(const char *text)
 {
     size_t length = strcspn(text, ",");
@@ -405,7 +419,7 @@ size_t conv_filter_element_length(const char *text)
         const char *next = text + length + 1;
         size_t size = strcspn(next, ",");
         double number;
-        if (conv_number_parse(&number, CONV_FILTER_MAX_COEF, next, size, NULL))
+        if (!read_number(&number, next, size))
             break;
         length += 1 + size;
     }
@@ -422,14 +436,15 @@ static enum conv_status read_numbers(struct numbers *given, int row, const char 
                                      struct conv_err *err)
 {
     int count = 0;
-    *given = (struct numbers){0};
+    for (int i = 0; i < MOST_NUMBERS; i++)
+        given->value[i] = builders[row].ranges[i].unit && !*builders[row].ranges[i].unit;
     for (const char *at = strchr(text, ':'); *at; count++) {
         size_t size = strcspn(++at, ",");
         double value;
-        if (count == builders[row].most ||
-            conv_number_parse(&value, CONV_FILTER_MAX_COEF, at, size, NULL))
-            return refuse(text, row, err);
         const struct range *range = &builders[row].ranges[count];
+        if (count == builders[row].most || (count == 0 && *at == ' ') ||
+            !read_number(&value, at, size) || (at[size - 1] == '%' && range->unit[0]))
+            return refuse(text, row, err);
         if (!(value >= range->least && value <= range->most))
             return conv_err_set(err, CONV_ERR_USAGE, "'%.64s': %s is %g to %g%s, for example %s",
                                 text, range->name, range->least, range->most, range->unit,

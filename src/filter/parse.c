@@ -184,7 +184,9 @@ static enum conv_status parse_size(struct conv_scanner *scanner, struct conv_fil
         return conv_scan_error(scanner, scanner->at,
                                "an origin cannot be given, it is always the centre of the kernel");
     if (*scanner->at != ':' || scanner->at == begin)
-        return conv_scan_error(scanner, scanner->at, "expected WIDTHxHEIGHT: before the numbers");
+        return conv_scan_error(scanner, scanner->at,
+                               "expected WIDTHxHEIGHT: before the numbers (kernels with a name "
+                               "are filters: gaussian:2)");
     if (filter->width > CONV_FILTER_MAX_SIDE || filter->width % 2 == 0 ||
         filter->height > CONV_FILTER_MAX_SIDE || filter->height % 2 == 0)
         return conv_scan_error(scanner, begin, "%.*s: both sides must be odd numbers from 1 to %d",
@@ -225,6 +227,10 @@ static enum conv_status parse_numbers(struct conv_scanner *scanner, struct conv_
                 "'%.*s' (no tap here) is not supported; write 0 for a tap that adds "
                 "nothing",
                 (int)token.size, token.text);
+        if (memchr(token.text, '/', token.size))
+            return conv_scan_error(scanner, token.text,
+                                   "'%.*s' is a fraction; its denominator is given as the divisor",
+                                   (int)token.size, token.text);
         enum conv_status status = conv_scan_number(scanner, &token, CONV_FILTER_MAX_COEF, &value);
         if (status != CONV_OK)
             return status;
@@ -232,6 +238,38 @@ static enum conv_status parse_numbers(struct conv_scanner *scanner, struct conv_
             filter->coef[*count] = value;
         ++*count; // argv is far shorter than INT_MAX numbers
     }
+}
+
+// The numbers of a kernel, or of the planes of ffmpeg's filter `convolution` with colons between
+// them, which are to be equal and are divided by their sum.
+static enum conv_status parse_planes(struct conv_scanner *scanner, struct conv_filter *filter,
+                                     int *count)
+{
+    const char *end = scanner->end, *begin = scanner->at, *colon;
+    struct conv_filter other = {0};
+    enum conv_status status = CONV_OK;
+    for (int plane = 0; !status && begin <= end; plane++, begin = scanner->end + 1) {
+        int numbers = 0;
+        colon = memchr(begin, ':', (size_t)(end - begin));
+        scanner->at = begin;
+        scanner->end = colon ? colon : end;
+        status = parse_numbers(scanner, plane ? &other : filter, &numbers);
+        if (!status && plane > 0 &&
+            (numbers != *count || memcmp(other.coef, filter->coef, sizeof other.coef) != 0))
+            return conv_scan_error(
+                scanner, begin, "the planes must have one kernel; rdiv and bias are options here");
+        *count = numbers;
+    }
+    return status;
+}
+
+// True for "3: ..." and "5x1: ...", and for a colon in a wrong place: at most one word is before
+// it.
+static bool has_size(const char *spec)
+{
+    spec += strspn(spec, " \t");
+    spec += strcspn(spec, " \t,;\n:");
+    return spec[strspn(spec, " \t")] == ':';
 }
 
 enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *spec,
@@ -243,10 +281,11 @@ enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *
     struct conv_filter parsed = {.name = "custom", .scale = 1};
     struct conv_scanner scanner = {spec, spec + strlen(spec), spec, 1, NULL, err};
     int count = 0;
-    bool sized = strchr(spec, ':') != NULL;
+    bool sized = has_size(spec);
     enum conv_status status = sized ? parse_size(&scanner, &parsed) : CONV_OK;
     if (status == CONV_OK)
-        status = parse_numbers(&scanner, &parsed, &count);
+        status = sized ? parse_numbers(&scanner, &parsed, &count)
+                       : parse_planes(&scanner, &parsed, &count);
     if (status != CONV_OK)
         return status;
 
@@ -267,6 +306,8 @@ enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *
                              "for others)",
                              count));
         parsed.width = parsed.height = side;
+        double sum = conv_filter_sum(&parsed);
+        parsed.scale = strchr(spec, ':') && sum != 0 ? sum : 1;
     }
     *filter = parsed;
     return CONV_OK;

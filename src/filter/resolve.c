@@ -239,6 +239,7 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
     const struct conv_filter_family *before = NULL;
     for (const char *at = text;; at++) {
         char element[MAX_ELEMENT];
+        at += used ? strspn(at, " ") : 0; // "blur, sharpen"
         size_t size = conv_filter_element_length(at);
         if (size == 0)
             return conv_err_set(err, CONV_ERR_USAGE, "filter %d of '%.64s' is empty", used + 1,

@@ -118,9 +118,10 @@ enum conv_status conv_scan_error(const struct conv_scanner *scanner, const char 
                         conv_scan_tail(source), scanner->line, column, reason);
 }
 
-static bool is_blank(char c)
+// Brackets, as NumPy and MATLAB write them around rows, are blanks in the text of an option.
+static bool is_blank(const struct conv_scanner *scanner, char c)
 {
-    return c == ' ' || c == '\t';
+    return c == ' ' || c == '\t' || (!scanner->source && (c == '[' || c == ']'));
 }
 
 static bool is_separator(char c)
@@ -135,7 +136,7 @@ static bool is_line_end(char c)
 
 void conv_scan_blanks(struct conv_scanner *scanner)
 {
-    while (scanner->at < scanner->end && is_blank(*scanner->at))
+    while (scanner->at < scanner->end && is_blank(scanner, *scanner->at))
         scanner->at++;
 }
 
@@ -150,7 +151,7 @@ bool conv_scan_token(struct conv_scanner *scanner, bool first, struct conv_token
         return false;
     token->text = scanner->at++;
     if (!is_separator(*token->text)) {
-        while (scanner->at < scanner->end && !is_blank(*scanner->at) &&
+        while (scanner->at < scanner->end && !is_blank(scanner, *scanner->at) &&
                !is_separator(*scanner->at) && !is_line_end(*scanner->at))
             scanner->at++;
     }

@@ -27,7 +27,7 @@ struct conv_token {
     size_t size;
 };
 
-// Steps over blanks and tabs.
+// Steps over blanks and tabs, in a text of the user also over brackets.
 void conv_scan_blanks(struct conv_scanner *scanner);
 
 // Takes the next token of the current line; false at its end. Between two numbers there may be one

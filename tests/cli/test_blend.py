@@ -140,7 +140,7 @@ def test_a_region_outside_fails_that_image(album):
 
 
 @pytest.mark.parametrize("options, said", some((
-    (["--mix", "40"], "for example 40%"), (["--mix", "101%"], "0% to 100%"), (["--mix", "-1%"], "0% to 100%"),
+    (["--mix", "0.4"], "for example 40%"), (["--mix", "101%"], "0% to 100%"), (["--mix", "-1%"], "0% to 100%"),
     (["--mix", "nan%"], "40%"), (["--mix", "33.333%"], "two decimals"), (["--mix", "%"], "40%"),
     (["--roi", "5x5"], "640x480+100+50"), (["--roi", "0x5+0+0"], "--roi"), (["--roi", "5x5-1+0"], "--roi"),
     (["--roi", "5x5+0+0 "], "--roi"), (["--mix", "5%", "--output-type", "f32"], "cannot be combined"),

@@ -274,9 +274,9 @@ def test_16_bits_are_off_by_the_same_share(box):
     ("gaussian:abc", "for example gaussian:2.5"), ("gaussian:", "for example gaussian:2.5"), ("gaussian:2,3", "gaussian:SIGMA"),
     ("gaussian:0", "SIGMA is 0.2 to 20 pixels"), ("gaussian:-2", "0.2 to 20"), ("gaussian:nan", "for example"),
     ("gaussian:inf", "for example"), ("gaussian:1e99", "for example"), ("gaussian:20.1", "0.2 to 20"), ("gaussian: 2", "for example"),
-    ("unsharp:2,1,256", "THRESHOLD is 0 to 255"), ("unsharp:2,1,5,6", "unsharp:SIGMA,AMOUNT[,THRESHOLD]"), ("gausian:2", "did you mean gaussian:SIGMA, for example gaussian:2.5?"), ("unsharp:2", "unsharp:SIGMA,AMOUNT"),
-    ("unsharp:2,emboss", "for example unsharp:2,0.8"), ("log", "did you mean log:SIGMA, for example log:1.5"), ("unsharp:2,0.8,x", "written unsharp:SIGMA,AMOUNT[,THRESHOLD], for example unsharp:2,0.8"),
-    ("unsharp:2,0.8,3x", "'3x' is neither a number nor a filter"), ("unsharp:2,0.8,embos", "did you mean 'emboss'"), ("blur:16", "RADIUS is 0.1 to 15 pixels"), ("motion:9", "motion:LENGTH,ANGLE"),
+    ("unsharp:2,1,256", "THRESHOLD is 0 to 255"), ("unsharp:2,1,5,6", "unsharp:SIGMA[,AMOUNT[,THRESHOLD]]"), ("gausian:2", "did you mean gaussian:SIGMA, for example gaussian:2.5?"), ("unsharp:2,1 2", "unsharp:SIGMA[,AMOUNT"),
+    ("unsharp:2,", "filter 2 of"), ("log", "did you mean log:SIGMA, for example log:1.5"), ("unsharp:2,0.8,x", "written unsharp:SIGMA[,AMOUNT[,THRESHOLD]], for example unsharp:2,0.8"),
+    ("unsharp:2,0.8,3x", "'3x' is neither a number nor a filter"), ("unsharp:2,0.8,embos", "did you mean 'emboss'"), ("blur:16", "RADIUS is 0.1 to 15 pixels"), ("motion:", "motion:LENGTH[,ANGLE]"),
     ("motion:32,0", "LENGTH is 1 to 31"), ("motion:9,400", "ANGLE is -360 to 360 degrees"), ("emboss:0,0", "DEPTH is 0.01 to 100"),
     ("log:9", "SIGMA is 0.5 to 3.75"), ("dog:2,2", "equal"), ("gaussian:20,blur", "counts once per pass"), ("blur,gaussian:20", "16 at most")))
 def test_mistakes_get_an_example(box, text, said):

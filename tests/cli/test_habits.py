@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""What users of other programs type: it works, or the message says how it is written here."""
+import pytest
+
+from folders import fill
+from program import run
+
+
+def filtered(*args):
+    return run(*args, "a.png", "-").out_bytes
+
+
+@pytest.mark.parametrize("typed, written", (
+    (["unsharp:1"], ["unsharp:1,1,0"]), (["unsharp:1,150%"], ["unsharp:1,1.5"]), (["unsharp:1, 60%, 5"], ["unsharp:1,0.6,5"]),
+    (["motion:15"], ["motion:15,0"]), (["emboss:90"], ["emboss:90,1"]), (["sharpen:50%"], ["sharpen:0.5"]),
+    (["blur, sharpen:2,  emboss"], ["blur,sharpen:2,emboss"]),
+    (["blur", "--mix", "40"], ["blur", "--mix=40%"]), (["blur", "--mix=0"], ["identity"]), (["blur", "--mix=0.5%"], ["blur", "--mix", "0.50%"]),
+    (["blur", "--border", "tile"], ["blur", "--border", "wrap"]), (["blur", "--border", "repeat"], ["blur", "--border", "wrap"]),
+    (["blur", "--border", "copy"], ["blur"]), (["blur", "--border", "black"], ["blur", "--border", "constant:0"]),
+    (["blur", "--max-pixels", "1G"], ["blur"]), (["blur", "--max-pixels", "1k"], ["blur"]),
+    (["custom", "-k", "[[0, -1, 0], [-1, 5, -1], [0, -1, 0]]"], ["custom", "-k", "0 -1 0 -1 5 -1 0 -1 0"]),
+    (["custom", "-k", "[[ 0 -1  0]\n [-1  5 -1]\n [ 0 -1  0]]"], ["custom", "-k", "0 -1 0 -1 5 -1 0 -1 0"]),
+    (["custom", "-k", "[1 2 1; 2 4 2; 1 2 1]", "--divisor=sum"], ["gaussian"]), (["custom", "-k", "3x1:[1,0,2]"], ["custom", "-k", "3x1:1 0 2"]),
+    (["custom", "-k", ":".join(["0 -1 0 -1 5 -1 0 -1 0"] * 4)], ["custom", "-k", "0 -1 0 -1 5 -1 0 -1 0"]),
+    (["custom", "-k", ":".join(["1 2 1 2 4 2 1 2 1"] * 3)], ["gaussian"]),  # ffmpeg divides by the sum
+    (["custom", "-k", ":".join(["-1 -1 -1 -1 8 -1 -1 -1 -1"] * 2)], ["custom", "-k", "-1 -1 -1 -1 8 -1 -1 -1 -1"]),
+))
+def test_forms_of_other_programs(photo, typed, written):
+    assert filtered(*typed) == filtered(*written)
+
+
+@pytest.mark.parametrize("args, said", (
+    (["unsharp:50%", "a.png", "b.png"], "is written unsharp:SIGMA[,AMOUNT[,THRESHOLD]]"), (["motion:9,50%", "a.png", "b.png"], "motion:LENGTH[,ANGLE]"),
+    (["blur", "--mix", "0.4", "a.png", "b.png"], "for example 40%"), (["blur, ", "a.png", "b.png"], "filter 2"),
+    (["custom", "-k", "1 2 1 2 4 2 1 2 1:1 2 1 2 4 2 1 2 2", "a.png", "b.png"], "character 19: the planes must have one kernel"),
+    (["custom", "-k", "1 2 1 2 4 2 1 2 1:1/16", "a.png", "b.png"], "'1/16' is a fraction"),
+    (["custom", "-k", "1 2 1 2 4 2 1 2 1:16", "a.png", "b.png"], "rdiv and bias are options here"),
+    (["custom", "-k", "1/9 1/9 1/9", "a.png", "b.png"], "character 1: '1/9' is a fraction; its denominator is given as the divisor"),
+    (["custom", "-k", "Gaussian:0x2", "a.png", "b.png"], "kernels with a name are filters: gaussian:2"),
+    (["sharpen", "0x1", "a.png", "b.png"], "numbers follow a colon: sharpen:AMOUNT"), (["unsharp", "150%", "a.png", "b.png"], "numbers follow a colon"),
+    (["-sharpen", "a.png", "b.png"], "filters have no dash: conv sharpen"), (["-unsharp", "0x1", "a.png", "b.png"], "filters have no dash"),
+    (["-blur", "a.png", "b.png"], "filters have no dash: conv blur"),
+    (["emboss", "--max-pixels", "lots", "a.png", "b.png"], "--max-pixels takes a size such as 512M"),
+    (["emboss", "a.png", "a.7z"], "archives of the format 7z cannot be written"), (["emboss", "in", "in"], "input and output are the same folder"),
+    (["emboss", "in/b.png", "in/b.png"], "the output would overwrite the input"),
+))
+def test_messages_say_what_to_write(photo, box, args, said):
+    fill(box / "in", "b.png")
+    assert said in run(*args, code=2).err
+
+
+def test_help_shows_an_option():
+    assert run("help", "border").out.startswith("      --border MODE       pixels outside")
+    assert run("help", "jobs").out.startswith("  -j, --jobs N  ")
+    record, = run("help", "max-pixels", "--json").records()
+    assert record["name"] == "max-pixels" and "conv" not in record
+    assert "unknown filter 'bordr'" in run("help", "bordr", code=2).err
