@@ -624,16 +624,18 @@ typedef struct conv_folder_options {
     int32_t shard;    /**< only part `shard`, from 0, of `shards` */
     int32_t shards;   /**< 0: all images */
     int32_t shard_by_name; /**< parts by names alone, not by bytes, without listing the inputs */
-    const char *to; /**< "png", "jpg": the format of outputs; NULL: as the inputs. Since 1.1 */
-    int32_t gray;   /**< colours become their luminance before the first filter. Since 1.1 */
-    int32_t reserved_int; /**< 0 */
+    const char *to;      /**< "png", "jpg": the format of outputs; NULL: as the inputs. Since 1.1 */
+    int32_t gray;        /**< colours become their luminance before the first filter. Since 1.1 */
+    int32_t progressive; /**< JPEG in several scans, also if the input is not. Since 1.1 */
+    int32_t optimize;    /**< JPEG with Huffman codes made for each image. Since 1.1 */
+    int32_t auto_orient; /**< images are turned upright by Exif before filtering. Since 1.1 */
     uint64_t reserved[2]; /**< 0. Since 1.1 */
 } conv_folder_options;
 /** The defaults. */
 /* clang-format off */
 #define CONV_FOLDER_OPTIONS_INIT \
     {sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, \
-     {0, 0}}
+     0, 0, {0, 0}}
 /* clang-format on */
 
 /**

@@ -39,7 +39,10 @@ def filter_folder(
     level: int | None = None,
     quality: int | None = None,
     to: Literal["png", "jpg"] | None = None,
+    progressive: bool = False,
+    optimize: bool = False,
     gray: bool = False,
+    auto_orient: bool = False,
     archives: bool = True,
     shard: tuple[int, int] | None = None,
     shard_by: str = "bytes",
@@ -60,7 +63,10 @@ def filter_folder(
     level:         of compression, 0 to 12
     quality:       of JPEG outputs, 1 to 100; None: as their inputs, or 90
     to:            "png" or "jpg": the format of outputs; None: as the inputs
+    progressive:   JPEG outputs in several scans; without it, those of progressive inputs
+    optimize:      JPEG outputs with Huffman codes made for each image
     gray:          colours become their luminance before the first filter
+    auto_orient:   images are turned as the orientation in their Exif says, before the first filter
     archives:      False: archives are files like any other
     shard:         (i, n): only part i of n, counted from 0: of several archives whole ones, else images
     shard_by:      "bytes", or "name": parts by names alone, without listing all inputs first

@@ -171,17 +171,23 @@ void read_options(Job &job, const nb::dict &options)
     job.settings.bias = text("bias");
     job.settings.side = nb::cast<int>(options["side"]);
     job.settings.flip = nb::cast<bool>(options["flip"]);
-    job.options.recursive = nb::cast<bool>(options["recursive"]);
-    job.options.skip_existing = nb::cast<bool>(options["skip_existing"]);
-    job.options.update = nb::cast<bool>(options["update"]);
+    const std::pair<const char *, int32_t *> flags[] = {
+        {"recursive", &job.options.recursive},
+        {"skip_existing", &job.options.skip_existing},
+        {"update", &job.options.update},
+        {"archives", &job.options.archives},
+        {"progressive", &job.options.progressive},
+        {"optimize", &job.options.optimize},
+        {"gray", &job.options.gray},
+        {"auto_orient", &job.options.auto_orient}};
+    for (auto [name, flag] : flags)
+        *flag = nb::cast<bool>(options[name]);
     job.options.strip = nb::cast<int>(options["strip"]);
     job.options.level = options["level"].is_none() ? -1 : nb::cast<int>(options["level"]);
     job.options.quality =
         options["quality"].is_none() ? 0 : parse_int(options["quality"], "quality");
-    job.options.gray = nb::cast<bool>(options["gray"]);
     job.to = text("to");
     job.options.to = text_or_null(job.to);
-    job.options.archives = nb::cast<bool>(options["archives"]);
     auto [shard, shards, by_name] = nb::cast<std::tuple<int, int, bool>>(options["shard"]);
     job.options.shard = shard;
     job.options.shards = shards;

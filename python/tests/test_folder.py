@@ -200,3 +200,23 @@ def test_outputs_of_another_format(tmp_path, noise):
     for wrong in ({"to": "tiff"}, {"quality": 101}):
         with pytest.raises(ValueError):
             conv.filter_folder(tmp_path / "in", tmp_path / "out", "identity", **wrong)
+
+
+def test_options_of_jpeg(tmp_path, noise):
+    image = np.repeat(np.repeat(noise((5, 8, 3)), 8, 0), 8, 1)
+    plain = conv.encode_jpeg(image, quality=85)
+    exif = b"Exif\0\0MM\0*" + struct.pack(">I H HHIHH I", 8, 1, 0x112, 3, 1, 6, 0, 0)
+    (tmp_path / "a.jpg").write_bytes(plain[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + plain[2:])
+
+    def after(**options):
+        assert run(tmp_path / "a.jpg", tmp_path / "b.jpg", "identity", strip="all", **options).done == 1
+        return (tmp_path / "b.jpg").read_bytes()
+
+    usual, stored = after(), conv.decode_jpeg(plain)
+    for options, marker in ({"optimize": True}, b"\xff\xc0"), ({"progressive": True}, b"\xff\xc2"):
+        file = after(**options)
+        assert marker in file and len(file) < len(usual)
+        assert np.array_equal(conv.decode_jpeg(file), conv.decode_jpeg(usual))
+    assert conv.decode_jpeg(usual).shape == stored.shape == (40, 64, 3)
+    turned = conv.decode_jpeg(after(auto_orient=True, quality=100))
+    assert turned.shape == (64, 40, 3) and np.abs(turned - np.rot90(stored, -1).astype(int)).max() < 9

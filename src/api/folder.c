@@ -3,7 +3,6 @@
 // of the process.
 #include <stdatomic.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -263,13 +262,11 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
     bool coders = ops->takes_stream && run->backend_config.alpha != CONV_ALPHA_PREMULTIPLY &&
                   !run->options.gray;
     bool encodes = coders && run->options.level == -1 && !run->backend_config.floats;
-    char names[1][16];
-    snprintf(names[0], sizeof names[0], "%s", context->name);
     struct conv_pipeline_config config = {
         .ops = ops,
         .backends = &run->backend,
         .device_count = 1,
-        .device_names = (const char(*)[16])names,
+        .device_names = &context->name,
         .filter_count = run->backend_config.filter_count,
         .alpha = run->backend_config.alpha,
         .jobs = context->device->threads,
@@ -277,7 +274,11 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .most_streams = conv_pipeline_most_streams(coders),
         .group_bytes = conv_pipeline_group_bytes(coders),
         .max_pixels = context->max_pixels,
-        .codec = {.level = run->options.level, .quality = run->options.quality},
+        .codec = {.level = run->options.level,
+                  .quality = run->options.quality,
+                  .progressive = run->options.progressive != 0,
+                  .optimize = run->options.optimize != 0},
+        .auto_orient = run->options.auto_orient != 0,
         .output_format = run->to,
         .blend = {.gray = run->options.gray != 0},
         .output_type = run->backend_config.floats ? CONV_OUTPUT_F32 : CONV_OUTPUT_SAME,
@@ -376,10 +377,9 @@ conv_status conv_filter_folder(conv_context *context, const char *filter, const 
     run->output = output;
     run->progress.size = sizeof run->progress;
     run->options = (conv_folder_options)CONV_FOLDER_OPTIONS_INIT;
-    size_t at_first =
-        offsetof(conv_folder_options, reserved); // bytes of the options of version 1.0
-    status =
-        conv_api_read_options(&run->options, sizeof run->options, options, at_first, at_first, err);
+    size_t least = offsetof(conv_folder_options, optimize); // bytes of version 1.0
+    status = conv_api_read_options(&run->options, sizeof run->options, options, least,
+                                   offsetof(conv_folder_options, reserved), err);
     if (!status && result && result->size < sizeof *result)
         status = conv_err_set(err, CONV_ERR_USAGE, "`size` of the result is not set");
     if (!status)
