@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 from conftest import every_shape
+from test_jpeg import photo, turned  # noqa: F401 (a fixture)
 
 import conv
 
@@ -79,6 +80,52 @@ def test_batches(noise):
     mixed = [batch[0], conv.decode_png(files[1], device="cuda"), planes[0]]
     outs = [array.numpy() for array in conv.filter(mixed[:2], "blur")]
     assert np.array_equal(outs[1], conv.filter(images[1], "blur"))
+
+
+KINDS_OF_JPEG = ({}, {"quality": 60}, {"sampling": "4:2:2"}, {"quality": 100, "sampling": "4:2:0"}, {"optimize": True}, {"progressive": True})
+
+
+@pytest.fixture
+def jpegs(photo):
+    files = [conv.encode_jpeg(np.roll(photo, i, 1), **options) for i, options in enumerate(KINDS_OF_JPEG)]
+    return (files + [turned(files[3], i) for i in range(2, 9)]) * 20  # few small files are decoded by the CPU
+
+
+@pytest.mark.parametrize("options", ({}, {"channels": "gray"}, {"channels": 4}, {"dtype": np.uint16}, {"layout": "CHW"},
+                                     {"auto_orient": True}, {"auto_orient": True, "channels": "gray"}))
+def test_decode_jpeg(photo, jpegs, options):
+    jpegs[-1] = conv.encode_jpeg(photo[..., 0])
+    for decode in conv.decode_jpeg, conv.decode_image:
+        arrays = decode(jpegs, device="cuda", **options)
+        for i, (array, wanted) in enumerate(zip(arrays, conv.decode_jpeg(jpegs, **options), strict=True)):
+            assert np.array_equal(array.numpy(), wanted), i
+
+
+def test_jpeg_batches(torch, jpegs):
+    wanted = torch.from_numpy(conv.decode_jpeg(jpegs, batch=True))
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        out = torch.zeros_like(wanted, device="cuda")
+        assert conv.decode_jpeg(jpegs, device="cuda", batch=True, out=out, stream=stream) is out
+        late = out.clone()
+    stream.synchronize()
+    assert torch.equal(late.cpu(), wanted)
+    damaged = jpegs[:7] + [jpegs[7][:-100], jpegs[8][:300] + b"\xff\xd9", b"no JPEG"] + jpegs[10:]
+    some, errors = conv.decode_jpeg(damaged, device="cuda", framework="torch", batch=True, errors="return")
+    assert [(error.index, error.reason) for error in errors if error] == \
+        [(error.index, error.reason) for error in conv.decode_jpeg(damaged, batch=True, errors="return")[1] if error]
+    assert [i for i, error in enumerate(errors) if error] == [7, 8, 9] and not some[7:10].any()
+    assert torch.equal(some[10:].cpu(), wanted[10:]) and torch.equal(some[:7].cpu(), wanted[:7])
+
+
+@pytest.mark.parametrize("options", KINDS_OF_JPEG)
+def test_encode_jpeg(photo, torch, options):
+    on_device = torch.from_numpy(photo).cuda()
+    wanted = conv.encode_jpeg(photo, **options)
+    assert conv.encode_jpeg([on_device] * 30, **options) == [wanted] * 30
+    assert conv.encode_jpeg(on_device.permute(2, 0, 1), layout="CHW", **options) == wanted
+    assert conv.encode_jpeg(photo, device="cuda", **options) == wanted
+    assert conv.encode_jpeg(on_device[..., 0], **options) == conv.encode_jpeg(photo[..., 0], **options)
 
 
 def test_layers(rng):
