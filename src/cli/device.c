@@ -255,6 +255,9 @@ bool conv_device_choice(const struct conv_options *options, struct conv_workload
     bool decodes = decodes_by_choice(options), encodes = encodes_by_choice(options);
     *choice = conv_workload_choice_for(options->machine.limits->cores, decodes, encodes,
                                        !options->outputs.no_save);
+    if (options->outputs.reproducible) // encoded by the CPU
+        choice->plain[CONV_DEVICE_PNG] = choice->others[CONV_DEVICE_PNG] =
+            (struct conv_workload_gain){0};
     return parse_devices(&options->machine, &list, NULL) == CONV_OK &&
            (list.choice == CONV_DEVICE_AUTO || (list.choice == CONV_DEVICE_GPU && decodes) ||
             (list.choice == CONV_DEVICE_ALL && (decodes || encodes)));

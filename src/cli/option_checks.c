@@ -435,8 +435,6 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = parse_quality(&options->outputs, err);
     if (!status && options->outputs.to_text)
         status = parse_to(options, err);
-    if (options->outputs.reproducible)
-        options->machine.encode_on = CONV_CODER_CPU;
     if (!status)
         status = check_coders(options, err);
     if (!status)

@@ -223,7 +223,7 @@ const struct conv_option conv_option_table[] = {
      .help = "PNG compression: 0 (fastest) to 12 (smallest); libpng and stb: to 9 (default: 1; "
              "stb: 8)"},
     {FLAG(DECIDES, "reproducible", 0, outputs.reproducible), .commands = RUN,
-     .help = "write the same file bytes on every machine, by encoding on the CPU"},
+     .help = "write the same file bytes on every machine, by encoding PNG on the CPU"},
     {STRING(NEUTRAL, "device", 0, "DEVICE", machine.device_text),
      .commands = RUN | LAYER | VERIFY | KERNELS | LAYERS | STREAMS | CODEC, .section = "Machine",
      .values = "auto cpu cuda all",
@@ -423,7 +423,7 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("in-place", "update"), .reason = "every output exists"},
     {EXCLUDES("in-place", "first-frame"), .reason = "the other frames would be lost"},
     {EXCLUDES("dry-run", "no-save")},
-    {EXCLUDES("reproducible", "encode-on"), .reason = "--reproducible encodes on the CPU"},
+    {EXCLUDES("reproducible", "encode-on"), .reason = "--reproducible encodes PNG on the CPU"},
     {EXCLUDES("encode-on", "progressive"), .choice = "gpu", .commands = RUN, .reason = CPU_JPEG},
     {EXCLUDES("encode-on", "optimize"), .choice = "gpu", .commands = RUN, .reason = CPU_JPEG},
     {EXCLUDES("quiet", "verbose")},

@@ -108,7 +108,7 @@ struct conv_output_options {
     int type;     // enum conv_output_type, or CONV_OPTIONS_OUTPUT_F16 of conv layer
     enum conv_strip strip;
     bool auto_orient, preserve, force, fsync;
-    bool reproducible; // makes encode_on CONV_CODER_CPU
+    bool reproducible;
     const char *encoder_text;
     const char *quality_text; // --quality; png.quality is 0 for "keep" and without it
     const char *to_text;

@@ -73,6 +73,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .decode_on = device->decode_on,
         .encode_on = device->encode_on,
         .strip = options->outputs.strip,
+        .reproducible = options->outputs.reproducible,
         .auto_orient = options->outputs.auto_orient,
         .first_frame = options->inputs.first_frame,
         .sink = sink,

@@ -167,7 +167,6 @@ static const struct {
     {"to", print_to},
     {"encoder", print_encoder},
     {"quality", print_quality},
-    {"reproducible", NULL}, // by encode-on
     {"shard", print_shard},
     {"stride", print_layer},
     {"padding", NULL},

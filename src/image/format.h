@@ -270,6 +270,7 @@ struct conv_device_encoding {
 // these functions take files apart and put them together around it.
 struct conv_format_device {
     enum conv_device_coder coder;
+    bool same_bytes; // a device encodes to the bytes that `encode` makes
     // A guess from the first head_bytes bytes of a file: true if header.device_stream is likely.
     size_t head_bytes;
     bool (*looks_decodable)(const uint8_t *head);

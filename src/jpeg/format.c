@@ -219,6 +219,7 @@ static void frame(struct conv_codec *codec, const struct conv_image *shape,
 
 static const struct conv_format_device device = {
     .coder = CONV_DEVICE_JPEG,
+    .same_bytes = true,
     .head_bytes = CONV_JPEG_HEAD_SIZE,
     .looks_decodable = looks_decodable,
     .head_samples = head_samples,

@@ -56,8 +56,8 @@ static bool try_form(const struct conv_scheduler *s, const struct conv_job *job,
     return !conv_pool_is_too_much(&s->pool, &plan->need);
 }
 
-// False if the device has no encoder for the output or the CPU has to change the type of the
-// results.
+// False if the device has no encoder for the output, or another one than is asked for, or the CPU
+// has to change the type of the results.
 static bool may_encode(const struct conv_scheduler *s, const struct conv_job *job)
     CONV_NEEDS(s->lock)
 {
@@ -65,6 +65,7 @@ static bool may_encode(const struct conv_scheduler *s, const struct conv_job *jo
     const struct conv_image *shape = &job->header.shape;
     return config->encode_on != CONV_CODER_CPU && config->output_type != CONV_OUTPUT_F32 &&
            !conv_blend_is_needed(&config->blend) && job->output_format->device &&
+           (job->output_format->device->same_bytes || !config->reproducible) &&
            conv_output_depth(config, job) == shape->depth && config->ops->encoded_bytes &&
            config->ops->encoded_bytes(shape, &job->encoding) > 0;
 }

@@ -76,6 +76,7 @@ struct conv_pipeline_config {
     struct conv_blend blend;              // with CONV_OUTPUT_F32 only `gray`
     enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: the CPU does what the device cannot
     enum conv_strip strip;                // metadata that are not carried over
+    bool reproducible;                    // a device encodes only to the bytes of the CPU
     bool auto_orient;                     // turn images upright, by Exif, before they are filtered
     bool first_frame; // of an animated PNG the first image is taken; else it is refused
 

@@ -84,6 +84,15 @@ def test_files_are_the_cpus(binary, box, tmp_path, options):  # noqa: F811
     assert count(err, "encoded") == on_device * sum(is_encoded(name, options) for name in names), err
 
 
+def test_reproducible_files_may_be_the_devices(binary, box, tmp_path):  # noqa: F811
+    """The device's JPEG files are the CPU's: --reproducible kept it from encoding them, too."""
+    options = ("emboss", "-b", "--exclude=rgba8.png", "--reproducible")
+    program.run(*options, "in", tmp_path / "want", cwd=box)
+    err = run(binary, box, *options, *BOTH[:2], "in", tmp_path / "out")
+    assert count(err, "encoded") == sum(name.endswith(".jpg") and is_encoded(name, ()) for name in tree(box / "in")), err
+    assert all((tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes() for name in tree(tmp_path / "want"))
+
+
 def test_files_depend_on_nothing_but_the_image(binary, box, tmp_path):  # noqa: F811
     program.run("emboss", "-b", "--include=*.jpg", "in", tmp_path / "want", cwd=box)
     settings = (("--streams=1", "-j1"), ("--streams=2", "-j5", "--group=20K"), ("--mem-limit=2M",))
