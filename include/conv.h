@@ -513,35 +513,46 @@ CONV_API const char *conv_filter_kernel(const conv_filter *filter, int index, co
 
 /**
  * A convolution layer, in float32: y[b][m][i][j] = activation(bias[m] + sum over c, u, v of
- * w[m][c][u][v] * x[b][c][i * stride + u - pad][j * stride + v - pad]).
+ * w[m][c][u][v] * x[b][g * C / G + c][i * stride + u * dilation - top][j * stride + v * dilation -
+ * left]), where g = m / (M / G) is the group of map m, and c runs over its C / G channels. For
+ * tensors of one axis, height and kernel_height are 1.
+ *
+ * `padding`: "valid" (none); "same", with which a stride of 1 gives as many outputs as inputs, as
+ * in PyTorch; "same_upper" and "same_lower" as in ONNX, ceil(n / stride) outputs of n inputs (since
+ * 1.1; TensorFlow's "SAME" is the former); or the samples on each side, up to 65536: "1", or for
+ * height and width "1x2", either of them also as "BEFORE:AFTER", "0:1x2:3" (since 1.1).
  */
 typedef struct conv_layer_description {
     size_t size;           /**< sizeof this struct */
     int32_t maps;          /**< M, at least 1 */
-    int32_t channels;      /**< C, at least 1 */
+    int32_t channels;      /**< C, at least 1, of all groups */
     int32_t kernel_height; /**< 1 to 63 */
     int32_t kernel_width;  /**< 1 to 63 */
-    int32_t stride;        /**< of both axes, 1 to 1024; 0: 1 */
+    int32_t stride;        /**< 1 to 1024; 0: 1 */
     conv_sample input;     /**< DEFAULT: F32; or U8 */
     conv_sample output;    /**< DEFAULT: F32; or F16 */
     float input_divisor;   /**< of U8 samples: 1 or 255; 0: 1 */
-    const char *padding;   /**< "valid" (NULL), "same", or a number of samples */
+    const char *padding;   /**< NULL: "valid" */
     const char *border; /**< of the padding: "constant:0" (NULL) and as for filters; the constant in
                            units of the float32 input */
     const char *activation; /**< "none" (NULL), "relu", "tanh", "abs" */
     const char *precision;  /**< "exact" (NULL), "fast", "tf32", "fp16" */
     const char *variant;    /**< a kernel to force; NULL: the best */
-    uint64_t reserved[4];   /**< 0 */
+    int32_t groups;         /**< G, divides M and C; 0: 1. Since 1.1 */
+    int32_t stride_width;   /**< from one column to the next; 0: `stride`. Since 1.1 */
+    int32_t dilation;       /**< from one tap to the next, 1 to 1024; 0: 1. Since 1.1 */
+    int32_t dilation_width; /**< in a row of the kernel; 0: `dilation`. Since 1.1 */
+    uint64_t reserved[2];   /**< 0 */
 } conv_layer_options;
 /** The defaults: maps, channels and the kernel's sides have to be set. */
 /* clang-format off */
 #define CONV_LAYER_OPTIONS_INIT \
     {sizeof(conv_layer_options), 0, 0, 0, 0, 0, CONV_SAMPLE_DEFAULT, CONV_SAMPLE_DEFAULT, 0, \
-     NULL, NULL, NULL, NULL, NULL, {0, 0, 0, 0}}
+     NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, {0, 0}}
 /* clang-format on */
 
-/** `weights` [maps][channels][kernel_height][kernel_width] and `bias` [maps] (NULL: zeros) are in
- * host memory and copied. CONV_ERR_USAGE, CONV_ERR_MEMORY, CONV_ERR_DEVICE. */
+/** `weights` [maps][channels / groups][kernel_height][kernel_width] and `bias` [maps] (NULL: zeros)
+ * are in host memory and copied. CONV_ERR_USAGE, CONV_ERR_MEMORY, CONV_ERR_DEVICE. */
 CONV_API conv_status conv_layer_create(conv_layer **layer, conv_context *context,
                                        const float *weights, const float *bias,
                                        const conv_layer_options *options);

@@ -49,6 +49,28 @@ const struct conv_layer_variant *const *conv_layer_variants(int *count)
     return variants;
 }
 
+// The pads of an axis; `lower`: the extra one is the first.
+static void share_padding(int *before, int *after, int lower, int size, int stride, int reach)
+{
+    int64_t total = (int64_t)(size - 1) / stride * stride + reach - size;
+    *before = total > 0 ? (int)((total + lower) / 2) : 0;
+    *after = total > 0 ? (int)(total - *before) : 0;
+}
+
+struct conv_layer conv_layer_sized(const struct conv_layer *layer, int height, int width)
+{
+    struct conv_layer sized = *layer;
+    int lower = layer->same == CONV_LAYER_SAME_LOWER;
+    sized.same = CONV_LAYER_PADS_GIVEN;
+    if (layer->same) {
+        share_padding(&sized.pad_top, &sized.pad_bottom, lower, height, layer->stride_y,
+                      conv_layer_reach_y(layer));
+        share_padding(&sized.pad_left, &sized.pad_right, lower, width, layer->stride_x,
+                      conv_layer_reach_x(layer));
+    }
+    return sized;
+}
+
 // What a variant must handle to do the layer, as enum conv_layer_handles.
 static unsigned demands_of(const struct conv_layer *layer)
 {

@@ -46,6 +46,11 @@ enum conv_precision {
     CONV_PRECISION_FP16, // operands rounded to float16, float32 sums
 };
 
+// Padding that depends on the size of the input, so that an axis of n samples has
+// ceil(n / stride) outputs: as many samples as they need, if odd in number the extra one after the
+// last sample (ONNX's SAME_UPPER, TensorFlow's SAME) or before the first one (SAME_LOWER).
+enum conv_layer_same { CONV_LAYER_PADS_GIVEN, CONV_LAYER_SAME_UPPER, CONV_LAYER_SAME_LOWER };
+
 // Their names, in the order of the enums, with a NULL at the end.
 extern const char *const conv_layer_activations[], *const conv_layer_precisions[];
 
@@ -60,6 +65,7 @@ struct conv_layer {
     // with CONV_BORDER_CONSTANT, else samples of the plane. Padding takes part in the sum: an
     // infinite weight times a padding of 0 is NaN.
     int pad_top, pad_bottom, pad_left, pad_right;
+    enum conv_layer_same same; // else the pads are not used: conv_layer_sized sets them
     enum conv_border border;
     float border_value;       // in units of the float32 input
     enum conv_element input;  // U8 or F32
@@ -102,12 +108,16 @@ static inline size_t conv_layer_taps(const struct conv_layer *layer)
 // result does not fit an int.
 static inline int conv_layer_out_height(const struct conv_layer *layer, int height)
 {
+    if (layer->same)
+        return (int)(((int64_t)height + layer->stride_y - 1) / layer->stride_y);
     int64_t room = (int64_t)height + layer->pad_top + layer->pad_bottom - conv_layer_reach_y(layer);
     return room < 0 || room / layer->stride_y >= INT32_MAX ? 0 : (int)(room / layer->stride_y + 1);
 }
 
 static inline int conv_layer_out_width(const struct conv_layer *layer, int width)
 {
+    if (layer->same)
+        return (int)(((int64_t)width + layer->stride_x - 1) / layer->stride_x);
     int64_t room = (int64_t)width + layer->pad_left + layer->pad_right - conv_layer_reach_x(layer);
     return room < 0 || room / layer->stride_x >= INT32_MAX ? 0 : (int)(room / layer->stride_x + 1);
 }
@@ -197,12 +207,16 @@ struct conv_layer_variant {
 // The definition: it can do everything, has no requirements, and all others are compared with it.
 extern const struct conv_layer_variant conv_cpu_layer_reference;
 
+// The layer for inputs of a size, at least 1: with the pads that `same` stands for there.
+struct conv_layer conv_layer_sized(const struct conv_layer *layer, int height, int width);
+
 // All variants of this build, CPU and CUDA mixed, in the order of lists and tables; *count is set.
 const struct conv_layer_variant *const *conv_layer_variants(int *count);
 
-// Fills *plan for a variant, without packed weights. False if a machine that offers `have` (see
-// conv_place_offers) cannot run it on the layer, or the layer needs what the variant does not
-// handle. A dilation between taps that are not there becomes 1. Takes no memory.
+// Fills *plan for a variant and a layer whose pads are given, without packed weights. False if a
+// machine that offers `have` (see conv_place_offers) cannot run it on the layer, or the layer needs
+// what the variant does not handle. A dilation between taps that are not there becomes 1. Takes no
+// memory.
 bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_variant *variant,
                           const struct conv_layer *layer, const struct conv_layer_shape *shape,
                           unsigned have);

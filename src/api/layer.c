@@ -68,6 +68,18 @@ static enum conv_status parse_elements(struct conv_layer *layer, const conv_laye
                               "input_divisor must be 1, or 255 with uint8 samples");
 }
 
+// Of both axes, where 0 stands for 1, or for the same in a row.
+static enum conv_status read_steps(int *y, int *x, int step, int in_row, const char *what, int most,
+                                   struct conv_err *err)
+{
+    *y = step ? step : 1;
+    *x = in_row ? in_row : *y;
+    return *y > 0 && *x > 0 && *y <= most && *x <= most
+               ? CONV_OK
+               : conv_err_set(err, CONV_ERR_USAGE, "%s of %d x %d; it must be 1 to %d, or 0 for 1",
+                              what, *y, *x, most);
+}
+
 // Checks the options and sets *layer, except its weights and bias.
 static enum conv_status read_options(struct conv_layer *layer, const conv_layer_options *options,
                                      struct conv_err *err)
@@ -80,21 +92,25 @@ static enum conv_status read_options(struct conv_layer *layer, const conv_layer_
         options->kernel_height > CONV_LAYER_MAX_SIDE || options->kernel_width > CONV_LAYER_MAX_SIDE)
         return conv_err_set(err, CONV_ERR_USAGE, "a kernel of %d x %d; sides must be 1 to %d",
                             options->kernel_height, options->kernel_width, CONV_LAYER_MAX_SIDE);
-    if (options->stride < 0 || options->stride > CONV_LAYER_MAX_STRIDE)
-        return conv_err_set(err, CONV_ERR_USAGE, "a stride of %d; it must be 1 to %d, or 0 for 1",
-                            options->stride, CONV_LAYER_MAX_STRIDE);
+    int groups = options->groups ? options->groups : 1;
+    if (groups < 0 || options->maps % groups || options->channels % groups)
+        return conv_err_set(err, CONV_ERR_USAGE, "%d groups do not divide %d maps and %d channels",
+                            groups, options->maps, options->channels);
     *layer = (struct conv_layer){
         .maps = options->maps,
         .channels = options->channels,
         .kernel_height = options->kernel_height,
         .kernel_width = options->kernel_width,
-        .groups = 1,
-        .stride_y = options->stride ? options->stride : 1,
-        .stride_x = options->stride ? options->stride : 1,
-        .dilation_y = 1,
-        .dilation_x = 1,
+        .groups = groups,
     };
-    enum conv_status status = parse_elements(layer, options, err);
+    enum conv_status status =
+        read_steps(&layer->stride_y, &layer->stride_x, options->stride, options->stride_width,
+                   "a stride", CONV_LAYER_MAX_STRIDE, err);
+    if (!status)
+        status = read_steps(&layer->dilation_y, &layer->dilation_x, options->dilation,
+                            options->dilation_width, "a dilation", CONV_LAYER_MAX_DILATION, err);
+    if (!status)
+        status = parse_elements(layer, options, err);
     if (!status)
         status = conv_layer_context_parse_padding(layer, options->padding, err);
     if (!status)
@@ -135,8 +151,8 @@ static enum conv_status fill_layer(conv_layer *layer, const float *weights, cons
     enum conv_status status = read_options(&layer->layer, options, err);
     if (status)
         return status;
-    size_t taps = (size_t)options->kernel_height * (size_t)options->kernel_width, count;
-    if (__builtin_mul_overflow(taps * (size_t)options->channels, (size_t)options->maps, &count))
+    size_t count;
+    if (__builtin_mul_overflow(conv_layer_taps(&layer->layer), (size_t)options->maps, &count))
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights");
     status = copy_numbers(&layer->weights, weights, count, err);
     if (!status)

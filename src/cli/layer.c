@@ -157,14 +157,20 @@ static void describe_border(struct conv_page *page, const struct conv_layer *lay
 static void describe_layer(struct conv_page *page, const struct conv_layer *layer)
 {
     int padding = layer->pad_top + layer->pad_bottom + layer->pad_left + layer->pad_right;
-    conv_page_fact(page, "layer", "%d channels to %d maps, kernels of %d × %d, stride %d × %d",
+    conv_page_fact(page, "layer",
+                   "%d channels to %d maps, kernels of %d × %d, stride %d × %d, dilation %d × %d, "
+                   "groups %d",
                    layer->channels, layer->maps, layer->kernel_height, layer->kernel_width,
-                   layer->stride_y, layer->stride_x);
-    if (padding > 0) {
+                   layer->stride_y, layer->stride_x, layer->dilation_y, layer->dilation_x,
+                   layer->groups);
+    if (layer->same)
+        conv_page_fact(page, "padding", "%s",
+                       layer->same == CONV_LAYER_SAME_UPPER ? "same_upper" : "same_lower");
+    else if (padding > 0)
         conv_page_fact(page, "padding", "top %d, bottom %d, left %d, right %d", layer->pad_top,
                        layer->pad_bottom, layer->pad_left, layer->pad_right);
+    if (layer->same || padding > 0)
         describe_border(page, layer);
-    }
     conv_page_fact(page, "activation", "%s", conv_layer_activations[layer->activation]);
     conv_page_fact(page, "precision", "%s", conv_layer_precisions[layer->precision]);
 }

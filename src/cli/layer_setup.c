@@ -24,20 +24,25 @@ float conv_layer_setup_divisor(const struct conv_options *options, enum conv_ele
 
 // --- weights -------------------------------------------------------------------------------------
 
-static enum conv_status check_weights(const struct conv_tensor_shape *shape, const char *name,
-                                      struct conv_err *err)
+// `groups`: at least 1. Kernels of (maps, channels, length) have a height of 1.
+static enum conv_status check_weights(const struct conv_tensor_shape *shape, int groups,
+                                      const char *name, struct conv_err *err)
 {
     char text[CONV_TENSOR_TEXT_SIZE];
-    if (shape->axes != 4)
+    if (shape->axes != 4 && shape->axes != 3)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "%s: the weights have shape %s; expected (maps, channels, height, "
-                            "width)",
+                            "width) or (maps, channels, length)",
                             name, conv_tensor_shape_text(text, shape));
     const int64_t *side = shape->side;
-    bool fits = side[0] > 0 && side[1] > 0 && side[0] <= INT_MAX && side[1] <= INT_MAX;
-    for (int i = 2; i < 4; i++)
+    bool fits = side[0] > 0 && side[1] > 0 && side[0] <= INT_MAX && side[1] <= INT_MAX / groups;
+    for (int i = 2; i < shape->axes; i++)
         if (side[i] < 1 || side[i] > CONV_LAYER_MAX_SIDE)
             fits = false;
+    if (fits && side[0] % groups)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "%s: the weights have shape %s; %d groups do not divide the maps", name,
+                            conv_tensor_shape_text(text, shape), groups);
     return fits ? CONV_OK
                 : conv_err_set(err, CONV_ERR_USAGE,
                                "%s: the weights have shape %s; there must be at least one map and "
@@ -72,7 +77,8 @@ static enum conv_status load(struct conv_tensor *tensor, const struct conv_machi
 static enum conv_status open_bank(struct conv_layer_setup *setup,
                                   const struct conv_options *options, struct conv_err *err)
 {
-    static const char *const refused[] = {"bias",      "stride",      "padding", "activation",
+    static const char *const refused[] = {"bias",      "stride",      "padding",
+                                          "dilation",  "groups",      "activation",
                                           "precision", "output-type", "variant"};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         if (conv_options_given(options, refused[i]))
@@ -93,37 +99,46 @@ enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
                                        const struct conv_options *options, struct conv_err *err)
 {
     const char *name = options->operands[0], *bias = options->filter.settings.bias;
+    const struct conv_layer_options *how = &options->filter.layer;
     *setup = (struct conv_layer_setup){0};
     if (conv_bank_is_name(name))
         return open_bank(setup, options, err);
-    if (options->filter.layer.pool)
+    if (how->pool)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--pool is for filter banks (conv list banks), and %s is a file", name);
     enum conv_status status = load(&setup->weights, &options->machine, name, err);
     if (!status)
-        status = check_weights(&setup->weights.shape, name, err);
+        status = check_weights(&setup->weights.shape, how->groups, name, err);
     if (status)
         return status;
     const int64_t *side = setup->weights.shape.side;
     setup->layer = (struct conv_layer){
         .maps = (int)side[0],
-        .channels = (int)side[1],
-        .kernel_height = (int)side[2],
-        .kernel_width = (int)side[3],
-        .groups = 1,
-        .stride_y = options->filter.layer.stride,
-        .stride_x = options->filter.layer.stride,
-        .dilation_y = 1,
-        .dilation_x = 1,
+        .channels = (int)side[1] * how->groups,
+        .groups = how->groups,
+        .kernel_height = setup->weights.shape.axes == 4 ? (int)side[2] : 1,
+        .kernel_width = (int)side[setup->weights.shape.axes - 1],
+        .stride_y = how->stride_y,
+        .stride_x = how->stride_x,
+        .dilation_y = how->dilation_y,
+        .dilation_x = how->dilation_x,
         .input = CONV_ELEMENT_F32,
         .input_divisor = 1,
         .output =
             options->outputs.type == CONV_OPTIONS_OUTPUT_F16 ? CONV_ELEMENT_F16 : CONV_ELEMENT_F32,
-        .activation = options->filter.layer.activation,
-        .precision = options->filter.layer.precision,
+        .activation = how->activation,
+        .precision = how->precision,
         .weights = setup->weights.values,
     };
-    status = conv_layer_context_parse_padding(&setup->layer, options->filter.layer.padding, err);
+    status = conv_layer_context_parse_padding(&setup->layer, how->padding, err);
+    if (!status && setup->weights.shape.axes == 3) {
+        if (how->padding && strchr(how->padding, 'x'))
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "--padding %s: layers of weights (maps, "
+                                "channels, length) have one axis",
+                                how->padding);
+        setup->layer.pad_top = setup->layer.pad_bottom = 0;
+    }
     if (!status)
         status = conv_layer_context_parse_border(&setup->layer, options->filter.border_text, err);
     if (!status && bias)
@@ -225,29 +240,33 @@ static enum conv_status fit_layer(struct conv_layer_shapes *shapes,
     const struct conv_layer *layer = &setup->layer;
     conv_tensor_shape_text(text, in);
     conv_tensor_shape_text(weights, &setup->weights.shape);
-    const int64_t *side = in->side + in->axes - 3;
-    if (in->axes < 3 || in->axes > 4 || side[0] != layer->channels)
+    bool is_flat = setup->weights.shape.axes == 3;
+    const char *sides = is_flat ? "length" : "height, width";
+    int axes = is_flat ? 2 : 3; // of an image
+    const int64_t *side = in->side + in->axes - axes, *last = side + axes - 1;
+    if (in->axes < axes || in->axes > axes + 1 || side[0] != layer->channels)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "%s: shape %s does not fit weights of shape %s; expected (images, %d, "
-                            "height, width) or (%d, height, width)",
-                            name, text, weights, layer->channels, layer->channels);
-    int64_t tall = side[1] + layer->pad_top + layer->pad_bottom;
-    int64_t wide = side[2] + layer->pad_left + layer->pad_right;
-    if (side[1] < 1 || side[2] < 1 || tall > INT_MAX || wide > INT_MAX ||
-        tall < layer->kernel_height || wide < layer->kernel_width)
+                            "%s) or (%d, %s)",
+                            name, text, weights, layer->channels, sides, layer->channels, sides);
+    int64_t height = is_flat ? 1 : side[1];
+    size_t bytes_in, bytes_out;
+    if (height < 1 || *last < 1 || height > INT_MAX || *last > INT_MAX ||
+        !conv_layer_context_bytes(layer, (int)height, (int)*last, &bytes_in, &bytes_out))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "%s: shape %s does not fit weights of shape %s; expected planes of at "
                             "least %d x %d samples, padding included",
-                            name, text, weights, layer->kernel_height, layer->kernel_width);
-    shapes->images = in->axes == 4 ? in->side[0] : 1;
-    shapes->height = (int)side[1];
-    shapes->width = (int)side[2];
-    int64_t *out = shapes->out.side + in->axes - 3;
+                            name, text, weights, conv_layer_reach_y(layer),
+                            conv_layer_reach_x(layer));
+    shapes->images = in->axes > axes ? in->side[0] : 1;
+    shapes->height = (int)height;
+    shapes->width = (int)*last;
+    int64_t *out = shapes->out.side + in->axes - axes;
     out[0] = layer->maps;
     out[1] = conv_layer_out_height(layer, shapes->height);
-    out[2] = conv_layer_out_width(layer, shapes->width);
-    shapes->flops = 2.0 * (double)shapes->images * (double)out[0] * (double)out[1] *
-                    (double)out[2] * (double)conv_layer_taps(layer);
+    out[axes - 1] = conv_layer_out_width(layer, shapes->width);
+    shapes->flops = 2.0 * (double)shapes->images * layer->maps * (double)conv_layer_taps(layer) *
+                    conv_layer_out_height(layer, shapes->height) * (double)out[axes - 1];
     return CONV_OK;
 }
 

@@ -303,7 +303,9 @@ static enum conv_status plan_record(struct tensor_run *run, struct conv_record *
     run->out_bytes = run->use.out;
     record->width = run->shapes.width;
     record->height = run->shapes.height;
-    record->channels = shape->axes > 2 ? (int)shape->side[shape->axes - 3] : 1;
+    record->channels = run->operation.layer ? run->operation.layer->layer.channels
+                       : shape->axes > 2    ? (int)shape->side[shape->axes - 3]
+                                            : 1;
     record->depth = 8 * (int)run->reader.npy.file_element;
     record->bytes_in = run->reader.npy.header + (size_t)run->reader.npy.data;
     if (run->options->outputs.dry_run) {

@@ -291,15 +291,26 @@ const struct conv_bench_layer *conv_bench_shapes_list(int *count)
     return layers;
 }
 
+// "5" or "3x5", each from 1 to `most`; `least_numbers`: how many of them there must be.
+static bool parse_pair(int *first, int *second, const char *text, int most, int least_numbers)
+{
+    int used = 0, pair[2], count = sscanf(text, "%5dx%5d%n", &pair[0], &pair[1], &used);
+    if (count == 1) {
+        pair[1] = pair[0];
+        used = (int)strspn(text, "0123456789");
+    }
+    if (count < least_numbers || text[used] || pair[0] < 1 || pair[1] < 1 || pair[0] > most ||
+        pair[1] > most)
+        return false;
+    *first = pair[0];
+    *second = pair[1];
+    return true;
+}
+
 static bool parse_sides(struct conv_bench_choice *bench, const char *text)
 {
-    int width, height, used = 0;
-    if (sscanf(text, "%5dx%5d%n", &width, &height, &used) == 2 && text[used] == '\0' && width > 0 &&
-        height > 0) {
-        bench->width = width;
-        bench->height = height;
+    if (parse_pair(&bench->width, &bench->height, text, 99999, 2))
         return true;
-    }
     static const char *const names[] = {"", "mix", "uniform", "standard"}; // conv_bench_sizes
     for (int i = 1; i < 4; i++) {
         if (strcmp(text, names[i]) == 0) {
@@ -317,20 +328,6 @@ static enum conv_status parse_image_size(struct conv_bench_choice *bench, struct
     return conv_err_set(err, CONV_ERR_USAGE,
                         "--image-size takes WIDTHxHEIGHT, mix, uniform or standard, not '%s'",
                         bench->image_size_text);
-}
-
-// "5" or "3x5".
-static bool parse_kernel_size(struct conv_bench_layer *layer, const char *text)
-{
-    int used = 0,
-        count = sscanf(text, "%5dx%5d%n", &layer->kernel_height, &layer->kernel_width, &used);
-    if (count == 1) {
-        layer->kernel_width = layer->kernel_height;
-        used = (int)strspn(text, "0123456789");
-    }
-    return count >= 1 && text[used] == '\0' && layer->kernel_height > 0 &&
-           layer->kernel_width > 0 && layer->kernel_height <= CONV_LAYER_MAX_SIDE &&
-           layer->kernel_width <= CONV_LAYER_MAX_SIDE;
 }
 
 static bool find_layer(struct conv_bench_layer *layer, const char *name)
@@ -369,7 +366,7 @@ static enum conv_status parse_layer(struct conv_options *options, struct conv_er
     if (!maps || !kernel)
         return conv_err_set(err, CONV_ERR_USAGE, "--shape %s needs --%s", text,
                             maps ? "kernel" : "maps");
-    if (!parse_kernel_size(layer, kernel))
+    if (!parse_pair(&layer->kernel_height, &layer->kernel_width, kernel, CONV_LAYER_MAX_SIDE, 1))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--kernel takes a size of 1 to %d, N or HEIGHTxWIDTH, not '%s'",
                             CONV_LAYER_MAX_SIDE, kernel);
@@ -399,6 +396,24 @@ static enum conv_status check_codec(const struct conv_options *options, struct c
     return CONV_OK;
 }
 
+static enum conv_status parse_steps(struct conv_layer_options *layer, struct conv_err *err)
+{
+    const struct {
+        const char *name, *text;
+        int *y, *x, most;
+    } steps[] = {
+        {"stride", layer->stride_text, &layer->stride_y, &layer->stride_x, CONV_LAYER_MAX_STRIDE},
+        {"dilation", layer->dilation_text, &layer->dilation_y, &layer->dilation_x,
+         CONV_LAYER_MAX_DILATION},
+    };
+    for (int i = 0; i < 2; i++)
+        if (steps[i].text && !parse_pair(steps[i].y, steps[i].x, steps[i].text, steps[i].most, 1))
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "--%s takes N or HEIGHTxWIDTH, from 1 to %d, not '%s'",
+                                steps[i].name, steps[i].most, steps[i].text);
+    return CONV_OK;
+}
+
 static enum conv_status check_bench(struct conv_options *options, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
@@ -424,6 +439,8 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = parse_size(options, err);
     if (!status)
         status = check_bench(options, err);
+    if (!status)
+        status = parse_steps(&options->filter.layer, err);
     if (!status && options->filter.border_text && options->command != CONV_COMMAND_LAYER)
         status = parse_border(&options->filter, err);
     if (!status && options->outputs.encoder_text)

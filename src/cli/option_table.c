@@ -279,13 +279,18 @@ const struct conv_option conv_option_table[] = {
     {FLAG(NEUTRAL, "help", 'h', help), .commands = EVERY,
      .help = "print this text, or the options of the command before it; -h: the short form"},
     {FLAG(NEUTRAL, "version", 'V', version), .commands = EVERY, .help = "print the version"},
-    {INT(DECIDES, "stride", 0, "N", filter.layer.stride, 1, CONV_LAYER_MAX_STRIDE),
-     .commands = LAYER, .section = "conv layer",
-     .help = "compute every Nth output of both axes (default: 1)"},
+    {STRING(DECIDES, "stride", 0, "N", filter.layer.stride_text), .commands = LAYER,
+     .section = "conv layer",
+     .help = "compute every Nth output of both axes (default: 1), or HEIGHTxWIDTH"},
     {STRING(DECIDES, "padding", 0, "MODE", filter.layer.padding), .commands = LAYER,
-     .values = "valid same",
-     .help = "samples around the input: valid (default), same (the output is as large as the "
-             "input), or N on each side"},
+     .values = "valid same same_upper same_lower",
+     .help =
+         "samples around the input: valid (default), same (the output is as large as the "
+         "input), same_upper, same_lower, N on each side, HEIGHTxWIDTH, or TOP:BOTTOMxLEFT:RIGHT"},
+    {STRING(DECIDES, "dilation", 0, "N", filter.layer.dilation_text), .commands = LAYER,
+     .help = "samples from one tap of the kernel to the next (default: 1), or HEIGHTxWIDTH"},
+    {INT(DECIDES, "groups", 0, "N", filter.layer.groups, 1, 1 << 20), .commands = LAYER,
+     .help = "divide channels and maps into N groups; a map reads the channels of its group"},
     {CHOICE(DECIDES, "activation", 0, "NAME", filter.layer.activation, conv_layer_activations),
      .commands = LAYER, .help = "apply to each output: none (default), relu, tanh or abs"},
     {CHOICE(DECIDES, "precision", 0, "MODE", filter.layer.precision, conv_layer_precisions),
@@ -360,7 +365,11 @@ void conv_options_set_defaults(struct conv_options *options)
     *options = (struct conv_options){
         .inputs = {.max_pixels = DEFAULT_MAX_PIXELS},
         .outputs = {.on_error = CONV_ON_ERROR_SKIP, .png = {.level = -1}},
-        .filter = {.layer = {.stride = 1}},
+        .filter = {.layer = {.groups = 1,
+                             .stride_y = 1,
+                             .stride_x = 1,
+                             .dilation_y = 1,
+                             .dilation_x = 1}},
         .machine = {.decode_on = CONV_CODER_AUTO, .encode_on = CONV_CODER_AUTO},
         .bench = {.filter = "emboss", .width = 4096, .height = 4096},
     };

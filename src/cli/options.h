@@ -70,7 +70,9 @@ enum conv_layer_range { CONV_LAYER_RANGE_1, CONV_LAYER_RANGE_255 }; // --range
 
 // conv layer; --bias and --border are those of filters, with values of another kind.
 struct conv_layer_options {
-    int stride;          // at least 1
+    int groups;
+    const char *stride_text, *dilation_text; // NULL: 1
+    int stride_y, stride_x, dilation_y, dilation_x;
     const char *padding; // NULL: valid
     enum conv_activation activation;
     enum conv_precision precision;

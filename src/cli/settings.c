@@ -18,7 +18,7 @@ _Static_assert(sizeof(struct conv_filter) == 64 + 2 * sizeof(int) +
 _Static_assert(sizeof(struct conv_blend) == 6 * sizeof(int), "every member of a blend is printed");
 _Static_assert(sizeof(struct conv_pooling) == (CONV_POOL_KINDS + 2) * sizeof(int),
                "every member of a pooling is printed");
-_Static_assert(sizeof(struct conv_layer) == 20 * sizeof(int) + 2 * sizeof(float *),
+_Static_assert(sizeof(struct conv_layer) == 22 * sizeof(int) + 2 * sizeof(float *),
                "every member of a layer is printed");
 
 // --- filters and layers --------------------------------------------------------------------------
@@ -88,10 +88,10 @@ static void print_layer(FILE *out, const struct conv_settings *settings)
     const struct conv_layer *layer = &setup->layer;
     fprintf(out,
             "layer %d maps, %d channels, groups %d, kernel %dx%d, stride %d %d, "
-            "dilation %d %d, pads %d %d %d %d, border %s",
+            "dilation %d %d, pads %d %d %d %d %d, border %s",
             layer->maps, layer->channels, layer->groups, layer->kernel_height, layer->kernel_width,
             layer->stride_y, layer->stride_x, layer->dilation_y, layer->dilation_x, layer->pad_top,
-            layer->pad_bottom, layer->pad_left, layer->pad_right,
+            layer->pad_bottom, layer->pad_left, layer->pad_right, layer->same,
             conv_filter_border_name(layer->border));
     fprintf(out, ":%.9g, output %d, activation %d, precision %d\n", (double)layer->border_value,
             layer->output, layer->activation, layer->precision);
@@ -170,6 +170,8 @@ static const struct {
     {"shard", print_shard},
     {"stride", print_layer},
     {"padding", NULL},
+    {"dilation", NULL},
+    {"groups", NULL},
     {"activation", NULL},
     {"precision", NULL},
     {"pool", NULL},

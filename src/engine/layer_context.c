@@ -80,13 +80,13 @@ static enum conv_status fill_prepared(const struct conv_layer_context *context,
                                       struct conv_layer_prepared *prepared,
                                       const struct conv_layer_shape *shape, struct conv_err *err)
 {
-    const struct conv_layer *layer = &context->layer;
+    const struct conv_layer *layer = &prepared->outer;
     struct conv_layer_plan *plan = &prepared->plan;
+    prepared->outer = conv_layer_sized(&context->layer, shape->height, shape->width);
     if (!conv_layer_plan_best(plan, layer, shape, context->ops->place, context->have,
                               context->variant))
         return no_variant(context, err);
     prepared->shape = *shape;
-    prepared->outer = *layer;
     if (plan->pads) {
         size_t images = shape->images > 0 ? (size_t)shape->images : 1;
         prepared->pad_bytes = align(images * (size_t)layer->channels * (size_t)plan->shape.height *
@@ -221,9 +221,10 @@ enum conv_status conv_layer_context_way(struct conv_layer_context *context,
     return CONV_OK;
 }
 
-bool conv_layer_context_bytes(const struct conv_layer *layer, int height, int width, size_t *in,
+bool conv_layer_context_bytes(const struct conv_layer *unsized, int height, int width, size_t *in,
                               size_t *out)
 {
+    const struct conv_layer sized = conv_layer_sized(unsized, height, width), *layer = &sized;
     int64_t tall = (int64_t)height + layer->pad_top + layer->pad_bottom;
     int64_t wide = (int64_t)width + layer->pad_left + layer->pad_right;
     if (tall > INT_MAX || wide > INT_MAX)
@@ -289,28 +290,54 @@ enum conv_status conv_layer_context_enqueue(struct conv_layer_context *context,
 
 #define MOST_PADDING 65536
 
+// "N" or "BEFORE:AFTER". Returns where it ends, or NULL if it is not that.
+static const char *parse_axis_pads(int *before, int *after, const char *text)
+{
+    for (int i = 0; i < 2; i++) {
+        char *end = NULL;
+        long number = *text >= '0' && *text <= '9' ? strtol(text, &end, 10) : -1;
+        if (number < 0 || number > MOST_PADDING)
+            return NULL;
+        *after = (int)number;
+        if (i == 0)
+            *before = (int)number;
+        if (i == 1 || *end != ':')
+            return end;
+        text = end + 1;
+    }
+    return NULL;
+}
+
 enum conv_status conv_layer_context_parse_padding(struct conv_layer *layer, const char *text,
                                                   struct conv_err *err)
 {
-    char *end;
     if (!text || strcmp(text, "valid") == 0)
         return CONV_OK;
     if (strcmp(text, "same") == 0) {
-        // As PyTorch: the extra sample of an even kernel is at the bottom and right.
-        layer->pad_top = (layer->kernel_height - 1) / 2;
-        layer->pad_bottom = layer->kernel_height / 2;
-        layer->pad_left = (layer->kernel_width - 1) / 2;
-        layer->pad_right = layer->kernel_width / 2;
+        // As PyTorch: the extra sample of an even reach is at the bottom and right.
+        layer->pad_top = (conv_layer_reach_y(layer) - 1) / 2;
+        layer->pad_bottom = conv_layer_reach_y(layer) / 2;
+        layer->pad_left = (conv_layer_reach_x(layer) - 1) / 2;
+        layer->pad_right = conv_layer_reach_x(layer) / 2;
         return CONV_OK;
     }
-    long number = text[0] >= '0' && text[0] <= '9' ? strtol(text, &end, 10) : -1;
-    if (number < 0 || *end || number > MOST_PADDING)
-        return conv_err_hint(err, CONV_HINT_PADDING, 0,
-                             conv_err_set(err, CONV_ERR_USAGE,
-                                          "takes valid, same or a number from 0 to %d, not '%.32s'",
-                                          MOST_PADDING, text));
-    layer->pad_top = layer->pad_bottom = layer->pad_left = layer->pad_right = (int)number;
-    return CONV_OK;
+    for (int lower = 0; lower < 2; lower++)
+        if (strcmp(text, lower ? "same_lower" : "same_upper") == 0) {
+            layer->same = lower ? CONV_LAYER_SAME_LOWER : CONV_LAYER_SAME_UPPER;
+            return CONV_OK;
+        }
+    const char *at = parse_axis_pads(&layer->pad_top, &layer->pad_bottom, text);
+    layer->pad_left = layer->pad_top;
+    layer->pad_right = layer->pad_bottom;
+    if (at && *at == 'x')
+        at = parse_axis_pads(&layer->pad_left, &layer->pad_right, at + 1);
+    if (at && !*at)
+        return CONV_OK;
+    return conv_err_hint(err, CONV_HINT_PADDING, 0,
+                         conv_err_set(err, CONV_ERR_USAGE,
+                                      "takes valid, same, same_upper, same_lower or numbers from 0 "
+                                      "to %d (1, 1x2, 0:1x2:3), not '%.32s'",
+                                      MOST_PADDING, text));
 }
 
 enum conv_status conv_layer_context_parse_border(struct conv_layer *layer, const char *text,

@@ -70,8 +70,10 @@ enum conv_status conv_layer_context_run(struct conv_layer_context *context,
 
 // --- padding as texts ----------------------------------------------------------------------------
 
-// Sets the four pads of a layer, whose kernel sizes are set, from "valid", "same" or a number of
-// samples on every side. NULL is "valid". CONV_ERR_USAGE with CONV_HINT_PADDING. Any thread.
+// Sets the padding of a layer, whose kernel, strides and dilations are set: "valid", "same" (each
+// output of stride 1, as in PyTorch), "same_upper", "same_lower" (enum conv_layer_same), or the
+// samples on each side: "N", "HEIGHTxWIDTH", each of these also as "BEFORE:AFTER". NULL is "valid".
+// CONV_ERR_USAGE with CONV_HINT_PADDING. Any thread.
 enum conv_status conv_layer_context_parse_padding(struct conv_layer *layer, const char *text,
                                                   struct conv_err *err);
 

@@ -67,7 +67,8 @@ static enum conv_status plan_layer(struct plan *plan, const struct conv_layer_st
         return conv_err_set(err, CONV_ERR_USAGE,
                             "the image has %d x %d pixels, too few or too many for a kernel of "
                             "%d x %d",
-                            shape->width, shape->height, layer->kernel_width, layer->kernel_height);
+                            shape->width, shape->height, conv_layer_reach_x(layer),
+                            conv_layer_reach_y(layer));
     plan->out = (struct conv_tensor_shape){
         3,
         {layer->maps, conv_layer_out_height(layer, shape->height),

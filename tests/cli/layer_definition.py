@@ -27,26 +27,41 @@ def pad(x, sides, border="constant", value=0):
     return np.pad(x, widths, mode=BORDERS[border])
 
 
-def sides_of(padding, height, width):
-    if padding == "same":
-        return (height - 1) // 2, height // 2, (width - 1) // 2, width // 2
-    return (0 if padding == "valid" else int(padding),) * 4
+def pair(number):
+    return (number, number) if isinstance(number, int) else number
 
 
-def layer(x, w, bias=None, stride=1, sides=(0, 0, 0, 0), border="constant", value=0):
+def sides_of(padding, kernel, size=(1, 1), stride=1, dilation=1):
+    """The top, bottom, left and right samples of a text; kernel and size: height, width of kernel and input."""
+    if padding[0].isdigit():
+        axes = (padding.split("x") * 2)[:2]
+        return sum(((int(axis.split(":")[0]), int(axis.split(":")[-1])) for axis in axes), ())
+    sides = ()
+    for taps, samples, step, distance in zip(kernel, size, pair(stride), pair(dilation)):
+        more = {"valid": 0, "same": (taps - 1) * distance}.get(padding)
+        if more is None:
+            more = max((-(-samples // step) - 1) * step + (taps - 1) * distance + 1 - samples, 0)
+        sides += ((more + 1) // 2, more // 2) if padding == "same_lower" else (more // 2, (more + 1) // 2)
+    return sides
+
+
+def layer(x, w, bias=None, stride=1, sides=(0, 0, 0, 0), border="constant", value=0, dilation=1, groups=1):
     """x: (images, channels, height, width) of float32. Additions in the order channel, row, column."""
     x = pad(x.astype(np.float32), sides, border, value)
+    (down, across), (far, wide) = pair(stride), pair(dilation)
     maps, channels, height, width = w.shape
-    rows, columns = (x.shape[2] - height) // stride + 1, (x.shape[3] - width) // stride + 1
+    rows = (x.shape[2] - (height - 1) * far - 1) // down + 1
+    columns = (x.shape[3] - (width - 1) * wide - 1) // across + 1
+    group = np.arange(maps) // (maps // groups) * channels  # the first channel of each map's group
     out = np.zeros((len(x), maps, rows, columns), np.float32)
     if bias is not None:
         out += bias.astype(np.float32)[:, None, None]
     for c in range(channels):
         for u in range(height):
             for v in range(width):
-                samples = x[:, None, c, u:u + rows * stride:stride, v:v + columns * stride:stride]
-                out = fma(np.broadcast_to(w[:, c, u, v, None, None], out.shape),
-                          np.broadcast_to(samples, out.shape), out)
+                top, left = u * far, v * wide
+                samples = x[:, group + c, top:top + rows * down:down, left:left + columns * across:across]
+                out = fma(np.broadcast_to(w[:, c, u, v, None, None], out.shape), samples, out)
     return out
 
 

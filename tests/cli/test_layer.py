@@ -33,24 +33,29 @@ def test_the_definition_agrees_with_float64():
 
 def test_random_layers_have_the_bits_of_the_definition(box):
     rng = rng_of(int(os.environ.get("CONV_SEED", "4")))
-    for number in range(40):
+    for number in range(60):
         maps, channels, n = rng.integers(1, 7), rng.integers(1, 5), rng.integers(1, 6)
         kh, kw = rng.integers(1, 6, 2)
-        height, width = kh + rng.integers(0, 20), kw + rng.integers(0, 40)
-        stride, padding = int(rng.integers(1, 4)), rng.choice(["valid", "same", "0", "3"])
+        stride, dilation = ((int(a), int(b) if number % 3 else int(a)) for a, b in rng.integers(1, 4, (2, 2)))
+        groups = int(rng.choice((1, 2, 3)))
+        reach = (kh - 1) * dilation[0] + 1, (kw - 1) * dilation[1] + 1
+        height, width = reach[0] + rng.integers(0, 20), reach[1] + rng.integers(0, 40)
+        padding = rng.choice(["valid", "same", "same_upper", "same_lower", "0", "3", "1x2", "0:1", "2:0x1:3"])
         border = rng.choice(["constant:-1.5", "constant", *definition.BORDERS])
-        w = save("w.npy", rng.standard_normal((maps, channels, kh, kw)).astype(np.float32))
-        x, bias = tensor(n, channels, height, width, seed=number), rng.standard_normal(maps).astype(np.float32)
-        sides = definition.sides_of(padding, kh, kw)
+        w = save("w.npy", rng.standard_normal((maps * groups, channels, kh, kw)).astype(np.float32))
+        x = tensor(n, channels * groups, height, width, seed=number)
+        bias = rng.standard_normal(maps * groups).astype(np.float32)
+        sides = definition.sides_of(padding, (kh, kw), (height, width), stride, dilation)
         if border == "reflect101" and (height <= max(sides) or width <= max(sides)):
             border = "replicate"
         activation = rng.choice(("none", "relu", "abs"))
         output = rng.choice(("f32", "f16"))
         save("b.npy", bias)
-        layer("w.npy", "x.npy", "y.npy", f"--stride={stride}", f"--padding={padding}", f"--border={border}",
+        layer("w.npy", "x.npy", "y.npy", f"--stride={stride[0]}x{stride[1]}", f"--padding={padding}", f"--border={border}",
+              f"--dilation={dilation[0]}x{dilation[1]}", f"--groups={groups}",
               "--bias=b.npy", f"--jobs={rng.integers(1, 9)}", f"--activation={activation}", f"--output-type={output}")
         name, _, value = border.partition(":")
-        expected = definition.layer(x, w, bias, stride, sides, name, float(value or 0))
+        expected = definition.layer(x, w, bias, stride, sides, name, float(value or 0), dilation, groups)
         expected = {"none": expected, "relu": np.maximum(expected, 0), "abs": np.abs(expected)}[activation]
         expected = expected.astype(np.float16 if output == "f16" else np.float32)
         assert same_bits(np.load("y.npy"), expected), (number, w.shape, x.shape, stride, padding, border, activation)
@@ -61,6 +66,20 @@ def test_a_single_image_stays_single(box):
     w, x = weights(), tensor(3, 11, 13)
     layer("w.npy", "x.npy", "y.npy")
     assert same_bits(np.load("y.npy"), definition.layer(x[None], w)[0])
+
+
+def test_tensors_of_one_axis(box):
+    w, x = rng_of(7).standard_normal((4, 3, 5)).astype(np.float32), tensor(6, 6, 40)
+    save("w.npy", w)
+    for options, stride, padding, dilation in (((), 1, "valid", 1), (("--stride=2", "--padding=2:1"), 2, "0x2:1", 1),
+                                               (("--padding=same_lower", "--stride=3", "--dilation=2"), 3, "same_lower", 2)):
+        layer("w.npy", "x.npy", "y.npy", "--groups=2", *options)
+        sides = definition.sides_of(padding, (1, 5), (1, 40), stride, dilation)
+        expected = definition.layer(x[:, :, None], w[:, :, None], None, stride, sides, dilation=dilation, groups=2)
+        assert same_bits(np.load("y.npy"), expected[:, :, 0]), options
+    save("x.npy", x[0])
+    layer("w.npy", "x.npy", "y.npy", "--groups=2")
+    assert np.load("y.npy").shape == (4, 36)
 
 
 def test_no_images_at_all(box):
@@ -140,6 +159,13 @@ def test_safetensors(box):
     (("none.npy", "x.npy", "y.npy"), ("none.npy", "No such file")),
     (("w.npy", "x.npy", "y.npy", "--bias=flat.npy"), ("(7, 9)", "(5,)")),
     (("w.npy", "x.npy", "y.npy", "--padding=some"), ("--padding", "some")),
+    (("w.npy", "x.npy", "y.npy", "--padding=1x2:"), ("--padding", "1x2:")),
+    (("w.npy", "x.npy", "y.npy", "--stride=0"), ("--stride takes N or HEIGHTxWIDTH, from 1 to 1024", "0")),
+    (("w.npy", "x.npy", "y.npy", "--dilation=2x"), ("--dilation", "2x")),
+    (("w.npy", "x.npy", "y.npy", "--groups=2"), ("2 groups", "(5, 3, 3, 4)")),
+    (("w.npy", "x.npy", "y.npy", "--groups=5"), ("(images, 15, height, width)",)),
+    (("line.npy", "x.npy", "y.npy"), ("(images, 3, length)",)),
+    (("line.npy", "x.npy", "y.npy", "--padding=1x1"), ("--padding 1x1", "one axis")),
     (("w.npy", "x.npy", "y.npy", "--border=constant:x"), ("--border",)),
     (("w.npy", "x.npy", "y.npy", "--activation=rellu"), ("relu",)),
     (("w.npy", "x.npy", "x.npy"), ("overwrite the input",)),
@@ -150,7 +176,8 @@ def test_safetensors(box):
 def test_what_does_not_fit_is_refused(box, typed, words):
     weights()
     tensor(2, 3, 7, 9)
-    for name, shape in (("four", (2, 4, 7, 9)), ("flat", (7, 9)), ("small", (2, 3, 2, 9)), ("huge", (1, 1, 64, 1))):
+    for name, shape in (("four", (2, 4, 7, 9)), ("flat", (7, 9)), ("small", (2, 3, 2, 9)), ("huge", (1, 1, 64, 1)),
+                        ("line", (2, 3, 5))):
         save(f"{name}.npy", np.zeros(shape, np.float32))
     before = sorted(os.listdir("."))
     err = layer(*typed, code=2).err

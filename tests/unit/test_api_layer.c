@@ -18,6 +18,7 @@ struct layer_case {
     int maps, channels, kernel_height, kernel_width, stride, height, width, images;
     bool bytes, halves;
     const char *padding, *border, *activation;
+    int groups, stride_width, dilation, dilation_width; // 0 as in options
     int gap; // elements after each row, twice as many after each channel, and so on
 };
 
@@ -30,11 +31,13 @@ static void *expect(const struct layer_case *c, const float *weights, const floa
         .channels = c->channels,
         .kernel_height = c->kernel_height,
         .kernel_width = c->kernel_width,
-        .groups = 1,
+        .groups = c->groups ? c->groups : 1,
         .stride_y = c->stride,
-        .stride_x = c->stride,
-        .dilation_y = 1,
-        .dilation_x = 1,
+        .stride_x = c->stride_width ? c->stride_width : c->stride,
+        .dilation_y = c->dilation ? c->dilation : 1,
+        .dilation_x = c->dilation_width ? c->dilation_width
+                      : c->dilation     ? c->dilation
+                                        : 1,
         .border = CONV_BORDER_CONSTANT,
         .input = c->bytes ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32,
         .input_divisor = c->bytes ? 255 : 1,
@@ -48,6 +51,10 @@ static void *expect(const struct layer_case *c, const float *weights, const floa
         layer.pad_bottom = c->kernel_height / 2;
         layer.pad_left = (c->kernel_width - 1) / 2;
         layer.pad_right = c->kernel_width / 2;
+    } else if (c->padding && strcmp(c->padding, "1:0x2:3") == 0) {
+        layer.pad_top = 1;
+        layer.pad_left = 2;
+        layer.pad_right = 3;
     } else if (c->padding) {
         layer.pad_top = layer.pad_bottom = layer.pad_left = layer.pad_right = atoi(c->padding);
     }
@@ -78,7 +85,8 @@ static void *expect(const struct layer_case *c, const float *weights, const floa
 static void check(conv_context *context, const struct layer_case *c)
 {
     size_t element = c->bytes ? 1 : 4, taps = (size_t)c->kernel_height * (size_t)c->kernel_width;
-    size_t weight_count = taps * (size_t)c->maps * (size_t)c->channels, bytes;
+    size_t groups = c->groups ? (size_t)c->groups : 1, bytes;
+    size_t weight_count = taps * (size_t)c->maps * (size_t)c->channels / groups;
     float *weights = malloc(weight_count * sizeof *weights);
     float *bias = malloc((size_t)c->maps * sizeof *bias);
     conv_tensor input = {.height = c->height, .width = c->width, .images = c->images};
@@ -104,6 +112,10 @@ static void check(conv_context *context, const struct layer_case *c)
     options.kernel_height = c->kernel_height;
     options.kernel_width = c->kernel_width;
     options.stride = c->stride;
+    options.stride_width = c->stride_width;
+    options.dilation = c->dilation;
+    options.dilation_width = c->dilation_width;
+    options.groups = c->groups;
     options.input = c->bytes ? CONV_SAMPLE_U8 : CONV_SAMPLE_DEFAULT;
     options.input_divisor = c->bytes ? 255 : 0;
     options.output = c->halves ? CONV_SAMPLE_F16 : CONV_SAMPLE_DEFAULT;
@@ -141,6 +153,8 @@ static const struct layer_case cases[] = {
     {5, 1, 5, 5, 1, 9, 50, 3, .gap = 3, .padding = "2", .border = "reflect101"},
     {1, 3, 1, 7, 1, 8, 19, 7, true, true, "same", "constant:0.5", .gap = 5},
     {2, 4, 3, 3, 1, 31, 31, 1, .gap = 1, .halves = true},
+    {6, 4, 3, 2, 2, 12, 19, 2, .gap = 1, .groups = 2, .padding = "1:0x2:3", .dilation = 2},
+    {3, 3, 2, 3, 1, 9, 11, 3, .groups = 3, .stride_width = 2, .dilation = 1, .dilation_width = 3},
 };
 
 UNIT_TEST(layers_give_what_the_reference_gives)

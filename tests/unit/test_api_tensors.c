@@ -2,7 +2,7 @@
 // Wrong options of layers and wrong tensors: refused as test_api_arguments.c says.
 #include "support/api_test.h"
 
-#define MOST_SPOILED 20
+#define MOST_SPOILED 30
 
 // Copies of good options, each with one member spoiled. Returns their number.
 static int spoil_options(conv_layer_options spoiled[MOST_SPOILED], const conv_layer_options *good)
@@ -12,6 +12,12 @@ static int spoil_options(conv_layer_options spoiled[MOST_SPOILED], const conv_la
     SPOIL(maps = 0);
     SPOIL(maps = -1);
     SPOIL(channels = 0);
+    SPOIL(groups = -1);
+    SPOIL(groups = 2);
+    SPOIL(stride_width = 1025);
+    SPOIL(dilation = -1);
+    SPOIL(dilation_width = 1025);
+    SPOIL(padding = "same_middle");
     SPOIL(kernel_height = 64);
     SPOIL(kernel_width = 0);
     SPOIL(stride = -1);

@@ -144,6 +144,8 @@ static const struct sample samples[] = {
     {"html", "page", "", ""},
     {"stride", "2", "", ""},
     {"padding", "same", "", ""},
+    {"dilation", "2", "", ""},
+    {"groups", "2", "", ""},
     {"activation", "relu", "", ""},
     {"precision", "fast", "", ""},
     {"range", "255", "", ""},
