@@ -15,7 +15,7 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
-from measure import Clock, Report, ask, optional, spread, take_turns
+from measure import Clock, Report, ask, guarded, optional, spread, take_turns
 
 # glibc keeps freed memory, which large images would otherwise fault in again for each call.
 KEEP = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000", "MALLOC_TOP_PAD_": "300000000"}
@@ -214,13 +214,6 @@ class PythonBench:
 
     def in_turns(self, ways, samples, sizes=None):
         """{name: call} that work through `samples` bytes; a competitor that fails is skipped."""
-        from measure import Failed
-
-        def guarded(call):
-            try:
-                call()
-            except Exception as error:
-                raise Failed(f"{type(error).__name__}: {str(error)[:120]}") from error
         times = take_turns({name: functools.partial(guarded, call) for name, call in ways.items()}, self.options.rounds, skip=("",))
         for name, each in times.items():
             more = {"bytes_of_samples": sizes[name] / samples} if sizes and name in sizes else {}

@@ -117,6 +117,14 @@ def spread(values, digits=3):
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
+def guarded(call):
+    """A call of a package, whose errors make it fail alone."""
+    try:
+        call()
+    except Exception as error:
+        raise Failed(f"{type(error).__name__}: {str(error)[:120]}") from error
+
+
 def take_turns(ways, rounds, warm_up=1, skip=()):
     """{name: Times} of {name: call}. A way whose name begins with one of `skip` and that fails in the first round is left
     out with a message; any other failure ends the program."""
@@ -188,7 +196,7 @@ def machine(conv):
     with open("/proc/cpuinfo") as file:
         model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
     listed = subprocess.run([conv, "devices", "--json"], capture_output=True, text=True).stdout
-    gpus = [device.get("name", "?") for device in json.loads(listed or "{}").get("cuda", [])]
+    gpus = [device.get("model", "?") for device in json.loads(listed or "{}").get("cuda", [])]
     return {"cpu": model, "cores": CORES, "gpus": gpus, "system": f"{platform.system()} {platform.release()}",
             "load": os.getloadavg()[0], "date": datetime.date.today().isoformat()}
 
