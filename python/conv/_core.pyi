@@ -3,7 +3,7 @@ from typing import Any, Sequence, final
 
 import numpy as np
 
-from ._types import ArrayLike, Device, Layout, Matrix, Stream
+from ._types import ArrayLike, Device, Layout, Matrix, Padding, Steps, Stream
 
 @final
 class Array:
@@ -73,8 +73,8 @@ class Layer:
         weights: ArrayLike,
         bias: ArrayLike | None = None,
         *,
-        stride: int = 1,
-        padding: str | int | None = None,
+        stride: Steps = 1,
+        padding: Padding = None,
         border: str | None = None,
         activation: str | None = None,
         precision: str | None = None,
@@ -82,6 +82,8 @@ class Layer:
         input: Any = "float32",
         output: Any = "float32",
         input_divisor: float = 1.0,
+        dilation: Steps = 1,
+        groups: int = 1,
     ) -> None: ...
     def __call__(
         self,

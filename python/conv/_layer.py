@@ -8,7 +8,7 @@ import numpy
 from . import _core
 from ._core import Layer
 from ._frameworks import dtype_name
-from ._types import ArrayLike, Device, Stream
+from ._types import ArrayLike, Device, Padding, Steps, Stream
 
 
 def _sample_name(images):
@@ -21,8 +21,10 @@ def layer(
     weights: ArrayLike,
     bias: ArrayLike | None = None,
     *,
-    stride: int = 1,
-    padding: str | int = "valid",
+    stride: Steps = 1,
+    padding: Padding = "valid",
+    dilation: Steps = 1,
+    groups: int = 1,
     border: str | None = None,
     activation: str | None = None,
     precision: str | None = None,
@@ -35,11 +37,14 @@ def layer(
 ) -> Any:
     """Runs a convolution layer: y[n, m] = activation(bias[m] + sum of weights[m, c] * x[n, c]), correlation.
 
-    images:        float32 or uint8, (N, C, H, W) or (C, H, W)
-    weights:       numbers, used as float32, (maps, C, kernel height, kernel width)
+    images:        float32 or uint8, (N, C, H, W) or (C, H, W); with weights of one axis (N, C, L) or (C, L)
+    weights:       numbers, used as float32, (maps, C / groups, kernel height, kernel width) or (maps, C / groups, length)
     bias:          the same, (maps,), or None
-    stride:        samples from an output to the next
-    padding:       "valid", "same", or a number of samples
+    stride:        samples from an output to the next: a number, or one for each axis
+    padding:       "valid", "same" (as torch), "same_upper" (as ONNX, and TensorFlow's SAME), "same_lower", a number of
+                   samples, or for each axis a number or a pair (before, after)
+    dilation:      samples from a tap of the kernel to the next: a number, or one for each axis
+    groups:        of channels and maps; a map reads the channels of its group
     border:        of the padding: "constant:0" (the default), "replicate", "reflect", "reflect101", "wrap"
     activation:    None, "relu", "tanh" or "abs"
     precision:     "exact" (the default: the same bits on all devices, by sums in one order), "fast", "tf32" or "fp16"
@@ -55,8 +60,8 @@ def layer(
     Returns (N, maps, H', W') or (maps, H', W'). On CUDA the work is queued on `stream`, not complete.
     conv.Layer keeps the weights ready for repeated calls.
     """
-    prepared = Layer(weights, bias, stride=stride, padding=padding, border=border, activation=activation,
-                     precision=precision, variant=variant, output=dtype, input_divisor=input_divisor,
+    prepared = Layer(weights, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, border=border,
+                     activation=activation, precision=precision, variant=variant, output=dtype, input_divisor=input_divisor,
                      input="uint8" if _sample_name(images) == "uint8" else "float32")
     return prepared(images, out=out, stream=stream, device=device)
 

@@ -17,6 +17,8 @@ Matrix = Sequence[Sequence[float]] | Any
 Path = str | bytes | os.PathLike[Any]
 Stream = int | Any | None  # a number, or an object of torch, cupy or with __cuda_stream__
 Device = str | Any | None
+Steps = int | Sequence[int]  # of all axes, or of each
+Padding = str | int | Sequence[int | Sequence[int]] | None
 
 
 class ImageError(ValueError):

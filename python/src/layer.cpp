@@ -15,7 +15,8 @@ namespace convpy
 {
 
 struct LayerSettings {
-    int stride = 1;
+    int stride[2] = {1, 1}, dilation[2] = {1, 1}; // of height and width
+    int groups = 1;
     Text padding, border, activation, precision, variant;
     conv_sample input = CONV_SAMPLE_F32, output = CONV_SAMPLE_F32;
     float input_divisor = 1;
@@ -30,9 +31,10 @@ struct Numbers {
 class Layer
 {
   public:
-    // The shape of the weights is maps x channels x height x width; the bias has `maps` values, or
-    // none.
-    Layer(Numbers weights, const int64_t (&shape)[4], Numbers bias, LayerSettings settings);
+    // The shape of the weights is maps x channels of a group x height x width, of which a layer of
+    // one axis has no height; the bias has `maps` values, or none.
+    Layer(Numbers weights, const int64_t (&shape)[4], int axes, Numbers bias,
+          LayerSettings settings);
     ~Layer()
     {
         forget_prepared(id);
@@ -48,13 +50,16 @@ class Layer
     conv_layer *ready(const Borrowed &context) const; // without the GIL
 
     const Numbers weights, bias;
-    int64_t shape[4];
+    int64_t shape[4]; // with a height of 1 for one axis
+    const int axes;
     const LayerSettings settings;
     const uint64_t id = new_prepared_id();
 };
 
-Layer::Layer(Numbers numbers, const int64_t (&lengths)[4], Numbers offsets, LayerSettings how)
-    : weights(std::move(numbers)), bias(std::move(offsets)), settings(std::move(how))
+Layer::Layer(Numbers numbers, const int64_t (&lengths)[4], int axis_count, Numbers offsets,
+             LayerSettings how)
+    : weights(std::move(numbers)), bias(std::move(offsets)), axes(axis_count),
+      settings(std::move(how))
 {
     memcpy(shape, lengths, sizeof shape);
     if (settings.variant) // may exist only for CUDA devices: checked when it is used
@@ -72,10 +77,14 @@ conv_layer *Layer::ready(const Borrowed &context) const
     conv_layer_options options = {};
     options.size = sizeof options;
     options.maps = static_cast<int32_t>(shape[0]);
-    options.channels = static_cast<int32_t>(shape[1]);
+    options.channels = static_cast<int32_t>(shape[1] * settings.groups);
+    options.groups = settings.groups;
     options.kernel_height = static_cast<int32_t>(shape[2]);
     options.kernel_width = static_cast<int32_t>(shape[3]);
-    options.stride = settings.stride;
+    options.stride = settings.stride[0];
+    options.stride_width = settings.stride[1];
+    options.dilation = settings.dilation[0];
+    options.dilation_width = settings.dilation[1];
     options.input = settings.input;
     options.output = settings.output;
     options.input_divisor = settings.input_divisor;
@@ -90,33 +99,34 @@ conv_layer *Layer::ready(const Borrowed &context) const
     return layer;
 }
 
-// Checks that the images have the shape and type that the layer reads.
-static void check_images(const Tensor &input, conv_sample sample, int64_t channels)
+// Checks that the images have the shape and type that the layer reads. `axes`: of a plane.
+static void check_images(const Tensor &input, int axes, conv_sample sample, int64_t channels)
 {
     if (input.sample != sample)
         raise_type("images: samples of type %s; this layer reads %s", sample_name(input.sample),
                    sample_name(sample));
-    if (input.dimensions < 3)
-        raise_value("images: channels x height x width was expected, or a batch of that");
-    const int64_t *lengths = input.shape + input.dimensions - 3;
+    if (input.dimensions != axes + 1 && input.dimensions != axes + 2)
+        raise_value("images: channels x %s was expected, or a batch of that",
+                    axes == 1 ? "length" : "height x width");
+    const int64_t *lengths = input.shape + input.dimensions - axes - 1;
     if (lengths[0] != channels)
         raise_value("images have %lld channels; the weights are for %lld",
                     static_cast<long long>(lengths[0]), static_cast<long long>(channels));
-    if (lengths[1] > INT32_MAX || lengths[2] > INT32_MAX)
+    if (lengths[1] > INT32_MAX || lengths[axes] > INT32_MAX)
         raise_value("images are too large");
 }
 
-static conv_tensor tensor_of(const Tensor &input)
+static conv_tensor tensor_of(const Tensor &input, int axes)
 {
-    int first = input.dimensions - 3;
+    int first = input.dimensions - axes - 1;
     conv_tensor tensor = {};
     tensor.data = input.data;
     tensor.memory = input.memory();
     tensor.images = first ? input.shape[0] : 1;
-    tensor.height = static_cast<int32_t>(input.shape[first + 1]);
-    tensor.width = static_cast<int32_t>(input.shape[first + 2]);
+    tensor.height = axes == 1 ? 1 : static_cast<int32_t>(input.shape[first + 1]);
+    tensor.width = static_cast<int32_t>(input.shape[first + axes]);
     tensor.channel_stride = input.strides[first];
-    tensor.row_stride = input.strides[first + 1];
+    tensor.row_stride = axes == 1 ? 0 : input.strides[first + 1];
     tensor.image_stride = first ? input.strides[0] : tensor.channel_stride * input.shape[first];
     return tensor;
 }
@@ -131,12 +141,13 @@ static Tensor import_result(nb::handle out, const Tensor &input, conv_sample sam
                 result.sample == sample;
     for (int i = 0; same && i < result.dimensions; i++)
         same = result.shape[i] == lengths[i];
-    const int64_t *map = lengths + input.dimensions - 3;
-    if (!same)
-        raise_value("out: an array of shape %s(%lld, %lld, %lld) and type %s was expected",
-                    input.dimensions > 3 ? "(images, ...)" : "", static_cast<long long>(map[0]),
-                    static_cast<long long>(map[1]), static_cast<long long>(map[2]),
+    if (!same) {
+        nb::list shape;
+        for (int i = 0; i < input.dimensions; i++)
+            shape.append(lengths[i]);
+        raise_value("out: an array of shape %R and type %s was expected", nb::tuple(shape).ptr(),
                     sample_name(sample));
+    }
     if (!result.contiguous() || reinterpret_cast<uintptr_t>(result.data) % 16 != 0)
         raise_buffer("out has gaps, or does not begin at a multiple of 16 bytes");
     return result;
@@ -146,12 +157,12 @@ nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
                        nb::handle device) const
 {
     Tensor input = import_array(images, parse_stream(stream), "images");
-    check_images(input, settings.input, shape[1]);
+    check_images(input, axes, settings.input, shape[1] * settings.groups);
     int place = place_of(input, device);
-    int first = input.dimensions - 3;
-    if (input.strides[first + 2] != conv_sample_bytes(input.sample))
+    bool batch = input.dimensions == axes + 2;
+    if (input.strides[input.dimensions - 1] != conv_sample_bytes(input.sample))
         make_dense(input, images, parse_stream(stream), "images");
-    conv_tensor from = tensor_of(input);
+    conv_tensor from = tensor_of(input, axes);
     Borrowed context(place, input.stream.handle);
     conv_layer *layer;
     int height, width;
@@ -161,7 +172,9 @@ nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
         context.check(conv_layer_result_size(layer, from.height, from.width, &height, &width));
     }
     int64_t lengths[max_dimensions] = {from.images, shape[0], height, width};
-    const int64_t *own = lengths + 1 - first;
+    if (axes == 1)
+        lengths[2] = width;
+    const int64_t *own = lengths + (batch ? 0 : 1);
     Tensor result = out.is_none() ? new_result(context, input.kind, input.device, settings.output,
                                                own, input.dimensions)
                                   : import_result(out, input, settings.output, own);
@@ -178,10 +191,14 @@ nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
 
 nb::tuple Layer::state() const
 {
-    return nb::make_tuple(weights.array, bias.array, settings.stride, settings.padding,
-                          settings.border, settings.activation, settings.precision,
-                          settings.variant, sample_name(settings.input),
-                          sample_name(settings.output), settings.input_divisor);
+    const int *stride = settings.stride + 2 - axes, *dilation = settings.dilation + 2 - axes;
+    auto pair = [this](const int *steps) {
+        return axes == 1 ? nb::make_tuple(steps[0]) : nb::make_tuple(steps[0], steps[1]);
+    };
+    return nb::make_tuple(
+        weights.array, bias.array, pair(stride), settings.padding, settings.border,
+        settings.activation, settings.precision, settings.variant, sample_name(settings.input),
+        sample_name(settings.output), settings.input_divisor, pair(dilation), settings.groups);
 }
 
 nb::str Layer::representation() const
@@ -193,25 +210,79 @@ nb::str Layer::representation() const
 namespace
 {
 
-Numbers floats_of(nb::handle array, int axes, int64_t *lengths, const char *name)
+// *axes: how many there must be, or 0, which their number replaces.
+Numbers floats_of(nb::handle array, int *axes, int64_t *lengths, const char *name)
 {
     nb::object host = helpers.host_numbers(array, name, "float32").attr("copy")();
     host.attr("setflags")(false);
     Tensor tensor = import_array(host, {}, name);
-    if (tensor.dimensions != axes)
-        raise_value("%s has %d axes, not %d", name, tensor.dimensions, axes);
-    memcpy(lengths, tensor.shape, sizeof(int64_t) * axes);
+    if (*axes == 0 && (tensor.dimensions == 3 || tensor.dimensions == 4))
+        *axes = tensor.dimensions;
+    if (tensor.dimensions != *axes)
+        raise_value("%s has %d axes, not %s", name, tensor.dimensions, *axes ? "1" : "4 or 3");
+    memcpy(lengths, tensor.shape, sizeof(int64_t) * *axes);
     return {host, reinterpret_cast<const float *>(tensor.data)};
+}
+
+// A number for all axes, or a sequence with one for each.
+void parse_steps(int (&steps)[2], nb::handle value, int axes, const char *name)
+{
+    nb::sequence each;
+    bool many = !nb::isinstance<nb::str>(value) && nb::try_cast(value, each);
+    if (many && nb::len(each) != static_cast<size_t>(axes))
+        raise_value("%s must be a number or %d of them, not %R", name, axes, value.ptr());
+    for (int i = 0; i < 2; i++) {
+        steps[i] = parse_int(many ? nb::object(each[axes == 1 ? 0 : i]) : nb::borrow(value), name);
+        if (steps[i] < 1)
+            raise_value("%s must be at least 1, not %d", name, steps[i]);
+    }
+}
+
+// The text that the library reads: of a number, of a sequence with one for each axis or with a pair
+// (before, after) for each, or as it is.
+Text parse_padding(nb::handle padding, int axes)
+{
+    nb::sequence each;
+    Text text;
+    if (nb::isinstance<nb::str>(padding) || !nb::try_cast(padding, each)) {
+        text = text_of(padding);
+    } else {
+        if (nb::len(each) != static_cast<size_t>(axes))
+            raise_value("padding must be a text, a number, or one or a pair for each of %d axes, "
+                        "not %R",
+                        axes, padding.ptr());
+        text = "";
+        for (int i = 0; i < axes; i++) {
+            nb::object axis = each[i];
+            nb::sequence pair;
+            bool is_pair = nb::try_cast(axis, pair) && nb::len(pair) == 2;
+            *text += i ? "x" : "";
+            *text += std::to_string(parse_int(is_pair ? nb::object(pair[0]) : axis, "padding"));
+            if (is_pair)
+                *text += ":" + std::to_string(parse_int(pair[1], "padding"));
+        }
+    }
+    if (text && axes == 1 && isdigit(static_cast<unsigned char>((*text)[0])) &&
+        text->find('x') == std::string::npos)
+        text = "0x" + *text;
+    return text;
 }
 
 void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle stride,
                 nb::handle padding, nb::handle border, nb::handle activation, nb::handle precision,
-                nb::handle variant, nb::handle input, nb::handle output, float input_divisor)
+                nb::handle variant, nb::handle input, nb::handle output, float input_divisor,
+                nb::handle dilation, nb::handle groups)
 {
     int64_t shape[4], count = 0;
-    Numbers values = floats_of(weights, 4, shape, "weights"), offsets = {nb::none()};
+    int axes = 0, one = 1;
+    Numbers values = floats_of(weights, &axes, shape, "weights"), offsets = {nb::none()};
+    axes -= 2;
+    if (axes == 1) {
+        shape[3] = shape[2];
+        shape[2] = 1;
+    }
     if (!bias.is_none()) {
-        offsets = floats_of(bias, 1, &count, "bias");
+        offsets = floats_of(bias, &one, &count, "bias");
         if (count != shape[0])
             raise_value("bias has %lld values for %lld maps", static_cast<long long>(count),
                         static_cast<long long>(shape[0]));
@@ -221,10 +292,12 @@ void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle str
             raise_value("weights: each axis must have 1 to 2^20 values");
     }
     LayerSettings settings;
-    settings.stride = parse_int(stride, "stride");
-    if (settings.stride < 1)
-        raise_value("stride must be at least 1, not %d", settings.stride);
-    settings.padding = text_of(padding);
+    parse_steps(settings.stride, stride, axes, "stride");
+    parse_steps(settings.dilation, dilation, axes, "dilation");
+    settings.groups = parse_int(groups, "groups");
+    if (settings.groups < 1 || settings.groups > 1 << 20)
+        raise_value("groups must be 1 to 2^20, not %d", settings.groups);
+    settings.padding = parse_padding(padding, axes);
     settings.border = text_of(border);
     settings.activation = text_of(activation);
     settings.precision = text_of(precision);
@@ -232,15 +305,18 @@ void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle str
     settings.input = parse_sample(input, {CONV_SAMPLE_F32, CONV_SAMPLE_U8}, "input");
     settings.output = parse_sample(output, {CONV_SAMPLE_F32, CONV_SAMPLE_F16}, "output");
     settings.input_divisor = input_divisor;
-    new (self) Layer(std::move(values), shape, std::move(offsets), std::move(settings));
+    new (self) Layer(std::move(values), shape, axes, std::move(offsets), std::move(settings));
 }
 
 void restore_layer(Layer *self, nb::tuple state)
 {
-    if (nb::len(state) != 11)
+    size_t count = nb::len(state); // 11 in version 1.0
+    if (count != 11 && count != 13)
         raise_value("not the state of a conv.Layer");
+    nb::object one = nb::int_(1), dilation = count > 11 ? nb::object(state[11]) : one;
     make_layer(self, state[0], state[1], state[2], state[3], state[4], state[5], state[6], state[7],
-               state[8], state[9], nb::cast<float>(state[10]));
+               state[8], state[9], nb::cast<float>(state[10]), dilation,
+               count > 11 ? nb::object(state[12]) : one);
 }
 
 } // namespace
@@ -278,7 +354,7 @@ void bind_layer(nb::module_ &module)
              arg("stride") = 1, arg("padding") = none(), arg("border") = none(),
              arg("activation") = none(), arg("precision") = none(), arg("variant") = none(),
              arg("input").none() = "float32", arg("output").none() = "float32",
-             arg("input_divisor") = 1.0f)
+             arg("input_divisor") = 1.0f, arg("dilation") = 1, arg("groups") = 1)
         .def("__call__", &Layer::call, arg("images").none(), nb::kw_only(), arg("out") = none(),
              arg("stream") = none(), arg("device") = none(), "Runs the layer as conv.layer does.")
         .def("__getstate__", &Layer::state)

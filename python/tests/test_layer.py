@@ -10,16 +10,19 @@ import pytest
 import conv
 
 
-def expected(x, w, bias, stride, pad):
-    x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
-    height = (x.shape[2] - w.shape[2]) // stride + 1
-    width = (x.shape[3] - w.shape[3]) // stride + 1
-    y = np.zeros((x.shape[0], w.shape[0], height, width))
+def expected(x, w, bias, stride, pad, dilation=1, groups=1):
+    """stride and dilation: of both axes, or of each; pad: of all sides, or pairs for each axis."""
+    (down, across), (far, wide) = np.broadcast_to(stride, 2), np.broadcast_to(dilation, 2)
+    x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), *np.broadcast_to(pad, (2, 2))))
+    height = (x.shape[2] - (w.shape[2] - 1) * far - 1) // down + 1
+    width = (x.shape[3] - (w.shape[3] - 1) * wide - 1) // across + 1
+    y = np.zeros((x.shape[0], groups, w.shape[0] // groups, height, width))
+    grouped = w.reshape(groups, -1, *w.shape[1:])
     for u in range(w.shape[2]):
         for v in range(w.shape[3]):
-            part = x[:, :, u : u + stride * height : stride, v : v + stride * width : stride]
-            y += np.einsum("ncij,mc->nmij", part[:, :, :height, :width], w[:, :, u, v])
-    return y + bias[None, :, None, None]
+            part = x[:, :, u * far :: down, v * wide :: across][:, :, :height, :width]
+            y += np.einsum("ngcij,gmc->ngmij", part.reshape(len(x), groups, -1, height, width), grouped[..., u, v])
+    return y.reshape(len(x), -1, height, width) + bias[None, :, None, None]
 
 
 @pytest.mark.parametrize("stride", (1, 2))
@@ -35,6 +38,36 @@ def test_layers(rng, stride, pad):
     assert np.array_equal(conv.layer(x[1], w, bias, stride=stride, padding=pad), y[1])
     half = conv.layer(x, w, bias, stride=stride, padding=pad, dtype="float16")
     assert half.dtype == np.float16 and np.array_equal(half, y.astype(np.float16))
+
+
+@pytest.mark.parametrize("padding,pad", (((1, 2), ((1, 1), (2, 2))), (((0, 1), (2, 3)), ((0, 1), (2, 3))), ("2:0x1", ((2, 0), (1, 1))),
+                                         ("same_lower", ((1, 1), (3, 2))), ("same_upper", ((1, 1), (2, 3)))))
+@pytest.mark.parametrize("groups", (1, 2, 4))
+def test_steps_sides_and_groups(rng, padding, pad, groups):
+    x = rng.standard_normal((2, 4, 15, 22), dtype=np.float32)
+    w = rng.standard_normal((8, 4 // groups, 3, 4), dtype=np.float32)
+    bias = rng.standard_normal(8, dtype=np.float32)
+    how = {"stride": [2, 1], "padding": padding, "dilation": (1, 2) if groups == 1 else (np.int64(1), 2), "groups": groups}
+    if "same" in padding:
+        how["stride"] = 2
+    y = conv.layer(x, w, bias, **how)
+    wanted = expected(x, w, bias, how["stride"], pad, (1, 2), groups)
+    assert y.shape == wanted.shape and np.allclose(y, wanted, rtol=1e-4, atol=1e-4)
+    again = pickle.loads(pickle.dumps(conv.Layer(w, bias, **how)))
+    assert np.array_equal(again(x), y) and np.array_equal(again(x[1]), y[1])
+
+
+@pytest.mark.parametrize("padding,pad", ((2, (2, 2)), ((1,), (1, 1)), (((1, 0),), (1, 0)), ("same", (2, 2)), ("1:2", (1, 2))))
+def test_one_axis(rng, padding, pad):
+    x, w = rng.standard_normal((3, 4, 30), dtype=np.float32), rng.standard_normal((6, 2, 3), dtype=np.float32)
+    prepared = conv.Layer(w, np.arange(6), padding=padding, dilation=(2,), groups=2, stride=3)
+    wanted = expected(x[:, :, None], w[:, :, None], np.arange(6), (1, 3), ((0, 0), pad), (1, 2), 2)[:, :, 0]
+    y = prepared(x)
+    assert y.shape == wanted.shape and np.allclose(y, wanted, rtol=1e-4, atol=1e-4)
+    assert np.array_equal(prepared(x[1]), y[1]) and np.array_equal(prepared(x.copy()[:, :, ::-1][:, :, ::-1]), y)
+    assert np.array_equal(copy.deepcopy(prepared)(x, out=np.empty_like(y)), y)
+    with pytest.raises(ValueError, match="channels x length"):
+        prepared(x[None])
 
 
 def test_out_overlaps_the_input(rng):
