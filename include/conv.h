@@ -335,7 +335,7 @@ CONV_API conv_status conv_probe_image(const void *data, size_t size,
  * CONV_ERR_UNSUPPORTED if the library was built without JPEG.
  *
  * On CUDA, images in device memory are decoded by the device where it can (PNG of 8 and 16 bits, no
- * palette, not interlaced; sequential Huffman-coded JPEG; neither made gray nor turned), else by
+ * palette, not interlaced, neither made gray nor turned; sequential Huffman-coded JPEG), else by
  * the host. Work on the caller's memory is ordered after the work queued on `stream`; the function
  * waits until all images are complete.
  */

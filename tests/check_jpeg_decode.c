@@ -171,6 +171,7 @@ static void set_image(struct conv_jpeg_decode_image *image, const struct sample 
     const struct conv_image *shape = &sample->header.shape;
     *image = (struct conv_jpeg_decode_image){
         .stream_bytes = (uint32_t)(sample->stream_bytes + more),
+        .column = 1,
         .stride = (shape->width + 15) / 16 * 16,
         .width = shape->width,
         .height = shape->height,

@@ -76,10 +76,10 @@ static enum conv_status probe_file(struct conv_device_decode *file,
         status = file->format->probe(file->data, file->size, header, err);
     if (status)
         return status;
-    file->orientation = options->orient ? file->format->orientation(file->data, file->size) : 1;
+    header->orientation = options->orient ? file->format->orientation(file->data, file->size) : 1;
     *shape = (conv_image){
-        .width = file->orientation < 5 ? header->shape.width : header->shape.height,
-        .height = file->orientation < 5 ? header->shape.height : header->shape.width,
+        .width = header->orientation < 5 ? header->shape.width : header->shape.height,
+        .height = header->orientation < 5 ? header->shape.height : header->shape.width,
         .channels = options->channels ? options->channels : header->shape.channels,
         .sample = options->sample             ? options->sample
                   : header->shape.depth == 16 ? CONV_SAMPLE_U16
@@ -261,7 +261,7 @@ static enum conv_status decode_view(conv_context *context, int worker,
                                     struct conv_err *err)
 {
     const struct conv_image *shape = &file->header.shape;
-    const conv_image view = conv_view_stored(target, file->orientation);
+    const conv_image view = conv_view_stored(target, file->header.orientation);
     struct conv_codec *codec;
     enum conv_status status = conv_api_coder_get(context, worker, file->format, NULL, &codec, err);
     if (status)
@@ -269,7 +269,7 @@ static enum conv_status decode_view(conv_context *context, int worker,
     struct conv_image planes = conv_view_planes(&view);
     if (shape->channels >= 3 && view.channels < 3)
         status = decode_gray(context, codec, file, &view, err);
-    else if (file->orientation == 1 && conv_view_is_planar(&view) &&
+    else if (file->header.orientation == 1 && conv_view_is_planar(&view) &&
              view.channels == shape->channels && planes.depth == shape->depth)
         status = file->format->decode(codec, file->data, file->size, &file->header, &planes, err);
     else
@@ -318,7 +318,6 @@ static void decode_on_device(struct decoding *decoding, void *stream)
     for (int i = 0; i < decoding->count; i++) {
         bool becomes_gray = list[i].header.shape.channels >= 3 && list[i].view.channels < 3;
         list[i].offered = list[i].view.data && list[i].header.device_stream && !becomes_gray &&
-                          list[i].orientation == 1 &&
                           conv_api_is_on_device(context, list[i].view.memory);
         any |= list[i].offered;
     }

@@ -60,6 +60,15 @@ struct part_layout {
     int count[CONV_DEVICE_CODERS];
 };
 
+// Of the decoded image, upright.
+static struct conv_image shape_of(const struct conv_device_decode *item)
+{
+    struct conv_image shape = item->header.shape;
+    shape.width = item->view.width;
+    shape.height = item->view.height;
+    return shape;
+}
+
 static bool is_direct(const struct conv_device_decode *item)
 {
     const struct conv_image *shape = &item->header.shape;
@@ -121,7 +130,7 @@ static struct part_layout lay_out_part(struct decoding *decoding, int first, int
     size_t scratch[CONV_DEVICE_CODERS] = {0}, planes = 0;
     for (int i = first; i < end; i++) {
         struct entry *entry = &decoding->entries[i];
-        struct conv_image shape = decoding->items[entry->item].header.shape;
+        struct conv_image shape = shape_of(&decoding->items[entry->item]);
         entry->stream_at = layout.streams;
         layout.streams += conv_image_align(entry->stream_room, CONV_IMAGE_ROW_ALIGN);
         scratch[entry->coder] += entry->scratch;
@@ -148,7 +157,7 @@ static struct part_layout lay_out_part(struct decoding *decoding, int first, int
 static struct conv_layout_view planes_of(const struct decoding *decoding, const struct entry *entry)
 {
     const struct conv_device_decode *item = &decoding->items[entry->item];
-    struct conv_image shape = item->header.shape;
+    struct conv_image shape = shape_of(item);
     if (entry->direct)
         return conv_cuda_view_layout(&item->view);
     return conv_cuda_view_planes(decoding->d_memory + decoding->layout->planes + entry->planes_at,
@@ -162,7 +171,7 @@ static void copy_stream(void *context, int worker, int index)
     struct decoding *decoding = context;
     struct entry *entry = &decoding->entries[decoding->first + index];
     const struct conv_device_decode *item = &decoding->items[entry->item];
-    struct conv_group_image image = {.shape = item->header.shape};
+    struct conv_group_image image = {.shape = shape_of(item)};
     uint8_t *h_stream = decoding->h_streams + entry->stream_at - decoding->piece_at;
     (void)worker;
     entry->copied = item->format->device->copy_stream(h_stream, &image.stream_bytes, item->data,

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "engine/view.h"
+
 // --- PNG -----------------------------------------------------------------------------------------
 
 static size_t png_takes_stream(const struct conv_image_header *header, size_t most_bytes)
@@ -15,7 +17,8 @@ static size_t png_takes_stream(const struct conv_image_header *header, size_t mo
         .channels = header->shape.channels,
         .depth = header->shape.depth,
     };
-    bool takes = most_bytes <= UINT32_MAX && conv_cuda_decode_takes(&image);
+    bool takes = most_bytes <= UINT32_MAX && conv_cuda_decode_takes(&image) &&
+                 header->orientation <= 1 && !header->weighed;
     return takes ? conv_cuda_decode_scratch(&image) : 0;
 }
 
@@ -135,7 +138,7 @@ static size_t jpeg_takes_stream(const struct conv_image_header *header, size_t m
         .stream_bytes = (uint32_t)most_bytes,
         .width = header->shape.width,
         .height = header->shape.height,
-        .components = header->shape.channels,
+        .components = header->jpeg.components,
         .segments = header->jpeg.segments,
     };
     memcpy(image.h, header->jpeg.h, sizeof image.h);
@@ -167,19 +170,30 @@ static size_t jpeg_put_stream(void *entry, const struct conv_cuda_coded *coded)
     const struct conv_jpeg_stream *head = (const void *)coded->h_stream;
     const struct conv_image *shape = &coded->image->shape;
     struct conv_jpeg_decode_image *image = entry;
+    const conv_image upright = {
+        .data = coded->d_plane[0],
+        .width = shape->width,
+        .height = shape->height,
+        .column_stride = 1,
+        .row_stride = coded->stride,
+    };
+    const conv_image stored = conv_view_stored(&upright, head->orientation);
     *image = (struct conv_jpeg_decode_image){
         .d_stream = coded->d_stream,
         .stream_bytes = (uint32_t)coded->image->stream_bytes,
-        .stride = coded->stride,
-        .width = shape->width,
-        .height = shape->height,
-        .components = shape->channels,
+        .column = stored.column_stride,
+        .stride = stored.row_stride,
+        .width = stored.width,
+        .height = stored.height,
+        .components = head->components,
+        .gray = shape->channels < head->components && !head->weighed,
+        .weighed = head->weighed,
         .segments = head->segments,
     };
     memcpy(image->h, head->h, sizeof image->h);
     memcpy(image->v, head->v, sizeof image->v);
     for (int c = 0; c < shape->channels; c++)
-        image->d_plane[c] = coded->d_plane[c];
+        image->d_plane[c] = coded->d_plane[c] + ((uint8_t *)stored.data - coded->d_plane[0]);
     return conv_cuda_jpeg_decode_scratch(image);
 }
 

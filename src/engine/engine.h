@@ -85,13 +85,12 @@ struct conv_device_decode {
     const uint8_t *data; // the whole file, in pageable host memory
     size_t size;
     struct conv_image_header header; // check_size has proven its sizes
-    // The destination: device memory, any strides. Channels and sample type may differ from
-    // header.shape; they are converted as in conv_decode_options, but colour is not reduced to
+    // The destination: device memory, any strides; upright. Channels and sample type may differ
+    // from header.shape; they are converted as in conv_decode_options, but colour is not reduced to
     // gray.
     conv_image view;
-    int orientation; // by which the view is turned; 1: not at all
-    bool offered;    // the device may decode it; its header is of a device_stream
-    bool done;       // false at first; set if the view is complete. Else the host decodes the file.
+    bool offered; // the device may decode it; its header is of a device_stream
+    bool done;    // false at first; set if the view is complete. Else the host decodes the file.
 };
 
 // Memory of the caller for encoded files, requested for several at once (conv_encode_options).

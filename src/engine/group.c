@@ -76,6 +76,14 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
 // Streams begin at multiples of the bytes that a kernel reads at once.
 #define STREAM_ALIGN 16
 
+// What a device decodes takes no memory of the host for the host's own use.
+static struct conv_image without_spare(const struct conv_image *shape)
+{
+    struct conv_image placed = *shape;
+    placed.spare = 0;
+    return placed;
+}
+
 static size_t stream_need(size_t stream_bytes, int channels, size_t table_bytes)
 {
     return conv_image_align(stream_bytes, STREAM_ALIGN) + GROUP_SLACK +
@@ -86,7 +94,8 @@ struct conv_group_room conv_group_need_coded(const struct conv_image *shape, boo
                                              size_t table_bytes,
                                              const struct conv_group_coding *coding)
 {
-    struct conv_group_room room = {.planes = conv_group_need(shape, filter_alpha, table_bytes)};
+    struct conv_image placed = coding->stream_bytes ? without_spare(shape) : *shape;
+    struct conv_group_room room = {.planes = conv_group_need(&placed, filter_alpha, table_bytes)};
     if (room.planes < coding->encoded_bytes)
         room.planes = coding->encoded_bytes;
     size_t in = stream_need(coding->stream_bytes, shape->channels, table_bytes);
@@ -127,7 +136,8 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
             return false;
     }
     int plane = group->plane_count;
-    if (!conv_group_place(group, shape, filter_alpha, table_bytes, placed))
+    const struct conv_image own = group->decoded ? without_spare(shape) : *shape;
+    if (!conv_group_place(group, &own, filter_alpha, table_bytes, placed))
         return false;
     struct conv_group_image *image = &group->images[group->image_count];
     *image = (struct conv_group_image){

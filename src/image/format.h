@@ -129,7 +129,12 @@ struct conv_image_header {
     struct conv_image
         shape;          // of the decoded image: width, height, channels, depth, alpha; no planes
     bool device_stream; // conv_format.device can take the image data out of this file
-    union {             // what the format's other functions need beside the shape
+    // What the caller makes of the decoded image, unless a device does so: it is turned upright
+    // from this orientation of Exif (0 and 1: not at all); its colours become gray as by
+    // conv_image_weigh.
+    int orientation;
+    bool weighed;
+    union { // what the format's other functions need beside the shape
         struct {
             int bit_depth;  // 1, 2, 4, 8, 16 as in the file
             int color_type; // 0 gray, 2 RGB, 3 palette, 4 gray+alpha, 6 RGBA
@@ -142,9 +147,10 @@ struct conv_image_header {
             bool several_scans;     // all coefficients are held at once
             uint32_t blocks;        // of 8 x 8 coefficients in all components
             uint32_t padded_blocks; // the same as libjpeg holds them
-            uint8_t h[3], v[3];     // sampling factors; 1 if there is one component
-            uint32_t mcus;          // of a scan of all components
-            uint32_t segments;      // that restart markers separate in it, at least 1
+            uint8_t components;
+            uint8_t h[3], v[3]; // sampling factors; 1 if there is one component
+            uint32_t mcus;      // of a scan of all components
+            uint32_t segments;  // that restart markers separate in it, at least 1
         } jpeg;
     };
 };

@@ -162,7 +162,9 @@ static enum conv_status read_frame(const struct conv_marker *marker,
                   .width = (int)conv_marker_read_u16(p + 3),
                   .channels = p[5],
                   .depth = 8},
-        .jpeg = {.progressive = type == 2 || type == 10, .arithmetic = type >= 9},
+        .jpeg = {.progressive = type == 2 || type == 10,
+                 .arithmetic = type >= 9,
+                 .components = p[5]},
     };
     if (header->shape.width == 0 || header->shape.height == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d x %d pixels", header->shape.width,

@@ -26,7 +26,6 @@ static void take_luma(struct conv_image_header *header)
 {
     header->shape.channels = 1;
     header->jpeg.luma = true;
-    header->device_stream = false; // the device makes colours
 }
 
 static enum conv_status open_codec(struct conv_codec **out, const struct conv_codec_config *config,

@@ -211,7 +211,7 @@ static void start_reading(struct reader *reader)
     (void)jpeg_read_header(jpeg, TRUE);
     if (jpeg->image_width != (JDIMENSION)header->shape.width ||
         jpeg->image_height != (JDIMENSION)header->shape.height ||
-        jpeg->num_components != (header->jpeg.luma ? CHANNELS : header->shape.channels))
+        jpeg->num_components != header->jpeg.components)
         fail((j_common_ptr)jpeg, "contradicts its header");
     set_planes(reader);
     // Defaults otherwise: the accurate integer DCT, as in other programs.

@@ -166,7 +166,7 @@ static bool put_head(struct conv_jpeg_stream *head, const struct tables *tables,
                      const struct conv_marker *frame, const struct conv_marker *scan,
                      const struct conv_image_header *header)
 {
-    int count = header->shape.channels;
+    int count = header->jpeg.components;
     const uint8_t *f = frame->data, *s = scan->data;
     if (frame->length != 6 + 3 * (size_t)count || scan->length != 4 + 2 * (size_t)count ||
         f[5] != count || s[0] != count ||
@@ -178,6 +178,8 @@ static bool put_head(struct conv_jpeg_stream *head, const struct tables *tables,
     *head = (struct conv_jpeg_stream){.width = (uint16_t)header->shape.width,
                                       .height = (uint16_t)header->shape.height,
                                       .components = (uint8_t)count,
+                                      .orientation = (uint8_t)header->orientation,
+                                      .weighed = header->weighed,
                                       .segments = header->jpeg.segments};
     const uint8_t *end = s + 1 + 2 * count; // Ss, Se, Ah and Al follow
     if (end[0] != 0 || end[1] != CONV_JPEG_BLOCK - 1 || end[2] != 0)

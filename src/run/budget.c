@@ -128,7 +128,7 @@ void conv_budget_estimate(struct conv_need *need, const struct conv_pipeline_con
     struct conv_image_header header;
     conv_blend_file_header(job, &header);
     size_t decoding = add(staging, job->format->decode_bytes(&header, job->file->size));
-    if (job->orientation > 1)
+    if (header.orientation > 1)
         decoding = add(decoding, conv_image_bytes(&header.shape));
     size_t encoding = add(staging, staging);
     if (config->output_type != CONV_OUTPUT_F32) // which is written from its place in staging

@@ -26,11 +26,13 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
     CONV_NEEDS(s->lock)
 {
     const struct conv_pipeline_config *config = s->config;
+    struct conv_image_header header;
+    conv_blend_file_header(job, &header);
     // An input that can be read only once could not be read again for the CPU.
     return config->decode_on != CONV_CODER_CPU && job->decode_on != CONV_CODER_CPU &&
            conv_input_is_file(&job->input) && job->header.device_stream && job->format->device &&
            config->ops->takes_stream &&
-           config->ops->takes_stream(job->format->device->coder, &job->header, stream_bytes(job));
+           config->ops->takes_stream(job->format->device->coder, &header, stream_bytes(job));
 }
 
 // Computes what an image needs in a group of that form. False if it is more than the pool can ever
@@ -64,7 +66,7 @@ static bool may_encode(const struct conv_scheduler *s, const struct conv_job *jo
     const struct conv_pipeline_config *config = s->config;
     const struct conv_image *shape = &job->header.shape;
     return config->encode_on != CONV_CODER_CPU && config->output_type != CONV_OUTPUT_F32 &&
-           !conv_blend_is_needed(&config->blend) && job->output_format->device &&
+           !conv_blend_needs_original(&config->blend) && job->output_format->device &&
            (job->output_format->device->same_bytes || !config->reproducible) &&
            conv_output_depth(config, job) == shape->depth && config->ops->encoded_bytes &&
            config->ops->encoded_bytes(shape, &job->encoding) > 0;

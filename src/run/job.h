@@ -91,10 +91,9 @@ struct conv_job {
     struct conv_file *file; // until decoded, so that a few buffers serve all jobs
     const struct conv_format *format;        // of the input; NULL until its first bytes are read
     const struct conv_format *output_format; // known when the header is read
-    struct conv_image_header header; // its shape with the depths at which the image is filtered
-    int file_depth;                  // bits per sample of the decoded file
-    int file_channels;               // of the decoded file; more than are filtered: output_plan.c
-    int orientation;                 // of the decoded file, that is to be turned upright; else 1
+    struct conv_image_header header;         // its shape as the image is filtered: output_plan.c
+    int file_depth;                          // bits per sample of the decoded file
+    int file_channels; // of the decoded file; more than are filtered: output_plan.c
     struct conv_metadata meta;
     struct conv_device_encoding encoding; // of the output; if its format has coders for devices
     struct conv_slot *slot;               // while it has staging memory

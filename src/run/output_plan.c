@@ -161,11 +161,6 @@ static const struct conv_format *choose_format(const struct conv_pipeline_config
     return config->output_format ? config->output_format : named ? named : job->format;
 }
 
-bool conv_blend_is_needed(const struct conv_blend *blend)
-{
-    return blend->gray || blend->original > 0 || blend->width > 0;
-}
-
 bool conv_blend_needs_original(const struct conv_blend *blend)
 {
     return blend->original > 0 || blend->width > 0;
@@ -180,8 +175,9 @@ static void plan_blend(const struct conv_blend *blend, struct conv_job *job)
     if (blend->gray && shape->channels >= 3) {
         shape->spare = shape->channels; // colours are decoded there
         shape->channels -= 2;
+        job->header.weighed = true;
     }
-    if (conv_blend_is_needed(blend))
+    if (conv_blend_needs_original(blend))
         job->header.device_stream = false;
 }
 
@@ -214,10 +210,8 @@ static void plan_depths(const struct conv_pipeline_config *config, struct conv_j
 static void plan_orientation(struct conv_job *job)
 {
     struct conv_image *shape = &job->header.shape;
-    job->orientation = job->format->orientation(job->file->bytes, job->file->size);
-    if (job->orientation > 1)
-        job->header.device_stream = false;
-    if (job->orientation >= 5) {
+    job->header.orientation = job->format->orientation(job->file->bytes, job->file->size);
+    if (job->header.orientation >= 5) {
         int width = shape->width;
         shape->width = shape->height;
         shape->height = width;
@@ -231,7 +225,7 @@ static enum conv_status collect(const struct conv_pipeline_config *config, struc
     struct conv_image_header output = job->header;
     output.shape.depth = conv_output_depth(config, job);
     const struct conv_cleaning cleaning = {.look = config->strip == CONV_STRIP_MOST,
-                                           .orientation = job->orientation};
+                                           .orientation = job->header.orientation};
     if (from == to && from->collect)
         return from->collect(file->bytes, file->size, &output, cleaning, &job->meta, &job->err);
     struct conv_common common = {0};

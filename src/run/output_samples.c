@@ -72,7 +72,7 @@ void conv_blend_file_header(const struct conv_job *job, struct conv_image_header
     *header = job->header;
     header->shape.depth = job->file_depth;
     header->shape.channels = job->file_channels;
-    if (job->orientation >= 5) {
+    if (job->header.orientation >= 5) {
         header->shape.width = job->header.shape.height;
         header->shape.height = job->header.shape.width;
     }

@@ -158,7 +158,6 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
         status = conv_image_reader_check_single(format, file, &job->item, &job->input, &job->err);
     if (status)
         return status;
-    job->orientation = 1;
     return config->layer ? conv_layer_stage_check(config->layer, job)
                          : conv_output_plan(config, job);
 }
@@ -186,7 +185,7 @@ static enum conv_status decode_file(struct conv_codecs *codecs, struct conv_job 
     struct conv_image_header header;
     struct conv_image stored;
     conv_blend_file_header(job, &header);
-    if (job->orientation == 1)
+    if (header.orientation <= 1)
         return job->format->decode(codec, job->file->bytes, job->file->size, &header, planes,
                                    &job->err);
     if (!conv_buffer_reserve(&codecs->image, conv_image_bytes(&header.shape)))
@@ -195,7 +194,7 @@ static enum conv_status decode_file(struct conv_codecs *codecs, struct conv_job 
     enum conv_status status =
         job->format->decode(codec, job->file->bytes, job->file->size, &header, &stored, &job->err);
     if (!status)
-        conv_image_turn(planes, &stored, job->orientation);
+        conv_image_turn(planes, &stored, header.orientation);
     return status;
 }
 
@@ -228,8 +227,10 @@ bool conv_stages_pass_on(struct conv_job *job)
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     struct conv_group *group = &job->slot->group;
     struct conv_group_image *image = &group->images[job->image];
+    struct conv_image_header header;
+    conv_blend_file_header(job, &header);
     bool found = job->format->device->copy_stream(group->h_in + image->stream, &image->stream_bytes,
-                                                  job->file->bytes, job->file->size, &job->header);
+                                                  job->file->bytes, job->file->size, &header);
     conv_stages_end(job, CONV_STAGE_DECODE, start);
     return found;
 }

@@ -43,12 +43,12 @@ void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
 // --- --gray, --mix and --roi: output_samples.c ---------------------------------------------------
 // What --gray, --mix and --roi do to an image besides filtering: colours become luminance before
 // the filters; after them the result is blended with the original, and the original stays outside
-// of a region. Workers do all of it, on planes in staging memory that no device uses, so that it is
-// the same for every backend. One thread at a time per image.
+// of a region. Workers do it on planes in staging memory that no device uses, so that it is the
+// same for every backend; a device that decodes makes the same luminance. One thread at a time per
+// image.
 
-// True if a device must neither decode nor encode.
-bool conv_blend_is_needed(const struct conv_blend *blend);
-// True if the output has parts of the image as it was before filtering.
+// True if the output has parts of the image as it was before filtering: then a device must neither
+// decode nor encode.
 bool conv_blend_needs_original(const struct conv_blend *blend);
 
 // The header of the job's file, whose depth, channels and sides may differ from those of filtering.

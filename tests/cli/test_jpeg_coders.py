@@ -49,11 +49,14 @@ def box(tmp_path_factory):
         (box / "in" / f"{kind}.png").write_bytes(images.make(kind, np.random.default_rng(4), 40, 30).data)
     for number, factors in enumerate(FACTORS):
         (box / "in" / f"sampling{number}.jpg").write_bytes(with_sampling(factors, 3, 2))
+    for orientation in range(2, 9):
+        exif = jpeg.segment(0xE1, b"Exif\0\0" + jpeg.exif(orientation))
+        (box / "in" / f"turned{orientation}.jpg").write_bytes(jpeg.make(texture(37, 21, 3, orientation), exif))
     return box
 
 
-def is_decoded(name):
-    return "progressive" not in name
+def is_decoded(name, options):
+    return "progressive" not in name and not ("--gray" in options and name.startswith("rgb") and name.endswith(".png"))
 
 
 def same_files(box, out, want):
@@ -67,19 +70,20 @@ def same_files(box, out, want):
 
 
 def is_encoded(name, options):
-    """A device encodes no progressive JPEG, nor with such sampling; both are kept. It encodes neither alpha nor 16 bits to JPEG."""
-    kept = name.endswith(".jpg") and "-Q40" not in options and name in ("sampling2.jpg", "sampling4.jpg")
+    """A device encodes no progressive JPEG, nor colours with such sampling; both are kept. It encodes neither alpha nor 16 bits to JPEG."""
+    kept = name.endswith(".jpg") and not {"-Q40", "--gray"} & set(options) and name in ("sampling2.jpg", "sampling4.jpg")
     return "--to=png" in options or not (kept or "progressive" in name or ("--to=jpg" in options and name == "rgb16.png"))
 
 
-@pytest.mark.parametrize("options", ((), ("--to=jpg",), ("--to=jpg", "-Q40"), ("--to=png",), ("--to=png", "--encode-on=cpu")))
+@pytest.mark.parametrize("options", ((), ("--to=jpg",), ("--to=jpg", "-Q40"), ("--to=png",), ("--to=png", "--encode-on=cpu"),
+                                     ("--auto-orient",), ("--gray",), ("--gray", "--auto-orient", "--to=jpg")))
 def test_files_are_the_cpus(binary, box, tmp_path, options):  # noqa: F811
     options = ("emboss,blur", "-b", "--exclude=rgba8.png", *options)
     program.run(*options, "in", tmp_path / "want", cwd=box)
     err = run(binary, box, *BOTH, *options, "in", tmp_path / "out")
     names = [name for name in tree(box / "in") if name != "rgba8.png"]
     same_files(tmp_path, "out", "want")
-    assert count(err, "decoded") == sum(map(is_decoded, names)), err
+    assert count(err, "decoded") == sum(is_decoded(name, options) for name in names), err
     on_device = "--encode-on=cpu" not in options
     assert count(err, "encoded") == on_device * sum(is_encoded(name, options) for name in names), err
 

@@ -137,3 +137,12 @@ void jpeg_insert(struct png_file *file, size_t at, int code, const void *data, s
     png_make_insert(file, at, &segment);
     png_make_free(&segment);
 }
+
+void jpeg_orient(struct png_file *file, int orientation)
+{
+    const uint8_t exif[] = {
+        'E', 'x', 'i', 'f', 0,    0, 'M', 'M', 0, '*', 0, 0, 0,
+        8,   0,   1,   1,   0x12, 0, 3,   0,   0, 0,   1, 0, (uint8_t)orientation,
+        0,   0,   0,   0,   0,    0};
+    jpeg_insert(file, 2, 0xE1, exif, sizeof exif);
+}

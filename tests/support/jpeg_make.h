@@ -43,4 +43,7 @@ uint8_t *jpeg_decode_plain(const struct png_file *file, int width, int height, i
 // Inserts a segment of that code before the byte `at`.
 void jpeg_insert(struct png_file *file, size_t at, int code, const void *data, size_t size);
 
+// Inserts Exif with that orientation.
+void jpeg_orient(struct png_file *file, int orientation);
+
 #endif

@@ -110,6 +110,7 @@ static void make_jpeg(struct png_file *file, const struct png_spec *like, bool d
     jpeg_make(file, &spec, random_bits(&api_noise));
     if (damaged)
         file->data[file->size / 2] ^= (uint8_t)(1 + random_below(&api_noise, 255));
+    jpeg_orient(file, 1 + (int)random_below(&api_noise, 8));
 }
 #endif
 
@@ -230,6 +231,9 @@ UNIT_TEST(files_are_decoded_as_on_the_cpu)
         decode_both(&files, &options, layout);
         options.channels = 3 + (int)random_below(&api_noise, 2);
         options.sample = layout % 2 ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16;
+        decode_both(&files, &options, layout);
+        options.channels = layout % 3 ? 1 : 3;
+        options.gray = options.orient = 1;
         decode_both(&files, &options, layout);
         free_files(&files);
     }

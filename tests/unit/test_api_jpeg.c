@@ -33,15 +33,6 @@ static const struct turn {
               [5] = {true, false, false}, [6] = {true, true, false}, [7] = {true, true, true},
               [8] = {true, false, true}};
 
-static void put_orientation(struct png_file *file, int orientation)
-{
-    const uint8_t exif[] = {
-        'E', 'x', 'i', 'f', 0,    0, 'M', 'M', 0, '*', 0, 0, 0,
-        8,   0,   1,   1,   0x12, 0, 3,   0,   0, 0,   1, 0, (uint8_t)orientation,
-        0,   0,   0,   0,   0,    0};
-    jpeg_insert(file, 2, 0xE1, exif, sizeof exif);
-}
-
 // Compares with libjpeg's interleaved samples of the stored image.
 static void compare(const conv_image *view, const uint8_t *plain, int stored, int orientation)
 {
@@ -127,7 +118,7 @@ UNIT_TEST(images_are_turned_as_their_exif_says)
     for (int k = 0; k < KINDS; k++)
         for (int orientation = 1; orientation <= 8; orientation++) {
             jpeg_make(&file, &kinds[k], (uint64_t)k);
-            put_orientation(&file, orientation);
+            jpeg_orient(&file, orientation);
             conv_decode_options options = CONV_DECODE_OPTIONS_INIT;
             decode_one(context, &file, kinds[k].channels, &options, API_PADDED, 1);
             options.orient = 1;

@@ -38,6 +38,7 @@ struct conv_jpeg_stream {
     uint32_t data_at, data_bytes; // followed by at least 16 bytes of zeros
     uint16_t width, height;
     uint8_t components;                                       // 1 or 3
+    uint8_t orientation, weighed;                             // as in struct conv_image_header
     uint8_t h[CONV_JPEG_COMPONENTS], v[CONV_JPEG_COMPONENTS]; // sampling factors; 1 if there is one
     uint16_t quant[CONV_JPEG_COMPONENTS][CONV_JPEG_BLOCK];    // in zigzag order
     uint8_t tables[CONV_JPEG_COMPONENTS]; // the first component that has the same codes
@@ -89,11 +90,15 @@ struct conv_jpeg_decode_image {
     // Set by the caller.
     const uint8_t *d_stream;                // 16-byte aligned, after an upload
     uint32_t stream_bytes;                  // or an upper bound of them, before
-    uint8_t *d_plane[CONV_JPEG_COMPONENTS]; // 1 (gray) or 3 (R, G, B) planes, each 16-byte aligned
-    int64_t stride;        // bytes from a row to the next in all planes, a multiple of 16. A row
-                           // is written up to the next multiple of 16 bytes.
+    uint8_t *d_plane[CONV_JPEG_COMPONENTS]; // 1 (gray) or 3 (R, G, B) planes
+    // Bytes from a pixel to the next and from a row to the next in all planes, which may be
+    // negative. If `column` is 1, planes and rows are 16-byte aligned, and a row is written up to
+    // the next multiple of 16 bytes.
+    int64_t column, stride;
     int32_t width, height; // pixels
     int32_t components;    // 1 or 3
+    bool gray;             // one plane, of 3 components: their luminance,
+    bool weighed;          // or the weighted mean of R, G and B (conv_image_weigh)
     uint8_t h[CONV_JPEG_COMPONENTS], v[CONV_JPEG_COMPONENTS];
     uint32_t segments;
     // Set by conv_cuda_jpeg_decode_plan: places in the scratch memory, counts. (The decoder's own.)

@@ -135,31 +135,57 @@ __device__ __forceinline__ uint32_t pack(int32_t a, int32_t b, int32_t c, int32_
     return all;
 }
 
-__device__ __forceinline__ void store(uint8_t *to, const int32_t (&samples)[PIXEL_WIDTH])
+// Stores sixteen pixels from (x, y) on of a plane.
+__device__ __forceinline__ void store(const struct conv_jpeg_decode_image &image, int plane,
+                                      uint32_t x, uint32_t y, const int32_t (&samples)[PIXEL_WIDTH])
 {
-    *(uint4 *)to = make_uint4(pack(samples[0], samples[1], samples[2], samples[3]),
-                              pack(samples[4], samples[5], samples[6], samples[7]),
-                              pack(samples[8], samples[9], samples[10], samples[11]),
-                              pack(samples[12], samples[13], samples[14], samples[15]));
+    uint32_t words[PIXEL_WIDTH / 4];
+#pragma unroll
+    for (int i = 0; i < PIXEL_WIDTH / 4; i++)
+        words[i] = pack(samples[4 * i], samples[4 * i + 1], samples[4 * i + 2], samples[4 * i + 3]);
+    uint8_t *row = image.d_plane[plane] + (int64_t)y * image.stride;
+    if (image.column == 1) {
+        *(uint4 *)(row + x) = make_uint4(words[0], words[1], words[2], words[3]);
+        return;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < PIXEL_WIDTH; i++)
+        if (x + i < (uint32_t)image.width)
+            row[(int64_t)(x + i) * image.column] = (uint8_t)(words[i / 4] >> 8 * (i % 4));
+}
+
+// The luma of BT.601, rounded half to even.
+__device__ __forceinline__ int32_t weigh(int32_t r, int32_t g, int32_t b)
+{
+    int32_t sum = 299 * min(max(r, 0), 255) + 587 * min(max(g, 0), 255) + 114 * min(max(b, 0), 255);
+    int32_t quotient = sum / 1000, rest = 2 * (sum - 1000 * quotient);
+    return quotient + (rest > 1000 || (rest == 1000 && quotient % 2));
 }
 
 // ITU-R BT.601 as in JFIF, the factors times 2^16.
-__device__ inline void store_colors(const struct conv_jpeg_decode_image &image, size_t at,
-                                    const struct span &luma, const struct span &blue,
+__device__ inline void store_colors(const struct conv_jpeg_decode_image &image, uint32_t x,
+                                    uint32_t y, const struct span &luma, const struct span &blue,
                                     const struct span &red)
 {
     int32_t r[PIXEL_WIDTH], g[PIXEL_WIDTH], b[PIXEL_WIDTH];
 #pragma unroll
     for (int i = 0; i < PIXEL_WIDTH; i++) {
-        int32_t y = (int32_t)luma.sample[i], u = (int32_t)blue.sample[i] - 128;
+        int32_t l = (int32_t)luma.sample[i], u = (int32_t)blue.sample[i] - 128;
         int32_t v = (int32_t)red.sample[i] - 128;
-        r[i] = y + ((91881 * v + 32768) >> 16);
-        g[i] = y + ((-22554 * u - 46802 * v + 32768) >> 16);
-        b[i] = y + ((116130 * u + 32768) >> 16);
+        r[i] = l + ((91881 * v + 32768) >> 16);
+        g[i] = l + ((-22554 * u - 46802 * v + 32768) >> 16);
+        b[i] = l + ((116130 * u + 32768) >> 16);
     }
-    store(image.d_plane[0] + at, r);
-    store(image.d_plane[1] + at, g);
-    store(image.d_plane[2] + at, b);
+    if (image.weighed) {
+#pragma unroll
+        for (int i = 0; i < PIXEL_WIDTH; i++)
+            r[i] = weigh(r[i], g[i], b[i]);
+        store(image, 0, x, y, r);
+        return;
+    }
+    store(image, 0, x, y, r);
+    store(image, 1, x, y, g);
+    store(image, 2, x, y, b);
 }
 
 static __global__ void __launch_bounds__(PIXEL_THREADS, PIXEL_BLOCKS)
@@ -187,16 +213,15 @@ static __global__ void __launch_bounds__(PIXEL_THREADS, PIXEL_BLOCKS)
         uint32_t x = unit % wide * PIXEL_WIDTH, y = unit / wide;
         if (y >= (uint32_t)image.height)
             break;
-        size_t at = (size_t)y * (size_t)image.stride + x;
         struct span luma, blue, red;
         enlarge(&luma, planes[0], x, y);
-        if (image.components == 1) {
-            store(image.d_plane[0] + at, *(const int32_t(*)[PIXEL_WIDTH])luma.sample);
+        if (image.components == 1 || image.gray) {
+            store(image, 0, x, y, *(const int32_t(*)[PIXEL_WIDTH])luma.sample);
             continue;
         }
         enlarge(&blue, planes[1], x, y);
         enlarge(&red, planes[2], x, y);
-        store_colors(image, at, luma, blue, red);
+        store_colors(image, x, y, luma, blue, red);
     }
 }
 
