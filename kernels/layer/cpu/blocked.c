@@ -24,6 +24,11 @@ static int min(int a, int b)
     return a < b ? a : b;
 }
 
+static int group_channels(const struct conv_layer *layer)
+{
+    return layer->channels / layer->groups;
+}
+
 static int round_up(int n, int to)
 {
     return (n + to - 1) / to * to;
@@ -32,21 +37,21 @@ static int round_up(int n, int to)
 // Sets everything about the copy that follows from `adjoining`, `rows` and `columns`.
 static void lay_out(struct conv_layer_blocked *blocked, const struct conv_layer *layer, int lanes)
 {
-    int stride = layer->stride_x;
-    blocked->row_phases = min(stride, layer->kernel_height);
-    blocked->copies = blocked->adjoining ? layer->kernel_width : min(stride, layer->kernel_width);
+    int reach_y = conv_layer_reach_y(layer), reach_x = conv_layer_reach_x(layer);
+    blocked->row_phases = min(layer->stride_y, reach_y);
+    blocked->copies = blocked->adjoining ? layer->kernel_width : min(layer->stride_x, reach_x);
     blocked->pitch = blocked->adjoining
                          ? blocked->width
-                         : round_up(blocked->columns, lanes) + (layer->kernel_width - 1) / stride;
-    ptrdiff_t rows = blocked->rows + (layer->kernel_height - 1) / stride;
+                         : round_up(blocked->columns, lanes) + (reach_x - 1) / layer->stride_x;
+    ptrdiff_t rows = blocked->rows + (reach_y - 1) / layer->stride_y;
     blocked->copy_size = rows * blocked->pitch;
     blocked->phase_size = blocked->copies * blocked->copy_size;
     blocked->channel_size = blocked->row_phases * blocked->phase_size;
     // A vector read may begin at the last element.
-    blocked->line = layer->channels * blocked->channel_size + lanes;
+    blocked->line = group_channels(layer) * blocked->channel_size + lanes;
 }
 
-// An estimate of the time for a plane, in vector instructions.
+// An estimate of the time for a group of a plane, in vector instructions.
 static double cost(const struct conv_layer_blocked *blocked, const struct conv_layer *layer,
                    int lanes)
 {
@@ -56,8 +61,8 @@ static double cost(const struct conv_layer_blocked *blocked, const struct conv_l
     double vectors = blocked->adjoining ? rows * columns / lanes + 1
                                         : rows * (round_up(blocked->columns, lanes) / lanes);
     // Copying a vector costs about as much as six taps.
-    double copied = (double)layer->channels * (double)blocked->channel_size / lanes;
-    return (vectors * taps * layer->maps + 6 * copied) / (rows * columns);
+    double copied = (double)group_channels(layer) * (double)blocked->channel_size / lanes;
+    return (vectors * taps * layer->maps / layer->groups + 6 * copied) / (rows * columns);
 }
 
 static bool is_small(const struct conv_layer_blocked *blocked, ptrdiff_t most)
@@ -72,7 +77,7 @@ static void choose_rows(struct conv_layer_blocked *blocked, const struct conv_la
 {
     blocked->rows = 1;
     lay_out(blocked, layer, lanes);
-    ptrdiff_t row = (ptrdiff_t)layer->channels * blocked->row_phases * blocked->copies *
+    ptrdiff_t row = (ptrdiff_t)group_channels(layer) * blocked->row_phases * blocked->copies *
                     blocked->pitch * (ptrdiff_t)sizeof(float);
     ptrdiff_t more = (most - blocked->line * (ptrdiff_t)sizeof(float)) / row;
     if (more <= 0)
@@ -115,14 +120,16 @@ static void choose_copy(struct conv_layer_blocked *blocked, const struct conv_la
 }
 
 // Where the samples of a tap begin in the copy.
-static ptrdiff_t offset_of(const struct conv_layer_blocked *blocked, int stride, int c, int u,
-                           int v)
+static ptrdiff_t offset_of(const struct conv_layer_plan *plan, int c, int u, int v)
 {
-    ptrdiff_t at = c * blocked->channel_size + u % stride * blocked->phase_size +
-                   (ptrdiff_t)(u / stride) * blocked->pitch;
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
+    int down = u * layer->dilation_y, across = v * layer->dilation_x;
+    ptrdiff_t at = c * blocked->channel_size + down % layer->stride_y * blocked->phase_size +
+                   (ptrdiff_t)(down / layer->stride_y) * blocked->pitch;
     if (blocked->adjoining)
         return at + v * blocked->copy_size;
-    return at + v % stride * blocked->copy_size + v / stride;
+    return at + across % layer->stride_x * blocked->copy_size + across / layer->stride_x;
 }
 
 void conv_layer_blocked_pack(const struct conv_layer_plan *plan)
@@ -130,15 +137,14 @@ void conv_layer_blocked_pack(const struct conv_layer_plan *plan)
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     int32_t *offsets = plan->packed;
-    for (int c = 0; c < layer->channels; c++)
+    for (int c = 0; c < group_channels(layer); c++)
         for (int u = 0; u < layer->kernel_height; u++)
             for (int v = 0; v < layer->kernel_width; v++)
-                *offsets++ = (int32_t)offset_of(blocked, layer->stride_x, c, u, v);
+                *offsets++ = (int32_t)offset_of(plan, c, u, v);
     size_t taps = conv_layer_taps(layer);
     float *packed = (float *)plan->packed + conv_layer_blocked_offsets(layer);
-    int first = 0;
-    for (int g = 0; g < blocked->groups; g++) {
-        int maps = conv_layer_blocked_maps(blocked, g);
+    for (int first = 0, s = 0; first < layer->maps; s = (s + 1) % blocked->sets) {
+        int maps = conv_layer_blocked_maps(blocked, s);
         for (int m = first; m < first + maps; m++)
             *packed++ = layer->bias ? layer->bias[m] : 0;
         for (size_t k = 0; k < taps; k++)
@@ -151,10 +157,11 @@ void conv_layer_blocked_pack(const struct conv_layer_plan *plan)
 // Offsets in the smallest block, of 8 vectors, are int32_t.
 static bool offsets_fit(const struct conv_layer *layer)
 {
-    int stride = layer->stride_x, height = layer->kernel_height, width = layer->kernel_width;
-    int64_t rows = (int64_t)min(stride, height) * (1 + (height - 1) / stride);
-    int64_t columns = (int64_t)min(stride, width) * (8 * MOST_LANES + (width - 1) / stride);
-    return layer->channels <= INT32_MAX / (rows * columns);
+    int height = conv_layer_reach_y(layer), width = conv_layer_reach_x(layer);
+    int64_t rows = (int64_t)min(layer->stride_y, height) * (1 + (height - 1) / layer->stride_y);
+    int64_t columns =
+        (int64_t)min(layer->stride_x, width) * (8 * MOST_LANES + (width - 1) / layer->stride_x);
+    return group_channels(layer) <= INT32_MAX / (rows * columns);
 }
 
 // True if outputs bypass the caches, provided that their rows adjoin.
@@ -172,10 +179,10 @@ static bool is_streamed(const struct conv_layer_plan *plan,
 static size_t padded_size(const struct conv_layer *layer, const struct conv_layer_blocked *blocked,
                           int lanes)
 {
-    size_t columns =
-        (size_t)(blocked->columns - 1) * (size_t)layer->stride_x + (size_t)layer->kernel_width;
-    size_t rows = (size_t)(blocked->rows + layer->kernel_height - 1);
-    if (layer->stride_x > 1)
+    size_t columns = (size_t)(blocked->columns - 1) * (size_t)layer->stride_x +
+                     (size_t)conv_layer_reach_x(layer);
+    size_t rows = (size_t)(blocked->rows + conv_layer_reach_y(layer) - 1);
+    if (layer->stride_y > 1 || layer->stride_x > 1)
         return columns;
     bool is_copied = layer->input != CONV_ELEMENT_F32 || layer->pad_top || layer->pad_bottom ||
                      layer->pad_left || layer->pad_right;
@@ -186,23 +193,24 @@ static size_t padded_size(const struct conv_layer *layer, const struct conv_laye
 bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, bool streams)
 {
     const struct conv_layer *layer = &plan->layer;
+    int maps = layer->maps / layer->groups;
     if (!offsets_fit(layer))
         return false;
     struct conv_layer_blocked *blocked = (struct conv_layer_blocked *)(void *)plan->constants;
     *blocked = (struct conv_layer_blocked){
         .height = conv_layer_out_height(layer, plan->shape.height),
         .width = conv_layer_out_width(layer, plan->shape.width),
-        .groups = (layer->maps + most_maps - 1) / most_maps,
+        .sets = (maps + most_maps - 1) / most_maps,
     };
-    blocked->most_maps = (layer->maps + blocked->groups - 1) / blocked->groups;
-    blocked->short_groups = blocked->groups * blocked->most_maps - layer->maps;
+    blocked->most_maps = (maps + blocked->sets - 1) / blocked->sets;
+    blocked->short_sets = blocked->sets * blocked->most_maps - maps;
     streams = streams && is_streamed(plan, blocked);
     choose_copy(blocked, layer, lanes, streams ? STORED_TAPS : 0);
     plan->scratch = ((size_t)blocked->line + padded_size(layer, blocked, lanes)) * sizeof(float);
     if (streams && blocked->adjoining) {
         size_t vector = (size_t)lanes * sizeof(float);
         blocked->kept = (plan->scratch + vector - 1) / vector * vector;
-        plan->scratch = blocked->kept + (size_t)layer->maps * vector;
+        plan->scratch = blocked->kept + (size_t)maps * vector;
     }
     plan->packed_bytes = conv_layer_blocked_offsets(layer) * sizeof(int32_t) +
                          (size_t)layer->maps * (conv_layer_taps(layer) + 1) * sizeof(float);

@@ -9,22 +9,22 @@
 
 #include "kernels/layer/layer.h"
 
-// The copy in scratch has for each channel, for each row modulo the stride ("row phase"), several
-// copies of the input rows that begin at different columns; element j of a row belongs to output
-// column j.
-//   One copy for each tap column v, with as many columns as the output: sample j * stride + v. The
+// The copy in scratch has for each channel of a group of the layer, for each row modulo stride_y
+// ("row phase"), several copies of the input rows that begin at different columns; element j of a
+// row belongs to output column j. With v the distance of a tap column from the first one:
+//   One copy for each tap column, with as many columns as the output: sample j * stride_x + v. The
 //     rows adjoin, so vectors continue from one output row to the next and none is partly unused.
-//   Or one for each column modulo the stride, with more columns: tap column v is read from copy
-//     v % stride, v / stride elements further on. A vector belongs to one output row.
+//   Or one for each column modulo stride_x, with more columns: a tap is read from copy
+//     v % stride_x, v / stride_x elements further on. A vector belongs to one output row.
 struct conv_layer_blocked {
     bool adjoining;    // the first of these
     int height, width; // of the output planes
     int rows, columns; // of a block of outputs, at most
     int row_phases, copies, pitch;
     ptrdiff_t phase_size, copy_size, channel_size; // floats from one to the next
-    ptrdiff_t line;        // where scratch for padded input begins, in floats
-    int groups, most_maps; // groups of maps that tiles compute; the maps of the largest
-    int short_groups;      // the last ones, with a map less
+    ptrdiff_t line;      // where scratch for padded input begins, in floats
+    int sets, most_maps; // sets of a group's maps, which tiles compute; the maps of the largest
+    int short_sets;      // the last ones, with a map less
     // The offset in scratch of a vector for each map, if outputs bypass the caches; otherwise 0.
     size_t kept;
 };
@@ -39,19 +39,19 @@ conv_layer_blocked_of(const struct conv_layer_plan *plan)
     return (const struct conv_layer_blocked *)(const void *)plan->constants;
 }
 
-// The maps of group g.
-static inline int conv_layer_blocked_maps(const struct conv_layer_blocked *blocked, int g)
+// The maps of set s.
+static inline int conv_layer_blocked_maps(const struct conv_layer_blocked *blocked, int s)
 {
-    return blocked->most_maps - (g >= blocked->groups - blocked->short_groups);
+    return blocked->most_maps - (s >= blocked->sets - blocked->short_sets);
 }
 
 // `lanes`: float32 in a vector; `most_maps`: of a tile; `streams`: outputs may bypass the caches.
 // False if there are too many channels.
 bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, bool streams);
 // Packed weights: for each tap c, u, v the offset of its samples in the copy, int32_t; then for
-// each group the bias of its maps and, for each tap, the weights of its maps.
+// each set of each group the bias of its maps and, for each tap, the weights of its maps.
 void conv_layer_blocked_pack(const struct conv_layer_plan *plan);
-// Elements of 4 bytes before the first group.
+// Elements of 4 bytes before the first set.
 static inline size_t conv_layer_blocked_offsets(const struct conv_layer *layer)
 {
     return (conv_layer_taps(layer) + 15) / 16 * 16;

@@ -20,6 +20,7 @@
 struct block {
     const uint8_t *image;
     int first_row, rows, first_column, columns;
+    int group; // of the layer
 };
 
 static void convert(const struct conv_layer *layer, const uint8_t *row, int x, int n, float *line)
@@ -92,13 +93,14 @@ static void clear_after(float *from, const float *end)
 }
 
 // Makes the copies of one input row, of which `n` samples are needed.
-static void copy_row(const struct conv_layer_blocked *blocked, int stride, const float *line, int n,
-                     float *dst)
+static void copy_row(const struct conv_layer_plan *plan, const float *line, int n, float *dst)
 {
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
+    int stride = plan->layer.stride_x, step = blocked->adjoining ? plan->layer.dilation_x : 1;
     for (int k = 0; k < blocked->copies; k++) {
         int count = blocked->adjoining ? blocked->width : (n - k + stride - 1) / stride;
         float *to = dst + k * blocked->copy_size;
-        copy_samples(to, line + k, count, stride);
+        copy_samples(to, line + k * step, count, stride);
         if (!blocked->adjoining)
             clear_after(to + count, to + blocked->pitch);
     }
@@ -129,10 +131,10 @@ struct window {
 static struct window window_of(const struct conv_layer *layer, const struct block *block)
 {
     return (struct window){
-        .top = block->first_row * layer->stride_x - layer->pad_top,
+        .top = block->first_row * layer->stride_y - layer->pad_top,
         .left = block->first_column * layer->stride_x - layer->pad_left,
-        .rows = (block->rows - 1) * layer->stride_x + layer->kernel_height,
-        .columns = (block->columns - 1) * layer->stride_x + layer->kernel_width,
+        .rows = (block->rows - 1) * layer->stride_y + conv_layer_reach_y(layer),
+        .columns = (block->columns - 1) * layer->stride_x + conv_layer_reach_x(layer),
     };
 }
 
@@ -141,13 +143,13 @@ static void copy_rows(const struct conv_layer_plan *plan, const struct conv_laye
                       const uint8_t *plane, const struct window *window, float *line, float *dst)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    int stride = plan->layer.stride_x;
+    int stride = plan->layer.stride_y;
     for (int r = 0; r < window->rows; r++) {
         if (r % stride >= blocked->row_phases)
             continue;
         const float *samples =
             read_line(plan, batch, plane, window->top + r, window->left, window->columns, line);
-        copy_row(blocked, stride, samples, window->columns,
+        copy_row(plan, samples, window->columns,
                  dst + r % stride * blocked->phase_size + (ptrdiff_t)(r / stride) * blocked->pitch);
     }
 }
@@ -183,13 +185,14 @@ static void copy_whole_rows(float *dst, ptrdiff_t pitch, const float *src, ptrdi
 }
 
 // Makes the copies of a channel, without stride, from a window at `src`.
-static void copy_window(const struct conv_layer_blocked *blocked, const struct window *window,
+static void copy_window(const struct conv_layer_plan *plan, const struct window *window,
                         const float *src, ptrdiff_t src_row, const float *src_end, float *dst)
 {
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     int count = blocked->adjoining ? blocked->width : window->columns;
-    for (int k = 0; k < blocked->copies; k++)
-        copy_whole_rows(dst + k * blocked->copy_size, blocked->pitch, src + k, src_row, src_end,
-                        window->rows, count);
+    for (int k = 0; k < blocked->copies; k++) // only one unless they adjoin
+        copy_whole_rows(dst + k * blocked->copy_size, blocked->pitch,
+                        src + k * plan->layer.dilation_x, src_row, src_end, window->rows, count);
     for (int r = 0; r < window->rows && !blocked->adjoining; r++, dst += blocked->pitch)
         clear_after(dst + count, dst + blocked->pitch);
 }
@@ -207,7 +210,7 @@ static void copy_padded(const struct conv_layer_plan *plan, const struct conv_la
         if (samples != line)
             memcpy(line, samples, (size_t)columns * sizeof *line);
     }
-    copy_window(conv_layer_blocked_of(plan), window, padded, columns, line + LANES, dst);
+    copy_window(plan, window, padded, columns, line + LANES, dst);
 }
 
 static void copy_block(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
@@ -219,21 +222,22 @@ static void copy_block(const struct conv_layer_plan *plan, const struct conv_lay
     const struct window window = window_of(layer, block);
     bool inside = is_inside(plan, &window);
     ptrdiff_t src_row = batch->src_row / (ptrdiff_t)sizeof(float);
-    for (int c = 0; c < layer->channels; c++) {
-        const uint8_t *plane = block->image + c * batch->src_plane;
+    int channels = layer->channels / layer->groups;
+    for (int c = 0; c < channels; c++) {
+        const uint8_t *plane = block->image + (block->group * channels + c) * batch->src_plane;
         float *channel = scratch + c * blocked->channel_size;
-        if (layer->stride_x > 1) {
+        if (layer->stride_y > 1 || layer->stride_x > 1) {
             copy_rows(plan, batch, plane, &window, line, channel);
         } else if (!inside) {
             copy_padded(plan, batch, plane, &window, line, channel);
         } else {
             const float *src = (const float *)(const void *)plane;
-            copy_window(blocked, &window, src + window.top * src_row + window.left, src_row,
+            copy_window(plan, &window, src + window.top * src_row + window.left, src_row,
                         src + (plan->shape.height - 1) * src_row + plan->shape.width, channel);
         }
     }
     if (blocked->adjoining)
-        clear_after_rows(blocked, layer->channels, layer->stride_x, window.rows, scratch);
+        clear_after_rows(blocked, channels, layer->stride_y, window.rows, scratch);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -270,7 +274,7 @@ static struct ahead plan_ahead(const struct conv_layer_plan *plan,
     ptrdiff_t row = plan->shape.width * (ptrdiff_t)conv_element_size(layer->input);
     struct ahead ahead = {.plane_stride = batch->src_plane, .first = top * batch->src_row};
     bool is_block = batch->rows <= blocked->rows && blocked->columns == blocked->width;
-    bool is_dense = layer->stride_x <= layer->kernel_height &&
+    bool is_dense = layer->stride_y <= conv_layer_reach_y(layer) &&
                     (double)batch->src_row <= (1 + MOST_BETWEEN) * (double)row;
     if (!is_block || !is_dense || top >= bottom || tile_count < 1)
         return ahead;
@@ -312,12 +316,13 @@ static inline void fetch_ahead(struct ahead *ahead)
 // The outputs of one image, and what its tiles have in common.
 struct image_run {
     const struct conv_layer_plan *plan;
-    uint8_t *dst;
+    uint8_t *dst;        // of the image's next group of maps
+    const float *packed; // the weights of that
     struct tile tile;
     struct ahead ahead;
 };
 
-// Whether a group's outputs are the first, or the last, of all that are adjacent.
+// Whether a set's outputs are the first, or the last, of all that are adjacent.
 struct ends {
     bool is_first, is_last;
 };
@@ -330,9 +335,9 @@ static enum tile_stores choose_stores(struct tile *tile, bool is_first, bool is_
     return is_last ? TILE_STREAMED_LAST : is_first ? TILE_STREAMED_FIRST : TILE_STREAMED;
 }
 
-// Computes `count` adjacent outputs of the maps of a group.
-static void compute_group(struct image_run *run, int maps, const float *samples, uint8_t *dst,
-                          int count, struct ends ends)
+// Computes `count` adjacent outputs of the maps of a set.
+static void compute_set(struct image_run *run, int maps, const float *samples, uint8_t *dst,
+                        int count, struct ends ends)
 {
     struct tile *tile = &run->tile;
     int left = (count + LANES - 1) / LANES; // vectors
@@ -349,27 +354,26 @@ static void compute_group(struct image_run *run, int maps, const float *samples,
     }
 }
 
-// Computes all maps of `count` adjacent outputs, from element `at` of each map on; their samples
-// are at `samples`. It works on a few hundred outputs at a time: their samples stay in the level 1
-// cache, and each fetched weight is used for all of them.
+// Computes all maps of a group, of `count` adjacent outputs, from element `at` of each map on;
+// their samples are at `samples`. It works on a few hundred outputs at a time: their samples stay
+// in the level 1 cache, and each fetched weight is used for all of them.
 static void compute_span(struct image_run *run, const float *samples, size_t at, int count)
 {
-    const struct conv_layer *layer = &run->plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
     struct tile *tile = &run->tile;
-    size_t taps = conv_layer_taps(layer);
+    size_t taps = conv_layer_taps(&run->plan->layer);
     const int most = 24 * LANES; // a multiple of most tiles
     for (int done = 0; done < count; done += most) {
         int n = count - done < most ? count - done : most;
-        const float *packed = (const float *)run->plan->packed + conv_layer_blocked_offsets(layer);
+        const float *packed = run->packed;
         uint8_t *dst = run->dst + (at + (size_t)done) * conv_element_size(tile->output);
         struct ends ends = {done == 0, done + n == count};
         vec *kept = tile->kept;
-        for (int g = 0; g < blocked->groups; g++) {
-            int maps = conv_layer_blocked_maps(blocked, g);
+        for (int s = 0; s < blocked->sets; s++) {
+            int maps = conv_layer_blocked_maps(blocked, s);
             tile->bias = packed;
             tile->weights = packed + maps;
-            compute_group(run, maps, samples + done, dst, n, ends);
+            compute_set(run, maps, samples + done, dst, n, ends);
             if (tile->kept)
                 tile->kept += maps;
             packed += (size_t)maps * (taps + 1);
@@ -396,8 +400,9 @@ static void compute_block(struct image_run *run, const struct conv_layer_batch *
                      block->columns);
 }
 
+// One group of the layer.
 static void compute_image(struct image_run *run, const struct conv_layer_batch *batch,
-                          const uint8_t *image)
+                          const uint8_t *image, int group)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
     int end = batch->first_row + batch->rows;
@@ -408,6 +413,7 @@ static void compute_image(struct image_run *run, const struct conv_layer_batch *
                 .first_row = i,
                 .rows = end - i < blocked->rows ? end - i : blocked->rows,
                 .first_column = j,
+                .group = group,
                 .columns =
                     blocked->width - j < blocked->columns ? blocked->width - j : blocked->columns,
             };
@@ -417,11 +423,11 @@ static void compute_image(struct image_run *run, const struct conv_layer_batch *
 }
 
 // About the number of tiles for `rows` output rows.
-static ptrdiff_t tiles_of(const struct conv_layer_blocked *blocked, int rows)
+static ptrdiff_t tiles_of(const struct conv_layer_blocked *blocked, int groups, int rows)
 {
     ptrdiff_t outputs = (ptrdiff_t)rows * blocked->width;
     ptrdiff_t tile = VECTORS_FOR(blocked->most_maps) * LANES;
-    return (outputs + tile - 1) / tile * blocked->groups;
+    return (outputs + tile - 1) / tile * blocked->sets * groups;
 }
 
 static enum conv_status run_blocked(const struct conv_layer_plan *plan,
@@ -431,6 +437,7 @@ static enum conv_status run_blocked(const struct conv_layer_plan *plan,
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     size_t map_size =
         (size_t)blocked->height * (size_t)blocked->width * conv_element_size(layer->output);
+    size_t maps = (size_t)(layer->maps / layer->groups);
     struct image_run run = {
         .plan = plan,
         .dst = batch->dst,
@@ -442,13 +449,17 @@ static enum conv_status run_blocked(const struct conv_layer_plan *plan,
     };
     if (blocked->kept)
         run.tile.kept = (vec *)(void *)((uint8_t *)batch->scratch + blocked->kept);
-    run.ahead = plan_ahead(plan, batch, tiles_of(blocked, batch->rows));
+    run.ahead = plan_ahead(plan, batch, tiles_of(blocked, layer->groups, batch->rows));
     for (int64_t b = 0; b < batch->images; b++) {
         const uint8_t *image = (const uint8_t *)batch->src + b * batch->src_image;
         begin_ahead(&run.ahead, b + 1 < batch->images ? image + batch->src_image : NULL,
                     layer->channels);
-        compute_image(&run, batch, image);
-        run.dst += (size_t)layer->maps * map_size;
+        run.packed = (const float *)plan->packed + conv_layer_blocked_offsets(layer);
+        for (int g = 0; g < layer->groups; g++) {
+            compute_image(&run, batch, image, g);
+            run.packed += maps * (conv_layer_taps(layer) + 1);
+            run.dst += maps * map_size;
+        }
     }
 #ifdef STREAM
     if (blocked->kept)
@@ -479,7 +490,7 @@ static int score_blocked(const struct conv_layer_plan *plan)
         .place = CONV_ON_CPU,                                                                      \
         .needs = needed,                                                                           \
         .precision = CONV_PRECISION_EXACT,                                                         \
-        .handles = CONV_LAYER_PADS,                                                                \
+        .handles = CONV_LAYER_ANY,                                                                 \
         .plan = plan_blocked,                                                                      \
         .score = score_blocked,                                                                    \
         .pack = conv_layer_blocked_pack,                                                           \
