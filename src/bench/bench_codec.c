@@ -82,7 +82,7 @@ static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
     for (size_t i = 0; i < sizeof encoders / sizeof encoders[0] && !status; i++) {
         config.level = encoders[i].level;
         bool base = config.level == 1 && strcmp(encoders[i].name, "libpng") == 0;
-        int asked = bench->options->choice->outputs.png.level;
+        int asked = bench->options->choice->outputs.codec.level;
         if (!base && (asked < 0 ? encoders[i].on_request : asked != config.level))
             continue;
         if (conv_png_parse_encoder(&config.encoder, encoders[i].name, NULL))

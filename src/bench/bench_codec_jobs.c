@@ -151,7 +151,7 @@ enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
         struct thread *thread = &bench.threads[i];
         thread->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, images->most_bytes);
         status = thread->planes
-                     ? conv_png_format.open(&thread->codec, &options->choice->outputs.png, err)
+                     ? conv_png_format.open(&thread->codec, &options->choice->outputs.codec, err)
                      : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     }
     if (!status)

@@ -109,7 +109,7 @@ static enum conv_status fill(struct conv_bench_device *bench, int most, struct c
     struct conv_file file = {0};
     struct conv_job *job = calloc(1, sizeof *job);
     struct conv_codecs *codec = NULL;
-    enum conv_status status = job ? conv_codecs_open(&codec, &options->choice->outputs.png, err)
+    enum conv_status status = job ? conv_codecs_open(&codec, &options->choice->outputs.codec, err)
                                   : conv_err_set(err, CONV_ERR_MEMORY, "no memory for an image");
     bool room = true, any = true;
     while (!status && room && any && bench->group_count < most) {

@@ -64,8 +64,11 @@ static enum conv_status parse_quality(struct conv_output_options *outputs, struc
         return CONV_OK;
     if (sscanf(text, "%3d%n", &quality, &used) != 1 || text[used] != '\0' || quality < 1 ||
         quality > 100)
-        return conv_err_set(err, CONV_ERR_USAGE, "--quality takes keep or 1 to 100, not %s", text);
-    outputs->png.quality = quality;
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--quality takes keep (the input's) or a number from 1 to 100, "
+                            "such as 90, not %s",
+                            text);
+    outputs->codec.quality = quality;
     return CONV_OK;
 }
 
@@ -249,7 +252,7 @@ static void limit_jobs(struct conv_options *options)
 
 bool conv_options_may_encode_on_gpu(const struct conv_options *options)
 {
-    return !options->outputs.png.encoder && options->outputs.png.level == -1 &&
+    return !options->outputs.codec.encoder && options->outputs.codec.level == -1 &&
            options->filter.alpha != CONV_ALPHA_PREMULTIPLY;
 }
 
@@ -444,10 +447,10 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
     if (!status && options->filter.border_text && options->command != CONV_COMMAND_LAYER)
         status = parse_border(&options->filter, err);
     if (!status && options->outputs.encoder_text)
-        status = conv_png_parse_encoder(&options->outputs.png.encoder,
+        status = conv_png_parse_encoder(&options->outputs.codec.encoder,
                                         options->outputs.encoder_text, err);
     if (!status)
-        status = conv_png_check_level(&options->outputs.png, err);
+        status = conv_png_check_level(&options->outputs.codec, err);
     if (!status && options->outputs.quality_text)
         status = parse_quality(&options->outputs, err);
     if (!status && options->outputs.to_text)

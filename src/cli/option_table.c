@@ -212,13 +212,13 @@ const struct conv_option conv_option_table[] = {
      .values = "keep 60 75 85 90 95 100",
      .help = "JPEG quality: keep (default: that of the input, or 90 of a PNG), or 1 (smallest) to "
              "100; colours at full resolution from 90 on"},
-    {FLAG(DECIDES, "progressive", 0, outputs.png.progressive), .commands = RUN,
+    {FLAG(DECIDES, "progressive", 0, outputs.codec.progressive), .commands = RUN,
      .help = "write progressive JPEG (default: only if the input is progressive)"},
-    {FLAG(DECIDES, "optimize", 0, outputs.png.optimize), .commands = RUN,
+    {FLAG(DECIDES, "optimize", 0, outputs.codec.optimize), .commands = RUN,
      .help = "write JPEG with Huffman codes made for each image: smaller files, slower"},
     {STRING(DECIDES, "encoder", 0, "NAME", outputs.encoder_text), .commands = RUN | STREAMS | CODEC,
      .values = "fast libpng stb", .help = "PNG encoder: fast (default), libpng or stb"},
-    {INT(DECIDES, "compress", 'z', "N", outputs.png.level, 0, 12),
+    {INT(DECIDES, "compress", 'z', "N", outputs.codec.level, 0, 12),
      .commands = RUN | STREAMS | CODEC, .values = "0 1 2 3 4 5 6 7 8 9 10 11 12",
      .help = "PNG compression: 0 (fastest) to 12 (smallest); libpng and stb: to 9 (default: 1; "
              "stb: 8)"},
@@ -364,7 +364,7 @@ void conv_options_set_defaults(struct conv_options *options)
 {
     *options = (struct conv_options){
         .inputs = {.max_pixels = DEFAULT_MAX_PIXELS},
-        .outputs = {.on_error = CONV_ON_ERROR_SKIP, .png = {.level = -1}},
+        .outputs = {.on_error = CONV_ON_ERROR_SKIP, .codec = {.level = -1}},
         .filter = {.layer = {.groups = 1,
                              .stride_y = 1,
                              .stride_x = 1,
@@ -385,7 +385,8 @@ bool conv_options_given(const struct conv_options *options, const char *name)
 #define EXCLUDES(NAME, OTHER) .name = NAME, .relation = OPTION_EXCLUDES, .other = OTHER
 
 #define NOT_PNG "results are .npy files"
-#define CPU_JPEG "the GPU writes sequential JPEG with standard codes"
+#define CPU_JPEG                                                                                   \
+    "the GPU writes sequential JPEG with standard codes; without --encode-on gpu the CPU encodes"
 #define REPLACES "results replace the images"
 #define RESULTS "results lie next to the images"
 

@@ -112,10 +112,10 @@ struct conv_output_options {
     bool auto_orient, preserve, force, fsync;
     bool reproducible;
     const char *encoder_text;
-    const char *quality_text; // --quality; png.quality is 0 for "keep" and without it
+    const char *quality_text; // --quality; codec.quality is 0 for "keep" and without it
     const char *to_text;
     const struct conv_format *to; // --to; NULL: by the names of the outputs
-    struct conv_codec_config png;
+    struct conv_codec_config codec;
 };
 
 // What is computed.

@@ -64,7 +64,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .most_streams = grows ? conv_pipeline_most_streams(decodes) : 0,
         .group_bytes = conv_options_group_bytes(&options->machine, decodes),
         .max_pixels = options->inputs.max_pixels,
-        .codec = options->outputs.png,
+        .codec = options->outputs.codec,
         .output_format = options->outputs.to,
         .alpha = options->filter.alpha,
         .output_type = layer ? CONV_OUTPUT_F32 : (enum conv_output_type)options->outputs.type,

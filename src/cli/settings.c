@@ -134,14 +134,14 @@ static void print_output_type(FILE *out, const struct conv_settings *settings)
 
 static void print_encoder(FILE *out, const struct conv_settings *settings)
 {
-    if (settings->options->outputs.png.encoder)
-        fprintf(out, "encoder=%s\n", settings->options->outputs.png.encoder->name);
+    if (settings->options->outputs.codec.encoder)
+        fprintf(out, "encoder=%s\n", settings->options->outputs.codec.encoder->name);
 }
 
 static void print_quality(FILE *out, const struct conv_settings *settings)
 {
-    if (settings->options->outputs.png.quality)
-        fprintf(out, "quality=%d\n", settings->options->outputs.png.quality);
+    if (settings->options->outputs.codec.quality)
+        fprintf(out, "quality=%d\n", settings->options->outputs.codec.quality);
 }
 
 static void print_to(FILE *out, const struct conv_settings *settings)

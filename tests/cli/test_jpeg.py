@@ -276,9 +276,9 @@ def test_in_place(mixed):
     (("-Q80", "a.png", "b.png"), ("the output b.png and --quality", "--compress")),
     (("--progressive", "a.png", "b.png"), ("the output b.png and --progressive",)),
     (("--to=png", "--optimize", "a.png", "b.png"), ("--to png and --optimize", "--compress")),
-    (("-Q101", "a.png", "b.jpg"), ("--quality takes keep or 1 to 100, not 101",)),
-    (("-Qbest", "a.png", "b.jpg"), ("--quality takes keep or 1 to 100, not best",)),
-    (("--encode-on=gpu", "--progressive", "a.png", "b.jpg"), ("--encode-on gpu and --progressive",)),
+    (("-Q101", "a.png", "b.jpg"), ("--quality takes keep (the input's) or a number from 1 to 100, such as 90, not 101",)),
+    (("-Qbest", "a.png", "b.jpg"), ("--quality takes keep (the input's) or a number from 1 to 100, such as 90, not best",)),
+    (("--encode-on=gpu", "--progressive", "a.png", "b.jpg"), ("--encode-on gpu and --progressive", "the CPU encodes")),
     (("--output-type=u16", "a.png", "b.jpg"), ("--output-type u16", "8 bits")),
     (("a.png", "b.webp"), ("conv writes PNG and JPEG only", "use b.png"))))
 def test_contradictions_are_refused(box, typed, words):

@@ -58,7 +58,7 @@ static void check_options(const struct conv_options *options, char *const *words
     demand(is_within(options->bench.depth, 0, 1), "--depth");
     demand(is_within((long)options->filter.border, 0, CONV_BORDER_CONSTANT), "--border");
     demand(is_within(options->filter.border_value, 0, 255), "--border constant:V");
-    demand(conv_png_check_level(&options->outputs.png, NULL) == CONV_OK, "--compress");
+    demand(conv_png_check_level(&options->outputs.codec, NULL) == CONV_OK, "--compress");
     demand(is_within(options->machine.streams, 0, 64), "--streams");
     demand(is_within(options->machine.jobs, 1, 1024), "--jobs");
     demand(is_within(options->inputs.include.count, 0, CONV_OPTIONS_MAX_GLOBS), "--include");
