@@ -33,6 +33,7 @@ enum conv_hint {
     CONV_HINT_TRACE,          // the file with the trace; the text begins with its path
     CONV_HINT_VARIANT,        // the kernel variant; the text begins with its name
     // The setting that would help.
+    CONV_HINT_BASE, // the folder that names are relative to
     CONV_HINT_DEFINE_KERNEL,
     CONV_HINT_EXISTING,      // outputs are skipped because they exist
     CONV_HINT_FEWER_WORKERS, // threads, since each takes memory

@@ -32,6 +32,7 @@ static const struct words table[CONV_HINT_COUNT] = {
     [CONV_HINT_SUBFOLDERS] = {"with --recursive ", ""},
     [CONV_HINT_TRACE] = {"--trace ", ""},
     [CONV_HINT_VARIANT] = {"--variant ", ""},
+    [CONV_HINT_BASE] = {"", "; --base DIR makes names relative to DIR"},
     [CONV_HINT_DEFINE_KERNEL] = {"", ": --kernel SPEC"},
     [CONV_HINT_EXISTING] = {"", ": use --skip-existing"},
     [CONV_HINT_FEWER_WORKERS] = {"", "; use fewer --jobs"},

@@ -72,7 +72,8 @@ static void *count(void *data)
         enum conv_source_step step = conv_source_next(source, &item, &err);
         if (step == CONV_SOURCE_END)
             break;
-        atomic_fetch_add(&selection->total.images, 1);
+        if (step != CONV_SOURCE_ITEM || !item.is_copy)
+            atomic_fetch_add(&selection->total.images, 1);
     }
     if (!atomic_load(&selection->ends))
         atomic_store(&selection->total.is_complete, true);

@@ -113,13 +113,17 @@ static enum conv_status check_globs(const struct conv_string_list *globs, const 
 
 static enum conv_status check_names(const struct conv_options *options, struct conv_err *err)
 {
-    const char *suffix = options->outputs.suffix;
+    const char *suffix = options->outputs.suffix, *backup = options->outputs.backup;
     bool is_npy =
         options->command == CONV_COMMAND_LAYER || options->outputs.type == CONV_OUTPUT_F32;
     if (suffix && (!*suffix || strchr(suffix, '/')))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--suffix takes a part of a file name, such as _sharp, not '%s'",
                             suffix);
+    if (backup && (!*backup || strchr(backup, '/') || conv_formats_of_name(backup)))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--backup takes an extension that no image has, such as .bak, not '%s'",
+                            backup);
     if (options->outputs.beside && !suffix && !is_npy)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--beside needs a name for the results, such as --suffix _new "

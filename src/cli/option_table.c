@@ -86,6 +86,7 @@ static const char *const strip_choices[] = {"none", "most", "all", NULL};    // 
 static const char *const coder_choices[] = {"cpu", "auto", "gpu", NULL};
 static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};
 static const char *const error_choices[] = {"copy", "skip", "stop", NULL};
+static const char *const others_choices[] = {"skip", "copy", NULL};
 static const char *const depth_choices[] = {"8", "16", NULL};
 static const char *const stage_choices[] = {"all", "device", NULL};
 static const char *const when_choices[] = {"auto", "always", "never", NULL};
@@ -113,6 +114,9 @@ const struct conv_option conv_option_table[] = {
      .help = "choose another --sample (default: 0)"},
     {STRING(NEUTRAL, "files-from", 0, "FILE", inputs.files_from), .commands = RUN | LAYER,
      .help = "read the names of the inputs from FILE, one per line; - is standard input"},
+    {STRING(NEUTRAL, "base", 0, "DIR", inputs.base), .commands = RUN | LAYER,
+     .help = "names in --files-from are below DIR: outputs get their paths from there, also of "
+             "names with '..' and absolute ones"},
     {FLAG(NEUTRAL, "null", '0', inputs.nul), .commands = RUN | LAYER,
      .help = "names in --files-from end in NUL, as find -print0 writes them"},
     {FLAG(NEUTRAL, "watch", 0, inputs.watch), .commands = RUN,
@@ -122,10 +126,14 @@ const struct conv_option conv_option_table[] = {
      .help = "archives: the format of standard input and output (tar, zip, tar.gz, ...); if OUTPUT "
              "is a folder, each input becomes an archive of its name in it; files: write their "
              "members as files"},
+    {CHOICE(MEMBERS, "others", 0, "WHAT", inputs.others, others_choices), .commands = RUN,
+     .help = "files in the input folders that are not images: skip (default), or copy unchanged"},
     {FLAG(MEMBERS, "images-only", 0, outputs.images_only), .commands = RUN,
      .help = "archives: drop members that are not images (default: copy them unchanged)"},
     {FLAG(NEUTRAL, "skip-existing", 0, outputs.skip_existing), .commands = RUN | LAYER,
      .help = "skip images whose output exists"},
+    {FLAG(NEUTRAL, "no-clobber", 'n', outputs.skip_existing), .commands = RUN | LAYER,
+     .help = "the same"},
     {FLAG(NEUTRAL, "update", 'u', outputs.update), .commands = RUN | LAYER,
      .help = "skip images whose output is not older than the input"},
     {STRING(NEUTRAL, "resume", 0, "FILE", outputs.resume_path), .commands = RUN | LAYER,
@@ -202,6 +210,9 @@ const struct conv_option conv_option_table[] = {
              "--beside, images with such names are skipped as results"},
     {FLAG(NEUTRAL, "in-place", 0, outputs.in_place), .commands = RUN,
      .help = "replace each input by its output; there is no OUTPUT"},
+    {ROW(NEUTRAL, "backup", 0, NULL, KIND_STRING, outputs.backup), .implied = "~", .commands = RUN,
+     .help = "keep each file that is replaced as NAME~, or with --backup=SUFFIX; an older backup "
+             "stays as it is"},
     {FLAG(NEUTRAL, "force", 0, outputs.force), .commands = RUN | LAYER,
      .help = "replace write-protected files as well (default: refuse to)"},
     {FLAG(NEUTRAL, "fsync", 0, outputs.fsync), .commands = RUN | LAYER,
@@ -394,6 +405,15 @@ bool conv_options_given(const struct conv_options *options, const char *name)
 
 const struct conv_option_rule conv_option_rules[] = {
     {NEEDS("null", "files-from")},
+    {NEEDS("base", "files-from")},
+    {EXCLUDES("base", "beside"), .reason = RESULTS},
+    {EXCLUDES("base", "in-place"), .reason = REPLACES},
+    {EXCLUDES("others", "files-from"), .reason = "the list names the images"},
+    {EXCLUDES("others", "beside"), .choice = "copy", .commands = RUN, .reason = RESULTS},
+    {EXCLUDES("others", "in-place"), .choice = "copy", .commands = RUN, .reason = REPLACES},
+    {EXCLUDES("others", "sample"), .choice = "copy", .commands = RUN,
+     .reason = "it has images only"},
+    {EXCLUDES("others", "watch"), .choice = "copy", .commands = RUN, .reason = "images arrive"},
     {EXCLUDES("recursive", "files-from"), .reason = "the list names the images"},
     {EXCLUDES("include", "files-from"), .reason = "the list names the images"},
     {EXCLUDES("exclude", "files-from"), .reason = "the list names the images"},
@@ -480,10 +500,8 @@ const struct conv_option_synonym conv_option_synonyms[] = {
     {"dir", 0, "use --output FOLDER"},
     {"threads", 't', "use --jobs N"},
     {"workers", 0, "use --jobs N"},
-    {NULL, 'n', "use --dry-run"},
     {NULL, 'f', REPLACED "; --force replaces write-protected ones, too"},
     {"overwrite", 0, REPLACED},
-    {"no-clobber", 0, "use --skip-existing"},
     {"level", 0, "use --compress N"},
     {"gpu", 0, "use --device cuda"},
     {"cpu", 0, "use --device cpu"},

@@ -356,7 +356,8 @@ enum conv_status conv_options_parse(struct conv_options *options, const struct c
         enum conv_status status = store(options, row, optarg ? optarg : row->implied, err);
         if (status)
             return status;
-        options->given[row - conv_option_table] = true;
+        for (size_t i = 0; i < conv_option_count; i++) // its other name as well
+            options->given[i] |= conv_option_table[i].offset == row->offset;
         options->help_is_short |= answer == 'h';
     }
     options->operands = (const char **)(void *)(argv + optind);

@@ -88,8 +88,9 @@ struct conv_input_options {
     bool batch, recursive, nul, watch;
     struct conv_string_list include, exclude;
     bool no_ignore;
-    uint64_t limit, sample, seed; // 0: not given
-    const char *files_from;
+    uint64_t limit, sample, seed;  // 0: not given
+    const char *files_from, *base; // --files-from, --base
+    int others;                    // --others: 1 copies them
     const char *shard_text;
     struct conv_shard shard; // count 0 without --shard
     int shard_of;            // enum conv_shard_of
@@ -100,7 +101,7 @@ struct conv_input_options {
 
 // Where results go, in which form, and which of them are written.
 struct conv_output_options {
-    const char *path, *suffix; // --output, --suffix
+    const char *path, *suffix, *backup; // --output, --suffix, --backup
     bool beside, in_place;
     const char *format_text; // --format; NULL: not given
     bool images_only;

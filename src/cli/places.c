@@ -58,6 +58,7 @@ static struct conv_walk_config select_inputs(const struct conv_input_options *se
         .exclude = selected->exclude.items,
         .exclude_count = selected->exclude.count,
         .no_ignore = selected->no_ignore,
+        .others = selected->others,
     };
 }
 
@@ -79,6 +80,7 @@ void conv_places_fill_walk(const struct conv_places *places, const struct conv_o
     config->operands.suffix = options->outputs.suffix;
     config->operands.in_place = options->outputs.in_place;
     config->operands.files_from = options->inputs.files_from;
+    config->operands.base = options->inputs.base;
     config->nul = options->inputs.nul;
 }
 

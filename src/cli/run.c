@@ -5,6 +5,9 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/descriptors.h"
@@ -113,9 +116,32 @@ struct run {
     struct conv_run_inputs inputs;
     struct conv_paths_id own_files[CONV_OWN_FILES_MOST];
     struct conv_sink *sink;
-    struct conv_journal *journal; // of --resume
+    struct conv_journal *journal; // of --resume and --in-place
+    char own_journal[PATH_MAX];   // of --in-place without --resume; "": in memory
+    char advice[PATH_MAX + 32];
     struct conv_run_report report;
 };
+
+// With fewer descriptors the run needs all of them for images.
+#define LEAST_DESCRIPTORS 64
+
+// In the folder of the user for such files. "" if there is none, or it cannot be made.
+static void name_own_journal(char path[PATH_MAX])
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    bool is_set = state && state[0] == '/';
+    struct rlimit files;
+    struct conv_err ignored;
+    bool enough = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur >= LEAST_DESCRIPTORS;
+    int length = snprintf(path, PATH_MAX, "%s%s/conv/in-place-%lld-%d.journal",
+                          is_set ? state
+                          : home ? home
+                                 : "",
+                          is_set ? "" : "/.local/state", (long long)time(NULL), (int)getpid());
+    if (!enough || (!is_set && !home) || length >= PATH_MAX ||
+        conv_paths_make_parent(path, &ignored))
+        path[0] = '\0';
+}
 
 // `options`: as given.
 static enum conv_status open_journal(struct run *run, const struct conv_options *options,
@@ -131,11 +157,33 @@ static enum conv_status open_journal(struct run *run, const struct conv_options 
         .layer = run->setup,
         .members = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE,
         .inputs = places->inputs,
+        .journal = options->outputs.resume_path,
     };
     const struct conv_archive_target *target = conv_walk_targets(walk, &targets);
     if (settings.members && targets == 1 && strcmp(target->path, places->output) == 0)
         settings.input_count = places->input_count;
+    bool several = conv_walk_shape(walk)->any_folder || places->input_count > 1;
+    if (!settings.journal && several && !options->outputs.dry_run && !options->outputs.no_save)
+        name_own_journal(run->own_journal);
+    if (run->own_journal[0]) {
+        settings.journal = run->own_journal;
+        if (!conv_settings_open_journal(&run->journal, &settings, stop, err))
+            return CONV_OK;
+        run->own_journal[0] = '\0';
+        settings.journal = NULL;
+    }
     return conv_settings_open_journal(&run->journal, &settings, stop, err);
+}
+
+// A journal that the run itself has named is kept for what a signal has left to be done.
+static void keep_own_journal(struct run *run)
+{
+    struct conv_totals totals;
+    conv_report_totals(run->report.report, &totals);
+    if (!run->own_journal[0] || totals.done == 0)
+        return;
+    snprintf(run->advice, sizeof run->advice, "--resume %s continues", run->own_journal);
+    run->inputs.advice = run->advice;
 }
 
 // Reports the variant of each filter, for each device, since they may differ.
@@ -201,11 +249,10 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
                               : conv_device_choice(&run->options, &choice);
     enum conv_status status =
         conv_run_inputs_open(&run->inputs, &run->options, chooses ? &choice : NULL, stop, err);
-    if (!status && conv_walk_reads_archives(run->inputs.selection.walk))
+    if (!status && (conv_walk_reads_archives(run->inputs.selection.walk) || options->inputs.others))
         conv_signals_expect_truncation();
     if (!status)
         status = open_device(run, options, stop, err);
-    // --in-place without --resume keeps a journal in memory.
     if (!status && (options->outputs.resume_path || options->outputs.in_place))
         status = open_journal(run, options, stop, err);
     if (!status)
@@ -290,6 +337,8 @@ static int finish(struct run *run, int stop, const struct conv_err *failure)
 {
     struct conv_run_report *report = &run->report;
     settle(run, failure);
+    if (stop > 0)
+        keep_own_journal(run);
     int code = conv_run_inputs_finish(&run->inputs, &run->options, report->report, stop, failure);
     conv_run_report_finish(report, stop, code, failure);
     if (!run->options.report.quiet && !run->setup && conv_places_was_replaced(&run->inputs.places))
@@ -322,6 +371,8 @@ static void close_run(struct run *run)
 {
     conv_run_report_close(&run->report);
     conv_journal_close(run->journal);
+    if (run->own_journal[0] && !run->advice[0])
+        unlink(run->own_journal);
     conv_layer_images_close(&run->layer);
     if (!run->setup)
         conv_device_close(&run->device);

@@ -80,14 +80,15 @@ struct conv_settings {
     bool members;
     const char *const *inputs; // whose members one archive gets, in this order
     int input_count;           // 0: each archive has the members of one input
+    const char *journal;       // its path; NULL: in memory
 };
 
 // One setting per line; to be freed. CONV_ERR_MEMORY.
 enum conv_status conv_settings_text(char **text, const struct conv_settings *settings,
                                     struct conv_err *err);
 
-// Opens the journal of --resume, or with --in-place one in memory, for outputs of these settings,
-// and reports damaged lines. Errors as conv_journal_open.
+// Opens the journal for outputs of these settings and reports damaged lines. Errors as
+// conv_journal_open.
 enum conv_status conv_settings_open_journal(struct conv_journal **journal,
                                             const struct conv_settings *settings, atomic_int *stop,
                                             struct conv_err *err);

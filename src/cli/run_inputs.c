@@ -141,6 +141,8 @@ static enum conv_status check_archives(const struct conv_options *options, const
     if (options->outputs.beside && conv_walk_reads_archives(walk))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--beside is for files, not for members of archives");
+    if (options->outputs.backup && to_archive)
+        return conv_err_set(err, CONV_ERR_USAGE, "--backup is for files, not for an archive");
     if (options->outputs.preserve && to_archive)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--preserve is for files, not for an archive: members of another one "
@@ -260,9 +262,33 @@ static enum conv_status check_suffix(const struct conv_output_options *outputs,
                         "name already");
 }
 
+// On a terminal: an image that the last of two operands names may be an input whose output was
+// forgotten.
+static enum conv_status ask(const struct conv_run_inputs *inputs,
+                            const struct conv_options *options, atomic_int *stop,
+                            struct conv_err *err)
+{
+    const struct conv_output_options *outputs = &options->outputs;
+    const char *output = inputs->places.output;
+    char answer[64];
+    if (!inputs->places.existing.inode || !conv_formats_of_name(output) || outputs->force ||
+        outputs->backup || outputs->skip_existing || outputs->update || outputs->resume_path ||
+        outputs->dry_run || outputs->no_save || options->report.quiet || !isatty(STDIN_FILENO) ||
+        !isatty(STDERR_FILENO))
+        return CONV_OK;
+    fputs("conv: replace ", stderr);
+    conv_report_print_path(stderr, output);
+    fputs("? [y/N] ", stderr);
+    bool waited = conv_paths_wait_readable(STDIN_FILENO, stop);
+    ssize_t got = waited ? read(STDIN_FILENO, answer, sizeof answer) : 0;
+    return got > 0 && (answer[0] == 'y' || answer[0] == 'Y')
+               ? CONV_OK
+               : conv_err_set(err, CONV_ERR_CANCELLED, "%s stays as it is", output);
+}
+
 // Checks that depend on what the walk has found.
 static enum conv_status check_walk(struct conv_run_inputs *inputs,
-                                   const struct conv_options *options, bool whole,
+                                   const struct conv_options *options, bool whole, atomic_int *stop,
                                    struct conv_err *err)
 {
     struct conv_walk *walk = inputs->selection.walk;
@@ -271,6 +297,8 @@ static enum conv_status check_walk(struct conv_run_inputs *inputs,
     enum conv_status status = check_suffix(&options->outputs, shape, err);
     if (!status && shape->sink == CONV_SINK_FILE)
         status = check_format(options, output, err);
+    if (!status && shape->sink == CONV_SINK_FILE)
+        status = ask(inputs, options, stop, err);
     if (!status)
         status = check_archives(options, output, walk, err);
     if (!status)
@@ -306,7 +334,7 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
     if (!status)
         status = conv_selection_open(&inputs->selection, &watching, options, inputs->collects, err);
     if (!status)
-        status = check_walk(inputs, options, config.whole, err);
+        status = check_walk(inputs, options, config.whole, stop, err);
     if (!status && choice)
         measure_work(inputs, options, &config, choice);
     if (options->inputs.watch)
@@ -380,8 +408,9 @@ static void report_passed(const struct conv_walk *walk, struct conv_report *repo
     conv_report_passed(report, &passed);
 }
 
-static void count_rest(const struct conv_output_options *outputs, struct conv_selection *selection,
-                       const struct conv_totals *totals, struct conv_report_rest *rest)
+static void count_rest(const struct conv_output_options *outputs, const char *advice,
+                       struct conv_selection *selection, const struct conv_totals *totals,
+                       struct conv_report_rest *rest)
 {
     uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
     bool resumes = outputs->skip_existing || outputs->update || outputs->resume_path;
@@ -393,6 +422,7 @@ static void count_rest(const struct conv_output_options *outputs, struct conv_se
                    : rest->known && rest->images == 0        ? NULL
                    : rest->known && rest->images + over == 1 ? NULL // one image: begun anew
                    : resumes                                 ? "the same command continues"
+                   : advice                                  ? advice
                    : outputs->in_place || outputs->no_save   ? NULL
                                                              : "--skip-existing continues";
 }
@@ -410,7 +440,7 @@ int conv_run_inputs_finish(struct conv_run_inputs *inputs, const struct conv_opt
         code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
     } else if (stop > 0) {
         if (!inputs->collects) // nothing was written
-            count_rest(&options->outputs, selection, &totals, &rest);
+            count_rest(&options->outputs, inputs->advice, selection, &totals, &rest);
         conv_report_interrupted(report, &rest);
     } else if (code == CONV_EXIT_NOTHING && !failed) {
         conv_stall_begin(conv_signals_stall());
@@ -440,6 +470,7 @@ enum conv_status conv_run_inputs_open_sink(struct conv_sink **sink,
         .workers = options->machine.jobs,
         .preserve = options->outputs.preserve,
         .force = options->outputs.force,
+        .backup = options->outputs.backup,
         .fsync = options->outputs.fsync,
         .journal = journal,
         .own_files = own_files,

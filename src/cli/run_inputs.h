@@ -154,6 +154,7 @@ struct conv_run_inputs {
     struct conv_selection selection;
     struct conv_operand_ranges ranges; // the input operands, expanded
     struct conv_places places;
+    const char *advice;           // what continues the run after a signal; NULL: as the options say
     bool collects;                // all results of a layer go into one file, in a stable order
     uint64_t expected;            // lower bound on the images; 0: unknown
     enum conv_workload_kind work; // as far as it was measured

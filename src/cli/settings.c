@@ -276,7 +276,7 @@ enum conv_status conv_settings_open_journal(struct conv_journal **journal,
 {
     const struct conv_options *options = settings->options;
     struct conv_journal_config config = {
-        .path = options->outputs.resume_path,
+        .path = settings->journal,
         .in_place = options->outputs.in_place,
         .preserve = options->outputs.preserve,
         .read_only = options->outputs.dry_run || options->outputs.no_save,

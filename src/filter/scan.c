@@ -151,7 +151,8 @@ bool conv_scan_token(struct conv_scanner *scanner, bool first, struct conv_token
         return false;
     token->text = scanner->at++;
     if (!is_separator(*token->text)) {
-        while (scanner->at < scanner->end && !is_blank(scanner, *scanner->at) &&
+        while (scanner->at < scanner->end &&
+               (*scanner->at == '[' || !is_blank(scanner, *scanner->at)) &&
                !is_separator(*scanner->at) && !is_line_end(*scanner->at))
             scanner->at++;
     }

@@ -49,12 +49,13 @@ enum conv_sink_kind {
 
 struct conv_sink_config {
     enum conv_sink_kind kind;
-    const char *path; // of a file or folder
-    int workers;      // threads that write at a time
-    bool preserve;    // outputs get permissions and times of their inputs
-    bool force;       // write-protected files are replaced as well
-    bool fsync;       // data, name and folder are on the disk when `write` returns
-    bool unmapped;    // no output is mapped, as conv_archive_settings.unmapped
+    const char *path;   // of a file or folder
+    int workers;        // threads that write at a time
+    bool preserve;      // outputs get permissions and times of their inputs
+    bool force;         // write-protected files are replaced as well
+    const char *backup; // a file that is replaced stays, under its name with this suffix; or NULL
+    bool fsync;         // data, name and folder are on the disk when `write` returns
+    bool unmapped;      // no output is mapped, as conv_archive_settings.unmapped
     // Gets a line per output. Required in place.
     struct conv_journal *journal;
     const struct conv_paths_id *own_files; // that the run itself writes: no output replaces one

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "report/json.h"
 #include "report/record.h"
 
 // --- lines in order ------------------------------------------------------------------------------
@@ -309,7 +310,9 @@ static void print_interrupted(const struct conv_totals *totals, const struct con
         fprintf(stderr, ", %" PRIu64 " skipped", totals->skipped);
     if (rest->known || rest->images)
         fprintf(stderr, ", %s%" PRIu64 " left", rest->known ? "" : "at least ", rest->images);
-    fprintf(stderr, "%s%s\n", rest->advice ? "; " : "", rest->advice ? rest->advice : "");
+    fputs(rest->advice ? "; " : "", stderr);
+    conv_text_terminal(stderr, rest->advice ? rest->advice : "");
+    fputc('\n', stderr);
 }
 
 void conv_closing_print(const struct conv_report_config *config, const struct conv_totals *totals,

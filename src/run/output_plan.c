@@ -118,7 +118,7 @@ enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct
     if (status)
         return status;
     job->outcome = CONV_OUTCOME_PLANNED;
-    job->reason = plan_reason(config, &existing);
+    job->reason = item->is_copy ? "copied unchanged" : plan_reason(config, &existing);
     return CONV_OK;
 }
 

@@ -2,7 +2,9 @@
 // Each stage is one call of the format or the backend, with its time and its errors.
 #include "run/stages.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/parallel.h"
 #include "io/files/file_read.h"
@@ -312,17 +314,38 @@ enum conv_status conv_stages_write(const struct conv_pipeline_config *config, in
     return status;
 }
 
+// Maps a file that is copied. CONV_OK: to be unmapped, unless it is empty.
+static enum conv_status map_file(struct conv_job *job, struct conv_encoded *bytes)
+{
+    enum conv_status status = job->item.ops->open(&job->item, &job->input, &job->err);
+    if (status || job->input.info.st_size <= 0)
+        return status;
+    bytes->size = bytes->part[0].size = (size_t)job->input.info.st_size;
+    void *map = mmap(NULL, bytes->size, PROT_READ, MAP_PRIVATE, job->input.fd, 0);
+    if (map == MAP_FAILED)
+        return conv_err_errno(&job->err, errno, "cannot read");
+    bytes->part[0].data = map;
+    return CONV_OK;
+}
+
 enum conv_status conv_stages_copy(const struct conv_pipeline_config *config, int worker,
                                   struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_WRITE);
     struct conv_encoded bytes = {0};
-    enum conv_status status = job->item.ops->view(&job->item, &job->input, &bytes.part[0].data,
-                                                  &bytes.part[0].size, &job->err);
+    bool maps = !job->item.ops->view;
+    enum conv_status status =
+        maps ? map_file(job, &bytes)
+             : job->item.ops->view(&job->item, &job->input, &bytes.part[0].data,
+                                   &bytes.part[0].size, &job->err);
     bytes.size = bytes.part[0].size;
     if (!status && !config->no_save)
         status = write_output(config, worker, job, &bytes);
     job->bytes_in = job->bytes_out = bytes.size;
+    if (maps && bytes.part[0].data)
+        munmap((void *)(uintptr_t)bytes.part[0].data, bytes.size);
+    if (maps)
+        job->item.ops->close(&job->input);
     conv_stages_end(job, CONV_STAGE_WRITE, start);
     return status;
 }

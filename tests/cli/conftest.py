@@ -31,6 +31,7 @@ def pytest_configure(config):
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+    os.environ["XDG_STATE_HOME"] = f"/tmp/conv-test-state.{os.getuid()}"  # journals of --in-place
     os.environ.setdefault("CONV_BENCH_SHORTER", "1")  # conv bench measures a tenth
     if not os.access(program.BINARY, os.X_OK):
         raise pytest.UsageError(f"no binary at {program.BINARY}: build conv or set CONV_BINARY")

@@ -166,9 +166,8 @@ def test_the_same_folder_is_refused(box, inside, outside):
     assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
 
 
-@pytest.mark.parametrize("inside,outside", (("in", "in/out"), ("in/sub", "in"), ("in", "link/new/out"), ("in", "nope/../in/sub"),
-                                            ("in", "in/nope/nope/../.."), ("in", "link/nope/../sub"),
-                                            ("in/sub", "nope/./../in"), ("in", "nope/../../{here}/in/sub")))
+@pytest.mark.parametrize("inside,outside", (("in/sub", "in"), ("in", "in/nope/nope/../.."), ("in/sub", "nope/./../in"),
+                                            ("in/sub", "nope/../../{here}/in")))
 def test_one_folder_in_the_other_is_refused_with_recursive(box, inside, outside):
     fill(box / "in", "a.png", "sub/b.png")
     os.symlink("in", box / "link")

@@ -191,7 +191,7 @@ def test_a_kernel_that_needs_a_gpu_is_not_replaced_by_another(box):
 
 @pytest.mark.parametrize("typed,advice", (
     (("--out", "b.png"), "--output"), (("--target-directory=b",), "--output FOLDER"), (("-t", "4"), "--jobs"),
-    (("--threads=4",), "--jobs"), (("-n",), "--dry-run"), (("-f",), "--skip-existing")))
+    (("--threads=4",), "--jobs"), (("-f",), "--skip-existing")))
 def test_options_of_other_programs_are_understood(box, typed, advice):
     assert advice in run("emboss", "a.png", *typed, code=2).err
 

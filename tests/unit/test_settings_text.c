@@ -107,6 +107,8 @@ static const struct sample samples[] = {
     {"seed", "3", "--sample=3", "--sample=3"},
     {"files-from", "list", "", ""},
     {"null", NULL, "--files-from=list", "--files-from=list"},
+    {"base", "in", "--files-from=list", "--files-from=list"},
+    {"others", "copy", "", ""},
     {"format", "tar", "", ""},
     {"resume", "journal", "", ""},
     {"shard", "1/3", "", ""},

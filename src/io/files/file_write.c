@@ -261,12 +261,29 @@ static int open_temporary(const struct conv_file_write *write, mode_t mode)
     }
 }
 
+// Gives the file that is about to be replaced a second name, which keeps it, unless an earlier
+// backup has that name. The file systems without hard links take its first name away.
+static enum conv_status keep_backup(const struct conv_file_write *write, struct conv_err *err)
+{
+    const char *suffix = write->sink->config.backup, *name = name_in(write->folder, write->path);
+    char backup[PATH_MAX];
+    if (!suffix)
+        return CONV_OK;
+    if (snprintf(backup, sizeof backup, "%s%s", name, suffix) >= (int)sizeof backup)
+        errno = ENAMETOOLONG;
+    else if (linkat(write->folder, name, write->folder, backup, 0) == 0 || errno == EEXIST ||
+             errno == ENOENT || renameat(write->folder, name, write->folder, backup) == 0)
+        return CONV_OK;
+    return conv_err_errno(err, errno, "cannot keep a backup of %s", write->path);
+}
+
 static enum conv_status rename_file(const struct conv_file_write *write, struct conv_err *err)
 {
-    if (renameat(write->folder, write->temporary->name, write->folder,
-                 name_in(write->folder, write->path)) != 0)
+    enum conv_status status = keep_backup(write, err);
+    if (!status && renameat(write->folder, write->temporary->name, write->folder,
+                            name_in(write->folder, write->path)) != 0)
         return conv_err_errno(err, errno, "cannot write %s", write->path);
-    return CONV_OK;
+    return status;
 }
 
 static bool has_access(const struct stat *info, const struct conv_access *access)

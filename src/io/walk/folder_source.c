@@ -58,7 +58,8 @@ bool conv_folder_rules_take(const struct conv_folder_rules *rules, const char *r
 
 bool conv_folder_rules_enter(const struct conv_folder_rules *rules, const char *relative)
 {
-    return rules->recursive && !is_ignored(rules, conv_paths_base(relative)) &&
+    return rules->recursive && strcmp(relative, rules->omitted) != 0 &&
+           !is_ignored(rules, conv_paths_base(relative)) &&
            !matches(rules->exclude, rules->exclude_count, relative, true);
 }
 
@@ -192,7 +193,8 @@ static enum conv_source_step take_entry(struct conv_folder_source *folder,
     enum kind kind = kind_of_entry(entry, item->name);
     const char *relative = relative_name(folder, item->name);
     bool enters = kind == KIND_FOLDER && rules->recursive;
-    if (matches(rules->exclude, rules->exclude_count, relative, kind == KIND_FOLDER))
+    if (matches(rules->exclude, rules->exclude_count, relative, kind == KIND_FOLDER) ||
+        (enters && strcmp(relative, rules->omitted) == 0))
         return CONV_SOURCE_END;
     if (is_ignored(rules, entry->d_name) && (enters || is_included(rules, relative))) {
         folder->ignored++;
@@ -206,6 +208,10 @@ static enum conv_source_step take_entry(struct conv_folder_source *folder,
         return CONV_SOURCE_BAD;
     }
     bool included = is_included(rules, relative);
+    item->is_copy = !included && rules->others && kind == KIND_FILE &&
+                    !conv_temporary_is(entry->d_name) && !is_ignored(rules, entry->d_name);
+    if (item->is_copy)
+        return CONV_SOURCE_ITEM;
     if (!included && kind == KIND_FILE && !conv_temporary_is(entry->d_name) &&
         folder->others++ == 0)
         snprintf(folder->other, sizeof folder->other, "%s", entry->d_name);

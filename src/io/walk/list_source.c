@@ -158,9 +158,11 @@ static enum conv_source_step check_seen(struct conv_list_source *list, const cha
                                         const struct conv_item *item, struct conv_err *err)
 {
     bool by_file = list->in_place || list->beside, added;
-    struct conv_digest digest = by_file ? digest_file(item->name) : conv_shard_digest(name);
+    struct conv_digest digest = by_file
+                                    ? digest_file(item->name)
+                                    : conv_shard_digest(list->base ? conv_item_target(item) : name);
     struct conv_digest other = digest;
-    uint64_t absolute = !by_file && name[0] == '/';
+    uint64_t absolute = !by_file && !list->base && name[0] == '/';
     digest.word[1] = (digest.word[1] & ~(uint64_t)1) | absolute;
     other.word[1] = digest.word[1] ^ 1;
     if (!by_file && conv_digest_set_has(&list->seen, &other)) {
@@ -176,6 +178,27 @@ static void name_item(struct conv_item *item, const char *name)
 {
     snprintf(item->name, sizeof item->name, "%.*s", (int)sizeof item->name - 1, name);
     item->target = strlen(item->name);
+}
+
+// Sets the target to the path below list->base, which follows the item's name. CONV_ERR_USAGE if it
+// is not below.
+static enum conv_status set_below(const struct conv_list_source *list, struct conv_item *item,
+                                  struct conv_err *err)
+{
+    char folder[PATH_MAX], resolved[PATH_MAX];
+    const char *base = conv_paths_base(item->name);
+    size_t top = strlen(list->base), size = strlen(item->name);
+    snprintf(folder, sizeof folder, "%.*s", (int)(base - item->name), item->name);
+    if (!conv_paths_resolve(folder[0] ? folder : ".", resolved) ||
+        (strcmp(resolved, list->base) != 0 && !conv_paths_is_inside(resolved, list->base)))
+        return conv_err_set(err, CONV_ERR_USAGE, "is not below %s", list->base);
+    const char *below = resolved + top + strspn(resolved + top, "/");
+    item->target = size + 1;
+    int length = snprintf(folder, sizeof folder, "%s%s%s", below, *below ? "/" : "", base);
+    if (length >= (int)(sizeof item->name - item->target))
+        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+    memcpy(item->name + item->target, folder, (size_t)length + 1);
+    return CONV_OK;
 }
 
 enum conv_source_step conv_list_source_next(struct conv_list_source *list, struct conv_item *item,
@@ -204,8 +227,12 @@ enum conv_source_step conv_list_source_next(struct conv_list_source *list, struc
         return CONV_SOURCE_BAD;
     }
     item->target = strlen(item->name) - strlen(relative);
-    if (conv_paths_climbs(relative, "/")) {
+    bool is_named = !list->in_place && !list->beside; // its output is, by the list
+    if (is_named && list->base && set_below(list, item, err))
+        return CONV_SOURCE_BAD;
+    if (is_named && !list->base && conv_paths_climbs(relative, "/")) {
         conv_err_set(err, CONV_ERR_USAGE, "a name in the list may not contain '..'");
+        conv_err_hint(err, CONV_HINT_BASE, 0, CONV_ERR_USAGE);
         return CONV_SOURCE_BAD;
     }
     if (stat(item->name, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {

@@ -97,16 +97,30 @@ static enum conv_status check_in_place(const char *const *inputs, int count, boo
 
 // --- operands ------------------------------------------------------------------------------------
 
-static enum conv_status check_pair(const char *input, const char *output, bool recursive,
-                                   struct conv_err *err)
+// A folder with outputs below the only input is left out of the walk.
+static bool find_below(char below[PATH_MAX], const char *input, const char *output)
 {
+    char outer[PATH_MAX], inner[PATH_MAX];
+    if (!conv_paths_resolve(input, outer) || !conv_paths_resolve(output, inner) ||
+        !conv_paths_is_inside(inner, outer))
+        return false;
+    const char *rest = inner + strlen(outer);
+    strcpy(below, rest + strspn(rest, "/"));
+    return true;
+}
+
+static enum conv_status check_pair(const char *input, const struct conv_operands *operands,
+                                   struct conv_operands_shape *shape, struct conv_err *err)
+{
+    const char *output = operands->output;
     switch (conv_paths_relation(input, output)) {
     case CONV_PATHS_SAME:
         return conv_err_hint(
             err, CONV_HINT_OTHER_FOLDER, 0,
             conv_err_set(err, CONV_ERR_USAGE, "input and output are the same folder: %s", input));
     case CONV_PATHS_NESTED:
-        if (recursive)
+        if (operands->recursive &&
+            (operands->input_count > 1 || !find_below(shape->below, input, output)))
             return conv_err_hint(err, CONV_HINT_SUBFOLDERS, 0,
                                  conv_err_set(err, CONV_ERR_USAGE,
                                               "neither of %s and %s may lie inside the other",
@@ -159,7 +173,8 @@ static enum conv_status check_names(const struct conv_operands *operands, struct
 }
 
 static enum conv_status check_input(const struct conv_operands *operands, const char *input,
-                                    bool is_folder, struct conv_err *err)
+                                    bool is_folder, struct conv_operands_shape *shape,
+                                    struct conv_err *err)
 {
     if (!input[0])
         return conv_err_set(err, CONV_ERR_USAGE, "the name of an input is empty");
@@ -177,7 +192,7 @@ static enum conv_status check_input(const struct conv_operands *operands, const 
         return conv_err_set(err, CONV_ERR_USAGE,
                             "standard input has no folder to write the result to");
     if (!operands->in_place && is_folder && operands->output)
-        return check_pair(input, operands->output, operands->recursive, err);
+        return check_pair(input, operands, shape, err);
     return CONV_OK;
 }
 
@@ -192,7 +207,7 @@ static enum conv_status check_inputs(const struct conv_operands *operands,
     for (int i = 0; i < operands->input_count; i++) {
         bool is_folder = conv_paths_is_folder(operands->inputs[i]);
         shape->any_folder |= is_folder;
-        enum conv_status status = check_input(operands, operands->inputs[i], is_folder, err);
+        enum conv_status status = check_input(operands, operands->inputs[i], is_folder, shape, err);
         if (status)
             return status;
     }

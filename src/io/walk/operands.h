@@ -24,6 +24,7 @@ struct conv_operands {
     const char *suffix;               // of outputs' names, before the extension; NULL: none
     bool recursive;                   // with the folders in them
     const char *files_from;           // the inputs are names in this list, below inputs[0]; or NULL
+    const char *base;                 // folder that the outputs' names are below; NULL: as listed
     struct conv_archive_operands *archives; // NULL: archives are files like any other
 };
 
@@ -32,6 +33,7 @@ struct conv_operands_shape {
     bool several;      // inputs: a folder gets a folder of its own name below the output
     bool may_coincide; // the inputs may have different names and their outputs the same
     enum conv_sink_kind sink;
+    char below[PATH_MAX]; // the output's path below the only input, whose walk omits it; or ""
 };
 
 // CONV_ERR_USAGE with the reason; CONV_ERR_MEMORY. Changes nothing on disk.

@@ -11,7 +11,7 @@ struct entry {
     const struct conv_item_ops *ops;
     char *name; // malloc'ed; after its NUL the target if it is not a suffix of the name
     size_t target;
-    bool is_named, in_place;
+    bool is_named, in_place, is_copy;
     uint64_t draw;           // of a sample: the images with the smallest are taken
     struct conv_err *reason; // of a bad one; malloc'ed
 };
@@ -38,6 +38,7 @@ enum conv_source_step conv_sorted_next(struct conv_sorted *sorted, struct conv_i
     item->target = entry->target;
     item->is_named = entry->is_named;
     item->in_place = entry->in_place;
+    item->is_copy = entry->is_copy;
     if (entry->reason)
         *err = *entry->reason;
     return entry->step;
@@ -76,6 +77,7 @@ static enum conv_status add(struct conv_sorted *sorted, enum conv_source_step st
         .target = item->target,
         .is_named = item->is_named,
         .in_place = item->in_place,
+        .is_copy = item->is_copy,
         .reason = is_bad ? malloc(sizeof *reason) : NULL,
     };
     if (!entry.name || (is_bad && !entry.reason)) {
@@ -183,7 +185,7 @@ uint64_t conv_sorted_count(const struct conv_sorted *sorted, uint64_t images)
 {
     size_t count = 0;
     for (uint64_t found = 0; count < sorted->count && (!images || found < images); count++)
-        found += sorted->entries[count].step == CONV_SOURCE_ITEM;
+        found += sorted->entries[count].step == CONV_SOURCE_ITEM && !sorted->entries[count].is_copy;
     return count;
 }
 

@@ -3,6 +3,7 @@
 // where that is asked for.
 #include "io/walk/walk.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,6 +265,8 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
         .exclude = config->exclude,
         .exclude_count = config->exclude_count,
         .no_ignore = config->no_ignore,
+        .others = config->others,
+        .omitted = walk->shape.below,
     };
     walk->archive.rules = &walk->folder.rules;
     walk->archive.images_only = config->archives.images_only;
@@ -276,9 +279,13 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
         walk->list.folder = operands->input_count ? operands->inputs[0] : NULL;
         walk->list.in_place = operands->in_place;
         walk->list.beside = operands->beside;
+        walk->list.base = operands->base ? walk->base : NULL;
+        if (operands->base && !conv_paths_resolve(operands->base, walk->base))
+            status = conv_err_errno(err, errno, "%s", operands->base);
         walk->list.nul = config->nul;
         walk->list.stop = config->stop;
-        status = conv_list_source_open(&walk->list, err);
+        if (!status)
+            status = conv_list_source_open(&walk->list, err);
     }
     if (!status && config->watch)
         status = begin_watch(walk, err);

@@ -19,9 +19,9 @@ struct conv_walk_config {
     int include_count;
     const char *const *exclude;
     int exclude_count;
-    bool no_ignore; // see struct conv_folder_rules
-    bool watch;     // after the images that are there, those that arrive in the folders, until
-                    // *stop
+    bool no_ignore, others; // see struct conv_folder_rules
+    bool watch; // after the images that are there, those that arrive in the folders, until
+                // *stop
     struct conv_archive_settings archives;
     bool nul; // the names of operands.files_from end in NUL, not in newline
     const struct conv_shard_plan

@@ -32,7 +32,9 @@ struct conv_folder_rules {
     int include_count;
     const char *const *exclude; // an excluded folder is not entered
     int exclude_count;
-    bool no_ignore; // take ._*, .thumb* and @eaDir, which are files of other programs
+    bool no_ignore;      // take ._*, .thumb* and @eaDir, which are files of other programs
+    bool others;         // hand out the other files as well, to be copied
+    const char *omitted; // a folder that is not entered, below the outermost one; "": none
 };
 
 // True if a file is taken, by its name and the folders it is in, and if a folder is entered;
@@ -82,6 +84,7 @@ struct conv_list_source {
     const char *folder; // that relative names are below; NULL: the current one
     bool in_place;      // see struct conv_item
     bool beside;        // outputs lie next to the images
+    const char *base;   // resolved: outputs are named by the paths below it; NULL: as listed
     bool nul;           // names end in NUL; otherwise in newline, or carriage return and newline
     atomic_int *stop;   // may be NULL
     struct conv_digest_set seen;
@@ -228,6 +231,7 @@ struct conv_walk {
     struct conv_archive_source archive;  // the input, if it is an archive
     struct conv_digest_set used, shared; // short names of archives that become files
     struct conv_list_source list;
+    char base[PATH_MAX];      // of the list
     struct conv_watch *watch; // NULL: folders are not watched
     bool found_all;           // with a watch: what was there at first has been handed out
     uint64_t items, listed;
