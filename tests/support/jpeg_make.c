@@ -128,6 +128,35 @@ uint8_t *jpeg_decode_plain(const struct png_file *file, int width, int height, i
     return pixels;
 }
 
+static const int factors[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {2, 2, 1, 1}, {1, 2, 1, 1},
+                                 {4, 1, 1, 1}, {4, 2, 1, 1}, {1, 4, 1, 1}, {2, 2, 1, 2},
+                                 {2, 2, 2, 1}, {4, 1, 2, 1}, {1, 1, 2, 2}, {1, 1, 2, 1}};
+_Static_assert(sizeof factors / sizeof factors[0] == JPEG_FACTORS, "all are counted");
+
+void jpeg_set_factors(struct jpeg_spec *spec, size_t i)
+{
+    spec->sampling_h = factors[i][0], spec->sampling_v = factors[i][1];
+    spec->chroma_h = factors[i][2], spec->chroma_v = factors[i][3];
+}
+
+size_t jpeg_find(const struct png_file *file, int code)
+{
+    size_t at = 0;
+    while (at + 1 < file->size && !(file->data[at] == 0xFF && file->data[at + 1] == code))
+        at++;
+    if (at + 1 >= file->size)
+        abort();
+    return at;
+}
+
+size_t jpeg_find_last(const struct png_file *file, int code)
+{
+    size_t at = file->size - 2;
+    while (at > 0 && !(file->data[at] == 0xFF && file->data[at + 1] == code))
+        at--;
+    return at;
+}
+
 void jpeg_insert(struct png_file *file, size_t at, int code, const void *data, size_t size)
 {
     struct png_file segment = {0};

@@ -32,6 +32,11 @@ struct jpeg_spec {
     const unsigned (*quant)[64];     // two tables, row by row, instead of those of `quality`
 };
 
+// Sets the sampling factors of luma and chroma to the combination `i` of these. In the last five
+// luma has fewer samples than chroma in a direction.
+#define JPEG_FACTORS 12
+void jpeg_set_factors(struct jpeg_spec *spec, size_t i);
+
 // Replaces *file by a JPEG of spec->pixels or of a pattern that depends on `seed`. Freed by
 // png_make_free.
 void jpeg_make(struct png_file *file, const struct jpeg_spec *spec, uint64_t seed);
@@ -39,6 +44,10 @@ void jpeg_make(struct png_file *file, const struct jpeg_spec *spec, uint64_t see
 // Decodes with libjpeg's defaults, to gray if `channels` is 1, to interleaved rows, which the
 // caller frees. NULL if the file has other sizes.
 uint8_t *jpeg_decode_plain(const struct png_file *file, int width, int height, int channels);
+
+// Where the first or last marker of that code is.
+size_t jpeg_find(const struct png_file *file, int code);
+size_t jpeg_find_last(const struct png_file *file, int code);
 
 // Inserts a segment of that code before the byte `at`.
 void jpeg_insert(struct png_file *file, size_t at, int code, const void *data, size_t size);
