@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The host's half of decoding: the supported images, the memory that they need, and the launches.
 #include "jpeg/cuda/decode.cuh"
+#include "kernels/common/scratch.cuh"
 
-#define SCRATCH_ALIGN 256
 #define MOST_SIDE 65500
 #define MOST_STREAM (1u << 28) // 32 bits count its bits
 // A coefficient takes at most 31 bits, so a block less than this. The slack is for the rest of a
 // file, because callers may know only its size.
 #define MOST_BLOCK_BYTES 256
 #define STREAM_SLACK (64 << 10)
-
-static size_t align(size_t bytes)
-{
-    return (bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
-}
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -76,18 +71,12 @@ static void count_work(uint32_t work[WORKS], const struct conv_jpeg_decode_image
 // The results and the coefficients of all images come first, so that one call clears them.
 static size_t result_bytes(void)
 {
-    return align(sizeof(struct jpeg_result));
+    return round_up(sizeof(struct jpeg_result), SCRATCH_ALIGN);
 }
 
 static size_t coefficient_bytes(const struct jpeg_plan *plan)
 {
-    return align((size_t)plan->blocks * CONV_JPEG_BLOCK * sizeof(int16_t));
-}
-
-template <typename Item> static void take(Item **place, uintptr_t *at, size_t count)
-{
-    *place = (Item *)*at;
-    *at += align(count * sizeof(Item));
+    return round_up((size_t)plan->blocks * CONV_JPEG_BLOCK * sizeof(int16_t), SCRATCH_ALIGN);
 }
 
 // The rest of an image's memory begins at the address *at, which is moved after it.

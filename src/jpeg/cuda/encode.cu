@@ -2,15 +2,10 @@
 // The host's half of the JPEG encoder: cuts a batch into chunks, divides scratch memory and
 // enqueues the kernels. Nothing here depends on the content of the images.
 #include "jpeg/cuda/jpeg_encode.cuh"
+#include "kernels/common/scratch.cuh"
 
-#define SCRATCH_ALIGN 256
 #define SIDE_MOST 65500 // libjpeg-turbo's limit
 #define CHUNKS_MOST 0x7fffffffu
-
-static uint64_t round_up(uint64_t value, uint64_t to)
-{
-    return (value + to - 1) / to * to;
-}
 
 // --- plan ----------------------------------------------------------------------------------------
 
@@ -55,54 +50,30 @@ static bool plan_image(struct conv_jpeg_encode_plan *plan, struct conv_jpeg_enco
     return plan->chunks <= CHUNKS_MOST;
 }
 
-// Takes `bytes` from the scratch memory; returns their offset.
-static size_t take(size_t *used, size_t bytes)
+// Places the arrays from the address `at` on; returns the address after them.
+static uintptr_t divide(struct jpeg_scratch *scratch, const struct conv_jpeg_encode_plan *plan,
+                        uintptr_t at)
 {
-    size_t at = *used;
-    *used += (size_t)round_up(bytes, SCRATCH_ALIGN);
+    take(&scratch->chunks, &at, plan->chunks);
+    take(&scratch->data, &at, (uint64_t)plan->count);
+    take(&scratch->bits, &at, plan->words);
     return at;
-}
-
-struct jpeg_division {
-    size_t chunks, data, bits, all;
-};
-
-static struct jpeg_division divide(const struct conv_jpeg_encode_plan *plan)
-{
-    struct jpeg_division d = {};
-    d.chunks = take(&d.all, (size_t)plan->chunks * sizeof(struct jpeg_chunk));
-    d.data = take(&d.all, (size_t)plan->count * sizeof(struct jpeg_data));
-    d.bits = take(&d.all, (size_t)plan->words * sizeof(uint32_t));
-    return d;
 }
 
 enum conv_status conv_cuda_jpeg_encode_plan(struct conv_jpeg_encode_plan *plan,
                                             struct conv_jpeg_encode_image *images, int count)
 {
+    struct jpeg_scratch scratch;
     *plan = {};
     plan->count = count;
     for (int i = 0; i < count; i++)
         if (!plan_image(plan, &images[i]))
             return CONV_ERR_UNSUPPORTED;
-    plan->scratch_bytes = divide(plan).all;
+    plan->scratch_bytes = divide(&scratch, plan, 0);
     return CONV_OK;
 }
 
 // --- run -----------------------------------------------------------------------------------------
-
-static struct jpeg_scratch find_scratch(const struct conv_jpeg_encode_batch *batch)
-{
-    struct jpeg_division d = divide(&batch->plan);
-    uint8_t *memory = (uint8_t *)batch->d_scratch;
-    struct jpeg_scratch scratch = {};
-    scratch.images = batch->d_images;
-    scratch.count = batch->plan.count;
-    scratch.all_chunks = batch->plan.chunks;
-    scratch.chunks = (struct jpeg_chunk *)(memory + d.chunks);
-    scratch.data = (struct jpeg_data *)(memory + d.data);
-    scratch.bits = (uint32_t *)(memory + d.bits);
-    return scratch;
-}
 
 static void note(const struct conv_jpeg_encode_batch *batch, const char *kernel)
 {
@@ -112,7 +83,11 @@ static void note(const struct conv_jpeg_encode_batch *batch, const char *kernel)
 
 enum conv_status conv_cuda_jpeg_encode(const struct conv_jpeg_encode_batch *batch)
 {
-    struct jpeg_scratch scratch = find_scratch(batch);
+    struct jpeg_scratch scratch = {};
+    scratch.images = batch->d_images;
+    scratch.count = batch->plan.count;
+    scratch.all_chunks = batch->plan.chunks;
+    (void)divide(&scratch, &batch->plan, (uintptr_t)batch->d_scratch);
     cudaStream_t stream = (cudaStream_t)batch->stream;
     conv_jpeg_encode_blocks(scratch, stream);
     note(batch, "blocks");

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The host's half of the PNG encoder: cuts a batch into work, divides scratch memory and enqueues
 // the kernels. Nothing here depends on the content of the images.
+#include "kernels/common/scratch.cuh"
 #include "png/cuda/bytes.cuh"
 #include "png/cuda/encode_internal.cuh"
 
-#define SCRATCH_ALIGN 256
 #define CHUNK_MOST 0x7fffffffu // a PNG chunk's data
 #define ROWS_MOST 0x7fffffffu
-
-static uint64_t round_up(uint64_t value, uint64_t to)
-{
-    return (value + to - 1) / to * to;
-}
 
 // Blocks of about equal size, so that none is tiny.
 static void cut_stream(uint64_t bytes, uint32_t *block_bytes, uint32_t *blocks)
@@ -78,62 +73,34 @@ static bool plan_image(struct conv_encode_plan *plan, struct conv_encode_image *
     return true;
 }
 
-// Takes `bytes` from the scratch memory; returns their offset.
-static size_t take(size_t *used, size_t bytes)
+// Places the arrays from the address `at` on; returns the address after them.
+static uintptr_t divide(struct encode_scratch *scratch, const struct conv_encode_plan *plan,
+                        uintptr_t at)
 {
-    size_t at = *used;
-    *used += (size_t)round_up(bytes, SCRATCH_ALIGN);
+    take(&scratch->costs, &at, (uint64_t)plan->rows * PNG_FILTERS);
+    take(&scratch->blocks, &at, plan->blocks);
+    take(&scratch->sizes, &at, (uint64_t)plan->count);
+    take(&scratch->streams, &at, plan->stream_bytes);
+    uint8_t *bits;
+    take(&bits, &at, plan->bits_bytes);
+    scratch->bits = (uint32_t *)bits;
     return at;
-}
-
-struct division {
-    size_t costs, blocks, sizes, streams, bits, all;
-};
-
-static size_t cost_bytes(const struct conv_encode_plan *plan)
-{
-    return (size_t)plan->rows * PNG_FILTERS * sizeof(uint32_t);
-}
-
-static struct division divide(const struct conv_encode_plan *plan)
-{
-    struct division d = {};
-    d.costs = take(&d.all, cost_bytes(plan));
-    d.blocks = take(&d.all, (size_t)plan->blocks * sizeof(struct encode_block));
-    d.sizes = take(&d.all, (size_t)plan->count * sizeof(struct encode_size));
-    d.streams = take(&d.all, plan->stream_bytes);
-    d.bits = take(&d.all, plan->bits_bytes);
-    return d;
 }
 
 enum conv_status conv_cuda_encode_plan(struct conv_encode_plan *plan,
                                        struct conv_encode_image *images, int count)
 {
+    struct encode_scratch scratch;
     *plan = {};
     plan->count = count;
     for (int i = 0; i < count; i++)
         if (!plan_image(plan, &images[i]))
             return CONV_ERR_UNSUPPORTED;
-    plan->scratch_bytes = divide(plan).all;
+    plan->scratch_bytes = divide(&scratch, plan, 0);
     return CONV_OK;
 }
 
 // --- run -----------------------------------------------------------------------------------------
-
-static struct encode_scratch find_scratch(const struct conv_encode_batch *batch)
-{
-    struct division d = divide(&batch->plan);
-    uint8_t *memory = (uint8_t *)batch->d_scratch;
-    struct encode_scratch scratch = {};
-    scratch.images = batch->d_images;
-    scratch.count = batch->plan.count;
-    scratch.costs = (uint32_t *)(memory + d.costs);
-    scratch.blocks = (struct encode_block *)(memory + d.blocks);
-    scratch.sizes = (struct encode_size *)(memory + d.sizes);
-    scratch.streams = memory + d.streams;
-    scratch.bits = (uint32_t *)(memory + d.bits);
-    return scratch;
-}
 
 static void note(const struct conv_encode_batch *batch, const char *kernel)
 {
@@ -144,9 +111,13 @@ static void note(const struct conv_encode_batch *batch, const char *kernel)
 enum conv_status conv_cuda_encode(const struct conv_encode_batch *batch)
 {
     const struct conv_encode_plan *plan = &batch->plan;
-    struct encode_scratch scratch = find_scratch(batch);
+    struct encode_scratch scratch = {};
     cudaStream_t stream = (cudaStream_t)batch->stream;
-    if (cudaMemsetAsync(scratch.costs, 0, cost_bytes(plan), stream) != cudaSuccess)
+    scratch.images = batch->d_images;
+    scratch.count = plan->count;
+    (void)divide(&scratch, plan, (uintptr_t)batch->d_scratch);
+    size_t cost_bytes = (size_t)plan->rows * PNG_FILTERS * sizeof(uint32_t);
+    if (cudaMemsetAsync(scratch.costs, 0, cost_bytes, stream) != cudaSuccess)
         return CONV_ERR_DEVICE;
     conv_encode_filter_cost(scratch, plan->spans, stream);
     note(batch, "filter_cost");
