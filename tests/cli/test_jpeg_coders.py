@@ -147,3 +147,19 @@ def test_damage_is_reported_as_on_the_cpu(binary, box, tmp_path):  # noqa: F811
     err = run(binary, tmp_path, "emboss", "-b", *BOTH, "in", "out", code=1)
     assert failures(err) == failures(want) and len(failures(want)) > 10
     same_files(tmp_path, "out", "want")
+
+
+def test_ten_thousand_restart_markers(binary, tmp_path):  # noqa: F811
+    """A segment for each block of 800 x 800; then with a marker out of order, without one, and with one more."""
+    whole = jpeg.make(texture(800, 800, 1), rst_interval=1)
+    scan = whole.index(b"\xff\xda") + 10
+    at = whole.index(b"\xff\xd5", len(whole) // 2)
+    assert sum(whole.count(bytes((0xFF, 0xD0 + i)), scan) for i in range(8)) == 9999
+    (tmp_path / "in").mkdir()
+    for name, data in {"whole": whole, "order": whole[:at + 1] + b"\xd3" + whole[at + 2:], "less": whole[:at] + whole[at + 2:],
+                       "more": whole[:-2] + b"\xff\xd7" + whole[-2:]}.items():
+        (tmp_path / "in" / f"{name}.jpg").write_bytes(data)
+    want = program.run("emboss", "-b", "in", "want", code=1, cwd=tmp_path).err
+    err = run(binary, tmp_path, "emboss", "-b", *BOTH, "in", "out", code=1)
+    assert failures(err) == failures(want) and len(failures(want)) >= 2 and count(err, "decoded") == 1, err
+    same_files(tmp_path, "out", "want")
