@@ -7,6 +7,7 @@
 #define MOST_COPIED (256 << 10)
 #define MOST_COPIED_LARGE (768 << 10)
 #define MOST_LANES 16 // of any variant
+#define IN_FLIGHT 8
 
 // Outputs bypass the caches if those of a launch have more bytes than a core's part of the caches,
 // because a normal store first reads the line that it changes.
@@ -34,21 +35,25 @@ static int round_up(int n, int to)
     return (n + to - 1) / to * to;
 }
 
-// Sets everything about the copy that follows from `adjoining`, `rows` and `columns`.
+// Sets everything about the copy that follows from the kind of copy, `rows` and `columns`.
 static void lay_out(struct conv_layer_blocked *blocked, const struct conv_layer *layer, int lanes)
 {
     int reach_y = conv_layer_reach_y(layer), reach_x = conv_layer_reach_x(layer);
     blocked->row_phases = min(layer->stride_y, reach_y);
     blocked->copies = blocked->adjoining ? layer->kernel_width : min(layer->stride_x, reach_x);
-    blocked->pitch = blocked->adjoining
-                         ? blocked->width
-                         : round_up(blocked->columns, lanes) + (reach_x - 1) / layer->stride_x;
+    int more = blocked->adjoining ? 0 : (reach_x - 1) / layer->stride_x;
+    bool whole = !blocked->adjoining && !blocked->spaced; // vectors
+    blocked->pitch = (whole ? round_up(blocked->columns, lanes) : blocked->columns) + more;
     ptrdiff_t rows = blocked->rows + (reach_y - 1) / layer->stride_y;
     blocked->copy_size = rows * blocked->pitch;
     blocked->phase_size = blocked->copies * blocked->copy_size;
     blocked->channel_size = blocked->row_phases * blocked->phase_size;
     // A vector read may begin at the last element.
-    blocked->line = group_channels(layer) * blocked->channel_size + lanes;
+    blocked->results = group_channels(layer) * blocked->channel_size + lanes;
+    blocked->line = blocked->results;
+    if (blocked->spaced)
+        blocked->line +=
+            (ptrdiff_t)(layer->maps / layer->groups) * blocked->rows * blocked->pitch + lanes;
 }
 
 // An estimate of the time for a group of a plane, in vector instructions.
@@ -57,12 +62,21 @@ static double cost(const struct conv_layer_blocked *blocked, const struct conv_l
 {
     double rows = blocked->rows, columns = blocked->columns;
     double taps = (double)conv_layer_taps(layer);
-    // The last tile is rarely full, and a vector across a row's end partly unused.
+    // The last tile is rarely full, and a vector across a row's end partly unused. A tile with
+    // fewer sums than multiply-adds that a processor has in flight (two units, four cycles) takes
+    // as long as if it had them.
+    double row_vectors = round_up(blocked->columns, lanes) / lanes;
     double vectors = blocked->adjoining ? rows * columns / lanes + 1
-                                        : rows * (round_up(blocked->columns, lanes) / lanes);
-    // Copying a vector costs about as much as six taps.
+                     : blocked->spaced  ? rows * blocked->pitch / lanes + 1
+                                        : rows * row_vectors;
+    bool whole = !blocked->adjoining && !blocked->spaced;
+    double sums = blocked->most_maps * (whole ? row_vectors : vectors);
+    double waits = sums < IN_FLIGHT ? IN_FLIGHT / sums : 1;
+    // Copying a vector costs about as much as six taps, and moving a result as three.
     double copied = (double)group_channels(layer) * (double)blocked->channel_size / lanes;
-    return (vectors * taps * layer->maps / layer->groups + 6 * copied) / (rows * columns);
+    double moved = blocked->spaced ? 3 : 0;
+    return (vectors * (taps * waits + moved) * layer->maps / layer->groups + 6 * copied) /
+           (rows * columns);
 }
 
 static bool is_small(const struct conv_layer_blocked *blocked, ptrdiff_t most)
@@ -79,6 +93,8 @@ static void choose_rows(struct conv_layer_blocked *blocked, const struct conv_la
     lay_out(blocked, layer, lanes);
     ptrdiff_t row = (ptrdiff_t)group_channels(layer) * blocked->row_phases * blocked->copies *
                     blocked->pitch * (ptrdiff_t)sizeof(float);
+    if (blocked->spaced)
+        row += (ptrdiff_t)(layer->maps / layer->groups) * blocked->pitch * (ptrdiff_t)sizeof(float);
     ptrdiff_t more = (most - blocked->line * (ptrdiff_t)sizeof(float)) / row;
     if (more <= 0)
         return;
@@ -107,8 +123,9 @@ static bool choose_block(struct conv_layer_blocked *blocked, const struct conv_l
 static void choose_copy(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
                         int lanes, double stored_taps)
 {
-    struct conv_layer_blocked adjoining = *blocked;
+    struct conv_layer_blocked adjoining = *blocked, spaced = *blocked;
     adjoining.adjoining = true;
+    spaced.spaced = true;
     double gain = 1 + stored_taps / (double)conv_layer_taps(layer);
     choose_block(blocked, layer, lanes, MOST_COPIED);
     if (choose_block(&adjoining, layer, lanes, MOST_COPIED) &&
@@ -117,6 +134,9 @@ static void choose_copy(struct conv_layer_blocked *blocked, const struct conv_la
     if (choose_block(&adjoining, layer, lanes, MOST_COPIED_LARGE) &&
         cost(&adjoining, layer, lanes) < 0.97 * cost(blocked, layer, lanes))
         *blocked = adjoining;
+    if (choose_block(&spaced, layer, lanes, MOST_COPIED) &&
+        cost(&spaced, layer, lanes) < cost(blocked, layer, lanes))
+        *blocked = spaced;
 }
 
 // Where the samples of a tap begin in the copy.
@@ -184,10 +204,10 @@ static size_t padded_size(const struct conv_layer *layer, const struct conv_laye
     size_t rows = (size_t)(blocked->rows + conv_layer_reach_y(layer) - 1);
     if (layer->stride_y > 1 || layer->stride_x > 1)
         return columns;
-    bool is_copied = layer->input != CONV_ELEMENT_F32 || layer->pad_top || layer->pad_bottom ||
+    bool is_padded = layer->input != CONV_ELEMENT_F32 || layer->pad_top || layer->pad_bottom ||
                      layer->pad_left || layer->pad_right;
     // A vector read may begin at the last element.
-    return is_copied ? rows * columns + (size_t)lanes : 0;
+    return is_padded && blocked->adjoining ? rows * columns + (size_t)lanes : 0;
 }
 
 bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, bool streams)

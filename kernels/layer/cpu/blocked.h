@@ -16,12 +16,17 @@
 //     rows adjoin, so vectors continue from one output row to the next and none is partly unused.
 //   Or one for each column modulo stride_x, with more columns: a tap is read from copy
 //     v % stride_x, v / stride_x elements further on. A vector belongs to one output row.
+//   Or the latter with vectors that continue from one row to the next, across the columns that are
+//     no output. Results are stored in scratch and moved: for layers with few taps and maps, such
+//     as depthwise ones, for which a copy costs more than that.
 struct conv_layer_blocked {
     bool adjoining;    // the first of these
+    bool spaced;       // the last of these
     int height, width; // of the output planes
     int rows, columns; // of a block of outputs, at most
     int row_phases, copies, pitch;
     ptrdiff_t phase_size, copy_size, channel_size; // floats from one to the next
+    ptrdiff_t results;   // spaced: where the results of a group's maps begin, in floats
     ptrdiff_t line;      // where scratch for padded input begins, in floats
     int sets, most_maps; // sets of a group's maps, which tiles compute; the maps of the largest
     int short_sets;      // the last ones, with a map less

@@ -23,10 +23,37 @@ struct block {
     int group; // of the layer
 };
 
+// Every `stride`-th sample.
+static inline void copy_samples(float *dst, const float *src, int n, int stride)
+{
+    int j = 0;
+    if (stride == 1) {
+        for (; j + LANES <= n; j += LANES)
+            put(dst + j, load(src + j));
+        if (j < n)
+            PUT_SOME(dst + j, GET_SOME(src + j, n - j), n - j);
+        return;
+    }
+#ifdef EVENS
+    for (; stride == 2 && j + LANES < n; j += LANES)
+        put(dst + j, EVENS(load(src + 2 * j), load(src + 2 * j + LANES)));
+    if (stride == 2 && j < n) {
+        int left = 2 * (n - j) - 1; // samples
+        vec low = left < LANES ? GET_SOME(src + 2 * j, left) : load(src + 2 * j), high = low;
+        if (left > LANES)
+            high = GET_SOME(src + 2 * j + LANES, left - LANES);
+        PUT_SOME(dst + j, EVENS(low, high), n - j);
+        return;
+    }
+#endif
+    for (; j < n; j++)
+        dst[j] = src[(ptrdiff_t)j * stride];
+}
+
 static void convert(const struct conv_layer *layer, const uint8_t *row, int x, int n, float *line)
 {
     if (layer->input == CONV_ELEMENT_F32) {
-        memcpy(line, row + (size_t)x * sizeof(float), (size_t)n * sizeof(float));
+        copy_samples(line, (const float *)(const void *)row + x, n, 1);
     } else if (layer->input_divisor == 1) {
         for (int i = 0; i < n; i++)
             line[i] = (float)row[x + i];
@@ -44,7 +71,8 @@ static const float *read_line(const struct conv_layer_plan *plan,
 {
     const struct conv_layer *layer = &plan->layer;
     int width = plan->shape.width;
-    y = conv_border_index(layer->border, y, plan->shape.height);
+    if (y < 0 || y >= plan->shape.height)
+        y = conv_border_index(layer->border, y, plan->shape.height);
     if (y < 0) {
         for (int i = 0; i < n; i++)
             line[i] = layer->border_value;
@@ -58,29 +86,17 @@ static const float *read_line(const struct conv_layer_plan *plan,
     last = last > first ? last : first;
     if (last > first)
         convert(layer, row, x + first, last - first, line + first);
-    for (int i = 0; i < n; i = i + 1 == first ? last : i + 1) {
-        if (i >= first && i < last)
-            continue;
-        int from = conv_border_index(layer->border, x + i, width);
-        line[i] = layer->border_value;
-        if (from >= 0)
-            convert(layer, row, from, 1, line + i);
+    if (layer->border == CONV_BORDER_CONSTANT) {
+        for (int i = 0; i < first; i++)
+            line[i] = layer->border_value;
+        for (int i = last; i < n; i++)
+            line[i] = layer->border_value;
+        return line;
     }
+    for (int i = 0; i < n; i = i + 1 == first ? last : i + 1)
+        if (i < first || i >= last)
+            convert(layer, row, conv_border_index(layer->border, x + i, width), 1, line + i);
     return line;
-}
-
-static inline void copy_samples(float *dst, const float *src, int n, int stride)
-{
-    if (stride == 1) {
-        int j = 0;
-        for (; j + LANES <= n; j += LANES)
-            put(dst + j, load(src + j));
-        if (j < n)
-            PUT_SOME(dst + j, GET_SOME(src + j, n - j), n - j);
-    } else {
-        for (int j = 0; j < n; j++)
-            dst[j] = src[(ptrdiff_t)j * stride];
-    }
 }
 
 // Vectors read up to LANES - 1 elements after the last sample. Old contents of scratch there would
@@ -88,8 +104,19 @@ static inline void copy_samples(float *dst, const float *src, int n, int stride)
 // long.
 static void clear_after(float *from, const float *end)
 {
-    for (int i = 0; i < LANES && from + i < end; i++)
-        from[i] = 0;
+    if (end - from >= LANES)
+        put(from, (vec){0});
+    else
+        for (; from < end; from++)
+            *from = 0;
+}
+
+static void clear_row(const struct conv_layer_blocked *blocked, float *row, int used)
+{
+    if (blocked->spaced && used < blocked->pitch) // results are computed from all of it
+        memset(row + used, 0, (size_t)(blocked->pitch - used) * sizeof *row);
+    else if (!blocked->adjoining && !blocked->spaced)
+        clear_after(row + used, row + blocked->pitch);
 }
 
 // Makes the copies of one input row, of which `n` samples are needed.
@@ -101,13 +128,12 @@ static void copy_row(const struct conv_layer_plan *plan, const float *line, int 
         int count = blocked->adjoining ? blocked->width : (n - k + stride - 1) / stride;
         float *to = dst + k * blocked->copy_size;
         copy_samples(to, line + k * step, count, stride);
-        if (!blocked->adjoining)
-            clear_after(to + count, to + blocked->pitch);
+        clear_row(blocked, to, count);
     }
 }
 
-// For a block of adjoining rows with fewer rows than fit, clears the elements after the rows of
-// each copy and after the last copy.
+// For a block of adjoining or spaced rows with fewer rows than fit, clears the elements after the
+// rows of each copy and after the last copy.
 static void clear_after_rows(const struct conv_layer_blocked *blocked, int channels, int stride,
                              int rows, float *scratch)
 {
@@ -184,17 +210,15 @@ static void copy_whole_rows(float *dst, ptrdiff_t pitch, const float *src, ptrdi
     }
 }
 
-// Makes the copies of a channel, without stride, from a window at `src`.
+// Makes the copies of a channel for adjoining rows without stride, from a window at `src`.
 static void copy_window(const struct conv_layer_plan *plan, const struct window *window,
                         const float *src, ptrdiff_t src_row, const float *src_end, float *dst)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    int count = blocked->adjoining ? blocked->width : window->columns;
-    for (int k = 0; k < blocked->copies; k++) // only one unless they adjoin
+    for (int k = 0; k < blocked->copies; k++)
         copy_whole_rows(dst + k * blocked->copy_size, blocked->pitch,
-                        src + k * plan->layer.dilation_x, src_row, src_end, window->rows, count);
-    for (int r = 0; r < window->rows && !blocked->adjoining; r++, dst += blocked->pitch)
-        clear_after(dst + count, dst + blocked->pitch);
+                        src + k * plan->layer.dilation_x, src_row, src_end, window->rows,
+                        blocked->width);
 }
 
 // The same where samples lie in the padding or have 8 bits: the window is made in `padded` first.
@@ -208,9 +232,23 @@ static void copy_padded(const struct conv_layer_plan *plan, const struct conv_la
         const float *samples =
             read_line(plan, batch, plane, window->top + r, window->left, window->columns, line);
         if (samples != line)
-            memcpy(line, samples, (size_t)columns * sizeof *line);
+            copy_samples(line, samples, window->columns, 1);
     }
     copy_window(plan, window, padded, columns, line + LANES, dst);
+}
+
+// Makes the only copy of a channel without stride: of rows that do not adjoin.
+static void copy_once(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                      const uint8_t *plane, const struct window *window, float *dst)
+{
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
+    for (int r = 0; r < window->rows; r++, dst += blocked->pitch) {
+        const float *samples =
+            read_line(plan, batch, plane, window->top + r, window->left, window->columns, dst);
+        if (samples != dst)
+            copy_samples(dst, samples, window->columns, 1);
+        clear_row(blocked, dst, window->columns);
+    }
 }
 
 static void copy_block(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
@@ -228,6 +266,8 @@ static void copy_block(const struct conv_layer_plan *plan, const struct conv_lay
         float *channel = scratch + c * blocked->channel_size;
         if (layer->stride_y > 1 || layer->stride_x > 1) {
             copy_rows(plan, batch, plane, &window, line, channel);
+        } else if (!blocked->adjoining) {
+            copy_once(plan, batch, plane, &window, channel);
         } else if (!inside) {
             copy_padded(plan, batch, plane, &window, line, channel);
         } else {
@@ -236,7 +276,7 @@ static void copy_block(const struct conv_layer_plan *plan, const struct conv_lay
                         src + (plan->shape.height - 1) * src_row + plan->shape.width, channel);
         }
     }
-    if (blocked->adjoining)
+    if (blocked->adjoining || blocked->spaced)
         clear_after_rows(blocked, channels, layer->stride_y, window.rows, scratch);
 }
 
@@ -383,16 +423,55 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
     }
 }
 
+// Moves `rows` results of `columns` elements each, which may be followed by others.
+static void move_results(uint8_t *dst, size_t dst_row, const float *src, size_t src_row, int rows,
+                         int columns, enum conv_element element)
+{
+    for (int i = 0; i < rows; i++, dst += dst_row) {
+        if (element == CONV_ELEMENT_F32)
+            copy_samples((float *)(void *)dst, src + (size_t)i * src_row, columns, 1);
+        else
+            memcpy(dst, (const uint16_t *)(const void *)src + (size_t)i * src_row,
+                   (size_t)columns * 2);
+    }
+}
+
+// All maps of a group, for spaced rows.
+static void compute_spaced(struct image_run *run, float *scratch, size_t at,
+                           const struct block *block)
+{
+    const struct conv_layer *layer = &run->plan->layer;
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
+    size_t element = conv_element_size(layer->output), map_size = run->tile.map_size;
+    size_t results = (size_t)blocked->rows * (size_t)blocked->pitch; // elements of a map
+    float *src = scratch + blocked->results;
+    uint8_t *dst = run->dst;
+    run->dst = (uint8_t *)src;
+    run->tile.map_size = results * element;
+    compute_span(run, scratch, 0, (block->rows - 1) * blocked->pitch + block->columns);
+    run->dst = dst;
+    run->tile.map_size = map_size;
+    dst += at * element;
+    for (int m = 0; m < layer->maps / layer->groups; m++, dst += map_size)
+        move_results(dst, (size_t)blocked->width * element,
+                     (const float *)(const void *)((uint8_t *)src + (size_t)m * results * element),
+                     (size_t)blocked->pitch, block->rows, block->columns, layer->output);
+}
+
 static void compute_block(struct image_run *run, const struct conv_layer_batch *batch,
                           const struct block *block)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
-    const float *samples = batch->scratch;
+    float *samples = batch->scratch;
     copy_block(run->plan, batch, block);
     size_t width = (size_t)blocked->width;
     size_t at = (size_t)block->first_row * width + (size_t)block->first_column;
     if (blocked->adjoining) {
         compute_span(run, samples, at, block->rows * block->columns);
+        return;
+    }
+    if (blocked->spaced) {
+        compute_spaced(run, samples, at, block);
         return;
     }
     for (int i = 0; i < block->rows; i++)

@@ -5,6 +5,7 @@
 //   FMA(a, b, c)        a * b + c of vectors, rounded once
 //   PUT_SOME(p, x, n)   stores the first n elements of x, all if n >= LANES
 //   GET_SOME(p, n)      a vector whose first n elements, n < LANES, are those at p
+//   EVENS(a, b)         optional: the even elements of a, then those of b
 //   STREAM(p, x)        optional: stores x at p, a multiple of its size, past the caches; requires
 //   LAST_OF(a, b, n)    the last n elements of a, n < LANES, followed by the first ones of b
 //   PUT_RANGE(p, x, first, n)  stores n elements of x, from `first` on

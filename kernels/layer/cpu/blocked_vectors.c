@@ -18,6 +18,9 @@ static inline __m256i first_lanes(int n)
 #define PUT_SOME(p, x, n)                                                                          \
     ((n) < LANES ? _mm256_maskstore_ps(p, first_lanes(n), (__m256)(x)) : put(p, x))
 #define GET_SOME(p, n) ((vec)_mm256_maskload_ps(p, first_lanes(n)))
+#define EVENS(a, b)                                                                                \
+    ((vec)_mm256_castpd_ps(_mm256_permute4x64_pd(                                                  \
+        _mm256_castps_pd(_mm256_shuffle_ps((__m256)(a), (__m256)(b), 0x88)), 0xd8)))
 #define SCORE 40
 #define MOST_MAPS 6
 // At most 12 sums, and 4 registers for weights and samples.
@@ -40,6 +43,10 @@ static inline __m512i first_to_last(int n)
 #define PUT_SOME(p, x, n)                                                                          \
     _mm512_mask_storeu_ps(p, (__mmask16)((n) < LANES ? (1 << (n)) - 1 : 0xffff), (__m512)(x))
 #define GET_SOME(p, n) ((vec)_mm512_maskz_loadu_ps((__mmask16)((1 << (n)) - 1), p))
+#define EVENS(a, b)                                                                                \
+    ((vec)_mm512_permutex2var_ps(                                                                  \
+        (__m512)(a), _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), \
+        (__m512)(b)))
 #define STREAM(p, x) _mm512_stream_ps(p, (__m512)(x))
 #define LAST_OF(a, b, n) ((vec)_mm512_permutex2var_ps((__m512)(a), first_to_last(n), (__m512)(b)))
 #define PUT_RANGE(p, x, first, n)                                                                  \
@@ -60,6 +67,7 @@ static inline __m512i first_to_last(int n)
 #define FMA(a, b, c) ((vec)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
 #define PUT_SOME(p, x, n) put_some(p, x, n)
 #define GET_SOME(p, n) get_some(p, n)
+#define EVENS(a, b) ((vec)vuzp1q_f32((float32x4_t)(a), (float32x4_t)(b)))
 #define SCORE 40
 #define MOST_MAPS 6
 #define VECTORS_FOR(maps) ((maps) <= 3 ? 8 : (maps) == 4 ? 6 : (maps) == 5 ? 5 : 4)
