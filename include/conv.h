@@ -552,7 +552,8 @@ typedef struct conv_layer_description {
 /* clang-format on */
 
 /** `weights` [maps][channels / groups][kernel_height][kernel_width] and `bias` [maps] (NULL: zeros)
- * are in host memory and copied. CONV_ERR_USAGE, CONV_ERR_MEMORY, CONV_ERR_DEVICE. */
+ * are in host memory and copied. Without `weights` the layer is for
+ * conv_layer_run_with (since 1.1). CONV_ERR_USAGE, CONV_ERR_MEMORY, CONV_ERR_DEVICE. */
 CONV_API conv_status conv_layer_create(conv_layer **layer, conv_context *context,
                                        const float *weights, const float *bias,
                                        const conv_layer_options *options);
@@ -586,6 +587,24 @@ typedef struct conv_tensor_view {
  */
 CONV_API conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *result,
                                     void *stream);
+
+/** Sets *bytes to what conv_layer_run_with needs for such a batch in device memory, and makes the
+ * layer ready for it; 0 for host memory. CONV_ERR_USAGE, CONV_ERR_MEMORY, CONV_ERR_DEVICE. Since
+ * 1.1. */
+CONV_API conv_status conv_layer_workspace(conv_layer *layer, int64_t images, int height, int width,
+                                          size_t *bytes);
+
+/**
+ * conv_layer_run of a layer that was created without weights, with those that are passed, in the
+ * memory of the input. In device memory they are read when the work is done, so that changes which
+ * are queued before it count, and after conv_layer_workspace the call queues kernels and does
+ * nothing else: a CUDA graph can capture it. `workspace` is device memory that begins at a multiple
+ * of 256 bytes and is used until the work is done. In host memory `workspace` may be NULL; weights
+ * that equal those of the call before are not packed again. Precision is "exact". Since 1.1.
+ */
+CONV_API conv_status conv_layer_run_with(conv_layer *layer, const conv_tensor *input,
+                                         const float *weights, const float *bias, void *workspace,
+                                         void *result, void *stream);
 
 /**
  * The filters of a bank that `conv layer` takes by name, "gabor:4x8" (`conv list banks` shows all),

@@ -78,7 +78,8 @@ static unsigned demands_of(const struct conv_layer *layer)
                 layer->input != CONV_ELEMENT_F32;
     return (pads ? CONV_LAYER_PADS : 0u) | (layer->groups > 1 ? CONV_LAYER_GROUPS : 0u) |
            (layer->dilation_y > 1 || layer->dilation_x > 1 ? CONV_LAYER_DILATION : 0u) |
-           (layer->stride_y != layer->stride_x ? CONV_LAYER_STRIDES : 0u);
+           (layer->stride_y != layer->stride_x ? CONV_LAYER_STRIDES : 0u) |
+           (layer->weights ? 0u : CONV_LAYER_LATE);
 }
 
 bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_variant *variant,

@@ -73,7 +73,8 @@ struct conv_layer {
     enum conv_element output; // F32, or F16: the float32 result rounded to nearest even
     enum conv_activation activation;
     enum conv_precision precision;
-    const float *weights; // [maps][channels / groups][kernel_height][kernel_width]
+    const float *weights; // [maps][channels / groups][kernel_height][kernel_width]; NULL: see
+                          // CONV_LAYER_LATE
     const float *bias;    // [maps], or NULL
 };
 
@@ -137,7 +138,10 @@ struct conv_layer_batch {
     // variants always compute all rows.
     int first_row, rows;
     void *scratch; // plan->scratch bytes for this run alone, 64-byte aligned (256 on CUDA)
-    void *stream;  // CUDA: a cudaStream_t
+    // For a layer without weights, on a CUDA device: these, and where they are packed.
+    const float *weights, *bias;
+    void *packed; // plan->packed_bytes, 256-byte aligned
+    void *stream; // CUDA: a cudaStream_t
 };
 
 // CPU: threads that run at the same time keep their scratch memory this many bytes apart.
@@ -174,6 +178,9 @@ enum conv_layer_handles {
     CONV_LAYER_DILATION = 4,
     CONV_LAYER_STRIDES = 8, // which differ
     CONV_LAYER_ANY = 15,
+    // Weights that are not known when the plan is made: it depends on sizes alone, `pack` moves
+    // weights and biases and adds zeros (0 or -0), and `run` reads them from d_packed alone.
+    CONV_LAYER_LATE = 16,
 };
 
 // Scores as in stencil.h: a rank by measured speed among the variants of one place.

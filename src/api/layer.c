@@ -17,6 +17,7 @@ struct conv_layer_object {
     conv_context *context;
     struct conv_layer layer;
     float *weights, *bias;
+    bool late; // weights come with each batch; in host memory those of the last one are kept
     char *variant;
     struct conv_operation opened;
     struct conv_tensor_stream *stream; // for host memory; opened at the first call
@@ -144,10 +145,30 @@ static enum conv_status copy_numbers(float **copy, const float *numbers, size_t 
     return CONV_OK;
 }
 
+// What a call brings for a layer without weights.
+struct late {
+    const float *weights, *bias;
+    uint8_t *workspace;
+};
+
+// Opens the layer with the weights that it has.
+static enum conv_status open_layer(conv_layer *layer, struct conv_err *err)
+{
+    conv_context *context = layer->context;
+    layer->layer.weights = layer->weights;
+    layer->layer.bias = layer->bias;
+    struct conv_layer_config config = {
+        .layer = &layer->layer,
+        .place = context->device->ops->place,
+        .device = context->device->ordinal,
+        .variant = layer->variant,
+    };
+    return conv_layer_context_open(&layer->opened.layer, &config, err);
+}
+
 static enum conv_status fill_layer(conv_layer *layer, const float *weights, const float *bias,
                                    const conv_layer_options *options, struct conv_err *err)
 {
-    conv_context *context = layer->context;
     enum conv_status status = read_options(&layer->layer, options, err);
     if (status)
         return status;
@@ -161,15 +182,38 @@ static enum conv_status fill_layer(conv_layer *layer, const float *weights, cons
         status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     if (status)
         return status;
-    layer->layer.weights = layer->weights;
-    layer->layer.bias = layer->bias;
-    struct conv_layer_config config = {
-        .layer = &layer->layer,
-        .place = context->device->ops->place,
-        .device = context->device->ordinal,
-        .variant = layer->variant,
-    };
-    return conv_layer_context_open(&layer->opened.layer, &config, err);
+    layer->late = !weights;
+    if (layer->late && layer->layer.precision != CONV_PRECISION_EXACT)
+        return conv_err_set(err, CONV_ERR_USAGE, "a layer without weights must be exact");
+    return open_layer(layer, err);
+}
+
+// Takes over the weights of a call, unless they are those of the last one: memcmp is several times
+// as fast as packing. Leaves none after a failure.
+static enum conv_status keep_weights(conv_layer *layer, const struct late *late,
+                                     struct conv_err *err)
+{
+    size_t maps = (size_t)layer->layer.maps, count = conv_layer_taps(&layer->layer) * maps;
+    if (layer->weights && memcmp(layer->weights, late->weights, count * sizeof(float)) == 0 &&
+        !layer->bias == !late->bias &&
+        (!layer->bias || memcmp(layer->bias, late->bias, maps * sizeof(float)) == 0))
+        return CONV_OK;
+    conv_operation_stream_close(&layer->opened, layer->stream);
+    conv_operation_close(&layer->opened);
+    layer->stream = NULL;
+    free(layer->weights);
+    free(layer->bias);
+    layer->bias = NULL;
+    enum conv_status status = copy_numbers(&layer->weights, late->weights, count, err);
+    if (!status)
+        status = copy_numbers(&layer->bias, late->bias, maps, err);
+    if (!status)
+        status = open_layer(layer, err);
+    if (status) {
+        free(layer->weights);
+        layer->weights = NULL;
+    }
+    return status;
 }
 
 conv_status conv_layer_create(conv_layer **out, conv_context *context, const float *weights,
@@ -182,11 +226,8 @@ conv_status conv_layer_create(conv_layer **out, conv_context *context, const flo
         return CONV_ERR_USAGE;
     struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
-    if (!status && (!out || !weights || !options))
-        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL",
-                              !out       ? "layer"
-                              : !weights ? "weights"
-                                         : "options");
+    if (!status && (!out || !options))
+        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", out ? "options" : "layer");
     if (!status)
         status = CONV_API_READ_OPTIONS(&own, options, err);
     if (status)
@@ -406,14 +447,22 @@ static enum conv_status prepare_scratch(conv_layer *layer, size_t bytes, void *s
     return CONV_OK;
 }
 
+static size_t align_workspace(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+// `late`: NULL if the layer has weights.
 static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *input, void *result,
-                                      void *stream, struct conv_err *err)
+                                      const struct late *late, void *stream, struct conv_err *err)
 {
     conv_context *context = layer->context;
     struct conv_layer_shape shape = {input->images, input->height, input->width};
     struct conv_layer_way way;
     enum conv_status status = conv_layer_context_way(layer->opened.layer, &shape, &way, err);
-    if (!status && way.scratch)
+    if (!status && late && (!late->workspace || (uintptr_t)late->workspace % 256))
+        status = conv_err_set(err, CONV_ERR_USAGE, "`workspace` is not at a multiple of 256 bytes");
+    if (!status && way.scratch && !late)
         status = prepare_scratch(layer, way.scratch, stream, err);
     if (status)
         return status;
@@ -425,17 +474,49 @@ static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *inpu
         .src_image = input->image_stride,
         .dst = result,
         .rows = conv_layer_out_height(&layer->layer, input->height),
-        .scratch = way.scratch ? layer->scratch[layer->scratch_count - 1] : NULL,
+        .scratch = way.scratch && !late ? layer->scratch[layer->scratch_count - 1] : NULL,
         .stream = stream,
     };
+    if (late) {
+        batch.weights = late->weights;
+        batch.bias = late->bias;
+        batch.packed = late->workspace;
+        batch.scratch = late->workspace + align_workspace(way.packed);
+    }
     status = conv_layer_context_enqueue(layer->opened.layer, &shape, &batch, err);
-    if (status || !way.scratch)
+    if (status || late || !way.scratch)
         return status;
     layer->scratch_stream = stream;
     return context->device->ops->event_record(context->device, &layer->scratch_event, stream, err);
 }
 
-conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *result, void *stream)
+conv_status conv_layer_workspace(conv_layer *layer, int64_t images, int height, int width,
+                                 size_t *bytes)
+{
+    size_t in, out;
+    if (!layer)
+        return CONV_ERR_USAGE;
+    conv_context *context = layer->context;
+    struct conv_err *err = &context->err;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && (!bytes || images < 0 || !layer->late))
+        status = conv_err_set(err, CONV_ERR_USAGE,
+                              !bytes        ? "`bytes` is NULL"
+                              : layer->late ? "a negative number of images"
+                                            : "the layer has weights of its own");
+    if (!status)
+        status = find_bytes(layer, height, width, &in, &out, err);
+    struct conv_layer_way way = {0};
+    if (!status && images > 0 && !conv_api_is_cpu(context))
+        status = conv_layer_context_way(
+            layer->opened.layer, &(struct conv_layer_shape){images, height, width}, &way, err);
+    if (!status)
+        *bytes = align_workspace(way.packed) + way.scratch;
+    return conv_api_end(context, status);
+}
+
+static conv_status run_layer(conv_layer *layer, const conv_tensor *input, const struct late *late,
+                             void *result, void *stream)
 {
     size_t in_bytes, out_bytes;
     if (!layer)
@@ -445,6 +526,11 @@ conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *re
     enum conv_status status = conv_api_begin(context);
     if (!status && !input)
         status = conv_err_set(err, CONV_ERR_USAGE, "`input` is NULL");
+    if (!status && layer->late != (late != NULL))
+        status = conv_err_set(err, CONV_ERR_USAGE, "the layer was created with%s weights",
+                              late ? "" : "out");
+    if (!status && late && !late->weights)
+        status = conv_err_set(err, CONV_ERR_USAGE, "`weights` is NULL");
     if (!status && input->images < 0)
         status = conv_err_set(err, CONV_ERR_USAGE, "%lld images; the number must not be negative",
                               (long long)input->images);
@@ -462,11 +548,30 @@ conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *re
         status = conv_err_set(err, CONV_ERR_USAGE, "the result overlaps the input");
     if (status)
         return conv_api_end(context, status);
-    if (conv_api_is_on_device(context, own.memory))
-        status = run_on_device(layer, &own, result, stream, err);
-    else
-        status = run_on_host(layer, &own, result, in_bytes, out_bytes, err);
+    if (conv_api_is_on_device(context, own.memory)) {
+        status = run_on_device(layer, &own, result, late, stream, err);
+    } else {
+        if (late && !conv_api_is_cpu(context))
+            status =
+                conv_err_set(err, CONV_ERR_USAGE, "a layer without weights is for device memory");
+        else if (late)
+            status = keep_weights(layer, late, err);
+        if (!status)
+            status = run_on_host(layer, &own, result, in_bytes, out_bytes, err);
+    }
     return conv_api_end(context, status);
+}
+
+conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *result, void *stream)
+{
+    return run_layer(layer, input, NULL, result, stream);
+}
+
+conv_status conv_layer_run_with(conv_layer *layer, const conv_tensor *input, const float *weights,
+                                const float *bias, void *workspace, void *result, void *stream)
+{
+    const struct late late = {weights, bias, workspace};
+    return run_layer(layer, input, &late, result, stream);
 }
 
 // --- banks ---------------------------------------------------------------------------------------

@@ -135,10 +135,19 @@ static enum conv_status wait_stream(struct conv_tensor_stream *stream, const cha
 static enum conv_status enqueue_layer(const struct conv_layer_prepared *prepared,
                                       const struct conv_layer_batch *batch, struct conv_err *err)
 {
+    const struct conv_layer *layer = &prepared->outer;
+    struct conv_layer_plan late = prepared->plan;
     const struct conv_layer_plan *plan = &prepared->plan;
     struct conv_layer_batch own = *batch;
     enum conv_status status = CONV_OK;
-    if (prepared->plan.pads) {
+    if (!layer->weights) { // d_packed says where they belong
+        status = conv_cuda_layer_gather(
+            batch->packed, late.d_packed, late.packed_bytes / 4, batch->weights,
+            conv_layer_taps(layer) * (size_t)layer->maps, batch->bias, batch->stream);
+        late.d_packed = batch->packed;
+        plan = &late;
+    }
+    if (!status && prepared->plan.pads) {
         status = conv_cuda_layer_pad(&prepared->outer, &prepared->shape, batch, batch->scratch);
         own = conv_layer_batch_of(&prepared->plan.layer, &prepared->plan.shape, batch->images,
                                   batch->scratch, batch->dst);

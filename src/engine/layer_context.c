@@ -76,6 +76,47 @@ static void free_prepared(const struct conv_layer_context *context,
     free(prepared);
 }
 
+#define MARK 0x40000000u // of the second packing
+
+// In place of the packed weights of a layer without weights, where each of them comes from (see
+// conv_cuda_layer_gather): packs the numbers of all weights and biases, from 1 on, twice, of which
+// the second time has a mark in each.
+static enum conv_status find_places(struct conv_layer_plan *plan, uint32_t *packed,
+                                    struct conv_err *err)
+{
+    size_t weights = conv_layer_taps(&plan->layer) * (size_t)plan->layer.maps;
+    size_t count = weights + (size_t)plan->layer.maps, elements = plan->packed_bytes / 4;
+    uint32_t *numbers = NULL,
+             *marked = aligned_alloc(PACKED_ALIGN, align(plan->packed_bytes, PACKED_ALIGN));
+    if (count < MARK)
+        numbers = malloc(count * sizeof *numbers);
+    if (!numbers || !marked) {
+        free(marked);
+        free(numbers);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the places of the weights");
+    }
+    plan->layer.weights = (const float *)(const void *)numbers;
+    plan->layer.bias = plan->layer.weights + weights;
+    for (uint32_t mark = 0; mark <= MARK; mark += MARK) {
+        for (uint32_t i = 0; i < count; i++)
+            numbers[i] = (i + 1) | mark;
+        conv_layer_plan_pack(plan, mark ? marked : packed);
+    }
+    plan->layer.weights = plan->layer.bias = NULL;
+    bool moves = true; // and nothing else
+    for (size_t i = 0; i < elements; i++) {
+        bool zero = packed[i] == marked[i] && (packed[i] == 0 || packed[i] == 0x80000000u);
+        moves = moves && (zero || (packed[i] | MARK) == marked[i]);
+        packed[i] = !zero ? packed[i] - 1 : packed[i] ? (uint32_t)-2 : (uint32_t)-1;
+    }
+    plan->packed = packed;
+    free(marked);
+    free(numbers);
+    return moves ? CONV_OK
+                 : conv_err_set(err, CONV_ERR_UNSUPPORTED, "%s needs the weights in advance",
+                                plan->variant->name);
+}
+
 static enum conv_status fill_prepared(const struct conv_layer_context *context,
                                       struct conv_layer_prepared *prepared,
                                       const struct conv_layer_shape *shape, struct conv_err *err)
@@ -99,12 +140,18 @@ static enum conv_status fill_prepared(const struct conv_layer_context *context,
     if (packed > 0 && !prepared->packed)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights (%zu KiB)",
                             packed >> 10);
-    conv_layer_plan_pack(plan, prepared->packed);
+    enum conv_status status = CONV_OK;
+    if (layer->weights)
+        conv_layer_plan_pack(plan, prepared->packed);
+    else if (context->ops->tensors->upload)
+        status = find_places(plan, prepared->packed, err);
+    if (status)
+        return status;
     prepared->scratch = prepared->pad_bytes + plan->scratch;
     if (packed == 0 || !context->ops->tensors->upload)
         return CONV_OK;
-    enum conv_status status = context->ops->tensors->upload(context->device, prepared->packed,
-                                                            packed, &prepared->d_packed, err);
+    status = context->ops->tensors->upload(context->device, prepared->packed, packed,
+                                           &prepared->d_packed, err);
     plan->d_packed = prepared->d_packed;
     return status;
 }
@@ -216,7 +263,8 @@ enum conv_status conv_layer_context_way(struct conv_layer_context *context,
     enum conv_status status = take_plan(context, shape, &prepared, err);
     if (status)
         return status;
-    *way = (struct conv_layer_way){prepared->plan.variant, prepared->scratch};
+    *way = (struct conv_layer_way){prepared->plan.variant, prepared->scratch,
+                                   prepared->plan.packed_bytes};
     give_plan(context, prepared);
     return CONV_OK;
 }

@@ -25,7 +25,9 @@ struct conv_layer_context {
 };
 
 struct conv_layer_config {
-    const struct conv_layer *layer; // copied; its weights and bias outlive the context
+    // Copied; its weights and bias outlive the context. Without weights, on a CUDA device, each
+    // batch brings its own.
+    const struct conv_layer *layer;
     enum conv_place place;
     int device;          // ordinal among those of the place
     const char *variant; // kernel to force; NULL: the best for each shape
@@ -44,6 +46,7 @@ void conv_layer_context_close(struct conv_layer_context *context); // NULL is fi
 struct conv_layer_way {
     const struct conv_layer_variant *variant;
     size_t scratch;
+    size_t packed; // bytes of the packed weights
 };
 enum conv_status conv_layer_context_way(struct conv_layer_context *context,
                                         const struct conv_layer_shape *shape,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The C interface on a CUDA device against the same calls on the CPU: PNG and JPEG files to device
-// memory and back, in every layout, some of them damaged; the tests of api_device_filters.c. Runs
-// on a GPU, and as test_api_emulated on the emulated device.
+// memory and back, in every layout, some of them damaged; layers whose weights are there; the tests
+// of api_device_filters.c. Runs on a GPU, and as test_api_emulated on the emulated device.
 #include <stdio.h>
 
 #include "api/api.h"
@@ -332,6 +332,85 @@ UNIT_TEST(jpegs_are_those_of_the_cpu)
     assert_true(encoded_there == API_LAYOUTS * IMAGES || (short_of_memory && encoded_there > 0));
 }
 #endif
+
+// --- layers --------------------------------------------------------------------------------------
+
+// Copies numbers to new device memory.
+static void *upload(const float *numbers, size_t count)
+{
+    void *d_data;
+    api_must(api_gpu, conv_allocate(api_gpu, CONV_DEVICE, count * sizeof *numbers, &d_data));
+    api_must(api_gpu, conv_copy(api_gpu, d_data, CONV_DEVICE, numbers, CONV_HOST,
+                                count * sizeof *numbers, NULL));
+    return d_data;
+}
+
+// A layer without weights on the device: the first call has others, which change in place.
+static void check_late_weights(const conv_layer_options *options, int side, bool has_bias)
+{
+    enum { IMAGES = 2, MOST = 40000 };
+    static float x[MOST], weights[MOST], bias[64];
+    static _Alignas(16) float y[MOST], got[MOST];
+    for (int i = 0; i < MOST; i++) {
+        x[i] = (float)random_below(&api_noise, 2001) / 1000 - 1;
+        weights[i] = (float)random_below(&api_noise, 2001) / 1000 - 1;
+        bias[i % 64] = weights[i];
+    }
+    conv_layer *on_cpu, *late;
+    int rows, columns;
+    size_t room, taps = (size_t)(options->kernel_height * options->kernel_width),
+                 count = taps * (size_t)(options->maps * options->channels / options->groups);
+    api_must(api_cpu,
+             conv_layer_create(&on_cpu, api_cpu, weights, has_bias ? bias : NULL, options));
+    api_must(api_gpu, conv_layer_create(&late, api_gpu, NULL, NULL, options));
+    api_must(api_cpu, conv_layer_result_size(on_cpu, side, side, &rows, &columns));
+    size_t results = (size_t)(IMAGES * options->maps * rows * columns);
+    conv_tensor input = {.data = x, .height = side, .width = side, .images = IMAGES};
+    api_must(api_cpu, conv_layer_run(on_cpu, &input, y, NULL));
+    void *d_x = upload(x, (size_t)(IMAGES * options->channels * side * side) + 4);
+    void *d_weights = upload(x, count), *d_bias = upload(bias, 64), *d_y = upload(x, results);
+    void *d_room;
+    api_must(api_gpu, conv_layer_workspace(late, IMAGES, side, side, &room));
+    api_must(api_gpu, conv_allocate(api_gpu, CONV_DEVICE, room, &d_room));
+    input.data = d_x;
+    input.memory = CONV_DEVICE;
+    for (int i = 0; i < 2; i++) {
+        api_must(api_gpu, conv_layer_run_with(late, &input, d_weights, has_bias ? d_bias : NULL,
+                                              d_room, d_y, NULL));
+        if (i == 0)
+            api_must(api_gpu, conv_copy(api_gpu, d_weights, CONV_DEVICE, weights, CONV_HOST,
+                                        count * sizeof *weights, NULL));
+    }
+    api_must(api_gpu,
+             conv_copy(api_gpu, got, CONV_HOST, d_y, CONV_DEVICE, results * sizeof *got, NULL));
+    assert_memory_equal(got, y, results * sizeof *got);
+    void *const blocks[] = {d_x, d_weights, d_bias, d_y, d_room};
+    for (int i = 0; i < 5; i++)
+        conv_free(api_gpu, CONV_DEVICE, blocks[i]);
+    conv_layer_destroy(late);
+    conv_layer_destroy(on_cpu);
+}
+
+UNIT_TEST(layers_read_weights_in_device_memory)
+{
+    static const struct {
+        int maps, channels, groups, side, stride, dilation, size;
+        const char *padding;
+    } cases[] = {{12, 3, 1, 3, 1, 1, 16, "same"}, {20, 12, 1, 1, 1, 1, 9, NULL},
+                 {8, 8, 8, 3, 2, 1, 15, "1"},     {10, 4, 2, 3, 1, 2, 14, "0:1x2:3"},
+                 {40, 16, 1, 5, 1, 1, 12, NULL},  {1, 1, 1, 7, 2, 1, 20, "3"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        conv_layer_options options = CONV_LAYER_OPTIONS_INIT;
+        options.maps = cases[i].maps;
+        options.channels = cases[i].channels;
+        options.groups = cases[i].groups;
+        options.kernel_height = options.kernel_width = cases[i].side;
+        options.stride = cases[i].stride;
+        options.dilation = cases[i].dilation;
+        options.padding = cases[i].padding;
+        check_late_weights(&options, cases[i].size, i % 2);
+    }
+}
 
 static conv_context *open_context(const char *device, char *message)
 {

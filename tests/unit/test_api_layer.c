@@ -130,8 +130,24 @@ static void check(conv_context *context, const struct layer_case *c)
     assert_int_equal((size_t)rows * (size_t)columns * (size_t)c->maps * (size_t)c->images *
                          (c->halves ? 2u : 4u),
                      bytes);
-    memset(weights, 0, weight_count * sizeof *weights); // the layer has a copy
     uint8_t *result = aligned_alloc(16, (bytes + 16 + 15) / 16 * 16);
+    conv_layer *late; // weights that change, and the same ones in another place
+    float *moved = malloc(weight_count * sizeof *moved);
+    size_t room = 1;
+    assert_int_equal(conv_layer_create(&late, context, NULL, NULL, &options), CONV_OK);
+    assert_int_equal(conv_layer_workspace(late, c->images, c->height, c->width, &room), CONV_OK);
+    assert_int_equal(room, 0);
+    memset(moved, 0, weight_count * sizeof *moved);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(conv_layer_run_with(late, &input, i == 1 ? weights : moved,
+                                             i > 0 ? bias : NULL, NULL, result, NULL),
+                         CONV_OK);
+        memcpy(moved, weights, weight_count * sizeof *moved);
+        assert_true(i == 0 || memcmp(result, expected, bytes) == 0);
+    }
+    conv_layer_destroy(late);
+    free(moved);
+    memset(weights, 0, weight_count * sizeof *weights); // the layer has a copy
     memset(result, 0xa5, bytes + 16);
     if (conv_layer_run(layer, &input, result, NULL))
         fail_msg("%s", conv_context_message(context));

@@ -68,7 +68,6 @@ UNIT_TEST(wrong_layers_are_refused)
     assert_int_equal(conv_layer_create(&layer, NULL, weights, NULL, &good), CONV_ERR_USAGE);
     assert_null(layer);
     REFUSE(CONV_ERR_USAGE, conv_layer_create(NULL, context, weights, NULL, &good));
-    REFUSE(CONV_ERR_USAGE, conv_layer_create(&layer, context, NULL, NULL, &good));
     REFUSE(CONV_ERR_USAGE, conv_layer_create(&layer, context, weights, NULL, NULL));
     conv_layer_options spoiled[MOST_SPOILED];
     int count = spoil_options(spoiled, &good);
@@ -95,6 +94,16 @@ UNIT_TEST(wrong_layers_are_refused)
     REFUSE(CONV_ERR_USAGE, conv_layer_run(layer, NULL, y, NULL));
     REFUSE(CONV_ERR_USAGE, conv_layer_run(layer, &input, NULL, NULL));
     REFUSE(CONV_ERR_USAGE, conv_layer_run(layer, &input, y + 1, NULL)); // not aligned
+    size_t room;
+    REFUSE(CONV_ERR_USAGE, conv_layer_workspace(layer, 1, 8, 8, &room));
+    REFUSE(CONV_ERR_USAGE, conv_layer_run_with(layer, &input, weights, NULL, NULL, y, NULL));
+    conv_layer *late;
+    assert_int_equal(conv_layer_create(&late, context, NULL, NULL, &good), CONV_OK);
+    REFUSE(CONV_ERR_USAGE, conv_layer_run(late, &input, y, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_layer_run_with(late, &input, NULL, NULL, NULL, y, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_layer_workspace(late, 1, 8, 8, NULL));
+    REFUSE(CONV_ERR_USAGE, conv_layer_workspace(late, 1, 1, 8, &room)); // smaller than the kernel
+    conv_layer_destroy(late);
     conv_tensor none = {0};
     assert_int_equal(conv_layer_run(layer, &none, NULL, NULL), CONV_OK);
     assert_int_equal(conv_layer_run(layer, &input, y, NULL), CONV_OK);

@@ -15,6 +15,13 @@ enum conv_status conv_cuda_layer_pad(const struct conv_layer *layer,
                                      const struct conv_layer_shape *shape,
                                      const struct conv_layer_batch *batch, float *d_dst);
 
+// Packs weights that are on the device into d_packed, `count` elements, queued into `stream`:
+// element i is that of `index` among the weights, `weight_count` of them, followed by the bias
+// (NULL: zeros), or 0 for -1, or -0 for -2. CONV_ERR_DEVICE as above.
+enum conv_status conv_cuda_layer_gather(float *d_packed, const int32_t *d_index, size_t count,
+                                        const float *d_weights, size_t weight_count,
+                                        const float *d_bias, void *stream);
+
 // The fast kernels.
 extern const struct conv_layer_variant conv_cuda_layer_few, conv_cuda_layer_uniform,
     conv_cuda_layer_tiles, conv_cuda_layer_rows, conv_cuda_layer_bulk, conv_cuda_layer_slices,

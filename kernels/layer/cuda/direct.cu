@@ -199,7 +199,7 @@ const struct conv_layer_variant conv_cuda_layer_direct = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    CONV_LAYER_ANY,
+    CONV_LAYER_ANY | CONV_LAYER_LATE,
     plan_direct,
     score_direct,
     pack_direct,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Padding and the conversion of 8-bit samples on the device, for variants that require their caller
-// to do both: the same values as conv_layer_pad's.
+// to do both: the same values as conv_layer_pad's. And the packing of weights that are there.
 #include <cuda_runtime.h>
 
 #include "kernels/common/border.h"
@@ -77,5 +77,31 @@ enum conv_status conv_cuda_layer_pad(const struct conv_layer *layer,
         pad<uint8_t><<<(unsigned)blocks, block, 0, stream>>>(padding, src, d_dst);
     else
         pad<float><<<(unsigned)blocks, block, 0, stream>>>(padding, src, d_dst);
+    return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
+}
+
+// A thread for each element.
+static __global__ void gather(float *packed, const int32_t *index, size_t count,
+                              const float *weights, size_t weight_count, const float *bias)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count)
+        return;
+    int64_t from = index[i], of_bias = from - (int64_t)weight_count;
+    float value = from == -2 ? -0.0f : 0.0f;
+    if (from >= 0 && of_bias < 0)
+        value = weights[from];
+    else if (from >= 0 && bias)
+        value = bias[of_bias];
+    packed[i] = value;
+}
+
+enum conv_status conv_cuda_layer_gather(float *d_packed, const int32_t *d_index, size_t count,
+                                        const float *d_weights, size_t weight_count,
+                                        const float *d_bias, void *stream)
+{
+    unsigned blocks = (unsigned)((count + 255) / 256); // count is below 2^31
+    gather<<<blocks, 256, 0, (cudaStream_t)stream>>>(d_packed, d_index, count, d_weights,
+                                                     weight_count, d_bias);
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
