@@ -228,8 +228,9 @@ static bool check_case_variants(struct check_case *c, const struct options *opti
 
 // Layers for which special instances exist, at their full size, and one with more weights than fit
 // in a block. Plans for 10,000 images: outputs are larger than any cache. Plans for fewer: those
-// whose blocks have several images and await their channels in two parts; for the last two, blocks
-// compute several tiles of whole images.
+// whose blocks have several images and await their channels in two parts; two for which blocks
+// compute several tiles of whole images; and two that cuda_layer_gemm computes with large tiles,
+// the last one's shared by blocks.
 #ifdef CONV_EMULATED // whose device has at most 3 processors
 #define MANY 36
 #else
@@ -251,7 +252,8 @@ static bool check_networks(const struct options *options, const struct variants_
         {12, 24, 5, 20, 33, 3, 10000},     {64, 256, 1, 2, 8, 1, 10000},
         {50, 20, 1, 4, 4, 60, 10000},      {200, 16, 1, 7, 7, 2, 10000},
         {1, 40, 1, 8, 8, 7, 10000},        {6, 16, 5, 12, 12, MANY, 300},
-        {4, 16, 3, 18, 18, MANY / 2, 150},
+        {4, 16, 3, 18, 18, MANY / 2, 150}, {40, 128, 3, 36, 32, 1, 1},
+        {60, 64, 3, 42, 36, 1, 1},
     };
 #ifdef CONV_EMULATED // two minutes of processor time for kernels that random cases cover
     const bool ladder = false;

@@ -22,15 +22,11 @@ static const struct conv_layer_variant *const variants[] = {
     &conv_cuda_layer_wgmma,
     &conv_cuda_layer_mma_half,
     // In the exact order of additions.
+    &conv_cuda_layer_gemm,
     &conv_cuda_layer_few,
     &conv_cuda_layer_uniform,
-    &conv_cuda_layer_slices,
     &conv_cuda_layer_bulk,
     &conv_cuda_layer_tiles,
-    &conv_cuda_layer_rows,
-    &conv_cuda_layer_large,
-    &conv_cuda_layer_points_bulk,
-    &conv_cuda_layer_points,
     &conv_cuda_layer_direct,
 #endif
 #if defined __x86_64__
@@ -82,6 +78,17 @@ static unsigned demands_of(const struct conv_layer *layer)
            (layer->weights ? 0u : CONV_LAYER_LATE);
 }
 
+void conv_layer_plan_pad(struct conv_layer_plan *plan)
+{
+    struct conv_layer *layer = &plan->layer;
+    plan->pads = true;
+    plan->shape.height += layer->pad_top + layer->pad_bottom;
+    plan->shape.width += layer->pad_left + layer->pad_right;
+    layer->pad_top = layer->pad_bottom = layer->pad_left = layer->pad_right = 0;
+    layer->input = CONV_ELEMENT_F32;
+    layer->input_divisor = 1;
+}
+
 bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_variant *variant,
                           const struct conv_layer *layer, const struct conv_layer_shape *shape,
                           unsigned have)
@@ -100,15 +107,8 @@ bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_
     unsigned missing = demands_of(&plan->layer) & ~variant->handles;
     if (missing & ~(unsigned)CONV_LAYER_PADS)
         return false;
-    plan->pads = missing != 0;
-    if (plan->pads) {
-        plan->shape.height += layer->pad_top + layer->pad_bottom;
-        plan->shape.width += layer->pad_left + layer->pad_right;
-        plan->layer.pad_top = plan->layer.pad_bottom = 0;
-        plan->layer.pad_left = plan->layer.pad_right = 0;
-        plan->layer.input = CONV_ELEMENT_F32;
-        plan->layer.input_divisor = 1;
-    }
+    if (missing)
+        conv_layer_plan_pad(plan);
     return !variant->plan || variant->plan(plan);
 }
 

@@ -228,6 +228,10 @@ bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_
                           const struct conv_layer *layer, const struct conv_layer_shape *shape,
                           unsigned have);
 
+// For a variant's `plan`: has the caller pad and convert the input, as it does for variants that do
+// not handle that.
+void conv_layer_plan_pad(struct conv_layer_plan *plan);
+
 // The same for the variant at `place` with the highest score among those that can run and are
 // precise enough (if scores are equal, the first in the table); with `name` for the variant of that
 // name, whatever its score. False if there is none.

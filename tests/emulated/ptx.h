@@ -349,6 +349,12 @@ static inline void mbarrier_test_wait_parity_shared_cta_b64(bool &done, uint32_t
     done = emulated::has_ended(barrier, parity);
 }
 
+static inline void cp_async_ca_shared_global(uint32_t to, const void *from, int size, int read)
+{
+    emulated::copy_later(emulated::shared_at(to, (size_t)size, (size_t)size), from, (size_t)size,
+                         (size_t)(size - read));
+}
+
 static inline void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(uint32_t to,
                                                                                   uint64_t from,
                                                                                   uint32_t bytes,

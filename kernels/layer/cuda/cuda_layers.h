@@ -23,11 +23,10 @@ enum conv_status conv_cuda_layer_gather(float *d_packed, const int32_t *d_index,
                                         const float *d_bias, void *stream);
 
 // The fast kernels.
-extern const struct conv_layer_variant conv_cuda_layer_few, conv_cuda_layer_uniform,
-    conv_cuda_layer_tiles, conv_cuda_layer_rows, conv_cuda_layer_bulk, conv_cuda_layer_slices,
-    conv_cuda_layer_points, conv_cuda_layer_direct, conv_cuda_layer_large, conv_cuda_layer_mma_half,
-    conv_cuda_layer_wgmma, conv_cuda_layer_wgmma_half, conv_cuda_layer_strips,
-    conv_cuda_layer_strips_half, conv_cuda_layer_points_bulk, conv_cuda_layer_points_wgmma,
+extern const struct conv_layer_variant conv_cuda_layer_gemm, conv_cuda_layer_few,
+    conv_cuda_layer_uniform, conv_cuda_layer_tiles, conv_cuda_layer_bulk, conv_cuda_layer_direct,
+    conv_cuda_layer_mma_half, conv_cuda_layer_wgmma, conv_cuda_layer_wgmma_half,
+    conv_cuda_layer_strips, conv_cuda_layer_strips_half, conv_cuda_layer_points_wgmma,
     conv_cuda_layer_points_tf32;
 
 #ifdef __cplusplus

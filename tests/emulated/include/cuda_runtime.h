@@ -218,6 +218,11 @@ static inline uint32_t atomicAdd(uint32_t *p, uint32_t value)
     return old;
 }
 
+static inline uint32_t atomicExch(uint32_t *p, uint32_t value)
+{
+    return __atomic_exchange_n(p, value, __ATOMIC_ACQ_REL);
+}
+
 static inline float atomicAdd(float *p, float value)
 {
     uint32_t old = __atomic_load_n((uint32_t *)p, __ATOMIC_RELAXED);
@@ -274,6 +279,16 @@ template <typename Type> static inline Type __ldg(const Type *p)
 }
 
 template <typename Type> static inline void __stcs(Type *p, Type value)
+{
+    *p = value;
+}
+
+template <typename Type> static inline Type __ldcg(const Type *p)
+{
+    return *p;
+}
+
+template <typename Type> static inline void __stcg(Type *p, Type value)
 {
     *p = value;
 }

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+// cuda_layer_gemm: the choice of a tile of gemm.cuh for a layer, and its launch.
+#include <string.h>
+
+#include "kernels/layer/cuda/gemm.cuh"
+
+// Assumed for the choice of a tile. The emulated device has few, so that small cases share tiles.
+#ifndef GEMM_PROCESSORS
+#define GEMM_PROCESSORS 132
+#endif
+#define STAGES 4
+#define MOST_STEP 32 // k of a chunk
+
+// Describes an instance to the host.
+struct gemm_tile {
+    int positions, maps, threads, blocks, step, shared;
+    int sums, reads, copies; // of a thread; of a thread and k: words read; per chunk: samples
+    void (*kernel)(gemm_launch), (*bytes)(gemm_launch);
+};
+
+template <int P, int M, int WARPS_P, int WARPS_M, int STEP, int AHEAD, int BLOCKS,
+          typename Offset = int>
+static gemm_tile tile_of()
+{
+    typedef gemm_config<float, P, M, WARPS_P, WARPS_M, STEP, STAGES, AHEAD, BLOCKS, Offset> config;
+    typedef gemm_config<uint8_t, P, M, WARPS_P, WARPS_M, STEP, STAGES, AHEAD, BLOCKS, Offset> bytes;
+    return {P,
+            M,
+            config::threads,
+            BLOCKS,
+            STEP,
+            bytes::shared,
+            config::TP * config::TM,
+            config::TP / config::VP + config::TM / config::VM,
+            config::loads * config::positions,
+            gemm<config>,
+            gemm<bytes>};
+}
+
+static const struct gemm_tile tiles[] = {
+    tile_of<128, 128, 2, 2, 8, 1, 2>(), tile_of<64, 128, 1, 2, 8, 1, 4>(),
+    tile_of<128, 64, 2, 2, 8, 1, 4>(),  tile_of<64, 64, 2, 2, 8, 1, 4>(),
+    tile_of<128, 32, 2, 1, 8, 1, 8>(),  tile_of<32, 64, 1, 2, 8, 3, 8>(),
+    tile_of<32, 32, 1, 2, 16, 3, 8>(),  tile_of<16, 32, 1, 2, 16, 3, 8>(),
+    tile_of<16, 16, 1, 2, 32, 7, 8>(),
+};
+
+// For samples that lie too far apart for the others; it can read their weights.
+static const struct gemm_tile far_tile = tile_of<16, 16, 1, 2, 32, 7, 8, int64_t>();
+
+// How a layer is computed.
+struct gemm_plan {
+    int tile;
+    bool shares; // whether blocks may share tiles
+    float cost;  // cycles
+};
+
+// Cycles of a multiprocessor for `count` tiles, `blocks` at a time.
+static float tile_cycles(const struct gemm_tile *t, float count, float blocks, float depth)
+{
+    // Instructions of a warp per k: a multiply-add takes 1.22 cycles, because some read three new
+    // registers; a sample takes 5 instructions to load, 4 weights take 2; a chunk 25 for itself.
+    float steps = (float)t->step;
+    float warp = 1.22f * (float)t->sums + (float)t->reads +
+                 (5 * (float)t->copies + (float)(t->maps / 2 * t->step / t->threads) + 25) / steps;
+    // Each of four schedulers issues one at a time. A chunk has a barrier, which costs 160 cycles
+    // that other blocks use; a tile begins and ends with waiting for memory.
+    float chunk = warp * (float)t->threads / 128 * blocks + 160 / steps / blocks;
+    float ends = 2000 + 75 * (float)t->sums;
+    return count / blocks * (depth * chunk + ends);
+}
+
+// The cheaper of a tile per block and equal shares.
+static void estimate(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                     struct gemm_plan *c)
+{
+    const struct gemm_tile *t = &tiles[c->tile];
+    float positions = (float)conv_layer_out_height(layer, shape->height) *
+                      (float)conv_layer_out_width(layer, shape->width) * (float)shape->images;
+    if (shape->images <= 0) // unknown: enough for all multiprocessors
+        positions = 1 << 22;
+    float count = ceilf(positions / (float)t->positions) *
+                  (float)(ceil_div(layer->maps / layer->groups, t->maps) * layer->groups);
+    float blocks = (float)t->blocks;
+    float depth = ceilf((float)conv_layer_taps(layer) / (float)t->step) * (float)t->step;
+    float each = ceilf(count / GEMM_PROCESSORS), whole = floorf(each / blocks) * blocks;
+    c->cost = tile_cycles(t, whole, blocks, depth);
+    if (each > whole)
+        c->cost += tile_cycles(t, each - whole, each - whole, depth);
+    c->shares = false;
+    if (shape->images > 0 && count > blocks * GEMM_PROCESSORS) {
+        // Two parts of tiles, their sums, and a memset before.
+        float shared = tile_cycles(t, count / GEMM_PROCESSORS, blocks, depth) +
+                       2 * (2000 + 75 * (float)t->sums) + 5000;
+        c->shares = shared < c->cost;
+        c->cost = fminf(c->cost, shared);
+    }
+}
+
+static bool is_padded(const struct conv_layer *layer)
+{
+    return layer->pad_top || layer->pad_bottom || layer->pad_left || layer->pad_right;
+}
+
+// Bytes of the partial sums of all blocks.
+static size_t partial_bytes(const struct gemm_tile *t, int blocks)
+{
+    return (size_t)blocks * (size_t)t->sums * (size_t)t->threads * sizeof(float);
+}
+
+// Of weights of a group: whole chunks of any tile, and those that it loads after the last one.
+static size_t weight_rows(const struct conv_layer *layer)
+{
+    return (conv_layer_taps(layer) / MOST_STEP + STAGES) * MOST_STEP;
+}
+
+// The maps of a group in whole tiles.
+static int padded_maps(const struct conv_layer_plan *plan)
+{
+    int maps = tiles[layer_constants<struct gemm_plan>(plan)->tile].maps;
+    return ceil_div(plan->layer.maps / plan->layer.groups, maps) * maps;
+}
+
+static bool plan_gemm(struct conv_layer_plan *plan)
+{
+    struct gemm_plan *best = layer_constants<struct gemm_plan>(plan);
+    // The kernel's own padding is zeros, for kernels of a limited size.
+    uint32_t border;
+    memcpy(&border, &plan->layer.border_value, sizeof border);
+    if (is_padded(&plan->layer) && (plan->layer.border != CONV_BORDER_CONSTANT || border != 0 ||
+                                    plan->layer.kernel_height > GEMM_MOST_ROWS ||
+                                    plan->layer.kernel_width > GEMM_MOST_COLUMNS))
+        conv_layer_plan_pad(plan);
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    int64_t height = conv_layer_out_height(layer, shape->height);
+    int64_t width = conv_layer_out_width(layer, shape->width);
+    if (height <= 0 || width <= 0 || height * width > INT32_MAX / 2 ||
+        conv_layer_taps(layer) > INT32_MAX / 2)
+        return false;
+    for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
+        struct gemm_plan c = {};
+        c.tile = (int)i;
+        estimate(layer, shape, &c);
+        if (i == 0 || c.cost < best->cost)
+            *best = c;
+    }
+    const struct gemm_tile *t = &tiles[best->tile];
+    plan->packed_bytes = (size_t)layer->groups * (weight_rows(layer) + 1) *
+                         (size_t)padded_maps(plan) * sizeof(float);
+    if (best->shares)
+        plan->scratch = partial_bytes(t, GEMM_PROCESSORS * t->blocks) +
+                        (size_t)(GEMM_PROCESSORS * t->blocks + 1) * sizeof(uint32_t);
+    return true;
+}
+
+static int score_gemm(const struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = &plan->layer;
+    if (conv_layer_taps(layer) < 48)
+        return 60;
+    // A few microseconds, of which tensor cores save nothing.
+    if (layer_constants<struct gemm_plan>(plan)->cost < 10000)
+        return 125;
+    // Unpadded layers of few channels have kernels that read samples and weights less often.
+    return layer->maps / layer->groups < 32 ? 60 : layer->channels / layer->groups <= 4 ? 87 : 100;
+}
+
+static void pack_gemm(const struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = &plan->layer;
+    size_t depth = conv_layer_taps(layer), rows = weight_rows(layer);
+    size_t padded = (size_t)padded_maps(plan);
+    int maps = layer->maps / layer->groups;
+    float *packed = (float *)plan->packed;
+    float *bias = packed + (size_t)layer->groups * rows * padded;
+    for (int m = 0; m < layer->maps; m++) {
+        size_t group = (size_t)(m / maps), column = (size_t)(m % maps);
+        float *to = packed + group * rows * padded + column;
+        for (size_t k = 0; k < rows; k++)
+            to[k * padded] = k < depth ? layer->weights[(size_t)m * depth + k] : -0.0f;
+        if (layer->bias)
+            bias[group * padded + column] = layer->bias[m];
+    }
+}
+
+// Whether a tap may be 2^31 samples away from the first one.
+static bool is_far(const struct conv_layer *layer, const struct conv_layer_batch *batch)
+{
+    int64_t channels = layer->channels / layer->groups;
+    int64_t bytes = (channels - 1) * batch->src_plane + conv_layer_reach_y(layer) * batch->src_row;
+    return bytes / (int64_t)conv_element_size(layer->input) > INT32_MAX - conv_layer_reach_x(layer);
+}
+
+// What does not depend on the number of images.
+static struct gemm_launch describe(const struct conv_layer_plan *plan,
+                                   const struct conv_layer_batch *batch, const struct gemm_tile *t)
+{
+    const struct conv_layer *layer = &plan->layer;
+    struct gemm_launch p = {};
+    p.src_row = batch->src_row;
+    p.src_plane = batch->src_plane;
+    p.src_image = batch->src_image;
+    p.height = plan->shape.height;
+    p.width = plan->shape.width;
+    p.out_width = conv_layer_out_width(layer, p.width);
+    p.plane = p.out_width * conv_layer_out_height(layer, p.height);
+    p.stride_y = layer->stride_y;
+    p.stride_x = layer->stride_x;
+    p.dilation_y = layer->dilation_y;
+    p.dilation_x = layer->dilation_x;
+    p.pad_top = layer->pad_top;
+    p.pad_left = layer->pad_left;
+    p.padded = is_padded(layer);
+    p.group_channels = layer->channels / layer->groups;
+    p.group_maps = layer->maps / layer->groups;
+    p.maps = layer->maps;
+    p.padded_maps = padded_maps(plan);
+    p.taps = layer->kernel_height * layer->kernel_width;
+    p.kernel_width = layer->kernel_width;
+    p.depth = (int)conv_layer_taps(layer);
+    p.rows = (int)weight_rows(layer);
+    p.map_tiles = p.padded_maps / t->maps;
+    p.chunks = ceil_div(p.depth, t->step);
+    p.by_plane = layer_divider_of(p.plane);
+    p.by_out_width = layer_divider_of(p.out_width);
+    p.by_taps = layer_divider_of(p.taps);
+    p.by_kernel_width = layer_divider_of(p.kernel_width);
+    p.by_map_tiles = layer_divider_of(p.map_tiles);
+    p.weights = (const float *)plan->d_packed;
+    p.bias = p.weights + (size_t)layer->groups * (size_t)p.rows * (size_t)p.padded_maps;
+    p.divisor = layer->input_divisor;
+    p.activation = (int)layer->activation;
+    p.half = layer->output == CONV_ELEMENT_F16;
+    p.vectors = !p.half && p.plane % 4 == 0 && layer->activation != CONV_ACTIVATION_TANH;
+    return p;
+}
+
+// Lets all blocks do the same work if that is worth it for this number of tiles.
+static enum conv_status share_tiles(const struct gemm_tile *t, struct gemm_launch *p,
+                                    const struct conv_layer_batch *batch, int64_t *blocks)
+{
+    int device, processors;
+    if (cudaGetDevice(&device) ||
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device))
+        return CONV_ERR_DEVICE;
+    int64_t most =
+        (int64_t)(processors < GEMM_PROCESSORS ? processors : GEMM_PROCESSORS) * t->blocks;
+    if (p->tiles <= most)
+        return CONV_OK;
+    p->share = ceil_div64((int64_t)p->tiles * p->chunks, most);
+    *blocks = ceil_div64((int64_t)p->tiles * p->chunks, p->share);
+    p->partial = (float4 *)batch->scratch;
+    p->flags = (uint32_t *)((char *)batch->scratch + partial_bytes(t, GEMM_PROCESSORS * t->blocks));
+    return cudaMemsetAsync(p->flags, 0, (size_t)(*blocks + 1) * sizeof(uint32_t),
+                           (cudaStream_t)batch->stream)
+               ? CONV_ERR_DEVICE
+               : CONV_OK;
+}
+
+static enum conv_status run_gemm(const struct conv_layer_plan *plan,
+                                 const struct conv_layer_batch *batch)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct gemm_plan *c = layer_constants<struct gemm_plan>(plan);
+    const struct gemm_tile *t = is_far(layer, batch) ? &far_tile : &tiles[c->tile];
+    struct gemm_launch p = describe(plan, batch, t);
+    void (*kernel)(gemm_launch) = layer->input == CONV_ELEMENT_U8 ? t->bytes : t->kernel;
+    if (layer_allow_shared_memory((const void *)kernel))
+        return CONV_ERR_DEVICE;
+    // Tiles are numbered by ints.
+    int64_t most = (int64_t)INT32_MAX / 2 * t->positions / p.map_tiles / layer->groups / p.plane;
+    size_t element = conv_element_size(layer->output);
+    enum conv_status status = CONV_OK;
+    for (int64_t first = 0; first < batch->images && status == CONV_OK; first += most) {
+        int64_t images = batch->images - first < most ? batch->images - first : most;
+        p.src = (const char *)batch->src + first * p.src_image;
+        p.dst = (char *)batch->dst + (size_t)(first * p.maps * p.plane) * element;
+        p.positions = images * p.plane;
+        p.position_tiles = (int)ceil_div64(p.positions, t->positions);
+        p.by_position_tiles = layer_divider_of(p.position_tiles);
+        p.tiles = p.position_tiles * p.map_tiles * layer->groups;
+        p.share = 0;
+        int64_t blocks = p.tiles;
+        if (c->shares && t != &far_tile)
+            status = share_tiles(t, &p, batch, &blocks);
+        if (status == CONV_OK) {
+            kernel<<<(unsigned)blocks, t->threads, (size_t)t->shared,
+                     (cudaStream_t)batch->stream>>>(p);
+            status = layer_launch_status();
+        }
+    }
+    return status;
+}
+
+const struct conv_layer_variant conv_cuda_layer_gemm = {
+    "cuda_layer_gemm",
+    "a product of matrices: tiles of positions x maps in registers, samples gathered by copies",
+    CONV_ON_CUDA,
+    75,
+    CONV_PRECISION_EXACT,
+    0,
+    CONV_LAYER_ANY,
+    plan_gemm,
+    score_gemm,
+    pack_gemm,
+    run_gemm,
+};
