@@ -447,11 +447,6 @@ static enum conv_status prepare_scratch(conv_layer *layer, size_t bytes, void *s
     return CONV_OK;
 }
 
-static size_t align_workspace(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 // `late`: NULL if the layer has weights.
 static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *input, void *result,
                                       const struct late *late, void *stream, struct conv_err *err)
@@ -481,7 +476,7 @@ static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *inpu
         batch.weights = late->weights;
         batch.bias = late->bias;
         batch.packed = late->workspace;
-        batch.scratch = late->workspace + align_workspace(way.packed);
+        batch.scratch = late->workspace + way.packed;
     }
     status = conv_layer_context_enqueue(layer->opened.layer, &shape, &batch, err);
     if (status || late || !way.scratch)
@@ -511,7 +506,7 @@ conv_status conv_layer_workspace(conv_layer *layer, int64_t images, int height, 
         status = conv_layer_context_way(
             layer->opened.layer, &(struct conv_layer_shape){images, height, width}, &way, err);
     if (!status)
-        *bytes = align_workspace(way.packed) + way.scratch;
+        *bytes = way.packed + way.scratch;
     return conv_api_end(context, status);
 }
 

@@ -264,7 +264,7 @@ enum conv_status conv_layer_context_way(struct conv_layer_context *context,
     if (status)
         return status;
     *way = (struct conv_layer_way){prepared->plan.variant, prepared->scratch,
-                                   prepared->plan.packed_bytes};
+                                   align(prepared->plan.packed_bytes, SCRATCH_ALIGN)};
     give_plan(context, prepared);
     return CONV_OK;
 }

@@ -46,7 +46,7 @@ void conv_layer_context_close(struct conv_layer_context *context); // NULL is fi
 struct conv_layer_way {
     const struct conv_layer_variant *variant;
     size_t scratch;
-    size_t packed; // bytes of the packed weights
+    size_t packed; // bytes of the packed weights, a multiple of 256
 };
 enum conv_status conv_layer_context_way(struct conv_layer_context *context,
                                         const struct conv_layer_shape *shape,
