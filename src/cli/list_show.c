@@ -191,7 +191,8 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     conv_report_print_path(stdout, filter->name); // may be a file name
     putchar('\n');
     printf("  size         %d x %d\n", filter->width, filter->height);
-    print_matrix(filter);
+    if (!filter->passes) // which are separable
+        print_matrix(filter);
     if (filter->magnitude)
         puts("  magnitude    yes: sqrt(gx * gx + gy * gy), gx by this kernel, gy by its transpose");
     printf("  divisor      %.10g\n", filter->scale);

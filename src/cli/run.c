@@ -118,7 +118,7 @@ struct run {
     struct conv_sink *sink;
     struct conv_journal *journal; // of --resume and --in-place
     char own_journal[PATH_MAX];   // of --in-place without --resume; "": in memory
-    char advice[PATH_MAX + 32];
+    char advice[PATH_MAX + 32], where[PATH_MAX + 8]; // conv_report_config.where
     struct conv_run_report report;
 };
 
@@ -192,7 +192,7 @@ static void print_variants(const struct conv_device *device, const struct conv_f
 {
     bool several = device->count > 1;
     for (int d = 0; d < device->count; d++)
-        for (int i = 0; i < count; i++)
+        for (int i = 0; i < count; i += filters[i].passes ? filters[i].passes : 1)
             conv_report_say("%s%s%s: %s at 8 bits, %s at 16 bits", several ? device->names[d] : "",
                             several ? ": " : "", filters[i].name,
                             device->ops->variant(device->backends[d], i, 8),
@@ -218,12 +218,21 @@ static enum conv_status open_report(struct run *run, const struct conv_options *
                                     struct conv_err *err)
 {
     const struct conv_device *device = &run->device;
+    enum conv_sink_kind sink = conv_walk_shape(run->inputs.selection.walk)->sink;
+    const char *output = run->inputs.places.output;
+    bool is_folder = sink == CONV_SINK_FOLDER && !run->inputs.collects;
+    if (options->outputs.in_place)
+        strcpy(run->where, options->outputs.no_save ? "" : " replaced");
+    else if (output && sink != CONV_SINK_STANDARD && !options->outputs.no_save)
+        snprintf(run->where, sizeof run->where, " -> %s%s", output,
+                 is_folder && output[strlen(output) - 1] != '/' ? "/" : "");
     run->report.config = (struct conv_report_config){
         .single = !conv_walk_shape(run->inputs.selection.walk)->any_folder &&
                   run->inputs.places.input_count == 1,
         .progress = options->report.progress,
         .total = &run->inputs.selection.total,
         .device = device->name,
+        .where = run->where,
         .device_async = device->ops->async,
         .device_count = device->ops->async ? device->count : 0,
         .fallback = device->fallback_ops ? device->fallback_ops->name : NULL,

@@ -400,11 +400,10 @@ static void report_passed(const struct conv_walk *walk, struct conv_report *repo
         .folders = count.folders,
         .enter = "-r",
     };
-    enum { MOST = 3 }; // formats that are listed by name
     size_t used = 0, room = sizeof passed.formats;
-    for (int i = 0; i < count.format_count && i <= MOST && used < room; i++)
+    for (int i = 0; i < count.format_count && used < room; i++)
         used += (size_t)snprintf(passed.formats + used, room - used, "%s%s", i ? ", " : "",
-                                 i < MOST ? count.formats[i] : "...");
+                                 count.formats[i]);
     conv_report_passed(report, &passed);
 }
 

@@ -33,8 +33,14 @@ static const struct kind {
     {"netpbm", 0, 3, "P6\n", {"ppm"}},
     {"SVG", 0, 4, "<svg", {"svg"}},
     {"TGA", 0, 0, NULL, {"tga"}},
-    {"raw", 0, 0, NULL, {"dng", "nef", "cr2", "cr3"}},
-    {"raw", 0, 0, NULL, {"arw", "raf", "orf", "rw2"}},
+    {"DNG", 0, 0, NULL, {"dng"}},
+    {"NEF", 0, 0, NULL, {"nef"}},
+    {"CR2", 0, 0, NULL, {"cr2"}},
+    {"CR3", 0, 0, NULL, {"cr3"}},
+    {"ARW", 0, 0, NULL, {"arw"}},
+    {"RAF", 0, 0, NULL, {"raf"}},
+    {"ORF", 0, 0, NULL, {"orf"}},
+    {"RW2", 0, 0, NULL, {"rw2"}},
 };
 
 #define COUNT (sizeof kinds / sizeof kinds[0])

@@ -103,7 +103,8 @@ static enum conv_status check_kind(int code, int precision, int components, stru
         return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d bits per sample", precision);
     if (components == 4)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "CMYK JPEG (four channels for print); only gray and RGB are read");
+                            "CMYK JPEG (four channels for print); only gray and RGB are read: vips "
+                            "icc_transform INPUT OUTPUT.jpg srgb converts it");
     if (components != 1 && components != MAX_COMPONENTS)
         return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d channels", components);
     return CONV_OK;

@@ -16,10 +16,10 @@ const char *conv_record_stage_name(enum conv_stage stage)
 
 // --- figures -------------------------------------------------------------------------------------
 
-// limits[0]: on the busier side (workers or streams), the stage with most time. limits[1]: among
-// all other stages, the one with most time per worker or stream.
-static void find_limits(const struct conv_totals *totals, const struct conv_report_config *config,
-                        int limits[2])
+// limits[0]: on the busier side (workers or streams), the stage with most time, which is returned,
+// per worker or stream. limits[1]: among all other stages, the one with most such time.
+static double find_limits(const struct conv_totals *totals, const struct conv_report_config *config,
+                          int limits[2])
 {
     int streams = config->device_async ? config->streams * config->device_count : 0;
     double load[CONV_STAGE_COUNT], busy[2] = {0, 0}; // per worker, or per stream
@@ -38,6 +38,7 @@ static void find_limits(const struct conv_totals *totals, const struct conv_repo
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
         if (s != limits[0] && (limits[1] < 0 || load[s] > load[limits[1]]))
             limits[1] = s;
+    return load[limits[0]] / 1e9;
 }
 
 // Less time says nothing about the next run: caches, clocks and the scheduler decide.
@@ -55,7 +56,7 @@ static double computed_seconds(const struct conv_report_config *config,
 }
 
 // A stage limits a run in which stages are busy for most of the time, on the workers or on the
-// device, and have the cores that they need.
+// device, and have the cores that they need. What takes less than a third of the run is no limit.
 static void name_limit(const struct conv_report_config *config, const struct conv_totals *totals,
                        struct conv_figures *figures)
 {
@@ -65,7 +66,7 @@ static void name_limit(const struct conv_report_config *config, const struct con
     if (!totals->done || totals->seconds < LEAST_SECONDS)
         return;
     if (busy < 0.5) {
-        if (totals->start_seconds > 0.5 * totals->seconds)
+        if (totals->start_seconds > totals->seconds / 3)
             figures->limit = config->device_async ? "starting the GPU" : "starting";
         return;
     }
@@ -76,7 +77,8 @@ static void name_limit(const struct conv_report_config *config, const struct con
         return;
     }
     int limits[2];
-    find_limits(totals, config, limits);
+    if (find_limits(totals, config, limits) < totals->seconds / 3)
+        return;
     figures->limit = conv_record_stage_name((enum conv_stage)limits[0]);
     figures->next_limit = conv_record_stage_name((enum conv_stage)limits[1]);
 }

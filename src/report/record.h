@@ -94,7 +94,7 @@ struct conv_record_listing {
 struct conv_record_passed {
     uint64_t ignored;  // files and folders of other programs
     uint64_t images;   // of formats that are not read
-    char formats[64];  // these formats, for people
+    char formats[192]; // these formats, with commas between them
     uint64_t folders;  // not entered
     const char *enter; // what enters them, for people
 };
@@ -142,6 +142,7 @@ struct conv_report_config {
     // For the begin record and the closing line:
     const char *filters; // "emboss,blur"
     const char *device;  // "cuda:0", "cpu", "cuda:0,cuda:1"
+    const char *where;   // " -> embossed/", " replaced", ""
     bool device_async;   // streams of devices filter; false: the workers do
     int device_count;    // of the names in `device`; 0 unless device_async
     struct conv_record_shard shard;

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -58,6 +59,19 @@ class Result:
     def records(self):
         """The JSON Lines on stdout."""
         return [json.loads(line) for line in self.out.splitlines()]
+
+
+CLOSING = re.compile(r"(?m)^(\d+) images?\b.* in [\d.]+ s(?: \([\d.]+ images/s\))?((?:, \d+ \w+)*)(.*)$")
+
+
+def closing(text):
+    """The last closing line with all its counts, as --verbose has them: "3 done, 0 failed, 1 skipped, 2 copied; 1 ignored"."""
+    text = text.decode() if isinstance(text, bytes) else text
+    if not CLOSING.search(text):
+        return text
+    done, others, rest = CLOSING.findall(text)[-1]
+    counts = {"failed": 0, "skipped": 0, **{what: count for count, what in re.findall(r"(\d+) (\w+)", others)}}
+    return ", ".join([f"{done} done", *(f"{count} {what}" for what, count in counts.items())]) + rest
 
 
 def checked(args, code, result):

@@ -14,7 +14,7 @@ import pytest
 
 import images
 from folders import image, is_embossed
-from program import stop, until
+from program import closing, stop, until
 from watching import watch
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -241,7 +241,7 @@ def test_random_arrivals(box):
                 world.step()
             watched.process.send_signal(signal.SIGCONT)
             until(lambda: not world.late(target), watched.process)
-        assert ", 0 failed" in watched.end(signal.SIGTERM).splitlines()[-1]
+        assert ", 0 failed" in closing(watched.end(signal.SIGTERM))
 
 
 def test_a_folder_above_is_renamed(box):
@@ -310,4 +310,4 @@ def test_an_image_that_is_replaced_by_one_of_another_format(box):
         (source / "a.jpg").unlink()
         watched.process.send_signal(signal.SIGCONT)
         until(lambda: images.read(target / "a.png").shape[-1] == 16, watched.process)
-        assert "2 done, 0 failed" in watched.end(signal.SIGTERM)
+        assert "2 done, 0 failed" in closing(watched.end(signal.SIGTERM))

@@ -23,12 +23,17 @@ def test_main_job(box, device, flag):
     assert tree("output_dir") == sorted(made)
     for name, source in made.items():
         assert is_embossed(box / "output_dir" / name, source), name
-    assert result.out == "" and re.search(r"\b4 done\b", result.err.splitlines()[-1])
+    assert result.out == "" and result.err.startswith("4 images -> output_dir/ in ")
 
 
 def test_last_line_has_the_figures(box):
     fill(box / "in", "a.png", "b.png")
-    last = run("emboss", "in", "out").err.splitlines()[-1]
+    assert re.fullmatch(r"2 images -> out/ in [\d.]+ s \([\d.]+ images/s\)\n", run("emboss", "in", "out").err)
+    assert re.fullmatch(r"2 images replaced in [\d.]+ s \([\d.]+ images/s\)\n", run("identity", "--in-place", "out").err)
+    assert re.fullmatch(r"2 images in [\d.]+ s \([\d.]+ images/s\)\n", run("emboss", "--beside", "--suffix=_x", "out").err)
+    assert re.fullmatch(r"0 images -> out/ in [\d.]+ s, 2 skipped\n", run("emboss", "-n", "in", "out").err)
+    assert re.fullmatch(r"2 images -> o.tar in .*\n", run("emboss", "in", "o.tar").err)
+    last = run("emboss", "-v", "in", "out").err.splitlines()[-1]
     for figure in (r"2 done", r"\d s\b", r"img/s", r"pix/s", r"cpu", r"CPU utilisation \d+ %"):
         assert re.search(figure, last), f"{figure} is not in {last}"
     assert float(re.search(r"(\d+\.\d+) s\b", last).group(1)) >= 1 or "limit" not in last
@@ -108,7 +113,7 @@ def test_two_images_of_a_list_with_one_output(box):
     fill(box, f"in/{below}/a.png")
     made = fill(box, "a.png")
     said = run("emboss", "--files-from=-", "in", "out", stdin=f"{box}/a.png\n{below}/a.png\n".encode(), code=1)
-    assert f"in/{below}/a.png: another name in the list has the same output" in said.err and "1 done, 1 failed" in said.err
+    assert f"in/{below}/a.png: another name in the list has the same output" in said.err and "1 done, 1 failed" in program.closing(said.err)
     assert is_embossed(box / "out" / below / "a.png", made["a.png"])
 
 
@@ -126,7 +131,7 @@ def test_skip_existing(box):
     (box / "out" / "a.png").write_bytes(b"kept")
     result = run("emboss", "--skip-existing", "in", "out")
     assert (box / "out" / "a.png").read_bytes() == b"kept"
-    assert "1 done" in result.err and "1 skipped" in result.err
+    assert "1 done" in program.closing(result.err) and "1 skipped" in result.err
 
 
 def test_update_replaces_what_is_older_than_its_input(box):
@@ -154,7 +159,7 @@ def test_dry_run_writes_nothing_and_says_what_it_would_do(box):
 
 def test_no_save_does_everything_but_the_write(box):
     fill(box / "in", "a.png")
-    assert "1 done" in run("emboss", "--no-save", "in", "out").err
+    assert "1 done" in program.closing(run("emboss", "--no-save", "in", "out").err)
     assert not (box / "out" / "a.png").exists()
 
 
@@ -222,13 +227,13 @@ def test_bad_images_are_named_and_the_rest_is_done(box, device):
         lines = [line for line in result.err.splitlines() if line.startswith(f"conv: in/{name}: ")]
         assert len(lines) == 1 and len(lines[0]) > len(f"conv: in/{name}: ") + 5, f"{name}:\n{result.err}"
     assert f"conv: in/text.png: {program.NO_IMAGE}" in result.err.splitlines()
-    assert f"{len(made)} done" in result.err.splitlines()[-1] and "failed" in result.err.splitlines()[-1]
+    assert f"{len(made)} done" in program.closing(result.err) and "failed" in result.err.splitlines()[-1]
 
 
 def test_folder_named_like_a_image(box):
     fill(box / "in", "a.png", "x.png/b.png")
     result = run("emboss", "-r", "in", "out")
-    assert tree("out") == ["a.png", "x.png/b.png"] and "2 done" in result.err.splitlines()[-1]
+    assert tree("out") == ["a.png", "x.png/b.png"] and "2 done" in program.closing(result.err)
 
 
 def test_output_below_a_file(box):
@@ -276,7 +281,7 @@ def test_thousands_of_tiny_images(box, device):
     data = [image(seed, 3 + seed % 5, 4).data for seed in range(10)]
     for i in range(count):
         (box / "in" / f"{i:05}.png").write_bytes(data[i % 10])
-    assert f"{count} done" in run("emboss", "-b", "--device", device, "in", "out").err
+    assert f"{count} done" in program.closing(run("emboss", "-b", "--device", device, "in", "out").err)
     assert len(os.listdir("out")) == count
     # Images from one source are alike: a mix-up between jobs would show.
     assert len({(box / "out" / f"{i:05}.png").read_bytes() for i in range(7, count, 10)}) == 1

@@ -43,7 +43,7 @@ def check(result, report):
     last = result.err.splitlines()[-1]
     assert summary["exit_code"] == result.code
     if "interrupted" not in last:
-        assert last.startswith(f"{summary['done']} done, {summary['failed']} failed, {summary['skipped']} skipped"), result.err
+        assert program.closing(last).startswith(f"{summary['done']} done, {summary['failed']} failed, {summary['skipped']} skipped"), result.err
     return summary
 
 
@@ -153,5 +153,5 @@ def test_a_watch_whose_archive_does_not_fit(box):
                                stderr=subprocess.PIPE, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)))
     _, err = process.communicate(timeout=TIMEOUT)  # it ends by itself
     last = err.decode().splitlines()
-    assert process.returncode == 1 and last[-1].startswith("0 done, ") and "cannot write o.tar" in last[-2], err
+    assert process.returncode == 1 and last[-1].startswith("0 images") and "cannot write o.tar" in last[-2], err
     assert not Path("o.tar").exists()

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """What users of other programs type: it works, or the message says how it is written here."""
+import zipfile
+
 import pytest
 
-from folders import fill
+from folders import fill, tree
 from program import run
 
 
@@ -55,3 +57,28 @@ def test_help_shows_an_option():
     record, = run("help", "max-pixels", "--json").records()
     assert record["name"] == "max-pixels" and "conv" not in record
     assert "unknown filter 'bordr'" in run("help", "bordr", code=2).err
+
+
+@pytest.mark.parametrize("extension", ("cbz", "epub"))
+def test_an_archive_with_an_extension_of_its_own(box, extension):
+    """It became a folder of that name."""
+    fill(box / "in", "a.png", "b.png")
+    run("identity", "in", "o.zip")
+    (box / "o.zip").rename(f"o.{extension}")
+    run("blur", f"o.{extension}", f"new.{extension}")
+    with zipfile.ZipFile(f"new.{extension}") as archive:
+        assert archive.namelist() == ["a.png", "b.png"]
+    run("blur", f"o.{extension}", f"folder.{extension}/")
+    assert tree(f"folder.{extension}") == ["a.png", "b.png"]
+
+
+def test_one_filter_is_told_of_once(photo):
+    assert run("blur,gaussian:12", "-v", "a.png", "b.png").err.count(" at 8 bits, ") == 2
+    assert len(run("show", "gaussian:12").out.splitlines()) < 110
+
+
+def test_which_of_two_images_is_written(box):
+    for name in ("a.png", "a.PNG"):
+        fill(box / "in", name)
+    result = run("blur", "--output-type=f32", "-v", "in", "out", code=1)
+    assert "conv: in/a.png: another image has the same output, a.npy, and came first\n" in result.err

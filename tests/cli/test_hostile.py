@@ -12,7 +12,7 @@ import images
 import png_writer as png
 import program
 from faulty import FAULTY
-from program import ROOT, is_sanitized, measure, run
+from program import ROOT, closing, is_sanitized, measure, run
 
 HANG = program.TIMEOUT  # the slowest case takes a second
 ROOM = 32 << 20  # bytes that a refused image may add to the peak of a run, not counting its file
@@ -61,7 +61,7 @@ def test_all_of_them_at_once(box, usual):
     said = {match[1]: match[2] for match in named}
     assert all(cause in said[f"{name}.png"] for name, (_, cause) in hostile.REFUSED.items()), result.err
     assert sorted(os.listdir("out")) == sorted([*good, *odd])
-    assert f"{len(good) + len(odd)} done, {len(bad)} failed" in result.err.splitlines()[-1]
+    assert f"{len(good) + len(odd)} done, {len(bad)} failed" in program.closing(result.err)
     check_good(*list(good)[:: 9 if is_sanitized() else 1])
     for name, (_, planes) in hostile.ACCEPTED.items():
         assert (images.read(f"out/{name}.png") == planes).all(), name
@@ -73,7 +73,7 @@ def test_all_of_them_at_once(box, usual):
 def test_all_of_them_on_a_device(box):
     fill(box / "in", {f"{name}.png": data for name, (data, *_) in {**hostile.REFUSED, **hostile.ACCEPTED}.items()})
     result = run("identity", "--device=cuda", "-j3", "in", "out", code=1)
-    assert f"{len(hostile.ACCEPTED)} done, {len(hostile.REFUSED)} failed" in result.err.splitlines()[-1]
+    assert f"{len(hostile.ACCEPTED)} done, {len(hostile.REFUSED)} failed" in program.closing(result.err)
     for name, (_, planes) in hostile.ACCEPTED.items():
         assert (images.read(f"out/{name}.png") == planes).all(), name
 
@@ -148,7 +148,7 @@ def test_memory_of_large_images_stays_within_the_limit(box, usual):
     fill(box / "in", {f"{i}.png": blank(4000, 4000) for i in range(8)})
     limit = 128 << 20  # an image takes 2 x 46 MiB of staging
     result = measure("identity", "--device=cpu", "-j8", f"--mem-limit={limit}", "in", "out", timeout=HANG)
-    assert "8 done" in result.err
+    assert "8 done" in program.closing(result.err)
     check_peak(result, usual + 2 * limit)
 
 
@@ -188,7 +188,7 @@ def test_memory_of_large_files_stays_within_the_limit(box, usual, way, kind, job
     if kind == b"tEXt":
         bound += limit // 2 + FILE + limit  # the texts of these files, and those of images in groups
     result = measure("identity", way, f"-j{jobs}", "--no-save", f"--mem-limit={limit}", "in", "out", timeout=HANG)
-    assert "30 done" in result.err
+    assert "30 done" in program.closing(result.err)
     check_peak(result, bound)
 
 
@@ -202,5 +202,5 @@ def test_files_larger_than_their_share_go_one_by_one(box, way, kind, jobs):
     writers = [subprocess.Popen(["cp", "in/0.png", name]) for name in names]
     result = run("identity", way, f"-j{jobs}", "--mem-limit=11M",
                  *[f"in/{index}.png" for index in range(6)], *names, "out")
-    assert "12 done" in result.err and [writer.wait(program.TIMEOUT) for writer in writers] == [0] * 6
+    assert "12 done" in program.closing(result.err) and [writer.wait(program.TIMEOUT) for writer in writers] == [0] * 6
     check_good("0.png", "5.png")

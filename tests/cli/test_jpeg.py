@@ -200,11 +200,11 @@ def tree(folder):
 
 
 def test_a_folder_keeps_formats(mixed):
-    assert "5 done" in run("emboss", "-r", "in", "out").err
+    assert "5 done" in program.closing(run("emboss", "-r", "in", "out").err)
     assert tree("out") == ["a.jpg", "b.JPG", "below/d.jfif", "c.jpeg", "e.png"]
     assert [kind(f"out/{name}") for name in tree("out")] == ["jpg", "jpg", "jpg", "jpg", "png"]
     assert "5 skipped" in run("emboss", "-r", "--skip-existing", "in", "out").err
-    assert "1 done" in run("emboss", "--include=*.png", "in", "only").err
+    assert "1 done" in program.closing(run("emboss", "--include=*.png", "in", "only").err)
 
 
 @pytest.mark.parametrize("to,names", (("png", ["a.png", "b.png", "below/d.png", "c.png", "e.png"]),
@@ -223,7 +223,7 @@ def test_collisions_are_reported(box, options, output):
     write("in/a.jpg", jpeg.make(photo()))
     write_png("in/a.png", photo())
     result = run("identity", *options, "in", "out", code=1)
-    assert f"another image has the same output, {output}" in result.err and "1 done, 1 failed" in result.err
+    assert f"another image has the same output, {output}" in result.err and "1 done, 1 failed" in program.closing(result.err)
     assert os.listdir("out") == [output]
     np.save("w.npy", np.ones((1, 3, 1, 1), np.float32))
     assert "another image has the same output, a.npy" in run("layer", "w.npy", "in", "maps", code=1).err
@@ -290,12 +290,12 @@ def test_contradictions_are_refused(box, typed, words):
 
 def test_resume_knows_quality_and_format(mixed):
     command = ("emboss", "in", "out", "--resume", "journal")
-    assert "4 done" in run(*command).err
+    assert "4 done" in program.closing(run(*command).err)
     assert "4 skipped" in run(*command).err
     assert "4 skipped" in run(*command, "--quality=keep").err
-    assert "4 done" in run(*command, "--quality=50").err
-    assert "4 done" in run(*command, "--progressive").err
-    assert "4 done" in run(*command, "--to=png").err
+    assert "4 done" in program.closing(run(*command, "--quality=50").err)
+    assert "4 done" in program.closing(run(*command, "--progressive").err)
+    assert "4 done" in program.closing(run(*command, "--to=png").err)
 
 
 def test_a_page_shows_jpegs(mixed):

@@ -41,11 +41,11 @@ def test_a_folder_into_a_folder(box, jobs):
     with open("in/bad.png", "wb") as file:
         file.write(b"no image")
     result = layer("w.npy", "in", "out", "-r", "-j", jobs, code=1)
-    assert "in/bad.png: " in result.err and "in/gray.png: " in result.err and "10 done, 2 failed" in result.err
+    assert "in/bad.png: " in result.err and "in/gray.png: " in result.err and "10 done, 2 failed" in program.closing(result.err)
     for name, image in made.items():
         assert same_bits(np.load(f"out/{name}.npy"), definition.layer(channels_of(image), w)[0]), name
     assert sorted(os.listdir("out")) == sorted([f"p{i}.npy" for i in range(9)] + ["deep"])
-    assert "0 done, 2 failed, 10 skipped" in layer("w.npy", "in", "out", "-r", "--skip-existing", code=1).err
+    assert "0 done, 2 failed, 10 skipped" in program.closing(layer("w.npy", "in", "out", "-r", "--skip-existing", code=1).err)
     planned = layer("w.npy", "in", "new", "--dry-run").out
     assert "p0.npy" in planned and not os.path.exists("new")
 

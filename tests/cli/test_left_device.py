@@ -30,7 +30,7 @@ def test_all_that_a_run_writes_is_whole(box, batch, asked, faults):
 def test_the_journal_lists_all(box, batch):
     for done in (0, 63):
         said = start_faulty("left", "--device=cuda", "--resume=journal", *SMALL).stderr
-        assert f"{63 - done} done" in said and f"{done} skipped" in said
+        assert f"{63 - done} done" in program.closing(said) and f"{done} skipped" in said
     check_outcome(box, want_of(box), 0, said, "journal")
 
 
@@ -46,9 +46,9 @@ def test_what_goes_to_a_pipe_is_whole(box, batch):
 def test_exit_codes(box, batch):
     (box / "in" / "bad.png").write_bytes(b"bad")
     done = start_faulty("left", "--device=cuda", *SMALL, code=1)
-    assert "63 done, 1 failed" in done.stderr
+    assert "63 done, 1 failed" in program.closing(done.stderr)
     done = start_faulty("left lost=4", "--device=all", *SMALL, code=1)
-    assert "continuing on the CPU" in done.stderr and "63 done, 1 failed" in done.stderr
+    assert "continuing on the CPU" in done.stderr and "63 done, 1 failed" in program.closing(done.stderr)
     with open("/dev/full", "w") as full:
         done = subprocess.run([FAULTY, CHAIN, "--device=cuda", "--json", "in", "out"], stdout=full, stderr=subprocess.PIPE, text=True,
                               env=with_devices("left"), timeout=program.TIMEOUT)

@@ -91,14 +91,14 @@ def test_six_large_images_in_a_group_of_400_mb(box):
             os.link("in/0.png", f"in/{i}.png")
         # Without outputs: on a memory file system they would be the group's.
         result = run("emboss", "-j2", "--no-save", "in", "out", preexec_fn=entering(folder))
-        assert "6 done, 0 failed" in result.err
+        assert "6 done, 0 failed" in program.closing(result.err)
         devices = run("devices", preexec_fn=entering(folder)).out
         assert re.search(rf"memory: {LIMIT >> 20} MiB of \d+ MiB, \d+ MiB in use \(\S+ of "
                          rf"{os.path.dirname(folder)}\)", devices), devices
         # An image that needs more fails on its own, with a message; the others are processed.
         result = run("emboss", "-j2", "-z", "6", "in/0.png", SAMPLE, "out", code=1, preexec_fn=entering(folder))
         assert re.search(r"in/0.png: the image may need \d+ MiB of memory, but only \d+ MiB are left", result.err)
-        assert "1 done, 1 failed" in result.err
+        assert "1 done, 1 failed" in program.closing(result.err)
 
 
 def test_cpu_quota_of_a_group(box):
@@ -126,7 +126,7 @@ def test_address_space(box):
     assert re.search(r"memory: 439 MiB of \d+ MiB, \d+ MiB in use \(RLIMIT_AS", devices), devices
     result = subprocess.run([*limited, "emboss", "--device", "cpu", "-j2", "in", "out"], capture_output=True, text=True,
                             check=False)
-    assert result.returncode == 0 and "4 done, 0 failed" in result.stderr, result.stderr
+    assert result.returncode == 0 and "4 done, 0 failed" in program.closing(result.stderr), result.stderr
 
 
 def address_space_to_start():
@@ -206,14 +206,14 @@ def test_few_descriptors(box, batch, count, jobs):
     args = ("emboss", "--device", "cpu", f"-j{jobs}")
     for _ in range(2):  # new outputs, and outputs that replace others
         code, said = start_few(count, *args, "in", "out")
-        assert code == 0 and "60 done" in said, said
+        assert code == 0 and "60 done" in program.closing(said), said
         assert read_tree("out") == want
     if count >= 8:  # two folders that are read, and the journal
         code, said = start_few(count, *args, "-r", "--fsync", "--preserve", "--resume", "journal", "in", "tree")
-        assert code == 0 and "80 done" in said, said
+        assert code == 0 and "80 done" in program.closing(said), said
         assert read_tree("tree") == batch
     code, said = start_few(count, *args, "--in-place", "in")
-    assert code == 0 and "60 done" in said, said
+    assert code == 0 and "60 done" in program.closing(said), said
     assert {name: data for name, data in read_tree("in").items() if "/" not in name} == want
 
 
@@ -221,7 +221,7 @@ def test_few_descriptors(box, batch, count, jobs):
 def test_too_few_descriptors_for_a_tree(box, batch):
     """Three folders deep, no descriptor is left for a file: that folder is reported, all others are processed."""
     code, said = start_few(6, "emboss", "--device", "cpu", "-j8", "-r", "in", "out")
-    assert code == 1 and "60 done, 1 failed" in said, said
+    assert code == 1 and "60 done, 1 failed" in program.closing(said), said
     assert "conv: in/a/b: cannot open the folder: Too many open files\n" in said
 
 
@@ -247,4 +247,4 @@ def test_soft_limit_is_raised(box, batch):
     assert "open files: 20 (RLIMIT_NOFILE)" in start_few(20, "devices")[1]
     assert "open files: 10 (" not in start_few(10, "devices", soft=True)[1]
     code, said = start_few(10, "emboss", "--device", "cpu", "-j2", "-r", "in", "out", soft=True)
-    assert code == 0 and "80 done" in said and read_tree("out") == batch
+    assert code == 0 and "80 done" in program.closing(said) and read_tree("out") == batch

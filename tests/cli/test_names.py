@@ -143,7 +143,7 @@ NAMES = ("two words.png", " .png", "new\nline.png", "tab\there.png", "bell\a.png
 
 def test_names_of_every_kind_are_kept(box):
     fill(box / "in", *NAMES)
-    assert run("identity", "in", "out").err.startswith(f"{len(NAMES)} done, 0 failed")
+    assert run("identity", "in", "out").err.startswith(f"{len(NAMES)} images -> out/ in ")
     assert tree("out") == sorted(NAMES)
 
 

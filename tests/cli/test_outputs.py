@@ -63,7 +63,7 @@ def test_the_input_is_not(box, link):
     check_new(made, names)
     assert "there.png: the output would overwrite the input" in done.err
     assert (box / "in" / "there.png").read_bytes() == made["there.png"].data
-    assert f"{NEW} done, 1 failed" in done.err
+    assert f"{NEW} done, 1 failed" in program.closing(done.err)
 
 
 def test_a_folder_is_not(box):
@@ -121,7 +121,7 @@ def test_special_files_in_a_folder(box, options, before):
     assert all(is_embossed(f"out/{name}", made[name]) for name in made)
     assert not any(os.path.islink(box / "out" / name) for name in made)
     assert (box / "file").read_bytes() == b"kept" and not os.path.exists(box / "out" / "nothing")
-    assert f"{len(made)} done, {len(KEPT)} failed" in done.err
+    assert f"{len(made)} done, {len(KEPT)} failed" in program.closing(done.err)
 
 
 def test_a_dry_run_reports_what_is_in_the_way(box):
@@ -285,7 +285,7 @@ def test_no_output_of_a_list_replaces_an_own_file(desk, option):
     (desk / "in" / "r").write_bytes((desk / "a.png").read_bytes())
     (desk / "out").mkdir()
     said = run("emboss", option, "out/r", "--files-from=-", "in", "out", stdin=b"r\nb.png\n", code=1).err
-    assert "in/r: the output would overwrite the run's own" in said and "1 done, 1 failed" in said
+    assert "in/r: the output would overwrite the run's own" in said and "1 done, 1 failed" in program.closing(said)
     assert (desk / "out" / "r").read_bytes()[:4] != b"\x89PNG" and (desk / "out" / "b.png").exists()
 
 

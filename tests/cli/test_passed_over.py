@@ -10,7 +10,7 @@ import pytest
 
 import jpeg
 from folders import fill, image
-from program import HAS_JPEG, run
+from program import HAS_JPEG, closing, run
 
 PNG = [image(seed).data for seed in range(1, 5)]
 WITH_JPEG = pytest.mark.skipif(not HAS_JPEG, reason="built without libjpeg-turbo")
@@ -54,7 +54,7 @@ def test_jpegs_on_a_pipe(box):
     for name, data in (("in/b.jpg", a + b), ("in/c.jpg", mpf + b)):
         with open(name, "wb") as file:
             file.write(data)
-    assert "3 done, 0 failed" in run("blur", "in", "out").err
+    assert "3 done, 0 failed" in closing(run("blur", "in", "out").err)
 
 
 def test_images_in_a_file_or_fifo(box):
@@ -62,7 +62,7 @@ def test_images_in_a_file_or_fifo(box):
     with open("in/two.png", "wb") as file:
         file.write(PNG[1] + PNG[2])
     result = run("blur", "in", "out", code=1)
-    assert "conv: in/two.png: 1 more image follows" in result.err and "1 done, 1 failed" in result.err
+    assert "conv: in/two.png: 1 more image follows" in result.err and "1 done, 1 failed" in closing(result.err)
     assert os.listdir("out") == ["a.png"]
     assert "not with --in-place" in run("blur", "--in-place", "in/two.png", code=1).err
     with open("in/two.png", "rb") as file:
@@ -81,17 +81,19 @@ def test_other_formats_and_folders(box):
     for name in ("b.HEIC", "c.tif", "d.webp", "e.NEF", "f.cr2", "notes.txt"):
         with open(f"card/{name}", "wb") as file:
             file.write(b"data")
-    passed = ", 5 images not read (HEIC, TIFF, WebP, ...), 1 folder not entered (-r)"
+    passed = "; 5 other images: CR2, HEIC, NEF, TIFF, WebP; 1 folder not entered (-r)\n"
     result = run("blur", "--json", "card", "out")
-    assert "1 done, 0 failed, 0 skipped" + passed in result.err and result.records()[-1]["ignored"] == 5
-    assert passed + "\n" in run("blur", "--dry-run", "card", "out").err
-    assert "2 done, 0 failed, 0 skipped, 1 ignored, 5 images not read (HEIC, TIFF, WebP, ...), " in run("blur", "-r", "card", "tree").err
-    assert "not read" not in run("blur", "--include", "*.png", "card", "chosen").err
-    assert "5 images not read" in run("layer", "sobel", "card", "maps").err
+    summary = result.records()[-1]
+    assert result.err.startswith("1 image -> out/ in ") and result.err.endswith(passed) and summary["ignored"] == 5
+    assert [summary[f"{key}"] for key in ("other_images", "other_formats", "folders_not_entered")] == [5, "CR2, HEIC, NEF, TIFF, WebP", 1]
+    assert passed in run("blur", "--dry-run", "card", "out").err
+    assert "2 done, 0 failed, 0 skipped; 1 ignored; 5 other images: CR2, HEIC" in closing(run("blur", "-r", "card", "tree").err)
+    assert "other image" not in run("blur", "--include", "*.png", "card", "chosen").err
+    assert "5 other images: " in run("layer", "sobel", "card", "maps").err
     with tarfile.open("card.tar", "w") as archive:
         archive.add("card")
-    assert "2 done, 0 failed, 0 skipped, 5 images not read (HEIC, TIFF, WebP, ...)" in run("blur", "--images-only", "card.tar", "out.tar").err
-    assert "not read" not in run("blur", "card.tar", "out.tar").err  # but copied
+    assert "2 done, 0 failed, 0 skipped; 5 other images: CR2, HEIC" in closing(run("blur", "--images-only", "card.tar", "out.tar").err)
+    assert "other image" not in run("blur", "card.tar", "out.tar").err  # but copied
     os.remove("card/a.png")
     result = run("blur", "card", "none", code=3)
     assert "1 folder was not entered; --recursive does" in result.err and not os.path.exists("none")

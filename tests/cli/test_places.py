@@ -88,7 +88,7 @@ def test_what_makes_no_sense_together(photos, typed, words):
 def test_results_next_to_the_originals(photos):
     run("emboss", "--beside", "--suffix=_e", "-r", "in")
     assert tree("in") == ["a.png", "a_e.png", "b.png", "b_e.png", "sub/c.PNG", "sub/c_e.PNG"]
-    assert "3 done, 0 failed, 3 skipped" in run("emboss", "--beside", "--suffix=_e", "-r", "in").err, "results are no images to filter"
+    assert "3 done, 0 failed, 3 skipped" in program.closing(run("emboss", "--beside", "--suffix=_e", "-r", "in").err), "results are no images to filter"
     assert len(tree("in")) == 6
     result = run("emboss", "--beside", "--suffix=_e", "--dry-run", "in")
     assert "would skip in/a_e.png (named like a result)\n" in result.out
@@ -123,14 +123,14 @@ def test_beside_from_a_list(photos):
     names = "in/a.png\n./in/a.png\n" + os.path.abspath("in/b.png") + "\nin/b_e.png\n"
     fill("in/b_e.png")
     result = run("emboss", "--beside", "--suffix=_e", "--files-from=-", stdin=names.encode())
-    assert "in/a.png: listed again" in result.err and "2 done, 0 failed, 2 skipped" in result.err
+    assert "in/a.png: listed again" in result.err and "2 done, 0 failed, 2 skipped" in program.closing(result.err)
     assert tree("in") == ["a.png", "a_e.png", "b.png", "b_e.png", "sub/c.PNG"]
 
 
 def test_beside_continues_with_a_journal(photos):
     first = run("emboss", "--beside", "--suffix=_e", "-r", "--resume=j", "--limit=2", "in").err
-    assert "2 done, 0 failed, 0 skipped" in first
-    assert "1 done, 0 failed, 4 skipped" in run("emboss", "--beside", "--suffix=_e", "-r", "--resume=j", "in").err
+    assert "2 done, 0 failed, 0 skipped" in program.closing(first)
+    assert "1 done, 0 failed, 4 skipped" in program.closing(run("emboss", "--beside", "--suffix=_e", "-r", "--resume=j", "in").err)
 
 
 # --- which images --------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_limit_takes_the_first(photos):
     run("emboss", "--limit=1", "in", "out")
     assert tree("out") == ["a.png"]
     result = run("emboss", "--limit=2", "--files-from=-", "listed", stdin=b"in/sub/c.PNG\nin/b.png\nin/a.png\n")
-    assert tree("listed") == ["in/b.png", "in/sub/c.PNG"] and "2 done" in result.err
+    assert tree("listed") == ["in/b.png", "in/sub/c.PNG"] and "2 done" in program.closing(result.err)
 
 
 def test_sample_depends_on_names_and_seed_only(box):
@@ -198,11 +198,11 @@ def test_files_of_other_programs(photos):
     for name in ("in/._a.png", "in/.thumb.png", "in/@eaDir/x.png"):
         with open(name, "wb") as file:
             file.write(b"no image")
-    assert "2 done, 0 failed, 0 skipped, 2 ignored, " in run("emboss", "in", "out").err
+    assert "2 done, 0 failed, 0 skipped; 2 ignored" in program.closing(run("emboss", "in", "out").err)
     result = run("emboss", "-r", "--json", "in", "out")
-    assert "3 done, 0 failed, 0 skipped, 3 ignored, " in result.err and result.records()[-1]["ignored"] == 3
-    assert "3 to do, 0 failed, 0 skipped, 3 ignored\n" in run("emboss", "-r", "--dry-run", "in", "out").err
-    assert " 3 failed" in run("emboss", "-r", "--no-ignore", "in", "out", code=1).err
+    assert "3 done, 0 failed, 0 skipped; 3 ignored" in program.closing(result.err) and result.records()[-1]["ignored"] == 3
+    assert "3 to do, 0 failed, 0 skipped; 3 ignored\n" in run("emboss", "-r", "--dry-run", "in", "out").err
+    assert " 3 failed" in program.closing(run("emboss", "-r", "--no-ignore", "in", "out", code=1).err)
     assert "no image" not in run("emboss", "in/._a.png", "x.png", code=1).err and not os.path.exists("x.png")
     fill("apple/._a.png")
     assert " in apple (1 ignored: ._*, .thumb* or @eaDir; --no-ignore takes them)\n" in run("emboss", "apple", "new", code=3).err

@@ -131,4 +131,4 @@ def test_no_setting_changes_a_byte(folder, tmp_path, number):
     for name in folder.good:
         assert (tmp_path / "out" / name).read_bytes() == want[name], f"{name} differs; {said}"
     assert sorted(re.findall(r"(?m)^conv: in/([abc]/\S+\.png): ", err)) == folder.bad, said
-    assert f"{len(folder.good)} done, {len(folder.bad)} failed, 0 skipped" in err, said
+    assert f"{len(folder.good)} done, {len(folder.bad)} failed, 0 skipped" in program.closing(err), said

@@ -160,7 +160,7 @@ def test_failures_stay_above_the_bar(waiting):
     assert terminal.end() == 1
     first, *closing = terminal.screen.lines
     assert re.fullmatch(r"conv: in/4\.png: not a PNG.* \(bad signature\)", first)
-    assert re.match(r"9 done, 1 failed, 0 skipped, [\d.]+ s, ", "".join(closing)) and "[" not in "".join(closing)
+    assert re.fullmatch(r"9 images -> out/ in [\d.]+ s \(\S+ images/s\), 1 failed", "".join(closing)) and "[" not in "".join(closing)
 
 
 def test_a_list_that_comes_through_a_pipe_has_no_total(waiting):

@@ -84,7 +84,7 @@ def test_cpu_utilisation_is_what_the_system_counts(box):
     fill_with_noise(box / "in", 8 if is_sanitized() else 30)
     for _ in range(3):  # the page is written after the last record, which takes longer on a busy machine
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        result = run("emboss", "-z", "9", "--json", "--html", "p.html", "in", "out")
+        result = run("emboss", "-v", "-z", "9", "--json", "--html", "p.html", "in", "out")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used = pytest.approx(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, rel=0.3, abs=0.05)
         summary = result.records()[-1]
@@ -167,7 +167,7 @@ def test_a_full_disk_is_said_and_leaves_valid_json(box):
         resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
 
     result = run("emboss", "-j1", "--trace", "t.json", "in", "out", code=1, preexec_fn=limit)
-    assert "trace" in result.err and "t.json" in result.err and "500 done, 0 failed" in result.err
+    assert "trace" in result.err and "t.json" in result.err and "500 done, 0 failed" in program.closing(result.err)
     assert os.path.getsize("t.json") <= 100000 and len(slices(load("t.json"))) > 200
     assert len(os.listdir("out")) == 500
 

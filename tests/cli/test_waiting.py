@@ -221,7 +221,7 @@ def test_a_list_may_have_carriage_returns_and_a_name_without_end(box):
     run("emboss", "--files-from", "list", "out")
     assert sorted(os.listdir("out")) == ["a.png", "b.png"]
     (box / "long").write_bytes(b"a.png\n" + b"x" * 70000)
-    assert "1 done, 1 failed" in run("emboss", "--files-from", "long", "out", code=1).err
+    assert "1 done, 1 failed" in program.closing(run("emboss", "--files-from", "long", "out", code=1).err)
 
 
 def test_the_report_overwrites_no_image(box):

@@ -7,7 +7,7 @@ import pytest
 
 import images
 from folders import fill, image, is_embossed
-from program import TIMEOUT, run, stop, until
+from program import TIMEOUT, closing, run, stop, until
 from watching import watch
 
 
@@ -29,7 +29,7 @@ def test_arrivals_are_filtered_until_a_signal(tmp_path, device, number):
         (tmp_path / "outside.png").write_bytes(made.data)
         os.rename(tmp_path / "outside.png", source / "renamed.png")
         watched.has("renamed.png")
-        assert "3 done" in watched.end(number)
+        assert "3 done" in closing(watched.end(number))
     for name in ("first.png", "second.png", "renamed.png"):
         assert is_embossed(target / name, made)
     assert sorted(os.listdir(target)) == ["first.png", "renamed.png", "second.png"]
@@ -52,7 +52,7 @@ def test_a_file_is_read_when_it_is_complete(tmp_path):
             before.write(made.data[500:])
             before.close()
             watched.has("before.png")
-            assert "3 done, 0 failed" in watched.end()
+            assert "3 done, 0 failed" in closing(watched.end())
     for name in ("before.png", "after.png"):
         assert is_embossed(target / name, made)
 
@@ -72,7 +72,7 @@ def test_editors_and_downloads(tmp_path):
         os.remove(source / "fleeting.png")
         watched.process.send_signal(signal.SIGCONT)
         until(lambda: images.read(target / "image.png").shape[1:] == (31, 17), watched.process)
-        assert ", 0 failed" in watched.end()
+        assert ", 0 failed" in closing(watched.end())
     assert os.listdir(target) == ["image.png"] and is_embossed(target / "image.png", new)
 
 
@@ -86,7 +86,7 @@ def test_several_steps_of_one_file_are_one_image(tmp_path):
         (source / "image.png").write_bytes(made.data)
         os.kill(watched.process.pid, signal.SIGCONT)
         watched.has("image.png")
-        assert "1 done, 0 failed" in watched.end()
+        assert "1 done, 0 failed" in closing(watched.end())
 
 
 def test_folders_that_arrive(tmp_path):
@@ -126,13 +126,13 @@ def test_a_restart_with_a_journal_does_only_what_is_new(tmp_path):
     new = image(9)
     with watch(source, target, "--resume", journal) as watched:
         watched.has(*names)
-        assert "5 done" in watched.end()
+        assert "5 done" in closing(watched.end())
     (source / "new.png").write_bytes(image().data)
     (source / "2.png").write_bytes(new.data)
     with watch(source, target, "--resume", journal) as watched:
         watched.has("new.png")
         until(lambda: is_embossed(target / "2.png", new), watched.process)
-        assert "2 done, 0 failed, 4 skipped" in watched.end()
+        assert "2 done, 0 failed, 4 skipped" in closing(watched.end())
 
 
 def test_dropped_events(tmp_path):
@@ -153,7 +153,7 @@ def test_dropped_events(tmp_path):
             (source / f"{i}.png").write_bytes(made.data)
         os.kill(watched.process.pid, signal.SIGCONT)
         watched.has(*(f"{i}.png" for i in range(50)))
-        assert ", 0 failed" in watched.end()
+        assert ", 0 failed" in closing(watched.end())
 
 
 def test_a_damaged_image_is_reported_and_its_next_version_is_filtered(tmp_path):
@@ -165,7 +165,7 @@ def test_a_damaged_image_is_reported_and_its_next_version_is_filtered(tmp_path):
         until(lambda: b"image.png" in report.read_bytes(), watched.process)
         (source / "image.png").write_bytes(made.data)
         watched.has("image.png")
-        assert "1 done, 1 failed" in watched.end(code=1)
+        assert "1 done, 1 failed" in closing(watched.end(code=1))
 
 
 def test_the_end_of_a_watched_folder(tmp_path):

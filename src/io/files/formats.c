@@ -57,7 +57,7 @@ const struct conv_format *conv_formats_find(const uint8_t *data, size_t size)
 
 const char *conv_formats_converter(const char *format)
 {
-    if (strcmp(format, "raw") == 0)
+    if (strstr("DNG NEF CR2 CR3 ARW RAF ORF RW2", format)) // of cameras
         return "darktable-cli INPUT OUTPUT.png";
     // Formats that libvips does not read by itself.
     static const char *const others[] = {"BMP", "TGA"};

@@ -149,7 +149,8 @@ static enum conv_status claim_place(const struct place *place,
     if (claim->is_folder && (*repeated = has(place, CONV_OUTPUT_FOLDER)))
         return CONV_OK;
     if (is_taken(place))
-        return conv_err_set(err, CONV_ERR_USAGE, "another %s has the same output, %s",
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "another %s has the same output, %s, and came first",
                             claim->original ? "member" : "image", claim->name);
     if (!claim->is_folder && has(place, CONV_OUTPUT_INSIDE))
         return conv_err_set(err, CONV_ERR_USAGE, "other outputs are in a folder of this name, %s",

@@ -168,6 +168,19 @@ static enum conv_status add_each(struct conv_archive_operands *archives,
     return status;
 }
 
+// An output is an archive as well if its extension (.cbz, .epub) is that of an input archive.
+static const struct conv_archive_format *format_of_inputs(const struct conv_archive_operands *from,
+                                                          const struct conv_operands *operands)
+{
+    const char *extension = operands->output + conv_item_extension_at(operands->output);
+    for (int i = 0; i < operands->input_count && *extension; i++) {
+        const char *input = operands->inputs[i];
+        if (from->inputs[i] && strcmp(input + conv_item_extension_at(input), extension) == 0)
+            return from->inputs[i];
+    }
+    return NULL;
+}
+
 // The format of a single output; NULL if it is not an archive.
 static const struct conv_archive_format *find_format(const struct conv_archive_operands *archives,
                                                      const struct conv_operands *operands)
@@ -181,6 +194,8 @@ static const struct conv_archive_format *find_format(const struct conv_archive_o
     if (!standard && (output[strlen(output) - 1] == '/' || conv_paths_is_folder(output)))
         return NULL;
     const struct conv_archive_format *named = standard ? NULL : conv_archive_of_path(output);
+    if (!named && !standard)
+        named = format_of_inputs(archives, operands);
     if (named)
         return named;
     bool special = standard || conv_paths_descriptor(output) >= 0 ||
