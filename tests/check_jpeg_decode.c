@@ -91,66 +91,6 @@ static bool prepare(struct sample *sample)
     return true;
 }
 
-// Flips bits, and removes, repeats or replaces bytes, mostly in the scan.
-static void mutate(struct png_file *file, uint64_t *state)
-{
-    for (int n = 1 + (int)random_below(state, 3); n > 0 && file->size > 16; n--) {
-        unsigned size = (unsigned)file->size;
-        unsigned at = random_below(state, 4) ? size - 1 - random_below(state, size / 2)
-                                             : random_below(state, size);
-        unsigned length = 1 + random_below(state, 3);
-        length = length < size - at ? length : size - at;
-        switch (random_below(state, 6)) {
-        case 0:
-        case 1:
-            file->data[at] ^= (uint8_t)(1u << random_below(state, 8));
-            break;
-        case 2:
-            file->data[at] = (uint8_t)random_below(state, 256);
-            break;
-        case 3:
-            memmove(file->data + at, file->data + at + length, size - at - length);
-            file->size -= length;
-            break;
-        case 4: { // bytes of the scan, or zeros, before EOI
-            uint8_t more[3] = {0};
-            if (random_below(state, 2))
-                memcpy(more, file->data + at, length);
-            png_make_insert(file, at, &(struct png_file){more, length});
-            break;
-        }
-        default:
-            if (random_below(state, 4) == 0)
-                file->size = at;
-        }
-    }
-}
-
-static struct jpeg_spec draw_spec(uint64_t *state)
-{
-    static const int samplings[][4] = {
-        {1, 1, 1, 1}, {2, 1, 1, 1}, {2, 2, 1, 1}, {1, 2, 1, 1}, {4, 1, 1, 1}, {4, 2, 1, 1},
-        {1, 4, 1, 1}, {2, 4, 1, 1}, {2, 2, 1, 2}, {2, 2, 2, 1}, {2, 1, 2, 1}, {4, 1, 2, 1},
-        {1, 2, 2, 1}, {3, 1, 1, 1}, {1, 3, 1, 1}, {1, 1, 2, 2}, {1, 1, 2, 1}, {1, 1, 1, 2}};
-    static const unsigned most[] = {4, 20, 60, 200, 400};
-    const int *sampling = samplings[random_below(state, 2) ? 2 : random_below(state, 18)];
-    unsigned side = most[random_below(state, 5)];
-    struct jpeg_spec spec = {
-        .width = 1 + (int)random_below(state, side),
-        .height = 1 + (int)random_below(state, side),
-        .channels = random_below(state, 5) ? 3 : 1,
-        .quality = 1 + (int)random_below(state, 100),
-        .sampling_h = sampling[0],
-        .sampling_v = sampling[1],
-        .chroma_h = sampling[2],
-        .chroma_v = sampling[3],
-        .restart_mcus = random_below(state, 3) ? 0 : 1 + (int)random_below(state, 40),
-        .content = (enum jpeg_content)random_below(state, JPEG_CONTENTS),
-        .optimized = random_below(state, 3) == 0,
-    };
-    return spec;
-}
-
 // --- the device ----------------------------------------------------------------------------------
 
 struct device_batch {
@@ -371,7 +311,7 @@ static int add_samples(struct sample *samples, int count, struct png_file *file,
         };
         png_make_bytes(&sample->file, file->data, file->size);
         if (i > 0)
-            mutate(&sample->file, state);
+            jpeg_mutate(&sample->file, state);
         if (!prepare(sample)) {
             free_sample(sample);
             continue;
@@ -393,7 +333,7 @@ static bool check_round(const struct check_options *options, uint64_t seed)
     unsigned odd = random_below(&state, 50);
     enum batch_kind kind = odd == 0 ? BATCH_STOPPED : odd == 1 ? BATCH_OTHER : BATCH_USUAL;
     for (int i = 0; i < files; i++) {
-        struct jpeg_spec spec = draw_spec(&state);
+        struct jpeg_spec spec = jpeg_draw(&state);
         struct png_file file = {0};
         jpeg_make(&file, &spec, random_bits(&state));
         count = add_samples(samples, count, &file, &spec, options->mutations, &state);

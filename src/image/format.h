@@ -143,7 +143,8 @@ struct conv_image_header {
         } png;                 // a palette is decoded to RGB(A), 1, 2 and 4 bits to 8
         struct {
             bool progressive, arithmetic;
-            bool luma; // of a colour file only the luminance is decoded: shape has one channel
+            bool luma;     // of a colour file only the luminance is decoded: shape has one channel
+            bool streamed; // decoders of our own may decode it
             bool several_scans;     // all coefficients are held at once
             uint32_t blocks;        // of 8 x 8 coefficients in all components
             uint32_t padded_blocks; // the same as libjpeg holds them

@@ -173,8 +173,8 @@ static enum conv_status read_frame(const struct conv_marker *marker,
     return count_blocks(header, p + 6, err);
 }
 
-// True if a device may decode the one scan, in a file of `size` bytes. The markers after this one
-// and the tables decide it (stream.c).
+// True if our decoders may decode the one scan, in a file of `size` bytes. The markers after this
+// one and the tables decide it (stream.c).
 static bool has_stream(const struct conv_image_header *header, size_t size)
 {
     enum { MOST_SIZE = 1 << 28 }; // so that 32 bits count the bits of the data
@@ -205,7 +205,7 @@ static enum conv_status read_scan(const struct conv_marker *marker, uint32_t int
     header->jpeg.several_scans =
         header->jpeg.progressive || marker->data[0] < header->shape.channels;
     header->jpeg.segments = interval ? (uint32_t)divide_up(header->jpeg.mcus, interval) : 1;
-    header->device_stream = has_stream(header, size);
+    header->device_stream = header->jpeg.streamed = has_stream(header, size);
     return CONV_OK;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "image/format.h"
-#include "jpeg/cpu/planes.h"
+#include "jpeg/cpu/cpu_jpeg.h"
 #include "jpeg/jpeg.h"
 
 struct conv_codec {
@@ -55,52 +55,53 @@ static void trim(struct conv_codec *codec)
     conv_buffer_trim(&codec->file, keep);
 }
 
-static struct conv_jpeg_planes planes_of(const struct conv_image *shape)
-{
-    return (struct conv_jpeg_planes){.width = shape->width,
-                                     .height = shape->height,
-                                     .components = shape->channels < 3 ? 1 : 3,
-                                     .h = {1, 1, 1},
-                                     .v = {1, 1, 1}};
-}
-
 static size_t decode_bytes(const struct conv_image_header *header, size_t size)
 {
-    struct conv_jpeg_planes planes = planes_of(&header->shape);
+    struct conv_jpeg_planes planes = conv_jpeg_planes_of(header);
     size_t coefficients =
         (size_t)header->jpeg.padded_blocks * CONV_JPEG_BLOCK_SAMPLES * sizeof(int16_t);
-    (void)size;
-    memcpy(planes.h, header->jpeg.h, sizeof planes.h);
-    memcpy(planes.v, header->jpeg.v, sizeof planes.v);
+    if (header->jpeg.streamed)
+        return conv_jpeg_decode_bytes(header, size);
     return conv_jpeg_planes_bytes(&planes) + (header->jpeg.several_scans ? coefficients : 0);
 }
 
 static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape,
                            const struct conv_metadata *metadata)
 {
-    struct conv_jpeg_planes planes = planes_of(shape);
     struct conv_jpeg_encoding encoding;
     conv_jpeg_choose(&encoding, config, shape, metadata);
-    planes.h[0] = encoding.h;
-    planes.v[0] = encoding.v;
+    struct conv_jpeg_planes planes = {.width = shape->width,
+                                      .height = shape->height,
+                                      .components = shape->channels < 3 ? 1 : 3,
+                                      .h = {encoding.h, 1, 1},
+                                      .v = {encoding.v, 1, 1}};
     return conv_jpeg_most_bytes(&encoding, shape) + conv_jpeg_planes_bytes(&planes) +
            conv_jpeg_coefficient_bytes(&encoding, shape);
+}
+
+static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data, size_t size,
+                                  const struct conv_image_header *header,
+                                  const struct conv_image *dst, const struct conv_rows *rows,
+                                  struct conv_err *err)
+{
+    const atomic_int *stop = codec->config.stop;
+    if (conv_jpeg_decode(&codec->scratch, data, size, header, dst, rows, stop))
+        return CONV_OK;
+    return conv_libjpeg_decode(&codec->scratch, data, size, header, dst, rows, stop, err);
 }
 
 static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
                                const struct conv_image_header *header, const struct conv_image *dst,
                                struct conv_err *err)
 {
-    return conv_libjpeg_decode(&codec->scratch, data, size, header, dst, NULL, codec->config.stop,
-                               err);
+    return decode_to(codec, data, size, header, dst, NULL, err);
 }
 
 static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
                                     const struct conv_image_header *header,
                                     const struct conv_rows *rows, struct conv_err *err)
 {
-    return conv_libjpeg_decode(&codec->scratch, data, size, header, NULL, rows, codec->config.stop,
-                               err);
+    return decode_to(codec, data, size, header, NULL, rows, err);
 }
 
 // `rest`: further bytes of the file, of which `file` has the first.

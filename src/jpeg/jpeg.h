@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// JPEG bytes to planes and planes to JPEG bytes, by libjpeg-turbo. The pipeline uses this through
-// conv_jpeg_format only.
+// JPEG bytes to planes and planes to JPEG bytes, by libjpeg-turbo and a faster decoder for baseline
+// files. The pipeline uses this through conv_jpeg_format only.
 //
 // Read: Huffman and arithmetic coding, sequential and progressive, 8 bits, gray and colour. Decoded
 // samples are those of libjpeg-turbo's default settings (accurate integer DCT, smooth upsampling of

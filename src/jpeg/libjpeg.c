@@ -15,7 +15,7 @@
 #include <jerror.h>
 
 #include "base/parallel.h"
-#include "jpeg/cpu/planes.h"
+#include "jpeg/cpu/cpu_jpeg.h"
 
 // Bytes of the output buffer at first, and at least that much is added.
 #define LEAST_ROOM ((size_t)1 << 16)

@@ -262,7 +262,7 @@ bool conv_jpeg_copy_stream(uint8_t *stream, size_t *stream_bytes, const uint8_t 
 {
     struct conv_jpeg_stream *head = (struct conv_jpeg_stream *)(void *)stream;
     size_t at;
-    if (!header->device_stream || !read_head(head, data, size, &at, header))
+    if (!header->jpeg.streamed || !read_head(head, data, size, &at, header))
         return false;
     head->offsets_at = (uint32_t)align(sizeof *head);
     head->data_at =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// libFuzzer target: JPEG files as a worker reads them. Nothing may be written outside the planes,
-// metadata that are carried over can be read again and are clean, and an output of the pixels
-// decodes to the same size.
+// libFuzzer target: JPEG files as a worker reads them. Pixels and verdicts are libjpeg-turbo's;
+// nothing may be written outside the planes, metadata that are carried over can be read again and
+// are clean, and an output of the pixels decodes to the same size.
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +86,19 @@ static void encode_again(struct conv_codec *codec, const struct conv_image *imag
     free(file);
 }
 
+static void check_verdict(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                          enum conv_status status, const struct conv_image *image)
+{
+    struct conv_buffer scratch = {0};
+    struct conv_image other = header->shape;
+    struct conv_err err;
+    image_alloc(&other, 0xa5);
+    require(conv_libjpeg_decode(&scratch, data, size, header, &other, NULL, NULL, &err) == status);
+    require(status || image_equal(image, &other));
+    image_free(&other);
+    conv_buffer_free(&scratch);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct conv_codec_config config = {.level = -1};
@@ -106,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum conv_status status = conv_jpeg_format.decode(codec, data, size, &header, &image, &err);
     require(image_padding_is(&image, 0xa5));
     require(status == CONV_OK || status == CONV_ERR_FORMAT);
+    check_verdict(data, size, &header, status, &image);
     if (!status)
         encode_again(codec, &image, &metadata);
     image_free(&image);

@@ -175,3 +175,62 @@ void jpeg_orient(struct png_file *file, int orientation)
         0,   0,   0,   0,   0,    0};
     jpeg_insert(file, 2, 0xE1, exif, sizeof exif);
 }
+
+void jpeg_mutate(struct png_file *file, uint64_t *state)
+{
+    for (int n = 1 + (int)random_below(state, 3); n > 0 && file->size > 16; n--) {
+        unsigned size = (unsigned)file->size;
+        unsigned at = random_below(state, 4) ? size - 1 - random_below(state, size / 2)
+                                             : random_below(state, size);
+        unsigned length = 1 + random_below(state, 3);
+        length = length < size - at ? length : size - at;
+        switch (random_below(state, 6)) {
+        case 0:
+        case 1:
+            file->data[at] ^= (uint8_t)(1u << random_below(state, 8));
+            break;
+        case 2:
+            file->data[at] = (uint8_t)random_below(state, 256);
+            break;
+        case 3:
+            memmove(file->data + at, file->data + at + length, size - at - length);
+            file->size -= length;
+            break;
+        case 4: { // bytes of the scan, or zeros, before EOI
+            uint8_t more[3] = {0};
+            if (random_below(state, 2))
+                memcpy(more, file->data + at, length);
+            png_make_insert(file, at, &(struct png_file){more, length});
+            break;
+        }
+        default:
+            if (random_below(state, 4) == 0)
+                file->size = at;
+        }
+    }
+}
+
+struct jpeg_spec jpeg_draw(uint64_t *state)
+{
+    static const int samplings[][4] = {
+        {1, 1, 1, 1}, {2, 1, 1, 1}, {2, 2, 1, 1}, {1, 2, 1, 1}, {4, 1, 1, 1}, {4, 2, 1, 1},
+        {1, 4, 1, 1}, {2, 4, 1, 1}, {2, 2, 1, 2}, {2, 2, 2, 1}, {2, 1, 2, 1}, {4, 1, 2, 1},
+        {1, 2, 2, 1}, {3, 1, 1, 1}, {1, 3, 1, 1}, {1, 1, 2, 2}, {1, 1, 2, 1}, {1, 1, 1, 2}};
+    static const unsigned most[] = {4, 20, 60, 200, 400};
+    const int *sampling = samplings[random_below(state, 2) ? 2 : random_below(state, 18)];
+    unsigned side = most[random_below(state, 5)];
+    struct jpeg_spec spec = {
+        .width = 1 + (int)random_below(state, side),
+        .height = 1 + (int)random_below(state, side),
+        .channels = random_below(state, 5) ? 3 : 1,
+        .quality = 1 + (int)random_below(state, 100),
+        .sampling_h = sampling[0],
+        .sampling_v = sampling[1],
+        .chroma_h = sampling[2],
+        .chroma_v = sampling[3],
+        .restart_mcus = random_below(state, 3) ? 0 : 1 + (int)random_below(state, 40),
+        .content = (enum jpeg_content)random_below(state, JPEG_CONTENTS),
+        .optimized = random_below(state, 3) == 0,
+    };
+    return spec;
+}

@@ -55,4 +55,10 @@ void jpeg_insert(struct png_file *file, size_t at, int code, const void *data, s
 // Inserts Exif with that orientation.
 void jpeg_orient(struct png_file *file, int orientation);
 
+// Flips bits, and removes, repeats or replaces bytes, mostly in the scan.
+void jpeg_mutate(struct png_file *file, uint64_t *state);
+
+// A random baseline file.
+struct jpeg_spec jpeg_draw(uint64_t *state);
+
 #endif

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // JPEG: pixels are those of libjpeg-turbo's defaults for every kind of file; damaged files and
 // other kinds are refused with the cause; work and memory are bounded by the image.
+#include <stdlib.h>
 
 #include "base/features.h"
-#include "jpeg/cpu/rows.h"
+#include "jpeg/cpu/cpu_jpeg.h"
 #include "jpeg/jpeg.h"
 #include "support/jpeg_make.h"
 #include "support/random.h"
@@ -198,6 +199,54 @@ UNIT_TEST(vectors_compute_as_the_definition)
         assert_memory_equal(a[0], b[0], n);
         assert_memory_equal(a[1], b[1], n);
     }
+}
+
+// Random files and damaged copies: what our decoder decodes, with and without vectors, libjpeg
+// decodes to the same pixels. CONV_ROUNDS=5000 tests 100,000 of them.
+UNIT_TEST(our_decoder_agrees_with_libjpeg)
+{
+    enum { COPIES = 20 };
+    const char *given = getenv("CONV_ROUNDS");
+    int rounds = given ? atoi(given) : 100;
+    uint64_t seed = (uint64_t)rounds;
+    struct conv_buffer scratch = {0};
+    struct png_file whole = {0};
+    for (int i = 0; i < COPIES * rounds; i++) {
+        struct jpeg_spec spec = {0};
+        struct conv_image_header header;
+        struct conv_image images[2];
+        if (i % COPIES == 0) {
+            spec = jpeg_draw(&seed);
+            jpeg_make(&whole, &spec, seed);
+        }
+        png_make_free(&file);
+        png_make_bytes(&file, whole.data, whole.size);
+        if (i % COPIES > 0)
+            jpeg_mutate(&file, &seed);
+        if (conv_jpeg_probe(file.data, file.size, &header, &err) ||
+            conv_jpeg_check_size(file.data, file.size, &header, &err) ||
+            (uint64_t)header.shape.width * (uint64_t)header.shape.height > 1 << 20)
+            continue;
+        if (header.shape.channels == 3 && i % 3 == 0)
+            conv_jpeg_format.take_luma(&header);
+        for (int k = 0; k < 2; k++) {
+            images[k] = header.shape;
+            image_alloc(&images[k], 0xa5);
+        }
+        (void)setenv("CONV_DISABLE", i % 2 ? "avx2" : "", 1);
+        bool ours =
+            conv_jpeg_decode(&scratch, file.data, file.size, &header, &images[0], NULL, NULL);
+        enum conv_status status = conv_libjpeg_decode(&scratch, file.data, file.size, &header,
+                                                      &images[1], NULL, NULL, &err);
+        if ((ours && (status || !image_equal(&images[0], &images[1]))) ||
+            (!ours && spec.quality >= 20) || !image_padding_is(&images[0], 0xa5))
+            fail_msg("file %d of %d rounds: %d and %d", i, rounds, ours, status);
+        image_free(&images[0]);
+        image_free(&images[1]);
+    }
+    (void)unsetenv("CONV_DISABLE");
+    png_make_free(&whole);
+    conv_buffer_free(&scratch);
 }
 
 // --- refusals ------------------------------------------------------------------------------------

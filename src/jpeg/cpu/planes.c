@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "jpeg/cpu/planes.h"
+#include "jpeg/cpu/cpu_jpeg.h"
 
 #include <string.h>
 
@@ -35,6 +35,18 @@ static void set_sizes(struct conv_jpeg_planes *planes)
         component->pitch = pitch_of(component->padded);
         component->full_pitch = pitch_of(component->padded * (size_t)planes->most_h / planes->h[c]);
     }
+}
+
+struct conv_jpeg_planes conv_jpeg_planes_of(const struct conv_image_header *header)
+{
+    struct conv_jpeg_planes planes = {.width = header->shape.width,
+                                      .height = header->shape.height,
+                                      .components = header->jpeg.components,
+                                      .ycc = header->jpeg.components == 3,
+                                      .luma = header->jpeg.luma};
+    memcpy(planes.h, header->jpeg.h, sizeof planes.h);
+    memcpy(planes.v, header->jpeg.v, sizeof planes.v);
+    return planes;
 }
 
 bool conv_jpeg_planes_fit(const struct conv_jpeg_planes *planes)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The definition of the arithmetic in C, from which other instruction sets do not differ.
-#include "jpeg/cpu/rows.h"
+#include "jpeg/cpu/cpu_jpeg.h"
 
 #include "base/features.h"
+#include "jpeg/decoding.h"
 
 #define BITS 16
 #define FIX(x) ((int)((x) * (1 << BITS) + 0.5))
@@ -11,6 +12,32 @@
 static uint8_t clamp(int value)
 {
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
+static bool idct(uint8_t *dst, ptrdiff_t stride, const int16_t *blocks, const int16_t *steps)
+{
+    int32_t between[2][64], in[8], out[8];
+    bool in_range = true;
+    for (int x = 0; x < 16; x++) {
+        const int16_t *block = blocks + x / 8 * 64;
+        for (int y = 0; y < 8; y++)
+            in[y] = block[8 * y + x % 8] * steps[8 * y + x % 8];
+        conv_jpeg_idct(out, in);
+        for (int y = 0; y < 8; y++) {
+            int32_t value = conv_jpeg_descale(out[y], CONV_JPEG_IDCT_FIRST);
+            between[x / 8][8 * y + x % 8] = value;
+            in_range = in_range && value >= -CONV_JPEG_ROW_MOST - 1 && value <= CONV_JPEG_ROW_MOST;
+        }
+    }
+    for (int y = 0; y < 16 && in_range; y++) {
+        conv_jpeg_idct(out, between[y / 8] + y % 8 * 8);
+        for (int x = 0; x < 8; x++) {
+            int32_t sample = conv_jpeg_descale(out[x], CONV_JPEG_IDCT_SECOND);
+            dst[y % 8 * stride + y / 8 * 8 + x] = clamp(sample + 128);
+            in_range = in_range && sample >= -512 && sample <= 511;
+        }
+    }
+    return in_range;
 }
 
 static void to_rgb(uint8_t *const rgb[3], const uint8_t *const ycc[3], size_t n)
@@ -77,6 +104,7 @@ static void halve_both(uint8_t *restrict dst, const uint8_t *restrict upper,
 
 const struct conv_jpeg_rows conv_jpeg_rows_plain = {
     .name = "plain",
+    .idct = idct,
     .to_rgb = to_rgb,
     .to_ycc = to_ycc,
     .widen = widen,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// rows.h with AVX2, 32 samples at a time. Bytes are widened in place within each half of a vector
+// rows.c with AVX2, 32 samples at a time. Bytes are widened in place within each half of a vector
 // and narrowed the same way, so their order needs no permutation.
 #ifdef __x86_64__
 #include <immintrin.h>
 
 #include "base/features.h"
-#include "jpeg/cpu/rows.h"
+#include "jpeg/cpu/cpu_jpeg.h"
+#include "jpeg/decoding.h"
 
 #define AVX2_INLINE static inline __attribute__((target("avx2"), always_inline))
 #define AVX2 __attribute__((target("avx2")))
@@ -29,6 +30,124 @@ AVX2_INLINE void store(uint8_t *p, __m256i v)
 AVX2_INLINE __m256i pair(int low, int high) // of factors for _mm256_madd_epi16
 {
     return _mm256_set1_epi32((int)((uint32_t)high << 16 | (uint16_t)low));
+}
+
+// --- the inverse DCT -----------------------------------------------------------------------------
+
+// The sums of conv_jpeg_idct with all factors of an input added up. Inputs are rows of two blocks,
+// one in each half of a vector.
+AVX2_INLINE __m256i products(__m256i a, int factor_a, int factor_b)
+{
+    return _mm256_madd_epi16(a, pair(factor_a, factor_b));
+}
+
+// The eight results of four columns of each block from the inputs 0 and 4, 2 and 6, 1 and 3, 5 and
+// 7 in turn.
+AVX2_INLINE void transform_half(__m256i out[8], __m256i in04, __m256i in26, __m256i in13,
+                                __m256i in57, int round, int shift)
+{
+    const __m256i half = _mm256_set1_epi32(round);
+    __m256i plus = _mm256_add_epi32(products(in04, 8192, 8192), half);
+    __m256i minus = _mm256_add_epi32(products(in04, 8192, -8192), half);
+    __m256i low = products(in26, 4433, 4433 - 15137), high = products(in26, 4433 + 6270, 4433);
+    const __m256i even[4] = {_mm256_add_epi32(plus, high), _mm256_add_epi32(minus, low),
+                             _mm256_sub_epi32(minus, low), _mm256_sub_epi32(plus, high)};
+    const __m256i odd[4] = {
+        _mm256_add_epi32(products(in13, 11363, 9633), products(in57, 6437, 2260)),
+        _mm256_add_epi32(products(in13, 9633, -2259), products(in57, -11362, -6436)),
+        _mm256_add_epi32(products(in13, 6437, -11362), products(in57, 2261, 9633)),
+        _mm256_add_epi32(products(in13, 2260, -6436), products(in57, 9633, -11363))};
+    for (int i = 0; i < 4; i++) {
+        out[i] = _mm256_srai_epi32(_mm256_add_epi32(even[i], odd[i]), shift);
+        out[7 - i] = _mm256_srai_epi32(_mm256_sub_epi32(even[i], odd[i]), shift);
+    }
+}
+
+AVX2_INLINE void transform(__m256i v[8], int round, int shift)
+{
+    __m256i low[8], high[8];
+    transform_half(low, _mm256_unpacklo_epi16(v[0], v[4]), _mm256_unpacklo_epi16(v[2], v[6]),
+                   _mm256_unpacklo_epi16(v[1], v[3]), _mm256_unpacklo_epi16(v[5], v[7]), round,
+                   shift);
+    transform_half(high, _mm256_unpackhi_epi16(v[0], v[4]), _mm256_unpackhi_epi16(v[2], v[6]),
+                   _mm256_unpackhi_epi16(v[1], v[3]), _mm256_unpackhi_epi16(v[5], v[7]), round,
+                   shift);
+    for (int i = 0; i < 8; i++)
+        v[i] = _mm256_packs_epi32(low[i], high[i]);
+}
+
+// Transposes the block in each half.
+AVX2_INLINE void transpose(__m256i v[8])
+{
+    __m256i a[8], b[8];
+    for (int i = 0; i < 4; i++) {
+        a[2 * i] = _mm256_unpacklo_epi16(v[i], v[i + 4]);
+        a[2 * i + 1] = _mm256_unpackhi_epi16(v[i], v[i + 4]);
+    }
+    for (int i = 0; i < 4; i++) {
+        b[2 * i] = _mm256_unpacklo_epi16(a[i], a[i + 4]);
+        b[2 * i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 4]);
+    }
+    for (int i = 0; i < 4; i++) {
+        v[2 * i] = _mm256_unpacklo_epi16(b[i], b[i + 4]);
+        v[2 * i + 1] = _mm256_unpackhi_epi16(b[i], b[i + 4]);
+    }
+}
+
+// Writes columns of 8 samples of each block as rows.
+AVX2_INLINE void put_columns(uint8_t *dst, ptrdiff_t stride, const __m256i v[8])
+{
+    __m256i even[2], odd[2], four[4];
+    for (int i = 0; i < 2; i++) {
+        even[i] = _mm256_packus_epi16(v[4 * i], v[4 * i + 2]);
+        odd[i] = _mm256_packus_epi16(v[4 * i + 1], v[4 * i + 3]);
+        __m256i first = _mm256_unpacklo_epi8(even[i], odd[i]);
+        __m256i second = _mm256_unpackhi_epi8(even[i], odd[i]);
+        four[i] = _mm256_unpacklo_epi16(first, second);
+        four[2 + i] = _mm256_unpackhi_epi16(first, second);
+    }
+    for (int i = 0; i < 4; i++) { // two rows at a time
+        __m256i rows = i % 2 ? _mm256_unpackhi_epi32(four[i / 2 * 2], four[i / 2 * 2 + 1])
+                             : _mm256_unpacklo_epi32(four[i / 2 * 2], four[i / 2 * 2 + 1]);
+        rows = _mm256_permute4x64_epi64(rows, 0xD8);
+        _mm_storeu_si128((__m128i *)(void *)(dst + 2 * i * stride), _mm256_castsi256_si128(rows));
+        _mm_storeu_si128((__m128i *)(void *)(dst + (2 * i + 1) * stride),
+                         _mm256_extracti128_si256(rows, 1));
+    }
+}
+
+// Values in a range of 2^n from `least` on have no other than the n lowest bits after this.
+AVX2_INLINE __m256i collect_bits(const __m256i v[8], int least)
+{
+    __m256i bits = _mm256_setzero_si256();
+    for (int i = 0; i < 8; i++)
+        bits = _mm256_or_si256(bits, _mm256_sub_epi16(v[i], _mm256_set1_epi16((int16_t)least)));
+    return bits;
+}
+
+AVX2_INLINE __m128i load_row(const int16_t *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+AVX2 static bool idct(uint8_t *dst, ptrdiff_t stride, const int16_t *blocks, const int16_t *steps)
+{
+    __m256i v[8];
+    for (int i = 0; i < 8; i++) {
+        __m256i rows = _mm256_inserti128_si256(_mm256_castsi128_si256(load_row(blocks + 8 * i)),
+                                               load_row(blocks + 64 + 8 * i), 1);
+        v[i] = _mm256_mullo_epi16(rows, _mm256_broadcastsi128_si256(load_row(steps + 8 * i)));
+    }
+    transform(v, 1 << (CONV_JPEG_IDCT_FIRST - 1), CONV_JPEG_IDCT_FIRST);
+    __m256i first = collect_bits(v, -8192);
+    transpose(v);
+    transform(v, (128 << CONV_JPEG_IDCT_SECOND) + (1 << (CONV_JPEG_IDCT_SECOND - 1)),
+              CONV_JPEG_IDCT_SECOND);
+    __m256i second = collect_bits(v, 128 - 512);
+    put_columns(dst, stride, v);
+    __m256i outside = _mm256_or_si256(_mm256_and_si256(first, _mm256_set1_epi16(~16383)),
+                                      _mm256_and_si256(second, _mm256_set1_epi16(~1023)));
+    return _mm256_testz_si256(outside, outside);
 }
 
 // --- colours -------------------------------------------------------------------------------------
@@ -209,6 +328,7 @@ AVX2 static void halve_both(uint8_t *dst, const uint8_t *upper, const uint8_t *l
 const struct conv_jpeg_rows conv_jpeg_rows_avx2 = {
     .name = "avx2",
     .needs = CONV_CPU_AVX2,
+    .idct = idct,
     .to_rgb = to_rgb,
     .to_ycc = to_ycc,
     .widen = widen,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From coefficients to samples: sums of the DC differences, and the inverse DCT. Its arithmetic is
-// that of libjpeg's accurate integer DCT: 13 bits of constants, and 2 bits more between the passes.
+// From coefficients to samples: sums of the DC differences, and the inverse DCT.
 #include "jpeg/cuda/decode.cuh"
 
 // --- DC coefficients -----------------------------------------------------------------------------
@@ -85,36 +84,6 @@ static __global__ void __launch_bounds__(DC_THREADS)
 }
 
 // --- the inverse DCT -----------------------------------------------------------------------------
-
-// Eight inputs to eight outputs, scaled by 2^13 times the square root of 8. Loeffler, Ligtenberg,
-// Moschytz, "Practical fast 1-D DCT algorithms with 11 multiplications", 1989, figure 1 reversed.
-__device__ __forceinline__ void transform(int32_t (&out)[8], const int32_t (&in)[8])
-{
-    // Rotation by 3/8 pi of inputs 2 and 6, and sums with the others of even number.
-    int32_t turn = (in[2] + in[6]) * 4433;
-    int32_t low = turn - in[6] * 15137, high = turn + in[2] * 6270;
-    int32_t plus = (in[0] + in[4]) * 8192, minus = (in[0] - in[4]) * 8192;
-    int32_t even[4] = {plus + high, minus + low, minus - low, plus - high};
-    // The inputs of odd number.
-    int32_t both = (in[1] + in[3] + in[5] + in[7]) * 9633;
-    int32_t outer = (in[1] + in[7]) * -7373, inner = (in[3] + in[5]) * -20995;
-    int32_t a = (in[3] + in[7]) * -16069 + both, b = (in[1] + in[5]) * -3196 + both;
-    int32_t odd[4] = {in[1] * 12299 + outer + b, in[3] * 25172 + inner + a,
-                      in[5] * 16819 + inner + b, in[7] * 2446 + outer + a};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        out[i] = even[i] + odd[i];
-        out[7 - i] = even[i] - odd[i];
-    }
-}
-
-#define PASS_BITS 2   // that are kept after the first pass
-#define CONST_BITS 13 // of the constants above
-
-__device__ __forceinline__ int32_t descale(int32_t value, int bits)
-{
-    return (value + (1 << (bits - 1))) >> bits;
-}
 
 // Versions of this DCT with vectors of 16 bits saturate where libjpeg's C code wraps. Where the
 // squares of a block's coefficients sum up to less than this, and the samples are within 10 bits,
@@ -244,20 +213,20 @@ static __global__ void __launch_bounds__(IDCT_THREADS)
             in[0] = limited * quant[block.component * CONV_JPEG_BLOCK];
         }
         in_range = limit_energy(in) && in_range;
-        transform(out, in);
+        conv_jpeg_idct(out, in);
         __syncwarp(); // the rows of the step before have been read
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            words[9 * i + (int)lane] = descale(out[i], CONST_BITS - PASS_BITS);
+            words[9 * i + (int)lane] = conv_jpeg_descale(out[i], CONV_JPEG_IDCT_FIRST);
         __syncwarp();
 #pragma unroll
         for (int i = 0; i < 8; i++)
             in[i] = words[9 * (int)lane + i];
-        transform(out, in);
+        conv_jpeg_idct(out, in);
         uint32_t packed[2] = {0, 0};
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            int32_t sample = descale(out[i], CONST_BITS + PASS_BITS + 3);
+            int32_t sample = conv_jpeg_descale(out[i], CONV_JPEG_IDCT_SECOND);
             in_range = in_range && sample >= -512 && sample <= 511;
             packed[i / 4] |= (uint32_t)min(max(sample + 128, 0), 255) << 8 * (i % 4);
         }

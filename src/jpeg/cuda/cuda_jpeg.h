@@ -10,40 +10,11 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "jpeg/decoding.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define CONV_JPEG_COMPONENTS 3
-#define CONV_JPEG_BLOCK 64 // coefficients or samples of a block
-
-// --- the stream of a file ------------------------------------------------------------------------
-
-// What the device reads of a file, made by conv_jpeg_copy_stream (src/jpeg/stream.c): this head,
-// then the offsets of the restart segments, then their entropy-coded data without stuffed bytes
-// and without restart markers. Files whose scan is not one baseline Huffman scan of all
-// components, or whose markers are not as they should be, have no stream.
-struct conv_jpeg_code {
-    uint8_t counts[16];   // codes of each length, as in a DHT segment
-    uint8_t symbols[256]; // in order of their codes
-};
-
-struct conv_jpeg_stream {
-    uint32_t bytes;               // of all of it
-    uint32_t segments;            // at least 1
-    uint32_t segment_mcus;        // MCUs of each segment but the last; all if there is one
-    uint32_t offsets_at;          // uint32_t[segments + 1]: where each begins and the last ends,
-                                  // counted from data_at
-    uint32_t data_at, data_bytes; // followed by at least 16 bytes of zeros
-    uint16_t width, height;
-    uint8_t components;                                       // 1 or 3
-    uint8_t orientation, weighed;                             // as in struct conv_image_header
-    uint8_t h[CONV_JPEG_COMPONENTS], v[CONV_JPEG_COMPONENTS]; // sampling factors; 1 if there is one
-    uint16_t quant[CONV_JPEG_COMPONENTS][CONV_JPEG_BLOCK];    // in zigzag order
-    uint8_t tables[CONV_JPEG_COMPONENTS]; // the first component that has the same codes
-    struct conv_jpeg_code dc[CONV_JPEG_COMPONENTS], ac[CONV_JPEG_COMPONENTS]; // per component
-};
 
 // --- the standard Huffman tables -----------------------------------------------------------------
 
