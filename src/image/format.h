@@ -278,12 +278,13 @@ struct conv_device_encoding {
 struct conv_format_device {
     enum conv_device_coder coder;
     bool same_bytes; // a device encodes to the bytes that `encode` makes
-    // A guess from the first head_bytes bytes of a file: true if header.device_stream is likely.
+    // A guess from the first `bytes` bytes of a file, at least head_bytes: true if
+    // header.device_stream is likely.
     size_t head_bytes;
-    bool (*looks_decodable)(const uint8_t *head);
+    bool (*looks_decodable)(const uint8_t *head, size_t bytes);
     // Bytes of the decoded samples that such a head of a file of `size` bytes states, whether it is
     // right or not, or an estimate.
-    uint64_t (*head_samples)(const uint8_t *head, uint64_t size);
+    uint64_t (*head_samples)(const uint8_t *head, size_t bytes, uint64_t size);
     int parts; // of an image that a device decodes at the same time, about
 
     // Copies the compressed image data to `stream`, which is 16-byte aligned and has room for

@@ -195,18 +195,26 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
 
 // --- for decoding and encoding on a device -------------------------------------------------------
 
-// Metadata come before the frame, so nothing is known of it. Most files are baseline ones.
-static bool looks_decodable(const uint8_t *head)
+// Metadata come before the frame. If the head does not reach it: most files are baseline ones.
+static bool looks_decodable(const uint8_t *head, size_t bytes)
 {
+    struct conv_image_header header;
     struct conv_err err;
-    return conv_jpeg_check_signature(head, CONV_JPEG_HEAD_SIZE, &err) == CONV_OK;
+    return conv_jpeg_probe(head, bytes, &header, &err)
+               ? conv_jpeg_check_signature(head, bytes, &err) == CONV_OK
+               : header.device_stream;
 }
 
 // A photograph has 8 to 11 bytes of samples per byte of its file at qualities of about 90.
 #define SAMPLES_PER_BYTE 9
-static uint64_t head_samples(const uint8_t *head, uint64_t size)
+static uint64_t head_samples(const uint8_t *head, size_t bytes, uint64_t size)
 {
-    return looks_decodable(head) ? size * SAMPLES_PER_BYTE : 0;
+    struct conv_image_header header;
+    struct conv_err err;
+    const struct conv_image *shape = &header.shape;
+    return conv_jpeg_probe(head, bytes, &header, &err)
+               ? size * SAMPLES_PER_BYTE
+               : (uint64_t)shape->width * (uint64_t)shape->height * (uint64_t)shape->channels;
 }
 
 static void frame(struct conv_codec *codec, const struct conv_image *shape,

@@ -208,16 +208,18 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
 // --- for decoding and encoding on a device -------------------------------------------------------
 
 // The bytes are not validated, and a tRNS chunk after them is not seen.
-static bool looks_decodable(const uint8_t *head)
+static bool looks_decodable(const uint8_t *head, size_t bytes)
 {
+    (void)bytes;
     struct conv_err err;
     bool palette = head[25] & 1, interlaced = head[28] != 0;
     return !conv_png_check_head(head, HEAD_BYTES, &err) && !interlaced && head[24] >= 8 && !palette;
 }
 
 // Palettes count as RGB, less than 8 bits as 8. 0 if it is not the head of a PNG.
-static uint64_t head_samples(const uint8_t *head, uint64_t size)
+static uint64_t head_samples(const uint8_t *head, size_t bytes, uint64_t size)
 {
+    (void)bytes;
     struct conv_err err;
     (void)size;
     uint64_t width = conv_chunk_read_u32(head + 16), height = conv_chunk_read_u32(head + 20);

@@ -5,9 +5,11 @@
 #define FIRST_LATENCY_NS 70e6
 #define FIRST_LONGEST 700e3
 
-// A byte of a file takes a worker as long as this many bytes of samples. 16 cores of a Xeon decode
-// icons, photographs and screenshots in 0.5 to 0.6 ns per byte of this sum.
+// A byte of a file takes a worker as long as this many bytes of samples. Cores of a Xeon decode
+// PNG (icons, photographs and screenshots) in 0.5 to 0.6 ns per byte of this sum, JPEG in 0.9 to 1;
+// the least of it is the initial guess.
 #define FILE_WEIGHT 8
+#define FIRST_WORK_NS 0.5
 
 // In which a device decodes a byte of the samples of one part of an image: workload.c.
 #define SERIAL_NS 2.5
@@ -43,6 +45,25 @@ void conv_decode_policy_note_worker(struct conv_decode_policy *policy, double wo
     policy->worker_ns += ns;
     policy->worker_work += work;
     policy->worker_count++;
+}
+
+void conv_decode_policy_offer(struct conv_decode_policy *policy, double work)
+{
+    if (policy->first_work == 0)
+        policy->first_work = work;
+}
+
+// What decoding takes a worker: for an image, and for a unit of work.
+static double image_ns(const struct conv_decode_policy *policy)
+{
+    return policy->worker_count > 0 ? (double)policy->worker_ns / (double)policy->worker_count
+                                    : policy->first_work * FIRST_WORK_NS;
+}
+
+static double work_ns(const struct conv_decode_policy *policy)
+{
+    return policy->worker_count > 0 ? (double)policy->worker_ns / policy->worker_work
+                                    : FIRST_WORK_NS;
 }
 
 void conv_decode_policy_note_streams(struct conv_decode_policy *policy, int streams, bool open,
@@ -99,8 +120,8 @@ bool conv_decode_policy_may_begin(const struct conv_decode_policy *policy)
 // The time that decoding an image takes a worker away from other work; 0 if it does not matter.
 static uint64_t cost_of_help(const struct conv_decode_policy *policy)
 {
-    bool costs = policy->device_required && policy->worker_count > 0 && most_groups(policy) > 0;
-    return costs ? policy->worker_ns / policy->worker_count : 0;
+    bool costs = policy->device_required && most_groups(policy) > 0;
+    return costs ? (uint64_t)image_ns(policy) : 0;
 }
 
 bool conv_decode_policy_may_decode_on_cpu(struct conv_decode_policy *policy)
@@ -132,23 +153,18 @@ void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns
 bool conv_decode_policy_is_device_faster(const struct conv_decode_policy *policy, size_t samples,
                                          int parts, double work)
 {
-    if (policy->worker_count == 0)
-        return false; // no measurement to compare with
     double room = (double)policy->stream_bytes * policy->streams;
     double at_once = room / (double)samples; // images
     double device_ns = SERIAL_NS * (double)samples / at_once / parts;
-    double worker_ns = work * (double)policy->worker_ns / policy->worker_work / policy->workers;
+    double worker_ns = work * work_ns(policy) / policy->workers;
     return device_ns < worker_ns;
 }
 
 bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *policy, size_t bytes,
                                       uint64_t left, uint64_t now)
 {
-    if (policy->worker_count == 0)
-        return false; // no measurement to compare with
     // The time per image of all workers together.
-    double worker_ns =
-        (double)policy->worker_ns / (double)policy->worker_count / (double)policy->workers;
+    double worker_ns = image_ns(policy) / policy->workers;
     // A stream is decoded serially: one that is longer makes its whole group take longer.
     double longer = (double)bytes / policy->longest;
     double latency_ns = policy->latency_ns;

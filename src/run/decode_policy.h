@@ -25,6 +25,7 @@ struct conv_decode_policy {
     uint64_t worker_ns;       // in which workers have decoded
     uint64_t worker_count;    // images that they have decoded
     double worker_work;       // of these images, conv_decode_policy_work
+    double first_work;        // of the first image, for a guess until workers have decoded one
     size_t stream_bytes;      // of decoded images that a stream of a device has room for
     uint64_t device_count;    // images that devices have decoded
     bool measured;            // a device has decoded a group; until then what follows is a guess
@@ -46,6 +47,10 @@ void conv_decode_policy_init(struct conv_decode_policy *policy, int workers, uin
 // What the time of a worker for an image depends on, about: bytes of decoded samples, and of its
 // file.
 double conv_decode_policy_work(size_t samples, size_t bytes);
+
+// An image that a device could decode, with that much work for a worker. A folder of large JPEGs
+// was not to begin with one for each worker: the device had nothing to do for 140 ms.
+void conv_decode_policy_offer(struct conv_decode_policy *policy, double work);
 
 // A worker has decoded an image of that much work in `ns`.
 void conv_decode_policy_note_worker(struct conv_decode_policy *policy, double work, uint64_t ns);

@@ -226,7 +226,10 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
 bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, bool device_only,
                        enum conv_status *status)
 {
-    bool able = may_decode(s, job), decode = able && is_for_device(s, job);
+    bool able = may_decode(s, job);
+    if (able)
+        conv_decode_policy_offer(&s->policy, work_of(job));
+    bool decode = able && is_for_device(s, job);
     struct plan plan = make_plan(s, job, decode);
     if (device_only && !(plan.form & CONV_FORM_DECODED))
         return false;

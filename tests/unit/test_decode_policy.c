@@ -27,11 +27,34 @@ static void note_device(struct conv_decode_policy *policy, int images, uint64_t 
     conv_decode_policy_note_device(policy, images, NOW - ns, PHOTO, NOW);
 }
 
-UNIT_TEST(test_nothing_measured_nothing_handed_over)
+static bool begins_on_device(size_t samples, size_t bytes, int parts, uint64_t images)
 {
     struct conv_decode_policy policy;
-    conv_decode_policy_init(&policy, 16, 0);
-    assert_false(conv_decode_policy_is_worthwhile(&policy, PHOTO, 1000000, 1000000 * MS));
+    double work = conv_decode_policy_work(samples, bytes);
+    conv_decode_policy_init(&policy, 16, START);
+    policy.streams = 6;
+    policy.stream_bytes = (size_t)80 << 20;
+    policy.device_required = true;
+    conv_decode_policy_offer(&policy, work);
+    bool decodes = conv_decode_policy_is_device_faster(&policy, samples, parts, work) &&
+                   conv_decode_policy_is_worthwhile(&policy, bytes / (size_t)parts, images, START);
+    assert_true(conv_decode_policy_may_begin(&policy));
+    // While the device is being opened and its groups are full, no worker decodes, either.
+    conv_decode_policy_note_streams(&policy, 6, false, START);
+    assert_false(conv_decode_policy_may_decode_on_cpu(&policy));
+    return decodes;
+}
+
+// Each worker first decoded an image, to measure: one of 24 megapixels took it 100 ms and more.
+UNIT_TEST(test_the_first_images_are_for_the_device_if_there_are_many)
+{
+    assert_true(begins_on_device(PHOTO_SAMPLES, 164000, 64, 10000)); // JPEG
+    assert_true(begins_on_device(72000000, 2840000, 64, 96));
+    assert_true(begins_on_device(PHOTO_SAMPLES, PHOTO, 1, 10000)); // PNG
+    assert_false(begins_on_device(PHOTO_SAMPLES, 164000, 64, 100));
+    assert_false(begins_on_device(128 * 128 * 3, 6800, 64, 2000));
+    assert_false(begins_on_device(72000000, 2840000, 64, 10));
+    assert_false(begins_on_device((size_t)29 << 20, 300000, 1, 1000)); // a screenshot
 }
 
 UNIT_TEST(test_the_last_images_are_the_workers)
@@ -197,8 +220,6 @@ UNIT_TEST(test_workers_decode_large_flat_images)
     policy.workers = 1; // the time of one is 16 times as long
     assert_true(conv_decode_policy_is_device_faster(&policy, screen, 1, work));
     policy.streams = 0; // no device is left
-    assert_false(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, 1, PHOTO_WORK));
-    policy = (struct conv_decode_policy){.workers = 1, .streams = 4, .stream_bytes = screen};
     assert_false(conv_decode_policy_is_device_faster(&policy, PHOTO_SAMPLES, 1, PHOTO_WORK));
 }
 

@@ -47,7 +47,8 @@ UNIT_TEST(a_stream_is_taken_out_and_framed)
     const struct conv_format *format = &conv_png_format;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         struct png_file file = make_file(&kinds[i]), chunk = {0}, framed = {0};
-        assert_int_equal(format->device->looks_decodable(file.data), kinds[i].looks_decodable);
+        assert_int_equal(format->device->looks_decodable(file.data, file.size),
+                         kinds[i].looks_decodable);
         struct conv_image_header header;
         assert_int_equal(format->probe(file.data, file.size, &header, NULL), CONV_OK);
         uint8_t *stream = malloc(file.size);

@@ -7,6 +7,7 @@
 #include "io/walk/walk.h"
 #include "run/workload.h"
 #include "support/folder.h"
+#include "support/jpeg_make.h"
 #include "support/unit.h"
 
 #define KIB ((uint64_t)1024)
@@ -208,12 +209,50 @@ UNIT_TEST(test_large_jpegs_are_worth_a_device)
 {
     struct conv_workload_choice choice = conv_workload_choice_for(16, true, true, true);
     const struct conv_workload_gain *gain = &choice.plain[CONV_DEVICE_JPEG];
-    assert_in_range(count_enough(gain, choice.cost, 768 * 512 * 3, 110e3), 2500, 6000);
-    assert_in_range(count_enough(gain, choice.cost, 72e6, 9e6), 30, 90);
+    assert_in_range(count_enough(gain, choice.cost, 768 * 512 * 3, 110e3), 1200, 1600);
+    assert_in_range(count_enough(gain, choice.cost, 72e6, 2.8e6), 20, 30);
+    gain = &choice.others[CONV_DEVICE_JPEG]; // progressive ones
+    assert_in_range(count_enough(gain, choice.cost, 768 * 512 * 3, 110e3), 2000, 3000);
 }
 
 #if CONV_HAVE_JPEG
-// Its sizes come after its metadata: the samples are estimated.
+// A folder of files of that size with the head of a JPEG of these sides.
+static enum conv_workload_kind judge(int count, int width, int height, bool progressive,
+                                     off_t bytes)
+{
+    struct conv_workload_choice choice = conv_workload_choice_for(16, true, true, true);
+    struct png_file file = {0};
+    jpeg_make(&file, &(struct jpeg_spec){8, 8, 3, .progressive = progressive}, 1);
+    size_t frame = jpeg_find(&file, progressive ? 0xC2 : 0xC0);
+    const uint8_t sides[] = {(uint8_t)(height >> 8), (uint8_t)height, (uint8_t)(width >> 8),
+                             (uint8_t)width};
+    memcpy(file.data + frame + 5, sides, sizeof sides);
+    assert_int_equal(folder_remove(NULL), 0);
+    assert_int_equal(folder_make(NULL), 0);
+    const char *first = path_of(0);
+    FILE *stream = fopen(first, "wb");
+    assert_non_null(stream);
+    assert_int_equal(fwrite(file.data, 1, file.size, stream), file.size);
+    assert_int_equal(fclose(stream), 0);
+    assert_int_equal(truncate(first, bytes), 0);
+    for (int i = 1; i < count; i++)
+        assert_int_equal(link(path_of(0), path_of(i)), 0);
+    png_make_free(&file);
+    return measure_gain(&choice, NULL).kind;
+}
+
+UNIT_TEST(test_folders_of_jpegs)
+{
+    assert_int_equal(judge(10000, 768, 512, false, 164000), CONV_WORKLOAD_LARGE);
+    assert_int_equal(judge(96, 6000, 4000, false, 2840000), CONV_WORKLOAD_LARGE);
+    assert_int_equal(judge(500, 768, 512, false, 164000), CONV_WORKLOAD_SMALL);
+    assert_int_equal(judge(10, 6000, 4000, false, 2840000), CONV_WORKLOAD_SMALL);
+    assert_int_equal(judge(4000, 128, 128, false, 6800), CONV_WORKLOAD_SMALL);
+    assert_int_equal(judge(1600, 768, 512, false, 164000), CONV_WORKLOAD_LARGE);
+    assert_int_equal(judge(1600, 768, 512, true, 164000), CONV_WORKLOAD_SMALL); // the CPU decodes
+}
+
+// Its sizes come after its metadata; if those are long, the samples are estimated.
 UNIT_TEST(test_a_jpeg_is_worth_what_its_size_says)
 {
     struct conv_workload_choice choice = {.plain[CONV_DEVICE_JPEG] = {.sample = 1}, .cost = 1};
