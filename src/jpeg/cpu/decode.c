@@ -21,6 +21,7 @@
 
 #define LOOK_BITS 10
 #define LOOK_SIZE (1 << LOOK_BITS)
+#define JOIN_BYTES 2048
 
 // What the next bits say, by the first LOOK_BITS of them: one symbol with its value, or two symbols
 // of AC coefficients with theirs. From the lowest bit on:
@@ -62,15 +63,19 @@ static inline int extend(uint64_t bits, int size)
     return bits >> 63 ? value : value - (1 << size) + 1;
 }
 
-// The entry of a code that is followed by `rest`, of which there are LOOK_BITS - length bits.
-static uint64_t make_entry(uint64_t rest, int length, int symbol, bool ac, int most_size)
+// Fills the entries that begin with a code.
+static void put_code(uint64_t *entries, int length, int symbol, bool ac, int most_size)
 {
     int size = symbol & 15, run = symbol >> 4, bits = length + size;
-    if (bits > LOOK_BITS || size > most_size)
-        return LONG_ENTRY(length, symbol);
+    bool fits = bits <= LOOK_BITS && size <= most_size;
     int step = !ac || size ? run + 1 : run == 15 ? STEP_ZEROS : STEP_END;
-    int value = extend(rest, size);
-    return ENTRY(bits, step, step, bits, value, value);
+    for (int i = 0; i < (fits ? 1 << size : 1); i++) {
+        int value = extend(size ? (uint64_t)i << (64 - size) : 0, size);
+        uint64_t entry =
+            fits ? ENTRY(bits, step, step, bits, value, value) : LONG_ENTRY(length, symbol);
+        for (int n = 1 << (LOOK_BITS - (fits ? bits : length)); n > 0; n--)
+            *entries++ = entry;
+    }
 }
 
 // Joins each first symbol with the one after it if that fits as well.
@@ -88,18 +93,19 @@ static void join_entries(uint64_t look[LOOK_SIZE])
     }
 }
 
-// Values of more than `most_size` bits do not fit.
+// Values of more than `most_size` bits do not fit. Joining entries takes about as long as decoding
+// JOIN_BYTES without joined ones.
 static void make_table(struct table *table, const struct conv_jpeg_code *code, bool ac,
-                       int most_size)
+                       int most_size, bool joined)
 {
     uint32_t next = 0, symbols = 0, at = 0;
     table->symbols = code->symbols;
     for (int i = 0; i < CODE_BITS; i++) {
-        int length = i + 1, rest_bits = LOOK_BITS - length;
-        for (uint32_t n = 0; n < code->counts[i] && rest_bits >= 0; n++)
-            for (uint64_t rest = 0; rest < 1u << rest_bits; rest++)
-                table->look[at++] = make_entry(rest_bits ? rest << (64 - rest_bits) : 0, length,
-                                               code->symbols[symbols + n], ac, most_size);
+        int length = i + 1;
+        for (uint32_t n = 0; n < code->counts[i] && length <= LOOK_BITS; n++) {
+            put_code(table->look + at, length, code->symbols[symbols + n], ac, most_size);
+            at += 1u << (LOOK_BITS - length);
+        }
         next = 2 * next + code->counts[i];
         symbols += code->counts[i];
         table->limit[i] = next << (CODE_BITS - length);
@@ -107,7 +113,7 @@ static void make_table(struct table *table, const struct conv_jpeg_code *code, b
     }
     while (at < LOOK_SIZE)
         table->look[at++] = LONG_ENTRY(0, 0);
-    if (ac)
+    if (joined)
         join_entries(table->look);
 }
 
@@ -511,8 +517,9 @@ static void set_up(struct scan *scan, const struct conv_jpeg_stream *head, uint8
         blocks += component->across * head->v[c] * BLOCK;
         last += component->across * head->v[c];
         if (head->tables[c] == c) {
-            make_table(&tables[c][0], &head->dc[c], false, CODE_BITS);
-            make_table(&tables[c][1], &head->ac[c], true, most_size);
+            make_table(&tables[c][0], &head->dc[c], false, CODE_BITS, false);
+            make_table(&tables[c][1], &head->ac[c], true, most_size,
+                       head->data_bytes >= JOIN_BYTES);
         }
         for (size_t i = 0; i < (size_t)(component->h * component->v); i++) {
             scan->block[scan->mcu_blocks].component = component;
