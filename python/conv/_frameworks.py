@@ -42,7 +42,9 @@ def torch_stream(device):
     return _raw_stream(device)
 
 
-def _refuse_grad(tensor, name):
+def refuse_grad(tensor, name):
+    if _torch is None:
+        _load_torch()
     if tensor.requires_grad and _torch.is_grad_enabled():
         raise BufferError(f"{name}: the tensor requires grad, and conv computes no gradients: pass "
                           "tensor.detach(), or call it under torch.no_grad()")
@@ -51,9 +53,7 @@ def _refuse_grad(tensor, name):
 def torch_view(tensor, name):
     """(address, device, its current stream, conv_sample, shape, strides in elements) of a tensor; device
     -1 is the host. None if the tensor has to be read through DLPack, or DLPack has to report why it cannot be read."""
-    if _torch is None:
-        _load_torch()
-    _refuse_grad(tensor, name)
+    refuse_grad(tensor, name)
     sample = _torch_types.get(tensor.dtype)
     if sample is None or tensor.layout is not _torch.strided or tensor.is_neg():
         return None
@@ -112,9 +112,7 @@ def host_numbers(array, name, dtype):
     """The numbers of an array, or of nested sequences, as a row-major array of NumPy in host memory."""
     kind = kind_of_type(type(array))
     if kind == "torch":
-        if _torch is None:
-            _load_torch()
-        _refuse_grad(array, name)
+        refuse_grad(array, name)
         array = array.detach().cpu().numpy()
     elif kind == "cupy":
         array = array.get()

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Convolution layers, and filter banks as their weights."""
 
+import sys
 from typing import Any
 
 import numpy
 
 from . import _core
 from ._core import Layer
-from ._frameworks import dtype_name
+from ._frameworks import dtype_name, refuse_grad
 from ._types import ArrayLike, Device, Padding, Steps, Stream
 
 
@@ -60,10 +61,36 @@ def layer(
     Returns (N, maps, H', W') or (maps, H', W'). On CUDA the work is queued on `stream`, not complete.
     conv.Layer keeps the weights ready for repeated calls.
     """
+    tensors = images, weights, bias, out
+    if _are_on_device(tensors) and precision in (None, "exact") and stream is None and device is None and variant is None:
+        return _run_there(tensors, (stride, padding, dilation, groups, border, activation, _sample_name(images),
+                                    dtype_name(dtype), input_divisor))
     prepared = Layer(weights, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, border=border,
                      activation=activation, precision=precision, variant=variant, output=dtype, input_divisor=input_divisor,
                      input="uint8" if _sample_name(images) == "uint8" else "float32")
     return prepared(images, out=out, stream=stream, device=device)
+
+
+def _are_on_device(tensors):
+    """True for tensors of torch on a CUDA device, of 4 axes, whose layer can read its weights there."""
+    torch = sys.modules.get("torch")
+    return (torch is not None and all(tensor is None or isinstance(tensor, torch.Tensor) and tensor.is_cuda for tensor in tensors)
+            and all(tensor.dim() == 4 for tensor in tensors[:2]) and tensors[1].dtype is torch.float32)
+
+
+def _hashable(setting):
+    return tuple(map(_hashable, setting)) if isinstance(setting, (list, tuple)) else setting
+
+
+def _run_there(tensors, settings):
+    """Nothing is copied to the host, and nothing waits."""
+    from .torch import run
+
+    for name, tensor in zip(("images", "weights", "bias"), tensors):
+        if tensor is not None:
+            refuse_grad(tensor, name)
+    images, weights, bias, out = tensors
+    return run(images, weights, bias, _hashable(settings), out)
 
 
 def bank(name: str) -> numpy.ndarray[Any, Any]:

@@ -42,6 +42,13 @@ class Layer
     Layer(const Layer &) = delete;
     Layer &operator=(const Layer &) = delete;
 
+    // Without weights: (bytes of device memory that `run_with` needs for a batch, rows and columns
+    // of its result), and a batch on that device by addresses, strides in bytes.
+    nb::tuple workspace(int device, int64_t images, int height, int width) const;
+    void run_with(int device, uintptr_t stream, uintptr_t images, nb::tuple shape,
+                  nb::tuple strides, uintptr_t numbers, uintptr_t offsets, uintptr_t room,
+                  uintptr_t result) const;
+
     nb::object call(nb::handle images, nb::handle out, nb::handle stream, nb::handle device) const;
     nb::tuple state() const; // the arguments of __init__: what pickle keeps
     nb::str representation() const;
@@ -189,6 +196,42 @@ nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
     return nb::borrow(out);
 }
 
+nb::tuple Layer::workspace(int device, int64_t images, int height, int width) const
+{
+    Borrowed context(device, nullptr);
+    size_t bytes;
+    int rows, columns;
+    {
+        Unlocked unlocked;
+        conv_layer *layer = ready(context);
+        context.check(conv_layer_workspace(layer, images, height, width, &bytes));
+        context.check(conv_layer_result_size(layer, height, width, &rows, &columns));
+    }
+    return nb::make_tuple(bytes, rows, columns);
+}
+
+void Layer::run_with(int device, uintptr_t stream, uintptr_t images, nb::tuple lengths,
+                     nb::tuple strides, uintptr_t numbers, uintptr_t offsets, uintptr_t room,
+                     uintptr_t result) const
+{
+    conv_tensor from = {};
+    from.data = reinterpret_cast<void *>(images);
+    from.memory = device == cpu ? CONV_HOST : CONV_DEVICE;
+    from.images = nb::cast<int64_t>(lengths[0]);
+    from.height = nb::cast<int32_t>(lengths[2]);
+    from.width = nb::cast<int32_t>(lengths[3]);
+    from.image_stride = nb::cast<int64_t>(strides[0]);
+    from.channel_stride = nb::cast<int64_t>(strides[1]);
+    from.row_stride = nb::cast<int64_t>(strides[2]);
+    // One context for all streams, which a capture can use, too: the call touches no pool.
+    Borrowed context(device, nullptr);
+    Unlocked unlocked;
+    context.check(
+        conv_layer_run_with(ready(context), &from, reinterpret_cast<float *>(numbers),
+                            reinterpret_cast<float *>(offsets), reinterpret_cast<void *>(room),
+                            reinterpret_cast<void *>(result), reinterpret_cast<void *>(stream)));
+}
+
 nb::tuple Layer::state() const
 {
     const int *stride = settings.stride + 2 - axes, *dilation = settings.dilation + 2 - axes;
@@ -268,6 +311,23 @@ Text parse_padding(nb::handle padding, int axes)
     return text;
 }
 
+void read_settings(LayerSettings &settings, int axes, nb::handle stride, nb::handle padding,
+                   nb::handle dilation, nb::handle groups, nb::handle border, nb::handle activation,
+                   nb::handle input, nb::handle output, float input_divisor)
+{
+    parse_steps(settings.stride, stride, axes, "stride");
+    parse_steps(settings.dilation, dilation, axes, "dilation");
+    settings.groups = parse_int(groups, "groups");
+    if (settings.groups < 1 || settings.groups > 1 << 20)
+        raise_value("groups must be 1 to 2^20, not %d", settings.groups);
+    settings.padding = parse_padding(padding, axes);
+    settings.border = text_of(border);
+    settings.activation = text_of(activation);
+    settings.input = parse_sample(input, {CONV_SAMPLE_F32, CONV_SAMPLE_U8}, "input");
+    settings.output = parse_sample(output, {CONV_SAMPLE_F32, CONV_SAMPLE_F16}, "output");
+    settings.input_divisor = input_divisor;
+}
+
 void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle stride,
                 nb::handle padding, nb::handle border, nb::handle activation, nb::handle precision,
                 nb::handle variant, nb::handle input, nb::handle output, float input_divisor,
@@ -292,20 +352,25 @@ void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle str
             raise_value("weights: each axis must have 1 to 2^20 values");
     }
     LayerSettings settings;
-    parse_steps(settings.stride, stride, axes, "stride");
-    parse_steps(settings.dilation, dilation, axes, "dilation");
-    settings.groups = parse_int(groups, "groups");
-    if (settings.groups < 1 || settings.groups > 1 << 20)
-        raise_value("groups must be 1 to 2^20, not %d", settings.groups);
-    settings.padding = parse_padding(padding, axes);
-    settings.border = text_of(border);
-    settings.activation = text_of(activation);
+    read_settings(settings, axes, stride, padding, dilation, groups, border, activation, input,
+                  output, input_divisor);
     settings.precision = text_of(precision);
     settings.variant = text_of(variant);
-    settings.input = parse_sample(input, {CONV_SAMPLE_F32, CONV_SAMPLE_U8}, "input");
-    settings.output = parse_sample(output, {CONV_SAMPLE_F32, CONV_SAMPLE_F16}, "output");
-    settings.input_divisor = input_divisor;
     new (self) Layer(std::move(values), shape, axes, std::move(offsets), std::move(settings));
+}
+
+// A layer without weights, of which `shape` says how many there are.
+Layer *make_late_layer(nb::tuple shape, nb::handle stride, nb::handle padding, nb::handle dilation,
+                       nb::handle groups, nb::handle border, nb::handle activation,
+                       nb::handle input, nb::handle output, float input_divisor)
+{
+    int64_t lengths[4];
+    for (int i = 0; i < 4; i++)
+        lengths[i] = nb::cast<int64_t>(shape[i]);
+    LayerSettings settings;
+    read_settings(settings, 2, stride, padding, dilation, groups, border, activation, input, output,
+                  input_divisor);
+    return new Layer({nb::none()}, lengths, 2, {nb::none()}, std::move(settings));
 }
 
 void restore_layer(Layer *self, nb::tuple state)
@@ -343,6 +408,10 @@ static nb::tuple bank_weights(nb::str name)
 void bind_layer(nb::module_ &module)
 {
     module.def("bank_weights", bank_weights);
+    module.def("late_layer", make_late_layer, nb::rv_policy::take_ownership, nb::arg("shape"),
+               nb::arg("stride").none(), nb::arg("padding").none(), nb::arg("dilation").none(),
+               nb::arg("groups").none(), nb::arg("border").none(), nb::arg("activation").none(),
+               nb::arg("input"), nb::arg("output"), nb::arg("input_divisor"));
     module.def("sample_name", [](nb::handle images) {
         return sample_name(import_array(images, {}, "images").sample);
     });
@@ -357,6 +426,8 @@ void bind_layer(nb::module_ &module)
              arg("input_divisor") = 1.0f, arg("dilation") = 1, arg("groups") = 1)
         .def("__call__", &Layer::call, arg("images").none(), nb::kw_only(), arg("out") = none(),
              arg("stream") = none(), arg("device") = none(), "Runs the layer as conv.layer does.")
+        .def("workspace", &Layer::workspace)
+        .def("run_with", &Layer::run_with)
         .def("__getstate__", &Layer::state)
         .def("__setstate__", restore_layer)
         .def("__repr__", &Layer::representation);

@@ -317,7 +317,7 @@ const struct conv_layer_variant conv_cuda_layer_few = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    CONV_LAYER_PADS,
+    CONV_LAYER_PADS | CONV_LAYER_LATE,
     plan_few,
     score_few,
     pack_few,

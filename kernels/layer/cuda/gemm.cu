@@ -300,7 +300,7 @@ const struct conv_layer_variant conv_cuda_layer_gemm = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    CONV_LAYER_ANY,
+    CONV_LAYER_ANY | CONV_LAYER_LATE,
     plan_gemm,
     score_gemm,
     pack_gemm,

@@ -293,7 +293,7 @@ const struct conv_layer_variant conv_cuda_layer_tiles = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    CONV_LAYER_PADS,
+    CONV_LAYER_PADS | CONV_LAYER_LATE,
     plan_tiles,
     score_tiles,
     pack_tiles,

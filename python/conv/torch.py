@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: MIT
+"""Convolutions of torch whose results do not depend on batch size, device or number of threads: the operator
+torch.ops.conv.conv2d, which works in torch.compile(fullgraph=True), torch.export and torch.vmap, and modules that use it.
+
+Gradients are those of torch, by whatever algorithm it chooses: the forward pass is exact in the sense of
+`precision="exact"` of conv.layer, the backward pass is not.
+"""
+
+import math
+from collections import OrderedDict
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import Conv2d, Module, functional
+
+from . import _core
+from ._layer import layer
+
+__all__ = ["ExactConv2d", "conv2d", "replace"]
+
+Pair = int | tuple[int, int]
+AnyModule = TypeVar("AnyModule", bound=Module)
+
+
+def _pair(number):
+    return (number, number) if isinstance(number, (int, torch.SymInt)) else tuple(number)
+
+
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Pair | str = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    precision: str = "exact",
+) -> Tensor:
+    """torch.nn.functional.conv2d of float32, with the bits of conv.layer.
+
+    x:         (N, C, H, W) or (C, H, W)
+    weight:    (M, C / groups, kernel height, kernel width), on the device of `x`, as `bias`, (M,) or None
+    stride:    as those of torch, as are padding ("same", "valid", a number, or one for each axis), dilation and groups
+    precision: "exact"; the others of conv.layer wait for the device
+
+    On CUDA the work is queued on the current stream, and a graph can capture it once the shape has been used. Weights
+    are packed on the device in each call, so that changes count.
+    """
+    if x.dim() == 3:
+        return conv2d(x[None], weight, bias, stride, padding, dilation, groups, precision)[0]
+    dilation = _pair(dilation)
+    if isinstance(padding, str):
+        if padding not in ("same", "valid") or (padding == "same" and _pair(stride) != (1, 1)):
+            raise ValueError(f"padding {padding!r} with stride {stride!r}; torch has 'valid', and 'same' with stride 1")
+        total = [d * (k - 1) if padding == "same" else 0 for d, k in zip(dilation, weight.shape[2:])]
+        if any(number % 2 for number in total):
+            x = functional.pad(x, (0, total[1] % 2, 0, total[0] % 2))
+        padding = (total[0] // 2, total[1] // 2)
+    settings = _pair(stride), _pair(padding), dilation, groups, precision
+    if not _is_plain(x, weight, bias):
+        return torch.ops.conv.conv2d(x, weight, bias, *settings)
+    needs_grad = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    return (_Function.apply if needs_grad and torch.is_grad_enabled() else _run)(x, weight, bias, *settings)
+
+
+class ExactConv2d(Conv2d):
+    """torch.nn.Conv2d by conv2d: the same parameters, state and padding modes."""
+
+    precision = "exact"
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input = functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            padding = 0
+        return conv2d(input, weight, bias, self.stride, padding, self.dilation, self.groups, self.precision)
+
+
+def replace(model: AnyModule, precision: str = "exact") -> AnyModule:
+    """Makes each torch.nn.Conv2d of a model an ExactConv2d, in place: parameters, hooks and names stay. Returns the model."""
+    for module in model.modules():
+        if type(module) is Conv2d:
+            module.__class__ = ExactConv2d
+            module.precision = precision
+    return model
+
+
+# --- the operator ---------------------------------------------------------------------------------------------------------
+
+_library = torch.library.Library("conv", "DEF")
+_library.define("conv2d(Tensor x, Tensor weight, Tensor? bias, SymInt[2] stride, SymInt[2] padding, SymInt[2] dilation, "
+                "SymInt groups, str precision) -> Tensor")
+
+# Layers by their settings, and in host memory, where a layer keeps its last weights, by the address of those, too:
+# another tensor there is noticed, as its numbers are compared. The least recently used ones are dropped.
+_MOST_LAYERS = 1024
+_MOST_NUMBERS = 1 << 27  # of all weights that are kept; a layer has them twice
+_MOST_SHAPES = 64  # of a layer, as the library keeps
+_layers: OrderedDict = OrderedDict()
+_numbers = [0]
+_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda d: torch.cuda.current_stream(d).cuda_stream)
+
+
+_TYPES = {"float32": torch.float32, "float16": torch.float16}
+_PLAIN = (Tensor, torch.nn.Parameter, type(None))
+
+
+def _is_plain(*tensors):
+    """Nothing but arithmetic and gradients is asked for: no tracing, transforms or modes. The dispatcher then does nothing,
+    and takes 40 us for it."""
+    return (all(type(tensor) in _PLAIN for tensor in tensors) and not torch.compiler.is_compiling()
+            and torch._C._functorch.peek_interpreter_stack() is None and not torch._C._len_torch_dispatch_stack()
+            and not torch._C._len_torch_function_stack() and not torch.jit.is_tracing())
+
+
+def _prepared(key, settings):
+    """(layer, numbers kept, {shape of x: (shape of the result, bytes of workspace)})"""
+    kept = _layers.pop(key, None)
+    if kept is None:
+        numbers = 0 if key[0] >= 0 else math.prod(key[2])
+        kept = _core.late_layer(key[2], *settings), numbers, {}
+        _numbers[0] += numbers
+        while _layers and (len(_layers) >= _MOST_LAYERS or _numbers[0] > _MOST_NUMBERS):
+            _numbers[0] -= _layers.popitem(last=False)[1][1]
+    _layers[key] = kept
+    return kept
+
+
+def _new_shape(prepared, known, device, shape, maps):
+    bytes, *sides = prepared.workspace(device, shape[0], shape[2], shape[3])
+    if len(known) >= _MOST_SHAPES:
+        known.clear()
+    known[shape] = (shape[0], maps, *sides), bytes
+    return known[shape]
+
+
+def _readable(x):
+    """Its rows have no gaps, and it begins where the kernels require."""
+    if x.stride(3) != 1 or x.data_ptr() % 16 or 0 in x.stride() or x.stride(2) < x.shape[3] or x.is_neg():
+        x = x.resolve_neg().clone(memory_format=torch.contiguous_format)
+    return x
+
+
+def _dense(tensor):
+    return tensor.resolve_neg() if tensor.is_neg() else tensor.contiguous()
+
+
+def _check(x, weight, bias, groups):
+    if x.dim() != 4 or weight.dim() != 4:
+        raise ValueError(f"x has {x.dim()} axes and weight {weight.dim()}; 4 were expected")
+    for name, tensor in (("weight", weight), ("bias", bias)):
+        if tensor is not None and (tensor.dtype is not torch.float32 or tensor.device != x.device):
+            raise TypeError(f"{name}: {tensor.dtype} on {tensor.device}; float32 on {x.device} was expected")
+    if x.shape[1] != weight.shape[1] * groups:
+        raise ValueError(f"x has {x.shape[1]} channels; the weights are for {weight.shape[1]} in {groups} groups")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"bias has shape {tuple(bias.shape)}; the weights have {weight.shape[0]} maps")
+
+
+def _run(x, weight, bias, stride, padding, dilation, groups, precision):
+    if x.dtype is not torch.float32:
+        raise TypeError(f"x: {x.dtype}; conv2d takes float32")
+    if precision != "exact":
+        return layer(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, precision=precision)
+    return run(x, weight, bias, (tuple(stride), tuple(padding), tuple(dilation), groups, None, None, "float32", "float32", 1.0))
+
+
+def run(x: Tensor, weight: Tensor, bias: Tensor | None, settings: tuple[Any, ...], out: Tensor | None = None) -> Tensor:
+    """A layer in the exact order whose weights are where the images are, by the settings of _core.late_layer."""
+    _check(x, weight, bias, settings[3])
+    x, weight = _readable(x), _dense(weight)
+    bias = bias if bias is None else _dense(bias)
+    device, stream, room, of_weights = -1, 0, 0, weight.data_ptr()
+    if x.is_cuda:
+        device = x.get_device()
+        stream = _raw_stream(device)
+    key = device, of_weights if device < 0 else 0, tuple(weight.shape), settings
+    prepared, _, known = _prepared(key, settings)
+    shape, strides, size = tuple(x.shape), x.stride(), x.element_size()
+    result_shape, bytes = known.get(shape) or _new_shape(prepared, known, device, shape, key[2][0])
+    result = x.new_empty(result_shape, dtype=_TYPES[settings[7]]) if out is None else out
+    if tuple(result.shape) != result_shape or result.dtype is not _TYPES[settings[7]] or result.device != x.device:
+        raise ValueError(f"out: an array of shape {result_shape} and type {settings[7]} was expected")
+    if not result.is_contiguous() or result.data_ptr() % 16:
+        raise BufferError("out has gaps, or does not begin at a multiple of 16 bytes")
+    if bytes:
+        workspace = x.new_empty(bytes, dtype=torch.uint8)
+        room = workspace.data_ptr()
+    if shape[0] > 0:
+        prepared.run_with(device, stream, x.data_ptr(), shape, tuple(size * n for n in strides[:3]), of_weights,
+                          0 if bias is None else bias.data_ptr(), room, result.data_ptr())
+    return result
+
+
+for _device in ("CPU", "CUDA"):
+    torch.library.impl(_library, "conv2d", _device)(_run)
+
+
+@torch.library.register_fake("conv::conv2d", lib=_library)
+def _fake(x, weight, bias, stride, padding, dilation, groups, precision):
+    sides = [(n + 2 * p - d * (k - 1) - 1) // s + 1
+             for n, k, s, p, d in zip(x.shape[2:], weight.shape[2:], stride, padding, dilation)]
+    return x.new_empty((x.shape[0], weight.shape[0], *sides))
+
+
+def _setup_context(ctx, inputs, output):
+    x, weight, bias, ctx.stride, ctx.padding, ctx.dilation, ctx.groups, _ = inputs
+    ctx.biases = None if bias is None else list(bias.shape)
+    ctx.save_for_backward(x, weight)
+
+
+def _backward(ctx, grad):
+    x, weight = ctx.saved_tensors
+    needed = [ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.biases is not None and ctx.needs_input_grad[2]]
+    grads = torch.ops.aten.convolution_backward(grad, x, weight, ctx.biases, ctx.stride, ctx.padding, ctx.dilation, False,
+                                                [0, 0], ctx.groups, needed)
+    return (*grads, None, None, None, None, None)
+
+
+torch.library.register_autograd("conv::conv2d", _backward, setup_context=_setup_context, lib=_library)
+
+
+class _Function(torch.autograd.Function):
+    """The operator without the dispatcher. A forward without `ctx` would cost 100 us for its signature."""
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        _setup_context(ctx, inputs, None)
+        return _run(*inputs)
+
+    backward = staticmethod(_backward)
+
+
+@torch.library.register_vmap("conv::conv2d", lib=_library)
+def _vmap(info, in_dims, x, weight, bias, *settings):
+    if in_dims[1] is None and in_dims[2] is None:
+        x = x.movedim(in_dims[0], 0)
+        result = torch.ops.conv.conv2d(x.flatten(0, 1), weight, bias, *settings)
+        return result.unflatten(0, x.shape[:2]), 0
+    each = [[tensor] * info.batch_size if dim is None else tensor.unbind(dim)
+            for tensor, dim in zip((x, weight, bias), in_dims)]
+    return torch.stack([torch.ops.conv.conv2d(*tensors, *settings) for tensors in zip(*each)]), 0

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""conv.torch: the operator, its gradients and transforms, and networks that use it."""
+
+import numpy as np
+import pytest
+
+import conv
+
+torch = pytest.importorskip("torch")
+import conv.torch  # noqa: E402
+
+FORMS = ({}, {"stride": 2, "padding": 1}, {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 2)}, {"groups": 2, "padding": 1},
+         {"groups": 4, "padding": "same"}, {"padding": "same", "dilation": 2}, {"padding": "valid"})
+
+
+@pytest.fixture
+def tensors(rng):
+    def make(groups=1, kernel=(3, 4), size=(2, 4, 13, 18)):
+        shapes = size, (8, 4 // groups, *kernel), (8,)
+        return [torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)) for shape in shapes]
+
+    return make
+
+
+@pytest.mark.parametrize("how", FORMS, ids=str)
+def test_it_is_conv_layer(tensors, how):
+    x, w, b = tensors(how.get("groups", 1))
+    y, wanted = conv.torch.conv2d(x, w, b, **how), torch.nn.functional.conv2d(x, w, b, **how)
+    assert y.shape == wanted.shape and torch.allclose(y, wanted, atol=1e-4)
+    assert torch.equal(y, conv.layer(x, w, b, **how))
+    assert torch.equal(conv.torch.conv2d(x, w, b, **how, precision="fast"), conv.layer(x, w, b, **how, precision="fast"))
+    assert torch.equal(conv.torch.conv2d(x[1], w, b, **how), y[1])
+    for view in (x.to(memory_format=torch.channels_last), torch.cat((x, x), 3)[..., 18:], x.flip(3).flip(3), -(-x)):
+        assert torch.equal(conv.torch.conv2d(view, w, b, **how), y)
+    assert torch.equal(conv.torch.conv2d(x[:1].expand(3, -1, -1, -1), w, b, **how)[2], y[0])
+    assert conv.torch.conv2d(x[:0], w, b, **how).shape == (0, *y.shape[1:])
+
+
+def test_weights_that_change_are_noticed(tensors):
+    x, w, _ = tensors()
+    before = conv.torch.conv2d(x, w)
+    w.data *= 2
+    assert torch.equal(conv.torch.conv2d(x, w), 2 * before)
+    w.numpy()[:] = 0  # of which torch knows nothing
+    assert not conv.torch.conv2d(x, w).any()
+
+
+@pytest.mark.parametrize("how", FORMS, ids=str)
+def test_gradients_are_those_of_torch(tensors, how):
+    given = tensors(how.get("groups", 1))
+    results = []
+    for function in (conv.torch.conv2d, torch.nn.functional.conv2d):
+        leaves = [tensor.clone().requires_grad_() for tensor in given]
+        (function(*leaves, **how) ** 2).sum().backward()
+        results.append([leaf.grad for leaf in leaves])
+    for ours, theirs in zip(*results):
+        assert torch.allclose(ours, theirs, rtol=1e-3, atol=1e-3) and theirs.abs().max() > 1
+
+
+def test_the_operator_is_registered_as_torch_expects(tensors):
+    x, w, b = tensors(2)
+    settings = ([2, 1], [1, 0], [1, 2], 2, "exact")
+    for inputs in ((x, w, b), (x, w, None), (x.requires_grad_(), w.requires_grad_(), b.requires_grad_())):
+        torch.library.opcheck(torch.ops.conv.conv2d.default, (*inputs, *settings))
+
+
+def test_compile_export_and_vmap(tensors):
+    x, w, b = tensors()
+    module = conv.torch.ExactConv2d(4, 8, (3, 4), padding="same")
+    module.weight.data, module.bias.data = w, b
+    y = module(x)
+    assert torch.equal(torch.compile(module, fullgraph=True, backend="aot_eager")(x), y)
+    batch = torch.export.Dim("batch", min=2, max=64)
+    exported = torch.export.export(module, (x,), dynamic_shapes=({0: batch},)).module()
+    assert torch.equal(exported(torch.cat((x, x))), torch.cat((y, y)))
+    with torch.no_grad():
+        assert torch.equal(torch.vmap(module)(torch.stack((x, 2 * x)))[0], y)
+        filters = torch.stack((w, -w))
+        assert torch.equal(torch.vmap(lambda one: conv.torch.conv2d(x, one))(filters)[1], conv.torch.conv2d(x, -w))
+
+
+def test_wrong_tensors_are_refused(tensors):
+    x, w, b = tensors()
+    for wrong, error in (((x.double(), w), TypeError), ((x, w[:, :3]), ValueError), ((x, w, b[:3]), ValueError), ((x[0, 0], w), ValueError),
+                         ((x, w, b, 2, "same"), ValueError), ((x, w, b, 1, 0, 0), ValueError), ((x[..., :2], w), ValueError)):
+        with pytest.raises(error):
+            conv.torch.conv2d(*wrong)
+
+
+class Net(torch.nn.Sequential):
+    def __init__(self):
+        modes = ("zeros", "reflect", "replicate", "circular")
+        super().__init__(*(torch.nn.Conv2d(3 if i == 0 else 6, 6, 3, padding=1, groups=3, padding_mode=mode) for i, mode in enumerate(modes)))
+
+
+def test_replace(rng):
+    net, x = Net(), torch.from_numpy(rng.standard_normal((2, 3, 9, 9), dtype=np.float32))
+    wanted, names = net(x), list(net.state_dict())
+    assert conv.torch.replace(net) is net and all(type(module) is conv.torch.ExactConv2d for module in net)
+    assert torch.allclose(net(x), wanted, atol=1e-5) and list(net.state_dict()) == names
+
+
+def resnet(device="cpu"):
+    models = pytest.importorskip("torchvision.models")
+    torch.manual_seed(1)
+    model = conv.torch.replace(models.resnet18(weights=None)).eval().to(device)
+    model.fc = torch.nn.Identity()  # a product of matrices by torch, whose bits depend on the batch
+    return model
+
+
+def test_a_network_gives_the_same_bits_for_every_batch(rng):
+    model, x = resnet(), torch.from_numpy(rng.standard_normal((64, 3, 64, 64), dtype=np.float32))
+    with torch.no_grad():
+        y = model(x)
+        assert y.std() > 0.01 and torch.equal(model(x[:7]), y[:7]) and torch.equal(model(x[5:6]), y[5:6])
+        conv.configure(threads=1)
+        try:
+            assert torch.equal(model(x[:3]), y[:3])
+        finally:
+            conv.configure(threads=0)
+
+
+@pytest.mark.gpu
+def test_a_network_on_a_gpu(rng):
+    if not torch.cuda.is_available():
+        pytest.skip("torch has no CUDA")
+    x = torch.from_numpy(rng.standard_normal((9, 3, 64, 64), dtype=np.float32))
+    first = resnet().conv1
+    with torch.no_grad():
+        assert torch.equal(first.cuda()(x.cuda()).cpu(), first.cpu()(x))
+        model, on_device = resnet("cuda"), x.cuda()
+        y = model(on_device)
+        assert torch.equal(model(on_device[:1]), y[:1]) and torch.equal(model(on_device[2:9]), y[2:9])
+
+
+@pytest.mark.gpu
+def test_a_graph_reads_the_weights_of_the_moment(tensors):
+    if not torch.cuda.is_available():
+        pytest.skip("torch has no CUDA")
+    x, w, b = (tensor.cuda() for tensor in tensors())
+    wanted = conv.torch.conv2d(x, w, b, padding=1)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = conv.torch.conv2d(x, w, b, padding=1)
+    graph.replay()
+    assert torch.equal(y, wanted)
+    w *= 2
+    b *= 2
+    graph.replay()
+    assert torch.equal(y, 2 * wanted)
