@@ -56,11 +56,11 @@ struct table {
     int32_t offset[CODE_BITS]; // of the symbol, from the code
 };
 
-// The value of the first `size` bits (ITU-T T.81, annex F.2.2.1).
+// The value of the first `size` bits (ITU-T T.81, annex F.2.2.1), without a branch.
 static inline int extend(uint64_t bits, int size)
 {
-    int value = (int)(bits >> 1 >> (63 - size));
-    return bits >> 63 ? value : value - (1 << size) + 1;
+    int value = (int)(bits >> 1 >> (63 - size)), is_negative = (int)(bits >> 63) - 1;
+    return value + (is_negative & (1 - (1 << size)));
 }
 
 // Fills the entries that begin with a code.
@@ -122,8 +122,8 @@ static uint64_t find_long(const struct table *table, uint64_t bits)
 {
     uint32_t first = (uint32_t)(bits >> (64 - CODE_BITS));
     int length = LOOK_BITS + 1;
-    while (length <= CODE_BITS && first >= table->limit[length - 1])
-        length++;
+    for (int i = LOOK_BITS; i < CODE_BITS; i++) // without a branch
+        length += first >= table->limit[i];
     if (length > CODE_BITS)
         return LONG_ENTRY(0, 0);
     int at = (int)(first >> (CODE_BITS - length)) + table->offset[length - 1];
@@ -211,7 +211,8 @@ struct scan {
     uint8_t place[256];
 };
 
-// Decodes a symbol that no entry fits. False: libjpeg decides.
+// Decodes a symbol that no entry fits; 25 bits or more are there afterwards. False: libjpeg
+// decides.
 static inline bool read_long(struct reader *reader, const struct table *table, uint64_t entry,
                              int *symbol, int *value)
 {
@@ -224,7 +225,6 @@ static inline bool read_long(struct reader *reader, const struct table *table, u
     skip(reader, ENTRY_FIRST_BITS(entry));
     *value = extend(reader->bits, *symbol & 15);
     skip(reader, (unsigned)*symbol & 15);
-    refill(reader);
     return true;
 }
 
@@ -234,8 +234,11 @@ static inline bool decode_dc(struct reader *reader, struct component *component,
     uint64_t entry = look_up(component->dc_table, reader);
     int value = ENTRY_VALUE(entry), symbol;
     skip(reader, entry);
-    if (ENTRY_BITS(entry) == 0 && !read_long(reader, component->dc_table, entry, &symbol, &value))
-        return false;
+    if (ENTRY_BITS(entry) == 0) {
+        if (!read_long(reader, component->dc_table, entry, &symbol, &value))
+            return false;
+        refill(reader);
+    }
     component->dc += value;
     *block = (int16_t)component->dc;
     return abs(component->dc) <= component->most_dc;

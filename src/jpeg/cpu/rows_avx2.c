@@ -274,21 +274,34 @@ AVX2 static void widen(uint8_t *dst, const uint8_t *src, size_t n)
     }
 }
 
-AVX2_INLINE __m256i column(const uint8_t *near, const uint8_t *far)
+struct columns {
+    __m256i half[2]; // of the bytes in each half of a vector the lower and the higher ones
+};
+
+AVX2_INLINE struct columns columns(const uint8_t *near, const uint8_t *far)
 {
-    return _mm256_add_epi16(three(load_wide(near)), load_wide(far));
+    const __m256i factors = _mm256_set1_epi16(1 << 8 | 3);
+    __m256i a = load(near), b = load(far);
+    return (struct columns){{_mm256_maddubs_epi16(_mm256_unpacklo_epi8(a, b), factors),
+                             _mm256_maddubs_epi16(_mm256_unpackhi_epi8(a, b), factors)}};
 }
 
 AVX2 static void widen_between(uint8_t *dst, const uint8_t *near, const uint8_t *far, size_t n)
 {
     const __m256i seven = _mm256_set1_epi16(7), eight = _mm256_set1_epi16(8);
-    for (size_t i = 0; i < n; i += 16) {
-        __m256i here = three(column(near + i, far + i));
-        __m256i before = column(near + i - 1, far + i - 1);
-        __m256i next = column(near + i + 1, far + i + 1);
-        __m256i even = _mm256_add_epi16(_mm256_add_epi16(here, eight), before);
-        __m256i odd = _mm256_add_epi16(_mm256_add_epi16(here, seven), next);
-        store(dst + 2 * i, in_turn(_mm256_srli_epi16(even, 4), _mm256_srli_epi16(odd, 4)));
+    for (size_t i = 0; i < n; i += WIDTH) {
+        struct columns here = columns(near + i, far + i);
+        struct columns before = columns(near + i - 1, far + i - 1);
+        struct columns next = columns(near + i + 1, far + i + 1);
+        __m256i out[2];
+        for (int k = 0; k < 2; k++) {
+            __m256i most = three(here.half[k]);
+            __m256i even = _mm256_add_epi16(_mm256_add_epi16(most, eight), before.half[k]);
+            __m256i odd = _mm256_add_epi16(_mm256_add_epi16(most, seven), next.half[k]);
+            out[k] = in_turn(_mm256_srli_epi16(even, 4), _mm256_srli_epi16(odd, 4));
+        }
+        store(dst + 2 * i, _mm256_permute2x128_si256(out[0], out[1], 0x20));
+        store(dst + 2 * i + WIDTH, _mm256_permute2x128_si256(out[0], out[1], 0x31));
     }
 }
 
