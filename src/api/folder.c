@@ -259,7 +259,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
 {
     const conv_context *context = run->context;
     const struct conv_device_ops *ops = context->device->ops;
-    bool coders = ops->takes_stream && run->backend_config.alpha != CONV_ALPHA_PREMULTIPLY;
+    bool coders = ops->takes_stream != NULL;
     bool encodes = coders && run->options.level == -1 && !run->backend_config.floats;
     struct conv_pipeline_config config = {
         .ops = ops,

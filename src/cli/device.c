@@ -225,8 +225,7 @@ static enum conv_status open_gpus(struct conv_device *device, const struct conv_
 
 static bool decodes_by_choice(const struct conv_options *options)
 {
-    return options->machine.decode_on == CONV_CODER_AUTO &&
-           options->filter.alpha != CONV_ALPHA_PREMULTIPLY;
+    return options->machine.decode_on == CONV_CODER_AUTO;
 }
 
 static bool encodes_by_choice(const struct conv_options *options)

@@ -256,20 +256,31 @@ static void limit_jobs(struct conv_options *options)
 
 bool conv_options_may_encode_on_gpu(const struct conv_options *options)
 {
-    return !options->outputs.codec.encoder && options->outputs.codec.level == -1 &&
-           options->filter.alpha != CONV_ALPHA_PREMULTIPLY;
+    return !options->outputs.codec.encoder && options->outputs.codec.level == -1;
+}
+
+// Colours of transparent pixels must not mix with others. A filter that does not keep flat areas,
+// such as an edge filter, would make opaque images transparent, and so would a constant border.
+enum conv_alpha_mode conv_options_alpha(const struct conv_options *options,
+                                        const struct conv_filter *filters, int count)
+{
+    bool mixes = false, keeps_flat = options->filter.border != CONV_BORDER_CONSTANT;
+    for (int i = 0; i < count; i++) {
+        double sum = conv_filter_sum(&filters[i]);
+        keeps_flat &= !filters[i].magnitude && filters[i].offset == 0 &&
+                      fabs(sum - filters[i].scale) <= 1e-6 * fabs(sum);
+        for (int k = 0; k < filters[i].width * filters[i].height; k++)
+            mixes |= filters[i].coef[k] != 0 && filters[i].coef[k] != sum;
+    }
+    return mixes && keeps_flat && options->command == CONV_COMMAND_RUN &&
+                   !conv_options_given(options, "alpha") && options->outputs.type != CONV_OUTPUT_F32
+               ? CONV_ALPHA_PREMULTIPLY
+               : options->filter.alpha;
 }
 
 static enum conv_status check_coders(const struct conv_options *options, struct conv_err *err)
 {
-    bool encodes = options->machine.encode_on == CONV_CODER_GPU;
-    if (!encodes && options->machine.decode_on != CONV_CODER_GPU)
-        return CONV_OK;
-    if (options->filter.alpha == CONV_ALPHA_PREMULTIPLY)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--%s gpu cannot be combined with --alpha premultiply",
-                            encodes ? "encode-on" : "decode-on");
-    if (encodes && !conv_options_may_encode_on_gpu(options))
+    if (options->machine.encode_on == CONV_CODER_GPU && !conv_options_may_encode_on_gpu(options))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--encode-on gpu has its own encoder and cannot be combined with "
                             "--encoder or --compress");

@@ -176,7 +176,8 @@ const struct conv_option conv_option_table[] = {
              "constant:0; black)"},
     {CHOICE(DECIDES, "alpha", 0, "MODE", filter.alpha, alpha_choices),
      .commands = RUN | VERIFY | STREAMS, .section = "Output",
-     .help = "the alpha channel: keep (default), filter or premultiply"},
+     .help = "the alpha channel: premultiply (default where flat areas stay as they are: blur, "
+             "sharpen), keep (default otherwise) or filter"},
     {FLAG(DECIDES, "gray", 0, filter.gray), .commands = RUN | LAYER,
      .help = "use the luminance of colour images (BT.601) as a single channel"},
     {STRING(DECIDES, "mix", 0, "P", filter.mix_text), .commands = RUN,

@@ -206,7 +206,11 @@ bool conv_options_given(const struct conv_options *options, const char *name);
 // CONV_COMMAND_RUN if they begin with no command.
 enum conv_command conv_options_find_command(const char *const *words, int count, int *used);
 
-// False if options need the CPU's encoder: the GPU's has one level and does not premultiply alpha.
+// --alpha, or what conv FILTER does without it.
+enum conv_alpha_mode conv_options_alpha(const struct conv_options *options,
+                                        const struct conv_filter *filters, int count);
+
+// False if options need the CPU's encoder: the GPU's has one level.
 bool conv_options_may_encode_on_gpu(const struct conv_options *options);
 
 // CONV_ERR_USAGE if options were given that are meaningless or impossible for outputs of that

@@ -398,7 +398,6 @@ static void report_passed(const struct conv_walk *walk, struct conv_report *repo
         .ignored = count.ignored,
         .images = count.images,
         .folders = count.folders,
-        .enter = "-r",
     };
     size_t used = 0, room = sizeof passed.formats;
     for (int i = 0; i < count.format_count && used < room; i++)

@@ -110,6 +110,14 @@ static void print_border(FILE *out, const struct conv_settings *settings)
                 options->filter.border_value);
 }
 
+static void print_alpha(FILE *out, const struct conv_settings *settings)
+{
+    enum conv_alpha_mode mode =
+        conv_options_alpha(settings->options, settings->filters, settings->filter_count);
+    if (!settings->layer && mode != CONV_ALPHA_KEEP)
+        fprintf(out, "alpha=%d\n", mode);
+}
+
 static void print_blend(FILE *out, const struct conv_settings *settings)
 {
     const struct conv_blend *blend = &settings->options->filter.blend;
@@ -161,6 +169,7 @@ static const struct {
     {"bias", NULL},
     {"flip", NULL},
     {"border", print_border},
+    {"alpha", print_alpha},
     {"mix", print_blend},
     {"roi", NULL},
     {"output-type", print_output_type},

@@ -96,7 +96,6 @@ struct conv_record_passed {
     uint64_t images;   // of formats that are not read
     char formats[192]; // these formats, with commas between them
     uint64_t folders;  // not entered
-    const char *enter; // what enters them, for people
 };
 
 struct conv_totals {

@@ -299,8 +299,8 @@ static void print_passed(const struct conv_record_passed *passed)
         fprintf(stderr, "; %" PRIu64 " other image%s: %s", passed->images, plural(passed->images),
                 passed->formats);
     if (passed->folders)
-        fprintf(stderr, "; %" PRIu64 " folder%s not entered (%s)", passed->folders,
-                plural(passed->folders), passed->enter);
+        fprintf(stderr, "; %" PRIu64 " folder%s not entered (-r)", passed->folders,
+                plural(passed->folders));
     fputc('\n', stderr);
 }
 

@@ -175,9 +175,16 @@ def saturated(planes):
     return float(((planes == 0) | (planes == top)).mean())
 
 
-def apply_images(images, filters, border="replicate", value=0, alpha="keep"):
+def usual_alpha(filters, border):
+    """What `conv FILTER` does without --alpha: it depends on whether flat areas stay flat, and pixels mix."""
+    flat = border != "constant" and all(not f.magnitude and f.offset == 0 and abs(f.c.sum() - f.scale) <= 1e-6 * abs(f.c.sum()) for f in filters)
+    return "premultiply" if flat and any(((f.c != 0) & (f.c != f.c.sum())).any() for f in filters) else "keep"
+
+
+def apply_images(images, filters, border="replicate", value=0, alpha=None):
     """The whole program on images (planes, whether the last is alpha): each filter of the chain after the other on all
     channels."""
+    alpha = alpha or usual_alpha(filters, border)
     made = [planes for planes, _ in images]
     for filt in filters:
         sources_of = []
@@ -200,6 +207,6 @@ def apply_images(images, filters, border="replicate", value=0, alpha="keep"):
     return made
 
 
-def apply_image(planes, has_alpha, filters, border="replicate", value=0, alpha="keep"):
+def apply_image(planes, has_alpha, filters, border="replicate", value=0, alpha=None):
     """Like apply_images, for one image."""
     return apply_images([(planes, has_alpha)], filters, border, value, alpha)[0]

@@ -59,14 +59,30 @@ def want(folder):
     return folder / "want"
 
 
+class Said(str):
+    """What a run has said on stderr; `summary` is the last line of its report, `device` is in the first one."""
+
+
+def records_of(path):
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in (lines or ["{}"])]
+
+
+def summary_of(path):
+    return records_of(path)[-1]
+
+
 def run(binary, box, *args, code=0, faults=""):
-    command = [*program.RUNNER, binary, *args]
+    report = box.with_name(box.name + ".jsonl")
+    command = [*program.RUNNER, binary, *args, *(() if "--report" in args else ("--report", report))]
     done = subprocess.run(command, cwd=box, env={**os.environ, "CONV_EMULATED": faults}, capture_output=True, text=True,
                           timeout=program.TIMEOUT)
     said = f"CONV_EMULATED='{faults}' {' '.join(map(str, args))}: exit code {done.returncode}\n{done.stderr}"
     assert "Sanitizer" not in done.stderr and "runtime error:" not in done.stderr, said
     assert done.returncode == code, said
-    return done.stderr
+    said = Said(done.stderr)
+    said.summary, said.device = summary_of(report), records_of(report)[0].get("device")
+    return said
 
 
 def same_pixels(box, out, want):
@@ -77,10 +93,9 @@ def same_pixels(box, out, want):
         assert got is not None and got.dtype == expected.dtype and np.array_equal(got, expected), name
 
 
-def count(err, what):
-    """`N decoded there` in the closing line."""
-    words = err.split()
-    return int(words[words.index(what) - 1]) if what in words else 0
+def count(said, what):
+    """How many images a device has "decoded" or "encoded"."""
+    return said.summary[f"{what}_on_device"]
 
 
 def is_plain(name):
@@ -88,7 +103,7 @@ def is_plain(name):
 
 
 CHAIN = ("gaussian5,sharpen", "--alpha=filter", "--border=wrap")
-PIXELS = ((("emboss",), MODES[0]), (CHAIN, MODES[1]), (CHAIN, MODES[2]), (("identity",), MODES[2]))
+PIXELS = ((("emboss", "--alpha=keep"), MODES[0]), (CHAIN, MODES[1]), (CHAIN, MODES[2]), (("identity",), MODES[2]))
 
 
 # Each filter, and each coder alone and with the other: the code between them depends on neither.
@@ -193,7 +208,7 @@ def test_auto_is_the_cpu_for_little_work(binary, folder, tmp_path, asked):
     """A few images are finished before a GPU is open. Chance decides which of them it gets; no file depends on it."""
     program.run("emboss", "-b", "--device=cpu", "in", tmp_path / "want", cwd=folder)
     err = run(binary, folder, "emboss", "-b", f"--device={asked}", *AUTO, "in", tmp_path / "out")
-    assert count(err, "encoded") == 0 and (asked == "all" or ", cpu, " in err), err
+    assert count(err, "encoded") == 0 and (asked == "all" or err.summary["devices"] is None), err
     for name in tree(tmp_path / "want"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes(), name
 
@@ -205,19 +220,19 @@ def test_auto_wakes_a_gpu_where_the_cpu_does_not_do_as_well(binary, folder, tmp_
     for number, (chain, *options) in enumerate((("custom", "-k", kernel), ("emboss", "--variant=cuda_constant"),
                                                 ("emboss", "--decode-on=gpu"), ("emboss", "--encode-on=gpu"))):
         err = run(binary, folder, chain, "-b", "--device=auto", *options, "in", tmp_path / str(number))
-        assert "cuda:0" in err, err
+        assert err.device == "cuda:0", err
 
 
 def test_auto_knows_nothing_of_a_list_that_is_read_once(binary, tmp_path):
     """The run may turn out long: the CPU begins, the GPU joins later."""
     (tmp_path / "a.png").write_bytes(images.make("rgb8", np.random.default_rng(4), 50, 40).data)
-    done = subprocess.run([*program.RUNNER, binary, "emboss", "--device=auto", "--files-from=-", tmp_path, "out"], cwd=tmp_path,
+    done = subprocess.run([*program.RUNNER, binary, "emboss", "--device=auto", "--files-from=-", "--json", tmp_path, "out"], cwd=tmp_path,
                           input="a.png\n", capture_output=True, text=True, timeout=program.TIMEOUT)
-    assert done.returncode == 0 and "cuda:0" in done.stderr, done.stderr
+    assert done.returncode == 0 and '"device":"cuda:0"' in done.stdout, done.stderr
 
 
 @policy
-@pytest.mark.parametrize("options", (("--encoder=libpng",), ("-z3",), ("--alpha=premultiply",)))
+@pytest.mark.parametrize("options", (("--encoder=libpng",), ("-z3",)))
 def test_auto_is_the_cpu_where_the_device_has_no_choice(binary, folder, tmp_path, options):
     program.run("emboss", "-b", *options, "in", tmp_path / "want", cwd=folder)
     err = run(binary, folder, "emboss", "-b", "--device=cuda", *AUTO, *options, "in", tmp_path / "out")
@@ -242,8 +257,8 @@ def test_auto_encodes_much_work_on_the_device(folder, tmp_path, wake):
     if not EMULATED:
         pytest.skip("no CONV_EMULATED_BINARY")
     much(folder, tmp_path)
-    run(EMULATED, folder, "emboss", "-b", "--device=cuda", "--encode-on=gpu", "in", tmp_path / "want")
-    err = run(EMULATED, tmp_path, "emboss", "-b", "--device=auto", *AUTO, "in", "out", code=1, faults=f"open={wake}")
+    run(EMULATED, folder, "emboss", "-b", "--alpha=keep", "--device=cuda", "--encode-on=gpu", "in", tmp_path / "want")
+    err = run(EMULATED, tmp_path, "emboss", "-b", "--alpha=keep", "--device=auto", *AUTO, "in", "out", code=1, faults=f"open={wake}")
     assert err.count("not a PNG") == 1 and len(err.splitlines()) == 2, err
     assert count(err, "encoded") == len(tree(tmp_path / "want")), err
     for name in tree(tmp_path / "want"):
@@ -258,10 +273,10 @@ def test_who_encodes_does_not_depend_on_who_decodes(binary, tmp_path, limit):
     (tmp_path / "in" / "a.png").write_bytes(images.make("rgb8", np.random.default_rng(5), 290, 200).data)
     made = []
     for mode in MODES[1:]:
-        command = [*program.RUNNER, binary, "emboss", "-b", "--device=cuda", *mode, f"--mem-limit={limit}K", "-j1", "in", "out"]
+        command = [*program.RUNNER, binary, "emboss", "-b", "--device=cuda", *mode, f"--mem-limit={limit}K", "-j1", "--report=r", "in", "out"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         out = tmp_path / "out" / "a.png"
-        made.append((done.returncode, out.read_bytes() if out.exists() else None, count(done.stderr, "encoded")))
+        made.append((done.returncode, out.read_bytes() if out.exists() else None, summary_of(tmp_path / "r")["encoded_on_device"]))
         out.unlink(missing_ok=True)
     assert made[0] == made[1]
 
@@ -336,7 +351,7 @@ def test_auto_shares_the_decoding(binary, tmp_path):
     for name in names:
         (tmp_path / "in" / name).write_bytes(images.make("rgb8", rng, 50, 40).data)
     program.run("emboss", "-b", "in", "want", cwd=tmp_path)
-    command = [*program.RUNNER, binary, "emboss", "--device=cuda", *AUTO, "-j2", "--streams=2", "--files-from=-", "in"]
+    command = [*program.RUNNER, binary, "emboss", "--device=cuda", *AUTO, "-j2", "--streams=2", "--files-from=-", "--report=r", "in"]
     decoded = 0
     for times in (1, 4, 16, 64):  # the device's delay is in the time that this machine takes for the first images
         out = tmp_path / f"out{times}"
@@ -349,8 +364,9 @@ def test_auto_shares_the_decoding(binary, tmp_path):
         _, err = process.communicate("".join(f"{name}\n" for name in names[20:]), timeout=program.TIMEOUT)
         assert process.returncode == 0 and "Sanitizer" not in err, err
         same_pixels(tmp_path, out, "want")
-        assert count(err, "encoded") == 60, err
-        decoded = decoded or count(err, "decoded")
+        summary = summary_of(tmp_path / "r")
+        assert summary["encoded_on_device"] == 60, err
+        decoded = summary["decoded_on_device"]
         if decoded:
             break
     assert decoded, err
@@ -363,7 +379,7 @@ def test_every_reader_takes_what_the_device_writes(binary, tmp_path, kind):
     (tmp_path / "in").mkdir()
     for number, (width, height) in enumerate(((1, 1), (7, 300), (290, 31), (64, 64))):
         (tmp_path / "in" / f"{number}.png").write_bytes(images.make(kind, rng, width, height).data)
-    err = run(binary, tmp_path, "emboss", "-b", "--device=cuda", "--encode-on=gpu", "in", "out")
+    err = run(binary, tmp_path, "emboss", "-b", "--alpha=keep", "--device=cuda", "--encode-on=gpu", "in", "out")
     assert count(err, "encoded") == 4
     if shutil.which("pngcheck"):
         checked = subprocess.run(["pngcheck", "-v", *sorted((tmp_path / "out").iterdir())], capture_output=True, text=True)
@@ -375,15 +391,13 @@ def test_every_reader_takes_what_the_device_writes(binary, tmp_path, kind):
 
 
 def test_summary_counts(binary, folder, tmp_path):
-    run(binary, folder, "emboss", "-b", "--device=cuda", *MODES[2], "--report", tmp_path / "r", "in", tmp_path / "out")
+    run(binary, folder, "emboss", "-b", "--alpha=keep", "--device=cuda", *MODES[2], "--report", tmp_path / "r", "in", tmp_path / "out")
     summary = json.loads((tmp_path / "r").read_text().splitlines()[-1])
     names = tree(tmp_path / "out")
     assert summary["encoded_on_device"] == len(names) and summary["decoded_on_device"] == sum(map(is_plain, names))
 
 
 @pytest.mark.parametrize("options,reason", (
-    (("--encode-on=gpu", "--alpha=premultiply"), "cannot be combined with --alpha premultiply"),
-    (("--decode-on=gpu", "--alpha=premultiply"), "cannot be combined with --alpha premultiply"),
     (("--encode-on=gpu", "--encoder=libpng"), "cannot be combined with --encoder or --compress"),
     (("--encode-on=gpu", "-z3"), "cannot be combined with --encoder or --compress"),
     (("--encode-on=gpu", "--device=cpu"), "cannot be combined"),

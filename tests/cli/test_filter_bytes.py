@@ -7,6 +7,7 @@ import pytest
 
 import definition
 import images
+import png_writer as png
 from definition import Filter
 from program import run
 
@@ -56,7 +57,7 @@ def make_album(folder, seed, kinds=images.KINDS):
     return album
 
 
-def check(album, out, filters, border="replicate", value=0, alpha="keep", vacuous=0.25):
+def check(album, out, filters, border="replicate", value=0, alpha=None, vacuous=0.25):
     """Compares every image of the folder; a share of clipped samples of `vacuous` or more is an error."""
     clipped = []
     assert sorted(os.listdir(out)) == sorted(album)
@@ -102,6 +103,29 @@ def test_alpha_modes(box, album, device, name, alpha):
         spelling = f"constant:{value}" if value else border
         run(name, "-b", "--device", device, "--alpha", alpha, "--border", spelling, "-z0", album.folder, "out")
         check(album, box / "out", [BUILTINS[name]], border, value, alpha, vacuous=None)
+
+
+def test_alpha_by_default(box):
+    """Blurred icons had a hard silhouette, and a dark rim of the colours under their transparent pixels."""
+    y, x = np.mgrid[:40, :40]
+    inside = (x - 20) ** 2 + (y - 20) ** 2 < 144
+    icon = np.stack([np.where(inside, value, 0) for value in (200, 90, 30, 255)])
+    opaque = np.concatenate([icon[:3], np.full((1, 40, 40), 255)])
+    for name, planes in (("icon", icon), ("opaque", opaque)):
+        png.write(f"{name}.png", 40, 40, [[int(v) for v in np.moveaxis(planes, 0, 2)[row].ravel()] for row in range(40)], png.RGBA)
+    def filtered(name, *args):
+        run(*args, f"{name}.png", "out.png", "-q")
+        return images.read("out.png")
+    for args in (["gaussian:3"], ["unsharp:1"], ["blur,sharpen"], ["motion:9", "--border=wrap"], ["gaussian:12"]):
+        got = filtered("icon", *args)
+        assert (got == filtered("icon", *args, "--alpha=premultiply")).all() and ("unsharp" in args[0] or (got[3] != icon[3]).any())
+        assert (np.abs(got[:3] - np.array([200, 90, 30])[:, None, None]) <= 3)[:, got[3] > 128].all() or "sharp" in args[0]
+        assert (filtered("icon", *args, "--alpha=keep")[3] == icon[3]).all()
+        assert (filtered("opaque", *args) == filtered("opaque", *args, "--alpha=keep")).all()
+    for args in (["sobel"], ["blur,laplacian"], ["blur", "--border=constant"], ["blur", "--bias=3"], ["blur", "--divisor=4"], ["identity"]):
+        assert (filtered("icon", *args) == filtered("icon", *args, "--alpha=keep")).all(), args
+    assert "1 skipped" in [run("blur", "--resume=j", *more, "icon.png", "r.png") for more in ([], ["--alpha=premultiply"])][1].err
+    assert run("blur", "--resume=j", "--alpha=keep", "icon.png", "r.png").err == "conv: replaced r.png\n"
 
 
 @pytest.mark.parametrize("alpha", ("keep", "filter", "premultiply"))

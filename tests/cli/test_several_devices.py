@@ -38,7 +38,7 @@ def shares(done):
 
 @pytest.mark.parametrize("asked,count", program.some((("all", 3), ("cuda:2,cuda:0", 2), ("cuda:1", 1), ("cuda", 1))))
 def test_all_selected_devices_work(box, batch, gpu, asked, count):
-    done = run_faulty(box, f"{gpu}devices=3 slow=100", f"--device={asked}", "--streams=2", *MANY, "--report=r.jsonl")
+    done = run_faulty(box, f"{gpu}devices=3 slow=100", f"--device={asked}", "--streams=2", *MANY, "--report=r.jsonl", "-v")
     devices = summary()["devices"]
     names = asked.split(",") if ":" in asked else [f"cuda:{i}" for i in range(count)]
     assert [d["name"] for d in devices] == names
@@ -68,7 +68,7 @@ def test_a_faster_device_gets_more(box, batch):
 def test_a_device_gets_more_streams_while_groups_wait(box, batch, faults, options, streams):
     """Without --streams. A stream without memory is not a failure. A device may be lost before it gets more streams."""
     for slow in (60, 400, 2400):  # ms; groups wait once they are prepared faster than that
-        done = run_faulty(box, faults.format(slow), *(options or ("--device=cuda",)), *MANY, "--trace=t.json")
+        done = run_faulty(box, faults.format(slow), *(options or ("--device=cuda",)), *MANY, "--trace=t.json", "-v")
         count = int(re.search(r", (\d+) streams?\b", done.stderr)[1])
         if count in streams:
             break
@@ -88,7 +88,7 @@ def test_fake_devices_code_png(box, batch, faults, coders):
     """Or leave it to the CPU, which crashed where they have no coders. The CPU codes everything, so files are equal."""
     device = "--device=cuda:0,cuda:1" if "devices" in faults else "--device=cuda"
     # Without --decode-on, a device gets its share of the decoding if the run lasts long, as on a busy machine.
-    run_faulty(box, faults, device, "--decode-on=cpu", *coders, "--group=4K", "-j2", "--report=r.jsonl", code=1 if "lost" in faults else 0)
+    run_faulty(box, faults, device, "--alpha=keep", "--decode-on=cpu", *coders, "--group=4K", "-j2", "--report=r.jsonl", code=1 if "lost" in faults else 0)
     if faults and "lost" not in faults and "room" not in faults:
         counts = [summary()[f"{what}d_on_device"] for what in ("decode", "encode")]
         assert (counts[0] > 20) == ("--decode-on=gpu" in coders) and (counts[1] == 63) == ("--encode-on=gpu" in coders)
@@ -111,7 +111,7 @@ def test_when_the_last_one_is_lost(box, batch, faults):
     done = run_faulty(box, f"devices={count} slow=1 {faults}", "--device=all", *SMALL, "--report=r.jsonl")
     said = re.findall(r"(?m)^conv: cuda:\d: CUDA failed .*; (.*)$", done.stderr)
     assert said == ["continuing on the others"] * (count - 1) + ["continuing on the CPU"]
-    assert summary()["devices"][-1]["name"] == "cpu" and "cpu (" in done.stderr
+    assert summary()["devices"][-1]["name"] == "cpu"
     assert sum(d["images"] for d in summary()["devices"]) == 63
 
     names = ",".join(f"cuda:{i}" for i in range(count))
