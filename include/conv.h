@@ -457,9 +457,8 @@ CONV_API const char *conv_kernel_name(int index, const char **device);
 
 /**
  * A chain of filters: names of built-in filters, parametric filters (`conv list`), paths of matrix
- * files, or `custom`, separated by commas: "gaussian:2.5,unsharp:2,0.8,emboss". A Gaussian with a
- * sigma beyond 5 takes several passes, between which 8-bit samples have 16 bits. CONV_ERR_USAGE for
- * unknown names and bad settings, CONV_ERR_FORMAT and CONV_ERR_IO for files, CONV_ERR_MEMORY.
+ * files, or `custom`, separated by commas: "gaussian:2.5,unsharp:2,0.8,emboss". CONV_ERR_USAGE
+ * for unknown names and bad settings, CONV_ERR_FORMAT and CONV_ERR_IO for files, CONV_ERR_MEMORY.
  * *filter is NULL on failure.
  */
 CONV_API conv_status conv_filter_create(conv_filter **filter, conv_context *context,

@@ -12,7 +12,7 @@
 // that look for accesses outside (compute-sanitizer, emulated/) find them. The guards are copied
 // too, so that writes to them come back.
 struct device_case {
-    uint8_t *d_tables;
+    uint8_t *d_tables, *d_cells;
     uint8_t *d_src[CHECK_MAX_PLANES], *d_dst[CHECK_MAX_PLANES];
     struct conv_stencil_plan plan;
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
@@ -22,6 +22,7 @@ struct device_case {
 static void free_device(const struct device_case *device)
 {
     cudaFree(device->d_tables);
+    cudaFree(device->d_cells);
     for (int p = 0; p < CHECK_MAX_PLANES; p++) {
         cudaFree(device->d_src[p]);
         cudaFree(device->d_dst[p]);
@@ -65,6 +66,10 @@ static bool upload(struct device_case *device, const struct check_case *c,
         .cuda.d_planes = (struct conv_stencil_plane *)(void *)(device->d_tables + table),
         .cuda.tiles = conv_stencil_tiles(variant, device->planes, c->count),
     };
+    size_t cells = conv_stencil_cells(&c->stencil, device->planes, c->count);
+    if (cells && device_failed(cudaMalloc((void **)&device->d_cells, cells), "cudaMalloc"))
+        return false;
+    device->batch.cuda.scratch = device->d_cells;
     if (device_failed(cudaMemcpy(device->d_tables + table, device->planes, sizeof device->planes,
                                  cudaMemcpyHostToDevice),
                       "copy of planes"))

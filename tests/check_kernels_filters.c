@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check_kernels.h"
+#include "filter/parametric.h"
 #include "support/random.h"
 
 uint64_t check_random_next(struct check_random *random)
@@ -260,6 +261,15 @@ static void magnitude(struct check_random *random, struct conv_filter *filter)
     filter->scale = PICK(random, 1, 1, 1, 4, 16, -2, 7) * (check_random_below(random, 4) ? 1 : 1.3);
 }
 
+// A large Gaussian, of any step, or a sharpening by it.
+static void decimated(struct check_random *random, struct conv_filter *filter)
+{
+    double sigma = exp(1.1 + 4.4 * random_unit(random)),
+           amount = PICK(random, 0, 0, 1, 3, 40) / 4.0;
+    *filter = (struct conv_filter){0};
+    conv_filter_decimate(filter, sigma, amount);
+}
+
 // The threshold of a filter that may have one: either most of the results differ by less, or few
 // do.
 static void random_threshold(struct check_random *random, struct conv_filter *filter)
@@ -272,9 +282,9 @@ static void random_threshold(struct check_random *random, struct conv_filter *fi
 const char *check_random_filter(struct check_random *random, struct conv_filter *filter)
 {
     static const char *const kinds[] = {
-        "small",     "sparse",    "positive",  "8-bit",     "large",    "real",   "heavy",
-        "separable", "undivided", "magnitude", "smoothing", "products", "related"};
-    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 10, 11, 12);
+        "small",     "sparse",    "positive",  "8-bit",     "large",    "real",    "heavy",
+        "separable", "undivided", "magnitude", "smoothing", "products", "related", "decimated"};
+    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 10, 11, 12, 13);
     random_sides(random, filter);
     for (int i = 0; i < filter->width * filter->height; i++) {
         double values[] = {check_random_below(random, 13) - 6,
@@ -283,6 +293,7 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
                            check_random_below(random, 257) - 128,
                            (check_random_below(random, 65536) - 32768) * 65535.0,
                            random_unit(random) - 0.4,
+                           0,
                            0,
                            0,
                            0,
@@ -313,6 +324,8 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
         if (check_random_below(random, 4) == 0)
             extreme_numbers(random, filter);
     }
+    if (kind == 13)
+        decimated(random, filter);
     random_threshold(random, filter);
     return kinds[kind];
 }

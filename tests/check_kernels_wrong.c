@@ -78,6 +78,10 @@ bool check_selftest(void)
         for (int round = 0; round < SELFTEST_ROUNDS && !caught; round++) {
             struct check_case c;
             check_case_init(&c, SELFTEST_SEED + (uint64_t)round);
+            if (c.stencil.decimated.step) {
+                check_case_free(&c);
+                continue;
+            }
             if (!check_case_expect(&c, true)) {
                 check_case_free(&c);
                 return false;

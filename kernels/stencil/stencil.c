@@ -28,6 +28,7 @@ static const struct conv_variant *const variants[] = {
     &conv_cuda_blocked_floats,
     &conv_cuda_threshold,
     &conv_cuda_constant,
+    &conv_cuda_decimated,
 #endif
 #ifdef __x86_64__
     &conv_cpu_vnni,
@@ -40,6 +41,11 @@ static const struct conv_variant *const variants[] = {
     &conv_cpu_neon,
 #endif
     &conv_cpu_portable,
+#ifdef __x86_64__
+    &conv_cpu_decimated_avx512,
+    &conv_cpu_decimated_avx2,
+#endif
+    &conv_cpu_decimated,
     &conv_cpu_reference,
 };
 
@@ -51,7 +57,8 @@ const struct conv_variant *const *conv_stencil_variants(int *count)
 
 bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_stencil *stencil)
 {
-    return (variant->magnitudes || !stencil->magnitude) && (variant->floats || !stencil->floats) &&
+    return variant->decimated == (stencil->decimated.step > 0) &&
+           (variant->magnitudes || !stencil->magnitude) && (variant->floats || !stencil->floats) &&
            (variant->float_samples || stencil->depth != 32) &&
            (variant->thresholds || !stencil->keeps) &&
            (variant->pixels || stencil->channels == 1) && (!variant->can || variant->can(stencil));
@@ -131,6 +138,13 @@ static void init_real(struct conv_stencil *stencil, const struct conv_filter *fi
     stencil->fkeep_below = (float)(filter->threshold * unit);
 }
 
+static void init_decimated(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
+{
+    double one = stencil->depth == 8 ? 4096 : stencil->depth == 16 ? 16 : 1;
+    stencil->fkeep_below = (float)filter->threshold;
+    stencil->keep_below = (int64_t)ceil(filter->threshold * unit * one * CONV_DECIMATED_AMOUNT);
+}
+
 static void init_magnitude(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
 {
     for (int i = 0; i < filter->width * filter->height; i++) {
@@ -159,8 +173,11 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         .magnitude = filter->magnitude,
         .keeps = filter->threshold > 0 && !filter->magnitude,
         .floats = float_samples,
+        .decimated = filter->decimated,
     };
-    if (stencil->magnitude)
+    if (stencil->decimated.step)
+        init_decimated(stencil, filter, unit);
+    else if (stencil->magnitude)
         init_magnitude(stencil, filter, unit);
     else if (stencil->exact)
         init_exact(stencil, filter, unit);
@@ -171,7 +188,7 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
 bool conv_stencil_interleave(struct conv_stencil *stencil, int channels)
 {
     int from = stencil->width, to = (from - 1) * channels + 1;
-    if (stencil->magnitude || to > CONV_FILTER_MAX_SIDE)
+    if (stencil->magnitude || stencil->decimated.step || to > CONV_FILTER_MAX_SIDE)
         return false;
     struct conv_stencil taps = *stencil;
     memset(stencil->icoef, 0, sizeof stencil->icoef);
@@ -219,4 +236,20 @@ uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_sten
         tiles += (uint32_t)across * (uint32_t)down;
     }
     return tiles;
+}
+
+size_t conv_stencil_cells(const struct conv_stencil *stencil, struct conv_stencil_plane *planes,
+                          int count)
+{
+    const struct conv_decimated *d = &stencil->decimated;
+    size_t at = 0;
+    for (int i = 0; i < count && d->step; i++) {
+        size_t width = (size_t)((planes[i].width - 1) / d->step + 4),
+               border = 2 * (size_t)d->radius;
+        size_t height = (size_t)((planes[i].height - 1) / d->step + 4);
+        size_t cells = (width + border) * (2 * height + border) + width * height;
+        planes[i].cuda.work_counter = (uint32_t)at;
+        at += cells * sizeof(uint32_t) / CONV_DECIMATED_CELLS_ALIGN + 1;
+    }
+    return at * CONV_DECIMATED_CELLS_ALIGN;
 }

@@ -38,6 +38,20 @@ extern "C" {
 // 8-bit samples is the exact root, rounded once: below 256 its square is an integer of less than 24
 // bits, and the root of an integer is at least 1/2048 away from a tie. At 16 bits it is off by at
 // most 0.508.
+// With decimated.step (not exact): samples p of 8 bits times 256, of 16 and 32 bits as they are,
+// over every column and row that the border extends the plane to:
+//   s(m) = sum down * p / 2^16     at every step-th column and row, over both
+//   f(m) = sum line * s / 2^16     over columns and rows of these
+//   b(x) = sum up * f / 2^12       over the four nearest columns and rows, times 16
+// Integers: s is rounded to an integer, f to a multiple of 1/16, halves up; all else is exact, so
+// that the order does not matter. With one = 16, at 8 bits 4096, and p as it is: out = round(b /
+// one), halves up, if amount is 0; else b is rounded to an integer and
+//   out = clamp(round((p * one + amount / 2048 * (p * one - b)) / one), 0, max)
+// where a sample stays if |amount * (p * one - b)| < keep_below. Float32 results are not rounded
+// at the end. Float32 samples: b without the factor, one = 1; each
+// sum over rows, then each sum over columns (of `up`: over columns first), is computed in float64,
+// in the order of rows or columns (line: the centre first, then pairs outwards, added to each other
+// first), multiplied by the power of two and rounded to float32; so is p - b before amount.
 struct conv_stencil {
     int width, height; // taps; the centre is at (width / 2, height / 2)
     // Interleaved samples per pixel: 1 for planes, 2 to 4 for images stored as RGBRGB... (see
@@ -58,7 +72,8 @@ struct conv_stencil {
     float fbias;     // real and magnitude: offset in samples
     float fdivisor;  // magnitude: the scale
     int64_t keep_below; // exact: the threshold in samples times divisor, rounded up
-    float fkeep_below;  // real: the threshold in samples; exact: keep_below, infinite beyond 2^24
+    struct conv_decimated decimated;
+    float fkeep_below; // real: the threshold in samples; exact: keep_below, infinite beyond 2^24
     int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact and magnitude, row by row
     float fcoef[CONV_FILTER_MAX_TAPS];   // real: (float)(coef / scale), row by row; of magnitudes
                                          // at depth 32: (float)coef
@@ -68,7 +83,8 @@ struct conv_stencil {
 struct conv_cuda_tiling {
     uint32_t first_tile; // index of the plane's first block in the launch (conv_stencil_tiles)
     // In the first plane of a launch's table in device memory: the blocks' common work counter and
-    // the number of blocks that are done. 0 before and after each launch.
+    // the number of blocks that are done. 0 before and after each launch. With decimated.step
+    // work_counter is where the plane's scratch memory begins, see conv_stencil_cells.
     uint32_t work_counter, finished_blocks;
 };
 
@@ -100,6 +116,7 @@ struct conv_stencil_batch {
             struct conv_stencil_plane *d_planes; // the same table in device memory
             uint32_t tiles;                      // blocks in the launch (conv_stencil_tiles)
             void *stream;                        // a cudaStream_t
+            void *scratch; // conv_stencil_cells() bytes, 256-byte aligned, of this run only
         } cuda;
     };
 };
@@ -160,10 +177,12 @@ struct conv_variant {
     bool float_samples; // depth 32
     bool thresholds;    // stencils with a threshold
     bool pixels;        // stencils with several channels
+    bool decimated;     // stencils with decimated.step, and no others
 };
 
-// The definition: it can do everything, has no requirements, and all others are compared with it.
-extern const struct conv_variant conv_cpu_reference;
+// The definitions: they have no requirements, and all others are compared with them. The first can
+// do everything but stencils with decimated.step, which the second does.
+extern const struct conv_variant conv_cpu_reference, conv_cpu_decimated;
 
 // All variants of this build, CPU and CUDA mixed, in the order of lists and tables; *count is set.
 const struct conv_variant *const *conv_stencil_variants(int *count);
@@ -213,6 +232,12 @@ bool conv_stencil_smoothing(const struct conv_stencil *stencil, int *outer, int 
 // Sets first_tile of each plane for this variant's tile size and returns the blocks of the launch.
 uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_stencil_plane *planes,
                             int count);
+
+// Bytes of device memory that a launch needs besides the planes: 0 without decimated.step, else at
+// most 2 per sample of large planes. Sets where each plane's part begins.
+#define CONV_DECIMATED_CELLS_ALIGN 256
+size_t conv_stencil_cells(const struct conv_stencil *stencil, struct conv_stencil_plane *planes,
+                          int count);
 
 #ifdef __cplusplus
 }

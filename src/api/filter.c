@@ -101,17 +101,12 @@ enum conv_status conv_api_read_chain(struct conv_backend_config *config,
 static enum conv_status open_chain(conv_filter **out, conv_context *context,
                                    struct conv_backend_config *config, struct conv_err *err)
 {
-    enum conv_status status = CONV_OK;
-    if (config->floats)
-        status = conv_filter_check_floats(config->filters, config->filter_count, err);
-    if (status)
-        return status;
     conv_filter *filter = calloc(1, sizeof *filter);
     if (!filter)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     config->float_samples = true;
     config->context = context->device;
-    status = context->device->ops->open(&filter->opened, config, err);
+    enum conv_status status = context->device->ops->open(&filter->opened, config, err);
     if (status) {
         free(filter);
         return status;

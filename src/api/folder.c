@@ -240,8 +240,6 @@ static enum conv_status prepare(struct run *run, struct conv_err *err)
                                  &options, err);
     if (!status)
         status = conv_filter_check_border(run->backend_config.border_value, err);
-    if (!status && run->backend_config.floats)
-        status = conv_filter_check_floats(run->filters, run->backend_config.filter_count, err);
     run->backend_config.launch_bytes = conv_pipeline_group_bytes(true);
     run->backend_config.stop = &run->stop;
     if (!status)
@@ -281,7 +279,6 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .output_format = run->to,
         .blend = {.gray = run->options.gray != 0},
         .output_type = run->backend_config.floats ? CONV_OUTPUT_F32 : CONV_OUTPUT_SAME,
-        .deep = conv_filter_needs_16_bits(run->filters, run->backend_config.filter_count),
         .decode_on = coders ? CONV_CODER_AUTO : CONV_CODER_CPU,
         .encode_on = encodes ? CONV_CODER_GPU : CONV_CODER_CPU,
         .strip = run->options.strip == 0   ? CONV_STRIP_NONE

@@ -216,8 +216,8 @@ static enum conv_status run_images(void *context, int jobs, int streams, struct 
     struct command *command = context;
     command->options.machine.jobs = jobs;
     command->options.machine.streams = streams;
-    return conv_run_images(&command->options, &command->device, command->filters, source, NULL, 0,
-                           report, trace, command->bench.stop, err);
+    return conv_run_images(&command->options, &command->device, source, NULL, 0, report, trace,
+                           command->bench.stop, err);
 }
 
 static enum conv_status bench_streams(struct command *command, struct conv_err *err)

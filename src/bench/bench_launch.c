@@ -110,6 +110,8 @@ static void fill_table(struct conv_bench_launch *launch, int filter,
     }
     if (launch->variant->place == CONV_ON_CUDA)
         launch->tiles[filter] = conv_stencil_tiles(launch->variant, table, count);
+    size_t cells = conv_stencil_cells(&launch->stencils[filter], table, count);
+    launch->cell_bytes = cells > launch->cell_bytes ? cells : launch->cell_bytes;
 }
 
 static enum conv_status reserve(struct conv_bench_launch *launch, size_t bytes,
@@ -149,13 +151,15 @@ static enum conv_status copy_tables(struct conv_bench_launch *launch, struct con
 {
     size_t entries = (size_t)launch->filter_count * (size_t)launch->plane_count;
     size_t bytes = entries * sizeof *launch->tables;
+    size_t tables = conv_image_align(bytes, SCRATCH_ALIGN * 4), all = tables + launch->cell_bytes;
     enum conv_status status = CONV_OK;
-    if (bytes > launch->table_bytes) {
+    if (all > launch->table_bytes) {
         launch->ops->release(launch->d_tables, launch->table_bytes);
         launch->d_tables = NULL;
-        launch->table_bytes = bytes;
-        status = launch->ops->take(&launch->d_tables, bytes, "copy the images to the device", err);
+        launch->table_bytes = all;
+        status = launch->ops->take(&launch->d_tables, all, "copy the images to the device", err);
     }
+    launch->d_cells = launch->d_tables + tables;
     return status ? status
                   : launch->ops->copy_in(launch->d_tables, launch->tables, bytes,
                                          "copy the images to the device", err);
@@ -200,6 +204,7 @@ static enum conv_status run_chain(void *context, int worker, int task, void *str
                 (struct conv_stencil_plane *)(void *)launch->d_tables + (size_t)f * count;
             batch.cuda.tiles = launch->tiles[f];
             batch.cuda.stream = stream;
+            batch.cuda.scratch = launch->d_cells;
         } else {
             batch.cpu.scratch = launch->scratch;
         }

@@ -41,8 +41,8 @@ struct conv_bench_launch { // starts as {0}
     size_t capacity;     // of each
     uint8_t *scratch;    // CPU: of the kernels, scratch_bytes per thread. CUDA: the filters
     size_t scratch_bytes;
-    uint8_t *d_tables; // CUDA: as `tables`
-    size_t table_bytes;
+    uint8_t *d_tables, *d_cells; // CUDA: as `tables`, and scratch memory after them
+    size_t table_bytes, cell_bytes;
     int threads; // CPU
     int filter;  // that conv_bench_launch_share is at
 };

@@ -109,6 +109,13 @@ static void print_numbers(const char *lead, const double *numbers, int count)
     putchar(']');
 }
 
+static void print_line(const char *lead, const double *numbers, int count)
+{
+    fputs(lead, stdout);
+    for (int i = 0; i < count; i++)
+        printf(" %.9g", numbers[i]);
+}
+
 static void print_matrix(const struct conv_filter *filter)
 {
     int width = 5;
@@ -155,47 +162,64 @@ static void print_variant(const struct conv_filter *filter, const struct conv_op
     putchar('\n');
 }
 
-// How near to the border the bound of a parametric filter does not hold: as far as its passes reach
-// together, unless the border of each pass's result is that of the image, filtered.
-static int border_excluded(const struct conv_filter *filter, enum conv_border border)
+// The lines that only parametric filters have.
+static void print_deviation(const struct conv_filter *filter)
 {
-    int reach = 0;
-    if (border == CONV_BORDER_REPLICATE || border == CONV_BORDER_CONSTANT)
-        for (int p = 0; p < filter->passes; p++)
-            reach += filter[p + 1 - filter->pass].width / 2;
-    return reach;
+    if (conv_filter_is_parametric(filter->name))
+        printf("  ideal        within %.3g of 255 of the ideal results before rounding%s, on any "
+               "image, at its border as well\n",
+               filter->deviation, filter->threshold > 0 ? " and threshold" : "");
 }
 
-// The lines that only parametric filters have.
-static void print_deviation(const struct conv_filter *filter, enum conv_border border)
+// What a matrix says of other filters: how a large Gaussian is computed.
+static void print_decimated(const struct conv_decimated *d)
 {
-    if (filter->passes)
-        printf("  pass         %d of %d, with samples of 16 bits\n", filter->pass, filter->passes);
-    if (!conv_filter_is_parametric(filter->name))
+    int down = 4 * d->step - 1, line = 2 * d->radius + 1;
+    printf("  method       reduced to one sample in %d rows and columns, by weights of %d x %d\n"
+           "               pixels; filtered there by %d x %d; enlarged by 4 x 4\n",
+           d->step, down, down, line, line);
+    if (d->amount)
+        printf("  amount       %d / %d\n", (int)d->amount, CONV_DECIMATED_AMOUNT);
+}
+
+static void print_kernel(const struct conv_filter *filter)
+{
+    printf("  size         %d x %d\n", filter->width, filter->height);
+    print_matrix(filter);
+    if (filter->magnitude)
+        puts("  magnitude    yes: sqrt(gx * gx + gy * gy), gx by this kernel, gy by its transpose");
+    printf("  divisor      %.10g\n", filter->scale);
+}
+
+static void print_exactness(const struct conv_filter *filter)
+{
+    double column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
+    bool exact = conv_filter_is_exact(filter);
+    printf("  exact        %s\n",
+           filter->decimated.step
+               ? "no: integers that are rounded after each step, the same on every device"
+           : filter->magnitude
+               ? "gx and gy; each operation after them is rounded to float32, on every device"
+           : exact
+               ? "yes: all numbers are integers, the result is the rational number, rounded once"
+               : "no: float32, multiply-adds row by row, the same on every device");
+    if (!conv_filter_is_separable(filter, column, row)) {
+        printf("  separable    %s\n", filter->decimated.step ? "yes, each step" : "no");
         return;
-    int excluded = border_excluded(filter, border);
-    printf("  ideal        within %.3g of 255 of the ideal results before rounding%s, on any image",
-           filter->deviation, filter->threshold > 0 ? " and threshold" : "");
-    if (excluded > 0)
-        printf(
-            ",\n               for pixels that are %d or more pixels from the border; nearer ones "
-            "can be\n               far off with this border, not with reflect, reflect101 or wrap",
-            excluded);
+    }
+    print_line("  separable    yes: column", column, filter->height);
+    print_line(", row", row, filter->width);
     putchar('\n');
 }
 
 static void print_filter(const struct conv_filter *filter, const struct conv_options *options)
 {
-    double column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
-    bool exact = conv_filter_is_exact(filter);
     conv_report_print_path(stdout, filter->name); // may be a file name
     putchar('\n');
-    printf("  size         %d x %d\n", filter->width, filter->height);
-    if (!filter->passes) // which are separable
-        print_matrix(filter);
-    if (filter->magnitude)
-        puts("  magnitude    yes: sqrt(gx * gx + gy * gy), gx by this kernel, gy by its transpose");
-    printf("  divisor      %.10g\n", filter->scale);
+    if (filter->decimated.step)
+        print_decimated(&filter->decimated);
+    else
+        print_kernel(filter);
     if (filter->threshold > 0)
         printf("  threshold    %g (in 8-bit units): a sample that would change by less stays\n",
                filter->threshold);
@@ -206,24 +230,8 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     if (options->filter.border == CONV_BORDER_CONSTANT)
         printf(":%d", options->filter.border_value);
     printf("\n  rounding     half to even, once, then clamped to the sample's range\n");
-    printf("  exact        %s\n",
-           filter->magnitude
-               ? "gx and gy; each operation after them is rounded to float32, on every device"
-           : exact
-               ? "yes: all numbers are integers, the result is the rational number, rounded once"
-               : "no: float32, multiply-adds row by row, the same on every device");
-    if (conv_filter_is_separable(filter, column, row)) {
-        printf("  separable    yes: column");
-        for (int j = 0; j < filter->height; j++)
-            printf(" %g", column[j]);
-        printf(", row");
-        for (int i = 0; i < filter->width; i++)
-            printf(" %g", row[i]);
-        putchar('\n');
-    } else {
-        printf("  separable    no\n");
-    }
-    print_deviation(filter, options->filter.border);
+    print_exactness(filter);
+    print_deviation(filter);
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
         print_variant(filter, options, options->machine.backends[i]);
     if (conv_bank_accepts(filter->name))
@@ -250,15 +258,44 @@ static void print_variant_json(const struct conv_filter *filter, const struct co
     putchar('}');
 }
 
+static void print_kernel_json(const struct conv_filter *filter)
+{
+    printf(",\"width\":%d,\"height\":%d", filter->width, filter->height);
+    for (int j = 0; j < filter->height; j++)
+        print_numbers(j ? "," : ",\"kernel\":[", filter->coef + j * filter->width, filter->width);
+    printf("],\"divisor\":%.17g", filter->scale);
+}
+
+static void print_integers(const char *lead, const int32_t *numbers, int count)
+{
+    fputs(lead, stdout);
+    for (int i = 0; i < count; i++)
+        printf("%s%d", i ? "," : "[", (int)numbers[i]);
+    putchar(']');
+}
+
+static void print_decimated_json(const struct conv_filter *filter)
+{
+    const struct conv_decimated *d = &filter->decimated;
+    printf(",\"step\":%d,\"reach\":%d,\"amount\":%.17g", d->step, conv_decimated_reach(d),
+           (double)d->amount / CONV_DECIMATED_AMOUNT);
+    print_integers(",\"down\":", d->down, 2 * d->step);
+    print_integers(",\"line\":", d->line, d->radius + 1);
+    for (int i = 0; i < d->step; i++)
+        print_integers(i ? "," : ",\"up\":[", d->up[i], 4);
+    putchar(']');
+}
+
 static void print_filter_json(const struct conv_filter *filter, const struct conv_options *options)
 {
     double column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
     fputs("{\"type\":\"filter\"", stdout);
     conv_json_member(stdout, "name", filter->name);
-    printf(",\"width\":%d,\"height\":%d", filter->width, filter->height);
-    for (int j = 0; j < filter->height; j++)
-        print_numbers(j ? "," : ",\"kernel\":[", filter->coef + j * filter->width, filter->width);
-    printf("],\"divisor\":%.17g,\"bias\":%.17g,\"flip\":%s", filter->scale, filter->offset,
+    if (filter->decimated.step)
+        print_decimated_json(filter);
+    else
+        print_kernel_json(filter);
+    printf(",\"bias\":%.17g,\"flip\":%s", filter->offset,
            options->filter.settings.flip ? "true" : "false");
     conv_json_member(stdout, "border", conv_filter_border_name(options->filter.border));
     if (options->filter.border == CONV_BORDER_CONSTANT)
@@ -267,10 +304,7 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
     if (filter->threshold > 0)
         printf(",\"threshold\":%.17g", filter->threshold);
     if (conv_filter_is_parametric(filter->name))
-        printf(",\"deviation\":%.17g,\"border_excluded\":%d", filter->deviation,
-               border_excluded(filter, options->filter.border));
-    if (filter->passes)
-        printf(",\"pass\":%d,\"passes\":%d", filter->pass, filter->passes);
+        printf(",\"deviation\":%.17g", filter->deviation);
     printf(",\"exact\":%s", conv_filter_is_exact(filter) ? "true" : "false");
     if (conv_filter_is_separable(filter, column, row)) {
         print_numbers(",\"separable\":{\"column\":", column, filter->height);
@@ -296,14 +330,6 @@ static const char *combine_name(enum conv_bank_combine combine)
     return names[combine];
 }
 
-static void print_line(const char *lead, const double *numbers, int count)
-{
-    fputs(lead, stdout);
-    for (int i = 0; i < count; i++)
-        printf(" %.9g", numbers[i]);
-    putchar('\n');
-}
-
 static void print_bank_filter(const struct conv_bank_filter *filter)
 {
     printf("  %s: %d x %d", filter->label, filter->width, filter->height);
@@ -312,9 +338,10 @@ static void print_bank_filter(const struct conv_bank_filter *filter)
     putchar('\n');
     for (int t = 0; t < filter->terms; t++) {
         print_line("    column", filter->columns + t * filter->height, filter->height);
-        print_line("    row   ", filter->rows + t * filter->width, filter->width);
+        print_line("\n    row   ", filter->rows + t * filter->width, filter->width);
+        putchar('\n');
     }
-    for (int j = 0; j < filter->height && !filter->terms; j++)
+    for (int j = 0; j < filter->height && !filter->terms; j++, putchar('\n'))
         print_line("   ", filter->coef + j * filter->width, filter->width);
 }
 

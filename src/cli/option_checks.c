@@ -267,6 +267,7 @@ enum conv_alpha_mode conv_options_alpha(const struct conv_options *options,
     bool mixes = false, keeps_flat = options->filter.border != CONV_BORDER_CONSTANT;
     for (int i = 0; i < count; i++) {
         double sum = conv_filter_sum(&filters[i]);
+        mixes |= filters[i].decimated.step > 0;
         keeps_flat &= !filters[i].magnitude && filters[i].offset == 0 &&
                       fabs(sum - filters[i].scale) <= 1e-6 * fabs(sum);
         for (int k = 0; k < filters[i].width * filters[i].height; k++)

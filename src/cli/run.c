@@ -38,10 +38,9 @@ static void give_memory_back(bool addresses_count)
 }
 
 enum conv_status conv_run_images(const struct conv_options *options, struct conv_device *device,
-                                 const struct conv_filter *filters, struct conv_source *source,
-                                 struct conv_sink *sink, uint64_t expected,
-                                 struct conv_report *report, struct conv_trace *trace,
-                                 atomic_int *stop, struct conv_err *err)
+                                 struct conv_source *source, struct conv_sink *sink,
+                                 uint64_t expected, struct conv_report *report,
+                                 struct conv_trace *trace, atomic_int *stop, struct conv_err *err)
 {
     const struct conv_layer_stage *layer = device->layer;
     bool decodes = device->decode_on != CONV_CODER_CPU, async = device->ops->async;
@@ -72,7 +71,6 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .alpha = options->filter.alpha,
         .output_type = layer ? CONV_OUTPUT_F32 : (enum conv_output_type)options->outputs.type,
         .blend = options->filter.blend,
-        .deep = conv_filter_needs_16_bits(filters, device->filter_count),
         .decode_on = device->decode_on,
         .encode_on = device->encode_on,
         .strip = options->outputs.strip,
@@ -192,7 +190,7 @@ static void print_variants(const struct conv_device *device, const struct conv_f
 {
     bool several = device->count > 1;
     for (int d = 0; d < device->count; d++)
-        for (int i = 0; i < count; i += filters[i].passes ? filters[i].passes : 1)
+        for (int i = 0; i < count; i++)
             conv_report_say("%s%s%s: %s at 8 bits, %s at 16 bits", several ? device->names[d] : "",
                             several ? ": " : "", filters[i].name,
                             device->ops->variant(device->backends[d], i, 8),
@@ -373,8 +371,8 @@ static enum conv_status process_images(struct run *run, atomic_int *stop, struct
         conv_selection_count_ahead(&run->inputs.selection);
     run->device.is_left = !run->setup && conv_device_may_be_left(&run->device);
     enum conv_status status =
-        conv_run_images(&run->options, &run->device, run->filters, source, run->sink,
-                        run->inputs.expected, run->report.report, run->report.trace, stop, err);
+        conv_run_images(&run->options, &run->device, source, run->sink, run->inputs.expected,
+                        run->report.report, run->report.trace, stop, err);
     return run->setup ? conv_layer_images_finish(&run->layer, status, stop, err) : status;
 }
 
@@ -423,11 +421,8 @@ static enum conv_status open_filters(struct run *run, const struct conv_options 
                                      struct conv_err *err)
 {
     conv_device_set_up_process(&options->machine);
-    enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
-                                                        &run->filter_count, err);
-    return status || options->outputs.type != CONV_OUTPUT_F32
-               ? status
-               : conv_filter_check_floats(run->filters, run->filter_count, err);
+    return conv_commands_parse_chain(options, options->operands[0], run->filters,
+                                     &run->filter_count, err);
 }
 
 int conv_run_layer(const struct conv_options *options, const struct conv_layer_setup *setup)

@@ -17,10 +17,9 @@
 // saved; `trace` may be NULL. `expected`: lower bound on the images, 0 if unknown. *stop is the
 // flag of cli/signals.h.
 enum conv_status conv_run_images(const struct conv_options *options, struct conv_device *device,
-                                 const struct conv_filter *filters, struct conv_source *source,
-                                 struct conv_sink *sink, uint64_t expected,
-                                 struct conv_report *report, struct conv_trace *trace,
-                                 atomic_int *stop, struct conv_err *err);
+                                 struct conv_source *source, struct conv_sink *sink,
+                                 uint64_t expected, struct conv_report *report,
+                                 struct conv_trace *trace, atomic_int *stop, struct conv_err *err);
 
 // The main job with a layer or a bank instead of filters; NULL: with filters. Returns the exit
 // code.

@@ -11,9 +11,9 @@
 #include "png/png.h"
 
 // A member that is added to one of these decides results: print it below.
-_Static_assert(sizeof(struct conv_filter) == 64 + 2 * sizeof(int) +
-                                                 CONV_FILTER_MAX_TAPS * sizeof(double) +
-                                                 5 * sizeof(double) + 2 * sizeof(int),
+_Static_assert(sizeof(struct conv_filter) ==
+                   64 + 2 * sizeof(int) + CONV_FILTER_MAX_TAPS * sizeof(double) +
+                       5 * sizeof(double) + sizeof(struct conv_decimated) + sizeof(int),
                "every member of a filter is printed");
 _Static_assert(sizeof(struct conv_blend) == 6 * sizeof(int), "every member of a blend is printed");
 _Static_assert(sizeof(struct conv_pooling) == (CONV_POOL_KINDS + 2) * sizeof(int),
@@ -22,6 +22,15 @@ _Static_assert(sizeof(struct conv_layer) == 22 * sizeof(int) + 2 * sizeof(float 
                "every member of a layer is printed");
 
 // --- filters and layers --------------------------------------------------------------------------
+
+// The values are represented by their hash: there may be millions of them.
+static void print_values(FILE *out, const char *name, const void *values, size_t bytes)
+{
+    struct conv_digest digest = {0};
+    if (bytes)
+        conv_hash_add(&digest, values, bytes);
+    fprintf(out, "%s %016" PRIx64 "%016" PRIx64 "\n", name, digest.word[0], digest.word[1]);
+}
 
 // 17 digits identify a double, 9 a float.
 static void print_filters(FILE *out, const struct conv_settings *settings)
@@ -37,19 +46,11 @@ static void print_filters(FILE *out, const struct conv_settings *settings)
             fputs(" magnitude", out);
         if (filter->threshold > 0)
             fprintf(out, " threshold %.17g", filter->threshold);
-        if (filter->passes)
-            fprintf(out, " pass %d of %d", filter->pass, filter->passes);
-        fputc('\n', out);
+        if (filter->decimated.step)
+            print_values(out, " decimated", &filter->decimated, sizeof filter->decimated);
+        else
+            fputc('\n', out);
     }
-}
-
-// The values are represented by their hash: there may be millions of them.
-static void print_values(FILE *out, const char *name, const void *values, size_t bytes)
-{
-    struct conv_digest digest = {0};
-    if (bytes)
-        conv_hash_add(&digest, values, bytes);
-    fprintf(out, "%s %016" PRIx64 "%016" PRIx64 "\n", name, digest.word[0], digest.word[1]);
 }
 
 static void print_tensor(FILE *out, const char *name, const struct conv_tensor *tensor)

@@ -16,10 +16,10 @@ static enum conv_status cpu_open(struct conv_backend **out,
     backend->op_count = config->filter_count;
     backend->alpha = config->alpha;
     backend->floats = config->floats;
-    backend->deep = conv_filter_needs_16_bits(config->filters, config->filter_count);
     backend->wraps = config->border == CONV_BORDER_WRAP;
     for (int i = 0; i < config->filter_count; i++)
-        backend->reach += config->filters[i].height / 2;
+        backend->reach +=
+            config->filters[i].height / 2 + conv_decimated_reach(&config->filters[i].decimated);
     backend->device = config->context;
     enum conv_status status =
         conv_chain_prepare(backend->chain, config, CONV_ON_CPU, conv_cpu_features(), err);

@@ -10,7 +10,6 @@ struct conv_backend {
     struct conv_device_context *device; // NULL: groups only
     enum conv_alpha_mode alpha;
     bool floats;
-    bool deep;  // 8-bit images are filtered with 16 bits: the passes of a large Gaussian
     bool wraps; // the last rows reach the first ones
     int reach;  // rows above and below that the chain reads for a row
     int op_count;

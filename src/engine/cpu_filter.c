@@ -14,6 +14,7 @@
 #include "kernels/stencil/alpha.h"
 
 #define SCRATCH_ALIGN 64
+#define LEAST_REACHES 2 // rows of a band for each row that a large Gaussian reaches
 
 // Rows [from, to) of a plane.
 static enum conv_status filter_rows(const struct conv_stencil_plan *plan,
@@ -130,10 +131,13 @@ struct filtering {
 #define SCRATCH_KEPT ((size_t)1 << 20)
 
 // An even number, since most kernels compute two rows at a time.
-static int band_rows(const struct conv_group_plane *plane)
+static int band_rows(const struct conv_chain_op *op, const struct conv_group_plane *plane)
 {
     size_t rows = GROUP_BAND_BYTES / conv_image_stride(plane->width, plane->depth) / 2 * 2;
-    return rows < 2 ? 2 : rows < (size_t)plane->height ? (int)rows : plane->height;
+    size_t least =
+        2 + (size_t)LEAST_REACHES * (size_t)conv_decimated_reach(&op->stencil[0].decimated);
+    rows = rows < least ? least : rows;
+    return rows < (size_t)plane->height ? (int)rows : plane->height;
 }
 
 static void filter_group_rows(struct filtering *f, int index, int from, int to, void *scratch)
@@ -162,7 +166,7 @@ static void filter_bands(void *context)
     for (;;) {
         int p = 0, rows = 0, band = atomic_fetch_add(&f->next, 1);
         for (; p < f->group->plane_count; p++) {
-            rows = band_rows(&f->group->planes[p]);
+            rows = band_rows(f->op, &f->group->planes[p]);
             int bands = (f->group->planes[p].height + rows - 1) / rows;
             if (band < bands)
                 break;
@@ -245,17 +249,10 @@ struct band {
     int top, bottom, first, last;
 };
 
-// The depth that an image is filtered at.
-static int depth_of(const struct conv_backend *filter, const conv_image *source)
-{
-    int depth = 8 * (int)conv_sample_bytes(source->sample);
-    return filter->deep && depth == 8 ? 16 : depth;
-}
-
 static bool is_direct(const struct conv_backend *filter, const conv_image *source,
                       const conv_image *result)
 {
-    return filter->op_count == 1 && !filter->deep && filter->alpha != CONV_ALPHA_PREMULTIPLY &&
+    return filter->op_count == 1 && filter->alpha != CONV_ALPHA_PREMULTIPLY &&
            conv_view_is_planar(source) && conv_view_is_planar(result) &&
            !conv_view_is(source, result);
 }
@@ -340,12 +337,10 @@ static enum conv_status run_direct(const struct conv_backend *filter, const stru
                                    const conv_image *result, const conv_image *source, int channels,
                                    struct conv_err *err)
 {
-    const struct conv_stencil_plan *plan =
-        &filter->chain[0].plan[conv_chain_at(depth_of(filter, source))];
     struct conv_image dst = conv_view_planes(result), src = conv_view_planes(source);
+    const struct conv_stencil_plan *plan = &filter->chain[0].plan[conv_chain_at(src.depth)];
     struct task_memory memory;
-    enum conv_status status =
-        take_memory(filter, &memory, source->width, depth_of(filter, source), 0, err);
+    enum conv_status status = take_memory(filter, &memory, src.width, src.depth, 0, err);
     if (status)
         return status;
     for (int c = 0; c < channels && !status; c++)
@@ -363,18 +358,16 @@ static enum conv_status run_staged(const struct conv_backend *filter, const stru
     conv_image source = cut_rows(whole, band->top, band->bottom);
     bool alpha = source.has_alpha && channels == source.channels;
     source = cut_channels(&source, 0, channels);
-    int depth = depth_of(filter, &source);
     struct conv_image shape = conv_view_planes(&source), room, staged[3];
-    bool widens = depth != shape.depth;
     shape.alpha = alpha;
-    shape.depth = depth;
     room = shape;
-    room.depth = filter->floats ? 32 : depth;
+    room.depth = filter->floats ? 32 : shape.depth;
     size_t each = conv_image_bytes(&room);
     struct task_memory memory;
     bool premultiply = filter->alpha == CONV_ALPHA_PREMULTIPLY && alpha;
-    bool gathers = !conv_view_is_planar(&source) || premultiply || widens;
-    enum conv_status status = take_memory(filter, &memory, source.width, depth, 3 * each, err);
+    bool gathers = !conv_view_is_planar(&source) || premultiply;
+    enum conv_status status =
+        take_memory(filter, &memory, source.width, shape.depth, 3 * each, err);
     if (status)
         return status;
     for (int k = 0; k < 3; k++)
@@ -429,7 +422,8 @@ static enum conv_status run_band(const struct conv_backend *filter, const struct
 // second-level cache, and the rows that two bands both read are few.
 #define BAND_BYTES ((size_t)512 << 10)
 #define LEAST_BAND_ROWS 32
-#define BAND_REACHES 16 // rows of a band for each row that its filters reach
+#define BAND_REACHES 16 // rows of a band for each row that its filters reach, up to
+#define REACHING_ROWS 1024
 // Bands of images whose planes are filtered in place: enough to keep all threads busy to the end.
 #define BANDS_PER_THREAD 4
 
@@ -455,6 +449,8 @@ static int choose_rows(const struct run *run, int i)
         return source->height;
     if ((int64_t)filter->reach * BAND_REACHES > least)
         least = (int64_t)filter->reach * BAND_REACHES;
+    if (least > REACHING_ROWS)
+        least = REACHING_ROWS + (int64_t)filter->reach * LEAST_REACHES;
     if (direct)
         rows = run->threads > 1 ? (int64_t)source->height * run->count /
                                       ((int64_t)run->threads * BANDS_PER_THREAD)
@@ -469,7 +465,9 @@ static struct band find_band(const struct conv_backend *filter, int height, int 
 {
     struct band band = {.first = index * rows};
     band.last = height - band.first > rows ? band.first + rows : height;
-    band.top = band.first > filter->reach ? band.first - filter->reach : 0;
+    // Where a large Gaussian has the same coarse samples in the part as in the image.
+    int top = band.first - filter->reach;
+    band.top = top > 0 ? top - top % CONV_DECIMATED_GRID : 0;
     band.bottom = height - band.last > filter->reach ? band.last + filter->reach : height;
     return band;
 }

@@ -97,7 +97,6 @@ struct conv_cuda_views {
     struct pixels *pixels[CONV_IMAGE_MAX_CHANNELS + 1]; // by channels; NULL: no plans
     enum conv_alpha_mode alpha;
     bool floats;
-    bool deep; // 8-bit images are filtered with 16 bits: the passes of a large Gaussian
     struct conv_cuda_table_cache tables;
     struct conv_stencil_plane *planes; // of the group that is being queued
     size_t plane_room;
@@ -126,7 +125,6 @@ enum conv_status conv_cuda_views_open(struct conv_cuda_views **out,
     views->backend = backend;
     views->alpha = config->alpha;
     views->floats = config->floats;
-    views->deep = conv_filter_needs_16_bits(config->filters, config->filter_count);
     enum conv_status status = CONV_OK;
     for (int channels = 2; channels <= CONV_IMAGE_MAX_CHANNELS && !status; channels++)
         status = open_pixels(&views->pixels[channels], backend, config->variant, channels, err);
@@ -152,6 +150,7 @@ struct run {
     int op_count;
     // Bytes of scratch memory per image: planes as loaded, two sets between filters, results.
     size_t loaded_bytes, between_bytes, stored_bytes, image_bytes;
+    size_t cell_bytes; // of filters, per image; after those of all images
     uint8_t *d_scratch;
     int first, count; // the images of the group that is being queued
 };
@@ -210,6 +209,13 @@ static bool are_pixels(const struct run *run, int count)
     return all;
 }
 
+static const struct conv_stencil_plan *plan_of(const struct run *run, int op)
+{
+    if (run->pixels)
+        return &run->pixels->ops[op].plan;
+    return &run->filter->backend->chain[op].plan[conv_chain_at(run->depth)];
+}
+
 static void plan_run(struct run *run, int count)
 {
     const struct conv_cuda_views *filter = run->filter;
@@ -218,9 +224,6 @@ static void plan_run(struct run *run, int count)
     run->height = shape->height;
     run->channels = shape->channels;
     run->depth = 8 * (int)conv_sample_bytes(shape->sample);
-    bool widens = filter->deep && run->depth == 8; // by the copies before and after the filters
-    if (widens)
-        run->depth = 16;
     run->result_depth = filter->floats ? 32 : run->depth;
     run->alpha = shape->has_alpha && shape->channels > 1;
     run->premultiplied = run->alpha && filter->alpha == CONV_ALPHA_PREMULTIPLY;
@@ -232,8 +235,8 @@ static void plan_run(struct run *run, int count)
         run->channels = run->filtered = 1;
         run->alpha = false;
     }
-    run->loads = run->premultiplied || widens; // colours are multiplied in place
-    run->stores = widens;
+    run->loads = run->premultiplied; // colours are multiplied in place
+    run->stores = false;
     for (int i = 0; i < count && !run->pixels; i++) {
         run->loads |= !conv_cuda_view_is_aligned(&run->sources[i], false);
         run->stores |= !conv_cuda_view_is_aligned(&run->results[i], false);
@@ -245,6 +248,12 @@ static void plan_run(struct run *run, int count)
     run->between_bytes = (size_t)run->filtered * plane;
     run->stored_bytes = run->stores ? (size_t)run->channels * result : 0;
     run->image_bytes = run->loaded_bytes + (size_t)sets * run->between_bytes + run->stored_bytes;
+    for (int op = 0; op < run->op_count; op++) {
+        struct conv_stencil_plane one = {.width = run->width, .height = run->height};
+        size_t bytes =
+            (size_t)run->filtered * conv_stencil_cells(plan_of(run, op)->stencil, &one, 1);
+        run->cell_bytes = bytes > run->cell_bytes ? bytes : run->cell_bytes;
+    }
 }
 
 // --- the table of planes -------------------------------------------------------------------------
@@ -323,13 +332,6 @@ static struct conv_layout_copy store_copy(const struct run *run, int image)
 
 // --- running -------------------------------------------------------------------------------------
 
-static const struct conv_stencil_plan *plan_of(const struct run *run, int op)
-{
-    if (run->pixels)
-        return &run->pixels->ops[op].plan;
-    return &run->filter->backend->chain[op].plan[conv_chain_at(run->depth)];
-}
-
 static enum conv_status launch_op(const struct run *run, int op,
                                   const struct conv_stencil_plane *table,
                                   struct conv_stencil_plane *d_table, uint32_t tiles,
@@ -339,7 +341,8 @@ static enum conv_status launch_op(const struct run *run, int op,
     struct conv_stencil_batch batch = {
         .planes = table,
         .count = run->count * run->filtered,
-        .cuda = {d_table, tiles, run->stream},
+        .cuda = {d_table, tiles, run->stream,
+                 run->d_scratch + (size_t)run->count * run->image_bytes},
     };
     enum conv_status status = conv_cuda_plan_launch(plan, &batch, err);
     if (status)
@@ -367,6 +370,7 @@ static enum conv_status queue_filters(const struct run *run, struct conv_err *er
         struct conv_stencil_plane *part = filter->planes + (size_t)(op + extra) * (size_t)planes;
         fill_table(run, part, op);
         tiles[op] = conv_stencil_tiles(plan_of(run, op)->variant, part, planes);
+        (void)conv_stencil_cells(plan_of(run, op)->stencil, part, planes);
     }
     enum conv_status status =
         conv_cuda_table_get(&filter->tables, filter->planes,
@@ -387,10 +391,10 @@ static enum conv_status queue_filters(const struct run *run, struct conv_err *er
 static enum conv_status queue_group(struct run *run, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    if (run->image_bytes > 0)
-        status =
-            conv_cuda_context_scratch(run->filter->device, (size_t)run->count * run->image_bytes,
-                                      run->stream, &run->d_scratch, err);
+    size_t bytes = run->image_bytes + run->cell_bytes;
+    if (bytes > 0)
+        status = conv_cuda_context_scratch(run->filter->device, (size_t)run->count * bytes,
+                                           run->stream, &run->d_scratch, err);
     if (!status && run->loads)
         status = queue_copies(run, load_copy, err);
     if (!status)
@@ -399,7 +403,7 @@ static enum conv_status queue_group(struct run *run, struct conv_err *err)
         status = queue_copies(run, alpha_copy, err);
     if (!status && run->stores)
         status = queue_copies(run, store_copy, err);
-    if (run->image_bytes > 0 && run->d_scratch) {
+    if (bytes > 0 && run->d_scratch) {
         enum conv_status noted =
             conv_cuda_context_scratch_used(run->filter->device, run->stream, err);
         status = status ? status : noted;
@@ -423,7 +427,8 @@ static enum conv_status queue_alike(struct run *run, int count, struct conv_err 
 {
     struct conv_cuda_views *filter = run->filter;
     plan_run(run, count);
-    size_t group = run->image_bytes ? MOST_SCRATCH / run->image_bytes : MOST_IMAGES;
+    size_t bytes = run->image_bytes + run->cell_bytes;
+    size_t group = bytes ? MOST_SCRATCH / bytes : MOST_IMAGES;
     group = group < 1 ? 1 : group > MOST_IMAGES ? MOST_IMAGES : group;
     if (group > (size_t)count)
         group = (size_t)count;

@@ -19,6 +19,7 @@ static void free_buffers(struct conv_stream *stream)
 {
     for (int i = 0; i < 2; i++)
         conv_cuda_memory_free(&stream->buffer[i]);
+    conv_cuda_memory_free(&stream->cells);
 }
 
 // Makes both buffers hold `bytes`, and `spare` more if there is room for that in both. Their
@@ -138,12 +139,14 @@ static int count_deep(const struct conv_group *group)
 }
 
 // Builds the tables of all filters, as part of the upload, for `count` planes of the group and of
-// those linked to it. A filter's part has its 8-bit planes first, then the 16-bit ones.
-static void build_tables(const struct conv_stream *stream, struct conv_stencil_plane *tables,
-                         const struct conv_group *group, int count,
-                         struct launch launches[CONV_FILTER_MAX_CHAIN][2])
+// those linked to it. A filter's part has its 8-bit planes first, then the 16-bit ones. Returns the
+// bytes of scratch memory that a launch needs.
+static size_t build_tables(const struct conv_stream *stream, struct conv_stencil_plane *tables,
+                           const struct conv_group *group, int count,
+                           struct launch launches[CONV_FILTER_MAX_CHAIN][2])
 {
     int deep = count_deep(group);
+    size_t most = 0;
     for (int s = 0; s < stream->backend->op_count; s++) {
         const struct conv_chain_op *op = &stream->backend->chain[s];
         struct conv_stencil_plane *table = tables + (size_t)s * (size_t)count;
@@ -163,8 +166,12 @@ static void build_tables(const struct conv_stream *stream, struct conv_stencil_p
             }
             launch->tiles =
                 conv_stencil_tiles(op->plan[d].variant, table + launch->first, launch->count);
+            size_t cells =
+                conv_stencil_cells(&op->stencil[d], table + launch->first, launch->count);
+            most = cells > most ? cells : most;
         }
     }
+    return most;
 }
 
 static enum conv_status launch_chain(const struct conv_stream *stream,
@@ -183,7 +190,7 @@ static enum conv_status launch_chain(const struct conv_stream *stream,
             struct conv_stencil_batch batch = {
                 .planes = tables + first,
                 .count = launch->count,
-                .cuda = {d_tables + first, launch->tiles, stream->cuda},
+                .cuda = {d_tables + first, launch->tiles, stream->cuda, stream->cells.d_data},
             };
             enum conv_status status = conv_cuda_plan_launch(&op->plan[d], &batch, err);
             if (status)
@@ -346,9 +353,11 @@ static enum conv_status queue_group(struct conv_stream *stream, struct conv_grou
         status = conv_cuda_coder_make_tables(stream, group, &upload.all, &tables, err);
     if (status)
         return status;
-    build_tables(stream, (void *)upload.h_tables, group, upload.all.planes, launches);
+    size_t cells =
+        build_tables(stream, (void *)upload.h_tables, group, upload.all.planes, launches);
 
-    if ((status = set_mark(stream, MARK_START, err)) ||
+    if ((status = conv_cuda_memory_reserve(&stream->cells, cells, cells / 4, "for filters", err)) ||
+        (status = set_mark(stream, MARK_START, err)) ||
         (status = copy_in(stream, group, &upload, d_in, err)) ||
         (status = set_mark(stream, MARK_COPIED_IN, err)) ||
         (status = queue_kernels(stream, group, &upload, launches, err)) ||

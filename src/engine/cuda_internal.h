@@ -89,6 +89,7 @@ struct conv_stream {
     cudaEvent_t marks[MARK_COUNT];
     struct conv_cuda_clock clock;
     struct conv_cuda_memory buffer[2]; // the first also takes the group's tables
+    struct conv_cuda_memory cells;     // scratch of filters, one after the other
     struct conv_cuda_coder coder;
 };
 

@@ -62,8 +62,8 @@ enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv
 
 bool conv_filter_is_exact(const struct conv_filter *filter)
 {
-    return !filter->magnitude && has_integer_coefs(filter) && is_integer(filter->scale) &&
-           is_integer(filter->offset);
+    return !filter->magnitude && !filter->decimated.step && has_integer_coefs(filter) &&
+           is_integer(filter->scale) && is_integer(filter->offset);
 }
 
 static void divide_by_common(int32_t *factors, int count)
@@ -129,25 +129,9 @@ void conv_filter_flip(struct conv_filter *filter)
     }
 }
 
-bool conv_filter_needs_16_bits(const struct conv_filter *filters, int count)
+int conv_decimated_reach(const struct conv_decimated *decimated)
 {
-    for (int i = 0; i < count; i++)
-        if (filters[i].passes)
-            return true;
-    return false;
-}
-
-enum conv_status conv_filter_check_floats(const struct conv_filter *filters, int count,
-                                          struct conv_err *err)
-{
-    for (int i = 0; i < count; i++)
-        if (filters[i].passes)
-            return conv_err_hint(err, CONV_HINT_FLOATS, 0,
-                                 conv_err_set(err, CONV_ERR_USAGE,
-                                              "'%s' is %d passes that round to 16 bits: it has no "
-                                              "float32 results",
-                                              filters[i].name, filters[i].passes));
-    return CONV_OK;
+    return decimated->step * (decimated->radius + 4);
 }
 
 double conv_filter_sum(const struct conv_filter *filter)

@@ -19,6 +19,28 @@
 #define CONV_FILTER_MAX_COEF 2147483647.0 // |c|, |scale|: sums then fit 64 bits at every size
 #define CONV_FILTER_MAX_OFFSET 65535.0
 
+// A Gaussian that is too large for a matrix: the image is reduced to one sample of every `step`
+// rows and columns (down), filtered there (line), and enlarged again (up). Each of the three is a
+// column times a row of integers, symmetric, and its result is rounded once (kernels/stencil):
+// rows and columns are treated alike. Borders extend the image, nothing else.
+#define CONV_DECIMATED_MAX_STEP 32
+#define CONV_DECIMATED_MAX_RADIUS 63
+#define CONV_DECIMATED_GRID 96 // a multiple of every step
+#define CONV_DECIMATED_AMOUNT 2048
+
+struct conv_decimated {
+    int step;   // 0: the filter is a matrix
+    int radius; // of the line
+    // Weights of the pixels 0, 1, ... up to 2 * step - 1 away from a coarse sample, and of the
+    // coarse samples 0 to `radius` away; both sides together sum to 2^16.
+    int32_t down[2 * CONV_DECIMATED_MAX_STEP], line[CONV_DECIMATED_MAX_RADIUS + 1];
+    // For the pixel that is k pixels after coarse sample m: weights of m - 1 to m + 2, of sum 2^12.
+    int32_t up[CONV_DECIMATED_MAX_STEP][4];
+    // 0: the result is the Gaussian; else the sample plus amount / CONV_DECIMATED_AMOUNT times its
+    // difference from that.
+    int32_t amount;
+};
+
 struct conv_filter {
     char name[64];
     int width, height;                 // odd, 1 to CONV_FILTER_MAX_SIDE
@@ -33,9 +55,8 @@ struct conv_filter {
     // For a parametric filter: how far a result can be from that of the real coefficients, before
     // rounding, on any 8-bit image; 257 times as much at 16 bits.
     double deviation;
-    // If several filters make up one parametric filter: its number among them, from 1 to `passes`;
-    // else 0. Their samples must have 16 bits.
-    int pass, passes;
+    // With a step the matrix has one coefficient, of the sample itself, which is not used.
+    struct conv_decimated decimated;
 };
 
 enum conv_border {
@@ -58,7 +79,7 @@ enum conv_alpha_mode {
 enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv_err *err);
 
 // True if coefficients, scale and offset are all integers: then the result is exact by definition.
-// Never true of a magnitude.
+// Never true of a magnitude or with a step.
 bool conv_filter_is_exact(const struct conv_filter *filter);
 
 // The only test of separability, for kernels and for `conv show`: true if coef[j * width + i] is
@@ -74,12 +95,8 @@ bool conv_filter_is_separable(const struct conv_filter *filter, double *column, 
 // Rotates the matrix by 180 degrees: correlation becomes convolution.
 void conv_filter_flip(struct conv_filter *filter);
 
-// True if one of the filters is a pass of several, for which samples must have 16 bits.
-bool conv_filter_needs_16_bits(const struct conv_filter *filters, int count);
-
-// Whether the results may be float32. CONV_ERR_USAGE where conv_filter_needs_16_bits.
-enum conv_status conv_filter_check_floats(const struct conv_filter *filters, int count,
-                                          struct conv_err *err);
+// How far from a sample its result depends on others; 0 without a step.
+int conv_decimated_reach(const struct conv_decimated *decimated);
 
 // Sum of the coefficients.
 double conv_filter_sum(const struct conv_filter *filter);
@@ -137,10 +154,10 @@ bool conv_filter_is_parametric(const char *text);
 size_t conv_filter_element_length(const char *text);
 
 // Makes the filter that an element such as "gaussian:2.5" describes, for which
-// conv_filter_is_parametric is true: usually one, up to `room` passes for a large Gaussian.
-// CONV_ERR_USAGE, with an example, for numbers that are missing, misspelled or out of range.
-enum conv_status conv_filter_make_parametric(struct conv_filter *filters, int room, int *count,
-                                             const char *text, struct conv_err *err);
+// conv_filter_is_parametric is true. CONV_ERR_USAGE, with an example, for numbers that are missing,
+// misspelled or out of range.
+enum conv_status conv_filter_make_parametric(struct conv_filter *filter, const char *text,
+                                             struct conv_err *err);
 
 // --- resolve.c: texts of the user to filters -----------------------------------------------------
 

@@ -2,6 +2,7 @@
 #include "filter/parametric.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // conv_stencil_init finds that 32 bits hold sums if 255 * magnitude + scale is below 2^31. Where
@@ -290,4 +291,149 @@ bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int s
     fit_pair(&column, &row, ideal, side, most, (int32_t)most_product);
     set_sharpen(filter, &column, &row, ideal, amount);
     return filter->deviation <= CONV_INTEGER_DEVIATION;
+}
+
+// --- large Gaussians -----------------------------------------------------------------------------
+
+// With cubic B-splines to reduce and to enlarge, a coarse image is an excellent approximation as
+// soon as a Gaussian has a sigma of 1.5 coarse samples: a spline's variance does not depend on
+// where a pixel lies between the samples, and variances add up.
+
+#define WEIGHTS 65536 // sum of `down` and of `line`
+#define UPS 4096      // of four numbers of `up`
+#define CUT 4.0       // of the line, in sigma
+#define LEAST_SIGMA 1.0
+#define MOST_STEP CONV_DECIMATED_MAX_STEP
+#define MOST_RADIUS CONV_DECIMATED_MAX_RADIUS
+// Coarse samples that a pixel depends on, and how far pixels are from it.
+#define MOST_SAMPLES (2 * MOST_RADIUS + 4)
+#define MOST_REACH (MOST_STEP * (MOST_RADIUS + 5))
+// Half a unit of the coarse image, of the filtered one, and of the enlarged one, in 8-bit units.
+#define ROUNDING (0.5 / 256 + 0.5 / 4096 + 0.5 / 4096)
+
+static const int steps[] = {32, 24, 16, 12, 8, 6, 4, 3, 2}; // all divide CONV_DECIMATED_GRID
+
+// The cubic B-spline.
+static double spline(double x)
+{
+    x = fabs(x);
+    if (x < 1)
+        return 2.0 / 3 - x * x + x * x * x / 2;
+    return x < 2 ? (2 - x) * (2 - x) * (2 - x) / 6 : 0;
+}
+
+// The right half of `ideal`, whose sum is 1, as integers with the sum WEIGHTS.
+static void round_half(int32_t *half, const double *ideal, int side)
+{
+    struct conv_integer_line line;
+    conv_integer_round_line(&line, ideal, side, WEIGHTS);
+    for (int i = 0; i <= side / 2; i++)
+        half[i] = line.coef[side / 2 + i];
+}
+
+static void set_down(struct conv_decimated *d)
+{
+    double ideal[CONV_INTEGER_MAX_SIDE];
+    int centre = 2 * d->step - 1;
+    for (int i = 0; i <= 2 * centre; i++)
+        ideal[i] = spline((double)(i - centre) / d->step) / d->step;
+    round_half(d->down, ideal, 2 * centre + 1);
+}
+
+// What rounding leaves of the sum goes to the larger of the two middle weights: to both, half way
+// between two samples. The second half of the pixels mirrors the first.
+static void set_up(struct conv_decimated *d)
+{
+    for (int k = 0; 2 * k <= d->step; k++) {
+        int32_t *up = d->up[k], rest = UPS;
+        for (int i = 0; i < 4; i++)
+            rest -= up[i] = (int32_t)floor(UPS * spline((double)k / d->step + 1 - i) + 0.5);
+        bool half = 2 * k == d->step;
+        up[1] += half ? rest / 2 : rest;
+        up[2] += half ? rest / 2 : 0;
+        for (int i = 0; i < 4 && k > 0; i++)
+            d->up[d->step - k][i] = up[3 - i];
+    }
+}
+
+// False: the coarse image would be too coarse or too fine.
+static bool set_line(struct conv_decimated *d, double sigma)
+{
+    double ideal[CONV_INTEGER_MAX_SIDE], sum = 0;
+    double variance = sigma * sigma / (d->step * d->step) - 2.0 / 3; // of the splines: 1/3 each
+    if (variance < LEAST_SIGMA * LEAST_SIGMA - 2.0 / 3 || CUT * sqrt(variance) > MOST_RADIUS)
+        return false;
+    d->radius = (int)ceil(CUT * sqrt(variance));
+    for (int i = -d->radius; i <= d->radius; i++)
+        sum += ideal[d->radius + i] = exp(-i * i / (2 * variance));
+    for (int i = 0; i <= 2 * d->radius; i++)
+        ideal[i] /= sum;
+    round_half(d->line, ideal, 2 * d->radius + 1);
+    return true;
+}
+
+// The sum of |weight - Gaussian| over all pixels of a line, for the result k pixels after a coarse
+// sample.
+static double line_error(const struct conv_decimated *d, int k, const double *gaussian)
+{
+    double samples[MOST_SAMPLES] = {0}, error = 0, inside = 0; // samples -radius - 1 and after
+    int reach = d->step * (d->radius + 4);
+    for (int i = 0; i < 4; i++)
+        for (int j = -d->radius; j <= d->radius; j++)
+            samples[i + j + d->radius] += (double)d->up[k][i] / UPS * d->line[abs(j)] / WEIGHTS;
+    for (int y = -reach; y <= reach; y++) {
+        double weight = 0;
+        for (int m = 0; m < 2 * d->radius + 4; m++) {
+            int away = abs(y - d->step * (m - d->radius - 1));
+            if (away < 2 * d->step)
+                weight += samples[m] * d->down[away] / WEIGHTS;
+        }
+        error += fabs(weight - gaussian[abs(y - k)]);
+        inside += gaussian[abs(y - k)];
+    }
+    return error + 1 - inside;
+}
+
+// The most that a result of 8-bit samples is off, before the last rounding: weights and ideals sum
+// to 1, so that an image of 0 and 255 gets half of the sum of the differences. Columns and rows add
+// up.
+static double find_deviation(const struct conv_decimated *d, double sigma)
+{
+    double gaussian[MOST_REACH], sum = 0, most = 0;
+    for (int i = 0; i < 10 * sigma + MOST_STEP || i < MOST_REACH; i++) {
+        double value = exp(-(double)i * i / (2 * sigma * sigma));
+        sum += i ? 2 * value : value;
+        if (i < MOST_REACH)
+            gaussian[i] = value;
+    }
+    for (int i = 0; i < MOST_REACH; i++)
+        gaussian[i] /= sum;
+    for (int k = 0; 2 * k <= d->step; k++)
+        most = fmax(most, line_error(d, k, gaussian));
+    return 255 * (2 * most + most * most) / 2 + ROUNDING;
+}
+
+void conv_filter_decimate(struct conv_filter *filter, double sigma, double amount)
+{
+    filter->width = filter->height = 1;
+    filter->coef[0] = filter->scale = 1;
+    filter->deviation = INFINITY;
+    for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
+        struct conv_decimated d = {.step = steps[s]};
+        d.amount = (int32_t)floor(amount * CONV_DECIMATED_AMOUNT + 0.5);
+        if (!set_line(&d, sigma))
+            continue;
+        set_down(&d);
+        set_up(&d);
+        double deviation = find_deviation(&d, sigma);
+        if (amount > 0)
+            deviation = deviation * d.amount / CONV_DECIMATED_AMOUNT +
+                        255 * fabs((double)d.amount / CONV_DECIMATED_AMOUNT - amount);
+        if (deviation < filter->deviation) {
+            filter->decimated = d;
+            filter->deviation = deviation;
+        }
+        if (deviation <= CONV_INTEGER_DEVIATION)
+            break;
+    }
 }

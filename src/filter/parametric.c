@@ -11,8 +11,9 @@
 #include "filter/scan.h"
 
 #define MOST_NUMBERS 3 // of one filter
-// The largest sigma of a Gaussian in one pass: 15 pixels are 3 sigma.
+// The largest sigma of a Gaussian as a matrix: 15 pixels are 3 sigma.
 #define ONE_PASS 5.0
+#define MOST_SIGMA 250.0 // of the others
 
 // The numbers of a filter. One that is not given is 1 if it is a factor, which has no unit, else 0.
 struct numbers {
@@ -23,9 +24,8 @@ struct numbers {
 // the ranges of the table. It fails only with CONV_ERR_USAGE, and `reason` is then the end of a
 // message.
 struct result {
-    struct conv_filter *filters; // zeros, as many as `room`
-    int room, count;             // count is 1 unless the function changes it
-    const char *reason;          // NULL: no failure
+    struct conv_filter *filter; // zeros
+    const char *reason;         // NULL: no failure
 };
 
 #define SIDE CONV_FILTER_MAX_SIDE
@@ -53,7 +53,7 @@ static void make_gaussian_fast(struct result *result, const struct numbers *give
 {
     double line[SIDE];
     int side = gaussian_line(line, given->value[0]);
-    conv_integer_separable_bytes(result->filters, line, side);
+    conv_integer_separable_bytes(result->filter, line, side);
 }
 
 // The mean of a square with sides of 2 * radius + 1; a pixel that it covers in part counts in
@@ -65,7 +65,7 @@ static void make_blur(struct result *result, const struct numbers *given)
     for (int i = 0; i < side; i++)
         line[i] = 1 / (2 * radius + 1);
     line[0] = line[side - 1] = (1 - (half - radius)) / (2 * radius + 1);
-    conv_integer_separable(result->filters, line, side);
+    conv_integer_separable(result->filter, line, side);
 }
 
 // True if 32 bits hold its sums of 16-bit samples, so that a matrix is fast at every depth.
@@ -82,9 +82,13 @@ static bool has_small_sums(const struct conv_filter *filter)
 static void make_unsharp(struct result *result, const struct numbers *given)
 {
     double line[SIDE], matrix[CONV_FILTER_MAX_TAPS], amount = given->value[1];
-    int side = gaussian_line(line, given->value[0]);
-    struct conv_filter *filter = result->filters;
+    struct conv_filter *filter = result->filter;
     filter->threshold = amount * given->value[2];
+    if (given->value[0] > ONE_PASS) {
+        conv_filter_decimate(filter, given->value[0], amount);
+        return;
+    }
+    int side = gaussian_line(line, given->value[0]);
     for (int j = 0; j < side; j++)
         for (int i = 0; i < side; i++)
             matrix[j * side + i] = -amount * line[j] * line[i];
@@ -102,7 +106,7 @@ static void make_sharpen(struct result *result, const struct numbers *given)
 {
     double a = given->value[0];
     const double matrix[] = {0, -a, 0, -a, 1 + 4 * a, -a, 0, -a, 0};
-    conv_integer_matrix(result->filters, matrix, 3, 3, 1);
+    conv_integer_matrix(result->filter, matrix, 3, 3, 1);
 }
 
 // The mean along a line that is LENGTH pixels long: the weight of a pixel is 1 minus its distance
@@ -121,7 +125,7 @@ static void make_motion(struct result *result, const struct numbers *given)
         }
     for (int k = 0; k < CONV_FILTER_MAX_TAPS; k++)
         matrix[k] /= sum;
-    conv_integer_matrix(result->filters, matrix, SIDE, SIDE, 1);
+    conv_integer_matrix(result->filter, matrix, SIDE, SIDE, 1);
 }
 
 // The image plus DEPTH times a slope away from the light, which comes from ANGLE. The slope has
@@ -133,7 +137,7 @@ static void make_emboss(struct result *result, const struct numbers *given)
     for (int j = 0; j < 3; j++)
         for (int i = 0; i < 3; i++)
             matrix[j * 3 + i] = depth * ((i - 1) * across + (j - 1) * down) + (i == 1 && j == 1);
-    conv_integer_matrix(result->filters, matrix, 3, 3, 1);
+    conv_integer_matrix(result->filter, matrix, 3, 3, 1);
 }
 
 // The Laplacian of a Gaussian times SIGMA squared, so that its results do not fade as SIGMA grows.
@@ -150,7 +154,7 @@ static void make_log(struct result *result, const struct numbers *given)
     for (int j = 0; j < side; j++)
         for (int i = 0; i < side; i++)
             matrix[j * side + i] = second[j] * line[i] + line[j] * second[i];
-    conv_integer_matrix(result->filters, matrix, side, side, 0);
+    conv_integer_matrix(result->filter, matrix, side, side, 0);
 }
 
 // A Gaussian minus another one.
@@ -173,154 +177,16 @@ static void make_dog(struct result *result, const struct numbers *given)
         result->reason = "S1 and S2 are equal, so that every result would be 0";
         return;
     }
-    conv_integer_matrix(result->filters, matrix, side, side, 0);
-}
-
-// --- Gaussian ------------------------------------------------------------------------------------
-
-// A Gaussian. One that is too large for one kernel is several smaller ones in turn: variances add
-// up. The passes are at 16 bits, so they round to 1/257 of a level.
-//
-// Kernels are chosen one after the other. Each is the kernel with which the convolution of all so
-// far is closest to the Gaussian of their variance, so it compensates for the errors of the kernels
-// before it.
-
-#define MOST_LINE (SIDE / 2 * 2 * CONV_FILTER_MAX_CHAIN + 1) // of all passes together
-// 32 bits hold the sums of 16-bit samples: 65535 * scale^2 + scale^2 < 2^31.
-#define MOST_SCALE 181
-#define LEAST_SCALE 121
-#define STRETCHES 13       // candidates for the sigma of a pass:
-#define LEAST_STRETCH 0.96 // times the sigma of the wanted variance
-#define STRETCH_STEP 0.01
-#define MOST_OFF 0.03       // of the variance of a pass
-#define MOST_DEVIATION 0.85 // 8-bit units, on any image
-#define MOST_VARIANCE (ONE_PASS * ONE_PASS)
-
-struct whole {
-    double line[MOST_LINE]; // from the centre's left to its right
-    int half;
-    double error; // sum of the differences from the Gaussian
-};
-
-static double variance_of(const double *line, int half)
-{
-    double sum = 0;
-    for (int i = -half; i <= half; i++)
-        sum += line[half + i] * i * i;
-    return sum;
-}
-
-static void convolve(struct whole *out, const struct whole *in, const struct conv_integer_line *by)
-{
-    int reach = by->side / 2;
-    out->half = in->half + reach;
-    memset(out->line, 0, (size_t)(2 * out->half + 1) * sizeof *out->line);
-    for (int i = 0; i <= 2 * in->half; i++)
-        for (int k = 0; k < by->side; k++)
-            out->line[i + k] += in->line[i] * by->coef[k] / by->scale;
-}
-
-// The sum of |line - Gaussian| over the whole Gaussian, its tails included.
-static double compare(const struct whole *whole, double sigma)
-{
-    double inside = 0, error = 0, sum = 1;
-    for (int i = 1; i < 10 * sigma; i++)
-        sum += 2 * exp(-(double)i * i / (2 * sigma * sigma));
-    for (int i = -whole->half; i <= whole->half; i++) {
-        double ideal = exp(-(double)i * i / (2 * sigma * sigma)) / sum;
-        inside += ideal;
-        error += fabs(whole->line[whole->half + i] - ideal);
-    }
-    return error + 1 - inside;
-}
-
-// The best kernel for the next pass, after which the variance should be sigma^2. False: there is
-// none that comes near.
-static bool choose_pass(struct conv_integer_line *best, struct whole *whole, double sigma)
-{
-    double wanted = sigma * sigma - variance_of(whole->line, whole->half);
-    struct whole chosen = {.error = INFINITY}, candidate;
-    if (wanted <= 0)
-        return false;
-    for (int s = 0; s < STRETCHES; s++) {
-        double line[SIDE];
-        int side = gaussian_line(line, sqrt(wanted) * (LEAST_STRETCH + STRETCH_STEP * s));
-        for (int32_t scale = LEAST_SCALE; scale <= MOST_SCALE; scale += 2) {
-            struct conv_integer_line rounded;
-            double coefs[SIDE];
-            conv_integer_round_line(&rounded, line, side, scale);
-            for (int i = 0; i < side; i++)
-                coefs[i] = (double)rounded.coef[i] / scale;
-            if (fabs(variance_of(coefs, side / 2) - wanted) > MOST_OFF * wanted)
-                continue;
-            convolve(&candidate, whole, &rounded);
-            candidate.error = compare(&candidate, sigma);
-            if (candidate.error < chosen.error - 1e-9) {
-                chosen = candidate;
-                *best = rounded;
-            }
-        }
-    }
-    *whole = chosen;
-    return chosen.error < INFINITY;
-}
-
-// The largest difference from the ideal result on any image, in 8-bit units: the errors of the line
-// for columns and for rows, which at most add up, and the rounding of each pass.
-static double deviation_of(const struct whole *whole, int passes)
-{
-    return 2 * whole->error / 2 * 255 + 0.5 / 257 * passes;
-}
-
-static bool try_passes(struct conv_integer_line *lines, int passes, double sigma, double *deviation)
-{
-    struct whole whole = {.line = {1}};
-    for (int p = 0; p < passes; p++)
-        if (!choose_pass(&lines[p], &whole, sigma * sqrt((p + 1.0) / passes)))
-            return false;
-    *deviation = deviation_of(&whole, passes);
-    return true;
-}
-
-static void make_passes(struct result *result, double sigma)
-{
-    struct conv_integer_line lines[CONV_FILTER_MAX_CHAIN], best[CONV_FILTER_MAX_CHAIN];
-    double least = INFINITY;
-    int count = 0;
-    for (int passes = (int)ceil(sigma * sigma / MOST_VARIANCE);
-         passes <= result->room && least > MOST_DEVIATION; passes++) {
-        double deviation;
-        if (try_passes(lines, passes, sigma, &deviation) && deviation < least) {
-            least = deviation;
-            count = passes;
-            memcpy(best, lines, sizeof best);
-        }
-    }
-    if (count == 0) {
-        result->reason = "so large a Gaussian takes several passes, and a chain has 16 at most";
-        return;
-    }
-    for (int p = 0; p < count; p++) {
-        struct conv_filter *filter = &result->filters[p];
-        int side = best[p].side;
-        filter->width = filter->height = side;
-        for (int k = 0; k < side * side; k++)
-            filter->coef[k] = (double)best[p].coef[k / side] * best[p].coef[k % side];
-        filter->scale = (double)best[p].scale * best[p].scale;
-        filter->deviation = least;
-        filter->pass = p + 1;
-        filter->passes = count;
-    }
-    result->count = count;
+    conv_integer_matrix(result->filter, matrix, side, side, 0);
 }
 
 static void make_gaussian(struct result *result, const struct numbers *given)
 {
     double line[SIDE], sigma = given->value[0];
     if (sigma > ONE_PASS)
-        make_passes(result, sigma);
+        conv_filter_decimate(result->filter, sigma, 0);
     else
-        conv_integer_separable(result->filters, line, gaussian_line(line, sigma));
+        conv_integer_separable(result->filter, line, gaussian_line(line, sigma));
 }
 
 // --- the table ----------------------------------------------------------------------------------
@@ -351,12 +217,12 @@ static const struct {
     struct range ranges[MOST_NUMBERS];
     void (*build)(struct result *result, const struct numbers *given);
 } builders[] = {
-    {1, 1, {{"SIGMA", " pixels", 0.2, 20}}, make_gaussian},
+    {1, 1, {{"SIGMA", " pixels", 0.2, MOST_SIGMA}}, make_gaussian},
     {1, 1, {{"SIGMA", " pixels", 0.2, ONE_PASS}}, make_gaussian_fast},
     {1, 1, {{"RADIUS", " pixels", 0.1, CONV_FILTER_MAX_SIDE / 2}}, make_blur},
     {1,
      3,
-     {{"SIGMA", " pixels", 0.2, ONE_PASS},
+     {{"SIGMA", " pixels", 0.2, MOST_SIGMA},
       {"AMOUNT", "", 0.01, 10},
       {"THRESHOLD", " levels", 0, 255}},
      make_unsharp},
@@ -455,21 +321,19 @@ static enum conv_status read_numbers(struct numbers *given, int row, const char 
     return count < builders[row].least ? refuse(text, row, err) : CONV_OK;
 }
 
-enum conv_status conv_filter_make_parametric(struct conv_filter *filters, int room, int *count,
-                                             const char *text, struct conv_err *err)
+enum conv_status conv_filter_make_parametric(struct conv_filter *filter, const char *text,
+                                             struct conv_err *err)
 {
     int row = find_family(text);
     struct numbers given;
     enum conv_status status = read_numbers(&given, row, text, err);
     if (status)
         return status;
-    struct result result = {.filters = filters, .room = room, .count = 1};
-    memset(filters, 0, (size_t)room * sizeof *filters);
+    struct result result = {.filter = filter};
+    *filter = (struct conv_filter){0};
     builders[row].build(&result, &given);
     if (result.reason)
         return conv_err_set(err, CONV_ERR_USAGE, "'%.64s': %s", text, result.reason);
-    for (int i = 0; i < result.count; i++)
-        snprintf(filters[i].name, sizeof filters[i].name, "%s", text);
-    *count = result.count;
+    snprintf(filter->name, sizeof filter->name, "%s", text);
     return CONV_OK;
 }

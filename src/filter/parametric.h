@@ -14,10 +14,12 @@ const struct conv_filter_family *conv_filter_family_of(const char *text);
 // From the real coefficients of an ideal filter to the integers that define it. All results are
 // deterministic: comparisons leave room for the last bits of exp and cos.
 
+#define CONV_INTEGER_MAX_SIDE 127
+
 // Integers that stand for a symmetric line whose sum is 1.
 struct conv_integer_line {
-    int side;                           // odd
-    int32_t coef[CONV_FILTER_MAX_SIDE]; // their sum is the scale
+    int side;                            // odd
+    int32_t coef[CONV_INTEGER_MAX_SIDE]; // their sum is the scale
     int32_t scale;
     double error; // sum of |coef / scale - ideal|
 };
@@ -55,6 +57,12 @@ bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int s
 // hold the sums of 8-bit samples at a scale of 65536.
 void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int width, int height,
                          int total);
+
+// Sets matrix, scale, decimated and deviation: a Gaussian of 3 to 250 pixels; with an amount the
+// sample plus `amount` times its difference from that. The deviation is proven for every image and
+// border, from the integers: the step is the largest with which it is within
+// CONV_INTEGER_DEVIATION, else the one with the smallest deviation.
+void conv_filter_decimate(struct conv_filter *filter, double sigma, double amount);
 
 // The most by which results of the integers may differ from the ideal ones, before rounding, on any
 // 8-bit image. After rounding they differ by less than 1.

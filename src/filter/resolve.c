@@ -140,15 +140,14 @@ static bool is_path(const char *element)
     return strchr(element, '/') || (size >= 4 && strcmp(element + size - 4, ".mat") == 0);
 }
 
-// Loads an element that is not built in; it becomes *count filters.
-static enum conv_status load_other(struct conv_filter *filter, int room, int *count,
-                                   const char *element, const struct conv_filter_settings *options,
-                                   struct conv_err *err)
+// Loads an element that is not built in.
+static enum conv_status load_other(struct conv_filter *filter, const char *element,
+                                   const struct conv_filter_settings *options, struct conv_err *err)
 {
     if (is_path(element))
         return conv_filter_load(filter, element, err);
     if (conv_filter_is_parametric(element))
-        return conv_filter_make_parametric(filter, room, count, element, err);
+        return conv_filter_make_parametric(filter, element, err);
     if (!options->kernel)
         return conv_err_hint(
             err, CONV_HINT_DEFINE_KERNEL, 0,
@@ -156,15 +155,14 @@ static enum conv_status load_other(struct conv_filter *filter, int room, int *co
     return conv_filter_parse_spec(filter, options->kernel, err);
 }
 
-static enum conv_status load_element(struct conv_filter *filter, int room, int *count,
-                                     const char *element, const struct conv_filter_family *before,
+static enum conv_status load_element(struct conv_filter *filter, const char *element,
+                                     const struct conv_filter_family *before,
                                      const struct conv_filter_settings *options,
                                      struct conv_err *err)
 {
-    *count = 1;
     if (!is_path(element) && !conv_filter_is_parametric(element) && strcmp(element, "custom") != 0)
         return load_builtin(filter, element, options->size, before, err);
-    enum conv_status status = load_other(filter, room, count, element, options, err);
+    enum conv_status status = load_other(filter, element, options, err);
     if (status == CONV_OK && !has_size(filter, options->size))
         return conv_err_hint(err, CONV_HINT_SIZE_OF_CUSTOM, (uint64_t)options->size,
                              conv_err_set(err, CONV_ERR_USAGE, "'%.64s' is %dx%d", element,
@@ -210,10 +208,10 @@ static enum conv_status apply_options(struct conv_filter *filter,
                                       struct conv_err *err)
 {
     struct conv_err reason;
-    if (filter->passes && (options->divisor || options->bias))
+    if (filter->decimated.step && (options->divisor || options->bias))
         return conv_err_hint(err, options->divisor ? CONV_HINT_DIVISOR : CONV_HINT_BIAS, 0,
-                             conv_err_set(err, CONV_ERR_USAGE, "not for '%s', which is %d passes",
-                                          filter->name, filter->passes));
+                             conv_err_set(err, CONV_ERR_USAGE,
+                                          "not for '%s', which is not one kernel", filter->name));
     if (options->flip)
         conv_filter_flip(filter);
     if (options->divisor) {
@@ -248,22 +246,18 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
             return conv_err_set(err, CONV_ERR_USAGE, "filter %d has a name of %zu characters",
                                 used + 1, size);
         if (used == CONV_FILTER_MAX_CHAIN)
-            return conv_err_set(
-                err, CONV_ERR_USAGE, "a chain of more than %d filters%s", CONV_FILTER_MAX_CHAIN,
-                conv_filter_needs_16_bits(filters, used) ? "; a large Gaussian counts once per pass"
-                                                         : "");
+            return conv_err_set(err, CONV_ERR_USAGE, "a chain of more than %d filters",
+                                CONV_FILTER_MAX_CHAIN);
         memcpy(element, at, size);
         element[size] = '\0';
-        int made;
-        enum conv_status status = load_element(&filters[used], CONV_FILTER_MAX_CHAIN - used, &made,
-                                               element, before, options, err);
-        for (int i = 0; i < made && status == CONV_OK; i++)
-            status = apply_options(&filters[used + i], options, err);
+        enum conv_status status = load_element(&filters[used], element, before, options, err);
+        if (status == CONV_OK)
+            status = apply_options(&filters[used], options, err);
         if (status != CONV_OK)
             return status;
         custom |= strcmp(element, "custom") == 0;
         before = conv_filter_family_of(element);
-        used += made;
+        used++;
         at += size;
         if (*at == '\0')
             break;

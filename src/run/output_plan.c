@@ -146,8 +146,7 @@ enum conv_status conv_plan_check_output(const struct conv_pipeline_config *confi
 int conv_output_depth(const struct conv_pipeline_config *config, const struct conv_job *job)
 {
     int depth = job->header.shape.depth, most = job->output_format->most_depth;
-    bool as_file = config->deep && config->output_type == CONV_OUTPUT_SAME;
-    if (config->output_type == CONV_OUTPUT_U8 || (as_file && job->file_depth == 8))
+    if (config->output_type == CONV_OUTPUT_U8)
         most = 8;
     return depth < most ? depth : most;
 }
@@ -197,7 +196,7 @@ static void plan_depths(const struct conv_pipeline_config *config, struct conv_j
     enum conv_output_type type = config->output_type;
     struct conv_image *shape = &job->header.shape;
     job->file_depth = shape->depth;
-    if (type == CONV_OUTPUT_U16 || config->deep)
+    if (type == CONV_OUTPUT_U16)
         shape->depth = 16;
     if (type == CONV_OUTPUT_F32)
         shape->result_depth = 32;

@@ -70,9 +70,6 @@ struct conv_pipeline_config {
     const struct conv_format *output_format;
     // CONV_OUTPUT_F32: the backends were opened with `floats`, and outputs are .npy files.
     enum conv_output_type output_type;
-    // 8-bit images are filtered at 16 bits, because a filter consists of passes; results are
-    // rounded to 8 bits again unless the type of outputs says otherwise. Not with CONV_OUTPUT_F32.
-    bool deep;
     struct conv_blend blend;              // with CONV_OUTPUT_F32 only `gray`
     enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: the CPU does what the device cannot
     enum conv_strip strip;                // metadata that are not carried over

@@ -24,7 +24,7 @@ static const struct {
     {"sobel,blur", OPTIONS(.border = "reflect")},
     {"emboss5", OPTIONS(.floats = 1)},
     {"blur,laplacian", OPTIONS(.floats = 1)},
-    {"gaussian:8", OPTIONS(.border = "reflect101")}, // passes: 8 bits are filtered with 16
+    {"gaussian:8", OPTIONS(.border = "reflect101")}, // by way of a coarse image
     {"blur:3,scharr", OPTIONS(.alpha = "filter")},
 };
 enum { CHAINS = sizeof chains / sizeof chains[0], MOST = 5 };

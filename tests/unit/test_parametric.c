@@ -18,7 +18,6 @@ UNIT_TEST(sums_are_chosen)
         {"gaussian:5", 8, CONV_CPU_QUADS, true, false},
         {"gaussian-fast:5", 8, CONV_CPU_QUADS, true, false},
         {"blur:7.3", 8, CONV_CPU_QUADS, true, false},
-        {"gaussian:12", 16, CONV_CPU_WORDS, true, false}, // a pass of it
         // Bytes, not doubles, which take several times as long.
         {"log:3.75", 8, CONV_CPU_QUADS, false, false},
         {"dog:3.1,5", 8, CONV_CPU_QUADS, false, false},

@@ -240,4 +240,5 @@ const struct conv_variant conv_cuda_blocked_floats = {
     true,
     false,
     false,
+    false,
 };

@@ -74,4 +74,5 @@ const struct conv_variant conv_cuda_constant = {
     false,
     false,
     false,
+    false,
 };

@@ -171,4 +171,5 @@ const struct conv_variant conv_cuda_gradient = {
     false,
     false,
     false,
+    false,
 };

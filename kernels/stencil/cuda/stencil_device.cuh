@@ -23,7 +23,7 @@
                                 tile_height)                                                       \
     {                                                                                              \
         "cuda_" #method, summary, CONV_ON_CUDA, capability, can, score, plan, run, tile_width,     \
-            tile_height, false, false, false, false, false                                         \
+            tile_height, false, false, false, false, false, false                                  \
     }
 
 // The constants of a plan, zeroed by conv_stencil_plan_init.

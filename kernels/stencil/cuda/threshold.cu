@@ -166,4 +166,5 @@ const struct conv_variant conv_cuda_threshold = {
     true,
     true,
     false,
+    false,
 };

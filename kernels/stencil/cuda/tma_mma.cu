@@ -116,4 +116,5 @@ const struct conv_variant conv_cuda_tma_mma = {
     false,
     false,
     true,
+    false,
 };

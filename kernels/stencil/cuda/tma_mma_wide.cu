@@ -181,4 +181,5 @@ const struct conv_variant conv_cuda_tma_mma_wide = {
     false,
     true,
     false,
+    false,
 };
