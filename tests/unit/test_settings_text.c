@@ -31,13 +31,14 @@ static void write_npy(const char *name, const char *shape, const float *values, 
 
 static int set_up(void **state)
 {
-    static const float values[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 9};
+    static const float values[18] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 9};
     if (folder_make(state) != 0)
         return -1;
     write_npy("weights.npy", "(1, 1, 3, 3)", values, 9);
     write_npy("more.npy", "(1, 1, 3, 3)", values + 0, 9);
     write_npy("other.npy", "(1, 1, 3, 3)", values + 1, 9);
     write_npy("small.npy", "(1, 1, 1, 1)", values, 1);
+    write_npy("two_maps.npy", "(2, 1, 3, 3)", values, 18);
     write_npy("bias.npy", "(1,)", values, 1);
     write_npy("bias2.npy", "(1,)", values + 1, 1);
     folder_write("box.mat", "1 1 1 0\n2\n");
@@ -172,6 +173,8 @@ static void check_option(const struct conv_option *row, bool layer)
                                                            : "emboss in out";
     if (layer && strcmp(row->name, "bias") == 0)
         given = "@bias.npy";
+    if (layer && strcmp(row->name, "groups") == 0)
+        start = "layer @two_maps.npy in out";
     if (layer && strcmp(row->name, "pool") == 0) {
         start = "layer log:2 in out";
         given = "mean";
