@@ -32,7 +32,8 @@ bool conv_jpeg_decode(struct conv_buffer *scratch, const uint8_t *data, size_t s
 // after those of a destination, in the functions that say so.
 #define CONV_JPEG_ROW_SLACK 64
 
-// The limit of coefficients and of results of the first pass in `idct`.
+// The limit of coefficients, dequantised, and of results of the first pass in `idct`, below which
+// no implementation of the DCT exceeds its 16 or 32 bits.
 #define CONV_JPEG_ROW_MOST 8191
 
 // The functions for one instruction set. Arrays do not overlap; n > 0.

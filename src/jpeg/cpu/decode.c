@@ -13,10 +13,6 @@
 #define BLOCK CONV_JPEG_BLOCK
 #define CODE_BITS 16 // of the longest codes
 
-// Larger coefficients, dequantised, are left to libjpeg: below this limit, and with the limits that
-// conv_jpeg_rows.idct observes, no implementation of the DCT exceeds its 16 or 32 bits.
-#define MOST_COEFFICIENT CONV_JPEG_ROW_MOST
-
 // --- tables --------------------------------------------------------------------------------------
 
 #define LOOK_BITS 10
@@ -140,20 +136,15 @@ struct reader {
     unsigned shift; // 64 - LOOK_BITS
 };
 
-static inline uint64_t load_word(const uint8_t *p)
-{
-    uint64_t word;
-    memcpy(&word, p, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    return word;
-}
-
 // Makes the count 56 to 63 without a branch.
 static inline void refill(struct reader *reader)
 {
-    reader->bits |= load_word(reader->next) >> (reader->count & 63);
+    uint64_t word;
+    memcpy(&word, reader->next, sizeof word);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    reader->bits |= word >> (reader->count & 63);
     reader->next += ~reader->count >> 3 & 7;
     reader->count |= 56;
 }
@@ -172,11 +163,9 @@ static inline uint64_t look_up(const struct table *table, const struct reader *r
 
 // --- a scan --------------------------------------------------------------------------------------
 
-#define MCU_BLOCKS CONV_JPEG_MCU_BLOCKS
-
 // Bytes after the data that may be read before the end of an MCU is checked: a block has at most 64
 // codes of 16 bits and values of 15.
-#define OVERRUN (MCU_BLOCKS * (64 * (16 + 15) / 8) + 16)
+#define OVERRUN (CONV_JPEG_MCU_BLOCKS * (64 * (16 + 15) / 8) + 16)
 
 struct component {
     const struct table *dc_table, *ac_table;
@@ -190,13 +179,8 @@ struct component {
     uint8_t *last;   // [v][across]: index of the last coefficient that may not be 0
 };
 
-struct scan;
-typedef bool decode_mcus_fn(struct scan *scan, struct reader *from, const uint8_t *end, size_t x,
-                            size_t count);
-
 struct scan {
     const struct conv_jpeg_stream *head;
-    decode_mcus_fn *decode;
     struct conv_jpeg_planes planes;
     struct component component[CONV_JPEG_COMPONENTS];
     size_t mcus, mcus_across;
@@ -206,7 +190,7 @@ struct scan {
     struct {
         struct component *component;
         size_t first; // among those of the component
-    } block[MCU_BLOCKS];
+    } block[CONV_JPEG_MCU_BLOCKS];
     // The place of each coefficient in a block, by its index; the last one's for all indices after.
     uint8_t place[256];
 };
@@ -255,7 +239,7 @@ static inline unsigned read_long_ac(struct reader *reader, const struct componen
     if (!(symbol & 15))
         return k + (symbol == 0xF0 ? STEP_ZEROS : STEP_END);
     k += (unsigned)(symbol >> 4) + 1;
-    if (k >= BLOCK || abs(value) * component->quant[k] > MOST_COEFFICIENT)
+    if (k >= BLOCK || abs(value) * component->quant[k] > CONV_JPEG_ROW_MOST)
         return BLOCK;
     block[place[k]] = (int16_t)value;
     return k;
@@ -300,7 +284,10 @@ static inline unsigned decode_ac(struct reader *reader, const struct component *
 }
 
 // Decodes `count` MCUs from MCU x of a row on, whose coefficients are zeros before.
-static inline __attribute__((always_inline)) bool
+#ifdef __x86_64__
+__attribute__((target("bmi2"))) // shifts that need no fixed register
+#endif
+static bool
 decode_mcus(struct scan *scan, struct reader *from, const uint8_t *end, size_t x, size_t count)
 {
     struct reader reader = *from;
@@ -323,30 +310,6 @@ decode_mcus(struct scan *scan, struct reader *from, const uint8_t *end, size_t x
     }
     *from = reader;
     return true;
-}
-
-static bool decode_mcus_plain(struct scan *scan, struct reader *from, const uint8_t *end, size_t x,
-                              size_t count)
-{
-    return decode_mcus(scan, from, end, x, count);
-}
-
-#ifdef __x86_64__
-// With shifts that need no fixed register.
-__attribute__((target("bmi2"))) static bool
-decode_mcus_bmi2(struct scan *scan, struct reader *from, const uint8_t *end, size_t x, size_t count)
-{
-    return decode_mcus(scan, from, end, x, count);
-}
-#endif
-
-static decode_mcus_fn *choose(void)
-{
-#ifdef __x86_64__
-    if (conv_cpu_features() & CONV_CPU_AVX2)
-        return decode_mcus_bmi2;
-#endif
-    return decode_mcus_plain;
 }
 
 // Where decoding is.
@@ -385,7 +348,7 @@ static bool decode_row(struct scan *scan, struct position *position)
     for (size_t x = 0, count; x < scan->mcus_across; x += count) {
         count = scan->mcus_across - x;
         count = count < position->left ? count : position->left;
-        if (!scan->decode(scan, &position->reader, position->end, x, count))
+        if (!decode_mcus(scan, &position->reader, position->end, x, count))
             return false;
         position->left -= count;
         if (position->left > 0)
@@ -482,14 +445,14 @@ static uint8_t *take(uint8_t **memory, size_t size)
     return taken;
 }
 
-// The most bits of a value that no step of quantisation makes larger than MOST_COEFFICIENT.
+// The most bits of a value that no step of quantisation makes larger than CONV_JPEG_ROW_MOST.
 static int find_most_size(const struct conv_jpeg_stream *head)
 {
     int most = 1, size = 0;
     for (int c = 0; c < head->components; c++)
         for (int k = 1; k < BLOCK; k++)
             most = head->quant[c][k] > most ? head->quant[c][k] : most;
-    while (size < 15 && ((2 << size) - 1) * most <= MOST_COEFFICIENT)
+    while (size < 15 && ((2 << size) - 1) * most <= CONV_JPEG_ROW_MOST)
         size++;
     return size;
 }
@@ -502,7 +465,6 @@ static void set_up(struct scan *scan, const struct conv_jpeg_stream *head, uint8
     struct table(*tables)[2] =
         (struct table(*)[2])(void *)take(&memory, CONV_JPEG_COMPONENTS * sizeof *tables);
     scan->head = head;
-    scan->decode = choose();
     conv_jpeg_planes_place(&scan->planes, memory);
     for (int k = 0; k < 256; k++)
         scan->place[k] = conv_jpeg_zigzag[k < BLOCK ? k : BLOCK - 1];
@@ -512,7 +474,7 @@ static void set_up(struct scan *scan, const struct conv_jpeg_stream *head, uint8
         component->dc_table = &tables[head->tables[c]][0];
         component->ac_table = &tables[head->tables[c]][1];
         component->quant = head->quant[c];
-        component->most_dc = MOST_COEFFICIENT / head->quant[c][0];
+        component->most_dc = CONV_JPEG_ROW_MOST / head->quant[c][0];
         for (int k = 0; k < BLOCK; k++)
             component->steps[conv_jpeg_zigzag[k]] = (int16_t)head->quant[c][k];
         component->blocks = blocks;
@@ -538,6 +500,10 @@ bool conv_jpeg_decode(struct conv_buffer *scratch, const uint8_t *data, size_t s
 {
     struct scan scan = {.planes = conv_jpeg_planes_of(header)};
     size_t stream_bytes;
+#ifdef __x86_64__ // without AVX2, libjpeg-turbo's vectors are faster
+    if (!(conv_cpu_features() & CONV_CPU_AVX2))
+        return false;
+#endif
     if (!header->jpeg.streamed ||
         !conv_buffer_reserve(scratch, conv_jpeg_decode_bytes(header, size)))
         return false;

@@ -14,30 +14,43 @@ static uint8_t clamp(int value)
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-static bool idct(uint8_t *dst, ptrdiff_t stride, const int16_t *blocks, const int16_t *steps)
+// Transforms 16 columns. Returns bits beyond the lowest `bits` unless all results plus `bias` are 0
+// to 2^bits - 1. Compilers make vectors of it.
+static int32_t transform(int32_t (*restrict to)[16], const int32_t (*restrict from)[16], int shift,
+                         int32_t bias, int bits)
 {
-    int32_t between[2][64], in[8], out[8];
-    bool in_range = true;
+    int32_t outside = 0;
     for (int x = 0; x < 16; x++) {
-        const int16_t *block = blocks + x / 8 * 64;
-        for (int y = 0; y < 8; y++)
-            in[y] = block[8 * y + x % 8] * steps[8 * y + x % 8];
+        const int32_t in[8] = {from[0][x], from[1][x], from[2][x], from[3][x],
+                               from[4][x], from[5][x], from[6][x], from[7][x]};
+        int32_t out[8];
         conv_jpeg_idct(out, in);
         for (int y = 0; y < 8; y++) {
-            int32_t value = conv_jpeg_descale(out[y], CONV_JPEG_IDCT_FIRST);
-            between[x / 8][8 * y + x % 8] = value;
-            in_range = in_range && value >= -CONV_JPEG_ROW_MOST - 1 && value <= CONV_JPEG_ROW_MOST;
+            int32_t value = conv_jpeg_descale(out[y], shift);
+            to[y][x] = value;
+            outside |= value + bias;
         }
     }
-    for (int y = 0; y < 16 && in_range; y++) {
-        conv_jpeg_idct(out, between[y / 8] + y % 8 * 8);
-        for (int x = 0; x < 8; x++) {
-            int32_t sample = conv_jpeg_descale(out[x], CONV_JPEG_IDCT_SECOND);
-            dst[y % 8 * stride + y / 8 * 8 + x] = clamp(sample + 128);
-            in_range = in_range && sample >= -512 && sample <= 511;
-        }
-    }
-    return in_range;
+    return outside >> bits;
+}
+
+static bool idct(uint8_t *dst, ptrdiff_t stride, const int16_t *blocks, const int16_t *steps)
+{
+    int32_t v[8][16], w[8][16];
+    for (int y = 0; y < 8; y++)
+        for (int x = 0; x < 16; x++)
+            v[y][x] = blocks[x / 8 * 64 + 8 * y + x % 8] * steps[8 * y + x % 8];
+    if (transform(w, v, CONV_JPEG_IDCT_FIRST, CONV_JPEG_ROW_MOST + 1, 14))
+        return false;
+    for (int y = 0; y < 8; y++)
+        for (int x = 0; x < 16; x++)
+            v[x % 8][x / 8 * 8 + y] = w[y][x];
+    if (transform(w, v, CONV_JPEG_IDCT_SECOND, 512, 10))
+        return false;
+    for (int y = 0; y < 8; y++)
+        for (int x = 0; x < 16; x++)
+            dst[y * stride + x] = clamp(w[x % 8][x / 8 * 8 + y] + 128);
+    return true;
 }
 
 static void to_rgb(uint8_t *const rgb[3], const uint8_t *const ycc[3], size_t n)
