@@ -307,7 +307,7 @@ static int add_samples(struct sample *samples, int count, struct png_file *file,
         struct sample *sample = &samples[count];
         *sample = (struct sample){
             .whole = i == 0 && spec && spec->quality >= 20,
-            .noise = spec && spec->content != JPEG_FLAT && spec->quality > 95,
+            .noise = spec && spec->content != JPEG_FLAT && spec->quality > 85,
         };
         png_make_bytes(&sample->file, file->data, file->size);
         if (i > 0)
