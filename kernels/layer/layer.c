@@ -23,10 +23,9 @@ static const struct conv_layer_variant *const variants[] = {
     &conv_cuda_layer_mma_half,
     // In the exact order of additions.
     &conv_cuda_layer_gemm,
+    &conv_cuda_layer_window,
     &conv_cuda_layer_few,
-    &conv_cuda_layer_uniform,
     &conv_cuda_layer_bulk,
-    &conv_cuda_layer_tiles,
     &conv_cuda_layer_direct,
 #endif
 #if defined __x86_64__

@@ -235,9 +235,11 @@ static bool sweep_layer(const char *line)
 {
     static const int batches[] = {1, 4, 16, 64, 256, 1000, 10000};
     int channels, height, width, maps, kernel_height, kernel_width, stride, pad;
-    if (sscanf(line, "%*s %d %d %d %d %d %d %d %d", &channels, &height, &width, &maps,
-               &kernel_height, &kernel_width, &stride, &pad) != 8 ||
-        (size_t)channels * (size_t)maps * (size_t)(kernel_height * kernel_width) > MOST_WEIGHTS) {
+    int groups = 1, dilation = 1;
+    if (sscanf(line, "%*s %d %d %d %d %d %d %d %d %d %d", &channels, &height, &width, &maps,
+               &kernel_height, &kernel_width, &stride, &pad, &groups, &dilation) < 8 ||
+        (size_t)(channels / groups) * (size_t)maps * (size_t)(kernel_height * kernel_width) >
+            MOST_WEIGHTS) {
         fprintf(stderr, "not a layer: %s\n", line);
         return false;
     }
@@ -246,11 +248,11 @@ static bool sweep_layer(const char *line)
         .maps = maps,
         .kernel_height = kernel_height,
         .kernel_width = kernel_width,
-        .groups = 1,
+        .groups = groups,
         .stride_y = stride,
         .stride_x = stride,
-        .dilation_y = 1,
-        .dilation_x = 1,
+        .dilation_y = dilation,
+        .dilation_x = dilation,
         .pad_top = kernel_height > 1 ? pad : 0,
         .pad_bottom = kernel_height > 1 ? pad : 0,
         .pad_left = kernel_width > 1 ? pad : 0,

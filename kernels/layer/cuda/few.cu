@@ -181,8 +181,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     int out_width = conv_layer_out_width(layer, shape->width);
     int taps = layer->channels * layer->kernel_height * layer->kernel_width;
     bool found = false;
-    if (layer->stride_x != 1 || layer->input != CONV_ELEMENT_F32 || layer->pad_top ||
-        layer->pad_bottom || layer->pad_left || layer->pad_right)
+    if (layer->stride_x != 1)
         return false;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct few_shape *s = &shapes[i];
@@ -203,7 +202,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
             ((s->form == FEW_WHOLE || s->form == FEW_ROWS) && out_width % s->columns) ||
             ((s->form == FEW_FLAT || s->form == FEW_ROWS) && plane % 4) || out_width % s->vector ||
             shape->width % s->vector || plane > INT32_MAX / 4 ||
-            (s->most_groups ? c.groups > s->most_groups : bytes > MOST_SHARED) ||
+            (s->most_groups ? !layer->weights || c.groups > s->most_groups : bytes > MOST_SHARED) ||
             (shape->images > 0 && shape->images < s->least_images))
             continue;
         int64_t units = (int64_t)c.unit_rows * c.tiles;
@@ -237,7 +236,7 @@ struct few_plan {
     int anywhere_weights; // where its weights begin
 };
 
-static bool plan_few(struct conv_layer_plan *plan)
+static bool plan_registers(struct conv_layer_plan *plan)
 {
     struct few_plan *c = layer_constants<struct few_plan>(plan);
     const struct conv_layer *layer = &plan->layer;
@@ -253,13 +252,45 @@ static bool plan_few(struct conv_layer_plan *plan)
     return true;
 }
 
-static int score_few(const struct conv_layer_plan *)
+// The kernels of few.cuh, or else those of uniform.cu, whose plans this byte distinguishes.
+static unsigned char *uses_uniform(struct conv_layer_plan *plan)
 {
-    return 90;
+    return &plan->constants[sizeof plan->constants - 1];
+}
+
+static bool is_uniform(const struct conv_layer_plan *plan)
+{
+    return plan->constants[sizeof plan->constants - 1] != 0;
+}
+
+static bool plan_few(struct conv_layer_plan *plan)
+{
+    if (plan_registers(plan))
+        return true;
+    memset(plan->constants, 0, sizeof plan->constants);
+    if (!plan->layer.weights || !conv_cuda_layer_uniform.plan(plan))
+        return false;
+    *uses_uniform(plan) = 1;
+    return true;
+}
+
+static int score_few(const struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    float outputs = (float)conv_layer_out_height(layer, shape->height) *
+                    (float)conv_layer_out_width(layer, shape->width) * (float)layer->maps *
+                    (float)shape->images;
+    // Padding before is a launch and a pass over the input, which few outputs do not repay.
+    if (plan->pads && shape->images > 0 && outputs < 8e6f)
+        return 80;
+    return is_uniform(plan) ? conv_cuda_layer_uniform.score(plan) : 90;
 }
 
 static void pack_few(const struct conv_layer_plan *plan)
 {
+    if (is_uniform(plan)) // whose weights are parameters
+        return;
     const struct few_plan *c = layer_constants<struct few_plan>(plan);
     const struct conv_layer *layer = &plan->layer;
     const struct few_shape *s = &shapes[c->at_vectors.shape];
@@ -274,6 +305,8 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
 {
     const struct conv_layer *layer = &plan->layer;
     const struct few_plan *plans = layer_constants<struct few_plan>(plan);
+    if (is_uniform(plan))
+        return conv_cuda_layer_uniform.run(plan, batch);
     if (batch->images <= 0)
         return CONV_OK;
     int bytes = shapes[plans->at_vectors.shape].vector * 4;
@@ -317,7 +350,7 @@ const struct conv_layer_variant conv_cuda_layer_few = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    CONV_LAYER_PADS | CONV_LAYER_LATE,
+    CONV_LAYER_LATE,
     plan_few,
     score_few,
     pack_few,

@@ -46,9 +46,11 @@ struct gemm_launch {
     int map_tiles, position_tiles; // of a group
     layer_divider by_plane, by_out_width, by_taps, by_kernel_width, by_map_tiles, by_position_tiles;
     int tiles, chunks; // of all groups; of k of a sum, the last one may be shorter
-    // 0: a block computes a tile. Else all blocks compute this many chunks, at least those of a
+    // 0: a block computes a tile. Else all blocks compute this many chunks, more than those of a
     // tile: the last tile of a block is completed by the next one, which starts with its own last
-    // tile and so finds the sums in `partial` when it needs them.
+    // tile and so finds the sums in `partial` when it needs them. No block waits for ever: blocks
+    // take their numbers from a counter when they begin, so that the one before has begun, too, and
+    // it computes those sums first and waits for nothing until it has stored them.
     int64_t share;
     float4 *partial; // [block][the sums of its threads]
     uint32_t
@@ -173,19 +175,6 @@ __device__ inline void gemm_place(const gemm_launch &p, const gemm_memory<Config
     }
 }
 
-// Starts copying a sample to its place, or a zero.
-__device__ inline void gemm_copy(float *place, const float *from, bool outside)
-{
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(place)),
-                 "l"(from), "r"(outside ? 0 : 4)
-                 : "memory");
-#else
-    *place = outside ? 0 : *from;
-#endif
-}
-
 // Starts copying the thread's samples `first` to `first + group` - 1 of a chunk to their stage.
 // Several at a time: ptxas puts three more instructions before each group of copies.
 template <typename Config>
@@ -212,7 +201,7 @@ __device__ inline void gemm_load_samples(const gemm_memory<Config> &memory,
         for (int n = 0; n < N; n++) {
             float *place = to + (first + i) * Config::row_step * Config::P + n * Config::threads;
             if constexpr (sizeof(Input) == 4)
-                gemm_copy(place, from[i][n], outside[i][n]);
+                layer_copy(place, from[i][n], outside[i][n]);
             else
                 *place = outside[i][n] ? 0 : memory.samples[*from[i][n]];
         }
@@ -492,7 +481,7 @@ static __global__ __launch_bounds__(Config::threads,
     int tile = (int)blockIdx.x, first = 0, last = p.chunks, block = 0;
     int64_t begin = 0, end = 0; // chunks of all tiles that are left to this block
     if (p.share > 0) {
-        // Blocks that wait for another have begun after it.
+        // In the order in which blocks begin, see `share`.
         if (threadIdx.x == 0)
             memory.outputs[0] = atomicAdd(p.flags, 1u);
         __syncthreads();

@@ -61,6 +61,18 @@ static inline void layer_set_border(Launch *p, const struct conv_layer *layer)
     p->divisor = layer->input_divisor;
 }
 
+// Whether there are pads; and whether those that there are hold zeros.
+static inline bool layer_is_padded(const struct conv_layer *layer)
+{
+    return layer->pad_top || layer->pad_bottom || layer->pad_left || layer->pad_right;
+}
+
+static inline bool layer_pads_zeros(const struct conv_layer *layer)
+{
+    bool zero = layer->border_value == 0 && !signbit(layer->border_value);
+    return !layer_is_padded(layer) || (layer->border == CONV_BORDER_CONSTANT && zero);
+}
+
 static inline int ceil_div(int a, int b)
 {
     return (a + b - 1) / b;
@@ -123,6 +135,19 @@ __device__ inline float layer_sample(const float *sample, float)
 __device__ inline float layer_sample(const uint8_t *sample, float divisor)
 {
     return __fdiv_rn((float)*sample, divisor);
+}
+
+// Starts copying a sample to shared memory, or a zero.
+__device__ inline void layer_copy(float *place, const float *from, bool outside)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(place)),
+                 "l"(from), "r"(outside ? 0 : 4)
+                 : "memory");
+#else
+    *place = outside ? 0 : *from;
+#endif
 }
 
 // The activation of one output. tanh is long and therefore a call: kernels have dozens of outputs

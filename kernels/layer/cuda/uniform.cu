@@ -233,8 +233,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     int out_width = conv_layer_out_width(layer, shape->width);
     int taps = layer->channels * layer->kernel_height * layer->kernel_width;
     bool found = false;
-    if (layer->stride_x != 1 || layer->input != CONV_ELEMENT_F32 || layer->pad_top ||
-        layer->pad_bottom || layer->pad_left || layer->pad_right)
+    if (layer->stride_x != 1)
         return false;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct uniform_shape *s = &shapes[i];
@@ -340,7 +339,7 @@ const struct conv_layer_variant conv_cuda_layer_uniform = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    CONV_LAYER_PADS,
+    0,
     plan_uniform,
     score_uniform,
     NULL,

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+// cuda_layer_window: the choice of an instance of layer_window.cuh for a layer, and its launch.
+#include <string.h>
+
+#include "kernels/layer/cuda/layer_window.cuh"
+
+#define MOST_COLUMNS 128      // of a tile
+#define MOST_ALL (72 << 10)   // bytes of all channels of a tile, with which three blocks fit
+#define MOST_CHUNK (36 << 10) // of some of them
+#define MOST_SHARED (90 << 10)
+
+struct window_shape {
+    int kernel, stride, maps, threads; // kernel 0: any
+    void (*function)(window_launch);
+};
+
+template <int K, int S, int MT, int THREADS, int BLOCKS> static window_shape shape_of()
+{
+    return {K, S, MT, THREADS, window<K, S, MT, THREADS, BLOCKS>};
+}
+
+static const struct window_shape shapes[] = {
+    shape_of<3, 1, 1, 256, 5>(),
+    shape_of<3, 2, 1, 256, 5>(),
+    shape_of<5, 1, 1, 256, 4>(),
+    shape_of<5, 2, 1, 256, 4>(),
+    shape_of<7, 1, 1, 256, 3>(),
+    shape_of<7, 2, 1, 256, 3>(),
+    shape_of<3, 1, 4, 128, 5>(),
+    shape_of<3, 2, 4, 128, 5>(),
+
+    shape_of<5, 1, 4, 128, 3>(),
+    shape_of<5, 2, 4, 128, 3>(),
+    shape_of<7, 1, 2, 128, 3>(),
+    shape_of<7, 2, 2, 128, 3>(),
+    {0, 1, 1, WINDOW_ANY_THREADS, window_any<1>},
+    {0, 2, 1, WINDOW_ANY_THREADS, window_any<2>},
+};
+
+struct window_plan {
+    int shape, steps, quads;
+    int block_planes, unit_columns, unit_rows, tiles_x, tiles_y;
+    int in_rows, in_columns, pitch, chunk, shared;
+};
+
+// The instance that computes the fewest maps that are not there; each step of maps also reads the
+// samples, about as long as half a map takes.
+static int choose_shape(const struct conv_layer *layer)
+{
+    int maps = layer->maps / layer->groups, best = -1;
+    float least = 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const struct window_shape *s = &shapes[i];
+        bool fits = s->kernel == 0 ||
+                    (s->kernel == layer->kernel_height && s->kernel == layer->kernel_width);
+        float cost =
+            (float)ceil_div(maps, s->maps) * ((float)s->maps + 0.5f) * (s->kernel ? 1.0f : 2.0f);
+        if (fits && s->stride == layer->stride_x && (best < 0 || cost < least)) {
+            best = (int)i;
+            least = cost;
+        }
+    }
+    return best;
+}
+
+static int at_least(int a, int least)
+{
+    return a < least ? least : a;
+}
+
+// The tile of a block: one thread for each unit.
+static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                        struct window_plan *c)
+{
+    const struct window_shape *s = &shapes[c->shape];
+    int out_height = conv_layer_out_height(layer, shape->height);
+    int out_width = conv_layer_out_width(layer, shape->width);
+    int unit_width = s->kernel ? 1 : WINDOW_COLUMNS, unit_height = s->kernel ? WINDOW_ROWS : 1;
+    int across = ceil_div(out_width, ceil_div(out_width, MOST_COLUMNS));
+    c->unit_columns = ceil_div(across, unit_width);
+    c->unit_rows = at_least(s->threads / c->unit_columns, 1);
+    if (c->unit_rows > ceil_div(out_height, unit_height))
+        c->unit_rows = ceil_div(out_height, unit_height);
+    c->block_planes = c->unit_rows * unit_height >= out_height && across == out_width
+                          ? at_least(s->threads / (c->unit_columns * c->unit_rows), 1)
+                          : 1;
+    c->in_columns = (c->unit_columns * unit_width - 1) * layer->stride_x + layer->kernel_width;
+    c->pitch = s->kernel ? c->in_columns : c->in_columns | 1; // lanes are rows
+    int64_t channel;                                          // bytes of samples
+    for (;; c->unit_rows = (c->unit_rows + 1) / 2) {
+        c->in_rows = (c->unit_rows * unit_height - 1) * layer->stride_x + layer->kernel_height;
+        channel = (int64_t)c->in_rows * c->pitch * 4;
+        if (channel <= MOST_CHUNK || c->unit_rows == 1)
+            break;
+        c->block_planes = 1;
+    }
+    while (c->block_planes > 1 && c->block_planes * channel > MOST_CHUNK)
+        c->block_planes /= 2;
+    channel *= c->block_planes;
+    c->tiles_x = ceil_div(out_width, c->unit_columns * unit_width);
+    c->tiles_y = ceil_div(out_height, c->unit_rows * unit_height);
+    int channels = layer->channels / layer->groups;
+    c->chunk = channel * channels <= MOST_ALL ? channels : at_least((int)(MOST_CHUNK / channel), 1);
+    int64_t bytes =
+        channel * c->chunk + (int64_t)c->block_planes * c->in_rows * (int)sizeof(window_line);
+    c->shared = (int)bytes;
+    return bytes <= MOST_SHARED;
+}
+
+static bool plan_window(struct conv_layer_plan *plan)
+{
+    struct window_plan *c = layer_constants<struct window_plan>(plan);
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    if (!layer_pads_zeros(layer) || layer->input != CONV_ELEMENT_F32)
+        conv_layer_plan_pad(plan);
+    int64_t height = conv_layer_out_height(layer, shape->height);
+    int64_t width = conv_layer_out_width(layer, shape->width);
+    if (height <= 0 || width <= 0 || height * width > INT32_MAX / 2 ||
+        (layer->kernel_height == 1 && layer->kernel_width == 1) ||
+        layer->channels / layer->groups > INT32_MAX / 2 / (1 << 12))
+        return false;
+    c->shape = choose_shape(layer);
+    if (c->shape < 0 || !choose_tile(layer, shape, c))
+        return false;
+    int taps = layer->kernel_height * layer->kernel_width, maps = shapes[c->shape].maps;
+    c->steps = ceil_div(layer->maps / layer->groups, maps);
+    c->quads = ceil_div(taps * maps, 4);
+    size_t steps = (size_t)layer->groups * (size_t)c->steps;
+    size_t channels = (size_t)(layer->channels / layer->groups);
+    plan->packed_bytes = steps * (channels * (size_t)c->quads * 4 + (size_t)maps) * sizeof(float);
+    return true;
+}
+
+static int score_window(const struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = &plan->layer;
+    if (layer->groups == layer->channels && layer->groups > 1)
+        return 130;
+    // The other kernels need 16 maps, or few channels.
+    return layer->maps / layer->groups < 16 ? 75 : 50;
+}
+
+static void pack_window(const struct conv_layer_plan *plan)
+{
+    const struct window_plan *c = layer_constants<struct window_plan>(plan);
+    const struct conv_layer *layer = &plan->layer;
+    int step_maps = shapes[c->shape].maps, maps = layer->maps / layer->groups;
+    int channels = layer->channels / layer->groups;
+    int taps = layer->kernel_height * layer->kernel_width;
+    size_t step_floats = (size_t)channels * (size_t)c->quads * 4;
+    float *packed = (float *)plan->packed;
+    float *bias = packed + (size_t)layer->groups * (size_t)c->steps * step_floats;
+    const float *from = layer->weights;
+    for (int m = 0; m < layer->maps; m++) {
+        size_t step = (size_t)(m / maps) * (size_t)c->steps + (size_t)(m % maps / step_maps);
+        int lane = m % maps % step_maps;
+        float *to = packed + step * step_floats + lane;
+        for (int channel = 0; channel < channels; channel++, to += c->quads * 4)
+            for (int t = 0; t < taps; t++)
+                to[t * step_maps] = *from++;
+        if (layer->bias)
+            bias[step * (size_t)step_maps + (size_t)lane] = layer->bias[m];
+    }
+}
+
+static enum conv_status run_window(const struct conv_layer_plan *plan,
+                                   const struct conv_layer_batch *batch)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct window_plan *c = layer_constants<struct window_plan>(plan);
+    const struct window_shape *s = &shapes[c->shape];
+    struct window_launch p = {};
+    layer_set_sizes(&p, plan, batch);
+    p.weights = (const float *)plan->d_packed;
+    p.groups = layer->groups;
+    p.channels = layer->channels / layer->groups;
+    p.maps = layer->maps / layer->groups;
+    p.steps = c->steps;
+    p.bias =
+        p.weights + (size_t)p.groups * (size_t)p.steps * (size_t)p.channels * (size_t)c->quads * 4;
+    p.pad_top = layer->pad_top;
+    p.pad_left = layer->pad_left;
+    p.kernel_width = layer->kernel_width;
+    p.stride = layer->stride_x;
+    p.quads = c->quads;
+    p.block_planes = c->block_planes;
+    p.unit_columns = c->unit_columns;
+    p.unit_rows = c->unit_rows;
+    p.tiles_x = c->tiles_x;
+    p.tiles_y = c->tiles_y;
+    p.in_rows = c->in_rows;
+    p.in_columns = c->in_columns;
+    p.pitch = c->pitch;
+    p.chunk = c->chunk;
+    p.by_groups = layer_divider_of(p.groups);
+    p.by_tiles = layer_divider_of(p.tiles_x * p.tiles_y);
+    p.by_tiles_x = layer_divider_of(p.tiles_x);
+    p.by_unit_columns = layer_divider_of(p.unit_columns);
+    p.by_unit_rows = layer_divider_of(p.unit_rows);
+    p.by_in_columns = layer_divider_of(p.in_columns);
+    p.by_in_rows = layer_divider_of(p.in_rows);
+    p.activation = (int)layer->activation;
+    p.half = layer->output == CONV_ELEMENT_F16;
+    void (*function)(window_launch) = s->function;
+    if (layer_allow_shared_memory((const void *)function))
+        return CONV_ERR_DEVICE;
+    int threads = ceil_div(p.block_planes * p.unit_rows * p.unit_columns, 32) * 32;
+    // Planes and blocks are numbered by ints.
+    int64_t most = (INT32_MAX / 2) / ((int64_t)p.groups * p.tiles_x * p.tiles_y);
+    int64_t image = (int64_t)layer->maps * p.out_height * p.out_width;
+    enum conv_status status = CONV_OK;
+    for (int64_t first = 0; first < batch->images && status == CONV_OK; first += most) {
+        int64_t images = batch->images - first < most ? batch->images - first : most;
+        p.src = (const char *)batch->src + first * p.src_image;
+        p.dst = (char *)batch->dst + first * image * (int64_t)conv_element_size(layer->output);
+        p.planes = (int)images * p.groups;
+        int blocks = ceil_div(p.planes, p.block_planes) * p.tiles_x * p.tiles_y;
+        function<<<(unsigned)blocks, threads, (size_t)c->shared, (cudaStream_t)batch->stream>>>(p);
+        status = layer_launch_status();
+    }
+    return status;
+}
+
+const struct conv_layer_variant conv_cuda_layer_window = {
+    "cuda_layer_window",
+    "all samples of a tile in shared memory, some outputs of a column per thread: few channels, "
+    "depthwise",
+    CONV_ON_CUDA,
+    75,
+    CONV_PRECISION_EXACT,
+    0,
+    CONV_LAYER_PADS | CONV_LAYER_GROUPS | CONV_LAYER_LATE,
+    plan_window,
+    score_window,
+    pack_window,
+    run_window,
+};
