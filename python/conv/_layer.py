@@ -61,35 +61,40 @@ def layer(
     Returns (N, maps, H', W') or (maps, H', W'). On CUDA the work is queued on `stream`, not complete.
     conv.Layer keeps the weights ready for repeated calls.
     """
-    tensors = images, weights, bias, out
-    if _are_on_device(tensors) and precision in (None, "exact") and stream is None and device is None and variant is None:
-        return _run_there(tensors, (stride, padding, dilation, groups, border, activation, _sample_name(images),
-                                    dtype_name(dtype), input_divisor))
+    sample = _sample_on_device(images, weights, bias, out)
+    if sample and precision in (None, "exact") and stream is None and device is None and variant is None:
+        return _run_there(images, weights, bias, out, (stride, padding, dilation, groups, border, activation, sample,
+                                                       dtype if dtype == "float32" else dtype_name(dtype), input_divisor))
     prepared = Layer(weights, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, border=border,
                      activation=activation, precision=precision, variant=variant, output=dtype, input_divisor=input_divisor,
                      input="uint8" if _sample_name(images) == "uint8" else "float32")
     return prepared(images, out=out, stream=stream, device=device)
 
 
-def _are_on_device(tensors):
-    """True for tensors of torch on a CUDA device, of 4 axes, whose layer can read its weights there."""
+def _sample_on_device(images, weights, *others):
+    """The type of samples of torch's tensors on a CUDA device, of 4 axes, whose layer can read its weights there; else None."""
     torch = sys.modules.get("torch")
-    return (torch is not None and all(tensor is None or isinstance(tensor, torch.Tensor) and tensor.is_cuda for tensor in tensors)
-            and all(tensor.dim() == 4 for tensor in tensors[:2]) and tensors[1].dtype is torch.float32)
+    if torch is None or not isinstance(images, torch.Tensor) or not images.is_cuda or images.dim() != 4:
+        return None
+    if any(tensor is not None and (not isinstance(tensor, torch.Tensor) or tensor.device != images.device)
+           for tensor in (weights, *others)) or weights is None or weights.dim() != 4 or weights.dtype is not torch.float32:
+        return None
+    return {torch.float32: "float32", torch.uint8: "uint8"}.get(images.dtype)
 
 
 def _hashable(setting):
+    if hasattr(setting, "tolist"):  # of NumPy
+        setting = setting.tolist()
     return tuple(map(_hashable, setting)) if isinstance(setting, (list, tuple)) else setting
 
 
-def _run_there(tensors, settings):
+def _run_there(images, weights, bias, out, settings):
     """Nothing is copied to the host, and nothing waits."""
     from .torch import run
 
-    for name, tensor in zip(("images", "weights", "bias"), tensors):
+    for name, tensor in (("images", images), ("weights", weights), ("bias", bias)):
         if tensor is not None:
             refuse_grad(tensor, name)
-    images, weights, bias, out = tensors
     return run(images, weights, bias, _hashable(settings), out)
 
 

@@ -7,7 +7,6 @@ Gradients are those of torch, by whatever algorithm it chooses: the forward pass
 """
 
 import math
-from collections import OrderedDict
 from typing import Any, TypeVar
 
 import torch
@@ -92,70 +91,59 @@ _library = torch.library.Library("conv", "DEF")
 _library.define("conv2d(Tensor x, Tensor weight, Tensor? bias, SymInt[2] stride, SymInt[2] padding, SymInt[2] dilation, "
                 "SymInt groups, str precision) -> Tensor")
 
-# Layers by their settings, and in host memory, where a layer keeps its last weights, by the address of those, too:
-# another tensor there is noticed, as its numbers are compared. The least recently used ones are dropped.
+# Layers by device, settings and shape of the weights, and in host memory, where a layer keeps its last weights, by the
+# address of those, too: another tensor there is noticed, as its numbers are compared. The oldest ones are dropped.
 _MOST_LAYERS = 1024
 _MOST_NUMBERS = 1 << 27  # of all weights that are kept; a layer has them twice
-_MOST_SHAPES = 64  # of a layer, as the library keeps
-_layers: OrderedDict = OrderedDict()
+_layers: dict = {}
 _numbers = [0]
+# What a call needs to know: (layer, shape of the result, bytes of workspace, strides of x in bytes)
+_MOST_CALLS = 4096
+_calls: dict = {}
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda d: torch.cuda.current_stream(d).cuda_stream)
-
-
 _TYPES = {"float32": torch.float32, "float16": torch.float16}
 _PLAIN = (Tensor, torch.nn.Parameter, type(None))
 
 
-def _is_plain(*tensors):
+def _is_plain(x, weight, bias):
     """Nothing but arithmetic and gradients is asked for: no tracing, transforms or modes. The dispatcher then does nothing,
     and takes 40 us for it."""
-    return (all(type(tensor) in _PLAIN for tensor in tensors) and not torch.compiler.is_compiling()
+    return (type(x) in _PLAIN and type(weight) in _PLAIN and type(bias) in _PLAIN and not torch.compiler.is_compiling()
             and torch._C._functorch.peek_interpreter_stack() is None and not torch._C._len_torch_dispatch_stack()
             and not torch._C._len_torch_function_stack() and not torch.jit.is_tracing())
 
 
-def _prepared(key, settings):
-    """(layer, numbers kept, {shape of x: (shape of the result, bytes of workspace)})"""
-    kept = _layers.pop(key, None)
-    if kept is None:
-        numbers = 0 if key[0] >= 0 else math.prod(key[2])
-        kept = _core.late_layer(key[2], *settings), numbers, {}
-        _numbers[0] += numbers
-        while _layers and (len(_layers) >= _MOST_LAYERS or _numbers[0] > _MOST_NUMBERS):
-            _numbers[0] -= _layers.popitem(last=False)[1][1]
-    _layers[key] = kept
-    return kept
+def _prepared(key):
+    layer = _layers.get(key)
+    if layer is None:
+        device, _, shape, settings = key
+        layer = _layers[key] = _core.late_layer(tuple(shape), *settings)
+        _numbers[0] += 0 if device >= 0 else math.prod(shape)
+        while len(_layers) > 1 and (len(_layers) > _MOST_LAYERS or _numbers[0] > _MOST_NUMBERS):
+            device, _, shape, _ = oldest = next(iter(_layers))
+            _numbers[0] -= 0 if device >= 0 else math.prod(shape)
+            del _layers[oldest]
+            _calls.clear()
+    return layer
 
 
-def _new_shape(prepared, known, device, shape, maps):
-    bytes, *sides = prepared.workspace(device, shape[0], shape[2], shape[3])
-    if len(known) >= _MOST_SHAPES:
-        known.clear()
-    known[shape] = (shape[0], maps, *sides), bytes
-    return known[shape]
-
-
-def _readable(x):
-    """Its rows have no gaps, and it begins where the kernels require."""
-    if x.stride(3) != 1 or x.data_ptr() % 16 or 0 in x.stride() or x.stride(2) < x.shape[3] or x.is_neg():
-        x = x.resolve_neg().clone(memory_format=torch.contiguous_format)
-    return x
-
-
-def _dense(tensor):
-    return tensor.resolve_neg() if tensor.is_neg() else tensor.contiguous()
-
-
-def _check(x, weight, bias, groups):
+def _learn(key, x, weight, bias, settings):
+    """Checks the shapes of a call, and adds what it needs to know. Its x has no strides if it has to be copied."""
     if x.dim() != 4 or weight.dim() != 4:
         raise ValueError(f"x has {x.dim()} axes and weight {weight.dim()}; 4 were expected")
-    for name, tensor in (("weight", weight), ("bias", bias)):
-        if tensor is not None and (tensor.dtype is not torch.float32 or tensor.device != x.device):
-            raise TypeError(f"{name}: {tensor.dtype} on {tensor.device}; float32 on {x.device} was expected")
-    if x.shape[1] != weight.shape[1] * groups:
-        raise ValueError(f"x has {x.shape[1]} channels; the weights are for {weight.shape[1]} in {groups} groups")
+    if x.shape[1] != weight.shape[1] * settings[3]:
+        raise ValueError(f"x has {x.shape[1]} channels; the weights are for {weight.shape[1]} in {settings[3]} groups")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias has shape {tuple(bias.shape)}; the weights have {weight.shape[0]} maps")
+    prepared = _prepared((key[0], key[1], weight.shape, settings))
+    bytes, *sides = prepared.workspace(key[0], x.shape[0], x.shape[2], x.shape[3])
+    strides = None
+    if x.stride(3) == 1 and 0 not in x.stride() and x.stride(2) >= x.shape[3]:
+        strides = tuple(x.element_size() * stride for stride in x.stride()[:3])
+    if len(_calls) >= _MOST_CALLS:
+        _calls.clear()
+    _calls[key] = call = prepared, (x.shape[0], weight.shape[0], *sides), bytes, strides
+    return call
 
 
 def _run(x, weight, bias, stride, padding, dilation, groups, precision):
@@ -168,29 +156,31 @@ def _run(x, weight, bias, stride, padding, dilation, groups, precision):
 
 def run(x: Tensor, weight: Tensor, bias: Tensor | None, settings: tuple[Any, ...], out: Tensor | None = None) -> Tensor:
     """A layer in the exact order whose weights are where the images are, by the settings of _core.late_layer."""
-    _check(x, weight, bias, settings[3])
-    x, weight = _readable(x), _dense(weight)
-    bias = bias if bias is None else _dense(bias)
-    device, stream, room, of_weights = -1, 0, 0, weight.data_ptr()
-    if x.is_cuda:
-        device = x.get_device()
-        stream = _raw_stream(device)
-    key = device, of_weights if device < 0 else 0, tuple(weight.shape), settings
-    prepared, _, known = _prepared(key, settings)
-    shape, strides, size = tuple(x.shape), x.stride(), x.element_size()
-    result_shape, bytes = known.get(shape) or _new_shape(prepared, known, device, shape, key[2][0])
-    result = x.new_empty(result_shape, dtype=_TYPES[settings[7]]) if out is None else out
-    if tuple(result.shape) != result_shape or result.dtype is not _TYPES[settings[7]] or result.device != x.device:
-        raise ValueError(f"out: an array of shape {result_shape} and type {settings[7]} was expected")
-    if not result.is_contiguous() or result.data_ptr() % 16:
+    device = x.get_device()  # -1 on the CPU
+    for name, tensor in (("weight", weight), ("bias", bias)):
+        if tensor is not None and (tensor.dtype is not torch.float32 or tensor.get_device() != device):
+            raise TypeError(f"{name}: {tensor.dtype} on {tensor.device}; float32 on {x.device} was expected")
+    weight, bias = _dense(weight), bias if bias is None else _dense(bias)
+    of_weights, of_x = weight.data_ptr(), x.data_ptr()
+    key = (device, of_weights if device < 0 else 0, x.shape, x.stride(), weight.shape, None if bias is None else bias.shape, settings)
+    prepared, shape, bytes, strides = _calls.get(key) or _learn(key, x, weight, bias, settings)
+    if strides is None or of_x % 16 or x.is_neg():
+        return run(x.resolve_neg().clone(memory_format=torch.contiguous_format), weight, bias, settings, out)
+    if out is None:
+        out = x.new_empty(shape, dtype=_TYPES[settings[7]])
+    elif out.shape != shape or out.dtype is not _TYPES[settings[7]] or out.get_device() != device:
+        raise ValueError(f"out: an array of shape {shape} and type {settings[7]} was expected")
+    elif not out.is_contiguous() or out.data_ptr() % 16:
         raise BufferError("out has gaps, or does not begin at a multiple of 16 bytes")
-    if bytes:
-        workspace = x.new_empty(bytes, dtype=torch.uint8)
-        room = workspace.data_ptr()
+    workspace = x.new_empty(bytes, dtype=torch.uint8) if bytes else None
     if shape[0] > 0:
-        prepared.run_with(device, stream, x.data_ptr(), shape, tuple(size * n for n in strides[:3]), of_weights,
-                          0 if bias is None else bias.data_ptr(), room, result.data_ptr())
-    return result
+        prepared.run_with(device, _raw_stream(device) if device >= 0 else 0, of_x, x.shape, strides, of_weights,
+                          0 if bias is None else bias.data_ptr(), 0 if workspace is None else workspace.data_ptr(), out.data_ptr())
+    return out
+
+
+def _dense(tensor):
+    return tensor.contiguous() if not tensor.is_neg() else tensor.resolve_neg().contiguous()
 
 
 for _device in ("CPU", "CUDA"):

@@ -36,6 +36,25 @@ def test_it_is_conv_layer(tensors, how):
     assert conv.torch.conv2d(x[:0], w, b, **how).shape == (0, *y.shape[1:])
 
 
+def test_conv_layer_of_tensors_on_one_device(tensors, monkeypatch):
+    """What conv.layer does where images and weights are on one GPU."""
+    x, w, b = tensors(2)
+    calls = [{"stride": [1, np.int64(2)], "dilation": (2, 1), "padding": [(1, 0), 2], "activation": "relu"}, {"border": "wrap", "padding": 2},
+             {"dtype": np.float16, "padding": "same_lower", "stride": np.array([2, 2])}, {"out": torch.empty(2, 8, 11, 15)}]
+    wanted = [conv.layer(x, w, b, groups=2, **how).clone() for how in calls]
+    bytes = (x * 50).to(torch.uint8)
+    wanted.append(conv.layer(bytes, w, b, groups=2, input_divisor=255))
+    monkeypatch.setattr(conv._layer, "_sample_on_device", lambda images, *_: str(images.dtype)[6:])
+    for how, result in zip(calls, wanted):
+        assert torch.equal(conv.layer(x, w, b, groups=2, **how), result)
+    assert torch.equal(conv.layer(bytes, w, b, groups=2, input_divisor=255), wanted[-1])
+    for wrong, error in (({"out": torch.empty(1)}, ValueError), ({"border": "tile5"}, ValueError), ({"dtype": "int8"}, ValueError)):
+        with pytest.raises(error):
+            conv.layer(x, w, b, groups=2, **wrong)
+    with pytest.raises(BufferError, match="requires grad"):
+        conv.layer(x, w.requires_grad_(), groups=2)
+
+
 def test_weights_that_change_are_noticed(tensors):
     x, w, _ = tensors()
     before = conv.torch.conv2d(x, w)
