@@ -7,12 +7,17 @@
 //
 // Scratch of a plane: coarse samples from -radius - 1 on, these filtered by columns, and filtered
 // samples from -1 on, each a cell of 32 bits.
+#include <cuda_pipeline.h>
+
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 #define COLUMNS 4
 #define THREADS 128
 #define SPAN (THREADS * COLUMNS) // columns of pixels of a block
 #define FILTER_ROWS 8            // results of a thread that filters
+#define AHEAD 16                 // rows of samples that a block has asked for, in
+#define GROUP 4                  // groups
+#define SHARED_STEP 8            // from which four threads reduce to a sample
 #define MOST_STEP CONV_DECIMATED_MAX_STEP
 #define MOST_RADIUS CONV_DECIMATED_MAX_RADIUS
 
@@ -26,7 +31,6 @@ struct decimated_filter {
     int32_t amount;
     int64_t keep_below;
     float keep_floats;
-    float down_floats[4][MOST_STEP];
     uint32_t down[4][MOST_STEP], up[MOST_STEP][4];
     uint32_t line[2 * MOST_RADIUS + 1 + 2 * (FILTER_ROWS - 1)]; // both sides, and zeros around them
 };
@@ -86,19 +90,16 @@ __device__ static inline uint32_t cell_of(double sum)
 }
 
 // Four samples of a row: a word where they lie together, else one by one; -1 is the border's value.
-template <typename Sample> struct four {
+template <typename Sample> struct alignas(COLUMNS * sizeof(Sample)) four {
     Sample value[COLUMNS];
 };
 
 template <typename Sample>
 __device__ static inline struct four<Sample> load_four(const uint8_t *row, int x, const int *from,
                                                        bool whole, float border_value) {
-    struct alignas(4 * sizeof(Sample)) word {
-        struct four<Sample> four;
-    };
     const Sample *samples = (const Sample *)row;
     if (whole && row)
-        return ((const struct word *)(samples + x))->four;
+        return *(const struct four<Sample> *)(samples + x);
     struct four<Sample> result;
 #pragma unroll
     for (int k = 0; k < COLUMNS; k++)
@@ -114,51 +115,61 @@ __device__ static inline bool has_words(const uint8_t *data, int64_t stride)
 
 // --- reduce --------------------------------------------------------------------------------------
 
-__device__ static inline void add_row(float (*sums)[COLUMNS], const struct decimated_filter &f,
-                                      int i, const struct four<uint8_t> &row)
+__device__ static inline float sample_of(uint8_t sample)
 {
-#pragma unroll
-    for (int c = 0; c < COLUMNS; c++) {
-        float sample = __uint_as_float(0x4b000000u | row.value[c]) - 8388608.0f;
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            sums[k][c] = __fmaf_rn(f.down_floats[k][i], sample, sums[k][c]);
-    }
+    return __uint_as_float(0x4b000000u | sample) - 8388608.0f;
+}
+
+__device__ static inline uint32_t sample_of(uint16_t sample)
+{
+    return sample;
+}
+
+__device__ static inline double sample_of(float sample)
+{
+    return sample;
 }
 
 template <typename Sum, typename Sample>
-__device__ static inline void add_row(Sum (*sums)[COLUMNS], const struct decimated_filter &f, int i,
+__device__ static inline void add_row(Sum (*sums)[COLUMNS], const Sum *weights,
                                       const struct four<Sample> &row)
 {
 #pragma unroll
-    for (int k = 0; k < 4; k++)
+    for (int c = 0; c < COLUMNS; c++) {
+        Sum sample = sample_of(row.value[c]);
 #pragma unroll
-        for (int c = 0; c < COLUMNS; c++)
-            sums[k][c] += (Sum)f.down[k][i] * (Sum)row.value[c];
+        for (int k = 0; k < 4; k++)
+            sums[k][c] += weights[k] * sample; // exact products
+    }
 }
 
-// Coarse samples from a row of sums, of which the first belongs to column `left` of the plane:
-// four threads per sample, each of which adds the pixels between two coarse samples. `first`: the
-// number of the first coarse sample.
+// Coarse samples from a row of sums, of which the first belongs to column `left` of the plane.
+// `first`: the number of the first coarse sample. Of large steps, four threads add a sample, each
+// the pixels between two coarse samples.
 template <int SHIFT>
 __device__ static inline void reduce_row(uint32_t *to, const uint32_t *sums,
                                          const uint32_t (*down)[MOST_STEP + 1], int step, int left,
                                          int first, int count)
 {
-    for (int base = 0; base < 4 * count; base += THREADS) {
-        int item = base + (int)threadIdx.x, k = item % 4, at = item / 4;
+    int threads = step < SHARED_STEP ? 1 : 4;
+    for (int base = 0; base < threads * count; base += THREADS) {
+        int item = base + (int)threadIdx.x, part = item & (threads - 1);
+        int at = threads == 1 ? item : item / 4;
         uint64_t sum = 0;
-        if (at < count) {
+        for (int k = part; k < 4 && at < count; k += threads) {
             const uint32_t *from = sums + (first + at + 1 - k) * step - left;
-            int i = item % step; // different ones, for the sake of shared memory's banks
+            // Different ones, for the sake of shared memory's banks.
+            int i = threads == 1 ? 0 : item % step;
             for (int n = 0; n < step; n++) {
                 sum += (uint64_t)down[k][i] * from[i];
                 i = i + 1 == step ? 0 : i + 1;
             }
         }
-        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        if (k == 0 && at < count)
+        if (threads > 1) {
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        }
+        if (part == 0 && at < count)
             to[at] = (uint32_t)((sum + (1ull << (SHIFT - 1))) >> SHIFT);
     }
 }
@@ -177,62 +188,107 @@ __device__ static inline void reduce_floats(uint32_t *to, const uint32_t *sums,
     }
 }
 
+// The source of a block that reduces: rows from `top` on, and a thread's columns.
+struct columns {
+    int top, rows, x, from[COLUMNS];
+    bool whole; // a word
+};
+
+// Asks for row r, into the thread's own part of a ring: nobody else reads it.
+template <typename Sample>
+__device__ static inline void
+fetch_row(struct four<Sample> (*ring)[THREADS], int r, const struct columns &c,
+          const struct conv_stencil_plane &plane, const struct decimated_filter &f)
+{
+    if (r >= c.rows)
+        return;
+    int y = conv_border_index((enum conv_border)f.border, c.top + r, plane.height);
+    const uint8_t *row = y < 0 ? NULL : plane.src + y * plane.src_stride;
+    struct four<Sample> *to = &ring[r % AHEAD][threadIdx.x];
+    if (c.whole && row)
+        __pipeline_memcpy_async(to, (const Sample *)row + c.x, sizeof *to);
+    else
+        *to = load_four<Sample>(row, c.x, c.from, false, f.border_value);
+}
+
 // Blocks of 128 threads: 512 columns of pixels, of which block_columns coarse samples can be
-// computed, and block_rows coarse rows. Shared: a row of sums twice (4 KB), so that one barrier per
-// coarse row is enough, and the weights with a word of padding per row.
+// computed, and block_rows coarse rows. Shared: 16 rows of samples that are under way (8 to 32 KB),
+// a row of sums twice (4 KB), so that one barrier per coarse row is enough, and the weights.
 template <typename Sample>
 static __global__ void __launch_bounds__(THREADS)
     reduce(const __grid_constant__ struct decimated_filter f)
 {
     typedef typename down_sum<Sample>::type sum_type;
+    typedef struct four<Sample> samples_type;
+    __shared__ samples_type ring[AHEAD][THREADS];
     __shared__ uint32_t rows[2][SPAN];
     __shared__ uint32_t down[4][MOST_STEP + 1];
+    __shared__ sum_type weights[MOST_STEP][4];
     const struct conv_stencil_plane plane = f.planes[blockIdx.y];
     const struct grid grid = find_grid(f, plane);
     int across = (grid.coarse_width - 1) / f.block_columns + 1;
     int tiles = across * ((grid.coarse_height - 1) / f.block_rows + 1), buffer = 0;
-    down[threadIdx.x / MOST_STEP][threadIdx.x % MOST_STEP] =
-        f.down[threadIdx.x / MOST_STEP][threadIdx.x % MOST_STEP];
+    int part = (int)threadIdx.x / MOST_STEP, place = (int)threadIdx.x % MOST_STEP;
+    down[part][place] = f.down[part][place];
+    weights[place][part] = (sum_type)f.down[part][place];
+    __syncthreads(); // weights of other threads
     bool aligned = has_words<Sample>(plane.src, plane.src_stride);
     for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
         int column = tile % across * f.block_columns, line = tile / across * f.block_rows;
-        int first = column - 1 - f.radius, top = line - 1 - f.radius;
-        int columns = min(f.block_columns, grid.coarse_width - column);
-        int lines = min(f.block_rows, grid.coarse_height - line);
-        int left = ((first - 2) * f.step) & ~(COLUMNS - 1), x = left + (int)threadIdx.x * COLUMNS;
-        bool whole = aligned && x >= 0 && x + COLUMNS <= plane.width;
-        int from[COLUMNS];
+        int first = column - 1 - f.radius, m = line - 3 - f.radius;
+        int count = min(f.block_columns, grid.coarse_width - column);
+        int left = ((first - 2) * f.step) & ~(COLUMNS - 1);
+        struct columns c;
+        c.top = m * f.step;
+        c.rows = (min(f.block_rows, grid.coarse_height - line) + 3) * f.step;
+        c.x = left + (int)threadIdx.x * COLUMNS;
+        c.whole = aligned && c.x >= 0 && c.x + COLUMNS <= plane.width;
         for (int k = 0; k < COLUMNS; k++)
-            from[k] = conv_border_index((enum conv_border)f.border, x + k, plane.width);
-        sum_type sums[4][COLUMNS] = {};
-        for (int m = top - 2; m <= top + lines; m++) {
-#pragma unroll 4
-            for (int i = 0; i < f.step; i++) {
-                int y = conv_border_index((enum conv_border)f.border, m * f.step + i, plane.height);
-                const uint8_t *row = y < 0 ? NULL : plane.src + y * plane.src_stride;
-                add_row(sums, f, i, load_four<Sample>(row, x, from, whole, f.border_value));
-            }
-            if (m > top) { // coarse row m - 1 is complete
-                for (int k = 0; k < COLUMNS; k++)
-                    rows[buffer][threadIdx.x * COLUMNS + k] = cell_of(sums[0][k]);
-                __syncthreads(); // a coarse sample needs sums of other threads
-                uint32_t *to =
-                    grid.coarse + column + (size_t)(line + m - 1 - top) * (size_t)grid.coarse_width;
-                if constexpr (sizeof(Sample) == 4)
-                    reduce_floats(to, rows[buffer], down, f.step, left, first, columns);
-                else
-                    reduce_row<down_sum<Sample>::SHIFT>(to, rows[buffer], down, f.step, left, first,
-                                                        columns);
-                buffer = 1 - buffer;
-            }
-#pragma unroll
-            for (int k = 0; k < COLUMNS; k++) {
-                sums[0][k] = sums[1][k];
-                sums[1][k] = sums[2][k];
-                sums[2][k] = sums[3][k];
-                sums[3][k] = 0;
-            }
+            c.from[k] = conv_border_index((enum conv_border)f.border, c.x + k, plane.width);
+        for (int r = 0; r < AHEAD; r++) {
+            fetch_row(ring, r, c, plane, f);
+            if (r % GROUP == GROUP - 1)
+                __pipeline_commit();
         }
+        uint32_t *to = grid.coarse + column + (int64_t)(line - 3) * grid.coarse_width;
+        sum_type sums[4][COLUMNS] = {};
+        for (int r = 0, i = 0, done = 0; r < c.rows; r += GROUP) {
+            __pipeline_wait_prior(AHEAD / GROUP - 1);
+#pragma unroll
+            for (int u = 0; u < GROUP; u++) {
+                if (r + u >= c.rows)
+                    break;
+                add_row(sums, weights[i], ring[(r + u) % AHEAD][threadIdx.x]);
+                if (++i < f.step)
+                    continue;
+                i = 0;
+                if (done >= 3) { // all rows of the first of the four coarse rows
+#pragma unroll
+                    for (int k = 0; k < COLUMNS; k++)
+                        rows[buffer][threadIdx.x * COLUMNS + k] = cell_of(sums[0][k]);
+                    __syncthreads(); // a coarse sample needs sums of other threads
+                    if constexpr (sizeof(Sample) == 4)
+                        reduce_floats(to, rows[buffer], down, f.step, left, first, count);
+                    else
+                        reduce_row<down_sum<Sample>::SHIFT>(to, rows[buffer], down, f.step, left,
+                                                            first, count);
+                    buffer = 1 - buffer;
+                }
+                done++;
+                to += grid.coarse_width;
+#pragma unroll
+                for (int k = 0; k < COLUMNS; k++) {
+                    sums[0][k] = sums[1][k];
+                    sums[1][k] = sums[2][k];
+                    sums[2][k] = sums[3][k];
+                    sums[3][k] = 0;
+                }
+            }
+            for (int u = 0; u < GROUP; u++)
+                fetch_row(ring, r + AHEAD + u, c, plane, f);
+            __pipeline_commit();
+        }
+        __pipeline_wait_prior(0); // the next tile writes to the ring
     }
 }
 
@@ -382,12 +438,9 @@ template <typename Result>
 __device__ static inline void store_four(uint8_t *row, int x, int count, bool aligned,
                                          const struct four<Result> &results)
 {
-    struct alignas(4 * sizeof(Result)) word {
-        struct four<Result> four;
-    };
     Result *to = (Result *)row + x;
     if (aligned && count >= COLUMNS) {
-        ((struct word *)to)->four = results;
+        *(struct four<Result> *)to = results;
         return;
     }
     for (int k = 0; k < min(count, COLUMNS); k++)
@@ -421,7 +474,7 @@ finish_four(const uint32_t (*rows)[COLUMNS], const uint32_t *up, const struct fo
 
 // Blocks of 128 threads: 512 columns, and rows of block_steps coarse ones.
 template <typename Sample, typename Result, bool SHARPENS>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, SHARPENS || sizeof(Sample) == 4 ? 6 : 8)
     enlarge(const __grid_constant__ struct decimated_filter f)
 {
     constexpr bool FLOATS = sizeof(Sample) == 4;
@@ -507,7 +560,7 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
     f.border = (int32_t)stencil->border;
     f.border_value = stencil->border_value;
     f.block_columns = (SPAN - COLUMNS + 1) / d.step - 3;
-    f.block_rows = max(REDUCED_ROWS / d.step, 4);
+    f.block_rows = max(REDUCED_ROWS / d.step, 12);
     f.block_steps = max(ENLARGED_ROWS / d.step, 1);
     f.amount = d.amount;
     f.keep_below = stencil->keep_below;
@@ -516,7 +569,6 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
         for (int k = 0; k < 4; k++) {
             int away = abs(i - (k - 1) * d.step);
             f.down[k][i] = away < 2 * d.step ? (uint32_t)d.down[away] : 0;
-            f.down_floats[k][i] = (float)f.down[k][i];
             f.up[i][k] = (uint32_t)d.up[i][k];
         }
     for (int i = -d.radius; i <= d.radius; i++)
