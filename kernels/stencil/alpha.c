@@ -2,6 +2,9 @@
 // Premultiplied alpha on the CPU.
 #include "kernels/stencil/alpha.h"
 
+#include <stdbool.h>
+#include <string.h>
+
 typedef uint32_t (*scale_fn)(uint32_t colour, uint32_t alpha, uint32_t max);
 
 static uint32_t renew(uint32_t colour, uint32_t alpha, uint32_t max)
@@ -21,6 +24,12 @@ static inline void scale_row16(uint16_t *colour, const uint16_t *alpha, int widt
         colour[x] = (uint16_t)scale(colour[x], alpha[x], 65535);
 }
 
+// Each of the scales leaves colours as they are where alpha is opaque. `bytes`: at least 1.
+static bool is_opaque(const uint8_t *alpha, size_t bytes)
+{
+    return alpha[0] == 0xFF && memcmp(alpha, alpha + 1, bytes - 1) == 0;
+}
+
 // Inlined into its callers, where `scale` is known at compile time.
 static inline void scale_plane(const struct conv_plane *colour, const struct conv_plane *alpha,
                                int width, int height, int depth, scale_fn scale)
@@ -28,6 +37,8 @@ static inline void scale_plane(const struct conv_plane *colour, const struct con
     for (int y = 0; y < height; y++) {
         uint8_t *colour_row = colour->data + y * colour->stride;
         const uint8_t *alpha_row = alpha->data + y * alpha->stride;
+        if (is_opaque(alpha_row, (size_t)width * (size_t)depth / 8))
+            continue;
         if (depth == 16)
             scale_row16((uint16_t *)(void *)colour_row, (const uint16_t *)(const void *)alpha_row,
                         width, scale);
