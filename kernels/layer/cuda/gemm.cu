@@ -38,10 +38,12 @@ static gemm_tile tile_of()
             gemm<bytes>};
 }
 
+// With 16 k of a chunk instead of 8, ptxas keeps more multiply-adds that share a register together:
+// of those of 128 x 64, 13 instead of 32 in 100 read three new ones. 128 x 128 has 9 either way.
 static const struct gemm_tile tiles[] = {
     tile_of<128, 128, 2, 2, 8, 1, 2>(), tile_of<64, 128, 1, 2, 8, 1, 4>(),
-    tile_of<128, 64, 2, 2, 8, 1, 4>(),  tile_of<64, 64, 2, 2, 8, 1, 4>(),
-    tile_of<128, 32, 2, 1, 8, 1, 8>(),  tile_of<32, 64, 1, 2, 8, 3, 8>(),
+    tile_of<128, 64, 2, 2, 16, 1, 4>(), tile_of<64, 64, 2, 2, 16, 1, 4>(),
+    tile_of<128, 32, 2, 1, 8, 1, 8>(),  tile_of<32, 64, 1, 2, 16, 1, 8>(),
     tile_of<32, 32, 1, 2, 16, 3, 8>(),  tile_of<16, 32, 1, 2, 16, 3, 8>(),
     tile_of<16, 16, 1, 2, 32, 7, 8>(),
 };

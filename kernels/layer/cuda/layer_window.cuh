@@ -18,8 +18,10 @@
 struct window_launch {
     const void *src;
     void *dst;
-    const float *weights; // [group][step of maps][channel][taps][maps of a step], to whole quads
-    const float *bias;    // [group][step of maps][maps of a step]
+    // [group][step of maps][channel][taps][maps of a step], to whole quads; window_any: taps are
+    // rows of kernels, to whole WINDOW_COLUMNS.
+    const float *weights;
+    const float *bias;                     // [group][step of maps][maps of a step]
     int64_t src_row, src_plane, src_image; // bytes
     int planes;                            // of all images
     int height, width, out_height, out_width, pad_top, pad_left;
@@ -94,13 +96,13 @@ __device__ inline void window_copy(const window_launch &p, const window_memory &
         bool outside = line.at < 0 || (unsigned)(left + x) >= (unsigned)p.width;
         const char *from = src + line.at + (left + x) * 4;
         float *to = memory.samples + line.place + x;
-        if (ONE) {
+        if constexpr (ONE) {
             layer_copy(to, (const float *)(const void *)from, outside);
-            continue;
-        }
+        } else {
 #pragma unroll 1
-        for (int c = 0; c < count; c++, from += p.src_plane, to += channel_floats)
-            layer_copy(to, (const float *)(const void *)from, outside);
+            for (int c = 0; c < count; c++, from += p.src_plane, to += channel_floats)
+                layer_copy(to, (const float *)(const void *)from, outside);
+        }
     }
 }
 
@@ -284,16 +286,22 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
                         x[i] = line[i];
                         // T taps at a time.
 #pragma unroll 1
-                    for (int v = 0; v < p.kernel_width; v += T) {
+                    for (int v = 0; v < p.kernel_width; v += T, w += T) {
+                        float factor[T];
+#pragma unroll
+                        for (int k = 0; k < T; k += 4) {
+                            float4 quad = __ldg((const float4 *)(const void *)(w + k));
+                            factor[k] = quad.x, factor[k + 1] = quad.y;
+                            factor[k + 2] = quad.z, factor[k + 3] = quad.w;
+                        }
 #pragma unroll
                         for (int k = 0; k < T; k++) {
                             if (v + k >= p.kernel_width)
                                 break;
                             x[X + k] = line[v + X + k];
-                            float factor = __ldg(w++);
 #pragma unroll
                             for (int t = 0; t < T; t++)
-                                sum[0][t] = fmaf(factor, x[t * S + k], sum[0][t]);
+                                sum[0][t] = fmaf(factor[k], x[t * S + k], sum[0][t]);
                         }
 #pragma unroll
                         for (int i = 0; i < X; i++)

@@ -4,10 +4,10 @@
 
 #include "kernels/layer/cuda/layer_window.cuh"
 
-#define MOST_COLUMNS 128      // of a tile
-#define MOST_ALL (72 << 10)   // bytes of all channels of a tile, with which three blocks fit
-#define MOST_CHUNK (36 << 10) // of some of them
-#define MOST_SHARED (90 << 10)
+#define MOST_COLUMNS 128       // of a tile
+#define MOST_ALL (60 << 10)    // bytes of all channels of a tile, with which three blocks fit
+#define MOST_CHUNK (36 << 10)  // of some of them
+#define MOST_SHARED (64 << 10) // that a block can have with compute capability 7.5
 
 struct window_shape {
     int kernel, stride, maps, threads; // kernel 0: any
@@ -107,6 +107,13 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
     return bytes <= MOST_SHARED;
 }
 
+// Weights of a kernel row.
+static int row_taps(const struct conv_layer *layer, const struct window_plan *c)
+{
+    return shapes[c->shape].kernel ? layer->kernel_width
+                                   : ceil_div(layer->kernel_width, WINDOW_COLUMNS) * WINDOW_COLUMNS;
+}
+
 static bool plan_window(struct conv_layer_plan *plan)
 {
     struct window_plan *c = layer_constants<struct window_plan>(plan);
@@ -123,7 +130,7 @@ static bool plan_window(struct conv_layer_plan *plan)
     c->shape = choose_shape(layer);
     if (c->shape < 0 || !choose_tile(layer, shape, c))
         return false;
-    int taps = layer->kernel_height * layer->kernel_width, maps = shapes[c->shape].maps;
+    int taps = layer->kernel_height * row_taps(layer, c), maps = shapes[c->shape].maps;
     c->steps = ceil_div(layer->maps / layer->groups, maps);
     c->quads = ceil_div(taps * maps, 4);
     size_t steps = (size_t)layer->groups * (size_t)c->steps;
@@ -147,7 +154,7 @@ static void pack_window(const struct conv_layer_plan *plan)
     const struct conv_layer *layer = &plan->layer;
     int step_maps = shapes[c->shape].maps, maps = layer->maps / layer->groups;
     int channels = layer->channels / layer->groups;
-    int taps = layer->kernel_height * layer->kernel_width;
+    int row = row_taps(layer, c);
     size_t step_floats = (size_t)channels * (size_t)c->quads * 4;
     float *packed = (float *)plan->packed;
     float *bias = packed + (size_t)layer->groups * (size_t)c->steps * step_floats;
@@ -157,8 +164,9 @@ static void pack_window(const struct conv_layer_plan *plan)
         int lane = m % maps % step_maps;
         float *to = packed + step * step_floats + lane;
         for (int channel = 0; channel < channels; channel++, to += c->quads * 4)
-            for (int t = 0; t < taps; t++)
-                to[t * step_maps] = *from++;
+            for (int u = 0; u < layer->kernel_height; u++)
+                for (int v = 0; v < layer->kernel_width; v++)
+                    to[(u * row + v) * step_maps] = *from++;
         if (layer->bias)
             bias[step * (size_t)step_maps + (size_t)lane] = layer->bias[m];
     }
