@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "api/api.h"
+#include "kernels/layer/layer.h"
 #include "support/device.h"
 #if CONV_HAVE_JPEG
 #include "support/jpeg_make.h"
@@ -343,8 +344,10 @@ static void *upload(const float *numbers, size_t count)
     return d_data;
 }
 
-// A layer without weights on the device: the first call has others, which change in place.
-static void check_late_weights(const conv_layer_options *options, int side, bool has_bias)
+// A layer without weights on the device: the first call has others, which change in place. False if
+// the variant cannot do it.
+static bool check_late_weights(const conv_layer_options *options, const char *variant, int side,
+                               bool has_bias)
 {
     enum { IMAGES = 2, MOST = 40000 };
     static float x[MOST], weights[MOST], bias[64];
@@ -360,15 +363,22 @@ static void check_late_weights(const conv_layer_options *options, int side, bool
                  count = taps * (size_t)(options->maps * options->channels / options->groups);
     api_must(api_cpu,
              conv_layer_create(&on_cpu, api_cpu, weights, has_bias ? bias : NULL, options));
-    api_must(api_gpu, conv_layer_create(&late, api_gpu, NULL, NULL, options));
+    conv_layer_options there = *options;
+    there.variant = variant;
+    api_must(api_gpu, conv_layer_create(&late, api_gpu, NULL, NULL, &there));
+    if (conv_layer_workspace(late, IMAGES, side, side, &room)) {
+        conv_layer_destroy(late);
+        conv_layer_destroy(on_cpu);
+        return false;
+    }
     api_must(api_cpu, conv_layer_result_size(on_cpu, side, side, &rows, &columns));
     size_t results = (size_t)(IMAGES * options->maps * rows * columns);
+    assert_true(results <= MOST);
     conv_tensor input = {.data = x, .height = side, .width = side, .images = IMAGES};
     api_must(api_cpu, conv_layer_run(on_cpu, &input, y, NULL));
     void *d_x = upload(x, (size_t)(IMAGES * options->channels * side * side) + 4);
     void *d_weights = upload(x, count), *d_bias = upload(bias, 64), *d_y = upload(x, results);
     void *d_room;
-    api_must(api_gpu, conv_layer_workspace(late, IMAGES, side, side, &room));
     api_must(api_gpu, conv_allocate(api_gpu, CONV_DEVICE, room, &d_room));
     input.data = d_x;
     input.memory = CONV_DEVICE;
@@ -387,6 +397,7 @@ static void check_late_weights(const conv_layer_options *options, int side, bool
         conv_free(api_gpu, CONV_DEVICE, blocks[i]);
     conv_layer_destroy(late);
     conv_layer_destroy(on_cpu);
+    return true;
 }
 
 UNIT_TEST(layers_read_weights_in_device_memory)
@@ -396,7 +407,10 @@ UNIT_TEST(layers_read_weights_in_device_memory)
         const char *padding;
     } cases[] = {{12, 3, 1, 3, 1, 1, 16, "same"}, {20, 12, 1, 1, 1, 1, 9, NULL},
                  {8, 8, 8, 3, 2, 1, 15, "1"},     {10, 4, 2, 3, 1, 2, 14, "0:1x2:3"},
-                 {40, 16, 1, 5, 1, 1, 12, NULL},  {1, 1, 1, 7, 2, 1, 20, "3"}};
+                 {40, 16, 1, 5, 1, 1, 12, NULL},  {1, 1, 1, 7, 2, 1, 20, "3"},
+                 {24, 12, 1, 5, 1, 1, 30, NULL}};
+    int count, done[40] = {0};
+    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         conv_layer_options options = CONV_LAYER_OPTIONS_INIT;
         options.maps = cases[i].maps;
@@ -406,8 +420,15 @@ UNIT_TEST(layers_read_weights_in_device_memory)
         options.stride = cases[i].stride;
         options.dilation = cases[i].dilation;
         options.padding = cases[i].padding;
-        check_late_weights(&options, cases[i].size, i % 2);
+        assert_true(check_late_weights(&options, NULL, cases[i].size, i % 2));
+        for (int v = 0; v < count; v++)
+            if (variants[v]->place == CONV_ON_CUDA && variants[v]->handles & CONV_LAYER_LATE)
+                done[v] += check_late_weights(&options, variants[v]->name, cases[i].size, i % 2);
     }
+    for (int v = 0; v < count; v++)
+        if (variants[v]->place == CONV_ON_CUDA && variants[v]->handles & CONV_LAYER_LATE &&
+            !done[v])
+            fail_msg("%s does none of the layers", variants[v]->name);
 }
 
 static conv_context *open_context(const char *device, char *message)

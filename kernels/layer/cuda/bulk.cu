@@ -388,7 +388,7 @@ const struct conv_layer_variant conv_cuda_layer_bulk = {
     CONV_CUDA_ONLY + 90, // later devices have bulk copies, but some have less shared memory
     CONV_PRECISION_EXACT,
     0,
-    0,
+    CONV_LAYER_LATE,
     plan_bulk,
     score_bulk,
     pack_bulk,
