@@ -98,6 +98,18 @@ UNIT_TEST(test_1x1_layers)
         }
 }
 
+// In the exact order: networks' layers, padded or not, and depthwise layers.
+UNIT_TEST(test_exact_layers)
+{
+    for (size_t i = 0; i < COUNT(capabilities); i++) {
+        struct conv_layer layer = make_layer(64, 64, 3);
+        for (layer.pad_top = 0; layer.pad_top < 2; layer.pad_top++)
+            assert_string_equal(choose(&layer, 32, 56, capabilities[i])->name, "cuda_layer_gemm");
+        layer.groups = 64;
+        assert_string_equal(choose(&layer, 32, 56, capabilities[i])->name, "cuda_layer_window");
+    }
+}
+
 // Tensor cores compute where that is allowed and there is enough to do; with one small image the
 // exact variant is faster.
 UNIT_TEST(test_less_precise_layers)

@@ -136,6 +136,10 @@ static bool plan_gemm(struct conv_layer_plan *plan)
     if (height <= 0 || width <= 0 || height * width > INT32_MAX / 2 ||
         conv_layer_taps(layer) > INT32_MAX / 2)
         return false;
+    // An image's tiles are numbered by ints, also those of 16 x 16.
+    int64_t map_tiles = (int64_t)ceil_div(layer->maps / layer->groups, 16) * layer->groups;
+    if (map_tiles > INT32_MAX / 4 / (height * width / 16 + 1))
+        return false;
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
         struct gemm_plan c = {};
         c.tile = (int)i;

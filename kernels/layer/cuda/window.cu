@@ -104,7 +104,9 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
     int64_t bytes =
         channel * c->chunk + (int64_t)c->block_planes * c->in_rows * (int)sizeof(window_line);
     c->shared = (int)bytes;
-    return bytes <= MOST_SHARED;
+    // An image's tiles are numbered by ints.
+    return bytes <= MOST_SHARED &&
+           (int64_t)c->tiles_x * c->tiles_y <= INT32_MAX / 4 / layer->groups;
 }
 
 // Weights of a kernel row.
