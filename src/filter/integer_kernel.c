@@ -9,14 +9,12 @@
 // all coefficients are positive, their magnitude is the scale.
 #define MOST_SCALE 8388607
 #define MOST_LINE_SCALE 2896 // its square is within MOST_SCALE
-#define MOST_COLUMN_SCALE 8192
 #define MOST_COEF 254        // the most that CPU kernels with quads of taps take
 #define MOST_FLOAT_SUM 65792 // float32 holds 255 times this exactly: kernels are much faster
 #define MOST_ODD_SCALE 32767 // GPUs divide by odd scales up to this in float32
 #define MOST_BYTE 127        // the most that tensor cores take
 #define BYTE_SCALE 256
-#define MOST_DEVIATION 0.499 // with the rounding, within 1
-#define NOISE 1e-9           // differences that rounding in exp or cos may cause
+#define NOISE 1e-9 // differences that rounding in exp or cos may cause
 #define EXACT_SCALES 512
 
 // --- lines ---------------------------------------------------------------------------------------
@@ -86,67 +84,33 @@ static int spare(const struct conv_integer_line *line)
     return count;
 }
 
-static void set_product(struct conv_filter *filter, const struct conv_integer_line *column,
-                        const struct conv_integer_line *row, const double *ideal)
+static void set_product(struct conv_filter *filter, const struct conv_integer_line *line,
+                        const double *ideal)
 {
-    double error = 0;
-    for (int j = 0; j < column->side; j++)
-        for (int i = 0; i < row->side; i++)
-            error +=
-                fabs((double)column->coef[j] * row->coef[i] / ((double)column->scale * row->scale) -
-                     ideal[j] * ideal[i]);
-    int above = spare(column), left = spare(row);
-    filter->height = column->side - 2 * above;
-    filter->width = row->side - 2 * left;
-    for (int j = 0; j < filter->height; j++)
-        for (int i = 0; i < filter->width; i++)
-            filter->coef[j * filter->width + i] =
-                (double)column->coef[above + j] * row->coef[left + i];
-    filter->scale = (double)column->scale * row->scale;
+    double error = 0, scale = (double)line->scale * line->scale;
+    for (int k = 0; k < line->side * line->side; k++) {
+        int j = k / line->side, i = k % line->side;
+        error += fabs((double)line->coef[j] * line->coef[i] / scale - ideal[j] * ideal[i]);
+    }
+    int zeros = spare(line);
+    filter->width = filter->height = line->side - 2 * zeros;
+    for (int k = 0; k < filter->width * filter->width; k++)
+        filter->coef[k] =
+            (double)line->coef[zeros + k / filter->width] * line->coef[zeros + k % filter->width];
+    filter->scale = scale;
     filter->deviation = error / 2 * 255; // the errors sum to 0: an image of 0 and 255 gets half
-}
-
-// The scales of a row, up to most_row, and of a column with the smallest sum of errors and a
-// product up to most_product.
-static void fit_pair(struct conv_integer_line *column, struct conv_integer_line *row,
-                     const double *ideal, int side, int32_t most_row, int32_t most_product)
-{
-    double errors[MOST_COLUMN_SCALE + 1], least = INFINITY;
-    int32_t best[MOST_COLUMN_SCALE + 1] = {0}, scales[2] = {1, 1}; // best: of all up to this one
-    errors[0] = INFINITY;
-    for (int32_t scale = 1; scale <= MOST_COLUMN_SCALE; scale++) {
-        struct conv_integer_line line;
-        conv_integer_round_line(&line, ideal, side, scale);
-        errors[scale] = line.error;
-        best[scale] = line.error < errors[best[scale - 1]] - NOISE ? scale : best[scale - 1];
-    }
-    for (int32_t scale = 1; scale <= most_row; scale++) {
-        int32_t room = most_product / scale;
-        int32_t other = best[room < MOST_COLUMN_SCALE ? room : MOST_COLUMN_SCALE];
-        if (errors[scale] + errors[other] < least - NOISE) {
-            least = errors[scale] + errors[other];
-            scales[0] = other;
-            scales[1] = scale;
-        }
-    }
-    conv_integer_round_line(column, ideal, side, scales[0]);
-    conv_integer_round_line(row, ideal, side, scales[1]);
 }
 
 void conv_integer_separable(struct conv_filter *filter, const double *ideal, int side)
 {
-    struct conv_integer_line row, column;
-    int32_t most = (int32_t)fmin(MOST_COEF / ideal[side / 2], MOST_COLUMN_SCALE);
-    fit_line(&row, ideal, side, most < MOST_LINE_SCALE ? most : MOST_LINE_SCALE);
-    set_product(filter, &row, &row, ideal);
-    if (filter->deviation <= CONV_INTEGER_DEVIATION)
+    struct conv_integer_line line;
+    int32_t most = (int32_t)fmin(MOST_COEF / ideal[side / 2], MOST_LINE_SCALE);
+    fit_line(&line, ideal, side, most);
+    set_product(filter, &line, ideal);
+    if (filter->deviation <= CONV_INTEGER_LINES_DEVIATION)
         return;
-    fit_pair(&column, &row, ideal, side, most, MOST_SCALE);
-    set_product(filter, &column, &row, ideal);
-    if (filter->deviation < MOST_DEVIATION)
-        return;
-    fit_pair(&column, &row, ideal, side, MOST_LINE_SCALE, MOST_SCALE); // a few Gaussians below 0.6
-    set_product(filter, &column, &row, ideal);
+    fit_line(&line, ideal, side, MOST_LINE_SCALE); // some Gaussians below 0.9
+    set_product(filter, &line, ideal);
 }
 
 void conv_integer_separable_bytes(struct conv_filter *filter, const double *ideal, int side)
@@ -159,7 +123,7 @@ void conv_integer_separable_bytes(struct conv_filter *filter, const double *idea
             break;
         scale /= 2;
     }
-    set_product(filter, &line, &line, ideal);
+    set_product(filter, &line, ideal);
 }
 
 // --- matrices ------------------------------------------------------------------------------------
@@ -256,41 +220,30 @@ void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int wi
 
 // --- a multiple of the sample and a product of lines ---------------------------------------------
 
-static void set_sharpen(struct conv_filter *filter, const struct conv_integer_line *column,
-                        const struct conv_integer_line *row, const double *ideal, double amount)
-{
-    int side = row->side, centre = side / 2 * side + side / 2;
-    double product = (double)column->scale * row->scale, error = 0;
-    filter->width = filter->height = side;
-    filter->scale = floor(product / amount + 0.5);
-    for (int k = 0; k < side * side; k++) {
-        double sample = k == centre ? 1 : 0;
-        filter->coef[k] = sample * (filter->scale + product) -
-                          (double)column->coef[k / side] * row->coef[k % side];
-        error += fabs(filter->coef[k] / filter->scale -
-                      (sample * (1 + amount) - amount * ideal[k / side] * ideal[k % side]));
-    }
-    filter->deviation = error / 2 * 255;
-    trim(filter);
-}
-
 bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int side, double amount)
 {
     // Magnitudes that add up: the divisor, the centre, the other coefficients, and the divisor
     // again for a threshold.
-    double most_product = floor((MOST_SCALE - 4) / (2 + 2 / amount));
-    int32_t most = (int32_t)fmin(MOST_COEF / ideal[side / 2], MOST_COLUMN_SCALE);
-    int32_t most_line = (int32_t)sqrt(most_product);
-    struct conv_integer_line row, column;
-    if (most_line < 1)
+    int32_t most_line = (int32_t)sqrt(floor((MOST_SCALE - 4) / (2 + 2 / amount)));
+    int32_t most = (int32_t)fmin(MOST_COEF / ideal[side / 2], most_line);
+    struct conv_integer_line line = {.side = side};
+    double error = 0;
+    if (most < 1)
         return false;
-    fit_line(&row, ideal, side, most < most_line ? most : most_line);
-    set_sharpen(filter, &row, &row, ideal, amount);
-    if (filter->deviation <= CONV_INTEGER_DEVIATION)
-        return true;
-    fit_pair(&column, &row, ideal, side, most, (int32_t)most_product);
-    set_sharpen(filter, &column, &row, ideal, amount);
-    return filter->deviation <= CONV_INTEGER_DEVIATION;
+    fit_line(&line, ideal, side, most);
+    double product = (double)line.scale * line.scale;
+    filter->width = filter->height = side;
+    filter->scale = floor(product / amount + 0.5);
+    for (int k = 0; k < side * side; k++) {
+        int j = k / side, i = k % side;
+        double sample = j == side / 2 && i == side / 2 ? 1 : 0;
+        filter->coef[k] = sample * (filter->scale + product) - (double)line.coef[j] * line.coef[i];
+        error += fabs(filter->coef[k] / filter->scale -
+                      (sample * (1 + amount) - amount * ideal[j] * ideal[i]));
+    }
+    filter->deviation = error / 2 * 255;
+    trim(filter);
+    return filter->deviation <= CONV_INTEGER_LINES_DEVIATION;
 }
 
 // --- large Gaussians -----------------------------------------------------------------------------

