@@ -78,8 +78,11 @@ struct conv_layer {
     const float *bias;    // [maps], or NULL
 };
 
-// Initialises the fields of a layer with one group whose taps and outputs are adjacent.
-#define CONV_LAYER_DENSE .groups = 1, .stride_y = 1, .stride_x = 1, .dilation_y = 1, .dilation_x = 1
+// Initialises the fields of a layer with one group and adjacent taps, and with adjacent outputs,
+// too.
+#define CONV_LAYER_STRIDE(n)                                                                       \
+    .groups = 1, .stride_y = (n), .stride_x = (n), .dilation_y = 1, .dilation_x = 1
+#define CONV_LAYER_DENSE CONV_LAYER_STRIDE(1)
 
 // The input of a launch.
 struct conv_layer_shape {

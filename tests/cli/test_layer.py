@@ -37,14 +37,12 @@ def test_random_layers_have_the_bits_of_the_definition(box):
         maps, channels, n = rng.integers(1, 7), rng.integers(1, 5), rng.integers(1, 6)
         kh, kw = rng.integers(1, 6, 2)
         stride, dilation = ((int(a), int(b) if number % 3 else int(a)) for a, b in rng.integers(1, 4, (2, 2)))
-        groups = int(rng.choice((1, 2, 3)))
-        reach = (kh - 1) * dilation[0] + 1, (kw - 1) * dilation[1] + 1
+        groups, reach = int(rng.choice((1, 2, 3))), ((kh - 1) * dilation[0] + 1, (kw - 1) * dilation[1] + 1)
         height, width = reach[0] + rng.integers(0, 20), reach[1] + rng.integers(0, 40)
         padding = rng.choice(["valid", "same", "same_upper", "same_lower", "0", "3", "1x2", "0:1", "2:0x1:3"])
         border = rng.choice(["constant:-1.5", "constant", *definition.BORDERS])
         w = save("w.npy", rng.standard_normal((maps * groups, channels, kh, kw)).astype(np.float32))
-        x = tensor(n, channels * groups, height, width, seed=number)
-        bias = rng.standard_normal(maps * groups).astype(np.float32)
+        x, bias = tensor(n, channels * groups, height, width, seed=number), rng.standard_normal(maps * groups).astype(np.float32)
         sides = definition.sides_of(padding, (kh, kw), (height, width), stride, dilation)
         if border == "reflect101" and (height <= max(sides) or width <= max(sides)):
             border = "replicate"
@@ -69,8 +67,7 @@ def test_a_single_image_stays_single(box):
 
 
 def test_tensors_of_one_axis(box):
-    w, x = rng_of(7).standard_normal((4, 3, 5)).astype(np.float32), tensor(6, 6, 40)
-    save("w.npy", w)
+    w, x = save("w.npy", rng_of(7).standard_normal((4, 3, 5)).astype(np.float32)), tensor(6, 6, 40)
     for options, stride, padding, dilation in (((), 1, "valid", 1), (("--stride=2", "--padding=2:1"), 2, "0x2:1", 1),
                                                (("--padding=same_lower", "--stride=3", "--dilation=2"), 3, "same_lower", 2)):
         layer("w.npy", "x.npy", "y.npy", "--groups=2", *options)
