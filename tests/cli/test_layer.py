@@ -327,7 +327,7 @@ def test_json_of_a_tensor(box):
 
 @pytest.mark.skipif(not program.EMULATED, reason="needs the emulated device")
 @pytest.mark.skipif(os.environ.get("CONV_SANITIZED") == "thread",
-                    reason="by design, neighbouring threads of cuda_layer_uniform store equal values at the same place")
+                    reason="by design, neighbouring threads of cuda_layer_few store equal values at the same place")
 def test_the_emulated_device_gives_the_same_bits(box):
     def emulated(*args):
         return subprocess.run([program.EMULATED, "layer", "--device=cuda", *args], stderr=subprocess.PIPE, text=True, check=False)
