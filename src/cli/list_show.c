@@ -229,7 +229,8 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     printf("  border       %s", conv_filter_border_name(options->filter.border));
     if (options->filter.border == CONV_BORDER_CONSTANT)
         printf(":%d", options->filter.border_value);
-    printf("\n  rounding     half to even, once, then clamped to the sample's range\n");
+    printf("\n  rounding     %s, then clamped to the sample's range\n",
+           filter->decimated.step ? "after each step, halves up" : "half to even, once");
     print_exactness(filter);
     print_deviation(filter);
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++)

@@ -109,7 +109,7 @@ static void check(conv_context *context, int k, int width, int height, int chann
     conv_filter *filter;
     options.border = cases[k].border;
     options.alpha = cases[k].alpha;
-    options.floats = (int32_t)random_below(&noise, 2) && !strstr(cases[k].text, ":6");
+    options.floats = (int32_t)random_below(&noise, 2);
     enum api_layout from = (enum api_layout)random_below(&noise, API_LAYOUTS),
                     to = (enum api_layout)random_below(&noise, API_LAYOUTS);
     api_image_make(&source, from, width, height, channels, CONV_SAMPLE_F32, FILL);
