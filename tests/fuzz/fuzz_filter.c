@@ -64,7 +64,7 @@ static void compare_variants(const struct conv_filter *filter, enum conv_border 
         static struct conv_stencil stencil;
         uint16_t want[HEIGHT][WIDTH], got[HEIGHT][WIDTH];
         conv_stencil_init(&stencil, filter, depth, border, value);
-        run(&conv_cpu_reference, &stencil, want);
+        run(stencil.decimated.step ? &conv_cpu_decimated : &conv_cpu_reference, &stencil, want);
         for (int i = 0; i < count - 1; i++) {
             if (rows[i]->place != CONV_ON_CPU ||
                 !conv_stencil_can(rows[i], &stencil, conv_cpu_features()))
