@@ -54,7 +54,7 @@ UNIT_TEST(malformed_chains_are_refused)
            NO_OPTIONS, "more than 16 filters");
     refuse("embos", NO_OPTIONS,
            "unknown filter 'embos'; did you mean 'emboss'? (conv list shows all)");
-    refuse("emboss, blur", NO_OPTIONS, "did you mean 'blur'?");
+    refuse("emboss, blr", NO_OPTIONS, "did you mean 'blur'?");
     refuse("gauss", NO_OPTIONS, "did you mean 'gaussian'?");
     refuse("custon", NO_OPTIONS, "did you mean 'custom'?");
     refuse("median", NO_OPTIONS, "unknown filter 'median' (conv list shows all; for a file write");
@@ -179,7 +179,7 @@ UNIT_TEST(wrong_borders_are_explained)
         {"refelct", "did you mean 'reflect'?"},
         {"constnat", "did you mean 'constant'?"},
         {"", "unknown border ''"},
-        {"tile", "there are replicate, reflect, reflect101, wrap, constant[:V]"},
+        {"mosaic", "there are replicate, reflect, reflect101, wrap, constant[:V]"},
         {"constant:", "takes a number, not ''"},
         {"constant:1e31", "not '1e31'"},
         {"constant:nan", "not 'nan'"},
