@@ -173,12 +173,13 @@ static enum conv_status open_journal(struct run *run, const struct conv_options 
     return conv_settings_open_journal(&run->journal, &settings, stop, err);
 }
 
-// A journal that the run itself has named is kept for what a signal has left to be done.
-static void keep_own_journal(struct run *run)
+// A journal that the run itself has named is kept for what a signal or failures have left to be
+// done: without it, done images would be filtered again.
+static void keep_own_journal(struct run *run, bool is_cut)
 {
     struct conv_totals totals;
     conv_report_totals(run->report.report, &totals);
-    if (!run->own_journal[0] || totals.done == 0)
+    if (!run->own_journal[0] || totals.done == 0 || (!is_cut && totals.failed == 0))
         return;
     snprintf(run->advice, sizeof run->advice, "--resume %s continues", run->own_journal);
     run->inputs.advice = run->advice;
@@ -346,8 +347,7 @@ static int finish(struct run *run, int stop, const struct conv_err *failure)
 {
     struct conv_run_report *report = &run->report;
     settle(run, failure);
-    if (stop > 0)
-        keep_own_journal(run);
+    keep_own_journal(run, stop > 0 || failure);
     int code = conv_run_inputs_finish(&run->inputs, &run->options, report->report, stop, failure);
     conv_run_report_finish(report, stop, code, failure);
     if (!run->options.report.quiet && !run->setup && conv_places_was_replaced(&run->inputs.places))
@@ -359,7 +359,10 @@ static int finish(struct run *run, int stop, const struct conv_err *failure)
         else
             describe_run(run);
     }
-    return conv_run_report_end(report);
+    code = conv_run_report_end(report);
+    if (stop <= 0 && run->advice[0])
+        conv_report_say("%s", run->advice);
+    return code;
 }
 
 static enum conv_status process_images(struct run *run, atomic_int *stop, struct conv_err *err)

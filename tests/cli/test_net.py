@@ -31,6 +31,14 @@ def test_backups(box, option, suffix):
     assert os.readlink(f"in/link.png{suffix}") == "sub/b.png" and not os.path.islink("in/link.png")
 
 
+@pytest.mark.parametrize("make", (os.mkdir, lambda name: os.symlink("nowhere", name)))
+def test_what_is_no_backup_is_not_taken_for_one(box, make):
+    made = fill(box / "in", "a.png")
+    make("in/a.png~")
+    assert run("emboss", "--in-place", "--backup", "in", code=1).err.startswith("conv: in/a.png: cannot keep a backup: a.png~ is in the way\n")
+    assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
+
+
 @pytest.mark.parametrize("args, said", ((["--backup=.png", "in", "out"], "an extension that no image has"), (["--backup=", "in", "out"], "an extension"),
                                         (["--backup=a/b", "in", "out"], "an extension"), (["--backup", "in", "o.tar"], "is for files, not for an archive"),
                                         (["-n", "-u", "in", "out"], "--skip-existing and --update cannot"), (["--in-place", "-n", "in"], "cannot be combined"),
@@ -103,6 +111,20 @@ def test_an_interrupted_replacement_can_be_continued(box, monkeypatch):
     os.remove(journal)
     run("emboss", "--in-place", "in")
     assert state() == []
+
+
+@pytest.mark.parametrize("option", ("-j1", "--fail-fast"))
+def test_a_replacement_with_failures_can_be_continued(box, monkeypatch, option):
+    """Without a journal the same command filtered again what was done."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(box / "state"))
+    made = fill(box / "in", "a.png", "b.png", "c.png")
+    (box / "in" / "b.png").write_bytes(b"damaged")
+    said = run("emboss", "--in-place", "-j1", option, "in", code=1).err
+    journal, = state()
+    assert said.endswith(f"conv: --resume {journal} continues\n")
+    (box / "in" / "b.png").write_bytes(made["b.png"].data)
+    assert "skipped" in run("emboss", "--in-place", "--resume", journal, "in").err
+    assert all(is_embossed(box / "in" / name, source) for name, source in made.items())
 
 
 @pytest.mark.parametrize("where", ({"XDG_STATE_HOME": "/proc/x"}, {"XDG_STATE_HOME": "", "HOME": ""}, {"XDG_STATE_HOME": "/dev/null"}))

@@ -267,12 +267,19 @@ static enum conv_status keep_backup(const struct conv_file_write *write, struct 
 {
     const char *suffix = write->sink->config.backup, *name = name_in(write->folder, write->path);
     char backup[PATH_MAX];
+    struct stat info;
     if (!suffix)
         return CONV_OK;
     if (snprintf(backup, sizeof backup, "%s%s", name, suffix) >= (int)sizeof backup)
         errno = ENAMETOOLONG;
-    else if (linkat(write->folder, name, write->folder, backup, 0) == 0 || errno == EEXIST ||
-             errno == ENOENT || renameat(write->folder, name, write->folder, backup) == 0)
+    else if (linkat(write->folder, name, write->folder, backup, 0) == 0 || errno == ENOENT)
+        return CONV_OK;
+    else if (errno == EEXIST)
+        return fstatat(write->folder, backup, &info, 0) == 0 && S_ISREG(info.st_mode)
+                   ? CONV_OK
+                   : conv_err_set(err, CONV_ERR_IO, "cannot keep a backup: %s is in the way",
+                                  backup);
+    else if (renameat(write->folder, name, write->folder, backup) == 0)
         return CONV_OK;
     return conv_err_errno(err, errno, "cannot keep a backup of %s", write->path);
 }
