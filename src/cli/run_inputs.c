@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "cli/run_inputs.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -286,6 +287,30 @@ static enum conv_status ask(const struct conv_run_inputs *inputs,
                : conv_err_set(err, CONV_ERR_CANCELLED, "%s stays as it is", output);
 }
 
+// An output folder below the input is not walked. What is in it may be originals as well as
+// results, or results of other shards.
+static enum conv_status check_below(const struct conv_operands_shape *shape, const char *output,
+                                    const struct conv_options *options, struct conv_err *err)
+{
+    const struct conv_output_options *outputs = &options->outputs;
+    if (!shape->below[0] || shape->sink != CONV_SINK_FOLDER || outputs->force || outputs->backup ||
+        outputs->skip_existing || outputs->update || outputs->resume_path || outputs->dry_run ||
+        outputs->no_save || options->inputs.shard_text)
+        return CONV_OK;
+    DIR *dir = opendir(output);
+    int entries = 0;
+    while (dir && entries <= 2 && readdir(dir)) // two are "." and ".."
+        entries++;
+    if (dir)
+        closedir(dir);
+    return entries <= 2 ? CONV_OK
+                        : conv_err_set(err, CONV_ERR_USAGE,
+                                       "%s lies inside the input and is not empty: its images are "
+                                       "not filtered, and may be replaced (--force allows that; "
+                                       "--skip-existing, --update and --backup keep them)",
+                                       output);
+}
+
 // Checks that depend on what the walk has found.
 static enum conv_status check_walk(struct conv_run_inputs *inputs,
                                    const struct conv_options *options, bool whole, atomic_int *stop,
@@ -299,6 +324,8 @@ static enum conv_status check_walk(struct conv_run_inputs *inputs,
         status = check_format(options, output, err);
     if (!status && shape->sink == CONV_SINK_FILE)
         status = ask(inputs, options, stop, err);
+    if (!status)
+        status = check_below(shape, output, options, err);
     if (!status)
         status = check_archives(options, output, walk, err);
     if (!status)

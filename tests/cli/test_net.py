@@ -139,12 +139,22 @@ def test_the_output_in_the_input_is_not_walked(box, monkeypatch, options, output
     """cd photos; conv sharpen -r . sharpened"""
     made = fill(box / "in", "a.png", "sub/b.png", "sub/out/c.png")
     monkeypatch.chdir(box / "in")
-    for _ in range(2):
-        result = run("emboss", "-r", "--json", *options, ".", output)
+    for again in ((), ("--force",)):
+        result = run("emboss", "-r", "--json", *options, *again, ".", output)
         assert len(result.records()) == 2 + len(made)
         assert tree(output) == sorted(made)
-    run("emboss", "-r", "--output-type=f32", "../in", output)
+    run("emboss", "-r", "--output-type=f32", "--force", "../in", output)
     assert len(tree(output)) == 2 * len(made)
+
+
+@pytest.mark.parametrize("allowed", ("--force", "--backup", "--skip-existing", "--update", "--dry-run", "--no-save"))
+def test_originals_in_an_output_inside_the_input_stay(box, allowed):
+    """conv blur -r photos photos/2026, where photos/2026 has originals"""
+    made = fill(box / "in", "a.png", "2026/a.png", "2026/b.png")
+    refused = run("emboss", "-r", "in", "in/2026", code=2)
+    assert "in/2026 lies inside the input and is not empty" in refused.err
+    assert all((box / "in" / name).read_bytes() == source.data for name, source in made.items())
+    run("emboss", "-r", allowed, "in", "in/2026")
 
 
 @pytest.mark.parametrize("output", ("link/new/out", "in/sub/new", "../{here}/in/sub"))
@@ -152,7 +162,7 @@ def test_it_is_found_by_other_names(box, output):
     fill(box / "in", "a.png", "sub/b.png")
     os.symlink("in", "link")
     for _ in range(2):
-        result = run("emboss", "-r", "--json", "in", output.format(here=box.name))
+        result = run("emboss", "-r", "--json", "--force", "in", output.format(here=box.name))
         assert len(result.records()) == (3 if output.endswith("sub") else 4)
 
 
