@@ -240,7 +240,7 @@ __device__ inline void resolve_share(struct resolve_memory &memory,
          y < (uint32_t)image.height && (size_t)y * row < end; y += RESOLVE_THREADS)
         wrong |= image.d_rows[(size_t)y * row] >= FILTERS;
     if (wrong)
-        memory.wrong = 1;
+        atomicOr(&memory.wrong, 1u); // several threads may
     __syncthreads();
 }
 
