@@ -25,6 +25,7 @@ static const struct conv_layer_variant *const variants[] = {
     &conv_cuda_layer_gemm,
     &conv_cuda_layer_window,
     &conv_cuda_layer_few,
+    &conv_cuda_layer_uniform,
     &conv_cuda_layer_bulk,
     &conv_cuda_layer_direct,
 #endif

@@ -24,12 +24,10 @@ enum conv_status conv_cuda_layer_gather(float *d_packed, const int32_t *d_index,
 
 // The fast kernels.
 extern const struct conv_layer_variant conv_cuda_layer_gemm, conv_cuda_layer_window,
-    conv_cuda_layer_few, conv_cuda_layer_bulk, conv_cuda_layer_direct, conv_cuda_layer_mma_half,
-    conv_cuda_layer_wgmma, conv_cuda_layer_wgmma_half, conv_cuda_layer_strips,
-    conv_cuda_layer_strips_half, conv_cuda_layer_points_wgmma, conv_cuda_layer_points_tf32;
-
-// The kernels of cuda_layer_few that read samples through the L1 cache; not in the table.
-extern const struct conv_layer_variant conv_cuda_layer_uniform;
+    conv_cuda_layer_few, conv_cuda_layer_uniform, conv_cuda_layer_bulk, conv_cuda_layer_direct,
+    conv_cuda_layer_mma_half, conv_cuda_layer_wgmma, conv_cuda_layer_wgmma_half,
+    conv_cuda_layer_strips, conv_cuda_layer_strips_half, conv_cuda_layer_points_wgmma,
+    conv_cuda_layer_points_tf32;
 
 #ifdef __cplusplus
 }

@@ -236,7 +236,7 @@ struct few_plan {
     int anywhere_weights; // where its weights begin
 };
 
-static bool plan_registers(struct conv_layer_plan *plan)
+static bool plan_few(struct conv_layer_plan *plan)
 {
     struct few_plan *c = layer_constants<struct few_plan>(plan);
     const struct conv_layer *layer = &plan->layer;
@@ -252,45 +252,13 @@ static bool plan_registers(struct conv_layer_plan *plan)
     return true;
 }
 
-// The kernels of few.cuh, or else those of uniform.cu, whose plans this byte distinguishes.
-static unsigned char *uses_uniform(struct conv_layer_plan *plan)
-{
-    return &plan->constants[sizeof plan->constants - 1];
-}
-
-static bool is_uniform(const struct conv_layer_plan *plan)
-{
-    return plan->constants[sizeof plan->constants - 1] != 0;
-}
-
-static bool plan_few(struct conv_layer_plan *plan)
-{
-    if (plan_registers(plan))
-        return true;
-    memset(plan->constants, 0, sizeof plan->constants);
-    if (!plan->layer.weights || !conv_cuda_layer_uniform.plan(plan))
-        return false;
-    *uses_uniform(plan) = 1;
-    return true;
-}
-
 static int score_few(const struct conv_layer_plan *plan)
 {
-    const struct conv_layer *layer = &plan->layer;
-    const struct conv_layer_shape *shape = &plan->shape;
-    float outputs = (float)conv_layer_out_height(layer, shape->height) *
-                    (float)conv_layer_out_width(layer, shape->width) * (float)layer->maps *
-                    (float)shape->images;
-    // Padding before is a launch and a pass over the input, which few outputs do not repay.
-    if (plan->pads && shape->images > 0 && outputs < 8e6f)
-        return 80;
-    return is_uniform(plan) ? conv_cuda_layer_uniform.score(plan) : 90;
+    return layer_repays_padding(plan) ? 90 : LAYER_SCORE_PADDED;
 }
 
 static void pack_few(const struct conv_layer_plan *plan)
 {
-    if (is_uniform(plan)) // whose weights are parameters
-        return;
     const struct few_plan *c = layer_constants<struct few_plan>(plan);
     const struct conv_layer *layer = &plan->layer;
     const struct few_shape *s = &shapes[c->at_vectors.shape];
@@ -305,8 +273,6 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
 {
     const struct conv_layer *layer = &plan->layer;
     const struct few_plan *plans = layer_constants<struct few_plan>(plan);
-    if (is_uniform(plan))
-        return conv_cuda_layer_uniform.run(plan, batch);
     if (batch->images <= 0)
         return CONV_OK;
     int bytes = shapes[plans->at_vectors.shape].vector * 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The exact order as a product of matrices: the outputs of a map in all images (positions) times
+// The exact order as a product of matrices: the outputs of a map of every image (positions) times
 // maps, summed over k = (c, u, v). A block computes a tile of P positions x M maps, a thread TP x
 // TM of it in registers. The samples of a tile are gathered while they are copied to shared memory,
 // some k at a time and asynchronously. The terms of a sum are never split among threads, but a sum

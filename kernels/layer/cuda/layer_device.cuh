@@ -73,6 +73,19 @@ static inline bool layer_pads_zeros(const struct conv_layer *layer)
     return !layer_is_padded(layer) || (layer->border == CONV_BORDER_CONSTANT && zero);
 }
 
+// Padding before is a launch and a pass over the input, which few outputs do not repay.
+static inline bool layer_repays_padding(const struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_shape *shape = &plan->shape;
+    float outputs = (float)conv_layer_out_height(layer, shape->height) *
+                    (float)conv_layer_out_width(layer, shape->width) * (float)layer->maps *
+                    (float)shape->images;
+    return !plan->pads || shape->images <= 0 || outputs >= 8e6f;
+}
+
+#define LAYER_SCORE_PADDED 80 // where they do not
+
 static inline int ceil_div(int a, int b)
 {
     return (a + b - 1) / b;

@@ -284,9 +284,8 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
 #pragma unroll
                     for (int i = 0; i < X; i++)
                         x[i] = line[i];
-                        // T taps at a time.
 #pragma unroll 1
-                    for (int v = 0; v < p.kernel_width; v += T, w += T) {
+                    for (int v = 0; v < p.kernel_width; v += T, w += T) { // T taps at a time
                         float factor[T];
 #pragma unroll
                         for (int k = 0; k < T; k += 4) {
