@@ -91,7 +91,7 @@ def state():
 
 
 def test_an_interrupted_replacement_can_be_continued(box, monkeypatch):
-    """Without a journal nobody knew which images of --in-place were done."""
+    """Without a journal the images that --in-place had done were unknown."""
     monkeypatch.setenv("XDG_STATE_HOME", str(box / "state"))
     made = fill(box / "in", *[f"{i}.png" for i in range(9)])
     run("emboss", "--in-place", "in/0.png")
@@ -209,4 +209,6 @@ def test_other_files_are_copied(box, output):
     assert all((box / "out" / name).read_bytes() == data for name, data in others.items())
     run("emboss", "-r", "--others=skip", "in", "images")
     assert tree("images") == sorted(made)
+    run("emboss", "-r", "--others=copy", "--include=a.png", "in", "chosen")
+    assert tree("chosen") == sorted(["a.png", "skip.md", *others])
     assert "would filter in/a.txt -> x/a.txt (copied unchanged)" in run("emboss", "--others=copy", "--dry-run", "in", "x").out

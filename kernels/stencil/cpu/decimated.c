@@ -32,7 +32,7 @@
 #endif
 
 #define MOST_STEP CONV_DECIMATED_MAX_STEP
-// Sums that the compiler keeps in registers. Lines of coarse samples end with so many spare ones.
+// Sums that the compiler keeps in registers; as many spare samples end the lines of a coarse image.
 #define BLOCK 32
 #define ROW_BLOCK 16 // columns of four of these
 

@@ -194,7 +194,7 @@ struct columns {
     bool whole; // a word
 };
 
-// Asks for row r, into the thread's own part of a ring: nobody else reads it.
+// Asks for row r, into the part of a ring that only this thread reads.
 template <typename Sample>
 __device__ static inline void
 fetch_row(struct four<Sample> (*ring)[THREADS], int r, const struct columns &c,

@@ -209,7 +209,8 @@ static enum conv_source_step take_entry(struct conv_folder_source *folder,
     }
     bool included = is_included(rules, relative);
     item->is_copy = !included && rules->others && kind == KIND_FILE &&
-                    !conv_temporary_is(entry->d_name) && !is_ignored(rules, entry->d_name);
+                    !conv_formats_of_name(entry->d_name) && !conv_temporary_is(entry->d_name) &&
+                    !is_ignored(rules, entry->d_name);
     if (item->is_copy)
         return CONV_SOURCE_ITEM;
     if (!included && kind == KIND_FILE && !conv_temporary_is(entry->d_name) &&

@@ -97,7 +97,7 @@ static enum conv_status check_in_place(const char *const *inputs, int count, boo
 
 // --- operands ------------------------------------------------------------------------------------
 
-// A folder with outputs below the only input is left out of the walk.
+// A folder with outputs below the only input is skipped.
 static bool find_below(char below[PATH_MAX], const char *input, const char *output)
 {
     char outer[PATH_MAX], inner[PATH_MAX];
