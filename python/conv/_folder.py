@@ -38,7 +38,7 @@ def filter_folder(
     strip: bool | Literal["all"] = False,
     level: int | None = None,
     quality: int | None = None,
-    to: Literal["png", "jpg"] | None = None,
+    to: Literal["png", "jpg", "pnm", "ppm", "pgm", "pam"] | None = None,
     progressive: bool = False,
     optimize: bool = False,
     gray: bool = False,
@@ -47,7 +47,7 @@ def filter_folder(
     shard: tuple[int, int] | None = None,
     shard_by: str = "bytes",
 ) -> Progress:
-    """Filters the PNG and JPEG files of folders and archives, as the program `conv` does.
+    """Filters the PNG, JPEG and PNM files of folders and archives, as the program `conv` does.
 
     inputs:        a folder, file or archive, or a list of them
     output:        a folder, which is made where it is missing, or an archive ("out.tar")
@@ -62,7 +62,7 @@ def filter_folder(
     strip:         True: of metadata only colour space and orientation are kept; "all": nothing
     level:         of compression, 0 to 12
     quality:       of JPEG outputs, 1 to 100; None: as their inputs, or 90
-    to:            "png" or "jpg": the format of outputs; None: as the inputs
+    to:            the format of outputs; None: as the inputs
     progressive:   JPEG outputs in several scans; without it, those of progressive inputs
     optimize:      JPEG outputs with Huffman codes made for each image
     gray:          colours become their luminance before the first filter

@@ -2,6 +2,9 @@
 // Batches of files to views. All files are probed and all images are laid out first; then the
 // device decodes what it can, and the context's threads decode the rest.
 #include "api/api.h"
+
+#include <string.h>
+
 #include "engine/view.h"
 #include "io/files/formats.h"
 
@@ -76,7 +79,8 @@ static enum conv_status probe_file(struct conv_device_decode *file,
         status = file->format->probe(file->data, file->size, header, err);
     if (status)
         return status;
-    header->orientation = options->orient ? file->format->orientation(file->data, file->size) : 1;
+    header->orientation =
+        options->orient ? conv_format_orientation(file->format, file->data, file->size) : 1;
     *shape = (conv_image){
         .width = header->orientation < 5 ? header->shape.width : header->shape.height,
         .height = header->orientation < 5 ? header->shape.height : header->shape.width,
@@ -545,17 +549,22 @@ conv_status conv_probe_image(const void *data, size_t size, const conv_decode_op
         status = probe_file(&file, &own, &shape, &err);
     if (status)
         return explain(status, &err, message);
-    bool png = file.format == &conv_png_format;
+    const char *name = file.format->name;
+    bool png = strcmp(name, "PNG") == 0, jpeg = strcmp(name, "JPEG") == 0;
     *info = (conv_image_info){
         .width = shape.width,
         .height = shape.height,
         .channels = shape.channels,
         .sample = shape.sample,
         .has_alpha = shape.has_alpha,
-        .format = png ? CONV_FILE_PNG : CONV_FILE_JPEG,
-        .orientation = file.format->orientation(data, size),
-        .interlaced = png ? file.header.png.interlaced : file.header.jpeg.progressive,
-        .animated = file.format->is_animated(data, size),
+        .format = png    ? CONV_FILE_PNG
+                  : jpeg ? CONV_FILE_JPEG
+                         : CONV_FILE_PNM,
+        .orientation = conv_format_orientation(file.format, data, size),
+        .interlaced = png    ? file.header.png.interlaced
+                      : jpeg ? file.header.jpeg.progressive
+                             : false,
+        .animated = conv_format_is_animated(file.format, data, size),
     };
     return CONV_OK;
 }

@@ -203,11 +203,18 @@ static enum conv_status check_output_type(const struct conv_options *options, st
 
 static enum conv_status parse_to(struct conv_options *options, struct conv_err *err)
 {
-    char what[80];
+    char what[80], known[80];
+    size_t length = 0;
     options->outputs.to = conv_formats_of_extension(options->outputs.to_text);
+    for (int i = 0; i < conv_format_count && length < sizeof known; i++)
+        length += (size_t)snprintf(known + length, sizeof known - length, "%s%s",
+                                   i == 0                       ? ""
+                                   : i == conv_format_count - 1 ? " or "
+                                                                : ", ",
+                                   conv_formats[i]->extension + 1);
     if (!options->outputs.to)
-        return conv_err_set(err, CONV_ERR_USAGE, "--to takes %s, not '%.64s'",
-                            conv_format_count > 1 ? "png or jpg" : "png", options->outputs.to_text);
+        return conv_err_set(err, CONV_ERR_USAGE, "--to takes %s, not '%.64s'", known,
+                            options->outputs.to_text);
     snprintf(what, sizeof what, "--to %s", options->outputs.to_text);
     return conv_options_check_format(options, options->outputs.to, what, err);
 }
@@ -217,19 +224,19 @@ enum conv_status conv_options_check_format(const struct conv_options *options,
                                            struct conv_err *err)
 {
     static const struct {
-        const char *option;
-        bool png; // the option is for PNG, else for JPEG
-        const char *reason;
-    } own[] = {{"quality", false, "PNG loses no detail; --compress N trades speed for size"},
-               {"progressive", false, "PNG is written from top to bottom"},
-               {"optimize", false, "--compress N trades speed for size"},
-               {"compress", true, "--quality N trades detail for size"},
-               {"encoder", true, "JPEG has one encoder"}};
-    bool png = strcmp(format->name, "PNG") == 0;
+        const char *option, *format; // that it is for
+        const char *reason;          // why it is not for the other of PNG and JPEG
+    } own[] = {{"quality", "JPEG", "PNG loses no detail; --compress N trades speed for size"},
+               {"progressive", "JPEG", "PNG is written from top to bottom"},
+               {"optimize", "JPEG", "--compress N trades speed for size"},
+               {"compress", "PNG", "--quality N trades detail for size"},
+               {"encoder", "PNG", "JPEG has one encoder"}};
+    bool either = strcmp(format->name, "PNG") == 0 || strcmp(format->name, "JPEG") == 0;
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        if (own[i].png != png && conv_options_given(options, own[i].option))
-            return conv_err_set(err, CONV_ERR_USAGE, "%s and --%s cannot be combined: %s", what,
-                                own[i].option, own[i].reason);
+        if (strcmp(own[i].format, format->name) != 0 && conv_options_given(options, own[i].option))
+            return conv_err_set(err, CONV_ERR_USAGE, "%s and --%s cannot be combined: %s%s", what,
+                                own[i].option, either ? own[i].reason : "it is for ",
+                                either ? "" : own[i].format);
     if (options->outputs.type == CONV_OUTPUT_U16 && format->most_depth < 16)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "%s and --output-type u16 cannot be combined: %s has %d bits per "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "image/format.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -29,8 +30,11 @@ static const struct kind {
     {"BMP", 0, 2, "BM", {"bmp"}},
     {"OpenEXR", 0, 4, "\x76\x2F\x31\x01", {"exr"}},
     {"PDF", 0, 4, "%PDF", {"pdf"}},
-    {"netpbm", 0, 3, "P5\n", {"pgm", "pnm", "pam", "pbm"}},
-    {"netpbm", 0, 3, "P6\n", {"ppm"}},
+    {"PNM", 0, 0, NULL, {"pnm"}},
+    {"PPM", 0, 0, NULL, {"ppm"}},
+    {"PGM", 0, 0, NULL, {"pgm"}},
+    {"PBM", 0, 0, NULL, {"pbm"}},
+    {"PAM", 0, 0, NULL, {"pam"}},
     {"SVG", 0, 4, "<svg", {"svg"}},
     {"TGA", 0, 0, NULL, {"tga"}},
     {"DNG", 0, 0, NULL, {"dng"}},
@@ -47,6 +51,9 @@ static const struct kind {
 
 const char *conv_format_of_bytes(const uint8_t *data, size_t size)
 {
+    if (size >= 3 && data[0] == 'P' && data[1] >= '1' && data[1] <= '7' &&
+        (isspace(data[2]) || data[2] == '#'))
+        return data[1] == '7' ? "PAM" : "PNM";
     for (size_t i = 0; i < COUNT; i++) {
         const struct kind *kind = &kinds[i];
         if (kind->length > 0 && size >= kind->at + kind->length &&

@@ -153,6 +153,11 @@ struct conv_image_header {
             uint32_t mcus;      // of a scan of all components
             uint32_t segments;  // that restart markers separate in it, at least 1
         } jpeg;
+        struct {
+            int kind;   // 1 to 7, the digit after P
+            int maxval; // of the samples in the file; decoded ones reach 255 or 65535
+            size_t at;  // of the first sample
+        } pnm;
     };
 };
 
@@ -333,10 +338,10 @@ struct conv_format {
     // the file stores. NULL: it stores none.
     void (*take_luma)(struct conv_image_header *header);
 
-    // How the image is to be turned for display, 1 to 8 as in Exif; 1: not at all.
+    // How the image is to be turned for display, 1 to 8 as in Exif; 1: not at all, as for NULL.
     int (*orientation)(const uint8_t *data, size_t size);
 
-    // True if the file holds several frames; decoding returns the first.
+    // True if the file holds several frames; decoding returns the first. NULL: never.
     bool (*is_animated)(const uint8_t *data, size_t size);
 
     // The offset after the last byte of the image and of the parts that its file announces; `size`
@@ -347,7 +352,7 @@ struct conv_format {
     // Fills *common, which is {0} before, with what the output of a filter is to carry over.
     // put_common of the output's format replaces the content of *metadata by what it can hold of
     // that. `shape` is the output's. CONV_ERR_MEMORY; *metadata is then valid and may be
-    // incomplete.
+    // incomplete. Both NULL: such files hold no metadata.
     enum conv_status (*take_common)(const uint8_t *data, size_t size,
                                     const struct conv_image_header *header,
                                     struct conv_cleaning cleaning, struct conv_common *common,
@@ -410,5 +415,17 @@ struct conv_format {
 
     const struct conv_format_device *device; // NULL: no device codes this format
 };
+
+static inline int conv_format_orientation(const struct conv_format *format, const uint8_t *data,
+                                          size_t size)
+{
+    return format->orientation ? format->orientation(data, size) : 1;
+}
+
+static inline bool conv_format_is_animated(const struct conv_format *format, const uint8_t *data,
+                                           size_t size)
+{
+    return format->is_animated && format->is_animated(data, size);
+}
 
 #endif

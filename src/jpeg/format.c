@@ -14,14 +14,6 @@ struct conv_codec {
     uint8_t head[CONV_JPEG_HEAD_MOST]; // of the last frame
 };
 
-// Further images after the first are other views or exposures of the same scene.
-static bool is_never_animated(const uint8_t *data, size_t size)
-{
-    (void)data;
-    (void)size;
-    return false;
-}
-
 static void take_luma(struct conv_image_header *header)
 {
     header->shape.channels = 1;
@@ -250,7 +242,6 @@ const struct conv_format conv_jpeg_format = {
     .check_size = conv_jpeg_check_size,
     .take_luma = take_luma,
     .orientation = conv_jpeg_orientation,
-    .is_animated = is_never_animated,
     .end = conv_jpeg_end,
     .has_trailers = true,
     .take_common = conv_jpeg_take_common,

@@ -27,7 +27,8 @@ struct decoded {
 static bool turn(const struct conv_image_reader *reader, struct decoded *decoded)
 {
     struct conv_image *image = &decoded->image, upright = *image;
-    int orientation = reader->format->orientation(reader->file.bytes, reader->file.size);
+    int orientation =
+        conv_format_orientation(reader->format, reader->file.bytes, reader->file.size);
     if (orientation == 1)
         return true;
     if (orientation >= 5) {

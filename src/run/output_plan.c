@@ -209,7 +209,8 @@ static void plan_depths(const struct conv_pipeline_config *config, struct conv_j
 static void plan_orientation(struct conv_job *job)
 {
     struct conv_image *shape = &job->header.shape;
-    job->header.orientation = job->format->orientation(job->file->bytes, job->file->size);
+    job->header.orientation =
+        conv_format_orientation(job->format, job->file->bytes, job->file->size);
     if (job->header.orientation >= 5) {
         int width = shape->width;
         shape->width = shape->height;
@@ -227,6 +228,8 @@ static enum conv_status collect(const struct conv_pipeline_config *config, struc
                                            .orientation = job->header.orientation};
     if (from == to && from->collect)
         return from->collect(file->bytes, file->size, &output, cleaning, &job->meta, &job->err);
+    if (!from->take_common || !to->put_common)
+        return CONV_OK;
     struct conv_common common = {0};
     struct conv_image_header file_header;
     conv_blend_file_header(job, &file_header);

@@ -297,21 +297,21 @@ def test_an_image_in_place_of_the_filter(photo, box, typed, words):
 def test_other_formats_are_recognised(box, head, name):
     (box / "a.xyz").write_bytes(head + bytes(100))
     err = run("emboss", "a.xyz", "b.png", code=1).err
-    assert f"conv: a.xyz: {name}; conv reads PNG{' and JPEG' if program.HAS_JPEG else ''} only" in err
+    assert re.search(rf"conv: a.xyz: {name}; conv reads PNG,? .*and PNM only", err)
     assert ("mogrify -format png INPUT" if "BMP" in name else "vips copy INPUT OUTPUT.png") + " converts it" in err
 
 
 def test_a_folder_without_png(box):
     """The message lists what was found; no empty output folder is created."""
     (box / "in").mkdir()
-    formats = "PNG or JPEG" if program.HAS_JPEG else "PNG"
+    formats = r"PNG,? .*or PNM"
     for name in ("a.webp", "b.webp", "c.webp"):
         (box / "in" / name).write_bytes(b"")
     assert re.fullmatch(rf"conv: no {formats} in in \(3 other files, e\.g\. [abc]\.webp; vips copy INPUT OUTPUT\.png converts WebP\)\n",
                         run("emboss", "in", "out", code=3).err)
     assert "matches --include (3 other files" in run("emboss", "--include=*.tif", "in", "out", code=3).err
     os.makedirs("empty/below")
-    assert run("emboss", "-r", "empty", "out", code=3).err == f"conv: no {formats} in empty\n"
+    assert re.fullmatch(rf"conv: no {formats} in empty\n", run("emboss", "-r", "empty", "out", code=3).err)
     assert sorted(os.listdir(box)) == ["empty", "in"]
 
 

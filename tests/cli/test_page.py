@@ -210,7 +210,7 @@ def test_failures_are_grouped_by_reason(box):
     run("emboss", "--html", "p.html", "-j", "1", "in", "out", code=1)
     page = check_page("p.html")
     rows = re.findall(r'<th scope="row" class="number">(\d+)</th><td>([^<]*)', page.source)
-    assert rows == [("86", "not a PNG or JPEG (bad signature)"), ("44", "bad header: colour type N with N bits")]
+    assert rows == [("86", program.NO_IMAGE), ("44", "bad header: colour type N with N bits")]
     assert page.text.count("in/") >= 10 and "and 81 more" in page.text and "and 39 more" in page.text
     assert page.source.index("Failures") < page.source.index("Settings")
     assert "0 images filtered with emboss in" in page.text and "130 failed" in page.text

@@ -27,6 +27,7 @@ LAYERS = (
     ("src/page",),
     ("src/run",),
     ("src/report", "src/io", "src/engine"),
+    ("src/pnm",),
     ("src/png", "src/jpeg", "kernels/stencil", "kernels/layer", "kernels/bank", "kernels/layout"),
     ("src/tensor", "kernels/common"),
     ("src/filter", "src/image"),

@@ -187,7 +187,7 @@ enum conv_status conv_image_reader_check_single(const struct conv_format *format
     enum conv_status status = CONV_OK;
     bool stream = item->ops->title || !conv_input_is_file(input);
     unsigned following = 0;
-    if (format->is_animated(file->bytes, file->size))
+    if (conv_format_is_animated(format, file->bytes, file->size))
         status = conv_err_set(err, CONV_ERR_UNSUPPORTED,
                               "animated %s: all frames but one would be lost", format->name);
     else if (stream || !format->has_trailers)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "png/png.h"
+#include "pnm/pnm.h"
 #if CONV_HAVE_JPEG
 #include "jpeg/jpeg.h"
 #endif
@@ -16,13 +17,17 @@ const struct conv_format *const conv_formats[] = {
 #if CONV_HAVE_JPEG
     &conv_jpeg_format,
 #endif
+    &conv_pnm_format,  &conv_ppm_format, &conv_pgm_format, &conv_pam_format,
 };
 const int conv_format_count = sizeof conv_formats / sizeof conv_formats[0];
+
 #if CONV_HAVE_JPEG
-const char conv_formats_read[] = "PNG or JPEG", conv_formats_written[] = "PNG and JPEG";
+#define JPEG ", JPEG"
 #else
-const char conv_formats_read[] = "PNG", conv_formats_written[] = "PNG";
+#define JPEG ""
 #endif
+const char conv_formats_read[] = "PNG" JPEG " or PNM",
+           conv_formats_written[] = "PNG" JPEG " and PNM";
 
 const struct conv_format *conv_formats_of_name(const char *path)
 {

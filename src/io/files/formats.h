@@ -5,11 +5,11 @@
 
 #include "image/format.h"
 
-// PNG, the default for outputs, and JPEG if conv was built with libjpeg-turbo.
+// PNG, the default for outputs, those of the libraries that conv was built with, and PNM.
 extern const struct conv_format *const conv_formats[];
 extern const int conv_format_count;
 
-// Their names, for messages: "PNG or JPEG", "PNG and JPEG".
+// Their names, for messages: "PNG, JPEG or PNM", "PNG, JPEG and PNM".
 extern const char conv_formats_read[], conv_formats_written[];
 
 // A file's first bytes that are enough for conv_formats_find, check_head of every format and
