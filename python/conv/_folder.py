@@ -38,7 +38,7 @@ def filter_folder(
     strip: bool | Literal["all"] = False,
     level: int | None = None,
     quality: int | None = None,
-    to: Literal["png", "jpg", "pnm", "ppm", "pgm", "pam"] | None = None,
+    to: Literal["png", "jpg", "tif", "pnm", "ppm", "pgm", "pam"] | None = None,
     progressive: bool = False,
     optimize: bool = False,
     gray: bool = False,
@@ -47,7 +47,7 @@ def filter_folder(
     shard: tuple[int, int] | None = None,
     shard_by: str = "bytes",
 ) -> Progress:
-    """Filters the PNG, JPEG and PNM files of folders and archives, as the program `conv` does.
+    """Filters the PNG, JPEG, TIFF and PNM files of folders and archives, as the program `conv` does.
 
     inputs:        a folder, file or archive, or a list of them
     output:        a folder, which is made where it is missing, or an archive ("out.tar")

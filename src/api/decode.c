@@ -551,6 +551,7 @@ conv_status conv_probe_image(const void *data, size_t size, const conv_decode_op
         return explain(status, &err, message);
     const char *name = file.format->name;
     bool png = strcmp(name, "PNG") == 0, jpeg = strcmp(name, "JPEG") == 0;
+    bool tiff = strcmp(name, "TIFF") == 0;
     *info = (conv_image_info){
         .width = shape.width,
         .height = shape.height,
@@ -559,6 +560,7 @@ conv_status conv_probe_image(const void *data, size_t size, const conv_decode_op
         .has_alpha = shape.has_alpha,
         .format = png    ? CONV_FILE_PNG
                   : jpeg ? CONV_FILE_JPEG
+                  : tiff ? CONV_FILE_TIFF
                          : CONV_FILE_PNM,
         .orientation = conv_format_orientation(file.format, data, size),
         .interlaced = png    ? file.header.png.interlaced

@@ -9,6 +9,7 @@
 #define PREFIX "Exif\0" // and another NUL
 #define HEADER 8
 #define ENTRY 12         // bytes of a directory's entry
+#define BIG_ENTRY 20     // the same in BigTIFF, whose offsets and counts have 64 bits
 #define MOST_ENTRIES 128 // more than there are tags in a directory's list
 #define MOST_BINARY 64   // bytes of a value that is not text: six rationals take 48
 #define MOST_TEXT 32768
@@ -17,10 +18,11 @@
 enum { MAIN, EXIF, GPS, INTEROP, DIRECTORIES };
 enum { ORIENTATION = 0x0112, COLOR_SPACE = 0xA001, INTEROP_INDEX = 1 };
 enum { SUBJECT_AREA = 0x9214, SUBJECT_LOCATION = 0xA214 }; // in pixels
-enum { BYTE = 1, ASCII, SHORT, LONG, RATIONAL, IFD = 13, UTF8 = 129 };
+enum { BYTE = 1, ASCII, SHORT, LONG, RATIONAL, IFD = 13, LONG8 = 16, IFD8 = 18, UTF8 = 129 };
 
 // Bytes of a value of each type.
-static const uint8_t type_size[IFD + 1] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4};
+static const uint8_t type_size[IFD8 + 1] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4,
+                                            8, 4, 8, 4, 0, 0, 8, 8, 8};
 
 // The tags that are kept. `child` is the directory to which a tag points, which is not MAIN.
 enum text { PLAIN, UTF16, CODED }; // CODED: after a code of 8 bytes
@@ -86,14 +88,15 @@ struct tree {
     const uint8_t *data;
     size_t size;
     bool little; // least significant byte first
+    bool big;    // BigTIFF
     struct conv_cleaning cleaning;
     struct directory directory[DIRECTORIES];
     uint8_t orientation[2];
 };
 
-static uint32_t read_number(const struct tree *tree, const uint8_t *p, size_t bytes)
+static uint64_t read_number(const struct tree *tree, const uint8_t *p, size_t bytes)
 {
-    uint32_t value = 0;
+    uint64_t value = 0;
     for (size_t i = 0; i < bytes; i++)
         value = value << 8 | p[tree->little ? bytes - 1 - i : i];
     return value;
@@ -173,18 +176,37 @@ static bool is_good(struct tree *tree, struct entry *entry, const struct rule *r
 // Reads the entry at `p`; false if its value is not wholly inside.
 static bool read_entry(const struct tree *tree, struct entry *entry, const uint8_t *p)
 {
-    unsigned type = read_number(tree, p + 2, 2);
-    uint32_t count = read_number(tree, p + 4, 4);
-    size_t unit = type <= IFD ? type_size[type] : type == UTF8, at = 0;
-    *entry = (struct entry){read_number(tree, p, 2), type, count, p + 8, 0, 0};
-    if (unit == 0 || count > tree->size / unit)
+    unsigned type = (unsigned)read_number(tree, p + 2, 2);
+    size_t offset = tree->big ? 8 : 4; // bytes of an offset and of a count
+    uint64_t count = read_number(tree, p + 4, offset);
+    size_t unit = type <= IFD8 ? type_size[type] : type == UTF8;
+    *entry = (struct entry){.tag = (unsigned)read_number(tree, p, 2),
+                            .type = type,
+                            .count = (uint32_t)count,
+                            .value = p + 4 + offset};
+    if (unit == 0 || count > tree->size / unit || count > UINT32_MAX)
         return false;
     entry->size = count * unit;
-    if (entry->size <= 4)
+    if (entry->size <= offset)
         return true;
-    at = read_number(tree, p + 8, 4);
+    uint64_t at = read_number(tree, entry->value, offset);
+    if (at > tree->size || entry->size > tree->size - at)
+        return false;
     entry->value = tree->data + at;
-    return at <= tree->size && entry->size <= tree->size - at;
+    return true;
+}
+
+// The entries of the directory at `at`: sets *count and returns the first one; NULL: it is not
+// wholly inside. The offset of the next directory follows them, if it is inside.
+static const uint8_t *open_directory(const struct tree *tree, uint64_t at, size_t *count)
+{
+    size_t head = tree->big ? 8 : 2;
+    if (at < HEADER || at > tree->size || tree->size - at < head)
+        return NULL;
+    uint64_t stated = read_number(tree, tree->data + at, head);
+    size_t whole = (tree->size - at - head) / (tree->big ? BIG_ENTRY : ENTRY);
+    *count = stated < whole ? stated : whole;
+    return tree->data + at + head;
 }
 
 // The first entry of each tag, wherever it is in the order.
@@ -202,25 +224,24 @@ static void add_entry(struct directory *directory, const struct entry *entry)
 }
 
 // Directories have numbers that grow with their depth, so none contains itself.
-static void read_directory(struct tree *tree, int number, size_t at)
+static void read_directory(struct tree *tree, int number, uint64_t at)
 {
     struct directory *directory = &tree->directory[number];
-    if (at < HEADER || at > tree->size || tree->size - at < 2 || directory->count > 0)
-        return;
-    const uint8_t *p = tree->data + at + 2;
-    size_t count = read_number(tree, p - 2, 2), whole = (tree->size - at - 2) / ENTRY;
-    for (size_t i = 0; i < count && i < whole; i++, p += ENTRY) {
+    size_t count;
+    const uint8_t *p = directory->count > 0 ? NULL : open_directory(tree, at, &count);
+    for (size_t i = 0; p && i < count; i++, p += tree->big ? BIG_ENTRY : ENTRY) {
         struct entry entry;
-        const struct rule *rule = find_rule(number, read_number(tree, p, 2));
-        if (!rule ||
-            (tree->cleaning.look && !is_look(number, read_number(tree, p, 2), rule->child)) ||
+        unsigned tag = (unsigned)read_number(tree, p, 2);
+        const struct rule *rule = find_rule(number, tag);
+        if (!rule || (tree->cleaning.look && !is_look(number, tag, rule->child)) ||
             !read_entry(tree, &entry, p))
             continue;
         entry.child = rule->child;
-        if (!rule->child && is_good(tree, &entry, rule))
+        bool classic = entry.type <= IFD || entry.type == UTF8;
+        if (!rule->child && classic && is_good(tree, &entry, rule))
             add_entry(directory, &entry);
-        if (rule->child && entry.size == 4) {
-            read_directory(tree, rule->child, read_number(tree, entry.value, 4));
+        if (rule->child && (entry.size == 4 || (tree->big && entry.size == 8))) {
+            read_directory(tree, rule->child, read_number(tree, entry.value, entry.size));
             entry = (struct entry){entry.tag, LONG, 1, entry.value, 4, entry.child};
             add_entry(directory, &entry);
         }
@@ -369,8 +390,8 @@ static void write_tree(struct tree *tree, uint8_t *out)
                              (uint32_t)start[tree->directory[d].entry[i].child]);
 }
 
-// Leaves the tree empty if there is no header.
-static void read_tree(struct tree *tree, const uint8_t *data, size_t size)
+// The offset of the first directory; 0 if there is no header.
+static uint64_t open_tree(struct tree *tree, const uint8_t *data, size_t size)
 {
     tree->data = data;
     tree->size = size;
@@ -378,11 +399,53 @@ static void read_tree(struct tree *tree, const uint8_t *data, size_t size)
         tree->data += sizeof PREFIX;
         tree->size -= sizeof PREFIX;
     }
-    if (tree->size < HEADER ||
-        (memcmp(tree->data, "II*", 4) != 0 && memcmp(tree->data, "MM\0*", 4) != 0))
-        return;
-    tree->little = tree->data[0] == 'I';
-    read_directory(tree, MAIN, read_number(tree, tree->data + 4, 4));
+    if (tree->size < HEADER)
+        return 0;
+    tree->little = memcmp(tree->data, "II", 2) == 0;
+    unsigned version = (unsigned)read_number(tree, tree->data + 2, 2);
+    tree->big = version == 43;
+    if ((!tree->little && memcmp(tree->data, "MM", 2) != 0) || (version != 42 && !tree->big) ||
+        (tree->big && (tree->size < 2 * HEADER || read_number(tree, tree->data + 4, 2) != 8)))
+        return 0;
+    return tree->big ? read_number(tree, tree->data + 8, 8) : read_number(tree, tree->data + 4, 4);
+}
+
+static void read_tree(struct tree *tree, const uint8_t *data, size_t size)
+{
+    uint64_t first = open_tree(tree, data, size);
+    read_directory(tree, MAIN, first);
+}
+
+bool conv_exif_find(const uint8_t *data, size_t size, uint64_t at, unsigned tag,
+                    struct conv_exif_tag *found)
+{
+    struct tree tree;
+    struct entry entry;
+    size_t count;
+    uint64_t first = open_tree(&tree, data, size);
+    const uint8_t *p = first ? open_directory(&tree, at ? at : first, &count) : NULL;
+    *found = (struct conv_exif_tag){0};
+    for (size_t i = 0; p && i < count; i++, p += tree.big ? BIG_ENTRY : ENTRY) {
+        if (read_number(&tree, p, 2) != tag || !read_entry(&tree, &entry, p))
+            continue;
+        *found = (struct conv_exif_tag){
+            .type = entry.type, .value = entry.value, .size = entry.size, .little = tree.little};
+        return true;
+    }
+    return false;
+}
+
+uint64_t conv_exif_next(const uint8_t *data, size_t size, uint64_t at)
+{
+    struct tree tree;
+    size_t count, offset;
+    uint64_t first = open_tree(&tree, data, size);
+    const uint8_t *p = first ? open_directory(&tree, at ? at : first, &count) : NULL;
+    if (!p)
+        return 0;
+    p += count * (tree.big ? BIG_ENTRY : ENTRY);
+    offset = tree.big ? 8 : 4;
+    return (size_t)(data + size - p) < offset ? 0 : read_number(&tree, p, offset);
 }
 
 int conv_exif_orientation(const uint8_t *exif, size_t size)
@@ -393,10 +456,12 @@ int conv_exif_orientation(const uint8_t *exif, size_t size)
     return stated ? stated : 1;
 }
 
-bool conv_clean_exif(struct conv_buffer *exif, struct conv_cleaning cleaning)
+// *exif may be where `data` is.
+static bool clean(struct conv_buffer *exif, const uint8_t *data, size_t size,
+                  struct conv_cleaning cleaning)
 {
     struct tree tree = {.cleaning = cleaning};
-    read_tree(&tree, exif->data, exif->size);
+    read_tree(&tree, data, size);
     if (cleaning.orientation > 1)
         turn(&tree);
     exif->size = 0;
@@ -405,14 +470,24 @@ bool conv_clean_exif(struct conv_buffer *exif, struct conv_cleaning cleaning)
     drop_empty_children(&tree);
     if (tree.directory[MAIN].count == 0)
         return true;
-    size_t size = tree_size(&tree);
+    size_t needed = tree_size(&tree);
     struct conv_buffer out = {0};
-    if (!conv_buffer_reserve(&out, size))
+    if (!conv_buffer_reserve(&out, needed))
         return false;
-    memset(out.data, 0, size);
+    memset(out.data, 0, needed);
     write_tree(&tree, out.data);
-    out.size = size;
+    out.size = needed;
     conv_buffer_free(exif);
     *exif = out;
     return true;
+}
+
+bool conv_clean_exif(struct conv_buffer *exif, struct conv_cleaning cleaning)
+{
+    return clean(exif, exif->data, exif->size, cleaning);
+}
+
+bool conv_take_exif(struct conv_buffer *exif, const uint8_t *data, size_t size)
+{
+    return clean(exif, data, size, (struct conv_cleaning){0});
 }

@@ -19,6 +19,8 @@ static const struct kind {
     {"JPEG", 0, 3, "\xFF\xD8\xFF", {"jpg", "jpeg", "jpe", "jfif"}},
     {"TIFF", 0, 4, "II*\0", {"tif", "tiff"}},
     {"TIFF", 0, 4, "MM\0*", {NULL}},
+    {"TIFF", 0, 4, "II+\0", {NULL}},
+    {"TIFF", 0, 4, "MM\0+", {NULL}},
     {"WebP", 8, 4, "WEBP", {"webp"}},
     {"GIF", 0, 4, "GIF8", {"gif"}},
     {"AVIF", 4, 8, "ftypavif", {"avif"}},

@@ -69,8 +69,25 @@ bool conv_common_icc_fits(const struct conv_buffer *icc, int colors);
 #define CONV_CLEAN_EXIF_MOST (65535 - 2 - 6)
 bool conv_clean_exif(struct conv_buffer *exif, struct conv_cleaning cleaning);
 
+// The same of a TIFF structure of any size, which may be a TIFF or BigTIFF file, to *exif.
+bool conv_take_exif(struct conv_buffer *exif, const uint8_t *data, size_t size);
+
 // The orientation that a TIFF structure states, with or without that prefix: 1 to 8; 1 if none.
 int conv_exif_orientation(const uint8_t *exif, size_t size);
+
+// A tag of a TIFF structure or file as it is stored.
+struct conv_exif_tag {
+    unsigned type;
+    bool little; // numbers have their least significant byte first
+    const uint8_t *value;
+    size_t size;
+};
+
+// Finds a tag in the directory at that offset (0: the first one), and the offset of the directory
+// that follows it; false, 0: none.
+bool conv_exif_find(const uint8_t *data, size_t size, uint64_t at, unsigned tag,
+                    struct conv_exif_tag *found);
+uint64_t conv_exif_next(const uint8_t *data, size_t size, uint64_t at);
 
 // xmp.c: an XMP packet. Images, digests, and what describes further images or parts of the file
 // are taken out; orientation and sizes as well if the image is turned. A packet that is not
@@ -158,6 +175,11 @@ struct conv_image_header {
             int maxval; // of the samples in the file; decoded ones reach 255 or 65535
             size_t at;  // of the first sample
         } pnm;
+        struct {
+            size_t band_bytes; // of the rows that are decoded together, as they are stored
+            size_t tile_bytes; // 0: strips
+            uint16_t compression;
+        } tiff;
     };
 };
 
@@ -168,6 +190,8 @@ struct conv_kept {
     uint8_t components;    // that have divisors; 0: none
     uint8_t h, v;          // sampling factors of luma, those of chroma being 1
     uint16_t quant[3][64]; // divisors in zigzag order
+    // Of TIFF.
+    uint16_t compression;
 };
 
 // Bytes of a file that are carried from input to output around the image data, in the encoding of
@@ -343,6 +367,7 @@ struct conv_format {
 
     // True if the file holds several frames; decoding returns the first. NULL: never.
     bool (*is_animated)(const uint8_t *data, size_t size);
+    bool has_pages; // which is what the frames are called
 
     // The offset after the last byte of the image and of the parts that its file announces; `size`
     // if it has no end.

@@ -19,6 +19,7 @@ RUNNER = os.environ.get("CONV_RUNNER", "").split()  # what runs it: "valgrind -q
 # The CUDA backend with its kernels on the CPU; its threads change stacks, which valgrind cannot follow.
 EMULATED = None if RUNNER else os.environ.get("CONV_EMULATED_BINARY")
 HAS_JPEG = os.environ.get("CONV_HAVE_JPEG") != "0"  # whether the program was built with libjpeg-turbo
+HAS_TIFF = os.environ.get("CONV_HAVE_TIFF") != "0"  # and with libtiff
 TIMEOUT = 1800 if RUNNER else 900  # seconds: sanitizer builds and valgrind are slow, and so is a busy machine; a hang is longer
 
 

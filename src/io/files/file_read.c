@@ -189,7 +189,9 @@ enum conv_status conv_image_reader_check_single(const struct conv_format *format
     unsigned following = 0;
     if (conv_format_is_animated(format, file->bytes, file->size))
         status = conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                              "animated %s: all frames but one would be lost", format->name);
+                              format->has_pages ? "%s of several pages: all but one would be lost"
+                                                : "animated %s: all frames but one would be lost",
+                              format->name);
     else if (stream || !format->has_trailers)
         following = count_following(format, file->bytes, file->size);
     if (following)

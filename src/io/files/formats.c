@@ -11,11 +11,17 @@
 #if CONV_HAVE_JPEG
 #include "jpeg/jpeg.h"
 #endif
+#if CONV_HAVE_TIFF
+#include "tiff/tiff.h"
+#endif
 
 const struct conv_format *const conv_formats[] = {
     &conv_png_format,
 #if CONV_HAVE_JPEG
     &conv_jpeg_format,
+#endif
+#if CONV_HAVE_TIFF
+    &conv_tiff_format,
 #endif
     &conv_pnm_format,  &conv_ppm_format, &conv_pgm_format, &conv_pam_format,
 };
@@ -26,8 +32,13 @@ const int conv_format_count = sizeof conv_formats / sizeof conv_formats[0];
 #else
 #define JPEG ""
 #endif
-const char conv_formats_read[] = "PNG" JPEG " or PNM",
-           conv_formats_written[] = "PNG" JPEG " and PNM";
+#if CONV_HAVE_TIFF
+#define TIFF ", TIFF"
+#else
+#define TIFF ""
+#endif
+const char conv_formats_read[] = "PNG" JPEG TIFF " or PNM",
+           conv_formats_written[] = "PNG" JPEG TIFF " and PNM";
 
 const struct conv_format *conv_formats_of_name(const char *path)
 {

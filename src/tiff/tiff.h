@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// TIFF: tiff.c alone uses libtiff; metadata.c has what is carried over.
+#ifndef CONV_TIFF_TIFF_H
+#define CONV_TIFF_TIFF_H
+
+#include "image/format.h"
+
+extern const struct conv_format conv_tiff_format;
+
+// --- metadata.c ----------------------------------------------------------------------------------
+
+// conv_format.take_common and put_common. What put_common makes begins as the file does: a header,
+// whose offset of the first directory is to be filled in, and what entries of that directory point
+// to, `metadata->front` bytes in total. These entries follow, by tag.
+enum conv_status conv_tiff_take_common(const uint8_t *data, size_t size,
+                                       const struct conv_image_header *header,
+                                       struct conv_cleaning cleaning, struct conv_common *common,
+                                       struct conv_err *err);
+enum conv_status conv_tiff_put_common(const struct conv_common *common,
+                                      const struct conv_image *shape,
+                                      struct conv_metadata *metadata, struct conv_err *err);
+
+enum {
+    CONV_TIFF_SHORT = 3,
+    CONV_TIFF_LONG = 4,
+};
+
+// An entry of the directory of the image that is written: numbers of 16 or 32 bits.
+struct conv_tiff_entry {
+    uint16_t tag, type;
+    uint32_t count;
+    const uint64_t *values; // below 2^32
+};
+
+#define CONV_TIFF_HEADER 8
+
+// Replaces the content of *directory by the first directory of a file, at the even offset `at`: of
+// the entries, which are sorted by tag, and of those of the metadata (NULL: none) with other tags.
+// False: out of memory.
+bool conv_tiff_write_directory(struct conv_buffer *directory, size_t at,
+                               const struct conv_tiff_entry *entries, size_t count,
+                               const struct conv_metadata *metadata);
+
+// The header of the file, for a first directory at that offset.
+void conv_tiff_write_header(uint8_t header[CONV_TIFF_HEADER], size_t at,
+                            const struct conv_metadata *metadata);
+
+#endif
