@@ -440,7 +440,8 @@ typedef struct conv_filter_options {
     int32_t side;   /**< 3 or 5: of built-in filters that exist in several sizes; 0: as named */
     int32_t flip;   /**< convolution instead of correlation */
     int32_t floats; /**< results are float32, neither rounded nor clamped */
-    int32_t reserved_int; /**< 0 */
+    int32_t luma;   /**< the luminance of R, G, B is filtered, and its change added to each of them
+                       (conv_filter_run). Since 1.1 */
     uint64_t reserved[4]; /**< 0 */
 } conv_filter_options;
 /** The defaults. */
@@ -502,6 +503,10 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
  * row by row, with fused multiply-adds in float32: the same bits on every device. The offset and
  * the border's constant are not scaled: with samples between 0 and 1, give them in that range, too.
  * Premultiplied alpha and F32 cannot be combined (CONV_ERR_UNSUPPORTED).
+ *
+ * With options.luma, of images with colours the gray image of Y = round_half_even((299 R + 587 G +
+ * 114 B) / 1000), and alpha as options.alpha says, is filtered, to Y'; results are R + Y' - Y and
+ * so on, clamped. Not for F32, and images must be in host memory (CONV_ERR_UNSUPPORTED).
  *
  * CONV_ERR_USAGE, CONV_ERR_UNSUPPORTED, CONV_ERR_MEMORY, CONV_ERR_DEVICE.
  */
@@ -662,13 +667,16 @@ typedef struct conv_folder_options {
     int32_t progressive; /**< JPEG in several scans, also if the input is not. Since 1.1 */
     int32_t optimize;    /**< JPEG with Huffman codes made for each image. Since 1.1 */
     int32_t auto_orient; /**< images are turned upright by Exif before filtering. Since 1.1 */
+    int32_t luma;        /**< only luminance is filtered (conv_filter_run); from JPEG to JPEG chroma
+                            passes as it is coded. Since 1.1 */
+    int32_t reserved_int; /**< 0. Since 1.1 */
     uint64_t reserved[2]; /**< 0. Since 1.1 */
 } conv_folder_options;
 /** The defaults. */
 /* clang-format off */
 #define CONV_FOLDER_OPTIONS_INIT \
     {sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, \
-     0, 0, {0, 0}}
+     0, 0, 0, 0, {0, 0}}
 /* clang-format on */
 
 /**

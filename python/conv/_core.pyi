@@ -52,6 +52,7 @@ class Filter:
         side: int = 0,
         flip: bool = False,
         floats: bool = False,
+        luma: bool = False,
     ) -> None: ...
     def __call__(
         self,

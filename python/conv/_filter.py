@@ -35,9 +35,9 @@ def _names_file(text, kernel):
 
 
 @functools.lru_cache(maxsize=128)
-def _prepared(text, border, alpha, kernel, divisor, bias, variant, side, flip, floats):
+def _prepared(text, border, alpha, kernel, divisor, bias, variant, side, flip, floats, luma):
     return Filter(text, border=border, alpha=alpha, kernel=kernel, divisor=divisor, bias=bias, variant=variant,
-                  side=side, flip=flip, floats=floats)
+                  side=side, flip=flip, floats=floats, luma=luma)
 
 
 def _wants_floats(dtype):
@@ -59,6 +59,7 @@ def filter(
     bias: float | None = None,
     side: int = 0,
     flip: bool = False,
+    luma: bool = False,
     dtype: Any = None,
     variant: str | None = None,
     layout: Layout = "HWC",
@@ -84,6 +85,8 @@ def filter(
     bias:    a number in 8-bit units, or as float32 samples are; None: the filter's own, 0 for a matrix
     side:    3 or 5: of built-in filters that exist in several sizes
     flip:    convolution instead of correlation
+    luma:    of colours the luminance is filtered (Y = 0.299 R + 0.587 G + 0.114 B, rounded), and its change is
+             added to R, G and B and clamped; images of 8 or 16 bits in host memory
     dtype:   "float32" or numpy.float32: results that are neither rounded nor clamped. None: as the images
     variant: a kernel to force (conv.kernels())
     layout:  "HWC", "CHW" or "HW"
@@ -97,14 +100,14 @@ def filter(
     """
     if type(filter) is not Filter:
         floats = dtype is not None and _wants_floats(dtype)
-        settings = (border, alpha, kernel, divisor, bias, variant, side, flip, floats)
+        settings = (border, alpha, kernel, divisor, bias, variant, side, flip, floats, luma)
         if type(filter) is str and not _names_file(filter, kernel):
             filter = _prepared(filter, *settings)
         else:
             filter = _prepared.__wrapped__(filter, *settings)
-    elif (border, alpha, kernel, divisor, bias, variant, side, flip, dtype) != _NO_SETTINGS:
+    elif (border, alpha, kernel, divisor, bias, variant, side, flip, luma, dtype) != _NO_SETTINGS:
         raise ValueError("a conv.Filter has its settings with it")
     return filter(images, layout=layout, out=out, stream=stream, device=device)
 
 
-_NO_SETTINGS = (None, None, None, None, None, None, 0, False, None)
+_NO_SETTINGS = (None, None, None, None, None, None, 0, False, False, None)

@@ -42,6 +42,7 @@ def filter_folder(
     progressive: bool = False,
     optimize: bool = False,
     gray: bool = False,
+    luma: bool = False,
     auto_orient: bool = False,
     archives: bool = True,
     shard: tuple[int, int] | None = None,
@@ -66,6 +67,7 @@ def filter_folder(
     progressive:   JPEG outputs in several scans; without it, those of progressive inputs
     optimize:      JPEG outputs with Huffman codes made for each image
     gray:          colours become their luminance before the first filter
+    luma:          only luminance is filtered, as for conv.filter; from JPEG to JPEG chroma passes as it is coded
     auto_orient:   images are turned as the orientation in their Exif says, before the first filter
     archives:      False: archives are files like any other
     shard:         (i, n): only part i of n, counted from 0: of several archives whole ones, else images

@@ -112,6 +112,7 @@ conv_filter_options FilterSettings::options() const
     options.side = side;
     options.flip = flip;
     options.floats = floats;
+    options.luma = luma;
     return options;
 }
 
@@ -225,7 +226,7 @@ namespace
 
 void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle alpha,
                  nb::handle kernel, nb::handle divisor, nb::handle bias, nb::handle variant,
-                 nb::handle side, bool flip, bool floats)
+                 nb::handle side, bool flip, bool floats, bool luma)
 {
     FilterSettings settings;
     settings.border = text_of(border);
@@ -233,6 +234,7 @@ void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle 
     settings.variant = text_of(variant);
     settings.flip = flip;
     settings.floats = floats;
+    settings.luma = luma;
     if (nb::isinstance<nb::str>(filter)) {
         settings.kernel = text_of(kernel);
         settings.divisor = text_of(divisor);
@@ -240,7 +242,7 @@ void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle 
         settings.side = parse_int(side, "side");
         nb::tuple state = nb::make_tuple(filter, settings.border, settings.alpha, settings.kernel,
                                          settings.divisor, settings.bias, settings.variant,
-                                         settings.side, flip, floats);
+                                         settings.side, flip, floats, luma);
         new (self) Filter(std::move(state), parse_text(filter), std::move(settings));
         return;
     }
@@ -264,18 +266,21 @@ void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle 
     } else {
         scale = divisor.is_none() ? 1 : nb::cast<double>(divisor);
     }
-    nb::tuple state = nb::make_tuple(matrix.attr("tolist")(), settings.border, settings.alpha,
-                                     nb::none(), scale, offset, settings.variant, 0, flip, floats);
+    nb::tuple state =
+        nb::make_tuple(matrix.attr("tolist")(), settings.border, settings.alpha, nb::none(), scale,
+                       offset, settings.variant, 0, flip, floats, luma);
     new (self) Filter(std::move(state), std::move(values), width, height, scale, offset,
                       std::move(settings));
 }
 
 void restore_filter(Filter *self, nb::tuple state)
 {
-    if (nb::len(state) != 10)
+    size_t length = nb::len(state); // 10 in version 1.0
+    if (length != 10 && length != 11)
         raise_value("not the state of a conv.Filter");
     make_filter(self, state[0], state[1], state[2], state[3], state[4], state[5], state[6],
-                state[7], nb::cast<bool>(state[8]), nb::cast<bool>(state[9]));
+                state[7], nb::cast<bool>(state[8]), nb::cast<bool>(state[9]),
+                length == 11 && nb::cast<bool>(state[10]));
 }
 
 } // namespace
@@ -289,7 +294,7 @@ void bind_filter(nb::module_ &module)
         .def("__init__", make_filter, arg("filter").none(), nb::kw_only(), arg("border") = none(),
              arg("alpha") = none(), arg("kernel") = none(), arg("divisor") = none(),
              arg("bias") = none(), arg("variant") = none(), arg("side") = 0, arg("flip") = false,
-             arg("floats") = false)
+             arg("floats") = false, arg("luma") = false)
         .def("__call__", &Filter::call, arg("images").none(), nb::kw_only(),
              arg("layout").none() = "HWC", arg("out") = none(), arg("stream") = none(),
              arg("device") = none(), "Filters images as conv.filter does.")

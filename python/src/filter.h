@@ -20,7 +20,7 @@ const char *text_or_null(const Text &text);
 struct FilterSettings {
     Text border, alpha, kernel, divisor, bias, variant;
     int side = 0;
-    bool flip = false, floats = false;
+    bool flip = false, floats = false, luma = false;
 
     conv_filter_options options() const; // points into this object
 };

@@ -179,6 +179,7 @@ void read_options(Job &job, const nb::dict &options)
         {"progressive", &job.options.progressive},
         {"optimize", &job.options.optimize},
         {"gray", &job.options.gray},
+        {"luma", &job.options.luma},
         {"auto_orient", &job.options.auto_orient}};
     for (auto [name, flag] : flags)
         *flag = nb::cast<bool>(options[name]);

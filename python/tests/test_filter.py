@@ -221,3 +221,28 @@ def test_filters_are_pickled(prepared, noise):
     for again in (pickle.loads(pickle.dumps(prepared)), copy.deepcopy(prepared)):
         assert repr(again) == repr(prepared)
         assert np.array_equal(again(image), prepared(image))
+
+
+@pytest.mark.parametrize("dtype", ("uint8", "uint16"))
+@pytest.mark.parametrize("alpha", (None, "premultiply"))
+def test_luma_alone(noise, dtype, alpha):
+    """The gray image of the luminance is filtered, and its change added to the colours."""
+    image = noise((31, 18, 4), dtype)
+    weighed = image[..., :3].astype(np.int64) @ [299, 587, 114]
+    quotient, rest = np.divmod(weighed, 1000)
+    old = (quotient + ((rest > 500) | ((rest == 500) & (quotient % 2 == 1)))).astype(dtype)
+    gray = conv.filter(np.stack([old, image[..., 3]], -1), "sharpen", alpha=alpha)
+    changed = image[..., :3].astype(np.int64) + gray[..., :1] - old[..., None]
+    wanted = np.dstack([np.clip(changed, 0, np.iinfo(dtype).max), gray[..., 1]])
+    result = conv.filter(image, "sharpen", luma=True, alpha=alpha)
+    assert result.dtype == dtype and np.array_equal(result, wanted)
+    assert np.array_equal(conv.filter(image[..., :3].transpose(2, 0, 1), "sharpen", luma=True, layout="CHW"),
+                          conv.filter(image[..., :3], "sharpen", luma=True).transpose(2, 0, 1))
+    both = conv.filter([image[..., 0], image], "sharpen", luma=True, alpha=alpha)
+    assert np.array_equal(both[0], conv.filter(image[..., 0], "sharpen")) and np.array_equal(both[1], result)
+    same = pickle.loads(pickle.dumps(conv.Filter("sharpen", luma=True, alpha=alpha)))
+    assert np.array_equal(same(image), result)
+    with pytest.raises(ValueError, match="luma"):
+        conv.filter(image, "sharpen", luma=True, dtype="float32")
+    with pytest.raises(ValueError, match="luminance"):
+        conv.filter(image.astype("float32"), "sharpen", luma=True)

@@ -15,7 +15,7 @@ struct conv_filter_object {
     struct conv_backend *opened;
     int count; // filters of the chain
     float border_value;
-    bool floats, premultiplies;
+    bool floats, premultiplies, luma;
 };
 
 const char *conv_filter_name(int index, const char **summary)
@@ -77,6 +77,10 @@ static enum conv_status read_settings(struct conv_backend_config *config,
         status = conv_err_set(err, CONV_ERR_USAGE,
                               "float32 results and premultiplied alpha cannot be combined: results "
                               "are divided by alpha as integers");
+    if (!status && config->floats && options->luma)
+        status = conv_err_set(err, CONV_ERR_USAGE,
+                              "float32 results and luma cannot be combined: the luminance of "
+                              "integers is replaced");
     return status;
 }
 
@@ -199,6 +203,8 @@ static conv_status create(conv_filter **filter, conv_context *context,
         status = conv_api_read_chain(&config, filters, context, definition->text, &own, err);
     if (!status)
         status = open_chain(filter, context, &config, err);
+    if (!status)
+        (*filter)->luma = own.luma != 0;
     free(filters);
     return conv_api_end(context, status);
 }
@@ -266,6 +272,12 @@ static enum conv_status check_pair(const conv_filter *filter, const conv_image *
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
                             "%s: float32 samples and premultiplied alpha cannot be combined: "
                             "results are divided by alpha as integers",
+                            name);
+    bool luma = filter->luma && source->channels >= 3;
+    if (luma && (source->sample == CONV_SAMPLE_F32 ||
+                 conv_api_is_on_device(filter->context, source->memory)))
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "%s: luminance alone is filtered of 8 and 16 bits in host memory",
                             name);
     if (result->sample != (filter->floats ? CONV_SAMPLE_F32 : source->sample))
         return conv_err_set(err, CONV_ERR_USAGE, "%s: the samples must be %s", name,
@@ -424,6 +436,68 @@ static enum conv_status run_all(conv_filter *filter, const conv_image *sources,
     return status;
 }
 
+// Filters the luminance of an image in host memory, and alpha as the filter does.
+static enum conv_status run_luma(conv_filter *filter, const conv_image *source,
+                                 const conv_image *result, void *stream, struct conv_err *err)
+{
+    struct conv_memory_pools *pools = filter->context->device->pools;
+    struct conv_image shape = {.width = source->width,
+                               .height = source->height,
+                               .channels = source->channels,
+                               .depth = 8 * (int)conv_sample_bytes(source->sample),
+                               .alpha = source->channels == 4};
+    struct conv_image gray_shape = shape, colours, gray, filtered;
+    gray_shape.channels -= 2;
+    size_t bytes = conv_image_bytes(&shape), gray_bytes = conv_image_bytes(&gray_shape);
+    void *memory;
+    enum conv_status status =
+        conv_memory_take(pools, CONV_HOST, bytes + 2 * gray_bytes, &memory, err);
+    if (status)
+        return status;
+    conv_image_lay_out(&colours, &shape, memory);
+    conv_image_lay_out(&gray, &gray_shape, (uint8_t *)memory + bytes);
+    conv_image_lay_out(&filtered, &gray_shape, (uint8_t *)memory + bytes + gray_bytes);
+    if (shape.alpha)
+        gray.plane[1] = colours.plane[3];
+    conv_image to = conv_view_of(&colours);
+    to.has_alpha = source->has_alpha;
+    conv_view_copy(&to, source, 0, source->height);
+    conv_image_weigh(&gray, &colours);
+    conv_image in = conv_view_of(&gray), out = conv_view_of(&filtered);
+    in.has_alpha = out.has_alpha = shape.alpha && source->has_alpha;
+    status = run_all(filter, &in, &out, 1, stream, err);
+    if (!status) {
+        conv_image_replace_luma(&colours, &filtered);
+        conv_image from = conv_view_of(&colours);
+        from.has_alpha = result->has_alpha;
+        conv_view_copy(result, &from, 0, result->height);
+        if (shape.alpha) {
+            conv_image alpha = *result;
+            alpha.data = (uint8_t *)alpha.data + 3 * alpha.channel_stride;
+            alpha.channels = out.channels = 1;
+            alpha.has_alpha = out.has_alpha = 0;
+            out.data = filtered.plane[1].data;
+            conv_view_copy(&alpha, &out, 0, out.height);
+        }
+    }
+    conv_memory_give(pools, CONV_HOST, memory);
+    return status;
+}
+
+static enum conv_status run_each(conv_filter *filter, const conv_image *sources,
+                                 const conv_image *results, int count, void *stream,
+                                 struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    if (!filter->luma)
+        return run_all(filter, sources, results, count, stream, err);
+    for (int i = 0; i < count && !status; i++)
+        status = sources[i].channels >= 3
+                     ? run_luma(filter, &sources[i], &results[i], stream, err)
+                     : run_all(filter, &sources[i], &results[i], 1, stream, err);
+    return status;
+}
+
 conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
                             const conv_image *results, int count, void *stream)
 {
@@ -442,8 +516,8 @@ conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
     if (!status && count > 0)
         status = separate(filter, &separated, sources, results, count, err);
     if (!status && count > 0)
-        status = run_all(filter, separated.sources ? separated.sources : sources, results, count,
-                         stream, err);
+        status = run_each(filter, separated.sources ? separated.sources : sources, results, count,
+                          stream, err);
     free_separated(filter, &separated);
     return conv_api_end(context, status);
 }

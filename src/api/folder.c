@@ -277,7 +277,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
                   .optimize = run->options.optimize != 0},
         .auto_orient = run->options.auto_orient != 0,
         .output_format = run->to,
-        .blend = {.gray = run->options.gray != 0},
+        .blend = {.gray = run->options.gray != 0, .luma = run->options.luma != 0},
         .output_type = run->backend_config.floats ? CONV_OUTPUT_F32 : CONV_OUTPUT_SAME,
         .decode_on = coders ? CONV_CODER_AUTO : CONV_CODER_CPU,
         .encode_on = encodes ? CONV_CODER_GPU : CONV_CODER_CPU,

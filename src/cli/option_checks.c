@@ -175,12 +175,15 @@ static enum conv_status check_blend(struct conv_options *options, struct conv_er
         status = parse_mix(&options->filter, options->filter.mix_text, err);
     if (!status && options->filter.roi_text)
         status = parse_roi(&options->filter, options->filter.roi_text, err);
-    if (!status && (options->filter.mix_text || options->filter.roi_text) &&
-        options->outputs.type == CONV_OUTPUT_F32)
+    const char *with = options->filter.mix_text   ? "mix"
+                       : options->filter.roi_text ? "roi"
+                       : options->filter.luma     ? "luma"
+                                                  : NULL;
+    if (!status && with && options->outputs.type == CONV_OUTPUT_F32)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--output-type f32 and --%s cannot be combined: float32 results are "
                             "not blended with samples",
-                            options->filter.mix_text ? "mix" : "roi");
+                            with);
     return status;
 }
 

@@ -180,6 +180,9 @@ const struct conv_option conv_option_table[] = {
              "sharpen), keep (default otherwise) or filter"},
     {FLAG(DECIDES, "gray", 0, filter.gray), .commands = RUN | LAYER,
      .help = "use the luminance of colour images (BT.601) as a single channel"},
+    {FLAG(DECIDES, "luma", 0, filter.luma), .commands = RUN,
+     .help = "filter the luminance of colour images (BT.601) and keep their chroma; from JPEG to "
+             "JPEG, chroma is not even encoded again"},
     {STRING(DECIDES, "mix", 0, "P", filter.mix_text), .commands = RUN,
      .help = "blend the results: P per cent of the result and the rest of the original"},
     {STRING(DECIDES, "roi", 0, "WxH+X+Y", filter.roi_text), .commands = RUN,
@@ -425,6 +428,7 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("watch", "in-place"), .reason = "each result would be a new arrival"},
     {EXCLUDES("watch", "beside"), .reason = "each result would be a new arrival"},
     {EXCLUDES("watch", "dry-run"), .reason = "a watch has no end"},
+    {EXCLUDES("gray", "luma")},
     {NEEDS("shard-by", "shard")},
     {NEEDS("shard-of", "shard")},
     {EXCLUDES("beside", "shard"), .reason = "other processes would list the results"},

@@ -97,7 +97,7 @@ struct conv_placed {
     // in.plane[].
     size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
     // The shape's spare planes, among the passthrough planes: backends never touch them.
-    struct conv_plane spare[CONV_IMAGE_MAX_CHANNELS];
+    struct conv_plane spare[CONV_IMAGE_MOST_SPARE];
 };
 
 // Reserves room for an image of the sizes of `shape`. False if the group has no room.

@@ -190,6 +190,7 @@ struct conv_kept {
     uint8_t components;    // that have divisors; 0: none
     uint8_t h, v;          // sampling factors of luma, those of chroma being 1
     uint16_t quant[3][64]; // divisors in zigzag order
+    bool luma_apart;       // `encode` can replace the luma alone: conv_metadata.source
     // Of TIFF.
     uint16_t compression;
 };
@@ -200,8 +201,15 @@ struct conv_metadata {
     uint8_t *data; // malloc'ed
     size_t size, capacity;
     size_t front; // bytes of `size` that come before the image data
+    // Bytes after `size`: the input, whose chroma the output takes over as it is coded. `encode` is
+    // then called with the luma as a gray image.
+    size_t source;
     struct conv_kept kept;
 };
+
+// Sets the source. CONV_ERR_MEMORY.
+enum conv_status conv_metadata_add_source(struct conv_metadata *metadata, const uint8_t *data,
+                                          size_t size, struct conv_err *err);
 
 void conv_metadata_free(struct conv_metadata *metadata); // also resets it to {0}
 

@@ -116,6 +116,20 @@ void conv_image_narrow(struct conv_image *image)
     }
 }
 
+static void write_sample(uint8_t *at, size_t size, unsigned value)
+{
+    uint16_t wide = (uint16_t)value;
+    if (size == 1)
+        *at = (uint8_t)value;
+    else
+        memcpy(at, &wide, sizeof wide);
+}
+
+static unsigned weigh(unsigned r, unsigned g, unsigned b)
+{
+    return conv_image_divide_half_even(299 * r + 587 * g + 114 * b, 1000);
+}
+
 void conv_image_weigh(const struct conv_image *gray, const struct conv_image *colours)
 {
     size_t sample = (size_t)colours->depth / 8;
@@ -125,14 +139,35 @@ void conv_image_weigh(const struct conv_image *gray, const struct conv_image *co
         const uint8_t *g = from[1].data + y * from[1].stride;
         const uint8_t *b = from[2].data + y * from[2].stride;
         uint8_t *out = gray->plane[0].data + y * gray->plane[0].stride;
+        for (size_t at = 0; at < (size_t)colours->width * sample; at += sample)
+            write_sample(out + at, sample,
+                         weigh(read_sample(r + at, sample), read_sample(g + at, sample),
+                               read_sample(b + at, sample)));
+    }
+}
+
+void conv_image_replace_luma(const struct conv_image *colours, const struct conv_image *luma)
+{
+    size_t sample = (size_t)colours->depth / 8;
+    int most = (1 << colours->depth) - 1;
+    for (int y = 0; y < colours->height; y++) {
+        const uint8_t *new = luma->plane[0].data + y * luma->plane[0].stride;
+        uint8_t *row[3];
+        for (int c = 0; c < 3; c++)
+            row[c] = colours->plane[c].data + y * colours->plane[c].stride;
         for (size_t at = 0; at < (size_t)colours->width * sample; at += sample) {
-            unsigned sum = 299 * read_sample(r + at, sample) + 587 * read_sample(g + at, sample) +
-                           114 * read_sample(b + at, sample);
-            uint16_t wide = (uint16_t)conv_image_divide_half_even(sum, 1000);
-            if (sample == 1)
-                out[at] = (uint8_t)wide;
-            else
-                memcpy(out + at, &wide, sizeof wide);
+            int value[3];
+            for (int c = 0; c < 3; c++)
+                value[c] = (int)read_sample(row[c] + at, sample);
+            int change = (int)read_sample(new + at, sample) -
+                         (int)weigh((unsigned)value[0], (unsigned)value[1], (unsigned)value[2]);
+            for (int c = 0; c < 3; c++) {
+                int sum = value[c] + change;
+                write_sample(row[c] + at, sample,
+                             sum < 0      ? 0
+                             : sum > most ? (unsigned)most
+                                          : (unsigned)sum);
+            }
         }
     }
 }

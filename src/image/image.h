@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define CONV_IMAGE_MAX_CHANNELS 4
+#define CONV_IMAGE_MOST_SPARE (2 * CONV_IMAGE_MAX_CHANNELS)
 
 // Rows start on multiples of this many bytes (which the GPU's bulk copies require), planes on
 // multiples of CONV_IMAGE_PLANE_ALIGN (a cache line pair, a DRAM burst).
@@ -99,6 +100,10 @@ static inline unsigned conv_image_divide_half_even(uint64_t sum, unsigned diviso
 // Sets the first plane of *gray to the luma of BT.601 of R, G and B: (299 R + 587 G + 114 B) /
 // 1000, rounded half to even. It may be one of their planes.
 void conv_image_weigh(const struct conv_image *gray, const struct conv_image *colours);
+
+// Replaces the luma of colours: adds to R, G and B the difference of the first plane of *luma and
+// their luma by conv_image_weigh, and clamps. So Cb and Cr stay, but where clamped.
+void conv_image_replace_luma(const struct conv_image *colours, const struct conv_image *luma);
 
 struct conv_image_difference {
     int channel, x, y;

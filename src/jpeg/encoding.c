@@ -80,11 +80,19 @@ static void keep_sampling(struct conv_kept *kept, const struct conv_image_header
     kept->v = (uint8_t)(v / chroma_v);
 }
 
+// True if luma has as many samples as the image.
+static bool has_full_luma(const struct conv_image_header *header)
+{
+    const uint8_t *h = header->jpeg.h, *v = header->jpeg.v;
+    return h[0] >= h[1] && h[0] >= h[2] && v[0] >= v[1] && v[0] >= v[2];
+}
+
 void conv_jpeg_keep(const uint8_t *data, size_t size, const struct conv_image_header *header,
                     struct conv_kept *kept)
 {
     uint16_t tables[TABLES][BLOCK] = {{0}};
     const uint8_t *frame = NULL;
+    struct conv_jpeg_colours colours = {0};
     struct conv_marker marker;
     size_t at = 2;
     bool good = true;
@@ -94,6 +102,7 @@ void conv_jpeg_keep(const uint8_t *data, size_t size, const struct conv_image_he
             good = read_tables(tables, &marker);
         else if (conv_marker_is_frame(marker.code))
             frame = marker.data; // of that many components, as the probe has seen
+        conv_jpeg_note_colours(&colours, &marker);
     }
     if (!good || !frame)
         return;
@@ -105,6 +114,7 @@ void conv_jpeg_keep(const uint8_t *data, size_t size, const struct conv_image_he
         memcpy(kept->quant[c], tables[table], sizeof kept->quant[c]);
     }
     kept->components = (uint8_t)channels;
+    kept->luma_apart = channels == 3 && conv_jpeg_is_ycc(&colours, frame) && has_full_luma(header);
     keep_sampling(kept, header);
 }
 

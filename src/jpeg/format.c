@@ -11,6 +11,7 @@ struct conv_codec {
     struct conv_codec_config config;
     struct conv_buffer scratch;
     struct conv_buffer file;
+    struct conv_buffer luma;           // that replaces a file's, encoded
     uint8_t head[CONV_JPEG_HEAD_MOST]; // of the last frame
 };
 
@@ -37,6 +38,7 @@ static void close_codec(struct conv_codec *codec)
         return;
     conv_buffer_free(&codec->scratch);
     conv_buffer_free(&codec->file);
+    conv_buffer_free(&codec->luma);
     free(codec);
 }
 
@@ -45,6 +47,7 @@ static void trim(struct conv_codec *codec)
     size_t keep = codec->config.keep ? codec->config.keep : SIZE_MAX;
     conv_buffer_trim(&codec->scratch, keep);
     conv_buffer_trim(&codec->file, keep);
+    conv_buffer_trim(&codec->luma, keep);
 }
 
 static size_t decode_bytes(const struct conv_image_header *header, size_t size)
@@ -57,6 +60,18 @@ static size_t decode_bytes(const struct conv_image_header *header, size_t size)
     return conv_jpeg_planes_bytes(&planes) + (header->jpeg.several_scans ? coefficients : 0);
 }
 
+// Replacing luma takes all coefficients of the source, those of the new luma, and that as a file.
+static size_t transfer_bytes(const struct conv_metadata *metadata, size_t most)
+{
+    struct conv_image_header header;
+    struct conv_err err;
+    if (!metadata || !metadata->source ||
+        conv_jpeg_probe(metadata->data + metadata->size, metadata->source, &header, &err))
+        return 0;
+    size_t block = CONV_JPEG_BLOCK_SAMPLES * sizeof(int16_t);
+    return 2 * (size_t)header.jpeg.padded_blocks * block + most + metadata->source;
+}
+
 static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape,
                            const struct conv_metadata *metadata)
 {
@@ -67,8 +82,9 @@ static size_t encode_bytes(const struct conv_codec_config *config, const struct 
                                       .components = shape->channels < 3 ? 1 : 3,
                                       .h = {encoding.h, 1, 1},
                                       .v = {encoding.v, 1, 1}};
-    return conv_jpeg_most_bytes(&encoding, shape) + conv_jpeg_planes_bytes(&planes) +
-           conv_jpeg_coefficient_bytes(&encoding, shape);
+    size_t most = conv_jpeg_most_bytes(&encoding, shape);
+    return most + conv_jpeg_planes_bytes(&planes) + conv_jpeg_coefficient_bytes(&encoding, shape) +
+           transfer_bytes(metadata, most);
 }
 
 static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data, size_t size,
@@ -148,6 +164,10 @@ static enum conv_status encode_to(struct conv_codec *codec, const struct conv_im
     if (src->depth != 8)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG has 8 bits per sample, not %d",
                             src->depth);
+    if (metadata && metadata->source)
+        return conv_libjpeg_replace_luma(&codec->scratch, &codec->luma, &codec->file, src,
+                                         metadata->data + metadata->size, metadata->source,
+                                         &encoding, codec->config.stop, err);
     bool alpha = src->channels % 2 == 0;
     enum conv_status status = alpha ? check_alpha(codec, src, source, err) : CONV_OK;
     return status ? status

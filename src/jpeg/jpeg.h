@@ -183,6 +183,17 @@ size_t conv_jpeg_most_bytes(const struct conv_jpeg_encoding *encoding,
 size_t conv_jpeg_coefficient_bytes(const struct conv_jpeg_encoding *encoding,
                                    const struct conv_image *shape);
 
+// What markers say about the colours of three components. Starts as {0}.
+struct conv_jpeg_colours {
+    bool jfif, adobe;
+    uint8_t transform; // Adobe's
+};
+
+void conv_jpeg_note_colours(struct conv_jpeg_colours *colours, const struct conv_marker *marker);
+
+// True if they are Y, Cb, Cr and not R, G, B, by libjpeg's rules. `frame`: its segment's data.
+bool conv_jpeg_is_ycc(const struct conv_jpeg_colours *colours, const uint8_t *frame);
+
 // --- libjpeg.c -----------------------------------------------------------------------------------
 
 // Decoding and encoding by libjpeg-turbo.
@@ -209,5 +220,14 @@ enum conv_status conv_libjpeg_encode(struct conv_buffer *scratch, struct conv_bu
                                      const struct conv_row_source *source,
                                      const struct conv_jpeg_encoding *encoding,
                                      const atomic_int *stop, struct conv_err *err);
+
+// The same with the quantised coefficients of `source`, a colour JPEG of which conv_jpeg_keep says
+// luma_apart, except that the first plane of *src replaces its luma. Of *encoding only what is not
+// kept counts: its scans and Huffman codes. `luma`: scratch memory.
+enum conv_status conv_libjpeg_replace_luma(struct conv_buffer *scratch, struct conv_buffer *luma,
+                                           struct conv_buffer *file, const struct conv_image *src,
+                                           const uint8_t *source, size_t size,
+                                           const struct conv_jpeg_encoding *encoding,
+                                           const atomic_int *stop, struct conv_err *err);
 
 #endif

@@ -189,7 +189,7 @@ static void set_planes(struct reader *reader)
     place_planes((j_common_ptr)jpeg, planes, reader->scratch);
 }
 
-static void start_reading(struct reader *reader)
+static void open_reader(struct reader *reader)
 {
     j_decompress_ptr jpeg = &reader->jpeg;
     const struct conv_image_header *header = reader->header;
@@ -213,6 +213,12 @@ static void start_reading(struct reader *reader)
         jpeg->image_height != (JDIMENSION)header->shape.height ||
         jpeg->num_components != header->jpeg.components)
         fail((j_common_ptr)jpeg, "contradicts its header");
+}
+
+static void start_reading(struct reader *reader)
+{
+    j_decompress_ptr jpeg = &reader->jpeg;
+    open_reader(reader);
     set_planes(reader);
     // Defaults otherwise: the accurate integer DCT, as in other programs.
     jpeg->raw_data_out = TRUE;
@@ -341,11 +347,9 @@ static void set_tables(j_compress_ptr jpeg, const struct conv_jpeg_encoding *enc
     }
 }
 
-static void start_writing(struct writer *writer)
+static void open_writer(struct writer *writer)
 {
     j_compress_ptr jpeg = &writer->jpeg;
-    const struct conv_jpeg_encoding *encoding = writer->encoding;
-    bool gray = writer->src->channels < 3;
     jpeg_create_compress(jpeg);
     jpeg->mem->max_memory_to_use = 0; // as above
     jpeg->client_data = writer;
@@ -355,6 +359,25 @@ static void start_writing(struct writer *writer)
         .term_destination = end_file,
     };
     jpeg->dest = &writer->destination;
+    writer->progress.progress_monitor = watch_writing;
+    jpeg->progress = &writer->progress;
+}
+
+// After the defaults have been set.
+static void set_coding(j_compress_ptr jpeg, const struct conv_jpeg_encoding *encoding)
+{
+    if (encoding->progressive)
+        jpeg_simple_progression(jpeg);
+    jpeg->optimize_coding = encoding->optimize;
+    jpeg->write_JFIF_header = FALSE;
+}
+
+static void start_writing(struct writer *writer)
+{
+    j_compress_ptr jpeg = &writer->jpeg;
+    const struct conv_jpeg_encoding *encoding = writer->encoding;
+    bool gray = writer->src->channels < 3;
+    open_writer(writer);
     jpeg->image_width = (JDIMENSION)writer->src->width;
     jpeg->image_height = (JDIMENSION)writer->src->height;
     jpeg->input_components = gray ? 1 : CHANNELS;
@@ -363,12 +386,7 @@ static void start_writing(struct writer *writer)
     set_tables(jpeg, encoding);
     jpeg->comp_info[0].h_samp_factor = encoding->h;
     jpeg->comp_info[0].v_samp_factor = encoding->v;
-    if (encoding->progressive)
-        jpeg_simple_progression(jpeg);
-    jpeg->optimize_coding = encoding->optimize;
-    writer->progress.progress_monitor = watch_writing;
-    jpeg->progress = &writer->progress;
-    jpeg->write_JFIF_header = FALSE;
+    set_coding(jpeg, encoding);
     jpeg->raw_data_in = TRUE;
     struct conv_jpeg_planes *planes = &writer->planes;
     *planes = (struct conv_jpeg_planes){.width = writer->src->width,
@@ -428,5 +446,109 @@ enum conv_status conv_libjpeg_encode(struct conv_buffer *scratch, struct conv_bu
     enum conv_status status =
         write_guarded(&writer) ? CONV_OK : conv_format_write_failure(&fault.why, err);
     jpeg_destroy_compress(&writer.jpeg);
+    return status;
+}
+
+// --- replacing luma ------------------------------------------------------------------------------
+
+// The coefficients of a file and of its new luma, which has been encoded as a gray image.
+struct transfer {
+    struct reader source, luma;
+    jvirt_barray_ptr *blocks; // of source
+    struct writer writer;
+};
+
+static jvirt_barray_ptr *read_blocks(struct reader *reader)
+{
+    open_reader(reader);
+    jvirt_barray_ptr *blocks = jpeg_read_coefficients(&reader->jpeg);
+    check_scans(reader);
+    return blocks;
+}
+
+static bool read_source_guarded(struct transfer *transfer)
+{
+    if (setjmp(((struct fault *)transfer->source.jpeg.err)->jump))
+        return false;
+    transfer->blocks = read_blocks(&transfer->source);
+    return true;
+}
+
+static void replace_blocks(struct transfer *transfer)
+{
+    j_common_ptr source = (j_common_ptr)&transfer->source.jpeg;
+    j_common_ptr luma = (j_common_ptr)&transfer->luma.jpeg;
+    const jpeg_component_info *component = &transfer->source.jpeg.comp_info[0];
+    jvirt_barray_ptr *blocks = read_blocks(&transfer->luma);
+    const jpeg_component_info *gray = &transfer->luma.jpeg.comp_info[0];
+    if (gray->width_in_blocks != component->width_in_blocks ||
+        gray->height_in_blocks != component->height_in_blocks)
+        fail(source, "contradicts its header");
+    for (JDIMENSION y = 0; y < component->height_in_blocks; y++) {
+        JBLOCKARRAY to = source->mem->access_virt_barray(source, transfer->blocks[0], y, 1, TRUE);
+        JBLOCKARRAY from = luma->mem->access_virt_barray(luma, blocks[0], y, 1, FALSE);
+        memcpy(to[0], from[0], component->width_in_blocks * sizeof(JBLOCK));
+    }
+}
+
+static bool transfer_guarded(struct transfer *transfer)
+{
+    struct writer *writer = &transfer->writer;
+    if (setjmp(((struct fault *)transfer->source.jpeg.err)->jump))
+        return false;
+    replace_blocks(transfer);
+    open_writer(writer);
+    jpeg_copy_critical_parameters(&transfer->source.jpeg, &writer->jpeg);
+    set_coding(&writer->jpeg, writer->encoding);
+    jpeg_write_coefficients(&writer->jpeg, transfer->blocks);
+    jpeg_finish_compress(&writer->jpeg);
+    return true;
+}
+
+// Of the file's luma.
+static struct conv_jpeg_encoding luma_encoding(const struct reader *source)
+{
+    struct conv_jpeg_encoding encoding = {.h = 1, .v = 1};
+    const JQUANT_TBL *table = source->jpeg.comp_info[0].quant_table;
+    for (int k = 0; k < DCTSIZE2; k++)
+        encoding.quant[0][k] = table->quantval[conv_jpeg_zigzag[k]];
+    return encoding;
+}
+
+enum conv_status conv_libjpeg_replace_luma(struct conv_buffer *scratch, struct conv_buffer *luma,
+                                           struct conv_buffer *file, const struct conv_image *src,
+                                           const uint8_t *source, size_t size,
+                                           const struct conv_jpeg_encoding *encoding,
+                                           const atomic_int *stop, struct conv_err *err)
+{
+    struct fault fault = {0};
+    struct conv_image gray = *src;
+    gray.channels = 1;
+    struct conv_image_header header = {.shape = gray, .jpeg = {.components = CHANNELS}};
+    struct conv_image_header luma_header = {.shape = gray, .jpeg = {.components = 1}};
+    struct transfer transfer = {
+        .source = {.data = source, .size = size, .header = &header, .stop = stop},
+        .luma = {.header = &luma_header, .stop = stop},
+        .writer = {.src = src, .encoding = encoding, .file = file, .stop = stop},
+    };
+    init_errors(&fault);
+    transfer.source.jpeg.err = transfer.luma.jpeg.err = transfer.writer.jpeg.err = &fault.errors;
+    bool read = read_source_guarded(&transfer);
+    enum conv_status status = read ? CONV_OK : conv_format_read_failure(&fault.why, size, err);
+    if (read) {
+        const struct conv_jpeg_encoding of_luma = luma_encoding(&transfer.source);
+        status = conv_libjpeg_encode(scratch, luma, &gray, NULL, &of_luma, stop, err);
+    }
+    file->size = 0;
+    if (!status && !conv_buffer_reserve(file, LEAST_ROOM))
+        status = out_of_memory(err);
+    transfer.luma.data = luma->data;
+    transfer.luma.size = luma->size;
+    transfer.writer.most = conv_jpeg_most_bytes(encoding, src) + size;
+    if (!status && !transfer_guarded(&transfer))
+        status = conv_format_write_failure(&fault.why, err);
+    jpeg_destroy_compress(&transfer.writer.jpeg);
+    jpeg_destroy_decompress(&transfer.luma.jpeg);
+    jpeg_destroy_decompress(&transfer.source.jpeg);
     return status;
 }

@@ -18,8 +18,7 @@ struct tables {
         bool wide;              // of 16 bits
     } quant[TABLES];
     const uint8_t *code[2][TABLES]; // DC, AC: counts, then symbols
-    bool jfif, adobe;
-    uint8_t transform; // Adobe's
+    struct conv_jpeg_colours colours;
     uint32_t interval; // MCUs from a restart marker to the next; 0: none
 };
 
@@ -76,17 +75,16 @@ static bool read_codes(struct tables *tables, const struct conv_marker *marker)
     return true;
 }
 
-static bool read_application(struct tables *tables, const struct conv_marker *marker)
+void conv_jpeg_note_colours(struct conv_jpeg_colours *colours, const struct conv_marker *marker)
 {
     if (marker->code == CONV_MARKER_APP0 && marker->length >= 14 &&
         conv_marker_starts_with(marker, "JFIF", 5))
-        tables->jfif = true;
+        colours->jfif = true;
     if (marker->code == CONV_MARKER_APP0 + 14 && marker->length >= 12 &&
         conv_marker_starts_with(marker, "Adobe", 5)) {
-        tables->adobe = true;
-        tables->transform = marker->data[11];
+        colours->adobe = true;
+        colours->transform = marker->data[11];
     }
-    return true;
 }
 
 static bool read_interval(struct tables *tables, const struct conv_marker *marker)
@@ -109,8 +107,8 @@ static bool read_marker(struct tables *tables, const struct conv_marker *marker)
     case CONV_MARKER_COM:
         return true;
     default:
-        return marker->code >= CONV_MARKER_APP0 && marker->code <= CONV_MARKER_APP15 &&
-               read_application(tables, marker);
+        conv_jpeg_note_colours(&tables->colours, marker);
+        return marker->code >= CONV_MARKER_APP0 && marker->code <= CONV_MARKER_APP15;
     }
 }
 
@@ -152,12 +150,12 @@ static bool put_code(struct conv_jpeg_code *to, const uint8_t *from, bool dc)
 }
 
 // libjpeg converts R'G'B' to nothing, and the device converts YCbCr only.
-static bool is_ycc(const struct tables *tables, const uint8_t *frame)
+bool conv_jpeg_is_ycc(const struct conv_jpeg_colours *colours, const uint8_t *frame)
 {
-    if (tables->jfif)
+    if (colours->jfif)
         return true;
-    if (tables->adobe)
-        return tables->transform != 0;
+    if (colours->adobe)
+        return colours->transform != 0;
     return frame[6] != 'R' || frame[9] != 'G' || frame[12] != 'B';
 }
 
@@ -173,7 +171,8 @@ static bool put_head(struct conv_jpeg_stream *head, const struct tables *tables,
         (int)conv_marker_read_u16(f + 1) != header->shape.height ||
         (int)conv_marker_read_u16(f + 3) != header->shape.width)
         return false;
-    if (count == 3 && (!is_ycc(tables, f) || f[6] == f[9] || f[6] == f[12] || f[9] == f[12]))
+    if (count == 3 &&
+        (!conv_jpeg_is_ycc(&tables->colours, f) || f[6] == f[9] || f[6] == f[12] || f[9] == f[12]))
         return false;
     *head = (struct conv_jpeg_stream){.width = (uint16_t)header->shape.width,
                                       .height = (uint16_t)header->shape.height,

@@ -132,8 +132,11 @@ void conv_budget_estimate(struct conv_need *need, const struct conv_pipeline_con
         decoding = add(decoding, conv_image_bytes(&header.shape));
     size_t encoding = add(staging, staging);
     if (config->output_type != CONV_OUTPUT_F32) // which is written from its place in staging
+    {
+        const struct conv_image output = conv_output_shape(config, job);
         encoding =
-            add(encoding, job->output_format->encode_bytes(&config->codec, shape, &job->meta));
+            add(encoding, job->output_format->encode_bytes(&config->codec, &output, &job->meta));
+    }
     size_t filtering = add(staging, staging);
     if (config->ops->scratch_bytes)
         filtering = add(

@@ -93,7 +93,8 @@ struct conv_job {
     const struct conv_format *output_format; // known when the header is read
     struct conv_image_header header;         // its shape as the image is filtered: output_plan.c
     int file_depth;                          // bits per sample of the decoded file
-    int file_channels; // of the decoded file; more than are filtered: output_plan.c
+    int file_channels;   // of the decoded file; more than are filtered: output_plan.c
+    int output_channels; // of the output; more than are filtered if only luminance is
     struct conv_metadata meta;
     struct conv_device_encoding encoding; // of the output; if its format has coders for devices
     struct conv_slot *slot;               // while it has staging memory

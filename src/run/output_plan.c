@@ -160,23 +160,63 @@ static const struct conv_format *choose_format(const struct conv_pipeline_config
     return config->output_format ? config->output_format : named ? named : job->format;
 }
 
+struct conv_image conv_output_shape(const struct conv_pipeline_config *config,
+                                    const struct conv_job *job)
+{
+    struct conv_image shape = job->header.shape;
+    shape.depth = conv_output_depth(config, job);
+    shape.channels = job->output_channels;
+    return shape;
+}
+
 bool conv_blend_needs_original(const struct conv_blend *blend)
 {
     return blend->original > 0 || blend->width > 0;
 }
 
-// Sets the channels in which the job's image is filtered, and the spare planes that it needs.
-static void plan_blend(const struct conv_blend *blend, struct conv_job *job)
+bool conv_blend_replaces_luma(const struct conv_job *job)
 {
+    int filtered = job->header.shape.channels;
+    return job->file_channels > filtered && job->output_channels > filtered;
+}
+
+// True if the file's luma can be replaced in its own format, and the output has its encoding.
+static bool keeps_chroma(const struct conv_pipeline_config *config, const struct conv_job *job)
+{
+    const struct conv_format *format = job->format;
+    struct conv_kept kept = {0};
+    if (format != job->output_format || !format->take_luma || !format->keep ||
+        config->codec.quality || job->header.orientation > 1)
+        return false;
+    format->keep(job->file->bytes, job->file->size, &job->header, &kept);
+    return kept.luma_apart;
+}
+
+// Sets the channels in which the job's image is filtered, and the spare planes that it needs.
+static void plan_blend(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    const struct conv_blend *blend = &config->blend;
     struct conv_image *shape = &job->header.shape;
-    job->file_channels = shape->channels;
-    shape->spare = conv_blend_needs_original(blend) ? shape->channels : 0;
-    if (blend->gray && shape->channels >= 3) {
-        shape->spare = shape->channels; // colours are decoded there
-        shape->channels -= 2;
-        job->header.weighed = true;
+    bool colours = shape->channels >= 3, original = conv_blend_needs_original(blend);
+    job->meta.source = 0;
+    job->output_channels = shape->channels;
+    if (blend->luma && colours && keeps_chroma(config, job)) {
+        job->format->take_luma(&job->header);
+        job->meta.source = job->file->size;
+        colours = false;
     }
-    if (conv_blend_needs_original(blend))
+    job->file_channels = shape->channels;
+    shape->spare = original ? shape->channels : 0;
+    if (blend->gray && colours) {
+        shape->spare = shape->channels; // colours are decoded there
+        job->header.weighed = true;
+        job->output_channels = shape->channels -= 2;
+    } else if (blend->luma && colours) {
+        shape->spare += shape->channels; // they stay there
+        shape->channels -= 2;
+        job->header.device_stream = false;
+    }
+    if (original)
         job->header.device_stream = false;
 }
 
@@ -202,7 +242,7 @@ static void plan_depths(const struct conv_pipeline_config *config, struct conv_j
         shape->result_depth = 32;
     if (type == CONV_OUTPUT_F32 || shape->depth != job->file_depth)
         job->header.device_stream = false;
-    plan_blend(&config->blend, job);
+    plan_blend(config, job);
 }
 
 // Before the other plans, which are for the image as it is filtered.
@@ -223,7 +263,7 @@ static enum conv_status collect(const struct conv_pipeline_config *config, struc
     const struct conv_file *file = job->file;
     const struct conv_format *from = job->format, *to = job->output_format;
     struct conv_image_header output = job->header;
-    output.shape.depth = conv_output_depth(config, job);
+    output.shape = conv_output_shape(config, job);
     const struct conv_cleaning cleaning = {.look = config->strip == CONV_STRIP_MOST,
                                            .orientation = job->header.orientation};
     if (from == to && from->collect)
@@ -235,7 +275,7 @@ static enum conv_status collect(const struct conv_pipeline_config *config, struc
     conv_blend_file_header(job, &file_header);
     enum conv_status status =
         from->take_common(file->bytes, file->size, &file_header, cleaning, &common, &job->err);
-    if (job->file_channels != output.shape.channels) // gray: not with a profile of colours
+    if (job->file_channels > job->output_channels) // gray: not with a profile of colours
         common.icc.size = 0;
     if (!status)
         status = to->put_common(&common, &output.shape, &job->meta, &job->err);
@@ -247,7 +287,7 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
 {
     const struct conv_image *shape = &job->header.shape;
     job->output_format = choose_format(config, job);
-    job->meta.size = job->meta.front = 0;
+    job->meta.size = job->meta.front = job->meta.source = 0;
     if (config->auto_orient)
         plan_orientation(job);
     plan_depths(config, job);
@@ -264,7 +304,10 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
     if (config->output_type == CONV_OUTPUT_U16 && format->most_depth < 16)
         return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED, "%s cannot hold 16 bits per sample",
                             format->name);
+    size_t source = job->meta.source;
     enum conv_status carried = config->strip == CONV_STRIP_ALL ? CONV_OK : collect(config, job);
+    if (!carried && source > 0)
+        carried = conv_metadata_add_source(&job->meta, job->file->bytes, source, &job->err);
     job->meta.kept = (struct conv_kept){0};
     if (job->format == format && format->keep)
         format->keep(job->file->bytes, job->file->size, &job->header, &job->meta.kept);

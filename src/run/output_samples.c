@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the samples of an output become besides being filtered: float32 for .npy files, luminance,
-// a blend with the original.
+// What the samples of an output become besides being filtered: float32 for .npy files, luminance
+// or colours of another luminance, a blend with the original.
 #include "run/stages.h"
 
 #include <string.h>
@@ -51,20 +51,30 @@ void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
     }
 }
 
-// --- --gray, --mix and --roi ---------------------------------------------------------------------
+// --- --gray, --luma, --mix and --roi -------------------------------------------------------------
 
-// The spare planes as an image of `channels`.
-static void view_spare(const struct conv_job *job, int channels, struct conv_image *image)
+// The spare planes from `first` on as an image of `channels`.
+static void view_spare(const struct conv_job *job, int first, int channels,
+                       struct conv_image *image)
 {
     *image = job->placed.in;
     image->channels = channels;
     for (int c = 0; c < channels; c++)
-        image->plane[c] = job->placed.spare[c];
+        image->plane[c] = job->placed.spare[first + c];
 }
 
+// Before filtering; colours that get it back keep their spare planes until then.
 static bool becomes_gray(const struct conv_job *job)
 {
     return job->file_channels != job->header.shape.channels;
+}
+
+static void view_original(const struct conv_job *job, struct conv_image *image)
+{
+    if (conv_blend_replaces_luma(job))
+        view_spare(job, job->file_channels, job->file_channels, image);
+    else
+        view_spare(job, 0, job->header.shape.channels, image);
 }
 
 void conv_blend_file_header(const struct conv_job *job, struct conv_image_header *header)
@@ -81,7 +91,7 @@ void conv_blend_file_header(const struct conv_job *job, struct conv_image_header
 void conv_blend_target(const struct conv_job *job, struct conv_image *planes)
 {
     if (becomes_gray(job))
-        view_spare(job, job->file_channels, planes);
+        view_spare(job, 0, job->file_channels, planes);
     else
         *planes = job->placed.in;
 }
@@ -126,8 +136,8 @@ void conv_blend_begin(const struct conv_blend *blend, struct conv_job *job,
     if (!conv_blend_needs_original(blend))
         return;
     struct conv_image original;
-    view_spare(job, in->channels, &original);
-    conv_image_copy(&original, in);
+    view_original(job, &original);
+    conv_image_copy(&original, conv_blend_replaces_luma(job) ? planes : in);
 }
 
 static void mix_row(uint8_t *out, const uint8_t *original, int depth, int from, int to,
@@ -149,9 +159,19 @@ void conv_blend_end(const struct conv_blend *blend, struct conv_job *job, struct
                     bool narrow)
 {
     struct conv_image original;
+    if (conv_blend_replaces_luma(job)) {
+        struct conv_image colours;
+        view_spare(job, 0, job->file_channels, &colours);
+        conv_image_replace_luma(&colours, out);
+        if (out->alpha)
+            colours.plane[3] = out->plane[1];
+        *out = colours;
+    }
+    if (narrow)
+        conv_image_narrow(out);
     if (!conv_blend_needs_original(blend))
         return;
-    view_spare(job, out->channels, &original);
+    view_original(job, &original);
     if (narrow)
         conv_image_narrow(&original);
     int left = blend->width ? blend->x : 0, top = blend->width ? blend->y : 0;

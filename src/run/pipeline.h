@@ -26,6 +26,7 @@ struct conv_walk;
 // What happens to images besides filtering (stages.h); {0}: nothing.
 struct conv_blend {
     bool gray;    // colours become luminance before the first filter
+    bool luma;    // the luminance of colours is filtered; its change is added to each of them
     int original; // share of the image as it was in the output, of CONV_BLEND_WHOLE
     // The region in which filters have an effect; the rest stays unchanged, but filters read it.
     // width 0: the whole image. The region may reach beyond the image.

@@ -277,8 +277,6 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     conv_phase_begin(job->phase);
     if (premultiplied)
         conv_alpha_divide(&out);
-    if (narrow)
-        conv_image_narrow(&out);
     conv_blend_end(&blend, job, &out, narrow);
     enum conv_status status = format->encode(codec, &out, metadata, bytes, &job->err);
     conv_phase_end(job->phase);

@@ -34,22 +34,30 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
 // Bits per sample of the output, unless it is a .npy file; at most those of the filtered image.
 int conv_output_depth(const struct conv_pipeline_config *config, const struct conv_job *job);
 
+// Width, height, channels and depth of the output.
+struct conv_image conv_output_shape(const struct conv_pipeline_config *config,
+                                    const struct conv_job *job);
+
 // The filtered image `out` as a .npy file of shape (C, H, W), or (H, W) for gray without alpha.
 // Rewrites its planes, to which *file points: rows lose their padding, and a passthrough plane
 // becomes float32. `header` must live as long as *file.
 void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
                      uint8_t header[CONV_NPY_OWN_HEADER], struct conv_encoded *file);
 
-// --- --gray, --mix and --roi: output_samples.c ---------------------------------------------------
-// What --gray, --mix and --roi do to an image besides filtering: colours become luminance before
-// the filters; after them the result is blended with the original, and the original stays outside
-// of a region. Workers do it on planes in staging memory that no device uses, so that it is the
-// same for every backend; a device that decodes makes the same luminance. One thread at a time per
-// image.
+// --- --gray, --luma, --mix and --roi: output_samples.c -------------------------------------------
+// What they do to an image besides filtering: colours become luminance before the filters, and get
+// the filtered luminance back with `luma`; after that the result is blended with the original, and
+// the original stays outside of a region. Workers do it on planes in staging memory that no device
+// uses, so that it is the same for every backend; a device that decodes makes the same luminance.
+// One thread at a time per image.
 
 // True if the output has parts of the image as it was before filtering: then a device must neither
 // decode nor encode.
 bool conv_blend_needs_original(const struct conv_blend *blend);
+
+// True if colours get the filtered luminance in place of their own. Not for a JPEG that becomes a
+// JPEG: that is filtered as the gray image of its luma and encoded with its chroma.
+bool conv_blend_replaces_luma(const struct conv_job *job);
 
 // The header of the job's file, whose depth, channels and sides may differ from those of filtering.
 void conv_blend_file_header(const struct conv_job *job, struct conv_image_header *header);
@@ -61,8 +69,7 @@ void conv_blend_target(const struct conv_job *job, struct conv_image *planes);
 void conv_blend_begin(const struct conv_blend *blend, struct conv_job *job,
                       const struct conv_image *planes);
 
-// Blends the filtered image, which has the depth of the output: 8 bits where `narrow` is set, even
-// if it was filtered at 16 bits.
+// Makes the output of the filtered image, which becomes 8 bits of 16 with `narrow`.
 void conv_blend_end(const struct conv_blend *blend, struct conv_job *job, struct conv_image *out,
                     bool narrow);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--gray, --mix and --roi against their definition, on the CPU and on the emulated device with its coders."""
+"""--gray, --luma, --mix and --roi against their definition, on the CPU and on the emulated device with its coders."""
 import os
 import subprocess
 import zlib
@@ -32,9 +32,20 @@ def luminance(planes, alpha):
     return np.concatenate([gray, planes[3:]]) if alpha else gray
 
 
-def blend(image, filters=CHAIN, gray=False, mix=100, roi=None, alpha=None):
-    planes = luminance(image.planes, image.alpha) if gray else image.planes
+def recoloured(planes, old, new, alpha):
+    """The image with the gray image `new` in place of its own, `old`."""
+    if len(planes) < 3:
+        return new
+    colours = planes[:3].astype(np.int64) + new[0].astype(np.int64) - old[0]
+    colours = np.clip(colours, 0, np.iinfo(planes.dtype).max).astype(planes.dtype)
+    return np.concatenate([colours, new[1:]]) if alpha else colours
+
+
+def blend(image, filters=CHAIN, gray=False, luma=False, mix=100, roi=None, alpha=None):
+    planes = luminance(image.planes, image.alpha) if gray or luma else image.planes
     result = definition.apply_image(planes, image.alpha, [BUILTINS[f] for f in filters], alpha=alpha)
+    if luma:
+        planes, result = image.planes, recoloured(image.planes, planes, result, image.alpha)
     parts = round(mix * 100)
     mixed = half_even(parts * result.astype(np.int64) + (10000 - parts) * planes.astype(np.int64), 10000)
     if roi:
@@ -63,6 +74,8 @@ SETTINGS = (
     (["--roi", "9x7+5+4"], dict(roi=(9, 7, 5, 4))),
     (["--gray", "--mix", "12.5%", "--roi", "900x5+11+6"], dict(gray=True, mix=12.5, roi=(900, 5, 11, 6))),
     (["--mix", "70%", "--alpha=keep"], dict(mix=70, alpha="keep")), (["--mix=33.33%", "--alpha", "premultiply"], dict(mix=33.33, alpha="premultiply")),
+    (["--luma"], dict(luma=True)), (["--luma", "--alpha=keep"], dict(luma=True, alpha="keep")),
+    (["--luma", "--mix", "30%", "--roi", "900x5+11+6", "--alpha=premultiply"], dict(luma=True, mix=30, roi=(900, 5, 11, 6), alpha="premultiply")),
     (["--gray", "--roi=8x8+0+0", "--alpha=filter"], dict(gray=True, roi=(8, 8, 0, 0), alpha="filter")))
 
 
@@ -131,6 +144,33 @@ def test_jpeg(album):
     assert images.read("again.png").shape == images.read("gray.png").shape
 
 
+@pytest.mark.parametrize("place", ("cpu", "emulated"))
+def test_luma_of_a_jpeg(album, place):
+    """From JPEG to JPEG the chroma is not even encoded again, and a different luma can be replaced to the same file."""
+    coders = ("--decode-on", "gpu", "--encode-on", "gpu")
+    made = subprocess.run([program.BINARY, "identity", "--device", "cpu", "-Q", "50", "in/rgb8.png", "a.jpg"], capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip("conv without JPEG")
+    flat = ("custom", "--kernel", "0", "--divisor", "1", "--bias", "128")
+    run_on(place, "emboss", "--luma", "a.jpg", "b.jpg", coders=coders)
+    for name in "ab":
+        run_on(place, *flat, "--luma", f"{name}.jpg", f"{name}-flat.jpg", coders=coders)
+        run("identity", "--luma", f"{name}.jpg", f"{name}-same.jpg")
+        run("identity", f"{name}.jpg", f"{name}.png")
+        run("identity", f"{name}-same.jpg", f"{name}-same.png")
+    assert open("a-flat.jpg", "rb").read() == open("b-flat.jpg", "rb").read() != open("a.jpg", "rb").read()
+    for name in "ab":
+        assert np.abs(images.read(f"{name}.png").astype(int) - images.read(f"{name}-same.png")).mean() < 2
+    # The gray image of the luma that the file stores, filtered and encoded, is the new luma.
+    a, b = images.read("a.png"), images.read("b.png")
+    want = definition.apply_image(luminance(a, False), False, [BUILTINS["emboss"]])
+    assert np.abs(luminance(b, False).astype(int) - want).mean() < 12
+    # With a quality, or turned, the whole image is encoded again.
+    run("emboss", "--luma", "-Q", "95", "a.jpg", "c.jpg")
+    run("identity", "c.jpg", "c.png")
+    assert np.abs(images.read("c.png").astype(int) - recoloured(a, luminance(a, False), want, False)).mean() < 6
+
+
 def test_a_region_outside_fails_that_image(album):
     result = run("emboss", "--roi", "5x5+60+0", "in", "out", code=1)
     wide = [name for name, image in album.items() if image.planes.shape[2] > 60]
@@ -143,6 +183,7 @@ def test_a_region_outside_fails_that_image(album):
     (["--mix", "nan%"], "40%"), (["--mix", "33.333%"], "two decimals"), (["--mix", "%"], "40%"),
     (["--roi", "5x5"], "640x480+100+50"), (["--roi", "0x5+0+0"], "--roi"), (["--roi", "5x5-1+0"], "--roi"),
     (["--roi", "5x5+0+0 "], "--roi"), (["--mix", "5%", "--output-type", "f32"], "cannot be combined"),
+    (["--luma", "--output-type", "f32"], "--luma cannot be combined"), (["--luma", "--gray"], "--gray"),
     (["--roi", "5x5+0+0", "--output-type", "f32"], "--roi cannot be combined"))))
 def test_mistakes_are_refused(box, options, said):
     assert said in run("emboss", *options, "a.png", "b.png", code=2).err
