@@ -669,7 +669,7 @@ typedef struct conv_folder_options {
     int32_t auto_orient; /**< images are turned upright by Exif before filtering. Since 1.1 */
     int32_t luma;        /**< only luminance is filtered (conv_filter_run); from JPEG to JPEG chroma
                             passes as it is coded. Since 1.1 */
-    int32_t reserved_int; /**< 0. Since 1.1 */
+    int32_t linear;      /**< filters work in linear light, with 16 bits inside. Since 1.1 */
     uint64_t reserved[2]; /**< 0. Since 1.1 */
 } conv_folder_options;
 /** The defaults. */

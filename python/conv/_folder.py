@@ -43,6 +43,7 @@ def filter_folder(
     optimize: bool = False,
     gray: bool = False,
     luma: bool = False,
+    linear: bool = False,
     auto_orient: bool = False,
     archives: bool = True,
     shard: tuple[int, int] | None = None,
@@ -68,6 +69,7 @@ def filter_folder(
     optimize:      JPEG outputs with Huffman codes made for each image
     gray:          colours become their luminance before the first filter
     luma:          only luminance is filtered, as for conv.filter; from JPEG to JPEG chroma passes as it is coded
+    linear:        filters work in linear light, with 16 bits inside: sRGB's curve, or a PNG's gamma
     auto_orient:   images are turned as the orientation in their Exif says, before the first filter
     archives:      False: archives are files like any other
     shard:         (i, n): only part i of n, counted from 0: of several archives whole ones, else images

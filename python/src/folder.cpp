@@ -180,6 +180,7 @@ void read_options(Job &job, const nb::dict &options)
         {"optimize", &job.options.optimize},
         {"gray", &job.options.gray},
         {"luma", &job.options.luma},
+        {"linear", &job.options.linear},
         {"auto_orient", &job.options.auto_orient}};
     for (auto [name, flag] : flags)
         *flag = nb::cast<bool>(options[name]);

@@ -178,6 +178,7 @@ static enum conv_status check_blend(struct conv_options *options, struct conv_er
     const char *with = options->filter.mix_text   ? "mix"
                        : options->filter.roi_text ? "roi"
                        : options->filter.luma     ? "luma"
+                       : options->filter.linear   ? "linear"
                                                   : NULL;
     if (!status && with && options->outputs.type == CONV_OUTPUT_F32)
         return conv_err_set(err, CONV_ERR_USAGE,

@@ -183,6 +183,9 @@ const struct conv_option conv_option_table[] = {
     {FLAG(DECIDES, "luma", 0, filter.luma), .commands = RUN,
      .help = "filter the luminance of colour images (BT.601) and keep their chroma; from JPEG to "
              "JPEG, chroma is not even encoded again"},
+    {FLAG(DECIDES, "linear", 0, filter.linear), .commands = RUN,
+     .help = "filter in linear light, with 16 bits inside: samples follow sRGB's curve, or the "
+             "gamma that a PNG states"},
     {STRING(DECIDES, "mix", 0, "P", filter.mix_text), .commands = RUN,
      .help = "blend the results: P per cent of the result and the rest of the original"},
     {STRING(DECIDES, "roi", 0, "WxH+X+Y", filter.roi_text), .commands = RUN,

@@ -127,9 +127,9 @@ struct conv_filter_choice {
     enum conv_border border;
     int border_value;
     enum conv_alpha_mode alpha;
-    bool gray, luma;
+    bool gray, luma, linear;
     const char *mix_text, *roi_text;
-    struct conv_blend blend; // of --mix and --roi; without `gray` and `luma`
+    struct conv_blend blend; // of --mix and --roi; without what is above
     struct conv_layer_options layer;
 };
 

@@ -94,6 +94,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
     config.codec.stop = stop;
     config.blend.gray = options->filter.gray && !layer;
     config.blend.luma = options->filter.luma;
+    config.blend.linear = options->filter.linear;
     bool addresses_count =
         conv_budget_set(&config, source, conv_options_mem_limit(&options->machine, async),
                         options->machine.mem_limit > 0);

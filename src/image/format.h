@@ -151,6 +151,9 @@ struct conv_image_header {
     // conv_image_weigh.
     int orientation;
     bool weighed;
+    // Samples are linear light to the power gamma / 100000 (curve.h). 0: not stated, or overruled
+    // by a colour space; then as in sRGB.
+    uint32_t gamma;
     union { // what the format's other functions need beside the shape
         struct {
             int bit_depth;  // 1, 2, 4, 8, 16 as in the file

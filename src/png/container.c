@@ -132,7 +132,7 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_im
         return status;
 
     uint32_t palette_size = 0; // entries that the bit depth can reach
-    bool trns_seen = false;
+    bool trns_seen = false, space_seen = false;
     for (;;) {
         if (!conv_chunk_next(&chunk, data, size, &at))
             return refuse_chunk(data, size, at, err);
@@ -151,12 +151,20 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_im
             chunk.length % 3 == 0 && chunk.length <= 3 * MAX_PALETTE)
             header->png.transparency =
                 false; // libpng cancels a tRNS chunk that comes before PLTE ...
+        if (chunk.type == CONV_CHUNK_TYPE('g', 'A', 'M', 'A') && chunk.length == 4 &&
+            conv_chunk_crc_is_right(&chunk))
+            header->gamma = conv_chunk_read_u32(chunk.data);
+        space_seen |= chunk.type == CONV_CHUNK_TYPE('s', 'R', 'G', 'B') ||
+                      chunk.type == CONV_CHUNK_TYPE('i', 'C', 'C', 'P') ||
+                      chunk.type == CONV_CHUNK_TYPE('c', 'I', 'C', 'P');
         if (chunk.type == CONV_CHUNK_TRNS && !trns_seen &&
             makes_alpha(&chunk, header, palette_size))
             header->png.transparency = trns_seen = true; // ... and ignores one after it as a second
     }
     if (header->png.color_type == CONV_COLOR_PALETTE && palette_size == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no palette");
+    if (space_seen)
+        header->gamma = 0;
     complete_header(header);
     return CONV_OK;
 }

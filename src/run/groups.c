@@ -73,7 +73,8 @@ static bool may_encode(const struct conv_scheduler *s, const struct conv_job *jo
     const struct conv_image *shape = &job->header.shape;
     return config->encode_on != CONV_CODER_CPU && !is_premultiplied(s, job) &&
            config->output_type != CONV_OUTPUT_F32 && !conv_blend_needs_original(&config->blend) &&
-           !conv_blend_replaces_luma(job) && !job->meta.source && job->output_format->device &&
+           !conv_blend_replaces_luma(job) && !job->meta.source && !config->blend.linear &&
+           job->output_format->device &&
            (job->output_format->device->same_bytes || !config->reproducible) &&
            conv_output_depth(config, job) == shape->depth && config->ops->encoded_bytes &&
            config->ops->encoded_bytes(shape, &job->encoding) > 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "image/curve.h"
 #include "io/files/paths.h"
 #include "run/layer_stage.h"
 
@@ -145,7 +146,9 @@ enum conv_status conv_plan_check_output(const struct conv_pipeline_config *confi
 
 int conv_output_depth(const struct conv_pipeline_config *config, const struct conv_job *job)
 {
-    int depth = job->header.shape.depth, most = job->output_format->most_depth;
+    bool back = config->blend.linear && config->output_type != CONV_OUTPUT_U16;
+    int depth = back ? job->file_depth : job->header.shape.depth;
+    int most = job->output_format->most_depth;
     if (config->output_type == CONV_OUTPUT_U8)
         most = 8;
     return depth < most ? depth : most;
@@ -231,16 +234,27 @@ static enum conv_status check_region(const struct conv_blend *blend, struct conv
                         blend->height, blend->x, blend->y, shape->width, shape->height);
 }
 
+static enum conv_status check_gamma(struct conv_job *job)
+{
+    uint32_t gamma = job->header.gamma;
+    if (gamma == 0 || (gamma >= CONV_CURVE_LEAST_GAMMA && gamma <= CONV_CURVE_MOST_GAMMA))
+        return CONV_OK;
+    return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
+                        "states a gamma of %g; there is no linear light for less than 0.1 and more "
+                        "than 10",
+                        gamma / 1e5);
+}
+
 static void plan_depths(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     enum conv_output_type type = config->output_type;
     struct conv_image *shape = &job->header.shape;
     job->file_depth = shape->depth;
-    if (type == CONV_OUTPUT_U16)
+    if (type == CONV_OUTPUT_U16 || config->blend.linear)
         shape->depth = 16;
     if (type == CONV_OUTPUT_F32)
         shape->result_depth = 32;
-    if (type == CONV_OUTPUT_F32 || shape->depth != job->file_depth)
+    if (type == CONV_OUTPUT_F32 || shape->depth != job->file_depth || config->blend.linear)
         job->header.device_stream = false;
     plan_blend(config, job);
 }
@@ -294,6 +308,8 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
     if (config->output_type == CONV_OUTPUT_F32)
         return CONV_OK;
     enum conv_status status = check_region(&config->blend, job);
+    if (!status && config->blend.linear)
+        status = check_gamma(job);
     if (status)
         return status;
     const struct conv_format *format = job->output_format;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the samples of an output become besides being filtered: float32 for .npy files, luminance
-// or colours of another luminance, a blend with the original.
+// or colours of another luminance, linear light and back, a blend with the original.
 #include "run/stages.h"
 
 #include <string.h>
@@ -125,7 +125,7 @@ static void copy_channel(const struct conv_image *dst, int to, const struct conv
 }
 
 void conv_blend_begin(const struct conv_blend *blend, struct conv_job *job,
-                      const struct conv_image *planes)
+                      const struct conv_image *planes, const struct conv_curve *curve)
 {
     const struct conv_image *in = &job->placed.in;
     if (becomes_gray(job)) {
@@ -133,11 +133,13 @@ void conv_blend_begin(const struct conv_blend *blend, struct conv_job *job,
         if (planes->alpha)
             copy_channel(in, 1, planes, 3);
     }
-    if (!conv_blend_needs_original(blend))
-        return;
-    struct conv_image original;
-    view_original(job, &original);
-    conv_image_copy(&original, conv_blend_replaces_luma(job) ? planes : in);
+    if (conv_blend_needs_original(blend)) {
+        struct conv_image original;
+        view_original(job, &original);
+        conv_image_copy(&original, conv_blend_replaces_luma(job) ? planes : in);
+    }
+    if (blend->linear)
+        conv_curve_apply(curve->linear, in);
 }
 
 static void mix_row(uint8_t *out, const uint8_t *original, int depth, int from, int to,
@@ -156,9 +158,11 @@ static int within(int64_t value, int most)
 }
 
 void conv_blend_end(const struct conv_blend *blend, struct conv_job *job, struct conv_image *out,
-                    bool narrow)
+                    bool narrow, const struct conv_curve *curve)
 {
     struct conv_image original;
+    if (blend->linear)
+        conv_curve_apply(curve->stored, out);
     if (conv_blend_replaces_luma(job)) {
         struct conv_image colours;
         view_spare(job, 0, job->file_channels, &colours);

@@ -19,6 +19,7 @@ struct conv_codecs {
     int count;                // conv_format_count
     size_t keep;              // conv_codec_config.keep
     struct conv_buffer image; // as it is stored, to be turned
+    struct conv_curve *curve; // the last one that an image needed; NULL: none yet
     struct conv_codec *codec[];
 };
 
@@ -48,6 +49,8 @@ void conv_codecs_close(struct conv_codecs *codecs)
         conv_formats[i]->close(codecs->codec[i]);
     if (codecs)
         conv_buffer_free(&codecs->image);
+    if (codecs)
+        free(codecs->curve);
     free(codecs);
 }
 
@@ -65,6 +68,24 @@ void conv_codecs_trim(struct conv_codecs *codecs)
     for (int i = 0; i < codecs->count; i++)
         conv_formats[i]->trim(codecs->codec[i]);
     conv_buffer_trim(&codecs->image, codecs->keep);
+}
+
+// Sets *curve to that of the job's samples if it is needed, else to NULL.
+static enum conv_status find_curve(struct conv_codecs *codecs, const struct conv_blend *blend,
+                                   struct conv_job *job, const struct conv_curve **curve)
+{
+    *curve = NULL;
+    if (!blend->linear)
+        return CONV_OK;
+    bool is_new = !codecs->curve;
+    if (is_new)
+        codecs->curve = malloc(sizeof *codecs->curve);
+    if (!codecs->curve)
+        return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
+    if (is_new || codecs->curve->gamma != job->header.gamma)
+        conv_curve_make(codecs->curve, job->header.gamma);
+    *curve = codecs->curve;
+    return CONV_OK;
 }
 
 // --- reading -------------------------------------------------------------------------------------
@@ -214,8 +235,11 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
     enum conv_status status = decode_file(codecs, job, &decoded);
     if (!status && job->file_depth < job->header.shape.depth)
         conv_image_widen(&planes);
+    const struct conv_curve *curve;
     if (!status)
-        conv_blend_begin(&blend, job, &planes);
+        status = find_curve(codecs, &blend, job, &curve);
+    if (!status)
+        conv_blend_begin(&blend, job, &planes, curve);
     if (!status && premultiply)
         conv_alpha_multiply(&job->placed.in);
     conv_phase_end(job->phase);
@@ -277,8 +301,12 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     conv_phase_begin(job->phase);
     if (premultiplied)
         conv_alpha_divide(&out);
-    conv_blend_end(&blend, job, &out, narrow);
-    enum conv_status status = format->encode(codec, &out, metadata, bytes, &job->err);
+    const struct conv_curve *curve;
+    enum conv_status status = find_curve(codecs, &blend, job, &curve);
+    if (!status)
+        conv_blend_end(&blend, job, &out, narrow, curve);
+    if (!status)
+        status = format->encode(codec, &out, metadata, bytes, &job->err);
     conv_phase_end(job->phase);
     return status;
 }

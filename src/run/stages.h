@@ -5,6 +5,7 @@
 #define CONV_RUN_STAGES_H
 
 #include "engine/engine.h"
+#include "image/curve.h"
 #include "io/files/formats.h"
 #include "run/job.h"
 #include "run/pipeline.h"
@@ -44,12 +45,12 @@ struct conv_image conv_output_shape(const struct conv_pipeline_config *config,
 void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
                      uint8_t header[CONV_NPY_OWN_HEADER], struct conv_encoded *file);
 
-// --- --gray, --luma, --mix and --roi: output_samples.c -------------------------------------------
+// --- --gray, --luma, --linear, --mix and --roi: output_samples.c ---------------------------------
 // What they do to an image besides filtering: colours become luminance before the filters, and get
-// the filtered luminance back with `luma`; after that the result is blended with the original, and
-// the original stays outside of a region. Workers do it on planes in staging memory that no device
-// uses, so that it is the same for every backend; a device that decodes makes the same luminance.
-// One thread at a time per image.
+// the filtered luminance back with `luma`; that or colours become linear light and are stored
+// again; after that the result is blended with the original, and the original stays outside of a
+// region. Workers do it on planes in staging memory that no device uses, so that it is the same for
+// every backend; a device that decodes makes the same luminance. One thread at a time per image.
 
 // True if the output has parts of the image as it was before filtering: then a device must neither
 // decode nor encode.
@@ -66,12 +67,13 @@ void conv_blend_file_header(const struct conv_job *job, struct conv_image_header
 void conv_blend_target(const struct conv_job *job, struct conv_image *planes);
 
 // After decoding: `planes` is that target at the depth of filtering. Fills the planes to filter.
+// `curve` is used with `linear` only.
 void conv_blend_begin(const struct conv_blend *blend, struct conv_job *job,
-                      const struct conv_image *planes);
+                      const struct conv_image *planes, const struct conv_curve *curve);
 
 // Makes the output of the filtered image, which becomes 8 bits of 16 with `narrow`.
 void conv_blend_end(const struct conv_blend *blend, struct conv_job *job, struct conv_image *out,
-                    bool narrow);
+                    bool narrow, const struct conv_curve *curve);
 
 // --- codecs --------------------------------------------------------------------------------------
 // The codecs of one worker, one for each image format.

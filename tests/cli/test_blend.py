@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""--gray, --luma, --mix and --roi against their definition, on the CPU and on the emulated device with its coders."""
+"""--gray, --luma, --linear, --mix and --roi against their definition, on the CPU and on the emulated device with its coders."""
+import functools
 import os
 import subprocess
 import zlib
@@ -41,10 +42,42 @@ def recoloured(planes, old, new, alpha):
     return np.concatenate([colours, new[1:]]) if alpha else colours
 
 
-def blend(image, filters=CHAIN, gray=False, luma=False, mix=100, roi=None, alpha=None):
+@functools.cache
+def curve(gamma=None):
+    """The tables of 16 bits to linear light and back: of sRGB, or of samples that are light to the power gamma."""
+    share = np.arange(65536) / 65535
+    if gamma:
+        linear, stored = share ** (1 / gamma), share ** gamma
+    else:
+        linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+        stored = np.where(share <= 0.0031308, 12.92 * share, 1.055 * share ** (1 / 2.4) - 0.055)
+    return np.floor(65535 * linear + 0.5).astype(np.uint16), np.floor(65535 * stored + 0.5).astype(np.uint16)
+
+
+def in_light(planes, has_alpha, filters, alpha):
+    """The result of filters in linear light, of an image of 16 bits."""
+    colours = len(planes) - has_alpha
+    linear, stored = curve()
+    result = definition.apply_image(np.concatenate([linear[planes[:colours]], planes[colours:]]), has_alpha, filters, alpha=alpha)
+    return np.concatenate([stored[result[:colours]], result[colours:]])
+
+
+def narrow(planes, like):
+    return planes if like.dtype == np.uint16 or planes.dtype == np.uint8 else ((planes.astype(int) + 128) // 257).astype(np.uint8)
+
+
+def blend(image, filters=CHAIN, gray=False, luma=False, linear=False, mix=100, roi=None, alpha=None):
     planes = luminance(image.planes, image.alpha) if gray or luma else image.planes
-    result = definition.apply_image(planes, image.alpha, [BUILTINS[f] for f in filters], alpha=alpha)
-    if luma:
+    filters = [BUILTINS[f] for f in filters]
+    if linear:
+        original = image.planes.astype(np.uint16) * (257 if image.planes.dtype == np.uint8 else 1)
+        wide = luminance(original, image.alpha) if gray or luma else original
+        result = in_light(wide, image.alpha, filters, alpha)
+        result = narrow(recoloured(original, wide, result, image.alpha) if luma else result, image.planes)
+        planes = narrow(wide, image.planes) if gray else image.planes
+    else:
+        result = definition.apply_image(planes, image.alpha, filters, alpha=alpha)
+    if luma and not linear:
         planes, result = image.planes, recoloured(image.planes, planes, result, image.alpha)
     parts = round(mix * 100)
     mixed = half_even(parts * result.astype(np.int64) + (10000 - parts) * planes.astype(np.int64), 10000)
@@ -76,6 +109,8 @@ SETTINGS = (
     (["--mix", "70%", "--alpha=keep"], dict(mix=70, alpha="keep")), (["--mix=33.33%", "--alpha", "premultiply"], dict(mix=33.33, alpha="premultiply")),
     (["--luma"], dict(luma=True)), (["--luma", "--alpha=keep"], dict(luma=True, alpha="keep")),
     (["--luma", "--mix", "30%", "--roi", "900x5+11+6", "--alpha=premultiply"], dict(luma=True, mix=30, roi=(900, 5, 11, 6), alpha="premultiply")),
+    (["--linear"], dict(linear=True)), (["--linear", "--luma", "--mix=60%"], dict(linear=True, luma=True, mix=60)),
+    (["--linear", "--gray", "--alpha=premultiply"], dict(linear=True, gray=True, alpha="premultiply")),
     (["--gray", "--roi=8x8+0+0", "--alpha=filter"], dict(gray=True, roi=(8, 8, 0, 0), alpha="filter")))
 
 
@@ -171,6 +206,32 @@ def test_luma_of_a_jpeg(album, place):
     assert np.abs(images.read("c.png").astype(int) - recoloured(a, luminance(a, False), want, False)).mean() < 6
 
 
+def test_linear_light_of_every_sample(box):
+    """All 65536 samples by each curve, and by which a PNG asks for; 8 bits come back as they were."""
+    full, few = np.arange(65536).reshape(256, 256), np.arange(0, 65536, 257)[None]
+
+    def write(name, *chunks, ramp=few):
+        (box / f"{name}.png").write_bytes(png.encode(256, len(ramp), ramp.tolist(), png.GRAY, 16, chunks=list(chunks)))
+
+    def gamma(value):
+        return png.chunk(b"gAMA", value.to_bytes(4, "big"))
+
+    write("plain", ramp=full)
+    write("gamma", gamma(45455), ramp=full)
+    write("steep", gamma(10000))
+    write("srgb", gamma(45455), png.chunk(b"sRGB", b"\0"))
+    (box / "bytes.png").write_bytes(png.encode(256, 1, [list(range(256))], png.GRAY, 8))
+    for name, value in (("plain", None), ("gamma", 0.45455), ("steep", 0.1), ("srgb", None), ("bytes", None)):
+        run("custom", "-k", "1", "--divisor", "1", "--linear", f"{name}.png", "out.png")
+        linear, stored = curve(value)
+        want = np.arange(256) if name == "bytes" else stored[linear[full if name in ("plain", "gamma") else few]]
+        assert np.array_equal(images.read("out.png")[0], want.reshape(-1, 256)), name
+    for bad in (1, 9999, 1000001, 2 ** 31):
+        write("bad", gamma(bad))
+        assert "gamma" in run("blur", "--linear", "bad.png", "out.png", code=1).err
+    run("blur", "bad.png", "out.png")
+
+
 def test_a_region_outside_fails_that_image(album):
     result = run("emboss", "--roi", "5x5+60+0", "in", "out", code=1)
     wide = [name for name, image in album.items() if image.planes.shape[2] > 60]
@@ -183,7 +244,7 @@ def test_a_region_outside_fails_that_image(album):
     (["--mix", "nan%"], "40%"), (["--mix", "33.333%"], "two decimals"), (["--mix", "%"], "40%"),
     (["--roi", "5x5"], "640x480+100+50"), (["--roi", "0x5+0+0"], "--roi"), (["--roi", "5x5-1+0"], "--roi"),
     (["--roi", "5x5+0+0 "], "--roi"), (["--mix", "5%", "--output-type", "f32"], "cannot be combined"),
-    (["--luma", "--output-type", "f32"], "--luma cannot be combined"), (["--luma", "--gray"], "--gray"),
+    (["--linear", "--output-type", "f32"], "--linear cannot be combined"), (["--luma", "--output-type", "f32"], "--luma cannot be combined"), (["--luma", "--gray"], "--gray"),
     (["--roi", "5x5+0+0", "--output-type", "f32"], "--roi cannot be combined"))))
 def test_mistakes_are_refused(box, options, said):
     assert said in run("emboss", *options, "a.png", "b.png", code=2).err
