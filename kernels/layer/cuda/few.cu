@@ -163,6 +163,10 @@ static const struct few_shape shapes[] = {
     looped<1, 7, 4, 1, 8, 4, FEW_WHOLE, 128, 4>(1.1f),
     looped<1, 7, 6, 1, 4, 2, FEW_RUNS, 128, 4>(1.3f),
     looped<1, 7, 5, 1, 4, 1, FEW_RUNS, 128, 4>(1.7f),
+    fixed<1, 5, 4, 1, 2, 8, 4, FEW_SAME, 256, 4>(1),
+    looped<1, 5, 4, 1, 4, 4, FEW_SAME, 128, 5>(1.04f),
+    looped<1, 3, 4, 1, 8, 4, FEW_SAME, 256, 4>(1.1f),
+    looped<3, 3, 4, 1, 8, 4, FEW_SAME, 128, 4>(1.1f),
 };
 
 #define MOST_SHARED (48 << 10)
@@ -173,9 +177,9 @@ struct few_config {
     float cost;
 };
 
-// `anywhere`: rows of input may begin at any sample.
+// `anywhere`: rows of input may begin at any sample; `same`: for FEW_SAME.
 static bool configure(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                      bool anywhere, struct few_config *best)
+                      bool anywhere, bool same, struct few_config *best)
 {
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
@@ -197,9 +201,11 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
                         (runs ? s->threads / 32 * s->maps * STORE_ROOM(s->columns) * 4 : 0);
         if (s->channels != layer->channels || s->kernel != layer->kernel_width ||
             s->kernel != layer->kernel_height || out_height < s->rows ||
-            out_width < (s->form == FEW_FLAT ? 2 : s->columns) || (anywhere && s->vector > 1) ||
+            out_width < (s->form == FEW_FLAT ? 2 : s->columns) ||
+            (anywhere && s->vector > 1 && s->form != FEW_SAME) || (s->form == FEW_SAME) != same ||
             (!runs && layer->activation == CONV_ACTIVATION_TANH) ||
-            ((s->form == FEW_WHOLE || s->form == FEW_ROWS) && out_width % s->columns) ||
+            ((s->form == FEW_WHOLE || s->form == FEW_ROWS || s->form == FEW_SAME) &&
+             out_width % s->columns) ||
             ((s->form == FEW_FLAT || s->form == FEW_ROWS) && plane % 4) || out_width % s->vector ||
             shape->width % s->vector || plane > INT32_MAX / 4 ||
             (s->most_groups ? !layer->weights || c.groups > s->most_groups : bytes > MOST_SHARED) ||
@@ -236,15 +242,32 @@ struct few_plan {
     int anywhere_weights; // where its weights begin
 };
 
+// Whether the pads are those of FEW_SAME.
+static bool is_same(const struct conv_layer *layer)
+{
+    int side = layer->kernel_width / 2;
+    return layer_is_padded(layer) && layer_pads_zeros(layer) && layer->pad_top == side &&
+           layer->pad_bottom == side && layer->pad_left == side && layer->pad_right == side &&
+           layer->kernel_width == layer->kernel_height && layer->kernel_width % 2 == 1 &&
+           layer->input == CONV_ELEMENT_F32;
+}
+
 static bool plan_few(struct conv_layer_plan *plan)
 {
     struct few_plan *c = layer_constants<struct few_plan>(plan);
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_shape *shape = &plan->shape;
+    if (is_same(layer) && configure(layer, shape, false, true, &c->at_vectors)) {
+        c->anywhere = c->at_vectors;
+        plan->packed_bytes = (size_t)weight_floats(layer, &c->anywhere) * sizeof(float);
+        return true;
+    }
+    if (layer_is_padded(layer) || layer->input != CONV_ELEMENT_F32)
+        conv_layer_plan_pad(plan);
     if (conv_layer_out_height(layer, shape->height) <= 0 ||
         conv_layer_out_width(layer, shape->width) <= 0 ||
-        !configure(layer, shape, true, &c->anywhere) ||
-        !configure(layer, shape, false, &c->at_vectors))
+        !configure(layer, shape, true, false, &c->anywhere) ||
+        !configure(layer, shape, false, false, &c->at_vectors))
         return false;
     c->anywhere_weights = weight_floats(layer, &c->at_vectors);
     plan->packed_bytes =
@@ -276,10 +299,12 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
     if (batch->images <= 0)
         return CONV_OK;
     int bytes = shapes[plans->at_vectors.shape].vector * 4;
-    bool anywhere = batch->src_row % bytes || batch->src_plane % bytes || batch->src_image % bytes;
+    bool unaligned = batch->src_row % bytes || batch->src_plane % bytes || batch->src_image % bytes;
+    bool anywhere = unaligned && shapes[plans->at_vectors.shape].form != FEW_SAME;
     const struct few_config *c = anywhere ? &plans->anywhere : &plans->at_vectors;
     const struct few_shape *s = &shapes[c->shape];
     struct few_launch p;
+    p.aligned = !unaligned;
     p.src = batch->src;
     p.weights = (const float *)plan->d_packed + (anywhere ? plans->anywhere_weights : 0);
     p.src_row = batch->src_row;
@@ -316,7 +341,7 @@ const struct conv_layer_variant conv_cuda_layer_few = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    CONV_LAYER_LATE,
+    CONV_LAYER_PADS | CONV_LAYER_LATE,
     plan_few,
     score_few,
     pack_few,

@@ -19,6 +19,7 @@ struct few_launch {
     int out_height, out_width, tiles, unit_rows, maps, groups;
     int block_groups; // few_looped: groups that a block computes
     int image_units;  // of an image; FEW_ROWS: rounded up to whole warps
+    int aligned;      // FEW_SAME: rows of samples begin at multiples of 16 bytes
 };
 
 // What a thread computes of each map. The first two write 16 bytes at a time, at multiples of 16.
@@ -27,6 +28,7 @@ enum few_form {
     FEW_FLAT,  // 4 outputs that follow each other in the plane, in pairs that may lie in two rows
     FEW_RUNS,  // T columns of a row; warps put their outputs together in shared memory
     FEW_ROWS,  // the same; rows of outputs are multiples of T, and no warp computes two images
+    FEW_SAME,  // FEW_WHOLE with K / 2 zeros around the input, whose rows are multiples of 4
 };
 
 // The same with weights at known places in the kernel's parameters, so that they are operands of
@@ -109,7 +111,12 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
             at = (image * p.maps * p.out_height + i) * p.out_width + j;
             if (FORM == FEW_ROWS) // also for threads without outputs, which help to store
                 at = image * p.maps * p.to.plane + (int64_t)place * T;
-            read<window>(p, src + (int64_t)i * p.src_row + j * 4, 0);
+            if (FORM == FEW_SAME && p.aligned)
+                read_same<VX>(p, src, i, j);
+            else if (FORM == FEW_SAME)
+                read_same<1>(p, src, i, j);
+            else
+                read<window>(p, src + (int64_t)i * p.src_row + j * 4, 0);
         }
         asm volatile("" : "+l"(at)); // keeps it in registers instead of deriving it per group
     }
@@ -124,6 +131,33 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
                 few_read<N, VX>(
                     x[c][u] + column,
                     (const float *)(const void *)(src + c * p.src_plane + u * p.src_row));
+    }
+
+    // The window of the outputs at (i, j). Its T columns lie in the input, and either all or none
+    // of those on a side do.
+    template <int V>
+    __device__ inline void read_same(const few_launch &p, const char *src, int i, int j)
+    {
+        const int side = K / 2, VS = V >= 2 && side % 2 == 0 ? 2 : 1;
+#pragma unroll
+        for (int c = 0; c < C; c++)
+#pragma unroll
+            for (int u = 0; u < K + R - 1; u++) {
+                int row = i + u - side;
+                bool inside = (unsigned)row < (unsigned)p.out_height;
+                const float *from =
+                    (const float *)(const void *)(src + c * p.src_plane + row * p.src_row) + j;
+                float *to = x[c][u];
+#pragma unroll
+                for (int k = 0; k < window; k++)
+                    to[k] = 0;
+                if (inside)
+                    few_read<T, V>(to + side, from);
+                if (inside && j > 0)
+                    few_read<side, VS>(to, from - side);
+                if (inside && j + T < p.out_width)
+                    few_read<side, VS>(to + side + T, from + T);
+            }
     }
 
     // A warp's outputs follow each other in the plane, from a multiple of four on. All warps but an

@@ -119,6 +119,8 @@ __device__ inline int layer_divide(int n, layer_divider d)
     return (int)((uint64_t)(uint32_t)n * d.factor >> d.shift);
 }
 
+#define LAYER_USUAL_SHARED (48 << 10) // bytes that a block can have without the following
+
 // Allows each launch of a kernel as much dynamic shared memory as a block can have: the limit
 // belongs to the kernel, and other threads may launch it at the same time with different needs.
 static inline cudaError_t layer_allow_shared_memory(const void *kernel)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // cuda_layer_window: the choice of an instance of layer_window.cuh for a layer, and its launch.
+#include <stdio.h>
 #include <string.h>
 
-#include "kernels/layer/cuda/layer_window.cuh"
+#include "kernels/layer/cuda/depthwise.cuh"
 
 #define MOST_COLUMNS 128       // of a tile
 #define MOST_ALL (60 << 10)    // bytes of all channels of a tile, with which three blocks fit
@@ -37,7 +38,28 @@ static const struct window_shape shapes[] = {
     {0, 2, 1, WINDOW_ANY_THREADS, window_any<2>},
 };
 
+// Depthwise instances: kernels of side x side.
+struct depthwise_shape {
+    int side, stride, columns, threads;
+    void (*function)(depthwise_launch);
+};
+
+template <int K, int S, int C, int THREADS, int BLOCKS> static depthwise_shape depthwise_of()
+{
+    return {K, S, C, THREADS, depthwise<K, S, C, THREADS, BLOCKS>};
+}
+
+static const struct depthwise_shape depthwise_shapes[] = {
+    depthwise_of<3, 1, 3, 256, 4>(), depthwise_of<3, 2, 1, 256, 5>(),
+    depthwise_of<5, 1, 3, 256, 3>(), depthwise_of<5, 2, 1, 256, 4>(),
+    depthwise_of<7, 1, 3, 128, 5>(), depthwise_of<7, 2, 1, 256, 3>(),
+};
+
+// The constants of a plan. With `depthwise`, the index of an instance plus 1, only what follows it
+// is used.
 struct window_plan {
+    int depthwise;
+    int planes, strips, strip_tiles, rows, gap, row_pitch, columns, threads, bytes;
     int shape, steps, quads;
     int block_planes, unit_columns, unit_rows, tiles_x, tiles_y;
     int in_rows, in_columns, pitch, chunk, shared;
@@ -109,11 +131,148 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
            (int64_t)c->tiles_x * c->tiles_y <= INT32_MAX / 4 / layer->groups;
 }
 
+// --- depthwise -----------------------------------------------------------------------------------
+
+#define DEPTHWISE_BYTES (16 << 10)      // of samples of a block
+#define DEPTHWISE_MOST_BYTES (46 << 10) // with outputs, if rows are long
+#define DEPTHWISE_BLOCKS (132 * 2)      // enough for a GPU: smaller ones take longer to begin
+
+// The part of a block's threads that have something to do.
+static float filled(int units, int most_threads, int *threads)
+{
+    int rounds = ceil_div(units, most_threads);
+    *threads = ceil_div(ceil_div(units, rounds), 32) * 32;
+    return (float)units / (float)(rounds * *threads);
+}
+
+// Sets how many rows and planes a block computes.
+static void choose_block(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                         struct window_plan *c)
+{
+    const struct depthwise_shape *s = &depthwise_shapes[c->depthwise - 1];
+    int out_height = conv_layer_out_height(layer, shape->height);
+    int strips = ceil_div(out_height, WINDOW_ROWS), most = DEPTHWISE_BYTES / 4 / c->row_pitch;
+    int64_t planes = (shape->images > 0 ? shape->images : 1 << 16) * layer->channels;
+    for (;; most /= 2) { // fewer rows if that leaves too few blocks
+        c->strips = most / (WINDOW_ROWS * s->stride);
+        c->strips = c->strips < 1 ? 1 : c->strips < strips ? c->strips : strips;
+        c->strip_tiles = ceil_div(strips, c->strips);
+        c->strips = ceil_div(strips, c->strip_tiles);
+        c->rows = (c->strips * WINDOW_ROWS - 1) * s->stride + s->side;
+        c->planes = c->strip_tiles == 1 && most > c->rows ? most / c->rows : 1;
+        if (planes / c->planes * c->strip_tiles >= DEPTHWISE_BLOCKS ||
+            (c->planes == 1 && c->strips == 1))
+            break;
+    }
+    // Planes that use the threads well and begin at multiples of four samples and outputs.
+    int best = c->planes, units = c->strips * c->columns;
+    float most_filled = 0;
+    for (int n = c->planes; n > 0 && n > c->planes / 2; n--) {
+        bool whole = (int64_t)n * shape->height * shape->width % 4 == 0 &&
+                     (int64_t)n * out_height * conv_layer_out_width(layer, shape->width) % 4 == 0;
+        float part = filled(n * units, s->threads, &c->threads) - (whole ? 0 : 0.5f);
+        if (n == c->planes || part > most_filled) {
+            most_filled = part;
+            best = n;
+        }
+    }
+    c->planes = best;
+    (void)filled(best * units, s->threads, &c->threads);
+}
+
+static bool choose_depthwise(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                             struct window_plan *c)
+{
+    c->depthwise = 0;
+    for (size_t i = 0; i < sizeof depthwise_shapes / sizeof depthwise_shapes[0]; i++)
+        if (depthwise_shapes[i].side == layer->kernel_height &&
+            depthwise_shapes[i].side == layer->kernel_width &&
+            depthwise_shapes[i].stride == layer->stride_x)
+            c->depthwise = (int)i + 1;
+    if (c->depthwise == 0 || layer->groups != layer->channels || layer->maps != layer->channels)
+        return false;
+    int out_width = conv_layer_out_width(layer, shape->width);
+    int columns = depthwise_shapes[c->depthwise - 1].columns;
+    int gap = layer->pad_left > layer->pad_right ? layer->pad_left : layer->pad_right;
+    int vector = shape->width % 4 == 0 ? 4 : shape->width % 2 == 0 ? 2 : 1;
+    c->gap = ceil_div(gap, vector) * vector;
+    c->row_pitch = shape->width + c->gap;
+    c->columns = ceil_div(out_width, columns);
+    c->quads = ceil_div(layer->kernel_height * layer->kernel_width, 4);
+    if (c->row_pitch > DEPTHWISE_MOST_BYTES / 4)
+        return false;
+    choose_block(layer, shape, c);
+    int samples = depthwise_room(c->planes * c->rows * c->row_pitch + c->gap, columns);
+    int outputs = c->planes * c->strips * WINDOW_ROWS * out_width;
+    c->bytes = (samples + outputs + 3) / 4 * 16;
+    // An image's tiles are numbered by ints.
+    return c->bytes <= DEPTHWISE_MOST_BYTES && c->strip_tiles <= INT32_MAX / 4 / layer->groups;
+}
+
+static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
+                                      const struct conv_layer_batch *batch)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct window_plan *c = layer_constants<struct window_plan>(plan);
+    void (*function)(depthwise_launch) = depthwise_shapes[c->depthwise - 1].function;
+    struct depthwise_launch p = {};
+    layer_set_sizes(&p, plan, batch);
+    p.weights = (const float *)plan->d_packed;
+    p.bias = p.weights + (size_t)p.channels * (size_t)c->quads * 4;
+    p.pad_top = layer->pad_top;
+    p.pad_left = layer->pad_left;
+    p.quads = c->quads;
+    p.block_planes = c->planes;
+    p.strips = c->strips;
+    p.tiles = c->strip_tiles;
+    p.in_rows = c->rows;
+    p.pitch = c->row_pitch;
+    p.gap = c->gap;
+    int64_t row = (int64_t)p.width * 4, plane = row * p.height;
+    int64_t steps = p.src_row | p.src_plane | p.src_image;
+    p.piece = p.width % 4 == 0 && steps % 16 == 0 ? 4 : p.width % 2 == 0 && steps % 8 == 0 ? 2 : 1;
+    if (p.piece == 1 && p.tiles == 1 && p.src_row == row && p.src_plane == plane &&
+        p.src_image == plane * p.channels && plane * p.block_planes % 16 == 0 &&
+        p.in_rows >= p.pad_top + p.height)
+        p.piece = 0;
+    p.row_pieces = p.piece ? p.width / p.piece : 1;
+    p.columns = c->columns;
+    p.units = p.block_planes * p.strips * p.columns;
+    p.by_channels = layer_divider_of(p.channels);
+    p.by_tiles = layer_divider_of(p.tiles);
+    p.by_row_pieces = layer_divider_of(p.row_pieces);
+    p.by_in_rows = layer_divider_of(p.in_rows);
+    p.by_columns = layer_divider_of(p.columns);
+    p.by_strips = layer_divider_of(p.strips);
+    p.by_width = layer_divider_of(p.width);
+    p.by_height = layer_divider_of(p.height);
+    p.activation = (int)layer->activation;
+    p.half = layer->output == CONV_ELEMENT_F16;
+    // Planes and blocks are numbered by ints; launches begin at multiples of four planes.
+    int64_t most = (INT32_MAX / 2) / ((int64_t)p.channels * p.tiles) / 4 * 4;
+    int64_t image = (int64_t)layer->maps * p.out_height * p.out_width;
+    enum conv_status status = CONV_OK;
+    for (int64_t first = 0; first < batch->images && status == CONV_OK; first += most) {
+        int64_t images = batch->images - first < most ? batch->images - first : most;
+        p.src = (const char *)batch->src + first * p.src_image;
+        p.dst = (char *)batch->dst + first * image * (int64_t)conv_element_size(layer->output);
+        p.planes = (int)images * p.channels;
+        int blocks = ceil_div(p.planes, p.block_planes) * p.tiles;
+        function<<<(unsigned)blocks, c->threads, (size_t)c->bytes, (cudaStream_t)batch->stream>>>(
+            p);
+        status = layer_launch_status();
+    }
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+
 // Weights of a kernel row.
 static int row_taps(const struct conv_layer *layer, const struct window_plan *c)
 {
-    return shapes[c->shape].kernel ? layer->kernel_width
-                                   : ceil_div(layer->kernel_width, WINDOW_COLUMNS) * WINDOW_COLUMNS;
+    return c->depthwise || shapes[c->shape].kernel
+               ? layer->kernel_width
+               : ceil_div(layer->kernel_width, WINDOW_COLUMNS) * WINDOW_COLUMNS;
 }
 
 static bool plan_window(struct conv_layer_plan *plan)
@@ -129,6 +288,13 @@ static bool plan_window(struct conv_layer_plan *plan)
         (layer->kernel_height == 1 && layer->kernel_width == 1) ||
         layer->channels / layer->groups > INT32_MAX / 2 / (1 << 12))
         return false;
+    if (!choose_depthwise(layer, shape, c)) {
+        c->depthwise = 0;
+    } else {
+        snprintf(plan->tile, sizeof plan->tile, "%dx%d", c->planes, c->strips);
+        plan->packed_bytes = (size_t)layer->maps * ((size_t)c->quads * 4 + 1) * sizeof(float);
+        return true;
+    }
     c->shape = choose_shape(layer);
     if (c->shape < 0 || !choose_tile(layer, shape, c))
         return false;
@@ -154,15 +320,16 @@ static void pack_window(const struct conv_layer_plan *plan)
 {
     const struct window_plan *c = layer_constants<struct window_plan>(plan);
     const struct conv_layer *layer = &plan->layer;
-    int step_maps = shapes[c->shape].maps, maps = layer->maps / layer->groups;
+    int step_maps = c->depthwise ? 1 : shapes[c->shape].maps, maps = layer->maps / layer->groups;
     int channels = layer->channels / layer->groups;
     int row = row_taps(layer, c);
     size_t step_floats = (size_t)channels * (size_t)c->quads * 4;
     float *packed = (float *)plan->packed;
-    float *bias = packed + (size_t)layer->groups * (size_t)c->steps * step_floats;
+    int steps = c->depthwise ? 1 : c->steps;
+    float *bias = packed + (size_t)layer->groups * (size_t)steps * step_floats;
     const float *from = layer->weights;
     for (int m = 0; m < layer->maps; m++) {
-        size_t step = (size_t)(m / maps) * (size_t)c->steps + (size_t)(m % maps / step_maps);
+        size_t step = (size_t)(m / maps) * (size_t)steps + (size_t)(m % maps / step_maps);
         int lane = m % maps % step_maps;
         float *to = packed + step * step_floats + lane;
         for (int channel = 0; channel < channels; channel++, to += c->quads * 4)
@@ -179,6 +346,8 @@ static enum conv_status run_window(const struct conv_layer_plan *plan,
 {
     const struct conv_layer *layer = &plan->layer;
     const struct window_plan *c = layer_constants<struct window_plan>(plan);
+    if (c->depthwise)
+        return run_depthwise(plan, batch);
     const struct window_shape *s = &shapes[c->shape];
     struct window_launch p = {};
     layer_set_sizes(&p, plan, batch);
@@ -213,7 +382,7 @@ static enum conv_status run_window(const struct conv_layer_plan *plan,
     p.activation = (int)layer->activation;
     p.half = layer->output == CONV_ELEMENT_F16;
     void (*function)(window_launch) = s->function;
-    if (layer_allow_shared_memory((const void *)function))
+    if (c->shared > LAYER_USUAL_SHARED && layer_allow_shared_memory((const void *)function))
         return CONV_ERR_DEVICE;
     int threads = ceil_div(p.block_planes * p.unit_rows * p.unit_columns, 32) * 32;
     // Planes and blocks are numbered by ints.
