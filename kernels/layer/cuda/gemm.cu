@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cuda_layer_gemm: the choice of a tile of gemm.cuh for a layer, and its launch.
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/layer/cuda/gemm.cuh"
@@ -54,32 +55,46 @@ static const struct gemm_tile far_tile = tile_of<16, 16, 1, 2, 32, 7, 8, int64_t
 // How a layer is computed.
 struct gemm_plan {
     int tile;
-    bool shares; // whether blocks may share tiles
-    float cost;  // cycles
+    int shares; // blocks of a multiprocessor that share tiles; 0: each computes one
+    float cost; // cycles
 };
 
-// Cycles of a multiprocessor for `count` tiles, `blocks` at a time. Measured on an H200: the tile
-// that this chooses takes 2 % longer than the best one on average of 45 layers of networks.
-static float tile_cycles(const struct gemm_tile *t, float count, float blocks, float depth,
-                         float lines)
+// What a layer's tiles have in common: products of a sum, and cache lines of 32 samples.
+struct gemm_sums {
+    float depth, lines;
+};
+
+// Cycles of a multiprocessor for `count` tiles, `blocks` at a time, which give the busiest of its
+// four schedulers `warps`. The figures fit 12 tiles and shares on average of 351 layers of networks
+// (1, 16 and 64 images, an H200): what they choose takes 2.8 % longer than the best of them.
+static float tile_cycles(const struct gemm_tile *t, float count, float blocks, float warps,
+                         const struct gemm_sums *sums)
 {
+    if (count <= 0)
+        return 0;
     // Instructions of a warp per k: where a weight is new, the multiply-add may read three new
-    // registers, which takes longer; a sample takes 5 instructions to load, 4 weights take 2; a
-    // chunk 25 for itself.
+    // registers, which takes longer; a sample takes 8 instructions to load, 4 weights take 2; a
+    // chunk 25 for itself, and a barrier of 320 cycles that other blocks use.
     float steps = (float)t->step;
-    float warp = (1 + 1.8f / (float)t->across) * (float)t->sums + (float)t->reads +
-                 (5 * (float)t->copies + (float)(t->maps / 2 * t->step / t->threads) + 25) / steps;
-    // Each of four schedulers issues one at a time. A chunk has a barrier, which costs 160 cycles
-    // that other blocks use; a tile begins and ends with waiting for memory.
-    float chunk = warp * ceilf((float)t->threads / 128 * blocks) + 160 / steps / blocks;
-    // A warp's load of 32 samples takes a cycle of the L1 cache per line; of those beyond the
-    // first, arithmetic hides three of four.
-    chunk += (lines - 1) / 4 * (float)t->positions / 32 * blocks;
-    float ends = 2000 + 75 * (float)t->sums;
-    return count / blocks * (depth * chunk + ends);
+    float warp = (1 + 1.2f / (float)t->across) * (float)t->sums + (float)t->reads +
+                 (8 * (float)t->copies + (float)(t->maps / 2 * t->step / t->threads) + 25) / steps;
+    // A scheduler issues one at a time. A warp's load of 32 samples takes a cycle of the L1 cache
+    // per line; of those beyond the first, arithmetic hides three of four.
+    float chunk = warp * warps + 320 / steps / blocks +
+                  (sums->lines - 1) / 4 * (float)t->positions / 32 * blocks;
+    // A multiprocessor gets 16 bytes in a cycle.
+    float bytes = blocks * (float)(t->positions + t->maps) * 4 / 16;
+    // A tile begins and ends with waiting for memory.
+    float ends = 6000 + 25 * (float)t->sums;
+    return count / blocks * (sums->depth * fmaxf(chunk, bytes) + ends);
 }
 
-// The cheaper of a tile per block and equal shares.
+static float warps_of(const struct gemm_tile *t, float blocks)
+{
+    return ceilf((float)t->threads / 128 * blocks);
+}
+
+// The cheapest of a tile per block and equal shares.
 static void estimate(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                      struct gemm_plan *c)
 {
@@ -90,21 +105,30 @@ static void estimate(const struct conv_layer *layer, const struct conv_layer_sha
         positions = 1 << 22;
     float count = ceilf(positions / (float)t->positions) *
                   (float)(ceil_div(layer->maps / layer->groups, t->maps) * layer->groups);
-    float blocks = (float)t->blocks;
-    float depth = ceilf((float)conv_layer_taps(layer) / (float)t->step) * (float)t->step;
+    struct gemm_sums sums = {
+        ceilf((float)conv_layer_taps(layer) / (float)t->step) * (float)t->step,
+        fminf((float)layer->stride_x, 32),
+    };
+    float blocks = (float)t->blocks, most = warps_of(t, blocks);
     float each = ceilf(count / GEMM_PROCESSORS), whole = floorf(each / blocks) * blocks;
-    float lines = fminf((float)layer->stride_x, 32); // 32 samples of 4 bytes fill a line
-    c->cost = tile_cycles(t, whole, blocks, depth, lines);
-    if (each > whole)
-        c->cost += tile_cycles(t, each - whole, each - whole, depth, lines);
-    c->shares = false;
-    if (shape->images > 0 && count > blocks * GEMM_PROCESSORS) {
+    float rest = each - whole, warps = warps_of(t, rest);
+    // Blocks of two warps that begin when others end may share two of the four schedulers.
+    if (whole > 0 && t->threads < 128)
+        warps = fminf(most, rest);
+    c->cost = tile_cycles(t, whole, blocks, most, &sums) + tile_cycles(t, rest, rest, warps, &sums);
+    c->shares = 0;
+    // As many blocks as leave more than a tile to each.
+    for (int n = t->blocks; n > 0 && shape->images > 0; n--) {
+        if (count <= (float)(n * GEMM_PROCESSORS))
+            continue;
         // Two parts of tiles, their sums, and a memset before.
-        float shared = tile_cycles(t, count / GEMM_PROCESSORS, blocks, depth, lines) +
-                       2 * (2000 + 75 * (float)t->sums) + 5000;
-        shared *= 1.03f; // for waits between blocks
-        c->shares = shared < c->cost;
-        c->cost = fminf(c->cost, shared);
+        float shared =
+            tile_cycles(t, count / GEMM_PROCESSORS, (float)n, warps_of(t, (float)n), &sums) +
+            2 * (6000 + 25 * (float)t->sums) + 8000;
+        if (shared < c->cost) {
+            c->shares = n;
+            c->cost = shared;
+        }
     }
 }
 
@@ -154,11 +178,13 @@ static bool plan_gemm(struct conv_layer_plan *plan)
             *best = c;
     }
     const struct gemm_tile *t = &tiles[best->tile];
+    snprintf(plan->tile, sizeof plan->tile, "%dx%d%s", t->positions, t->maps,
+             best->shares ? "+" : "");
     plan->packed_bytes = (size_t)layer->groups * (weight_rows(layer) + 1) *
                          (size_t)padded_maps(plan) * sizeof(float);
     if (best->shares)
-        plan->scratch = partial_bytes(t, GEMM_PROCESSORS * t->blocks) +
-                        (size_t)(GEMM_PROCESSORS * t->blocks + 1) * sizeof(uint32_t);
+        plan->scratch = partial_bytes(t, GEMM_PROCESSORS * best->shares) +
+                        (size_t)(GEMM_PROCESSORS * best->shares + 1) * sizeof(uint32_t);
     return true;
 }
 
@@ -168,7 +194,7 @@ static int score_gemm(const struct conv_layer_plan *plan)
     size_t taps = conv_layer_taps(layer);
     int maps = layer->maps / layer->groups;
     // A few microseconds, of which tensor cores save nothing.
-    if (taps >= 48 && layer_constants<struct gemm_plan>(plan)->cost < 10000)
+    if (taps >= 48 && layer_constants<struct gemm_plan>(plan)->cost < 14000)
         return 125;
     if (maps < 16 || taps < 16) // most of a tile is not needed
         return 60;
@@ -247,21 +273,20 @@ static struct gemm_launch describe(const struct conv_layer_plan *plan,
 }
 
 // Lets all blocks do the same work if that is worth it for this number of tiles.
-static enum conv_status share_tiles(const struct gemm_tile *t, struct gemm_launch *p,
+static enum conv_status share_tiles(const struct gemm_tile *t, int shares, struct gemm_launch *p,
                                     const struct conv_layer_batch *batch, int64_t *blocks)
 {
     int device, processors;
     if (cudaGetDevice(&device) ||
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device))
         return CONV_ERR_DEVICE;
-    int64_t most =
-        (int64_t)(processors < GEMM_PROCESSORS ? processors : GEMM_PROCESSORS) * t->blocks;
+    int64_t most = (int64_t)(processors < GEMM_PROCESSORS ? processors : GEMM_PROCESSORS) * shares;
     if (p->tiles <= most)
         return CONV_OK;
     p->share = ceil_div64((int64_t)p->tiles * p->chunks, most);
     *blocks = ceil_div64((int64_t)p->tiles * p->chunks, p->share);
     p->partial = (float4 *)batch->scratch;
-    p->flags = (uint32_t *)((char *)batch->scratch + partial_bytes(t, GEMM_PROCESSORS * t->blocks));
+    p->flags = (uint32_t *)((char *)batch->scratch + partial_bytes(t, GEMM_PROCESSORS * shares));
     return cudaMemsetAsync(p->flags, 0, (size_t)(*blocks + 1) * sizeof(uint32_t),
                            (cudaStream_t)batch->stream)
                ? CONV_ERR_DEVICE
@@ -276,7 +301,7 @@ static enum conv_status run_gemm(const struct conv_layer_plan *plan,
     const struct gemm_tile *t = is_far(layer, batch) ? &far_tile : &tiles[c->tile];
     struct gemm_launch p = describe(plan, batch, t);
     void (*kernel)(gemm_launch) = layer->input == CONV_ELEMENT_U8 ? t->bytes : t->kernel;
-    if (layer_allow_shared_memory((const void *)kernel))
+    if (t->shared > LAYER_USUAL_SHARED && layer_allow_shared_memory((const void *)kernel))
         return CONV_ERR_DEVICE;
     // Tiles are numbered by ints.
     int64_t most = (int64_t)INT32_MAX / 2 * t->positions / p.map_tiles / layer->groups / p.plane;
@@ -293,7 +318,7 @@ static enum conv_status run_gemm(const struct conv_layer_plan *plan,
         p.share = 0;
         int64_t blocks = p.tiles;
         if (c->shares && t != &far_tile)
-            status = share_tiles(t, &p, batch, &blocks);
+            status = share_tiles(t, c->shares, &p, batch, &blocks);
         if (status == CONV_OK) {
             kernel<<<(unsigned)blocks, t->threads, (size_t)t->shared,
                      (cudaStream_t)batch->stream>>>(p);
