@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/option_table.h"
-#include "filter/scan.h"
 #include "io/files/formats.h"
 #include "io/walk/walk.h"
 #include "png/png.h"

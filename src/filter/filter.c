@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "filter/scan.h"
 
 static bool is_side(int side)
 {

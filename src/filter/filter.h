@@ -188,4 +188,10 @@ enum conv_status conv_filter_parse_border(enum conv_border *border, float *value
 // 8-bit units from 0 to 255.
 enum conv_status conv_filter_check_border(float value, struct conv_err *err);
 
+// Reads all of text[0..size) as a decimal number: sign, digits with an optional point, exponent. No
+// blanks, no hexadecimal, no nan or inf; -0 becomes 0. CONV_ERR_FORMAT, quoting the text, if it is
+// not such a number or beyond +-limit; *value is then unchanged. Any thread.
+enum conv_status conv_number_parse(double *value, double limit, const char *text, size_t size,
+                                   struct conv_err *err);
+
 #endif

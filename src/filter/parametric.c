@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "filter/scan.h"
-
 #define MOST_NUMBERS 3 // of one filter
 // The largest sigma of a Gaussian as a matrix: 15 pixels are 3 sigma.
 #define ONE_PASS 5.0

@@ -2,15 +2,223 @@
 // Text to filter: libvips' matrix files and the argument of --kernel. The text may come from
 // anywhere, so nothing is guessed, and every error has its line and column.
 #include <errno.h>
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "filter/filter.h"
-#include "filter/scan.h"
 
 // 961 numbers of 63 characters are 61 kB; the rest is for blanks.
 #define MAX_FILE_BYTES (256 * 1024)
+
+// --- a number ------------------------------------------------------------------------------------
+
+// strtod accepts hexadecimal, "nan", "infinity" and leading blanks, none of which is a coefficient:
+// the grammar is checked here, and strtod only converts.
+
+#define MAX_TOKEN 63              // the longest number; a double needs 24 characters
+#define MAX_QUOTED 24             // of the user's text in a message
+#define NUL_SYMBOL "\xe2\x90\x80" // U+2400, for a byte that would end the message
+
+static size_t skip_digits(const char *text, size_t size, size_t at)
+{
+    while (at < size && text[at] >= '0' && text[at] <= '9')
+        at++;
+    return at;
+}
+
+static size_t skip_sign(const char *text, size_t size, size_t at)
+{
+    return at < size && (text[at] == '+' || text[at] == '-') ? at + 1 : at;
+}
+
+static bool is_number(const char *text, size_t size)
+{
+    size_t start = skip_sign(text, size, 0);
+    size_t at = skip_digits(text, size, start);
+    size_t digits = at - start;
+    if (at < size && text[at] == '.') {
+        start = at + 1;
+        at = skip_digits(text, size, start);
+        digits += at - start;
+    }
+    if (digits == 0)
+        return false;
+    if (at < size && (text[at] == 'e' || text[at] == 'E')) {
+        start = skip_sign(text, size, at + 1);
+        at = skip_digits(text, size, start);
+        if (at == start)
+            return false;
+    }
+    return at == size;
+}
+
+// The beginning of the text as a string. The caller that prints the message escapes it.
+static void quote(char *quoted, size_t room, const char *text, size_t size)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < size && i < MAX_QUOTED; i++) {
+        const char character[] = {text[i], '\0'};
+        used +=
+            (size_t)snprintf(quoted + used, room - used, "%s", text[i] ? character : NUL_SYMBOL);
+    }
+    snprintf(quoted + used, room - used, "%s", size > MAX_QUOTED ? "..." : "");
+}
+
+enum conv_status conv_number_parse(double *value, double limit, const char *text, size_t size,
+                                   struct conv_err *err)
+{
+    char quoted[sizeof NUL_SYMBOL * MAX_QUOTED + 4];
+    quote(quoted, sizeof quoted, text, size);
+    if (!is_number(text, size))
+        return conv_err_set(err, CONV_ERR_FORMAT, "expected a number, found '%s'", quoted);
+    if (size > MAX_TOKEN)
+        return conv_err_set(err, CONV_ERR_FORMAT, "the number '%s' has %zu characters, %d at most",
+                            quoted, size, MAX_TOKEN);
+    char token[MAX_TOKEN + 1];
+    memcpy(token, text, size);
+    token[size] = '\0';
+    errno = 0;
+    double number = strtod(token, NULL); // in the C locale: this program never calls setlocale
+    if (errno == ERANGE || fabs(number) > limit)
+        return conv_err_set(err, CONV_ERR_FORMAT, "the number '%s' is out of range (-%.0f to %.0f)",
+                            quoted, limit, limit);
+    *value = number + 0.0;
+    return CONV_OK;
+}
+
+// --- a text of numbers ---------------------------------------------------------------------------
+
+struct scanner {
+    const char *at, *end;
+    const char *line_begin;
+    size_t line;          // from 1
+    const char *source;   // the file's name, or NULL for a kernel given as text
+    struct conv_err *err; // may be NULL
+};
+
+struct token {
+    const char *text;
+    size_t size;
+};
+
+#define MAX_PATH_SHOWN 200
+
+// The end of a long path, so that the reason after it fits into a message, and the prefix for it:
+// "..." or "".
+static const char *tail_of(const char *path)
+{
+    size_t size = strlen(path);
+    return size > MAX_PATH_SHOWN ? path + size - MAX_PATH_SHOWN : path;
+}
+
+static const char *dots_of(const char *path)
+{
+    return tail_of(path) == path ? "" : "...";
+}
+
+// Sets the error "SOURCE:LINE:COLUMN: ..." (CONV_ERR_FORMAT) for a file, and "character N: ..."
+// (CONV_ERR_USAGE) with the hint CONV_HINT_KERNEL_AT for a text. Returns its status. `where` is on
+// the current line.
+__attribute__((format(printf, 3, 4))) static enum conv_status
+fail_at(const struct scanner *scanner, const char *where, const char *fmt, ...)
+{
+    char reason[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(reason, sizeof reason, fmt, args);
+    va_end(args);
+    size_t column = (size_t)(where - scanner->line_begin) + 1;
+    const char *source = scanner->source;
+    if (!source)
+        return conv_err_hint(
+            scanner->err, CONV_HINT_KERNEL_AT, 0,
+            conv_err_set(scanner->err, CONV_ERR_USAGE, "character %zu: %s", column, reason));
+    return conv_err_set(scanner->err, CONV_ERR_FORMAT, "%s%s:%zu:%zu: %s", dots_of(source),
+                        tail_of(source), scanner->line, column, reason);
+}
+
+// Brackets, as NumPy and MATLAB write them around rows, are blanks in the text of an option.
+static bool is_blank(const struct scanner *scanner, char c)
+{
+    return c == ' ' || c == '\t' || (!scanner->source && (c == '[' || c == ']'));
+}
+
+static bool is_separator(char c)
+{
+    return c == ',' || c == ';';
+}
+
+static bool is_line_end(char c)
+{
+    return c == '\n' || c == '\r';
+}
+
+// Steps over blanks and tabs, in a text of the user also over brackets.
+static void skip_blanks(struct scanner *scanner)
+{
+    while (scanner->at < scanner->end && is_blank(scanner, *scanner->at))
+        scanner->at++;
+}
+
+// Takes the next token of the current line; false at its end. Between two numbers there may be one
+// separator; a second one is a token, which read_number refuses. `first`: no number precedes,
+// so any separator is one too many.
+static bool next_token(struct scanner *scanner, bool first, struct token *token)
+{
+    skip_blanks(scanner);
+    if (!first && scanner->at < scanner->end && is_separator(*scanner->at)) {
+        scanner->at++;
+        skip_blanks(scanner);
+    }
+    if (scanner->at == scanner->end || is_line_end(*scanner->at))
+        return false;
+    token->text = scanner->at++;
+    if (!is_separator(*token->text)) {
+        while (scanner->at < scanner->end &&
+               (*scanner->at == '[' || !is_blank(scanner, *scanner->at)) &&
+               !is_separator(*scanner->at) && !is_line_end(*scanner->at))
+            scanner->at++;
+    }
+    token->size = (size_t)(scanner->at - token->text);
+    return true;
+}
+
+// Steps over LF, CR LF or CR; false at the end of the text. Only to be called at the end of a line.
+static bool end_line(struct scanner *scanner)
+{
+    if (scanner->at == scanner->end)
+        return false;
+    if (*scanner->at == '\r' && scanner->end - scanner->at > 1 && scanner->at[1] == '\n')
+        scanner->at++;
+    scanner->at++;
+    scanner->line++;
+    scanner->line_begin = scanner->at;
+    return true;
+}
+
+// Goes to the next line that is not empty, which may be the current one; false if there is none.
+static bool skip_empty_lines(struct scanner *scanner)
+{
+    do {
+        skip_blanks(scanner);
+        if (scanner->at < scanner->end && !is_line_end(*scanner->at))
+            return true;
+    } while (end_line(scanner));
+    return false;
+}
+
+// Reads the token as a number within +-limit. Errors as fail_at.
+static enum conv_status read_number(const struct scanner *scanner, const struct token *token,
+                                    double limit, double *value)
+{
+    struct conv_err reason;
+    if (conv_number_parse(value, limit, token->text, token->size, &reason) != CONV_OK)
+        return fail_at(scanner, token->text, "%s", reason.text);
+    return CONV_OK;
+}
 
 static const char *plural(int count)
 {
@@ -19,7 +227,7 @@ static const char *plural(int count)
 
 // --- matrix files --------------------------------------------------------------------------------
 
-static enum conv_status parse_header(struct conv_scanner *scanner, struct conv_filter *filter)
+static enum conv_status parse_header(struct scanner *scanner, struct conv_filter *filter)
 {
     static const char layout[] = "the first line is: width height [scale [offset]]";
     static const char *const side_names[] = {"width", "height"};
@@ -27,26 +235,25 @@ static enum conv_status parse_header(struct conv_scanner *scanner, struct conv_f
                              CONV_FILTER_MAX_OFFSET};
     double values[] = {0, 0, 1, 0};
     int count = 0;
-    if (!conv_scan_empty_lines(scanner))
-        return conv_scan_error(scanner, scanner->at, "expected a matrix (%s)", layout);
-    for (struct conv_token token; conv_scan_token(scanner, count == 0, &token); count++) {
+    if (!skip_empty_lines(scanner))
+        return fail_at(scanner, scanner->at, "expected a matrix (%s)", layout);
+    for (struct token token; next_token(scanner, count == 0, &token); count++) {
         if (count == 4)
-            return conv_scan_error(scanner, token.text, "more than 4 numbers (%s)", layout);
-        enum conv_status status = conv_scan_number(scanner, &token, limits[count], &values[count]);
+            return fail_at(scanner, token.text, "more than 4 numbers (%s)", layout);
+        enum conv_status status = read_number(scanner, &token, limits[count], &values[count]);
         if (status != CONV_OK)
             return status;
         double value = values[count];
         if (count < 2 && !(value >= 1 && value <= CONV_FILTER_MAX_SIDE && (int)value == value &&
                            (int)value % 2 == 1))
-            return conv_scan_error(scanner, token.text,
-                                   "the %s is %g, but must be an odd number from 1 to %d (%s)",
-                                   side_names[count], value, CONV_FILTER_MAX_SIDE, layout);
+            return fail_at(scanner, token.text,
+                           "the %s is %g, but must be an odd number from 1 to %d (%s)",
+                           side_names[count], value, CONV_FILTER_MAX_SIDE, layout);
         if (count == 2 && value == 0)
-            return conv_scan_error(scanner, token.text,
-                                   "the scale is 0, and sums are divided by it");
+            return fail_at(scanner, token.text, "the scale is 0, and sums are divided by it");
     }
     if (count < 2)
-        return conv_scan_error(scanner, scanner->at, "the height is missing (%s)", layout);
+        return fail_at(scanner, scanner->at, "the height is missing (%s)", layout);
     filter->width = (int)values[0];
     filter->height = (int)values[1];
     filter->scale = values[2];
@@ -54,14 +261,14 @@ static enum conv_status parse_header(struct conv_scanner *scanner, struct conv_f
     return CONV_OK;
 }
 
-static enum conv_status parse_row(struct conv_scanner *scanner, const struct conv_filter *filter,
+static enum conv_status parse_row(struct scanner *scanner, const struct conv_filter *filter,
                                   int row, double *coef)
 {
     int count = 0;
     const char *extra = NULL;
-    for (struct conv_token token; conv_scan_token(scanner, count == 0, &token); count++) {
+    for (struct token token; next_token(scanner, count == 0, &token); count++) {
         double value;
-        enum conv_status status = conv_scan_number(scanner, &token, CONV_FILTER_MAX_COEF, &value);
+        enum conv_status status = read_number(scanner, &token, CONV_FILTER_MAX_COEF, &value);
         if (status != CONV_OK)
             return status;
         if (count < filter->width)
@@ -71,14 +278,12 @@ static enum conv_status parse_row(struct conv_scanner *scanner, const struct con
         // A divisor near 0 must not make coefficients of real filters overflow float32.
         if (value / filter->scale > CONV_FILTER_MAX_COEF ||
             value / filter->scale < -CONV_FILTER_MAX_COEF)
-            return conv_scan_error(scanner, token.text,
-                                   "the number divided by the scale %g is too large",
-                                   filter->scale);
+            return fail_at(scanner, token.text, "the number divided by the scale %g is too large",
+                           filter->scale);
     }
     if (count != filter->width)
-        return conv_scan_error(scanner, extra ? extra : scanner->at,
-                               "row %d has %d number%s, %d expected", row + 1, count, plural(count),
-                               filter->width);
+        return fail_at(scanner, extra ? extra : scanner->at, "row %d has %d number%s, %d expected",
+                       row + 1, count, plural(count), filter->width);
     return CONV_OK;
 }
 
@@ -104,24 +309,23 @@ enum conv_status conv_filter_parse_matrix(struct conv_filter *filter, const char
         text += 3;
         size -= 3;
     }
-    struct conv_scanner scanner = {text, text + size, text, 1, source, err};
+    struct scanner scanner = {text, text + size, text, 1, source, err};
     enum conv_status status = parse_header(&scanner, &parsed);
     if (status != CONV_OK)
         return status;
     for (int row = 0; row < parsed.height; row++) {
-        conv_scan_line(&scanner);
-        if (!conv_scan_empty_lines(&scanner))
-            return conv_scan_error(&scanner, scanner.at,
-                                   "the matrix ends after %d row%s, %d expected", row, plural(row),
-                                   parsed.height);
+        end_line(&scanner);
+        if (!skip_empty_lines(&scanner))
+            return fail_at(&scanner, scanner.at, "the matrix ends after %d row%s, %d expected", row,
+                           plural(row), parsed.height);
         status = parse_row(&scanner, &parsed, row, parsed.coef + row * parsed.width);
         if (status != CONV_OK)
             return status;
     }
-    conv_scan_line(&scanner);
-    if (conv_scan_empty_lines(&scanner))
-        return conv_scan_error(&scanner, scanner.at,
-                               "unexpected text after the last row (%d expected)", parsed.height);
+    end_line(&scanner);
+    if (skip_empty_lines(&scanner))
+        return fail_at(&scanner, scanner.at, "unexpected text after the last row (%d expected)",
+                       parsed.height);
     name_after(&parsed, source);
     *filter = parsed;
     return CONV_OK;
@@ -131,7 +335,7 @@ enum conv_status conv_filter_load(struct conv_filter *filter, const char *path,
                                   struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    const char *dots = conv_scan_dots(path), *tail = conv_scan_tail(path);
+    const char *dots = dots_of(path), *tail = tail_of(path);
     char *text = NULL;
     size_t size;
     FILE *file = fopen(path, "rbe");
@@ -161,7 +365,7 @@ out:
 
 // One side of "WxH:"; 0 if there is no number. A number that is too large becomes one that the
 // caller refuses.
-static int parse_side(struct conv_scanner *scanner)
+static int parse_side(struct scanner *scanner)
 {
     int side = 0;
     for (; scanner->at < scanner->end && *scanner->at >= '0' && *scanner->at <= '9'; scanner->at++)
@@ -169,35 +373,35 @@ static int parse_side(struct conv_scanner *scanner)
     return side;
 }
 
-static enum conv_status parse_size(struct conv_scanner *scanner, struct conv_filter *filter)
+static enum conv_status parse_size(struct scanner *scanner, struct conv_filter *filter)
 {
     const char *begin;
-    conv_scan_blanks(scanner);
+    skip_blanks(scanner);
     begin = scanner->at;
     filter->width = filter->height = parse_side(scanner);
     if (scanner->at > begin && (*scanner->at == 'x' || *scanner->at == 'X')) {
         scanner->at++;
         filter->height = parse_side(scanner);
     }
-    conv_scan_blanks(scanner);
+    skip_blanks(scanner);
     if (*scanner->at == '+' || *scanner->at == '-')
-        return conv_scan_error(scanner, scanner->at,
-                               "an origin cannot be given, it is always the centre of the kernel");
+        return fail_at(scanner, scanner->at,
+                       "an origin cannot be given, it is always the centre of the kernel");
     if (*scanner->at != ':' || scanner->at == begin)
-        return conv_scan_error(scanner, scanner->at,
-                               "expected WIDTHxHEIGHT: before the numbers (kernels with a name "
-                               "are filters: gaussian:2)");
+        return fail_at(scanner, scanner->at,
+                       "expected WIDTHxHEIGHT: before the numbers (kernels with a name "
+                       "are filters: gaussian:2)");
     if (filter->width > CONV_FILTER_MAX_SIDE || filter->width % 2 == 0 ||
         filter->height > CONV_FILTER_MAX_SIDE || filter->height % 2 == 0)
-        return conv_scan_error(scanner, begin, "%.*s: both sides must be odd numbers from 1 to %d",
-                               scanner->at - begin > 16 ? 16 : (int)(scanner->at - begin), begin,
-                               CONV_FILTER_MAX_SIDE);
+        return fail_at(scanner, begin, "%.*s: both sides must be odd numbers from 1 to %d",
+                       scanner->at - begin > 16 ? 16 : (int)(scanner->at - begin), begin,
+                       CONV_FILTER_MAX_SIDE);
     scanner->at++;
     return CONV_OK;
 }
 
 // ImageMagick's taps that are not part of the kernel.
-static bool is_hole(const struct conv_token *token)
+static bool is_hole(const struct token *token)
 {
     static const char nan[] = "nan";
     if (token->size == 1)
@@ -209,12 +413,12 @@ static bool is_hole(const struct conv_token *token)
     return token->size == 3;
 }
 
-static enum conv_status parse_numbers(struct conv_scanner *scanner, struct conv_filter *filter,
+static enum conv_status parse_numbers(struct scanner *scanner, struct conv_filter *filter,
                                       int *count)
 {
-    struct conv_token token;
+    struct token token;
     for (;;) {
-        if (!conv_scan_token(scanner, *count == 0, &token)) {
+        if (!next_token(scanner, *count == 0, &token)) {
             if (scanner->at == scanner->end)
                 return CONV_OK;
             scanner->at++; // a line end within the option is a blank
@@ -222,16 +426,15 @@ static enum conv_status parse_numbers(struct conv_scanner *scanner, struct conv_
         }
         double value;
         if (is_hole(&token))
-            return conv_scan_error(
-                scanner, token.text,
-                "'%.*s' (no tap here) is not supported; write 0 for a tap that adds "
-                "nothing",
-                (int)token.size, token.text);
+            return fail_at(scanner, token.text,
+                           "'%.*s' (no tap here) is not supported; write 0 for a tap that adds "
+                           "nothing",
+                           (int)token.size, token.text);
         if (memchr(token.text, '/', token.size))
-            return conv_scan_error(scanner, token.text,
-                                   "'%.*s' is a fraction; its denominator is given as the divisor",
-                                   (int)token.size, token.text);
-        enum conv_status status = conv_scan_number(scanner, &token, CONV_FILTER_MAX_COEF, &value);
+            return fail_at(scanner, token.text,
+                           "'%.*s' is a fraction; its denominator is given as the divisor",
+                           (int)token.size, token.text);
+        enum conv_status status = read_number(scanner, &token, CONV_FILTER_MAX_COEF, &value);
         if (status != CONV_OK)
             return status;
         if (*count < CONV_FILTER_MAX_TAPS)
@@ -242,7 +445,7 @@ static enum conv_status parse_numbers(struct conv_scanner *scanner, struct conv_
 
 // The numbers of a kernel, or of the planes of ffmpeg's filter `convolution` with colons between
 // them, which are to be equal and are divided by their sum.
-static enum conv_status parse_planes(struct conv_scanner *scanner, struct conv_filter *filter,
+static enum conv_status parse_planes(struct scanner *scanner, struct conv_filter *filter,
                                      int *count)
 {
     const char *end = scanner->end, *begin = scanner->at, *colon;
@@ -256,8 +459,8 @@ static enum conv_status parse_planes(struct conv_scanner *scanner, struct conv_f
         status = parse_numbers(scanner, plane ? &other : filter, &numbers);
         if (!status && plane > 0 &&
             (numbers != *count || memcmp(other.coef, filter->coef, sizeof other.coef) != 0))
-            return conv_scan_error(
-                scanner, begin, "the planes must have one kernel; rdiv and bias are options here");
+            return fail_at(scanner, begin,
+                           "the planes must have one kernel; rdiv and bias are options here");
         *count = numbers;
     }
     return status;
@@ -279,7 +482,7 @@ enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *
         return conv_filter_load(filter, spec + 1, err);
 
     struct conv_filter parsed = {.name = "custom", .scale = 1};
-    struct conv_scanner scanner = {spec, spec + strlen(spec), spec, 1, NULL, err};
+    struct scanner scanner = {spec, spec + strlen(spec), spec, 1, NULL, err};
     int count = 0;
     bool sized = has_size(spec);
     enum conv_status status = sized ? parse_size(&scanner, &parsed) : CONV_OK;
