@@ -22,14 +22,6 @@ int conv_verify_main(const struct conv_options *options);       // verify.c
 int conv_layer_main(const struct conv_options *options);        // layer.c
 int conv_report_merge_main(const struct conv_options *options); // report_merge.c
 int conv_bench_main(const struct conv_options *options);        // main.c
-int conv_help_main(const struct conv_options *options);         // help.c
-int conv_version_main(const struct conv_options *options);      // help.c
-
-// --help: of the command before it, or of all of them if there is none.
-int conv_help_print(const struct conv_options *options);
-
-// For a command line without command and filter: prints a message and returns CONV_EXIT_USAGE.
-int conv_help_missing(void);
 
 // What the program says before it begins: options->report.note.
 void conv_commands_say_note(const struct conv_report_options *report);

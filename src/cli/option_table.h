@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The tables of commands and options: what the parser accepts, what it refuses and what --help
-// prints. Private to src/cli/option*.c, commands.c, help.c and settings.c.
+// prints. Private to src/cli/option*.c, commands.c and settings.c.
 #ifndef CONV_CLI_OPTION_TABLE_H
 #define CONV_CLI_OPTION_TABLE_H
 

@@ -115,7 +115,7 @@ struct conv_item_ops {
     bool (*has_bytes)(const struct conv_input *input);
 };
 
-// What is known of an item of a watched folder that was handed out (walk/watch_ready.c); any
+// What is known of an item of a watched folder that was handed out (walk/watch.c); any
 // thread, unless stated otherwise.
 
 // True if the file is gone, is open for writing, or is not the one that was read.

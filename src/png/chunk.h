@@ -70,7 +70,7 @@ static inline bool conv_chunk_next(struct conv_chunk *chunk, const uint8_t *file
     return true;
 }
 
-// container.c. True if the CRC, which covers type and data, is right.
+// codec.c. True if the CRC, which covers type and data, is right.
 bool conv_chunk_crc_is_right(const struct conv_chunk *chunk);
 
 // True if all four bytes of a type are letters.
@@ -111,16 +111,6 @@ static inline int conv_chunk_channels(int color_type)
                                    [CONV_COLOR_RGB_ALPHA] = 4};
     return channels[color_type];
 }
-
-// --- container.c: conv_png_format's functions of the same names ----------------------------------
-
-enum conv_status conv_png_check_head(const uint8_t *data, size_t size, struct conv_err *err);
-enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_image_header *header,
-                                struct conv_err *err);
-enum conv_status conv_png_check_size(const uint8_t *data, size_t size,
-                                     const struct conv_image_header *header, struct conv_err *err);
-bool conv_png_is_animated(const uint8_t *data, size_t size);
-size_t conv_png_end(const uint8_t *data, size_t size);
 
 // --- cpu/checksum.c: the sums in chunks and streams ----------------------------------------------
 

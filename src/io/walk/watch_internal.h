@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the files of a watch share: watch.c keeps what has arrived and hands it out, watch_events.c
-// handles what happens in the folders, and watch_ready.c decides what is complete.
+// What the files of a watch share: watch.c keeps what has arrived and hands it out once it is
+// complete, watch_events.c handles what happens in the folders.
 #ifndef CONV_WALK_WATCH_INTERNAL_H
 #define CONV_WALK_WATCH_INTERNAL_H
 
@@ -51,28 +51,11 @@ struct conv_watch_arrivals {
     uint64_t next_number;
 };
 
-void conv_watch_arrivals_free(struct conv_watch_arrivals *arrivals); // leaves {0}
-
 // Something has happened to arrival->path, which is copied. It replaces an earlier arrival of that
 // name. CONV_ERR_MEMORY.
 enum conv_status conv_watch_arrivals_add(struct conv_watch_arrivals *arrivals,
                                          const struct conv_watch_arrival *arrival,
                                          struct conv_err *err);
-
-// Puts back an arrival that was taken, to be taken again after `wait_ns` unless an event replaces
-// it. Its path belongs to the arrivals again. CONV_ERR_MEMORY loses it.
-enum conv_status conv_watch_arrivals_postpone(struct conv_watch_arrivals *arrivals,
-                                              struct conv_watch_arrival *arrival, uint64_t wait_ns,
-                                              struct conv_err *err);
-
-// `path` is gone: it is not handed out any more. Best effort, as replacing is: if two names share a
-// place in the table, one of them may be handed out although it is gone, or handed out twice.
-void conv_watch_arrivals_remove(struct conv_watch_arrivals *arrivals, const char *path);
-
-// Takes the first arrival if it is due; its path then belongs to the caller. False: *wait_ns is
-// the time until then; UINT64_MAX: nothing has arrived.
-bool conv_watch_arrivals_take(struct conv_watch_arrivals *arrivals,
-                              struct conv_watch_arrival *arrival, uint64_t *wait_ns);
 
 // --- watches -------------------------------------------------------------------------------------
 
@@ -143,13 +126,6 @@ enum conv_status conv_watch_add_tree(struct conv_watch *watch, const char *path,
 
 // Something has happened to a file, or may have; `is_closed` as in struct conv_watch_arrival.
 void conv_watch_take_file(struct conv_watch *watch, const char *path, int root, bool is_closed);
-
-// Takes the next file that is complete and not being processed into watch->ready. False if there
-// is none yet; *wait_ns as of conv_watch_arrivals_take.
-bool conv_watch_find_ready(struct conv_watch *watch, uint64_t *wait_ns);
-
-// Notes that the image is being processed, until it is released. NULL without memory.
-struct conv_watched *conv_watch_begin(struct conv_watch *watch, const char *path, int root);
 
 // Notes which operands are gone, or have other folders at their paths, at most once a second.
 void conv_watch_check_roots(struct conv_watch *watch, uint64_t now_ns);

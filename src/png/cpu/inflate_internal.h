@@ -130,18 +130,6 @@ enum conv_inflate_state conv_inflate_symbols(const struct conv_inflate_tables *t
                                              struct conv_inflate_reader *reader,
                                              struct conv_inflate_output *output);
 
-// --- inflate_wide.c: symbols of 16 bits ----------------------------------------------------------
-
-// Decodes symbols before the bytes in front of them are known: each byte of output is a symbol of
-// 16 bits, which may stand for an unknown byte.
-
-// As conv_inflate_symbols, from *at, which it advances, until it is beyond `stop`. Matches do not
-// reach before `begin`. CONV_INFLATE_SLACK symbols after `stop` may be overwritten. `features`: of
-// conv_cpu_features.
-enum conv_inflate_state conv_inflate_wide(const struct conv_inflate_tables *tables,
-                                          struct conv_inflate_reader *reader, uint16_t **at,
-                                          uint16_t *begin, uint16_t *stop, unsigned features);
-
 // --- inflate.c: blocks ---------------------------------------------------------------------------
 
 // The blocks of a deflate stream one by one, for decoders that begin in its middle. Positions are

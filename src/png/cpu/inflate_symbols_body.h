@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The loop that decodes the symbols of a block, for inflate_symbols.c, which writes bytes, and
-// inflate_wide.c, which writes 16 bits for each byte. The including file defines ELEMENT,
+// inflate_ahead.c, which writes 16 bits for each byte. The including file defines ELEMENT,
 // put_literals() and copy16(): see inflate_symbols.c.
 #include "png/cpu/inflate_internal.h"
 
