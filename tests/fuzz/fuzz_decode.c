@@ -37,8 +37,9 @@ struct taken {
     size_t size;
 };
 
-static bool take_one(void *context, const uint8_t *raw, size_t count)
+static bool take_one(void *context, unsigned y, uint8_t *raw, size_t count)
 {
+    (void)y;
     const struct taken *taken = context;
     memcpy(taken->out, raw, count * taken->size);
     return true;
@@ -58,6 +59,7 @@ static bool read_row(uint8_t *out, size_t out_size, const uint8_t *stream, size_
                                             .pitch = out_size,
                                             .rows = 1,
                                             .take = take_one,
+                                            .row_threads = 1,
                                             .context = &taken,
                                             .part_bits = 8 * 100};
     bool good =

@@ -205,37 +205,25 @@ UNIT_TEST(splits_are_right)
 
 struct wave_run {
     struct conv_unfilter_wave wave;
-    const struct conv_unfilter *variant;
-    int pixel;
     uint8_t *raw, *got;
     size_t size;
     unsigned rows;
-    unsigned next, pairs; // under lock
+    unsigned next; // under lock
+    atomic_uint paired;
     struct conv_lock lock;
     atomic_bool failed;
 };
 
-static void end_row(struct wave_run *run, unsigned y, const uint8_t *row)
-{
-    memcpy(run->got + y * run->size, row, run->size);
-    conv_unfilter_wave_end(&run->wave, y);
-}
-
-// The next row, or two that a pair function takes together; their bytes are the caller's from then
-// on. Returns the number of rows, 0 at the end.
-static unsigned take_next(struct wave_run *run, unsigned *y, conv_unfilter_pair_fn *pair)
+// The next row, or two that begin alike; their bytes are the caller's from then on. Returns the
+// number of rows, 0 at the end.
+static unsigned take_next(struct wave_run *run, unsigned *y)
 {
     conv_lock_acquire(&run->lock);
     *y = run->next;
     unsigned rows = *y < run->rows ? 1 : 0;
     const uint8_t *raw = run->raw + *y * (run->size + 1);
-    *pair = NULL;
-    if (*y + 1 < run->rows)
-        *pair =
-            conv_unfilter_find_pair(run->variant, run->pixel, raw, raw + run->size + 1, run->size);
-    rows += *pair ? 1 : 0;
+    rows += *y + 1 < run->rows && raw[0] == raw[run->size + 1] ? 1 : 0;
     run->next += rows;
-    run->pairs += *pair ? 1 : 0;
     conv_lock_release(&run->lock);
     return rows;
 }
@@ -244,37 +232,32 @@ static void take_rows(void *context)
 {
     struct wave_run *run = context;
     unsigned y;
-    conv_unfilter_pair_fn pair;
-    for (unsigned taken; (taken = take_next(run, &y, &pair)) > 0;) {
-        uint8_t *raw = run->raw + y * (run->size + 1);
-        const uint8_t *rows[2] = {NULL, NULL};
-        if (taken == 1)
-            rows[0] = conv_unfilter_wave_row(&run->wave, y, raw);
-        else
-            conv_unfilter_wave_pair(&run->wave, y, raw, pair, rows);
-        if (!rows[0]) {
-            conv_unfilter_wave_fail(&run->wave);
-            atomic_store(&run->failed, true);
-            return;
+    for (unsigned taken; (taken = take_next(run, &y)) > 0;) {
+        for (unsigned done; taken > 0; taken -= done) {
+            done = conv_unfilter_wave_next(&run->wave, y, run->raw + y * (run->size + 1), taken);
+            if (done == 0) {
+                conv_unfilter_wave_fail(&run->wave);
+                atomic_store(&run->failed, true);
+                return;
+            }
+            atomic_fetch_add(&run->paired, done - 1);
+            for (unsigned i = 0; i < done; i++, y++) {
+                memcpy(run->got + y * run->size, conv_unfilter_wave_row(&run->wave, y), run->size);
+                conv_unfilter_wave_end(&run->wave, y);
+            }
         }
-        end_row(run, y, rows[0]);
-        if (rows[1])
-            end_row(run, y + 1, rows[1]);
     }
 }
 
 // Returns how many rows were taken in pairs.
 static unsigned check_wave(const struct conv_unfilter *variant, int pixel, size_t width,
-                           unsigned rows, bool bad)
+                           unsigned rows, int threads, bool bad)
 {
     struct conv_parallel parallel = {.most = TEST_PARALLEL_MOST, .run = parallel_run};
-    struct wave_run run = {.variant = variant,
-                           .pixel = pixel,
-                           .size = width * (size_t)pixel,
-                           .rows = rows,
-                           .lock = CONV_LOCK_INITIALIZER};
+    struct wave_run run = {
+        .size = width * (size_t)pixel, .rows = rows, .lock = CONV_LOCK_INITIALIZER};
     size_t size = run.size, pitch = size + 1;
-    uint8_t *memory = aligned_alloc(64, (conv_unfilter_wave_bytes(size) + 63) / 64 * 64);
+    uint8_t *memory = aligned_alloc(64, (conv_unfilter_wave_bytes(size, threads) + 63) / 64 * 64);
     uint8_t *want = malloc((rows + 1) * (size + 64));
     run.raw = malloc(rows * pitch + CONV_UNFILTER_SLACK);
     run.got = malloc(rows * size);
@@ -290,8 +273,9 @@ static unsigned check_wave(const struct conv_unfilter *variant, int pixel, size_
     }
     if (bad)
         run.raw[(rows / 2) * pitch] = CONV_UNFILTER_COUNT;
-    conv_unfilter_wave_start(&run.wave, variant, size, pixel, memory);
-    conv_parallel_run(&parallel, 0, take_rows, &run);
+    conv_unfilter_wave_start(&run.wave, variant, size, pixel, threads, memory);
+    conv_parallel_run(threads > 1 ? &parallel : NULL, 0, take_rows, &run);
+    assert_int_equal(atomic_load(&run.wave.bad_filter), bad);
     assert_int_equal(atomic_load(&run.failed), bad);
     for (unsigned y = 0; y < rows && !bad; y++)
         if (memcmp(run.got + y * size, want + (y + 1) * (size + 64), size) != 0)
@@ -301,7 +285,7 @@ static unsigned check_wave(const struct conv_unfilter *variant, int pixel, size_
     free(want);
     free(run.raw);
     free(run.got);
-    return 2 * run.pairs;
+    return 2 * atomic_load(&run.paired);
 }
 
 UNIT_TEST(rows_of_several_threads)
@@ -316,9 +300,9 @@ UNIT_TEST(rows_of_several_threads)
         for (int s = 0; s < CONV_UNFILTER_SIZES; s++) {
             unsigned paired = 0;
             for (int i = 0; i < 4; i++)
-                paired +=
-                    check_wave(variants[v], sizes[s], 1 + random_bits(&seed) % (i < 1 ? 40 : 5000),
-                               2 * CONV_UNFILTER_WAVE_ROWS + 3, i == 3);
+                paired += check_wave(
+                    variants[v], sizes[s], 1 + random_bits(&seed) % (i < 1 ? 40 : 5000),
+                    2 * CONV_UNFILTER_WAVE_ROWS + 3, i == 2 ? 1 : TEST_PARALLEL_MOST, i == 3);
             if (variants[v]->pair[s][CONV_UNFILTER_PAETH])
                 assert_true(paired > CONV_UNFILTER_WAVE_ROWS);
         }

@@ -11,10 +11,11 @@
 
 #include "png/chunk.h"
 
-// --- image data of large files -------------------------------------------------------------------
+// --- image data ----------------------------------------------------------------------------------
 
-#define LEAST_FILE ((size_t)4 << 20)    // bytes: smaller files are checked within 1 ms
+#define SHARED_FROM ((size_t)4 << 20)   // bytes of a file: a smaller one is checked within 1 ms
 #define GROUP_BYTES ((size_t)512 << 10) // of the file, at least
+#define BLOCK ((size_t)16 << 10)        // is copied while it is in the nearest cache
 
 // Consecutive chunks.
 struct group {
@@ -22,10 +23,10 @@ struct group {
     size_t at;                // of its bytes in the joined data
 };
 
-// The IDAT chunks of a large file, whose CRCs are checked and whose data is joined by several
-// threads.
+// The IDAT chunks of a file, whose CRCs are checked and whose data is joined by several threads if
+// there is much of it.
 struct gather {
-    const uint8_t *data; // after end_gathering: the joined data
+    const uint8_t *data; // of the first chunk; after join_chunks: of all
     size_t size;
     size_t chunks; // so far
     struct group *groups;
@@ -35,20 +36,10 @@ struct gather {
 struct work {
     const struct gather *gather;
     uint8_t *joined; // NULL: the data stays where it is
+    bool for_device; // which alone reads it
     atomic_size_t next;
     atomic_bool bad;
 };
-
-// False if the file is too small for it, or memory is out; end_gathering is then not called.
-static bool start_gathering(struct gather *gather, size_t file_size)
-{
-    *gather = (struct gather){0};
-    if (file_size < LEAST_FILE)
-        return false;
-    // Each but the last has GROUP_BYTES.
-    gather->groups = calloc(file_size / GROUP_BYTES + 1, sizeof *gather->groups);
-    return gather->groups;
-}
 
 // Adds the data of the next IDAT chunk, which follows the chunk before it in the file.
 static void gather_chunk(struct gather *gather, const uint8_t *data, size_t size)
@@ -62,91 +53,6 @@ static void gather_chunk(struct gather *gather, const uint8_t *data, size_t size
     if (gather->chunks++ == 0)
         gather->data = data;
     gather->size += size;
-}
-
-// `at` is the data of a chunk.
-static bool is_right(const uint8_t *at, size_t size)
-{
-    return conv_png_crc(0, at - 4, size + 4) == conv_chunk_read_u32(at + size);
-}
-
-static bool do_group(const struct work *work, const struct group *group)
-{
-    uint8_t *to = work->joined ? work->joined + group->at : NULL;
-    for (const uint8_t *at = group->from;;) {
-        size_t size = conv_chunk_read_u32(at - 8);
-        if (!is_right(at, size))
-            return false;
-        if (to) {
-            memcpy(to, at, size);
-            to += size;
-        }
-        if (at + size == group->to)
-            return true;
-        at += size + CONV_CHUNK_FRAME;
-    }
-}
-
-static void work_on(void *context)
-{
-    struct work *work = context;
-    const struct gather *gather = work->gather;
-    for (;;) {
-        size_t i = atomic_fetch_add(&work->next, 1);
-        if (i >= gather->count || atomic_load(&work->bad))
-            return;
-        if (!do_group(work, &gather->groups[i]))
-            atomic_store(&work->bad, true);
-    }
-}
-
-// If `wanted`, sets gather->data, in the file or in `joined`. False if a CRC is wrong or memory is
-// out. Frees the groups.
-static bool end_gathering(struct gather *gather, bool wanted, struct conv_buffer *joined,
-                          struct conv_parallel *parallel)
-{
-    struct work work = {.gather = gather};
-    bool good = wanted;
-    if (good && gather->chunks > 1) {
-        joined->size = 0; // the last image's
-        good = conv_buffer_reserve(joined, gather->size);
-        work.joined = joined->data;
-    }
-    if (good) {
-        conv_parallel_run(gather->count > 1 ? parallel : NULL, 0, work_on, &work);
-        good = !atomic_load(&work.bad);
-    }
-    if (good && work.joined) {
-        gather->data = joined->data;
-        joined->size = gather->size;
-    }
-    free(gather->groups);
-    gather->groups = NULL;
-    return good;
-}
-
-// --- all chunks ----------------------------------------------------------------------------------
-
-#define MAX_OTHER 8000000 // libpng has a limit for chunks that are not image data
-
-struct walk {
-    struct conv_decode_content *content;
-    const struct conv_image_header *header;
-    const uint8_t *data; // the file
-    size_t size;
-    struct conv_buffer *joined; // for several IDAT chunks
-    struct gather *gather;      // collects them instead; NULL: there is none
-    bool for_device;            // `joined` gets a single one, too, and only a device reads it
-    bool idat_seen;             // at least one; idat.data does not tell, since it may be empty
-    bool idat_joined;           // `idat` is the content of `joined`
-    bool idat_over;             // another chunk came after the image data
-};
-
-// libpng skips ancillary chunks too, whatever they hold, but not if their type is invalid.
-static bool is_skippable(uint32_t type, uint32_t length)
-{
-    return conv_chunk_is_named(type) && conv_chunk_is_ancillary(type) &&
-           !conv_chunk_is_reserved(type) && length <= MAX_OTHER;
 }
 
 // Copies past the caches: the lines that are overwritten are not read first, and what is in the
@@ -169,57 +75,83 @@ static void stream_copy(uint8_t *dst, const uint8_t *src, size_t size)
 #endif
 }
 
-// The CRC of a chunk's type and data. A device's stream gets the data on the way, block by block
-// while they are in the nearest cache.
-#define BLOCK ((size_t)16 << 10)
-static uint32_t take_crc(const struct walk *walk, uint32_t type, struct conv_decode_span chunk)
+// Checks the CRC of a chunk, whose data is at `at`, and copies the data.
+static bool do_chunk(const struct work *work, uint8_t *to, const uint8_t *at, size_t size)
 {
-    struct conv_buffer *joined = walk->joined;
-    bool fits = joined->size <= joined->capacity && chunk.size <= joined->capacity - joined->size;
-    if (type != CONV_CHUNK_IDAT || !walk->for_device || !fits)
-        return conv_png_crc(0, chunk.data - 4, chunk.size + 4);
-    uint32_t crc = conv_png_crc(0, chunk.data - 4, 4);
-    for (size_t at = 0; at < chunk.size; at += BLOCK) {
-        size_t bytes = chunk.size - at < BLOCK ? chunk.size - at : BLOCK;
-        crc = conv_png_crc(crc, chunk.data + at, bytes);
-        stream_copy(joined->data + joined->size + at, chunk.data + at, bytes);
+    uint32_t crc = conv_png_crc(0, at - 4, 4);
+    for (size_t done = 0, bytes; done < size; done += bytes) {
+        bytes = size - done < BLOCK ? size - done : BLOCK;
+        crc = conv_png_crc(crc, at + done, bytes);
+        if (work->for_device)
+            stream_copy(to + done, at + done, bytes);
+        else if (to)
+            memcpy(to + done, at + done, bytes);
     }
-    return crc;
+    return crc == conv_chunk_read_u32(at + size);
 }
 
-static bool add_idat(struct walk *walk, struct conv_decode_span chunk)
+static bool do_group(const struct work *work, const struct group *group)
 {
-    struct conv_decode_span *idat = &walk->content->idat;
-    struct conv_buffer *joined = walk->joined;
-    bool first = !walk->idat_seen;
-    if (walk->idat_over)
-        return false;
-    walk->idat_seen = true;
-    if (walk->gather) {
-        gather_chunk(walk->gather, chunk.data, chunk.size);
-        return true;
-    }
-    if (walk->for_device) { // take_crc has copied it
-        if (chunk.size > joined->capacity - joined->size)
+    uint8_t *to = work->joined ? work->joined + group->at : NULL;
+    for (const uint8_t *at = group->from;;) {
+        size_t size = conv_chunk_read_u32(at - 8);
+        if (!do_chunk(work, to, at, size))
             return false;
-        joined->size += chunk.size;
-        return true;
+        if (to)
+            to += size;
+        if (at + size == group->to)
+            return true;
+        at += size + CONV_CHUNK_FRAME;
     }
-    if (first) {
-        *idat = chunk;
-        return true;
+}
+
+static void work_on(void *context)
+{
+    struct work *work = context;
+    const struct gather *gather = work->gather;
+    for (;;) {
+        size_t i = atomic_fetch_add(&work->next, 1);
+        if (i >= gather->count || atomic_load(&work->bad))
+            return;
+        if (!do_group(work, &gather->groups[i]))
+            atomic_store(&work->bad, true);
     }
-    if (!walk->idat_joined) {
-        walk->idat_joined = true;
+}
+
+// Sets gather->data, in the file or in `joined`. False if a CRC is wrong or memory is out.
+static bool join_chunks(struct gather *gather, struct conv_buffer *joined, bool for_device,
+                        struct conv_parallel *parallel)
+{
+    struct work work = {.gather = gather, .for_device = for_device};
+    if (for_device || gather->chunks > 1) {
         joined->size = 0; // the last image's
-        if (!conv_buffer_reserve(joined, walk->size) ||
-            !conv_buffer_append(joined, idat->data, idat->size))
+        if (!conv_buffer_reserve(joined, gather->size))
             return false;
+        gather->data = work.joined = joined->data;
+        joined->size = gather->size;
     }
-    if (!conv_buffer_append(joined, chunk.data, chunk.size))
-        return false;
-    *idat = (struct conv_decode_span){joined->data, joined->size};
-    return true;
+    conv_parallel_run(gather->count > 1 ? parallel : NULL, 0, work_on, &work);
+    return !atomic_load(&work.bad);
+}
+
+// --- all chunks ----------------------------------------------------------------------------------
+
+#define MAX_OTHER 8000000 // libpng has a limit for chunks that are not image data
+
+struct walk {
+    struct conv_decode_content *content;
+    const struct conv_image_header *header;
+    const uint8_t *data; // the file
+    size_t size;
+    struct gather gather;
+    bool idat_over; // another chunk came after the image data
+};
+
+// libpng skips ancillary chunks too, whatever they hold, but not if their type is invalid.
+static bool is_skippable(uint32_t type, uint32_t length)
+{
+    return conv_chunk_is_named(type) && conv_chunk_is_ancillary(type) &&
+           !conv_chunk_is_reserved(type) && length <= MAX_OTHER;
 }
 
 // Adds a chunk that makes pixels. Those before the image data must mean what conv_png_probe found.
@@ -227,7 +159,7 @@ static bool add_chunk(struct walk *walk, uint32_t type, struct conv_decode_span 
 {
     struct conv_decode_content *content = walk->content;
     const struct conv_image_header *header = walk->header;
-    bool first = !content->plte.data && !content->trns.data && !walk->idat_seen;
+    bool first = !content->plte.data && !content->trns.data && walk->gather.chunks == 0;
     size_t entries;
     switch (type) {
     case CONV_CHUNK_IHDR:
@@ -241,7 +173,7 @@ static bool add_chunk(struct walk *walk, uint32_t type, struct conv_decode_span 
         content->plte = chunk;
         return true;
     case CONV_CHUNK_TRNS:
-        if (content->trns.data || walk->idat_seen || !header->png.transparency)
+        if (content->trns.data || walk->gather.chunks > 0 || !header->png.transparency)
             return false;
         if (header->png.color_type == CONV_COLOR_PALETTE
                 ? chunk.size < 1 || chunk.size > content->plte.size / 3
@@ -250,7 +182,9 @@ static bool add_chunk(struct walk *walk, uint32_t type, struct conv_decode_span 
         content->trns = chunk;
         return true;
     default:
-        return add_idat(walk, chunk);
+        if (!walk->idat_over)
+            gather_chunk(&walk->gather, chunk.data, chunk.size);
+        return !walk->idat_over;
     }
 }
 
@@ -265,14 +199,14 @@ static bool walk_chunks(struct walk *walk)
         struct conv_decode_span span = {chunk.data, chunk.length};
         bool own = type == CONV_CHUNK_IHDR || type == CONV_CHUNK_PLTE || type == CONV_CHUNK_TRNS ||
                    type == CONV_CHUNK_IDAT || type == CONV_CHUNK_IEND;
-        bool checked_later = type == CONV_CHUNK_IDAT && walk->gather;
-        if (own && !checked_later &&
-            take_crc(walk, type, span) != conv_chunk_read_u32(span.data + span.size))
+        if (own && type != CONV_CHUNK_IDAT && // whose CRCs are checked later
+            conv_png_crc(0, span.data - 4, span.size + 4) !=
+                conv_chunk_read_u32(span.data + span.size))
             return false;
         if (type == CONV_CHUNK_IEND)
-            return span.size == 0 && walk->idat_seen;
+            return span.size == 0 && walk->gather.chunks > 0;
         if (type != CONV_CHUNK_IDAT)
-            walk->idat_over = walk->idat_seen;
+            walk->idat_over = walk->gather.chunks > 0;
         if ((type == CONV_CHUNK_IHDR && ihdr) ||
             (own ? !add_chunk(walk, type, span) : !is_skippable(type, chunk.length)))
             return false;
@@ -280,39 +214,36 @@ static bool walk_chunks(struct walk *walk)
     return false;
 }
 
+static bool find(struct conv_decode_content *content, struct conv_buffer *joined, bool for_device,
+                 const struct conv_image_header *header, const uint8_t *data, size_t size,
+                 struct conv_parallel *parallel)
+{
+    struct walk walk = {.content = content, .header = header, .data = data, .size = size};
+    *content = (struct conv_decode_content){0};
+    // Each group but the last has GROUP_BYTES.
+    walk.gather.groups = calloc(size / GROUP_BYTES + 1, sizeof *walk.gather.groups);
+    bool found = walk.gather.groups && walk_chunks(&walk) &&
+                 join_chunks(&walk.gather, joined, for_device, parallel);
+    free(walk.gather.groups);
+    content->idat = (struct conv_decode_span){walk.gather.data, walk.gather.size};
+    return found;
+}
+
 bool conv_decode_content_find(struct conv_decode_content *content, struct conv_buffer *joined,
                               const struct conv_image_header *header, const uint8_t *data,
                               size_t size, struct conv_parallel *parallel)
 {
-    struct gather gather;
-    bool gathers = conv_parallel_most(parallel, 0) > 1 && start_gathering(&gather, size);
-    struct walk walk = {.content = content,
-                        .header = header,
-                        .data = data,
-                        .size = size,
-                        .joined = joined,
-                        .gather = gathers ? &gather : NULL};
-    *content = (struct conv_decode_content){0};
-    bool found = walk_chunks(&walk);
-    if (gathers) {
-        found = end_gathering(&gather, found, joined, parallel) && found;
-        content->idat = (struct conv_decode_span){gather.data, gather.size};
-    }
-    return found && (header->png.color_type != CONV_COLOR_PALETTE || content->plte.data) &&
+    return find(content, joined, false, header, data, size,
+                size >= SHARED_FROM ? parallel : NULL) &&
+           (header->png.color_type != CONV_COLOR_PALETTE || content->plte.data) &&
            header->png.transparency == (content->trns.data != NULL);
 }
 
 bool conv_decode_content_copy(struct conv_buffer *room, const struct conv_image_header *header,
                               const uint8_t *data, size_t size)
 {
-    struct conv_decode_content content = {0};
-    struct walk walk = {.content = &content,
-                        .header = header,
-                        .data = data,
-                        .size = size,
-                        .joined = room,
-                        .for_device = true};
-    if (!walk_chunks(&walk) || content.trns.data)
+    struct conv_decode_content content;
+    if (!find(&content, room, true, header, data, size, NULL) || content.trns.data)
         return false;
 #ifdef __SSE2__
     _mm_sfence(); // another thread hands the stream to the device

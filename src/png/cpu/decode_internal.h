@@ -50,15 +50,11 @@ struct conv_decode_stream {
     size_t size;
     size_t pitch; // bytes of a row with its filter byte
     size_t rows;  // of the image
-    // Takes the next `count` rows. One call at a time, in the order of the rows, but on any thread.
-    // False ends decompression.
-    bool (*take)(void *context, const uint8_t *raw, size_t count);
-    // Takes row y, or rows y and y + 1 if `both`, which begin with the same byte. They may be
-    // overwritten; the rows before them are taken or being taken by other threads, at most
-    // row_threads in total. NULL: there is only take(). In one run either all rows go to take() or
-    // all to take_row(). After a call has returned false, or if rows are missing, no further ones
-    // come.
-    bool (*take_row)(void *context, unsigned y, uint8_t *raw, bool both);
+    // Takes `count` rows from row y on, which may be overwritten if there are several threads. Any
+    // thread, while the rows before are taken by others, at most row_threads in total. If that is
+    // more than 1, `count` is at most 2, of rows that begin with the same byte. After a call has
+    // returned false, which ends decompression, or if rows are missing, no further ones come.
+    bool (*take)(void *context, unsigned y, uint8_t *raw, size_t count);
     int row_threads;
     void *context;
     // For tests, about the parts that threads decode ahead: the compressed bits of each, 0: chosen
@@ -78,11 +74,11 @@ bool conv_decode_stream_run(const struct conv_decode_stream *stream,
 // Threads that may take part where conv_decode_stream_is_shared.
 int conv_decode_stream_threads(const struct conv_parallel *parallel);
 
-// True if several threads inflate such rows and may call take_row().
+// True if several threads inflate such rows.
 bool conv_decode_stream_is_shared(size_t pitch, size_t rows);
 
-// Bytes of memory for such rows, at most; SIZE_MAX on overflow. `by_row`: there is take_row().
-size_t conv_decode_stream_bytes(size_t pitch, size_t rows, bool by_row);
+// Bytes of memory for such rows, at most; SIZE_MAX on overflow.
+size_t conv_decode_stream_bytes(size_t pitch, size_t rows, int row_threads);
 
 // --- decode_stream.c, decode_parts.c: with several threads ---------------------------------------
 
@@ -125,24 +121,22 @@ struct conv_shared_chunk {
     uint32_t adler;
     struct conv_shared_part *part; // NULL: bytes of the first thread
     enum chunk_state state;
-    int rows_out; // calls of take_row() with its rows
+    int rows_out; // calls of take() with its rows
 };
 
-// Rows that lie in two chunks are joined here. With take() all members belong to the thread that is
-// in it; with take_row(), the lock guards them.
+// Rows that lie in two chunks are joined here. Guarded by the lock.
 struct conv_shared_rows {
-    uint8_t *joined[JOINED_ROWS]; // only the first one with take()
-    bool busy[JOINED_ROWS];       // it is in take_row()
-    int current;                  // the row that is being joined
-    size_t size;                  // its bytes so far
-    uint8_t *ready;               // the one before it, complete and not yet in take_row()
-    uint32_t adler;               // of the chunks so far
-    // With take_row().
-    unsigned opened; // chunks whose rows are handed out; the last one is at
-    uint8_t *at;     // its next row
-    size_t left;     // and how many there are
-    unsigned y;      // its number
-    int out;         // threads in take_row()
+    uint8_t *joined[JOINED_ROWS];
+    bool busy[JOINED_ROWS]; // it is in take()
+    int current;            // the row that is being joined
+    size_t size;            // its bytes so far
+    uint8_t *ready;         // the one before it, complete and not yet in take()
+    uint32_t adler;         // of the chunks so far
+    unsigned opened;        // chunks whose rows are handed out; the last one is at
+    uint8_t *at;            // its next row
+    size_t left;            // and how many there are
+    unsigned y;             // its number
+    int out;                // threads in take()
 };
 
 struct conv_shared_flow {
@@ -150,20 +144,19 @@ struct conv_shared_flow {
     size_t all; // bytes of output
     // Of the thread that follows the stream.
     uint8_t *buffer[BUFFERS];
-    unsigned free_from[BUFFERS];  // the buffer is free once this number of chunks is taken
-    int current;                  // buffer
-    uint8_t *from;                // the first byte that was not posted
-    size_t produced;              // bytes that were posted
-    uint8_t *window;              // of the parts that are being appended
-    bool good;                    // the result
-    struct conv_shared_rows rows; // its declaration says which thread uses it
-    atomic_flag follows;          // a thread does
-    struct conv_lock lock;        // guards all below
-    pthread_cond_t tasks;         // a task is available, or the run is over
-    pthread_cond_t followed;      // something for which the thread that follows the stream may wait
+    unsigned free_from[BUFFERS]; // the buffer is free once this number of chunks is taken
+    int current;                 // buffer
+    uint8_t *from;               // the first byte that was not posted
+    size_t produced;             // bytes that were posted
+    uint8_t *window;             // of the parts that are being appended
+    bool good;                   // the result
+    atomic_flag follows;         // a thread does
+    struct conv_lock lock;       // guards all below
+    pthread_cond_t tasks;        // a task is available, or the run is over
+    pthread_cond_t followed;     // something for which the thread that follows the stream may wait
     struct conv_shared_chunk chunks[MOST_CHUNKS]; // by number modulo MOST_CHUNKS
     unsigned posted, taken;
-    bool taking; // a thread is in take()
+    struct conv_shared_rows rows;
     bool failed, over;
     struct conv_shared_part *parts;
     int part_count;
@@ -199,7 +192,7 @@ void conv_decode_parts_learn(struct conv_shared_flow *flow, const struct conv_sh
 // Rows.
 
 // Bytes of memory for joined rows, and where they are.
-size_t conv_decode_rows_bytes(size_t pitch, bool by_row);
+size_t conv_decode_rows_bytes(size_t pitch, int row_threads);
 void conv_decode_rows_start(struct conv_shared_flow *flow, uint8_t *memory);
 
 // Takes rows that are available now. False: none are.

@@ -198,39 +198,51 @@ void conv_decode_parts_free(struct conv_shared_flow *flow)
 
 // --- rows ----------------------------------------------------------------------------------------
 
-// Chunks are cut into rows. Rows that one thread can take while another takes the row above go to
-// take_row(), one by one; others to take(), as many as a chunk has.
+// Chunks are cut into rows. Rows that several threads may take at a time go to take() one by one or
+// in pairs, others as many as a chunk has.
 
 static size_t joined_bytes(size_t pitch)
 {
     return (pitch + CONV_UNFILTER_SLACK + 63) / 64 * 64;
 }
 
-size_t conv_decode_rows_bytes(size_t pitch, bool by_row)
+static int joined_rows(int row_threads)
 {
-    return (by_row ? JOINED_ROWS : 1) * joined_bytes(pitch);
+    return row_threads > 1 ? JOINED_ROWS : 2;
+}
+
+size_t conv_decode_rows_bytes(size_t pitch, int row_threads)
+{
+    return (size_t)joined_rows(row_threads) * joined_bytes(pitch);
 }
 
 void conv_decode_rows_start(struct conv_shared_flow *flow, uint8_t *memory)
 {
     flow->rows.adler = 1;
-    for (int i = 0; i < (flow->stream->take_row ? JOINED_ROWS : 1); i++)
+    for (int i = 0; i < joined_rows(flow->stream->row_threads); i++)
         flow->rows.joined[i] = memory + (size_t)i * joined_bytes(flow->stream->pitch);
 }
 
-// Adds bytes to the row that is being joined, as many as it lacks; returns how many.
-static size_t join(struct conv_shared_flow *flow, const uint8_t *data, size_t size)
+static void fail(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
 {
-    struct conv_shared_rows *rows = &flow->rows;
-    size_t rest = flow->stream->pitch - rows->size, count = size < rest ? size : rest;
-    memcpy(rows->joined[rows->current] + rows->size, data, count);
-    rows->size += count;
-    return count;
+    flow->failed = true;
+    pthread_cond_broadcast(&flow->tasks);
+    pthread_cond_signal(&flow->followed);
 }
 
-static void add_sum(struct conv_shared_flow *flow, const struct conv_shared_chunk *chunk)
+// Adds bytes to the row that is being joined, as many as it lacks; returns how many. Fails if its
+// filter does not exist: the first row of a hostile file may be long.
+static size_t join(struct conv_shared_flow *flow, const uint8_t *data, size_t size)
+    CONV_NEEDS(flow->lock)
 {
-    flow->rows.adler = conv_adler_join(flow->rows.adler, chunk->adler, chunk->size);
+    struct conv_shared_rows *rows = &flow->rows;
+    uint8_t *row = rows->joined[rows->current];
+    size_t rest = flow->stream->pitch - rows->size, count = size < rest ? size : rest;
+    memcpy(row + rows->size, data, count);
+    rows->size += count;
+    if (row[0] >= CONV_UNFILTER_COUNT)
+        fail(flow);
+    return count;
 }
 
 static void end_chunk(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
@@ -242,61 +254,6 @@ static void end_chunk(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
     pthread_cond_signal(&flow->followed);
 }
 
-// --- take() --------------------------------------------------------------------------------------
-
-// False if the row that is being joined has a filter that does not exist: the first row of a
-// hostile file may be long.
-static bool is_good(const struct conv_shared_rows *rows)
-{
-    return rows->size == 0 || rows->joined[0][0] < CONV_UNFILTER_COUNT;
-}
-
-static bool take_chunk(struct conv_shared_flow *flow, const struct conv_shared_chunk *chunk)
-{
-    const struct conv_decode_stream *stream = flow->stream;
-    struct conv_shared_rows *rows = &flow->rows;
-    const uint8_t *data = chunk->data;
-    size_t left = chunk->size, pitch = stream->pitch;
-    add_sum(flow, chunk);
-    if (rows->size > 0) {
-        size_t count = join(flow, data, left);
-        data += count;
-        left -= count;
-        if (!is_good(rows))
-            return false;
-        if (rows->size == pitch) {
-            rows->size = 0;
-            if (!stream->take(stream->context, rows->joined[0], 1))
-                return false;
-        }
-    }
-    size_t whole = left / pitch;
-    if (whole > 0 && !stream->take(stream->context, data, whole))
-        return false;
-    if (left > whole * pitch)
-        join(flow, data + whole * pitch, left - whole * pitch);
-    return is_good(rows);
-}
-
-static bool take_next_chunk(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
-{
-    const struct conv_shared_chunk *chunk = &flow->chunks[flow->taken % MOST_CHUNKS];
-    if (flow->taking || flow->taken == flow->posted || chunk->state != CHUNK_FINISHED)
-        return false;
-    flow->taking = true;
-    conv_lock_release(&flow->lock);
-    bool good = take_chunk(flow, chunk);
-    conv_lock_acquire(&flow->lock);
-    flow->taking = false;
-    flow->failed |= !good;
-    if (!good)
-        pthread_cond_broadcast(&flow->tasks);
-    end_chunk(flow);
-    return true;
-}
-
-// --- take_row() ----------------------------------------------------------------------------------
-
 // From now on the rows of the next chunk are handed out. False: there is no chunk, or no memory for
 // the row at its end.
 static bool open_chunk(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
@@ -304,10 +261,10 @@ static bool open_chunk(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
     struct conv_shared_rows *rows = &flow->rows;
     const struct conv_shared_chunk *chunk = &flow->chunks[rows->opened % MOST_CHUNKS];
     size_t pitch = flow->stream->pitch, left = chunk->size;
-    int following = (rows->current + 1) % JOINED_ROWS;
+    int following = (rows->current + 1) % joined_rows(flow->stream->row_threads);
     if (rows->opened == flow->posted || chunk->state != CHUNK_FINISHED || rows->busy[following])
         return false;
-    add_sum(flow, chunk);
+    rows->adler = conv_adler_join(rows->adler, chunk->adler, chunk->size);
     rows->opened++;
     rows->at = chunk->data;
     if (rows->size > 0) {
@@ -325,7 +282,7 @@ static bool open_chunk(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
     left -= rows->left * pitch;
     if (left > 0)
         join(flow, rows->at + rows->left * pitch, left);
-    return true;
+    return !flow->failed;
 }
 
 // Ends the chunks whose rows are all taken.
@@ -358,7 +315,7 @@ static bool are_two(const struct conv_shared_flow *flow)
            rows->at[0] == rows->at[flow->stream->pitch];
 }
 
-static bool take_next_row(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
+bool conv_decode_rows_take(struct conv_shared_flow *flow)
 {
     const struct conv_decode_stream *stream = flow->stream;
     struct conv_shared_rows *rows = &flow->rows;
@@ -366,42 +323,36 @@ static bool take_next_row(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
         return false;
     struct conv_shared_chunk *chunk = &flow->chunks[(rows->opened - 1) % MOST_CHUNKS];
     uint8_t *raw = rows->ready;
-    int joined = (rows->current + JOINED_ROWS - 1) % JOINED_ROWS; // if it is that one
-    bool both = !raw && are_two(flow);
+    int all = joined_rows(stream->row_threads), joined = (rows->current + all - 1) % all;
+    size_t count = raw ? 1 : stream->row_threads == 1 ? rows->left : are_two(flow) ? 2 : 1;
     if (raw) {
         rows->ready = NULL;
     } else {
         raw = rows->at;
-        rows->at += stream->pitch << both;
-        rows->left -= 1 + both;
+        rows->at += count * stream->pitch;
+        rows->left -= count;
         chunk->rows_out++;
         joined = -1;
     }
     unsigned y = rows->y;
-    rows->y += 1 + both;
+    rows->y += (unsigned)count;
     rows->out++;
     if (rows->out < stream->row_threads && rows->left > 0)
         pthread_cond_signal(&flow->tasks); // another thread may take the next row
     conv_lock_release(&flow->lock);
-    bool good = stream->take_row(stream->context, y, raw, both);
+    bool good = stream->take(stream->context, y, raw, count);
     conv_lock_acquire(&flow->lock);
     rows->out--;
-    flow->failed |= !good;
     if (joined >= 0)
         rows->busy[joined] = false;
     else
         chunk->rows_out--;
     end_chunks(flow);
     if (!good)
-        pthread_cond_broadcast(&flow->tasks);
-    if (!good || rows->out == 0)
+        fail(flow);
+    else if (rows->out == 0)
         pthread_cond_signal(&flow->followed);
     return true;
-}
-
-bool conv_decode_rows_take(struct conv_shared_flow *flow)
-{
-    return flow->stream->take_row ? take_next_row(flow) : take_next_chunk(flow);
 }
 
 bool conv_decode_rows_are_taken(const struct conv_shared_flow *flow)

@@ -46,19 +46,20 @@ static size_t buffer_bytes(void)
 }
 
 // Of stream->memory, with several threads.
-static size_t shared_bytes(size_t pitch, bool by_row)
+static size_t shared_bytes(size_t pitch, int row_threads)
 {
-    return BUFFERS * buffer_bytes() + CONV_INFLATE_WINDOW + conv_decode_rows_bytes(pitch, by_row);
+    return BUFFERS * buffer_bytes() + CONV_INFLATE_WINDOW +
+           conv_decode_rows_bytes(pitch, row_threads);
 }
 
-size_t conv_decode_stream_bytes(size_t pitch, size_t rows, bool by_row)
+size_t conv_decode_stream_bytes(size_t pitch, size_t rows, int row_threads)
 {
     size_t raw;
     if (__builtin_mul_overflow(pitch, rows, &raw) || pitch > SIZE_MAX / 8)
         return SIZE_MAX;
     if (is_small(pitch, rows))
         return raw + CONV_INFLATE_SLACK;
-    size_t alone = alone_bytes(pitch), shared = shared_bytes(pitch, by_row);
+    size_t alone = alone_bytes(pitch), shared = shared_bytes(pitch, row_threads);
     return conv_decode_stream_is_shared(pitch, rows) && shared > alone ? shared : alone;
 }
 
@@ -66,11 +67,11 @@ size_t conv_decode_stream_bytes(size_t pitch, size_t rows, bool by_row)
 static bool take_rows(struct flow *flow, const uint8_t *at)
 {
     const struct conv_decode_stream *stream = flow->stream;
-    const uint8_t *raw = flow->from;
-    size_t count = (size_t)(at - raw) / stream->pitch;
+    uint8_t *raw = flow->from;
+    size_t count = (size_t)(at - raw) / stream->pitch, y = stream->rows - flow->left;
     flow->from += count * stream->pitch;
     flow->left -= count;
-    return count == 0 || stream->take(stream->context, raw, count);
+    return count == 0 || stream->take(stream->context, (unsigned)y, raw, count);
 }
 
 // False if the current row has a filter that does not exist. take() finds such rows as well, but
@@ -347,7 +348,7 @@ bool conv_decode_shared_run(const struct conv_decode_stream *stream, struct conv
 {
     struct conv_shared_flow flow = {
         .stream = stream, .all = stream->pitch * stream->rows, .follows = ATOMIC_FLAG_INIT};
-    if (!conv_buffer_reserve(stream->memory, shared_bytes(stream->pitch, stream->take_row)))
+    if (!conv_buffer_reserve(stream->memory, shared_bytes(stream->pitch, stream->row_threads)))
         return false;
     for (int i = 0; i < BUFFERS; i++)
         flow.buffer[i] = stream->memory->data + (size_t)i * buffer_bytes();

@@ -90,9 +90,9 @@ static bool is_flat(const uint8_t *row, size_t size)
     return flat;
 }
 
-conv_unfilter_pair_fn conv_unfilter_find_pair(const struct conv_unfilter *unfilter, int pixel,
-                                              const uint8_t *first, const uint8_t *second,
-                                              size_t size)
+// The function for two rows with their filter bytes; NULL: one after the other is as fast.
+static conv_unfilter_pair_fn find_pair(const struct conv_unfilter *unfilter, int pixel,
+                                       const uint8_t *first, const uint8_t *second, size_t size)
 {
     if (first[0] != second[0] || first[0] >= CONV_UNFILTER_COUNT || size < CONV_UNFILTER_PAIR_LEAST)
         return NULL;
@@ -111,7 +111,7 @@ const struct conv_unfilter *conv_unfilter_choose(unsigned features)
     return *variants;
 }
 
-// --- several rows at once -----------------------------------------------------------------------
+// --- rows that follow each other -----------------------------------------------------------------
 
 // The functions of struct conv_unfilter can only begin rows. To continue a row, they begin one
 // pixel earlier, whose filtered bytes are replaced by bytes that produce the pixel that is already
@@ -125,8 +125,8 @@ enum {
     SPINS = 400,      // looks, some microseconds: longer than that only if the other is interrupted
     YIELDS = 200,     // looks after which another thread may run
     SLEEP_NS = 50000, // between two looks from then on: a sleep delays all rows below
-    ROWS = CONV_UNFILTER_WAVE_ROWS,
-    THREADS = ROWS / 2,
+    THREADS = CONV_UNFILTER_WAVE_ROWS / 2,
+    ROWS_ALONE = 4, // of one thread: two, the row above them, and a power of two
 };
 
 static size_t pitch_of(size_t size)
@@ -134,9 +134,14 @@ static size_t pitch_of(size_t size)
     return conv_image_align(size + CONV_UNFILTER_SLACK, 64);
 }
 
-size_t conv_unfilter_wave_bytes(size_t size)
+static unsigned rows_of(int threads)
 {
-    return (ROWS + 1) * pitch_of(size);
+    return threads > 1 ? CONV_UNFILTER_WAVE_ROWS : ROWS_ALONE;
+}
+
+size_t conv_unfilter_wave_bytes(size_t size, int threads)
+{
+    return rows_of(threads) * pitch_of(size);
 }
 
 int conv_unfilter_wave_threads(size_t size)
@@ -145,28 +150,30 @@ int conv_unfilter_wave_threads(size_t size)
     return threads < 1 ? 1 : threads < THREADS ? (int)threads : THREADS;
 }
 
-void conv_unfilter_wave_start(struct conv_unfilter_wave *wave, const struct conv_unfilter *unfilter,
-                              size_t size, int pixel, uint8_t *memory)
-{
-    *wave = (struct conv_unfilter_wave){
-        .reverse = unfilter->reverse[conv_unfilter_index(pixel)],
-        .size = size,
-        .pixel = (size_t)pixel,
-        .stretch = STRETCH / (8 * (size_t)pixel) * (8 * (size_t)pixel),
-        .rows = memory,
-        .pitch = pitch_of(size),
-    };
-    memset(memory, 0, wave->pitch);
-}
-
 static uint8_t *row_of(const struct conv_unfilter_wave *wave, unsigned y)
 {
-    return wave->rows + (1 + y % ROWS) * wave->pitch;
+    return wave->rows + (y & wave->last) * wave->pitch;
+}
+
+void conv_unfilter_wave_start(struct conv_unfilter_wave *wave, const struct conv_unfilter *unfilter,
+                              size_t size, int pixel, int threads, uint8_t *memory)
+{
+    const size_t eight = 8 * (size_t)pixel;
+    *wave = (struct conv_unfilter_wave){
+        .unfilter = unfilter,
+        .size = size,
+        .pixel = pixel,
+        .stretch = threads > 1 ? STRETCH / eight * eight : size,
+        .rows = memory,
+        .last = rows_of(threads) - 1,
+        .pitch = pitch_of(size),
+    };
+    memset(row_of(wave, wave->last), 0, wave->pitch); // above the first row
 }
 
 static void publish(struct conv_unfilter_wave *wave, unsigned y, size_t bytes)
 {
-    atomic_store_explicit(&wave->progress[y % ROWS].value, (uint64_t)y << 32 | bytes,
+    atomic_store_explicit(&wave->progress[y & wave->last].value, (uint64_t)y << 32 | bytes,
                           memory_order_release);
 }
 
@@ -175,7 +182,8 @@ static bool await(struct conv_unfilter_wave *wave, unsigned y, size_t bytes)
 {
     const uint64_t want = (uint64_t)y << 32 | bytes;
     for (unsigned i = 1;
-         atomic_load_explicit(&wave->progress[y % ROWS].value, memory_order_acquire) < want; i++) {
+         atomic_load_explicit(&wave->progress[y & wave->last].value, memory_order_acquire) < want;
+         i++) {
         if (atomic_load_explicit(&wave->failed, memory_order_relaxed))
             return false;
         if (i > SPINS + YIELDS)
@@ -204,7 +212,8 @@ static void plant(uint8_t *src, const uint8_t *dst, const uint8_t *above, size_t
 // Waits until row y may overwrite an earlier one, which the row below that one may still need.
 static bool await_memory(struct conv_unfilter_wave *wave, unsigned y)
 {
-    return await(wave, y - ROWS, wave->size + 1) && await(wave, y - ROWS + 1, wave->size);
+    return (y <= wave->last || await(wave, y - wave->last - 1, wave->size + 1)) &&
+           (y < wave->last || await(wave, y - wave->last, wave->size));
 }
 
 // Sets *to to the end of the stretch. Returns the bytes of the row above that it needs.
@@ -214,60 +223,52 @@ static size_t end_stretch(const struct conv_unfilter_wave *wave, size_t from, si
     return *to + MARGIN < wave->size ? *to + MARGIN : wave->size;
 }
 
-const uint8_t *conv_unfilter_wave_row(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw)
+unsigned conv_unfilter_wave_next(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw,
+                                 size_t count)
 {
-    int filter = raw[0];
-    uint8_t *src = raw + 1, *dst = row_of(wave, y);
-    const uint8_t *above = y > 0 ? row_of(wave, y - 1) : wave->rows;
-    if (filter >= CONV_UNFILTER_COUNT)
-        return NULL;
-    if (y >= ROWS && !await_memory(wave, y))
-        return NULL;
-    bool above_counts = y > 0 && filter != CONV_UNFILTER_NONE && filter != CONV_UNFILTER_SUB;
-    for (size_t from = 0, to; from < wave->size; from = to) {
-        size_t needed = end_stretch(wave, from, &to);
-        if (above_counts && !await(wave, y - 1, needed))
-            return NULL;
-        size_t begin = from;
-        if (from > 0 && filter != CONV_UNFILTER_NONE && filter != CONV_UNFILTER_UP) {
-            begin -= wave->pixel;
-            plant(src + begin, dst + begin, above + begin, wave->pixel, filter);
-        }
-        wave->reverse[filter](dst + begin, src + begin, above + begin, to - begin);
-        publish(wave, y, to < wave->size ? to - MARGIN : to);
+    const int filter = raw[0];
+    const size_t size = wave->size, pixel = (size_t)wave->pixel;
+    uint8_t *src[2] = {raw + 1, raw + size + 2}, *dst[2] = {row_of(wave, y), row_of(wave, y + 1)};
+    const uint8_t *above = row_of(wave, y - 1);
+    if (filter >= CONV_UNFILTER_COUNT) {
+        atomic_store_explicit(&wave->bad_filter, true, memory_order_relaxed);
+        return 0;
     }
-    return dst;
-}
-
-bool conv_unfilter_wave_pair(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw,
-                             conv_unfilter_pair_fn pair, const uint8_t *rows[2])
-{
-    int filter = raw[0];
-    uint8_t *src[2] = {raw + 1, raw + wave->size + 2},
-            *dst[2] = {row_of(wave, y), row_of(wave, y + 1)};
-    const uint8_t *above = y > 0 ? row_of(wave, y - 1) : wave->rows;
-    size_t pixel = wave->pixel;
-    for (unsigned i = y; i < y + 2; i++)
-        if (i >= ROWS && !await_memory(wave, i))
-            return false;
-    for (size_t from = 0, to; from < wave->size; from = to) {
-        size_t needed = end_stretch(wave, from, &to);
-        if (y > 0 && !await(wave, y - 1, needed))
-            return false;
-        size_t begin = from;
-        if (from > 0) {
+    conv_unfilter_pair_fn pair = NULL;
+    if (count > 1)
+        pair = find_pair(wave->unfilter, wave->pixel, raw, raw + size + 1, size);
+    conv_unfilter_fn one = wave->unfilter->reverse[conv_unfilter_index(wave->pixel)][filter];
+    if (!await_memory(wave, y) || (pair && !await_memory(wave, y + 1)))
+        return 0;
+    bool above_counts = y > 0 && filter != CONV_UNFILTER_NONE && filter != CONV_UNFILTER_SUB;
+    bool left_counts = filter != CONV_UNFILTER_NONE && filter != CONV_UNFILTER_UP;
+    for (size_t from = 0, to; from < size; from = to) {
+        size_t needed = end_stretch(wave, from, &to), begin = from;
+        if (above_counts && !await(wave, y - 1, needed))
+            return 0;
+        if (from > 0 && left_counts) {
             begin -= pixel;
             plant(src[0] + begin, dst[0] + begin, above + begin, pixel, filter);
-            plant(src[1] + begin, dst[1] + begin, dst[0] + begin, pixel, filter);
+            if (pair)
+                plant(src[1] + begin, dst[1] + begin, dst[0] + begin, pixel, filter);
         }
-        pair((uint8_t *const[2]){dst[0] + begin, dst[1] + begin},
-             (const uint8_t *const[2]){src[0] + begin, src[1] + begin}, above + begin, to - begin);
-        publish(wave, y, to < wave->size ? to - MARGIN : to);
-        publish(wave, y + 1, to < wave->size ? to - MARGIN : to);
+        if (pair)
+            pair((uint8_t *const[2]){dst[0] + begin, dst[1] + begin},
+                 (const uint8_t *const[2]){src[0] + begin, src[1] + begin}, above + begin,
+                 to - begin);
+        else
+            one(dst[0] + begin, src[0] + begin, above + begin, to - begin);
+        size_t readable = to < size ? to - MARGIN : to;
+        publish(wave, y, readable);
+        if (pair)
+            publish(wave, y + 1, readable);
     }
-    rows[0] = dst[0];
-    rows[1] = dst[1];
-    return true;
+    return pair ? 2 : 1;
+}
+
+const uint8_t *conv_unfilter_wave_row(const struct conv_unfilter_wave *wave, unsigned y)
+{
+    return row_of(wave, y);
 }
 
 void conv_unfilter_wave_end(struct conv_unfilter_wave *wave, unsigned y)

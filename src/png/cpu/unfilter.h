@@ -60,21 +60,16 @@ extern const struct conv_unfilter conv_unfilter_neon;
 // All implementations of this build, fastest first, plain last.
 const struct conv_unfilter *const *conv_unfilter_variants(int *count);
 
-// The function for two rows with these filter bytes and then `size` filtered bytes; NULL if they
-// are reversed as fast or faster one after the other.
-conv_unfilter_pair_fn conv_unfilter_find_pair(const struct conv_unfilter *unfilter, int pixel,
-                                              const uint8_t *first, const uint8_t *second,
-                                              size_t size);
-
 // The fastest for these CONV_CPU_* bits.
 const struct conv_unfilter *conv_unfilter_choose(unsigned features);
 
-// --- several rows at once ------------------------------------------------------------------------
+// --- rows that follow each other -----------------------------------------------------------------
 
-// Reverses the filters of several rows at once. A row needs the row above it, but only up to its
-// own position, so each thread follows the thread of the row above at a distance of some KiB.
+// Reverses the filters of rows that one or several threads take in turn. A row needs the row above
+// it, but only up to its own position, so each thread follows the thread of the row above at a
+// distance of some KiB.
 
-#define CONV_UNFILTER_WAVE_ROWS 32 // rows in memory; at most half as many threads
+#define CONV_UNFILTER_WAVE_ROWS 32 // in memory for several threads, at most half as many
 
 // One row's state, on a cache line of its own.
 struct conv_unfilter_progress {
@@ -82,41 +77,40 @@ struct conv_unfilter_progress {
 };
 
 struct conv_unfilter_wave {
-    const conv_unfilter_fn *reverse; // of the pixel size, by filter
-    size_t size;                     // bytes of a row, without the filter byte; below 1 << 31
-    size_t pixel;                    // bytes of a pixel
-    size_t stretch;                  // bytes
-    uint8_t *rows;                   // memory of the rows and, before them, of a row of zeros
-    size_t pitch;                    // bytes between two of them
-    atomic_bool failed;              // ends all waiting
+    const struct conv_unfilter *unfilter;
+    size_t size;            // bytes of a row, without the filter byte
+    int pixel;              // bytes of a pixel
+    size_t stretch;         // bytes
+    uint8_t *rows;          // memory; row y is in place y % (last + 1)
+    unsigned last;          // place: one less than a power of two
+    size_t pitch;           // bytes between two of them
+    atomic_bool failed;     // ends all waiting
+    atomic_bool bad_filter; // a row has one that does not exist
     struct conv_unfilter_progress progress[CONV_UNFILTER_WAVE_ROWS];
 };
 
 // Bytes of memory for such rows.
-size_t conv_unfilter_wave_bytes(size_t size);
+size_t conv_unfilter_wave_bytes(size_t size, int threads);
 
-// `memory` has conv_unfilter_wave_bytes(size) bytes and belongs to the caller.
+// `memory` has conv_unfilter_wave_bytes() bytes and belongs to the caller.
 void conv_unfilter_wave_start(struct conv_unfilter_wave *wave, const struct conv_unfilter *unfilter,
-                              size_t size, int pixel, uint8_t *memory);
+                              size_t size, int pixel, int threads, uint8_t *memory);
 
 // The number of threads that rows of that size keep busy; 1 if they are too short.
 int conv_unfilter_wave_threads(size_t size);
 
-// Any thread, if the rows before are begun in their order. Waits for the thread above. `raw` is the
-// row with its filter byte; it is overwritten. Returns the row, which may be read until
-// conv_unfilter_wave_end is called for it; NULL: its filter does not exist, or
-// conv_unfilter_wave_fail was called.
-const uint8_t *conv_unfilter_wave_row(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw);
+// Unfilters the next row of `count` in `raw`, each with its filter byte, or two if that is faster.
+// Returns how many; 0: a filter does not exist, or conv_unfilter_wave_fail was called. Any thread,
+// if the rows before are begun in their order; waits for the thread above. Of several threads, it
+// overwrites the rows in `raw`.
+unsigned conv_unfilter_wave_next(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw,
+                                 size_t count);
 
-// The same for rows y and y + 1, which have the same filter: from `raw` on, one after the other.
-// `pair` is the function for them. rows[0] and rows[1] are the results; each is to be ended.
-bool conv_unfilter_wave_pair(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw,
-                             conv_unfilter_pair_fn pair, const uint8_t *rows[2]);
-
-// Row `y`, which one of these functions returned, is no longer read. Any thread.
+// Row `y`, which may be read until conv_unfilter_wave_end.
+const uint8_t *conv_unfilter_wave_row(const struct conv_unfilter_wave *wave, unsigned y);
 void conv_unfilter_wave_end(struct conv_unfilter_wave *wave, unsigned y);
 
-// Lets all calls that wait return NULL. Any thread.
+// Lets all calls that wait return 0. Any thread.
 void conv_unfilter_wave_fail(struct conv_unfilter_wave *wave);
 
 #endif
