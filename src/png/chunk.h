@@ -112,14 +112,9 @@ static inline int conv_chunk_channels(int color_type)
     return channels[color_type];
 }
 
-// --- cpu/checksum.c: the sums in chunks and streams ----------------------------------------------
-
-// The Adler-32 of zlib streams and the CRC-32 of PNG chunks.
+// --- the sums in chunks and streams --------------------------------------------------------------
 
 #define CONV_ADLER_BASE 65521u // the largest prime below 65536
-
-// Continues `adler`, 1 at the beginning, over `size` bytes. Any thread.
-uint32_t conv_png_adler(uint32_t adler, const uint8_t *data, size_t size);
 
 // The Adler-32 of two byte strings one after the other, of which the second has `size` bytes: as
 // adler32_combine of zlib.
@@ -131,7 +126,7 @@ static inline uint32_t conv_adler_join(uint32_t first, uint32_t second, size_t s
     return (uint32_t)(b % CONV_ADLER_BASE << 16 | a % CONV_ADLER_BASE);
 }
 
-// Continues `crc`, 0 at the beginning, over `size` bytes. Any thread.
+// cpu/checksum.c. Continues `crc`, 0 at the beginning, over `size` bytes. Any thread.
 uint32_t conv_png_crc(uint32_t crc, const uint8_t *data, size_t size);
 
 // --- common.c, metadata.c ------------------------------------------------------------------------

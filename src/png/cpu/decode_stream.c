@@ -6,6 +6,7 @@
 // searched, so a stream in which no part is found takes as long as with one thread.
 #include "png/cpu/decode_internal.h"
 
+#include <libdeflate.h>
 #include <string.h>
 
 #include "png/chunk.h"
@@ -133,7 +134,7 @@ static void finish_chunk(struct conv_shared_flow *flow, struct conv_shared_chunk
         chunk->data =
             conv_inflate_ahead_finish(&chunk->part->ahead, chunk->part->before, &chunk->adler);
     else
-        chunk->adler = conv_png_adler(1, chunk->data, chunk->size);
+        chunk->adler = libdeflate_adler32(1, chunk->data, chunk->size);
     conv_lock_acquire(&flow->lock);
     chunk->state = CHUNK_FINISHED;
     pthread_cond_signal(&flow->tasks);

@@ -2,6 +2,7 @@
 // Levels 0 and 1: rows are filtered into a stripe, which is compressed and summed up (Adler-32,
 // CRC-32) while it is in the cache. A stripe depends on others only by the bit position at which it
 // begins.
+#include <libdeflate.h>
 #include <string.h>
 
 #include "base/parallel.h"
@@ -99,7 +100,7 @@ static void put_rows(struct stream *stream, const struct conv_encoder *encoder,
             break;
         int count = stripe.rows < to - y ? stripe.rows : to - y;
         size_t size = fill_stripe(encoder, rows, y, count);
-        stream->adler = conv_png_adler(stream->adler, encoder->filtered.data, size);
+        stream->adler = libdeflate_adler32(stream->adler, encoder->filtered.data, size);
         put_stripe(encoder, &stream->out, size, (size_t)rows->planes, y + count == src->height);
         conv_encode_idat_sum(&stream->idat, stream->out.at);
         if ((size_t)(stream->out.at - stream->idat.type) >= encoder->max_chunk)

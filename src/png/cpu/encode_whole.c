@@ -173,7 +173,7 @@ static size_t compress_searched(const struct conv_encoder *encoder, uint8_t *at,
     const struct conv_deflate_part part = {data, 0, all_bytes, true};
     conv_deflate_search_put(encoder->search, &out, &part, encoder->stop);
     conv_bits_align(&out);
-    conv_chunk_write_u32(out.at, conv_png_adler(1, data, all_bytes));
+    conv_chunk_write_u32(out.at, libdeflate_adler32(1, data, all_bytes));
     return (size_t)(out.at + 4 - at);
 }
 
@@ -316,7 +316,7 @@ static uint8_t *put_band(struct conv_encoder *encoder, const struct conv_encode_
         conv_bits_align(&out);
     else
         conv_encode_end_band(&out);
-    band->adler = conv_png_adler(1, filtered + part.from, part.to - part.from);
+    band->adler = libdeflate_adler32(1, filtered + part.from, part.to - part.from);
     return conv_encode_split_chunks(at, (size_t)(out.at - at - 8), encoder->max_chunk);
 }
 

@@ -3,6 +3,7 @@
 // return false without a reason: libpng then decodes the file again and reports the cause.
 #include "png/cpu/inflate.h"
 
+#include <libdeflate.h>
 #include <string.h>
 
 #include "base/features.h"
@@ -90,7 +91,7 @@ void conv_inflate_count(struct conv_inflate_output *output)
 {
     size_t size = (size_t)(output->at - output->fresh);
     if (output->summed)
-        output->adler = conv_png_adler(output->adler, output->fresh, size);
+        output->adler = libdeflate_adler32(output->adler, output->fresh, size);
     output->counted += size;
     output->fresh = output->at;
 }

@@ -4,6 +4,7 @@
 // end where the bytes begin.
 #include "png/cpu/inflate_internal.h"
 
+#include <libdeflate.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -447,7 +448,7 @@ uint8_t *conv_inflate_ahead_finish(struct conv_inflate_ahead *ahead, const uint8
         resolve_group(symbols + left - GROUP, table, out + left - GROUP);
     for (; left > 0; left--)
         out[left - 1] = table[symbols[left - 1]];
-    uint32_t sum = conv_png_adler(1, out, ahead->symbols);
+    uint32_t sum = libdeflate_adler32(1, out, ahead->symbols);
     *adler = conv_adler_join(sum, ahead->bytes_sum, ahead->bytes);
     return out;
 }
