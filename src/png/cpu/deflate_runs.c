@@ -16,14 +16,11 @@
 #define RUN_LEAST 5
 #define FAR_LEAST 8
 #define MOST_PIXEL 8
-#define INSIDE (2 * (size_t)WIDTH)
 
 #define INLINE static inline __attribute__((always_inline))
 
 // Bit i of the result: a[i] == b[i], for 64 bytes.
 typedef uint64_t (*compare_fn)(const uint8_t *a, const uint8_t *b);
-// The number of ones below the lowest 0, without a branch.
-typedef unsigned (*ones_fn)(uint64_t bits);
 
 INLINE uint64_t compare_plain(const uint8_t *a, const uint8_t *b)
 {
@@ -128,59 +125,12 @@ INLINE struct found find(const struct conv_deflate_tokens *tokens, uint32_t *hea
     return found;
 }
 
-// `a` if `condition`, else `b`: by arithmetic, since compilers make branches of ?:.
-INLINE uint64_t choose(bool condition, uint64_t a, uint64_t b)
-{
-    return b ^ ((a ^ b) & (0 - (uint64_t)condition));
-}
-
-// The same where INSIDE bytes are left. There are no branches before the end of the second 64
-// bytes, since they would be mispredicted: with them icons took 1.03 times as long to encode.
-INLINE struct found find_inside(const struct conv_deflate_tokens *tokens, uint32_t *heads,
-                                size_t at, size_t pixel, compare_fn compare64, ones_fn ones64)
-{
-    const uint8_t *here = tokens->data + at, *next = here + WIDTH;
-    const uint8_t *there = look_up(tokens, heads, at);
-    size_t far = (size_t)(here - there);
-    uint64_t byte = compare64(here, here - 1), of_pixel = compare64(here, here - pixel);
-    uint64_t of_far = compare64(here, there);
-    uint64_t next_byte = compare64(next, next - 1), next_pixel = compare64(next, next - pixel);
-    uint64_t next_far = compare64(next, next - far);
-    uint64_t starts = run_starts(byte) | run_starts(of_pixel);
-    // The highest bit begins no run. If there is no other, `skip` is not used.
-    unsigned skip = (unsigned)__builtin_ctzll(starts | (uint64_t)1 << (WIDTH - 1));
-    unsigned by_byte = ones64(byte >> skip), by_pixel = ones64(of_pixel >> skip);
-    unsigned by_far = ones64(of_far);
-    bool is_pixel = by_pixel > by_byte;
-    bool is_far = (by_far >= FAR_LEAST) & !(starts & 1) & (far <= CONV_DEFLATE_WINDOW);
-    uint64_t of_run = choose(starts != 0, choose(is_pixel, by_pixel, by_byte), 0);
-    struct found found = {
-        .skip = (size_t)choose(is_far, 0, skip),
-        .length = (size_t)choose(is_far, by_far, of_run),
-        .distance = (size_t)choose(is_far, far, choose(is_pixel, pixel, 1)),
-    };
-    uint64_t rest = choose(is_far, next_far, choose(is_pixel, next_pixel, next_byte));
-    found.length += (size_t)choose(found.skip + found.length == WIDTH, ones64(rest), 0);
-    if (found.skip + found.length == 2 * WIDTH) {
-        const uint8_t *end = tokens->data + tokens->size;
-        // In a flat part only the filter byte of a row needs a far match; continuing as a run takes
-        // 1/6 of the bits.
-        if (is_far && end - here > CONV_DEFLATE_MATCH_MOST)
-            end = here + CONV_DEFLATE_MATCH_MOST;
-        found.length += run_length(next + WIDTH, found.distance, end, compare64);
-    }
-    return found;
-}
-
-// `ones64`: NULL if comparing is so slow that find_inside() takes longer than find().
 INLINE void find_runs(struct conv_deflate_tokens *tokens, uint32_t *heads, size_t pixel,
-                      compare_fn compare64, ones_fn ones64, conv_deflate_copy_fn copy)
+                      compare_fn compare64, conv_deflate_copy_fn copy)
 {
     size_t at = pixel;
     while (at + FAR_LEAST <= tokens->size) {
-        struct found found = ones64 && tokens->size - at >= INSIDE
-                                 ? find_inside(tokens, heads, at, pixel, compare64, ones64)
-                                 : find(tokens, heads, at, pixel, compare64);
+        struct found found = find(tokens, heads, at, pixel, compare64);
         if (found.length == 0) {
             at += WIDTH - RUN_LEAST + 1;
             continue;
@@ -194,17 +144,12 @@ INLINE void find_runs(struct conv_deflate_tokens *tokens, uint32_t *heads, size_
 
 static void find_plain(struct conv_deflate_tokens *tokens, uint32_t *heads, size_t pixel)
 {
-    find_runs(tokens, heads, pixel, compare_plain, NULL, conv_deflate_copy_plain);
+    find_runs(tokens, heads, pixel, compare_plain, conv_deflate_copy_plain);
 }
 
 #if defined(__x86_64__)
 #define AVX2 __attribute__((target("avx2,bmi,bmi2")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,bmi,bmi2")))
-
-__attribute__((target("bmi"))) static inline unsigned ones_bmi(uint64_t bits)
-{
-    return (unsigned)_tzcnt_u64(~bits);
-}
 
 AVX2 static inline uint64_t compare_avx2(const uint8_t *a, const uint8_t *b)
 {
@@ -219,7 +164,7 @@ AVX2 static inline uint64_t compare_avx2(const uint8_t *a, const uint8_t *b)
 
 AVX2 static void find_avx2(struct conv_deflate_tokens *tokens, uint32_t *heads, size_t pixel)
 {
-    find_runs(tokens, heads, pixel, compare_avx2, ones_bmi, conv_deflate_copy_plain);
+    find_runs(tokens, heads, pixel, compare_avx2, conv_deflate_copy_plain);
 }
 
 AVX512 static inline uint64_t compare_avx512(const uint8_t *a, const uint8_t *b)
@@ -237,7 +182,7 @@ AVX512 static inline void copy_avx512(uint32_t *to, const uint8_t *from)
 
 AVX512 static void find_avx512(struct conv_deflate_tokens *tokens, uint32_t *heads, size_t pixel)
 {
-    find_runs(tokens, heads, pixel, compare_avx512, ones_bmi, copy_avx512);
+    find_runs(tokens, heads, pixel, compare_avx512, copy_avx512);
 }
 #endif
 
