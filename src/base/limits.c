@@ -75,29 +75,33 @@ static int count_allowed(int online)
     return online;
 }
 
-// Bytes that the kernel counts against a resource limit: a line of /proc/self/status, in KiB.
-static uint64_t read_status(const char *name)
+// The sum of the numbers in the lines of a file that begin with one of `count` names and `mark`.
+// Closes the file; NULL is fine.
+static uint64_t sum_lines(FILE *file, const char *const *names, int count, char mark)
 {
     char line[256];
-    uint64_t found = 0, number;
-    size_t length = strlen(name);
-    FILE *file = fopen("/proc/self/status", "re");
-    while (file && !found && fgets(line, sizeof line, file))
-        if (strncmp(line, name, length) == 0 && line[length] == ':' &&
-            parse_number(line + length + 1 + strspn(line + length + 1, " \t"), &number))
-            found = number << 10;
+    uint64_t sum = 0, number;
+    while (file && fgets(line, sizeof line, file))
+        for (int i = 0; i < count; i++) {
+            size_t length = strlen(names[i]);
+            if (strncmp(line, names[i], length) == 0 && line[length] == mark &&
+                parse_number(line + length + 1 + strspn(line + length + 1, " \t"), &number))
+                sum += number;
+        }
     if (file)
         fclose(file);
-    return found;
+    return sum;
 }
 
+// `status`: the line of /proc/self/status that the kernel compares with the limit, in KiB.
 static void read_resource(struct conv_limits *limits, int resource, const char *status,
                           const char *name)
 {
     struct rlimit limit;
     if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return;
-    note_memory(limits, limit.rlim_cur, read_status(status), name, "");
+    FILE *file = fopen("/proc/self/status", "re");
+    note_memory(limits, limit.rlim_cur, sum_lines(file, &status, 1, ':') << 10, name, "");
     limits->counts_address_space |= strcmp(limits->memory_source, name) == 0;
 }
 
@@ -163,23 +167,10 @@ static bool read_number(const char *folder, const char *name, uint64_t *number)
     return found;
 }
 
-// The sum of the values of memory.stat with these names; `count` of them.
+// Of memory.stat.
 static uint64_t sum_stat(const char *folder, const char *const *names, int count)
 {
-    char line[256];
-    uint64_t sum = 0, number;
-    FILE *file = open_file(folder, "memory.stat");
-    while (file && fgets(line, sizeof line, file)) {
-        for (int i = 0; i < count; i++) {
-            size_t length = strlen(names[i]);
-            if (strncmp(line, names[i], length) == 0 && line[length] == ' ' &&
-                parse_number(line + length + 1, &number))
-                sum += number;
-        }
-    }
-    if (file)
-        fclose(file);
-    return sum;
+    return sum_lines(open_file(folder, "memory.stat"), names, count, ' ');
 }
 
 // --- limits of one group -------------------------------------------------------------------------
