@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Compares the device's handling of premultiplied colours between two filters of a chain
+// Compares the device's steps of alpha around the filters of a chain
 // (kernels/stencil/cuda/alpha.cu) with the CPU's, byte for byte.
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
@@ -15,10 +15,12 @@
 #define SPARE 3 // samples after each row, which must not change
 
 struct alpha_case {
+    enum conv_alpha_step step;
+    bool before; // at the source
     int depth, count;
     struct conv_stencil_plane planes[CHECK_MAX_PLANES]; // offsets into memory for pointers
     size_t alpha[CHECK_MAX_PLANES];                     // offset of the alpha; 0: none
-    size_t size;
+    size_t size;                                        // of memory; sources are its second half
     uint8_t *memory;
 };
 
@@ -43,6 +45,9 @@ static bool make_case(struct alpha_case *c, struct check_random *random)
         c->alpha[p] = check_random_below(random, 4) ? c->size + bytes : 0;
         c->size += 2 * bytes;
     }
+    c->step = (enum conv_alpha_step)check_random_below(random, CONV_ALPHA_RESTORE + 1);
+    c->before = c->step != CONV_ALPHA_RESTORE && check_random_below(random, 2);
+    c->size *= 2;
     c->memory = malloc(c->size);
     if (!c->memory) {
         perror("check_kernels: malloc");
@@ -52,8 +57,10 @@ static bool make_case(struct alpha_case *c, struct check_random *random)
         uint64_t noise = check_random_next(random);
         c->memory[i] = noise % 5 == 0 ? 0 : noise % 5 == 1 ? 255 : (uint8_t)(noise >> 8);
     }
-    for (int p = 0; p < c->count; p++)
+    for (int p = 0; p < c->count; p++) {
         c->planes[p].dst = c->memory + offsets[p];
+        c->planes[p].src = c->planes[p].dst + c->size / 2;
+    }
     return true;
 }
 
@@ -64,6 +71,7 @@ static void move_planes(struct conv_stencil_plane *planes, const struct alpha_ca
     for (int p = 0; p < c->count; p++) {
         planes[p] = c->planes[p];
         planes[p].dst = d_memory + (c->planes[p].dst - c->memory);
+        planes[p].src = planes[p].dst + c->size / 2;
         planes[p].alpha = c->alpha[p] ? d_memory + c->alpha[p] : NULL;
     }
 }
@@ -81,7 +89,8 @@ static bool run_on_device(const struct alpha_case *c, uint8_t *result)
         ok = !device_failed(cudaMemcpy(d_memory, c->memory, c->size, cudaMemcpyHostToDevice),
                             "copy") &&
              !device_failed(cudaMemcpy(d_planes, planes, table, cudaMemcpyHostToDevice), "copy") &&
-             conv_cuda_alpha_renew(d_planes, c->count, c->depth, NULL) == CONV_OK &&
+             conv_cuda_alpha_run(c->step, c->before, d_planes, c->count, c->depth, NULL) ==
+                 CONV_OK &&
              !device_failed(cudaDeviceSynchronize(), "launch") &&
              !device_failed(cudaMemcpy(result, d_memory, c->size, cudaMemcpyDeviceToHost),
                             "copy back");
@@ -101,8 +110,13 @@ static bool check_one(uint64_t seed)
     bool ok = result && run_on_device(&c, result);
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
     move_planes(planes, &c, c.memory);
-    for (int p = 0; p < c.count; p++)
-        conv_alpha_renew(&planes[p], c.depth);
+    for (int p = 0; p < c.count; p++) {
+        if (c.before && planes[p].alpha) {
+            planes[p].dst += c.size / 2;
+            planes[p].alpha += c.size / 2;
+        }
+        conv_alpha_run(c.step, &planes[p], c.depth);
+    }
     if (ok && memcmp(result, c.memory, c.size) != 0) {
         size_t at = 0;
         while (result[at] == c.memory[at])

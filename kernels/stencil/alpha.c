@@ -47,28 +47,37 @@ static inline void scale_plane(const struct conv_plane *colour, const struct con
     }
 }
 
-static inline void scale_colours(const struct conv_image *image, scale_fn scale)
+// Samples of alpha from where the plane's source has them.
+static void restore(const struct conv_stencil_plane *plane, const struct conv_plane *alpha,
+                    int depth)
 {
-    for (int c = 0; image->alpha && c < image->channels - 1; c++)
-        scale_plane(&image->plane[c], &image->plane[image->channels - 1], image->width,
-                    image->height, image->depth, scale);
+    const uint8_t *from = alpha->data + (plane->src - plane->dst);
+    for (int y = 0; y < plane->height; y++)
+        memcpy(alpha->data + y * alpha->stride, from + y * alpha->stride,
+               (size_t)plane->width * (size_t)depth / 8);
 }
 
-void conv_alpha_multiply(const struct conv_image *image)
-{
-    scale_colours(image, conv_alpha_multiply_sample);
-}
-
-void conv_alpha_divide(const struct conv_image *image)
-{
-    scale_colours(image, conv_alpha_divide_sample);
-}
-
-void conv_alpha_renew(const struct conv_stencil_plane *plane, int depth)
+void conv_alpha_run(enum conv_alpha_step step, const struct conv_stencil_plane *plane, int depth)
 {
     if (!plane->alpha)
         return;
     struct conv_plane colour = {plane->dst, (ptrdiff_t)plane->dst_stride};
-    struct conv_plane alpha = {(uint8_t *)(uintptr_t)plane->alpha, colour.stride}; // only read
-    scale_plane(&colour, &alpha, plane->width, plane->height, depth, renew);
+    struct conv_plane alpha = {(uint8_t *)(uintptr_t)plane->alpha, colour.stride};
+    int width = plane->width, height = plane->height;
+    switch (step) {
+    case CONV_ALPHA_NOTHING:
+        break;
+    case CONV_ALPHA_MULTIPLY:
+        scale_plane(&colour, &alpha, width, height, depth, conv_alpha_multiply_sample);
+        break;
+    case CONV_ALPHA_DIVIDE:
+        scale_plane(&colour, &alpha, width, height, depth, conv_alpha_divide_sample);
+        break;
+    case CONV_ALPHA_RENEW:
+        scale_plane(&colour, &alpha, width, height, depth, renew);
+        break;
+    case CONV_ALPHA_RESTORE:
+        restore(plane, &alpha, depth);
+        break;
+    }
 }

@@ -302,6 +302,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .border = options->filter.border,
         .border_value = options->filter.border_value,
         .alpha = options->filter.alpha,
+        .alpha_kept = options->filter.alpha_kept,
         .floats = options->outputs.type == CONV_OUTPUT_F32,
         .variant = options->machine.variant,
         .launch_bytes = conv_options_group_bytes(&options->machine, true),

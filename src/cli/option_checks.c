@@ -271,22 +271,30 @@ bool conv_options_may_encode_on_gpu(const struct conv_options *options)
 
 // Colours of transparent pixels must not mix with others. A filter that does not keep flat areas,
 // such as an edge filter, would make opaque images transparent, and so would a constant border.
-enum conv_alpha_mode conv_options_alpha(const struct conv_options *options,
-                                        const struct conv_filter *filters, int count)
+static bool should_premultiply(const struct conv_filter *filter)
 {
-    bool mixes = false, keeps_flat = options->filter.border != CONV_BORDER_CONSTANT;
-    for (int i = 0; i < count; i++) {
-        double sum = conv_filter_sum(&filters[i]);
-        mixes |= filters[i].decimated.step > 0;
-        keeps_flat &= !filters[i].magnitude && filters[i].offset == 0 &&
-                      fabs(sum - filters[i].scale) <= 1e-6 * fabs(sum);
-        for (int k = 0; k < filters[i].width * filters[i].height; k++)
-            mixes |= filters[i].coef[k] != 0 && filters[i].coef[k] != sum;
-    }
-    return mixes && keeps_flat && options->command == CONV_COMMAND_RUN &&
-                   !conv_options_given(options, "alpha") && options->outputs.type != CONV_OUTPUT_F32
-               ? CONV_ALPHA_PREMULTIPLY
-               : options->filter.alpha;
+    double sum = conv_filter_sum(filter);
+    bool mixes = filter->decimated.step > 0;
+    for (int k = 0; k < filter->width * filter->height; k++)
+        mixes |= filter->coef[k] != 0 && filter->coef[k] != sum;
+    return mixes && !filter->magnitude && filter->offset == 0 &&
+           fabs(sum - filter->scale) <= 1e-6 * fabs(sum);
+}
+
+void conv_options_choose_alpha(struct conv_filter_choice *choice,
+                               const struct conv_options *options,
+                               const struct conv_filter *filters, int count)
+{
+    unsigned kept = 0;
+    if (options->command != CONV_COMMAND_RUN || conv_options_given(options, "alpha") ||
+        options->outputs.type == CONV_OUTPUT_F32 || choice->border == CONV_BORDER_CONSTANT)
+        return;
+    for (int i = 0; i < count; i++)
+        kept |= (unsigned)!should_premultiply(&filters[i]) << i;
+    if (kept == (1u << count) - 1)
+        return;
+    choice->alpha = CONV_ALPHA_PREMULTIPLY;
+    choice->alpha_kept = kept;
 }
 
 static enum conv_status check_coders(const struct conv_options *options, struct conv_err *err)

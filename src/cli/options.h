@@ -127,6 +127,7 @@ struct conv_filter_choice {
     enum conv_border border;
     int border_value;
     enum conv_alpha_mode alpha;
+    unsigned alpha_kept; // conv_backend_config
     bool gray, luma, linear;
     const char *mix_text, *roi_text;
     struct conv_blend blend; // of --mix and --roi; without what is above
@@ -206,9 +207,11 @@ bool conv_options_given(const struct conv_options *options, const char *name);
 // CONV_COMMAND_RUN if they begin with no command.
 enum conv_command conv_options_find_command(const char *const *words, int count, int *used);
 
-// --alpha, or what conv FILTER does without it.
-enum conv_alpha_mode conv_options_alpha(const struct conv_options *options,
-                                        const struct conv_filter *filters, int count);
+// Sets alpha and alpha_kept of *choice, options->filter or a copy: --alpha, or what conv FILTER
+// does without it, with each filter as it would alone.
+void conv_options_choose_alpha(struct conv_filter_choice *choice,
+                               const struct conv_options *options,
+                               const struct conv_filter *filters, int count);
 
 // False if options need the CPU's encoder: the GPU's has one level.
 bool conv_options_may_encode_on_gpu(const struct conv_options *options);

@@ -251,7 +251,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
     conv_descriptors_raise();
     run->options = *options;
     if (!run->setup)
-        run->options.filter.alpha = conv_options_alpha(options, run->filters, run->filter_count);
+        conv_options_choose_alpha(&run->options.filter, options, run->filters, run->filter_count);
     if (options->outputs.dry_run && !run->setup) {
         run->options.machine.device_text = "cpu"; // nothing is filtered: no device is opened
         run->options.machine.variant = NULL;

@@ -113,10 +113,11 @@ static void print_border(FILE *out, const struct conv_settings *settings)
 
 static void print_alpha(FILE *out, const struct conv_settings *settings)
 {
-    enum conv_alpha_mode mode =
-        conv_options_alpha(settings->options, settings->filters, settings->filter_count);
-    if (!settings->layer && mode != CONV_ALPHA_KEEP)
-        fprintf(out, "alpha=%d\n", mode);
+    struct conv_filter_choice choice = settings->options->filter;
+    conv_options_choose_alpha(&choice, settings->options, settings->filters,
+                              settings->filter_count);
+    if (!settings->layer && choice.alpha != CONV_ALPHA_KEEP)
+        fprintf(out, "alpha=%d:%x\n", choice.alpha, choice.alpha_kept);
 }
 
 static void print_blend(FILE *out, const struct conv_settings *settings)

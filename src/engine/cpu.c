@@ -15,6 +15,7 @@ static enum conv_status cpu_open(struct conv_backend **out,
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
     backend->op_count = config->filter_count;
     backend->alpha = config->alpha;
+    backend->alpha_kept = config->alpha_kept;
     backend->floats = config->floats;
     backend->wraps = config->border == CONV_BORDER_WRAP;
     for (int i = 0; i < config->filter_count; i++)

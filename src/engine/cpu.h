@@ -9,6 +9,7 @@
 struct conv_backend {
     struct conv_device_context *device; // NULL: groups only
     enum conv_alpha_mode alpha;
+    unsigned alpha_kept; // as in the configuration
     bool floats;
     bool wraps; // the last rows reach the first ones
     int reach;  // rows above and below that the chain reads for a row

@@ -34,18 +34,11 @@ static enum conv_status filter_rows(const struct conv_stencil_plan *plan,
     return plan->variant->run(plan, &batch);
 }
 
-// After a filter that is not the last: divides and multiplies premultiplied colours again.
-static void renew_colours(const struct conv_plane *colours, const struct conv_plane *alpha,
-                          int width, int height, int depth)
+static enum conv_alpha_step alpha_step(const struct conv_backend *backend, int index)
 {
-    struct conv_stencil_plane plane = {
-        .dst = colours->data,
-        .dst_stride = colours->stride,
-        .width = width,
-        .height = height,
-        .alpha = alpha->data,
-    };
-    conv_alpha_renew(&plane, depth);
+    return backend->alpha == CONV_ALPHA_PREMULTIPLY
+               ? conv_alpha_step_after(backend->alpha_kept, index, backend->op_count)
+               : CONV_ALPHA_NOTHING;
 }
 
 // --- groups --------------------------------------------------------------------------------------
@@ -206,16 +199,24 @@ static enum conv_status filter_planes(struct conv_stream *stream, const struct c
     return (enum conv_status)atomic_load(&f.status);
 }
 
-static void renew_group(const struct conv_group *group, uint8_t *planes)
+// `src`: the planes before the filter.
+static void run_alpha_step(enum conv_alpha_step step, const struct conv_group *group,
+                           const uint8_t *src, uint8_t *planes)
 {
     for (int p = 0; p < group->plane_count; p++) {
         const struct conv_group_plane *shape = &group->planes[p];
         ptrdiff_t stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
-        struct conv_plane colours = {planes + shape->offset, stride}, alpha = colours;
         if (shape->alpha < 0)
             continue;
-        alpha.data = planes + group->planes[shape->alpha].offset;
-        renew_colours(&colours, &alpha, shape->width, shape->height, shape->depth);
+        struct conv_stencil_plane plane = {
+            .src = src + shape->offset,
+            .dst = planes + shape->offset,
+            .dst_stride = stride,
+            .width = shape->width,
+            .height = shape->height,
+            .alpha = planes + group->planes[shape->alpha].offset,
+        };
+        conv_alpha_run(step, &plane, shape->depth);
     }
 }
 
@@ -224,13 +225,16 @@ enum conv_status conv_cpu_stream_run(struct conv_stream *stream, struct conv_gro
 {
     uint64_t start = conv_clock_ns();
     uint8_t *src = group->h_in, *dst = group->h_out;
+    const struct conv_backend *backend = stream->backend;
+    run_alpha_step(alpha_step(backend, -1), group, src, src);
     for (int s = 0; s < stream->backend->op_count; s++) {
         enum conv_status status =
             filter_planes(stream, &stream->backend->chain[s], group, src, dst, err);
         if (status)
             return status;
-        if (stream->backend->alpha == CONV_ALPHA_PREMULTIPLY && s + 1 < stream->backend->op_count)
-            renew_group(group, dst);
+        if (backend->alpha_kept >> s & 1)
+            run_alpha_step(CONV_ALPHA_RESTORE, group, src, dst);
+        run_alpha_step(alpha_step(backend, s), group, src, dst);
         group->h_result = dst;
         dst = src; // the next filter overwrites what this one has read
         src = group->h_result;
@@ -276,11 +280,19 @@ static conv_image cut_channels(const conv_image *view, int channel, int channels
     return part;
 }
 
-static void renew_image(const struct conv_image *image)
+// Of an image of a filter whose configuration keeps alpha of no filter.
+static void step_image(enum conv_alpha_step step, const struct conv_image *image)
 {
-    for (int c = 0; image->alpha && c < image->channels - 1; c++)
-        renew_colours(&image->plane[c], &image->plane[image->channels - 1], image->width,
-                      image->height, image->depth);
+    for (int c = 0; image->alpha && c < image->channels - 1; c++) {
+        struct conv_stencil_plane plane = {
+            .dst = image->plane[c].data,
+            .dst_stride = image->plane[c].stride,
+            .width = image->width,
+            .height = image->height,
+            .alpha = image->plane[image->channels - 1].data,
+        };
+        conv_alpha_run(step, &plane, image->depth);
+    }
 }
 
 // Filters the planes of `at[0]` through the whole chain, back and forth between the two images;
@@ -297,8 +309,8 @@ static enum conv_status filter_chain(const struct conv_backend *filter,
         for (int c = 0; c < src->channels && !status; c++)
             status = filter_rows(plan, &dst->plane[c], &src->plane[c], src->width, src->height, 0,
                                  src->height, scratch);
-        if (!status && filter->alpha == CONV_ALPHA_PREMULTIPLY && s + 1 < filter->op_count)
-            renew_image(dst);
+        if (!status)
+            step_image(alpha_step(filter, s), dst);
         src = dst;
     }
     *result = src;
@@ -379,7 +391,7 @@ static enum conv_status run_staged(const struct conv_backend *filter, const stru
         in = &staged[2];
     }
     if (premultiply)
-        conv_alpha_multiply(in);
+        step_image(alpha_step(filter, -1), in);
     if (filter->floats) { // of the last filter
         struct conv_image wide = room;
         conv_image_lay_out(&wide, &room, staged[(filter->op_count - 1) % 2].plane[0].data);
@@ -387,8 +399,6 @@ static enum conv_status run_staged(const struct conv_backend *filter, const stru
         staged[(filter->op_count - 1) % 2] = wide;
     }
     status = filter_chain(filter, in, staged, memory.scratch, &out);
-    if (!status && premultiply)
-        conv_alpha_divide(out);
     if (!status) {
         conv_image view = conv_view_of(out);
         view = cut_rows(&view, band->first - band->top, band->last - band->top);

@@ -132,6 +132,7 @@ static enum conv_status open_chain(struct conv_backend **out,
     backend->context = config->context;
     backend->op_count = config->filter_count;
     backend->premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
+    backend->alpha_kept = config->alpha_kept;
     status = prepare_chain(backend, config, err);
     if (!status)
         status = choose_together(backend, config->launch_bytes, err);

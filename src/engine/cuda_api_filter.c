@@ -347,11 +347,9 @@ static enum conv_status launch_op(const struct run *run, int op,
     enum conv_status status = conv_cuda_plan_launch(plan, &batch, err);
     if (status)
         return status;
-    bool last = op == run->op_count - 1;
-    if (run->premultiplied && !last)
-        status = conv_cuda_alpha_renew(d_table, batch.count, run->depth, run->stream);
-    else if (run->premultiplied && !run->filter->floats)
-        status = conv_cuda_alpha_divide(d_table, batch.count, run->depth, run->stream);
+    if (run->premultiplied)
+        status = conv_cuda_alpha_run(conv_alpha_step_after(0, op, run->op_count), false, d_table,
+                                     batch.count, run->depth, run->stream);
     return status ? conv_cuda_device_report(err, cudaGetLastError(), "launch kernel scale_alpha")
                   : CONV_OK;
 }
@@ -378,7 +376,8 @@ static enum conv_status queue_filters(const struct run *run, struct conv_err *er
     if (status)
         return status;
     struct conv_stencil_plane *d_planes = (void *)table->d_data;
-    if (run->premultiplied && conv_cuda_alpha_multiply(d_planes, planes, run->depth, run->stream))
+    if (run->premultiplied &&
+        conv_cuda_alpha_run(CONV_ALPHA_MULTIPLY, false, d_planes, planes, run->depth, run->stream))
         return conv_cuda_device_report(err, cudaGetLastError(), "launch kernel scale_alpha");
     for (int op = 0; op < run->op_count && !status; op++) {
         size_t at = (size_t)(op + extra) * (size_t)planes;

@@ -174,6 +174,23 @@ static size_t build_tables(const struct conv_stream *stream, struct conv_stencil
     return most;
 }
 
+// The steps of alpha before the first filter or after filter s, on the planes of a launch.
+static enum conv_status launch_alpha(const struct conv_stream *stream, int s,
+                                     const struct conv_stencil_plane *d_planes, int count,
+                                     int depth, struct conv_err *err)
+{
+    const struct conv_backend *backend = stream->backend;
+    if (!backend->premultiplied)
+        return CONV_OK;
+    enum conv_alpha_step step = conv_alpha_step_after(backend->alpha_kept, s, backend->op_count);
+    bool kept = s >= 0 && backend->alpha_kept >> s & 1;
+    if ((kept &&
+         conv_cuda_alpha_run(CONV_ALPHA_RESTORE, false, d_planes, count, depth, stream->cuda)) ||
+        conv_cuda_alpha_run(step, s < 0, d_planes, count, depth, stream->cuda))
+        return conv_cuda_device_report(err, cudaGetLastError(), "launch kernel scale_alpha");
+    return CONV_OK;
+}
+
 static enum conv_status launch_chain(const struct conv_stream *stream,
                                      const struct conv_stencil_plane *tables,
                                      struct conv_stencil_plane *d_tables, int plane_count,
@@ -192,13 +209,15 @@ static enum conv_status launch_chain(const struct conv_stream *stream,
                 .count = launch->count,
                 .cuda = {d_tables + first, launch->tiles, stream->cuda, stream->cells.d_data},
             };
-            enum conv_status status = conv_cuda_plan_launch(&op->plan[d], &batch, err);
+            enum conv_status status = CONV_OK;
+            if (s == 0)
+                status = launch_alpha(stream, -1, d_tables + first, batch.count, d ? 16 : 8, err);
+            if (!status)
+                status = conv_cuda_plan_launch(&op->plan[d], &batch, err);
+            if (!status)
+                status = launch_alpha(stream, s, d_tables + first, batch.count, d ? 16 : 8, err);
             if (status)
                 return status;
-            if (stream->backend->premultiplied && s + 1 < stream->backend->op_count &&
-                conv_cuda_alpha_renew(batch.cuda.d_planes, batch.count, d ? 16 : 8, stream->cuda))
-                return conv_cuda_device_report(err, cudaGetLastError(),
-                                               "launch kernel scale_alpha");
         }
     }
     return CONV_OK;

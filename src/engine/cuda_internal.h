@@ -36,6 +36,7 @@ struct conv_backend {
     struct conv_cuda_views *views;       // for images in its memory
     int op_count;
     bool premultiplied;
+    unsigned alpha_kept; // as in the configuration
     struct conv_chain_op chain[];
 };
 

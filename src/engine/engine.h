@@ -37,10 +37,11 @@ struct conv_backend_config {
     int filter_count;                  // 1 to CONV_FILTER_MAX_CHAIN
     enum conv_border border;
     float border_value; // 8-bit units, or as float32 samples are
-    // CONV_ALPHA_PREMULTIPLY: colours are multiplied by alpha on entry and on exit; between two
-    // filters they are divided and multiplied again. Which planes are filtered is decided by
-    // conv_group_place.
+    // CONV_ALPHA_PREMULTIPLY: colours are multiplied by alpha before each filter and divided by it
+    // after, except for filters of which conv_alpha_keeps is true: these leave alpha as it is and
+    // take colours so. Which planes are filtered is decided by conv_group_place.
     enum conv_alpha_mode alpha;
+    unsigned alpha_kept; // bit i: of filter i
     // The result of the last filter is float32; images then have a result_depth of 32.
     bool floats;
     // Images may have float32 samples (depth 32), whose results are float32 as well. Only the

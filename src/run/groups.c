@@ -22,12 +22,6 @@ static size_t stream_bytes(const struct conv_job *job)
     return device->stream_bytes ? device->stream_bytes(&job->header, size) : size;
 }
 
-// Colours are multiplied by alpha where the CPU decodes and divided where it encodes.
-static bool is_premultiplied(const struct conv_scheduler *s, const struct conv_job *job)
-{
-    return s->config->alpha == CONV_ALPHA_PREMULTIPLY && job->header.shape.alpha;
-}
-
 static bool may_decode(const struct conv_scheduler *s, const struct conv_job *job)
     CONV_NEEDS(s->lock)
 {
@@ -36,8 +30,8 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
     conv_blend_file_header(job, &header);
     // An input that can be read only once could not be read again for the CPU.
     return config->decode_on != CONV_CODER_CPU && job->decode_on != CONV_CODER_CPU &&
-           !is_premultiplied(s, job) && conv_input_is_file(&job->input) &&
-           job->header.device_stream && job->format->device && config->ops->takes_stream &&
+           conv_input_is_file(&job->input) && job->header.device_stream && job->format->device &&
+           config->ops->takes_stream &&
            config->ops->takes_stream(job->format->device->coder, &header, stream_bytes(job));
 }
 
@@ -71,10 +65,9 @@ static bool may_encode(const struct conv_scheduler *s, const struct conv_job *jo
 {
     const struct conv_pipeline_config *config = s->config;
     const struct conv_image *shape = &job->header.shape;
-    return config->encode_on != CONV_CODER_CPU && !is_premultiplied(s, job) &&
-           config->output_type != CONV_OUTPUT_F32 && !conv_blend_needs_original(&config->blend) &&
-           !conv_blend_replaces_luma(job) && !job->meta.source && !config->blend.linear &&
-           job->output_format->device &&
+    return config->encode_on != CONV_CODER_CPU && config->output_type != CONV_OUTPUT_F32 &&
+           !conv_blend_needs_original(&config->blend) && !conv_blend_replaces_luma(job) &&
+           !job->meta.source && !config->blend.linear && job->output_format->device &&
            (job->output_format->device->same_bytes || !config->reproducible) &&
            conv_output_depth(config, job) == shape->depth && config->ops->encoded_bytes &&
            config->ops->encoded_bytes(shape, &job->encoding) > 0;

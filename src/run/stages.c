@@ -8,7 +8,6 @@
 
 #include "base/parallel.h"
 #include "io/files/file_read.h"
-#include "kernels/stencil/alpha.h"
 #include "run/layer_stage.h"
 #include "run/pool.h"
 #include "tensor/tensor_formats.h"
@@ -226,7 +225,6 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     const struct conv_blend blend = config->blend; // the worker may be left behind: job.h
-    bool premultiply = config->alpha == CONV_ALPHA_PREMULTIPLY;
     conv_phase_begin(job->phase);
     struct conv_image planes, decoded;
     conv_blend_target(job, &planes);
@@ -240,8 +238,6 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
         status = find_curve(codecs, &blend, job, &curve);
     if (!status)
         conv_blend_begin(&blend, job, &planes, curve);
-    if (!status && premultiply)
-        conv_alpha_multiply(&job->placed.in);
     conv_phase_end(job->phase);
     conv_codecs_trim(codecs);
     conv_stages_end(job, CONV_STAGE_DECODE, start);
@@ -297,10 +293,7 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     }
     bool narrow = conv_output_depth(config, job) < out.depth;
     const struct conv_blend blend = config->blend; // as in conv_stages_decode()
-    bool premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
     conv_phase_begin(job->phase);
-    if (premultiplied)
-        conv_alpha_divide(&out);
     const struct conv_curve *curve;
     enum conv_status status = find_curve(codecs, &blend, job, &curve);
     if (!status)

@@ -109,7 +109,7 @@ void conv_stages_announce(const struct conv_pipeline_config *config, struct conv
 // file is larger than job->share, waits until job->budget has more.
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job);
 
-// Decodes into job->placed, begins the blend, and premultiplies colours.
+// Decodes into job->placed, and begins the blend.
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
                                     struct conv_codecs *codecs, struct conv_job *job);
 

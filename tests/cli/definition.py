@@ -184,9 +184,10 @@ def usual_alpha(filters, border):
 def apply_images(images, filters, border="replicate", value=0, alpha=None):
     """The whole program on images (planes, whether the last is alpha): each filter of the chain after the other on all
     channels."""
-    alpha = alpha or usual_alpha(filters, border)
     made = [planes for planes, _ in images]
+    given = alpha
     for filt in filters:
+        alpha = given or usual_alpha([filt], border)
         sources_of = []
         for planes, (_, has_alpha) in zip(made, images):
             work = planes.astype(np.int64)

@@ -232,6 +232,23 @@ def test_linear_light_of_every_sample(box):
     run("blur", "bad.png", "out.png")
 
 
+@pytest.mark.parametrize("place", ("cpu", "emulated"))
+@pytest.mark.parametrize("chain", some(("blur,sobel", "sobel,blur5", "identity,gaussian5,edge,sharpen,blur")))
+def test_alpha_of_each_filter_of_a_chain(album, place, chain):
+    """One mode was for all filters: with an edge filter in the chain, blurs mixed the colours of transparent pixels."""
+    coders = ("--decode-on", "gpu", "--encode-on", "gpu")
+    run_on(place, chain, "in", "out", coders=coders)
+    source = "in"
+    for index, filt in enumerate(chain.split(",")):
+        run(filt, source, f"step{index}")
+        source = f"step{index}"
+    for name, image in album.items():
+        assert np.array_equal(images.read(f"out/{name}.png"), images.read(f"{source}/{name}.png")), name
+        if image.alpha:
+            want = definition.apply_image(image.planes, True, [BUILTINS[f] for f in chain.split(",")])
+            assert np.array_equal(images.read(f"out/{name}.png"), want), name
+
+
 def test_a_region_outside_fails_that_image(album):
     result = run("emboss", "--roi", "5x5+60+0", "in", "out", code=1)
     wide = [name for name, image in album.items() if image.planes.shape[2] > 60]

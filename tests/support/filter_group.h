@@ -6,12 +6,10 @@
 #include <stdlib.h>
 
 #include "engine/engine.h"
-#include "kernels/stencil/alpha.h"
 
 #define FILTER_GROUP_MOST 4 // images
 
 struct filter_group {
-    enum conv_alpha_mode alpha;
     struct conv_stream *stream;
     struct conv_group group;
     struct conv_group_plane planes[FILTER_GROUP_MOST * CONV_IMAGE_MAX_CHANNELS];
@@ -25,7 +23,7 @@ static inline void filter_group_open(struct filter_group *filter, struct conv_ba
 {
     struct conv_err err;
     size_t bytes = 0;
-    *filter = (struct filter_group){.alpha = alpha, .count = count};
+    *filter = (struct filter_group){.count = count};
     for (int i = 0; i < count; i++)
         bytes += conv_group_need(&shapes[i], alpha != CONV_ALPHA_KEEP, 0);
     bytes = conv_image_align(bytes, CONV_IMAGE_PLANE_ALIGN);
@@ -57,14 +55,9 @@ static inline void filter_group_close(struct filter_group *filter)
 static inline enum conv_status filter_group_run(struct filter_group *filter,
                                                 struct conv_image *results, struct conv_err *err)
 {
-    for (int i = 0; i < filter->count && filter->alpha == CONV_ALPHA_PREMULTIPLY; i++)
-        conv_alpha_multiply(&filter->placed[i].in);
     enum conv_status status = conv_device_cpu.stream_run(filter->stream, &filter->group, err);
-    for (int i = 0; i < filter->count; i++) {
+    for (int i = 0; i < filter->count; i++)
         conv_group_result(&filter->group, &filter->placed[i], &results[i]);
-        if (filter->alpha == CONV_ALPHA_PREMULTIPLY && !status)
-            conv_alpha_divide(&results[i]);
-    }
     return status;
 }
 
