@@ -46,8 +46,6 @@ static bool parse_options(struct check_options *options, const char **part, int 
             options->seed = strtoull(value, NULL, 10);
         else if (!strcmp(name, "--rounds"))
             options->rounds = atoi(value);
-        else if (!strcmp(name, "--time"))
-            options->copies = atoi(value);
         else if (!strcmp(name, "--mutate"))
             options->mutations = atoi(value);
         else if (!strcmp(name, "--part"))
@@ -75,7 +73,7 @@ int main(int argc, char **argv)
     if (!parse_options(&options, &part, argc, argv)) {
         fprintf(stderr,
                 "usage: check_codec [--part encode|decode|jpeg_encode|jpeg_decode] [--seed N] "
-                "[--rounds N] [--mutate N] [--corpus FOLDER [--time IMAGES]] [--no-special]\n");
+                "[--rounds N] [--mutate N] [--corpus FOLDER] [--no-special]\n");
         return 2;
     }
     const char *reason;

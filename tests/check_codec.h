@@ -54,7 +54,6 @@ struct check_options {
     int rounds;
     const char *corpus; // folder of PNG or JPEG files to decode; NULL: none
     bool special;       // streams made by hand, and one cut before every byte
-    int copies;         // more than 0: times the coding of this number of the corpus's images
     int mutations;      // damaged copies of each JPEG file
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Compares the device's JPEG decoder with libjpeg-turbo: whatever the device decodes, the CPU must
-// decode to the same pixels; what is undamaged and has a stream, the device must decode. With
-// --time, copies of a folder's JPEG files are decoded instead, and the time of each kernel printed.
+// decode to the same pixels; what is undamaged and has a stream, the device must decode.
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -359,11 +358,10 @@ static int list_folder(char paths[][4096], const char *folder)
     return count;
 }
 
-static char paths[MOST_PATHS][4096];
-
 static bool check_corpus(const struct check_options *options)
 {
     static struct sample samples[MOST_FILES];
+    static char paths[MOST_PATHS][4096];
     uint64_t state = options->seed;
     int files = list_folder(paths, options->corpus);
     bool ok = files > 0;
@@ -379,114 +377,6 @@ static bool check_corpus(const struct check_options *options)
             free_sample(&samples[s]);
         png_make_free(&file);
     }
-    return ok;
-}
-
-// --- rates ---------------------------------------------------------------------------------------
-
-#define MOST_KERNELS 16
-#define REPETITIONS 10
-
-struct timer {
-    int kernels;
-    const char *name[MOST_KERNELS];
-    cudaEvent_t event[MOST_KERNELS + 1];
-    float ms[MOST_KERNELS + 1]; // the least of each kernel, and of all
-};
-
-static void note_kernel(void *context, const char *kernel)
-{
-    struct timer *timer = context;
-    timer->name[timer->kernels++] = kernel;
-    cudaEventRecord(timer->event[timer->kernels], NULL);
-}
-
-static bool time_batch(const struct conv_jpeg_decode_batch *batch, uint64_t bytes)
-{
-    struct timer timer = {0};
-    struct conv_jpeg_decode_batch work = *batch;
-    work.mark = note_kernel;
-    work.context = &timer;
-    for (int i = 0; i <= MOST_KERNELS; i++) {
-        timer.ms[i] = 1e9f;
-        cudaEventCreate(&timer.event[i]);
-    }
-    for (int n = 0; n <= REPETITIONS; n++) {
-        timer.kernels = 0;
-        cudaEventRecord(timer.event[0], NULL);
-        if (conv_cuda_jpeg_decode(&work) || device_failed(cudaDeviceSynchronize(), "decoding"))
-            return false;
-        for (int i = 0; i <= timer.kernels && n > 0; i++) {
-            bool all = i == timer.kernels;
-            float ms = 0;
-            cudaEventElapsedTime(&ms, timer.event[all ? 0 : i], timer.event[all ? i : i + 1]);
-            timer.ms[i] = ms < timer.ms[i] ? ms : timer.ms[i];
-        }
-    }
-    for (int i = 0; i < timer.kernels; i++)
-        printf("%-12s %8.3f ms\n", timer.name[i], timer.ms[i]);
-    float ms = timer.ms[timer.kernels];
-    printf("%d images: %.3f ms, %.1f GB/s of samples\n", batch->count, ms,
-           (double)bytes / ms / 1e6);
-    for (int i = 0; i <= MOST_KERNELS; i++)
-        cudaEventDestroy(timer.event[i]);
-    return true;
-}
-
-// Decodes `copies` images, of the files in turn, with memory of their own.
-static bool time_files(const struct check_options *options)
-{
-    static struct sample samples[MOST_FILES];
-    static uint8_t *d_streams[MOST_FILES];
-    int count = options->copies, files = 0, paths_found = list_folder(paths, options->corpus);
-    for (int i = 0; i < paths_found && files < MOST_FILES; i++) {
-        struct sample *sample = &samples[files];
-        *sample = (struct sample){0};
-        if (!png_make_read(&sample->file, paths[i]) || !prepare(sample) || !sample->streamed ||
-            !check_upload((void **)&d_streams[files], sample->stream, sample->stream_bytes,
-                          "a stream"))
-            free_sample(sample);
-        else
-            files++;
-    }
-    if (files == 0)
-        return false;
-    size_t table = (size_t)count * sizeof(struct conv_jpeg_decode_image), scratch = 0, planes = 0;
-    struct conv_jpeg_decode_image *images = allocate(table);
-    uint64_t bytes = 0;
-    for (int i = 0; i < count; i++) {
-        set_image(&images[i], &samples[i % files], 0);
-        images[i].d_stream = d_streams[i % files];
-        scratch += conv_cuda_jpeg_decode_scratch(&images[i]);
-        planes += (size_t)(images[i].stride * images[i].height * images[i].components);
-        bytes += (uint64_t)images[i].width * (uint64_t)(images[i].height * images[i].components);
-    }
-    uint8_t *d_planes, *d_scratch, *d_images, *d_status;
-    uint32_t *status = allocate((size_t)count * sizeof *status);
-    if (!make_memory(&d_planes, planes) || !make_memory(&d_scratch, scratch) ||
-        !make_memory(&d_images, table) || !make_memory(&d_status, (size_t)count * sizeof *status))
-        return false;
-    for (int i = 0; i < count; i++)
-        for (int c = 0; c < images[i].components; c++) {
-            images[i].d_plane[c] = d_planes;
-            d_planes += images[i].stride * images[i].height;
-        }
-    conv_cuda_jpeg_decode_plan(images, count, d_scratch);
-    struct conv_jpeg_decode_batch batch = {
-        .images = images,
-        .d_images = (struct conv_jpeg_decode_image *)(void *)d_images,
-        .count = count,
-        .d_scratch = d_scratch,
-        .d_status = (uint32_t *)(void *)d_status,
-    };
-    bool ok = !device_failed(cudaMemcpy(d_images, images, table, cudaMemcpyHostToDevice), "copy") &&
-              time_batch(&batch, bytes) &&
-              !device_failed(cudaMemcpy(status, d_status, (size_t)count * sizeof *status,
-                                        cudaMemcpyDeviceToHost),
-                             "copy");
-    for (int i = 0; i < count && ok; i++)
-        ok = status[i] == CONV_JPEG_DECODED;
-    printf("%s, %d files\n", ok ? "all decoded" : "FAILED", files);
     return ok;
 }
 
@@ -532,8 +422,6 @@ static bool check_taken(void)
 
 bool check_jpeg_decode(const struct check_options *options)
 {
-    if (options->copies > 0)
-        return time_files(options);
     bool ok = check_taken() && (!options->corpus || check_corpus(options));
     for (int i = 0; i < options->rounds && ok; i++)
         ok = check_round(options, options->seed + (uint64_t)i);

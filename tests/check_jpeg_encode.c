@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The encoder of src/jpeg/cuda/ on random batches: its bytes must be libjpeg-turbo's. With --time,
-// it encodes copies of a folder's PNG files instead, and prints the time of each kernel.
-#include <dirent.h>
+// The encoder of src/jpeg/cuda/ on random batches: its bytes must be libjpeg-turbo's.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +13,6 @@
 
 #define MOST_IMAGES 8
 #define LAUNCHES 6 // for any batch
-#define REPEATS 7  // of a batch that is timed
 #ifndef CHECK_LARGE_SIDE
 #define CHECK_LARGE_SIDE 4000 // of an image, at most
 #endif
@@ -26,7 +23,6 @@ struct jpeg_item {
     int quality; // 0: tables of random numbers
     struct png_file file;
     size_t data_at; // after SOS
-    bool copied;    // pixels and file are another item's
 };
 
 struct jpeg_case {
@@ -127,8 +123,6 @@ static void free_case(struct jpeg_case *c)
         for (int p = 0; p < CONV_JPEG_COMPONENTS; p++)
             if (c->images[i].plane[p])
                 (void)cudaFree((void *)(uintptr_t)c->images[i].plane[p]);
-        if (c->items[i].copied)
-            continue;
         image_free(&c->items[i].pixels);
         png_make_free(&c->items[i].file);
     }
@@ -143,18 +137,13 @@ struct jpeg_run {
     void *d_images, *d_scratch;
     uint8_t *d_output, *d_results; // with guards around them
     int launches;
-    cudaEvent_t events[LAUNCHES + 1]; // NULL unless the batch is timed
-    const char *kernels[LAUNCHES];
 };
 
-static void note_launch(void *context, const char *kernel)
+static void count_launch(void *context, const char *kernel)
 {
     struct jpeg_run *run = context;
-    if (run->launches++ >= LAUNCHES)
-        return;
-    run->kernels[run->launches - 1] = kernel;
-    if (run->events[0])
-        (void)cudaEventRecord(run->events[run->launches], NULL);
+    (void)kernel;
+    run->launches++;
 }
 
 // Each plane is a separate allocation, so that accesses outside of it are found.
@@ -192,7 +181,7 @@ static bool prepare_run(struct jpeg_run *run, struct jpeg_case *c)
     run->batch.d_scratch = run->d_scratch;
     run->batch.output = run->d_output + CHECK_GUARD;
     run->batch.results = (void *)(run->d_results + CHECK_GUARD);
-    run->batch.mark = note_launch;
+    run->batch.mark = count_launch;
     run->batch.context = run;
     return true;
 }
@@ -200,8 +189,6 @@ static bool prepare_run(struct jpeg_run *run, struct jpeg_case *c)
 static bool run_batch(struct jpeg_run *run)
 {
     run->launches = 0;
-    if (run->events[0])
-        (void)cudaEventRecord(run->events[0], NULL);
     if (conv_cuda_jpeg_encode(&run->batch)) {
         printf("FAILED: launch: %s\n", cudaGetErrorString(cudaGetLastError()));
         return false;
@@ -217,9 +204,6 @@ static void free_run(struct jpeg_run *run)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i])
             (void)cudaFree(all[i]);
-    for (int i = 0; i <= LAUNCHES; i++)
-        if (run->events[i])
-            (void)cudaEventDestroy(run->events[i]);
 }
 
 // --- results -------------------------------------------------------------------------------------
@@ -333,113 +317,9 @@ static bool check_refusals(void)
     return ok;
 }
 
-// --- times ---------------------------------------------------------------------------------------
-
-// The fastest of several runs of each kernel.
-static bool time_case(struct jpeg_case *c, const char *name)
-{
-    struct jpeg_run run = {0};
-    float best[LAUNCHES], all = 0;
-    double bytes = 0;
-    bool ok = prepare_run(&run, c);
-    for (int k = 0; k <= LAUNCHES && ok; k++)
-        ok = !device_failed(cudaEventCreate(&run.events[k]), "event");
-    for (int r = 0; r < REPEATS && ok; r++) {
-        ok = run_batch(&run);
-        for (int k = 0; k < LAUNCHES && ok; k++) {
-            float ms = 0;
-            ok =
-                !device_failed(cudaEventElapsedTime(&ms, run.events[k], run.events[k + 1]), "time");
-            best[k] = r == 0 || ms < best[k] ? ms : best[k];
-        }
-    }
-    ok = ok && check_run(&run, c);
-    for (int i = 0; i < c->count; i++)
-        bytes += (double)c->images[i].width * c->images[i].height * c->images[i].components;
-    printf("%-8s %dx%d, %4d images:", name, c->images[0].width, c->images[0].height, c->count);
-    for (int k = 0; k < LAUNCHES && ok; k++) {
-        printf(" %s %.3f", run.kernels[k], (double)best[k]);
-        all += best[k];
-    }
-    printf(", all %.3f ms, %.1f GB/s\n", (double)all, bytes / (double)all / 1e6);
-    free_run(&run);
-    return ok;
-}
-
-// Repeats the image up to that size.
-static void enlarge(struct conv_image *image, int width, int height)
-{
-    struct conv_image large = {
-        .width = width, .height = height, .channels = image->channels, .depth = 8};
-    image_alloc(&large, 0);
-    for (int p = 0; p < large.channels; p++) {
-        large.plane[p].stride = large.plane[0].stride;
-        for (int y = 0; y < height; y++)
-            for (int x = 0; x < width; x++)
-                image_set(&large, p, x, y,
-                          image_sample(image, p, x % image->width, y % image->height));
-    }
-    image_free(image);
-    *image = large;
-}
-
-static bool load_file(struct conv_image *image, const char *folder, const char *name)
-{
-    static uint8_t data[1 << 24];
-    char path[4096];
-    struct conv_err err = {0};
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "rb");
-    size_t size = file ? fread(data, 1, sizeof data, file) : 0;
-    bool ok = file && fclose(file) == 0 && !image_decode(image, data, size, &err) &&
-              image->channels == 3 && image->depth == 8;
-    if (!ok)
-        printf("FAILED: %s: %s\n", path, err.text);
-    return ok;
-}
-
-// A batch of `count` images, copies of the folder's first ones.
-static bool time_batch(const char *folder, int count, int width, int height, int factor)
-{
-    struct jpeg_case c = open_case(count);
-    DIR *directory = opendir(folder);
-    int loaded = 0;
-    bool ok = directory != NULL;
-    for (struct dirent *entry; ok && loaded < MOST_IMAGES && loaded < count;) {
-        if (!(entry = readdir(directory)))
-            break;
-        if (!strstr(entry->d_name, ".png"))
-            continue;
-        struct jpeg_item *item = &c.items[loaded];
-        item->quality = 90;
-        item->kind = "photo";
-        ok = load_file(&item->pixels, folder, entry->d_name);
-        if (ok) {
-            enlarge(&item->pixels, width, height);
-            encode_item(&c, loaded++, factor, factor, NULL);
-        }
-    }
-    for (int i = loaded; i < count && ok && loaded > 0; i++) {
-        c.items[i] = c.items[i % loaded];
-        c.images[i] = c.images[i % loaded];
-        c.items[i].copied = true;
-    }
-    if (directory)
-        (void)closedir(directory);
-    ok = ok && loaded > 0 && time_case(&c, factor == 1 ? "4:4:4" : "4:2:0");
-    free_case(&c);
-    return ok;
-}
-
 bool check_jpeg_encode(const struct check_options *options)
 {
     bool ok = check_refusals();
-    for (int factor = 2; options->copies > 0 && factor >= 1; factor--)
-        ok = ok && time_batch(options->corpus, options->copies, 768, 512, factor) &&
-             time_batch(options->corpus, 1, 768, 512, factor) &&
-             time_batch(options->corpus, 1, 6000, 4000, factor);
-    if (options->copies > 0)
-        return ok;
     for (int i = 0; i < options->rounds && ok; i++)
         ok = check_random(options->seed + (uint64_t)i);
     if (options->rounds > 1)

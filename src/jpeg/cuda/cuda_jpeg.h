@@ -97,8 +97,6 @@ struct conv_jpeg_decode_batch {
     const uint32_t *d_stop;                        // as in conv_decode_batch; may be NULL
     uint32_t *d_status; // `count` words: device memory, or pinned host memory that is mapped
     void *stream;       // the cudaStream_t, one of the calling thread's current device
-    void (*mark)(void *context, const char *kernel); // called after each launch; may be NULL
-    void *context;
 };
 
 // True if the kernels can decode such an image. Reads the caller's part without d_stream, d_plane

@@ -129,12 +129,6 @@ void conv_cuda_jpeg_decode_plan(struct conv_jpeg_decode_image *images, int count
 
 // --- run -----------------------------------------------------------------------------------------
 
-static void note(const struct conv_jpeg_decode_batch *batch, const char *kernel)
-{
-    if (batch->mark)
-        batch->mark(batch->context, kernel);
-}
-
 enum conv_status conv_cuda_jpeg_decode(const struct conv_jpeg_decode_batch *batch)
 {
     const struct conv_jpeg_decode_image *last = &batch->images[batch->count - 1];
@@ -147,18 +141,11 @@ enum conv_status conv_cuda_jpeg_decode(const struct conv_jpeg_decode_batch *batc
                      coefficient_bytes(&plan);
     if (cudaMemsetAsync(batch->d_scratch, 0, cleared, (cudaStream_t)batch->stream) != cudaSuccess)
         return CONV_ERR_DEVICE;
-    note(batch, "clear");
     conv_jpeg_launch_sync(batch, work[WORK_CHUNKS]);
-    note(batch, "jpeg_sync");
     conv_jpeg_launch_link(batch);
-    note(batch, "jpeg_link");
     conv_jpeg_launch_write(batch, work[WORK_CHUNKS]);
-    note(batch, "jpeg_write");
     conv_jpeg_launch_dc(batch, work[WORK_TILES]);
-    note(batch, "jpeg_dc");
     conv_jpeg_launch_idct(batch, work[WORK_IDCT]);
-    note(batch, "jpeg_idct");
     conv_jpeg_launch_pixels(batch, work[WORK_PIXELS]);
-    note(batch, "jpeg_pixels");
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
