@@ -135,147 +135,126 @@ static void stored(struct writer *writer, unsigned size, unsigned check, bool la
     put(writer, check, 16);
 }
 
-static const char *write_case(struct writer *writer, int number, int *result)
+// Blocks of the fixed code with a match after some zeros.
+static const struct {
+    const char *kind;
+    unsigned before, symbol, distance, extra;
+    int extra_bits, result;
+} matches[] = {
+    {"a match of the first byte", 1, 257, 0, 0, 0, CONV_DECODE_DECODED},
+    {"a match before the first byte", 0, 257, 0, 0, 0, CONV_DECODE_DISTANCE},
+    {"a distance one too far", 4, 257, 4, 0, 1, CONV_DECODE_DISTANCE},
+    {"a distance to the first byte", 5, 257, 4, 0, 1, CONV_DECODE_DECODED},
+    {"the longest distance", 200, 257, 29, 8191, 13, CONV_DECODE_DISTANCE},
+    {"distance symbol 30", 200, 257, 30, 0, 0, CONV_DECODE_SYMBOL},
+    {"length symbol 286", 200, 286, 0, 0, 0, CONV_DECODE_SYMBOL},
+};
+
+// Stored blocks of this size and its check.
+static const struct {
+    const char *kind;
+    unsigned size, check;
+    int result;
+} stored_blocks[] = {
+    {"a stored block", BYTES, BYTES ^ 0xffff, CONV_DECODE_DECODED},
+    {"a stored block of another size", BYTES, BYTES ^ 0xfffe, CONV_DECODE_BLOCK},
+    {"a stored block beyond the end", BYTES + 1, (BYTES + 1) ^ 0xffff, CONV_DECODE_TRUNCATED},
+};
+
+// Arguments of put_dynamic and, in the last two, bits that follow it.
+// clang-format off
+static const struct {
+    const char *kind;
+    uint8_t of[5];
+    unsigned litlens;
+    int broken;
+    unsigned bytes;
+    int end, result;
+    unsigned more;
+    int more_bits;
+} dynamics[] = {
+    {"two codewords", {1, 1, 0, 1, 0}, 257, 0, BYTES, 1, CONV_DECODE_DECODED, 0, 0},
+    {"no distances", {1, 1, 0, 0, 0}, 257, 0, BYTES, 1, CONV_DECODE_DECODED, 0, 0},
+    {"an incomplete code", {1, 2, 0, 1, 0}, 257, 0, BYTES, 2, CONV_DECODE_CODE, 0, 0},
+    {"an over-subscribed code", {1, 1, 1, 1, 0}, 258, 0, BYTES, 1, CONV_DECODE_CODE, 0, 0},
+    {"an incomplete code of distances", {1, 2, 2, 2, 0}, 258, 0, BYTES, 2, CONV_DECODE_CODE, 0, 0},
+    {"no end of block", {1, 0, 1, 1, 0}, 258, 0, BYTES, 1, CONV_DECODE_CODE, 0, 0},
+    {"287 literals and lengths", {1, 1, 0, 1, 1}, 287, 0, BYTES, 1, CONV_DECODE_CODE, 0, 0},
+    {"an over-subscribed precode", {1, 1, 0, 1, 1}, 257, 1, BYTES, 1, CONV_DECODE_CODE, 0, 0},
+    {"an incomplete precode", {1, 1, 0, 1, 1}, 257, 2, BYTES, 1, CONV_DECODE_CODE, 0, 0},
+    {"a byte too many", {1, 1, 0, 1, 1}, 257, 0, BYTES + 1, 1, CONV_DECODE_SIZE, 0, 0},
+    {"a byte too few", {1, 1, 0, 1, 1}, 257, 0, BYTES - 1, 1, CONV_DECODE_SIZE, 0, 0},
+    {"no end", {1, 1, 0, 1, 1}, 257, 0, BYTES - 30, 0, CONV_DECODE_TRUNCATED, 0, 0},
+    {"a byte behind the last block", {1, 1, 0, 1, 0}, 257, 0, BYTES, 1, CONV_DECODE_SIZE, 0, 8},
+    // A match of distance 1, whose only codeword is 0, and the end.
+    {"a distance of no codeword", {1, 2, 2, 1, 0}, 258, 0, BYTES - 3, 0, CONV_DECODE_SYMBOL, 15, 5},
+    {"the only codeword", {1, 2, 2, 1, 0}, 258, 0, BYTES - 3, 0, CONV_DECODE_DECODED, 11, 5},
+};
+// clang-format on
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
+
+// Blocks of other kinds.
+static const char *write_other(struct writer *writer, int number, int *result)
 {
     *result = CONV_DECODE_DECODED;
     switch (number) {
     case 0:
-        fixed_match(writer, 1, 257, 0, 0, 0);
-        return "a match of the first byte";
-    case 1:
-        fixed_match(writer, 0, 257, 0, 0, 0);
-        *result = CONV_DECODE_DISTANCE;
-        return "a match before the first byte";
-    case 2:
-        fixed_match(writer, 4, 257, 4, 0, 1);
-        *result = CONV_DECODE_DISTANCE;
-        return "a distance one too far";
-    case 3:
-        fixed_match(writer, 5, 257, 4, 0, 1);
-        return "a distance to the first byte";
-    case 4:
-        fixed_match(writer, 200, 257, 29, 8191, 13);
-        *result = CONV_DECODE_DISTANCE;
-        return "the longest distance";
-    case 5:
-        fixed_match(writer, 200, 257, 30, 0, 0);
-        *result = CONV_DECODE_SYMBOL;
-        return "distance symbol 30";
-    case 6:
-        fixed_match(writer, 200, 286, 0, 0, 0);
-        *result = CONV_DECODE_SYMBOL;
-        return "length symbol 286";
-    case 7:
-        put(writer, 1, 1);
-        put(writer, 3, 2);
+        put(writer, 7, 3);
         *result = CONV_DECODE_BLOCK;
         return "a block of type 3";
-    case 8:
-        stored(writer, BYTES, BYTES ^ 0xffff, true);
-        writer->bits += 8 * BYTES;
-        return "a stored block";
-    case 9:
-        stored(writer, BYTES, BYTES ^ 0xfffe, true);
-        writer->bits += 8 * BYTES;
-        *result = CONV_DECODE_BLOCK;
-        return "a stored block of another size";
-    case 10:
-        stored(writer, BYTES + 1, (BYTES + 1) ^ 0xffff, true);
-        writer->bits += 8 * BYTES;
-        *result = CONV_DECODE_TRUNCATED;
-        return "a stored block beyond the end";
-    case 11:
+    case 1:
         for (int i = 0; i < 300; i++)
             stored(writer, 0, 0xffff, false);
         fixed_match(writer, 5, 257, 0, 0, 0);
         return "empty stored blocks";
-    case 12:
+    case 2:
         for (int i = 0; i < 700; i++) {
-            put(writer, 0, 1);
-            put(writer, 1, 2);
+            put(writer, 1 << 1, 3);
             put_fixed(writer, 256);
         }
         fixed_match(writer, 5, 257, 0, 0, 0);
         return "empty fixed blocks";
-    case 13:
-        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 0}, 257, 0, BYTES, 1);
-        return "two codewords";
-    case 14:
-        put_dynamic(writer, (uint8_t[]){1, 1, 0, 0, 0}, 257, 0, BYTES, 1);
-        return "no distances";
-    case 15:
-        put_dynamic(writer, (uint8_t[]){1, 2, 0, 1, 0}, 257, 0, BYTES, 2);
+    case 3:
+        put_repeat(writer);
         *result = CONV_DECODE_CODE;
-        return "an incomplete code";
-    case 16:
-        put_dynamic(writer, (uint8_t[]){1, 1, 1, 1, 0}, 258, 0, BYTES, 1);
-        *result = CONV_DECODE_CODE;
-        return "an over-subscribed code";
-    case 17:
-        put_dynamic(writer, (uint8_t[]){1, 2, 2, 2, 0}, 258, 0, BYTES, 2);
-        *result = CONV_DECODE_CODE;
-        return "an incomplete code of distances";
-    case 18:
-        put_dynamic(writer, (uint8_t[]){1, 0, 1, 1, 0}, 258, 0, BYTES, 1);
-        *result = CONV_DECODE_CODE;
-        return "no end of block";
-    case 19:
-        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 287, 0, BYTES, 1);
-        *result = CONV_DECODE_CODE;
-        return "287 literals and lengths";
-    case 20:
-        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 1, BYTES, 1);
-        *result = CONV_DECODE_CODE;
-        return "an over-subscribed precode";
-    case 21:
-        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 2, BYTES, 1);
-        *result = CONV_DECODE_CODE;
-        return "an incomplete precode";
-    case 22:
-        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 0, BYTES + 1, 1);
-        *result = CONV_DECODE_SIZE;
-        return "a byte too many";
-    case 23:
-        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 0, BYTES - 1, 1);
-        *result = CONV_DECODE_SIZE;
-        return "a byte too few";
-    case 24:
-        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 0, BYTES - 30, 0);
-        *result = CONV_DECODE_TRUNCATED;
-        return "a block without its end";
-    case 25: // 16 bits that are no symbol of distance 1: the only distance has the codeword 0
-        put_dynamic(writer, (uint8_t[]){1, 2, 2, 1, 0}, 258, 0, BYTES - 3, 0);
-        put(writer, 3, 2);
-        put(writer, 1, 1);
-        put_codeword(writer, 2, 2);
-        *result = CONV_DECODE_SYMBOL;
-        return "a distance of no codeword";
-    case 26:
-        put_dynamic(writer, (uint8_t[]){1, 2, 2, 1, 0}, 258, 0, BYTES - 3, 0);
-        put(writer, 3, 2);
-        put(writer, 0, 1);
-        put_codeword(writer, 2, 2);
-        return "a distance of the only codeword";
-    case 27: // as case 13, and a byte more
-        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 0}, 257, 0, BYTES, 1);
-        writer->bits = (writer->bits + 15) / 8 * 8;
-        *result = CONV_DECODE_SIZE;
-        return "a byte behind the last block";
-    case 28: // the first row has filter 5, the rest is 0
-        put(writer, 1, 1);
-        put(writer, 1, 2);
+        return "a repeated length before the first";
+    case 4: // the first row has filter 5, the rest is 0
+        put(writer, 3, 3);
         put_fixed(writer, 5);
         put_rest(writer, 1, BYTES);
         put_fixed(writer, 256);
         *result = CONV_DECODE_FILTER;
         return "filter 5";
-    case 29:
-        put_repeat(writer);
-        *result = CONV_DECODE_CODE;
-        return "a repeated length before the first";
     default:
         return NULL;
     }
+}
+
+static const char *write_case(struct writer *writer, int i, int *result)
+{
+    if (i < COUNT(matches)) {
+        fixed_match(writer, matches[i].before, matches[i].symbol, matches[i].distance,
+                    matches[i].extra, matches[i].extra_bits);
+        *result = matches[i].result;
+        return matches[i].kind;
+    }
+    i -= COUNT(matches);
+    if (i < COUNT(stored_blocks)) {
+        stored(writer, stored_blocks[i].size, stored_blocks[i].check, true);
+        writer->bits += 8 * BYTES;
+        *result = stored_blocks[i].result;
+        return stored_blocks[i].kind;
+    }
+    i -= COUNT(stored_blocks);
+    if (i < COUNT(dynamics)) {
+        put_dynamic(writer, dynamics[i].of, dynamics[i].litlens, dynamics[i].broken,
+                    dynamics[i].bytes, dynamics[i].end);
+        put(writer, dynamics[i].more, dynamics[i].more_bits);
+        *result = dynamics[i].result;
+        return dynamics[i].kind;
+    }
+    return write_other(writer, i - COUNT(dynamics), result);
 }
 
 // The head of a dynamic block without bytes: 256 lengths of 0 by two repetitions, the end, and one
@@ -374,7 +353,7 @@ bool check_special_stream(struct check_stream *stream, int number)
     struct writer writer = {{0x78, 0x01}, 16};
     stream->kind = write_case(&writer, number, &stream->result);
     if (stream->kind)
-        finish_stream(stream, &writer, HEIGHT, number == 28 ? 5 : 0);
+        finish_stream(stream, &writer, HEIGHT, stream->result == CONV_DECODE_FILTER ? 5 : 0);
     return stream->kind != NULL;
 }
 
