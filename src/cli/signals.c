@@ -51,13 +51,26 @@ static void end_at_once(int number)
 #define PATIENCE_NS 100000000
 #define LOOK_US 20000
 
+// True if a reader has stalled. Each look must find the same call: a busy machine may let the
+// program wait for its turn as long, and it then looks once.
+static bool is_stalled(void)
+{
+    static _Atomic uint64_t seen;
+    static atomic_int looks;
+    uint64_t changed_at = atomic_load(&stall.changed_at);
+    if (atomic_exchange(&seen, changed_at) != changed_at)
+        atomic_store(&looks, 0);
+    return atomic_fetch_add(&looks, 1) >= PATIENCE_NS / 1000 / LOOK_US &&
+           conv_stall_lasts(&stall, PATIENCE_NS);
+}
+
 // After the first signal: ends the program if it is in work that cannot be cancelled, or waits for
 // a reader that has stalled.
 static void on_alarm(int number)
 {
     (void)number;
     bool is_late = conv_clock_ns() - atomic_load(&asked_at) >= PATIENCE_NS;
-    if ((is_late && atomic_load(&works) > 0) || conv_stall_lasts(&stall, PATIENCE_NS))
+    if ((is_late && atomic_load(&works) > 0) || is_stalled())
         end_at_once(atomic_load(&stop));
 }
 
