@@ -129,15 +129,6 @@ def test_bytes_depend_on_nothing_but_the_image(binary, folder, tmp_path):
         assert all((tmp_path / f"{number}" / name).read_bytes() == first for number in (1, 2)), name
 
 
-def test_metadata_is_carried(binary, tmp_path):
-    (tmp_path / "in").mkdir()
-    photo = images.make("rgb8", np.random.default_rng(1), 20, 20).data
-    text = png.chunk(b"tEXt", b"Title\0dunes")
-    (tmp_path / "in" / "a.png").write_bytes(photo[:33] + text + photo[33:])
-    run(binary, tmp_path, "emboss", "-b", "--device=cuda", *MODES[2], "in", "out")
-    assert (tmp_path / "out" / "a.png").read_bytes()[33:].startswith(text)
-
-
 @pytest.mark.parametrize("mode", MODES[2 * SLOW:])
 def test_odd_files_are_taken_as_on_the_cpu(binary, tmp_path, mode):
     (tmp_path / "in").mkdir()

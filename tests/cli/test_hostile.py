@@ -12,7 +12,7 @@ import images
 import png_writer as png
 import program
 from faulty import FAULTY
-from program import ROOT, closing, is_sanitized, measure, run
+from program import ROOT, is_sanitized, measure, run
 
 HANG = program.TIMEOUT  # the slowest case takes a second
 ROOM = 32 << 20  # bytes that a refused image may add to the peak of a run, not counting its file
@@ -67,15 +67,6 @@ def test_all_of_them_at_once(box, usual):
         assert (images.read(f"out/{name}.png") == planes).all(), name
     # A file, and of an odd one its metadata and the output, too.
     check_peak(result, usual + max(*map(len, bad.values()), *(3 * len(data) for data in odd.values())) + ROOM)
-
-
-@pytest.mark.cuda
-def test_all_of_them_on_a_device(box):
-    fill(box / "in", {f"{name}.png": data for name, (data, *_) in {**hostile.REFUSED, **hostile.ACCEPTED}.items()})
-    result = run("identity", "--device=cuda", "-j3", "in", "out", code=1)
-    assert f"{len(hostile.ACCEPTED)} done, {len(hostile.REFUSED)} failed" in program.closing(result.err)
-    for name, (_, planes) in hostile.ACCEPTED.items():
-        assert (images.read(f"out/{name}.png") == planes).all(), name
 
 
 @pytest.mark.parametrize("fill_byte", (b"\0", b"\x89PNG\r\n\x1a\n"), ids=("zeros", "png"))

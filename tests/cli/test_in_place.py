@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """--in-place: the image itself is replaced, whole, once, and nothing else is."""
 import os
-import shutil
 import stat
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 import program
 from folders import BAD, fill, is_embossed, tree
 from program import run, start, until
-from test_kill import Killer, fill_with_one
 
 
 def test_a_tree_is_filtered_where_it_is(box, device):
@@ -28,13 +26,6 @@ def test_files_lists_and_several_folders(box):
     for name in ("a.png", "x/b.png", "y/b.png", "z/c.png"):
         assert is_embossed(box / name, made[name]), name
     assert (box / "z" / "d.png").read_bytes() == made["z/d.png"].data
-
-
-def test_without_it_the_same_folder_is_refused(box):
-    made = fill(box / "in", "a.png")
-    assert "--in-place" in run("emboss", "in", "in", code=2).err
-    assert "--in-place" in run("emboss", "in/a.png", "in/a.png", code=2).err
-    assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
 
 
 @pytest.mark.parametrize("args", (("in", "in/"), ("-r", "in", "in/sub"), ("in", "in/a.png"), ("-",), (), ("-u", "in"),
@@ -135,29 +126,6 @@ def test_a_dry_run_changes_nothing(box):
     made = fill(box / "in", "a.png")
     assert "would filter in/a.png -> in/a.png (replaces the input)" in run("emboss", "--in-place", "--dry-run", "in").out
     assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
-
-
-def test_killed_again_and_again_every_image_is_old_or_new(box):
-    fill_with_one(box / "fresh", 200)
-    old = (box / "fresh" / "0000.png").read_bytes()
-    run("emboss", "fresh/0000.png", "want.png")
-    new = (box / "want.png").read_bytes()
-    halves = 0
-    shutil.copytree("fresh", "in")
-    command = ("emboss", "--in-place", "-j2", "in")
-    killer = Killer(9, *command)
-    for index in range(45):
-        if index >= 15 and halves > 0:
-            break
-        shutil.rmtree("in", ignore_errors=True)
-        shutil.copytree("fresh", "in")
-        killer.kill(*command)
-        contents = [(box / "in" / name).read_bytes() for name in os.listdir("in") if name.endswith(".png")]
-        assert len(contents) == 200 and set(contents) <= {old, new}
-        halves += old in contents and new in contents
-    assert halves > 0, "the moments prove nothing"
-    run("emboss", "--in-place", "in")
-    assert len(os.listdir("in")) == 200
 
 
 def test_many_operands_cost_no_more_each_than_few(box):

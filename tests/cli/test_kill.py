@@ -11,7 +11,7 @@ import pytest
 import images
 import program
 from folders import fill, fill_with_noise, image, tree
-from program import run, start, stop, until
+from program import run, start, until
 
 STRANGER = ".conv-00000001-1-1-0.tmp"  # left by another machine, whose processes cannot be looked up
 
@@ -105,20 +105,6 @@ def test_new_outputs_leave_nothing_when_killed(box):
     assert killed > 5, "the moments prove nothing"
 
 
-def test_a_link_in_the_outputs_place_gives_way(box):
-    """A link to a file or to nothing: the output is a new file, and the target of the link is unchanged."""
-    fill(box / "in", "a.png", "b.png")
-    run("emboss", "in", "want")
-    (box / "out").mkdir()
-    (box / "kept.png").write_bytes(b"kept")
-    os.symlink("../kept.png", box / "out" / "a.png")
-    os.symlink("nowhere.png", box / "out" / "b.png")
-    run("emboss", "in", "out")
-    for name in ("a.png", "b.png"):
-        assert not (box / "out" / name).is_symlink() and (box / "out" / name).read_bytes() == (box / "want" / name).read_bytes()
-    assert (box / "kept.png").read_bytes() == b"kept" and tree("out") == ["a.png", "b.png"]
-
-
 def test_skip_existing_after_a_kill_does_what_is_left(box):
     fill_with_one(box / "in", 400)
     run("emboss", "in/0000.png", "want.png")
@@ -153,53 +139,6 @@ def test_a_second_signal_ends_at_once_with_nothing_half_written(box, number):
 
 
 # --- temporary files -----------------------------------------------------------------------------
-
-def temporary_of(process_id):
-    """The name that the process `process_id` would give its temporary file now."""
-    for name in os.listdir("out"):
-        if is_temporary(name) and f"-{process_id}-" in name:
-            return name
-    return None
-
-
-def test_only_files_of_dead_processes_are_removed(box):
-    fill(box / "in", "a.png")
-    run("emboss", "in", "out")
-    # A process that is stopped while it writes: no other run removes its file.
-    fill_with_noise(box / "slow", 200)
-    run("emboss", "slow", "out")  # an output that replaces nothing has no temporary name
-    command = ("emboss", "--fsync", "slow", "out")
-    writer = start(*command)
-    try:
-        for _ in range(2000):
-            name = stop(writer) and temporary_of(writer.pid)
-            if name:
-                break
-            if writer.poll() is not None:  # ended before it was seen writing, on a busy machine
-                writer.communicate()
-                writer = start(*command)
-            writer.send_signal(signal.SIGCONT)
-            time.sleep(0.001)
-        assert name, "the writer was never seen writing"
-        run("emboss", "in", "out")
-        assert name in os.listdir("out"), "the file of a process that lives"
-        where, _, start_time = name.split("-")[1:4]
-        dead = [f".conv-{where}-{writer.pid}-{int(start_time, 16) + 1:x}-7.tmp",  # a reused process number
-                f".conv-{where}-4194304-{start_time}-7.tmp"]  # beyond the largest PID of Linux
-        kept = [STRANGER, ".conv-x.tmp", f".conv-{where}-4194304-{start_time}-7.tmp.png", ".conv-notes"]
-        for file in dead + kept:
-            (box / "out" / file).write_bytes(b"half")
-        os.symlink("a.png", box / "out" / f".conv-{where}-4194304-{start_time}-8.tmp")
-        kept.append(f".conv-{where}-4194304-{start_time}-8.tmp")
-        run("emboss", "in", "out")
-        names = os.listdir("out")
-        assert name in names and set(kept) <= set(names) and not set(dead) & set(names)
-    finally:
-        writer.kill()
-        writer.communicate()
-    run("emboss", "in", "out")
-    assert name not in os.listdir("out")
-
 
 def test_a_file_of_another_machine_goes_after_a_day(box):
     fill(box / "in", "a.png")

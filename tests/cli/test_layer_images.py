@@ -87,14 +87,6 @@ def test_the_order_of_a_list_is_kept(box):
         assert same_bits(value, definition.layer(channels_of(made[name]), w)[0]), name
 
 
-def test_a_name_twice_in_a_list_has_the_words_of_filters(box):
-    weights(4, 3, 3, 3)
-    write_image("a.png", "rgb8")
-    with open("list", "w", encoding="utf-8") as file:
-        file.write("a.png\n./a.png\n")
-    assert "./a.png: listed again; only the first counts" in layer("w.npy", "--files-from=list", "out").err
-
-
 def test_messages_never_get_into_a_tensor(box):
     """With 2>&1 they did; for images it was refused."""
     weights(4, 3, 3, 3)
@@ -112,14 +104,6 @@ def test_one_file_takes_one_shape(box):
         write_image(f"in/p{i}.png", "rgb8", 30 + (i == 2), seed=i)
     err = layer("w.npy", "in", "all.npy", "-j1", code=1).err
     assert "in/p2.png: " in err and "one shape" in err and np.load("all.npy").shape == (3, 4, 18, 28)
-
-
-def test_a_folder_without_images(box):
-    weights()
-    os.mkdir("in")
-    assert f"no PNG{' or JPEG' if program.HAS_JPEG else ''} in in" in layer("w.npy", "in", "out", code=3).err
-    assert f"no PNG{' or JPEG' if program.HAS_JPEG else ''} in in" in layer("w.npy", "in", "out.npy", code=3).err
-    only("w.npy", "in")
 
 
 def test_large_images_under_a_small_limit(box):

@@ -82,31 +82,7 @@ def test_a_page_has_the_figures_of_the_record(inputs, args, says):
     assert "--dry-run" in args or re.search(r"worker \d", page.text)  # idle workers have no row
 
 
-def test_a_page_lists_failures(inputs):
-    with open("in/bad.png", "wb") as file:
-        file.write(b"bad")
-    run("layer", "laws:9", "in", "out", "--html", "p.html", code=1)
-    assert "in/bad.png" in check_page("p.html").text
-    run("layer", "w.npy", "in/a.png", "y.npy", "--html", "missing/p.html", code=2)
-    assert not os.path.exists("y.npy")
-    with open("x.npy", "r+b") as file:
-        file.truncate(1000)
-    run("layer", "w.npy", "x.npy", "y.npy", "--html", "p.html", code=1)
-    assert "cut off" in check_page("p.html").text
-
-
 # --- --resume -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_second_run_has_nothing_to_do(inputs):
-    assert resume("w.npy") == (3, 0)
-    assert resume("w.npy", "-j1", "--variant=cpu_layer_reference") == (0, 3)
-    os.remove("out/sub/c.npy")
-    os.utime("in/a.png", (1, 1))
-    assert resume("w.npy") == (2, 1)
-    summary = run("layer", "w.npy", "-r", "in", "out", "--dry-run", "--resume=journal").out
-    assert summary.count("would skip") == 3
-    assert resume("w.npy", "--stride=2") == (3, 0)  # tests/unit/test_settings_text.c has all settings
 
 
 def test_one_output_for_all_has_nothing_to_resume(inputs):

@@ -41,12 +41,6 @@ def test_little_room_means_smaller_groups(box, batch, alpha, asked, room):
     assert warnings(done.stderr) == []
 
 
-def test_parts_of_a_group_run_wherever_they_can(box, batch):
-    """There is room for single planes only, then the device is lost: parts of one group come from device and CPU."""
-    for where in (3, 6, 10):
-        run_faulty(box, f"room=8000 lost={where}", "--device=all", "--group=8M", "-j2")
-
-
 @pytest.mark.parametrize("room,whole", ((5_000_000, True), (1_300_000, True), (1_100_000, False))[2 * program.is_sanitized():])
 def test_a_image_without_room(box, room, whole):
     """The image is filtered plane by plane; if a plane is too large, by the CPU, or it fails with the reason."""
@@ -55,14 +49,6 @@ def test_a_image_without_room(box, room, whole):
     assert len(warnings(done.stderr)) == (0 if whole else 1)
     done = run_faulty(box, f"room={room}", "--device=cuda", code=0 if whole else 1)
     assert done.stderr.count("CUDA failed to allocate memory") == (0 if whole else 3)
-
-
-@pytest.mark.parametrize("fault", ("streams=1000", "closed"))
-def test_a_device_that_is_full_from_the_start(box, batch, fault):
-    done = run_faulty(box, fault, "--device=all", *SMALL)
-    assert "on the CPU" in warnings(done.stderr)[-1] and len(warnings(done.stderr)) == (2 if fault == "closed" else 1)  # the cause, and the consequence
-    done = run_faulty(box, fault, "--device=cuda", *SMALL, code=4)
-    assert len(warnings(done.stderr)) == 1 and done.made == []
 
 
 @pytest.mark.parametrize("number", program.some((1, 2, 3, 4, 9)))
@@ -84,8 +70,13 @@ def test_somebody_else_has_the_devices_memory(box, leave):
     assert done.returncode == 0 or "CUDA failed to" in done.stderr
 
 
+# One device, several, and one that takes a while to open.
 @needs_library
-@pytest.mark.parametrize("kind, plan, asked", (("alloc", "", "cuda"), ("alloc", "lost=2", "all"), ("alloc", "room=5000", "all"),
-                                               ("thread", "", "all"), ("thread", "lost=2", "cuda"), ("thread", "room=5000", "all")))
-def test_every_allocation_and_thread_fails_once_around_a_device(box, plan, asked, kind):
-    fail_each(box, kind, plan, f"--device={asked}", least=40 if kind == "alloc" else 4)
+@pytest.mark.parametrize("kind, plan, asked", (
+    ("alloc", "", "cuda"), ("alloc", "lost=2", "all"), ("alloc", "room=5000", "all"),
+    ("thread", "", "all"), ("thread", "lost=2", "cuda"), ("thread", "room=5000", "all"),
+    ("alloc", "devices=2", "cuda:0,cuda:1"), ("alloc", "devices=2 0:lost=2", "all"),
+    ("thread", "devices=2", "all"), ("thread", "devices=2 1:lost=2", "cuda:0,cuda:1"),
+    ("alloc", "open=1", "all"), ("thread", "open=1", "all"), ("alloc", "open=20", "all"), ("thread", "open=20", "all")))
+def test_every_allocation_and_thread_fails_once_around_devices(box, plan, asked, kind):
+    fail_each(box, kind, plan, f"--device={asked}", least=40 if kind == "alloc" else 6 if "devices" in plan else 4)

@@ -12,12 +12,6 @@ from folders import fill, image, is_embossed, tree
 from program import run
 
 
-def test_new_files_have_the_usual_mode(box):
-    fill(box / "in", "a.png")
-    run("emboss", "in", "out", preexec_fn=lambda: os.umask(0o027))
-    assert stat.S_IMODE((box / "out" / "a.png").stat().st_mode) == 0o640
-
-
 def test_preserve_keeps_mode_and_time(box):
     fill(box / "in", "a.png")
     (box / "in" / "a.png").chmod(0o604)

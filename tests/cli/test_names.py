@@ -321,20 +321,6 @@ def test_several_folders_one_of_which_has_no_name(box, name):
     assert everything(box) == before
 
 
-def test_a_link_to_a_image_is_written_as_a_file(box):
-    """The link's target, inside or outside of the tree, is neither replaced nor written through."""
-    fill(box / "in", "a.png")
-    fill(box, "target.png")
-    os.symlink("../target.png", box / "in" / "link.png")
-    (box / "out").mkdir()
-    (box / "kept").write_bytes(b"kept")
-    os.symlink("../kept", box / "out" / "a.png")
-    run("identity", "in", "out")
-    assert tree("out") == ["a.png", "link.png"]
-    assert not (box / "out" / "a.png").is_symlink() and (box / "kept").read_bytes() == b"kept"
-    assert (box / "target.png").read_bytes() == GOOD
-
-
 @pytest.mark.parametrize("mask,mode", ((0o022, 0o644), (0o077, 0o600), (0o002, 0o664), (0o777, 0)))
 def test_created_files_have_the_mode_that_the_umask_leaves(box, mask, mode):
     if mode == 0 and os.geteuid() != 0:

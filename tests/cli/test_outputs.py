@@ -74,14 +74,6 @@ def test_a_folder_is_not(box):
     assert "there.png is a folder" in done.err and os.path.isdir(box / "out" / "there.png")
 
 
-def test_a_link_to_nothing_is_replaced(box):
-    made, names = fill_and_list(box, "there.png")
-    os.symlink("nothing", box / "out" / "there.png")
-    run_list(names)
-    check_new(made, names)
-    assert is_embossed("out/there.png", made["there.png"]) and not os.path.islink(box / "out" / "there.png")
-
-
 def make_socket(path):
     with socket.socket(socket.AF_UNIX) as it:
         it.bind(os.path.relpath(path))

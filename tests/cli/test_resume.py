@@ -269,12 +269,6 @@ def test_two_runs_with_one_journal(box):
     assert resume("in", "out0") == (0, 200) and resume("in", "out1") == (0, 200)
 
 
-def test_ten_thousand_entries(box):
-    fill(box / "in", "a.png")
-    (box / "journal").write_text("conv-journal 3\n" + "".join(f"{i:032x} x\n" for i in range(1, 10001)))
-    assert resume("in", "out") == (1, 0) and resume("in", "out") == (0, 1)
-
-
 def test_a_forged_journal_costs_what_an_honest_one_costs(box):
     """120,000 digests with the same low word once shared one slot of the table, and reading the journal took 11 s."""
     fill(box, "a.png")

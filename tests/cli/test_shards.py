@@ -48,13 +48,6 @@ def test_every_image_is_in_one_shard(mixed, by):
         assert sorted(itertools.chain(*shards)) == sorted(planned("-r", "in", "out"))
 
 
-def test_shards_have_equal_bytes(mixed):
-    for count in (2, 7, 16):
-        bytes_ = [sum(map(os.path.getsize, shard)) for shard in divide(count, "-r", "in", "out")]
-        mean = sum(bytes_) / count
-        assert all(abs(b - mean) <= 0.05 * mean for b in bytes_), (count, bytes_)
-
-
 def test_the_order_and_the_path_of_the_listing_make_no_difference(mixed):
     names = sorted(tree(mixed / "in"), key=lambda name: name[::-1])
     for name in names:  # created in another order, they are listed in another order on most file systems

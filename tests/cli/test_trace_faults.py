@@ -148,15 +148,6 @@ def test_in_place_there_is_no_before(box):
     assert records[-1]["done"] == 2 and page.images == []
 
 
-@pytest.mark.parametrize("option", ("--report", "--trace", "--html"))
-def test_the_journal_is_not_overwritten(box, option):
-    fill(box / "in", "a.png")
-    run("emboss", "--resume=journal", "in", "out")
-    before = (box / "journal").read_bytes()
-    assert option in run("emboss", "--resume=journal", f"{option}=journal", "in", "out", code=2).err
-    assert (box / "journal").read_bytes() == before
-
-
 def test_waiting_for_a_pipe_is_not_reading(box):
     data = images.make("rgb8", np.random.default_rng(3), 500, 400, filters=0).data
     for _ in range(10):  # the process may have been suspended while it was reading

@@ -224,14 +224,6 @@ def test_a_list_may_have_carriage_returns_and_a_name_without_end(box):
     assert "1 done, 1 failed" in program.closing(run("emboss", "--files-from", "long", "out", code=1).err)
 
 
-def test_the_report_overwrites_no_image(box):
-    made = fill(box, "a.png", "b.png")
-    for args in (("--report", "a.png", "a.png", "out.png"), ("--dry-run", "--report", "b.png", "a.png", "out.png"),
-                 ("--report", "out.png", "a.png", "out.png")):
-        assert "--report" in run("emboss", *args, code=2).err
-    assert all((box / name).read_bytes() == made[name].data for name in made)
-
-
 def test_a_dry_run_says_what_would_fail(box):
     fill(box, "a.png")
     assert "overwrite" in run("emboss", "--dry-run", "a.png", "a.png", code=2).err

@@ -9,8 +9,7 @@ import subprocess
 import pytest
 
 import program
-from faulty import (CHAIN, FAULTY, SMALL, check_outcome, fail_each, needs_faulty, needs_library, pipe_faulty, run_faulty, want_of,
-                    warnings, with_devices)
+from faulty import CHAIN, FAULTY, SMALL, check_outcome, needs_faulty, pipe_faulty, run_faulty, want_of, warnings, with_devices
 from folders import fill, tree
 from program import until
 from test_page import check_page
@@ -128,10 +127,3 @@ def test_large_filters_wait_for_the_device(box):
 def test_page_of_an_open_device(box, batch, gpu):
     run_faulty(box, f"{gpu}open=1", "--device=all", *SMALL, "--html=p.html")
     check_page("p.html")
-
-
-@needs_library
-@pytest.mark.parametrize("delay", (1, 20))
-@pytest.mark.parametrize("kind", ("alloc", "thread"))
-def test_every_allocation_and_thread_fails_once_around_a_waking_device(box, delay, kind):
-    fail_each(box, kind, f"open={delay}", "--device=all", least=40 if kind == "alloc" else 4)
