@@ -1,57 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Arguments that share memory, and samples at any address: right or refused."""
+"""Samples at any address: right or refused. Arguments that share memory: tests/unit/test_api_apart.c."""
 
 import numpy as np
 import pytest
 
 import conv
-
-
-def test_images_that_overlap(noise):
-    """Each result is compared with all images of the call: those that results overlap are copied."""
-    items = noise((4, 6, 5, 3))
-    wanted = conv.filter(items, "blur")
-    x, y = items[0].copy(), items[1].copy()
-    for images, outs in (([x, x], [x, x]), ([x, y], [y, y])):
-        with pytest.raises(ValueError, match="overlap"):
-            conv.filter(images, "blur", out=outs)
-    assert np.array_equal(x, items[0]) and np.array_equal(y, items[1])
-    conv.filter([x, y], "blur", out=[y, x])
-    assert np.array_equal(y, wanted[0]) and np.array_equal(x, wanted[1])
-    stack = items.copy()
-    conv.filter(stack[:3], "blur", out=stack[1:])
-    assert np.array_equal(stack[1:], wanted[:3]) and np.array_equal(stack[0], items[0])
-    image = items[0].copy()
-    channels = [image[..., c] for c in range(3)]  # their extents overlap, but no bytes
-    conv.filter(channels, "blur", out=channels, layout="HW")
-    assert np.array_equal(image, wanted[0])
-
-
-def test_decoding_into_shared_memory(noise):
-    images = [noise((5, 7)) for _ in range(3)]
-    files = conv.encode_png(images)
-    room = np.zeros((5, 7, 3), np.uint8)
-    conv.decode_png(files, out=[room[..., c] for c in range(3)], layout="HW")
-    assert all(np.array_equal(room[..., c], images[c]) for c in range(3))
-    line = np.zeros(400, np.uint8)
-    at = lambda first: line[first : first + 35].reshape(5, 7)  # noqa: E731
-    for outs in ([at(0), at(34), at(100)], [at(0), at(100), at(100)], [at(50), at(20), at(120)]):
-        for options in ({}, {"errors": "return"}):
-            with pytest.raises(ValueError, match="overlap"):
-                conv.decode_png(files, out=outs, **options)
-            assert not line.any()
-    # The memory of a file, too.
-    size = len(files[1])
-    for first in range(0, 400 - 35, 5):
-        line[200 : 200 + size] = np.frombuffer(files[1], np.uint8)
-        shares = first + 35 > 200 and first < 200 + size
-        call = [files[0], line[200 : 200 + size], files[2]], [np.empty((5, 7), np.uint8), np.empty((5, 7), np.uint8), at(first)]
-        if shares:
-            with pytest.raises(ValueError, match="overlap"):
-                conv.decode_png(call[0], out=call[1])
-        else:
-            conv.decode_png(call[0], out=call[1])
-            assert all(np.array_equal(out, image) for out, image in zip(call[1], images))
 
 
 @pytest.mark.parametrize("dtype", (np.uint16, np.float32))
