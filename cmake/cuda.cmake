@@ -1,5 +1,4 @@
-# Finds the CUDA toolkit as CONV_CUDA says and sets CONV_HAVE_CUDA; conv_cuda_target() sets up a
-# library that holds .cu files.
+# Finds the CUDA toolkit as CONV_CUDA says and sets CONV_HAVE_CUDA; conv_cuda_target() sets up a library of .cu files.
 macro(conv_without_cuda reason) # ends this file
     if(CONV_CUDA STREQUAL "ON")
         message(FATAL_ERROR "CONV_CUDA=ON, but ${reason}")
@@ -97,17 +96,19 @@ message(STATUS "CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 
 # -fmad=false for the same reason as -ffp-contract=off in C.
 function(conv_cuda_target target)
+    if(CONV_CUDA_FOR STREQUAL "check" AND target STREQUAL "conv_ladder") # no code for Hopper, assembly in one file
+        list(POP_BACK CMAKE_CUDA_ARCHITECTURES assembled)
+        string(REGEX REPLACE "-real" "" assembled ${assembled})
+        set_property(SOURCE kernels/ladder/stencil/dp4a.cu PROPERTY COMPILE_OPTIONS -gencode=arch=compute_${assembled},code=sm_${assembled})
+    endif()
     set_target_properties(${target} PROPERTIES
         CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY Static
         CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
     set(options -fmad=false --threads=0 -Xcompiler=-Wall,-Wextra)
-    # Seven architectures (these and 8.9) took 6.4 MB with zstd and 59 MB without. A process
-    # decompresses only the kernels that it runs: 3 of 24 ms of user time for one image on an H200,
-    # and no difference in its 0.4 s of wall time. Drivers before CUDA 12.4 cannot read zstd, so it
-    # is used with toolkits whose programs need a newer driver anyway.
-    # Code that is never run passes the compiler's front end and the assembler in a fifth of the time
-    # with --Ofast-compile (tiles.cu: 2.4 s of processor time instead of 10.7); a third of the rest goes to libstdc++'s
-    # Bessel functions and the like, which a defined guard leaves out.
+    # Seven architectures took 6.4 MB with zstd and 59 MB without. A process decompresses only the kernels that it
+    # runs: 3 of 24 ms for one image on an H200. Drivers before CUDA 12.4 cannot read zstd.
+    # Code that is never run is compiled in a fifth of the time with --Ofast-compile (tiles.cu: 2.4 s instead of 10.7); a
+    # third of the rest goes to libstdc++'s Bessel functions and the like, which a defined guard leaves out.
     if(CONV_CUDA_FOR STREQUAL "check" AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13.0)
         list(APPEND options --compress-mode=none --Ofast-compile=max -D_GLIBCXX_BITS_SPECFUN_H)
     elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13.0)
