@@ -202,7 +202,7 @@ const struct conv_option conv_option_table[] = {
     {FLAG(DECIDES, "auto-orient", 0, outputs.auto_orient), .commands = RUN,
      .help = "turn images upright as Exif says before they are filtered (default: keep the tag)"},
     {FLAG(NEUTRAL, "first-frame", 0, inputs.first_frame), .commands = RUN | LAYER,
-     .help = "take the first of several images in a file or pipe (default: refuse it)"},
+     .help = "take the first of several images (default: refuse a file, filter all of a pipe)"},
     {FLAG(DECIDES, "preserve", 'p', outputs.preserve), .commands = RUN,
      .help = "give the output the input's permissions and times; members of archives: mode, less "
              "the umask, and time"},

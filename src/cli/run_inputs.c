@@ -162,6 +162,7 @@ static enum conv_status parse_format(struct conv_archive_settings *archives,
     *archives = (struct conv_archive_settings){
         .enabled = true,
         .images_only = options->outputs.images_only || layer,
+        .first_frame = options->inputs.first_frame,
         .as_files = layer || (text && strcmp(text, "files") == 0),
     };
     if (!text || archives->as_files)

@@ -380,9 +380,13 @@ struct conv_format {
     bool (*is_animated)(const uint8_t *data, size_t size);
     bool has_pages; // which is what the frames are called
 
-    // The offset after the last byte of the image and of the parts that its file announces; `size`
-    // if it has no end.
-    size_t (*end)(const uint8_t *data, size_t size);
+    // Finds the end of an image that others may follow, from its first `size` bytes. True: *bytes
+    // is its size, which may be more than `size`; UINT64_MAX: all that follows belongs to it, or
+    // may. False: *bytes, more than `size`, must be there to say more; 0: it is damaged, and
+    // nothing says where it ends. *at is 0 before the first call for an image and kept between
+    // calls: with 0 it is the offset of the damage. NULL: nothing but the end of the input ends
+    // such an image.
+    bool (*extent)(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes);
     bool has_trailers; // cameras append parts to such files without announcing them
 
     // Fills *common, which is {0} before, with what the output of a filter is to carry over.
@@ -451,6 +455,20 @@ struct conv_format {
 
     const struct conv_format_device *device; // NULL: no device codes this format
 };
+
+// The offset after the image and the parts that its file announces; `size` if nothing says it.
+static inline size_t conv_format_end(const struct conv_format *format, const uint8_t *data,
+                                     size_t size)
+{
+    size_t at = 0;
+    uint64_t bytes;
+    bool found = format->extent && format->extent(data, size, &at, &bytes);
+    return found && bytes < size ? (size_t)bytes : size;
+}
+
+// Rows that need no header of their own: pnm/pnm.c writes gray as P5 and colours as P6; gray as P6,
+// too; P5 only; P7.
+extern const struct conv_format conv_pnm_format, conv_ppm_format, conv_pgm_format, conv_pam_format;
 
 static inline int conv_format_orientation(const struct conv_format *format, const uint8_t *data,
                                           size_t size)

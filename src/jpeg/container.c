@@ -295,17 +295,44 @@ static size_t skip_scan(const uint8_t *data, size_t size, size_t at)
     }
 }
 
-size_t conv_jpeg_end(const uint8_t *data, size_t size)
+// Bytes that must be there to tell what the marker at `from` is; 0: it is damaged.
+static uint64_t marker_needs(const uint8_t *data, size_t size, size_t from)
 {
-    struct conv_marker marker;
-    size_t at = 2;
-    while (conv_marker_next(&marker, data, size, &at)) {
-        if (marker.code == CONV_MARKER_APP2 && conv_marker_starts_with(&marker, "MPF", 4))
-            return size;
-        if (marker.code == CONV_MARKER_EOI)
-            return at;
-        if (marker.code == CONV_MARKER_SOS)
-            at = skip_scan(data, size, at);
+    size_t at = from;
+    while (at < size && data[at] == 0xFF)
+        at++;
+    if (at == size)
+        return (uint64_t)size + 1;
+    if (at == from || data[at] == 0)
+        return 0;
+    if (size - at < 3)
+        return (uint64_t)at + 3;
+    uint64_t length = conv_marker_read_u16(data + at + 1);
+    return length < 2 ? 0 : at + 1 + length;
+}
+
+bool conv_jpeg_extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes)
+{
+    const size_t in_scan = ~(SIZE_MAX >> 1); // a bit of *at: it is in entropy-coded data
+    size_t from = *at & ~in_scan, next = from ? from : 2;
+    struct conv_marker marker = {.code = *at & in_scan ? CONV_MARKER_SOS : 0};
+    for (;;) {
+        from = marker.code == CONV_MARKER_SOS ? skip_scan(data, size, next) : next;
+        if (from == size && marker.code == CONV_MARKER_SOS) { // FF may be its last byte
+            *at = (size > next ? size - 1 : next) | in_scan;
+            *bytes = (uint64_t)size + 1;
+            return false;
+        }
+        next = from;
+        if (!conv_marker_next(&marker, data, size, &next)) {
+            *at = from;
+            *bytes = marker_needs(data, size, from);
+            return false;
+        }
+        bool announces =
+            marker.code == CONV_MARKER_APP2 && conv_marker_starts_with(&marker, "MPF", 4);
+        *bytes = announces ? UINT64_MAX : next;
+        if (announces || marker.code == CONV_MARKER_EOI)
+            return true;
     }
-    return size;
 }

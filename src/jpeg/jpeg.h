@@ -42,7 +42,7 @@ enum conv_status conv_jpeg_check_size(const uint8_t *data, size_t size,
 
 // conv_format.end: the end of EOI; `size` if an index of further images (MPF, CIPA DC-007)
 // announces that they follow.
-size_t conv_jpeg_end(const uint8_t *data, size_t size);
+bool conv_jpeg_extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes);
 
 // --- stream.c ------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 // PNG as a row of the table of formats. One codec per worker: it chooses the decoder or encoder and
 // owns the memory reused from image to image.
 #include <assert.h>
+#include <ctype.h>
 #include <libdeflate.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,14 +244,23 @@ static enum conv_status check_size(const uint8_t *data, size_t size,
                         have, header->shape.width, header->shape.height);
 }
 
-static size_t find_end(const uint8_t *data, size_t size)
+static bool extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes)
 {
-    size_t at = CONV_PNG_SIGNATURE_SIZE;
     struct conv_chunk chunk;
-    while (conv_chunk_next(&chunk, data, size, &at))
-        if (chunk.type == CONV_CHUNK_IEND)
-            return at;
-    return size;
+    enum { FRAME = 12 }; // bytes of a chunk without data
+    *at = *at ? *at : CONV_PNG_SIGNATURE_SIZE;
+    while (*bytes = (uint64_t)*at + FRAME, *bytes <= size) {
+        uint32_t length = conv_chunk_read_u32(data + *at);
+        bool is_chunk = length <= CONV_CHUNK_MAX_FIELD;
+        for (size_t i = 4; i < 8; i++)
+            is_chunk &= isalpha(data[*at + i]) != 0;
+        *bytes = is_chunk ? *bytes + length : 0;
+        if (!is_chunk || *bytes > size)
+            return false;
+        if (!conv_chunk_next(&chunk, data, size, at) || chunk.type == CONV_CHUNK_IEND)
+            return true;
+    }
+    return false;
 }
 
 // A valid acTL, whose first number is that of the frames, comes before the image data. In any other
@@ -532,7 +542,7 @@ const struct conv_format conv_png_format = {
     .check_size = check_size,
     .orientation = conv_png_orientation,
     .is_animated = is_animated,
-    .end = find_end,
+    .extent = extent,
     .collect = conv_png_collect,
     .take_common = conv_png_take_common,
     .put_common = conv_png_put_common,

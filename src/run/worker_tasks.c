@@ -48,6 +48,7 @@ static void wake_for(struct conv_scheduler *s, const struct conv_job_list *list)
 // Images that are fetched from the source at once: with one at a time, workers would wait for each
 // other where images are small.
 #define WALK_BATCH 8
+#define LARGE_MEMBER (1 << 20) // bytes
 
 static void note_found(struct conv_report_total *found, enum conv_source_step step,
                        const struct conv_item *item)
@@ -107,6 +108,15 @@ static enum conv_source_step next_job(struct conv_scheduler *s, struct conv_job 
     return step;
 }
 
+// True for a member that was read from a stream and whose size makes the next one worth a turn of
+// its own: the others can begin with this one meanwhile, while it is in a cache.
+static bool is_worth_a_turn(const struct conv_item *item)
+{
+    struct stat info;
+    return conv_item_streamed(item) && item->ops->identify(item, &info) &&
+           info.st_size >= LARGE_MEMBER;
+}
+
 // Fills `jobs` and `steps` from the source, no further than it takes without waiting for a name.
 // Returns how many; *over: the source has ended.
 static int fill_batch(struct conv_scheduler *s, struct conv_job *jobs[],
@@ -115,7 +125,8 @@ static int fill_batch(struct conv_scheduler *s, struct conv_job *jobs[],
     int count = 0;
     *over = false;
     while (!*over && count < room &&
-           (count == 0 || !(conv_source_may_wait(s->source) || conv_source_is_full(s->source)))) {
+           (count == 0 || !(conv_source_may_wait(s->source) || conv_source_is_full(s->source) ||
+                            is_worth_a_turn(&jobs[count - 1]->item)))) {
         steps[count] = next_job(s, jobs[count]);
         *over = steps[count] == CONV_SOURCE_END;
         jobs[count]->number = *over ? 0 : ++s->numbered;
@@ -183,14 +194,15 @@ static bool may_begin(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
     return s->jobs.found.first && s->jobs.live < (int)s->config->memory.live;
 }
 
-// True if enough files are being fetched that the first is to be read.
+// True if enough files are being fetched that the first is to be read; members of archives are in
+// memory, or mapped.
 static bool is_ripe(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
     const struct conv_job *first = s->jobs.announced.first;
     if (!first)
         return false;
     int more = is_small(s, first) ? MOST_SMALL - 1 : 0;
-    return s->jobs.announced.count > AHEAD + more || !may_begin(s);
+    return first->item.ops->view || s->jobs.announced.count > AHEAD + more || !may_begin(s);
 }
 
 // A walk that may wait for the next name does so only when all images found so far are read, and

@@ -493,12 +493,6 @@ static bool has_pages(const uint8_t *data, size_t size)
     return at;
 }
 
-static size_t end(const uint8_t *data, size_t size)
-{
-    (void)data;
-    return size;
-}
-
 // --- decoding ------------------------------------------------------------------------------------
 
 struct reader {
@@ -1005,7 +999,6 @@ const struct conv_format conv_tiff_format = {
     .orientation = conv_exif_orientation,
     .is_animated = has_pages,
     .has_pages = true,
-    .end = end,
     .take_common = conv_tiff_take_common,
     .put_common = conv_tiff_put_common,
     .keep = keep,

@@ -191,7 +191,7 @@ UNIT_TEST(outputs_have_another_format_and_are_gray)
     assert_int_equal(fread(head, 1, sizeof head, stream), sizeof head);
     assert_int_equal(fclose(stream), 0);
     assert_memory_equal(head, "\xff\xd8\xff", sizeof head);
-    options.to = "tiff";
+    options.to = "gif";
     REFUSE(CONV_ERR_USAGE, run(context, "blur", "in", "jpegs", &options, &result));
     conv_context_destroy(context);
 }

@@ -164,6 +164,14 @@ struct conv_archive_format {
 
 extern const struct conv_archive_format conv_archive_tar;
 
+// image_stream.c: images one after the other, without anything between them. Their names are made
+// up: stdin-000001.png. It has no name of its own, and no first bytes but those of an image.
+extern const struct conv_archive_format conv_archive_images;
+
+// True if an image begins at the position of the input, which is not mapped, and another follows
+// it. Reads all of the first one, unless it is very large: then false.
+bool conv_archive_images_follow(struct conv_archive_input *input);
+
 // Reads zip and 7-Zip by libarchive. As conv_archive_format.read.
 enum conv_status conv_libarchive_read(struct conv_archive_reader **reader,
                                       struct conv_archive_input *input, struct conv_err *err);

@@ -21,6 +21,8 @@
 
 #define BUFFER_BYTES ((size_t)1 << 20)
 #define PAGE ((size_t)4096)
+#define LOOK_MOST ((size_t)256 << 20) // of bytes that are looked at, by default
+#define KEEP_BYTES ((size_t)32 << 20) // of a buffer that has grown
 
 // For a mapped archive: how much the disk fetches ahead, how much stays in this process's memory,
 // and how much it must be for either to be worth a call.
@@ -49,6 +51,7 @@ static bool map_file(struct conv_archive_input *input)
 static enum conv_status make_buffer(struct conv_archive_input *input, struct conv_err *err)
 {
     input->buffer = aligned_alloc(PAGE, BUFFER_BYTES);
+    input->capacity = BUFFER_BYTES;
     return input->buffer ? CONV_OK
                          : conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
 }
@@ -143,17 +146,40 @@ static ssize_t read_some(struct conv_archive_input *input, void *data, size_t si
     }
 }
 
+// Makes room for `least` bytes from the first one on. False: out of memory.
+static bool make_room(struct conv_archive_input *input, size_t least)
+{
+    size_t held = input->end - input->first, capacity = BUFFER_BYTES;
+    uint8_t *from = input->buffer + input->first, *to = input->buffer;
+    while (capacity < least)
+        capacity *= 2;
+    bool grows = capacity > input->capacity;
+    bool shrinks = held == 0 && input->capacity > KEEP_BYTES && capacity < input->capacity;
+    if ((grows || shrinks) && !(to = aligned_alloc(PAGE, capacity)))
+        return false;
+    memmove(to, from, held);
+    if (to != input->buffer) {
+        free(input->buffer);
+        input->buffer = to;
+        input->capacity = capacity;
+    }
+    input->first = 0;
+    input->end = held;
+    return true;
+}
+
 // Reads until the buffer holds `least` bytes or the input ends. False with *err.
 static bool fill(struct conv_archive_input *input, size_t least, struct conv_err *err)
 {
-    size_t held = input->end - input->first;
-    if (held < least && input->first > 0) {
-        memmove(input->buffer, input->buffer + input->first, held);
-        input->first = 0;
-        input->end = held;
+    if (input->end - input->first < least && !input->over && !make_room(input, least)) {
+        conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", least);
+        return false;
     }
     while (!input->over && input->end - input->first < least) {
-        ssize_t got = read_some(input, input->buffer + input->end, BUFFER_BYTES - input->end, err);
+        size_t room = input->capacity - input->end, lacks = least - (input->end - input->first);
+        size_t step = input->step > lacks ? input->step : lacks;
+        ssize_t got = read_some(input, input->buffer + input->end,
+                                input->step && step < room ? step : room, err);
         if (got < 0)
             return false;
         input->end += (size_t)got;
@@ -182,6 +208,19 @@ ssize_t conv_archive_input_peek(struct conv_archive_input *input, const uint8_t 
     return count;
 }
 
+ssize_t conv_archive_input_look(struct conv_archive_input *input, const uint8_t **data,
+                                uint64_t least, struct conv_err *err)
+{
+    size_t most = input->most ? input->most : LOOK_MOST;
+    if (least > most) {
+        conv_err_hint(
+            err, CONV_HINT_MEM_LIMIT_FILE, 0,
+            conv_err_set(err, CONV_ERR_LIMIT, "the image is larger than the memory for it"));
+        return -1;
+    }
+    return fill(input, (size_t)least, err) ? point(input, data, SIZE_MAX) : -1;
+}
+
 static void advance(struct conv_archive_input *input, size_t count)
 {
     input->at += count;
@@ -207,7 +246,8 @@ ssize_t conv_archive_input_read(struct conv_archive_input *input, void *data, si
     while (done < size) {
         ssize_t got;
         // If nothing is buffered, a large read goes directly to its destination.
-        if (!input->map && input->first == input->end && size - done >= BUFFER_BYTES / 2) {
+        size_t direct = input->step ? input->step : BUFFER_BYTES / 2;
+        if (!input->map && input->first == input->end && size - done >= direct) {
             got = input->over ? 0 : read_some(input, dst + done, size - done, err);
             if (got > 0)
                 input->at += (uint64_t)got;

@@ -31,8 +31,10 @@ struct conv_archive_input {
 
     // Of an input that is not mapped: buffer[first..end) is read and not yet handed out.
     uint8_t *buffer;
-    size_t first, end;
-    bool over; // the end was read
+    size_t first, end, capacity;
+    size_t most; // capacity that conv_archive_input_look may take; 0: a default
+    size_t step; // bytes that are read into the buffer at a time at most; 0: what fits
+    bool over;   // the end was read
 };
 
 // Opens a file or a pipe; "-" is standard input, which stays open. `may_map`: false to read even
@@ -71,6 +73,11 @@ ssize_t conv_archive_input_take(struct conv_archive_input *input, const uint8_t 
 #define CONV_ARCHIVE_INPUT_PEEK 65536
 ssize_t conv_archive_input_peek(struct conv_archive_input *input, const uint8_t **data, size_t most,
                                 struct conv_err *err);
+
+// The same for an input that is not mapped, at least `least` bytes unless it ends, and all others
+// that were read. CONV_ERR_LIMIT if that is more than input->most; CONV_ERR_MEMORY.
+ssize_t conv_archive_input_look(struct conv_archive_input *input, const uint8_t **data,
+                                uint64_t least, struct conv_err *err);
 
 // Reads into `data` until it holds `size` bytes or the input ends. Returns how many; -1 as above.
 ssize_t conv_archive_input_read(struct conv_archive_input *input, void *data, size_t size,

@@ -54,7 +54,7 @@ void conv_archive_body_release(struct conv_archive_body *body)
         return;
     if (body->own)
         atomic_fetch_sub(body->unit->held, (size_t)body->member.size);
-    free(body->own);
+    conv_archive_buffers_give(&body->unit->buffers, body->own);
     conv_archive_unit_release(body->unit);
     free(body);
 }
@@ -80,6 +80,7 @@ void conv_archive_unit_release(struct conv_archive_unit *unit)
     if (unit->input.is_copy)
         atomic_fetch_sub(unit->held, (size_t)unit->input.size);
     conv_archive_input_close(&unit->input);
+    conv_archive_buffers_close(&unit->buffers);
     free(unit);
 }
 

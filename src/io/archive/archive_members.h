@@ -14,6 +14,30 @@
 #include "io/archive/archive.h"
 #include "io/archive/archive_input.h"
 
+// --- buffers -------------------------------------------------------------------------------------
+
+// Reused buffers for the contents of members. malloc takes large blocks from the system page by
+// page and returns them at once; with 16 threads that took longer than copying into them.
+//
+// Any thread may call any function except open and close.
+
+struct conv_archive_buffer; // the memory after it is the user's
+
+struct conv_archive_buffers {
+    struct conv_lock lock;
+    struct conv_archive_buffer *unused;
+    size_t unused_bytes, most; // kept for later: at most that
+};
+
+// The caller sets `most` afterwards; 0 keeps nothing.
+void conv_archive_buffers_open(struct conv_archive_buffers *buffers);
+void conv_archive_buffers_close(struct conv_archive_buffers *buffers); // all were given back
+
+// At least `size` bytes, aligned for any type. NULL without memory.
+void *conv_archive_buffers_take(struct conv_archive_buffers *buffers, size_t size);
+// NULL is fine.
+void conv_archive_buffers_give(struct conv_archive_buffers *buffers, void *data);
+
 // --- members that were read ----------------------------------------------------------------------
 
 // A member of an archive that is being read, with its content in memory: a part of the mapped
@@ -24,9 +48,10 @@
 struct conv_archive_unit {
     atomic_int uses;
     struct conv_archive_input input;
-    struct conv_archive_reader *reader; // of the source, alone; or NULL
-    atomic_size_t *held;                // conv_archive_source.held
-    int target;                         // number of the archive that the members are written to
+    struct conv_archive_reader *reader;  // of the source, alone; or NULL
+    atomic_size_t *held;                 // conv_archive_source.held
+    struct conv_archive_buffers buffers; // of the contents that are read
+    int target;                          // number of the archive that the members are written to
 };
 
 struct conv_archive_body {
@@ -34,7 +59,7 @@ struct conv_archive_body {
     struct conv_archive_unit *unit;
     struct conv_archive_member member; // its strings are in `strings`
     const uint8_t *data;               // member.size bytes; NULL if it is not a file
-    uint8_t *own;                      // malloc'ed `data`; NULL: it is in the map
+    uint8_t *own;                      // `data` in unit->buffers; NULL: it is in the map
     char strings[];
 };
 
@@ -84,30 +109,6 @@ struct conv_member_links {
 // links, so such a link existed before the run.
 enum conv_status conv_member_path_check_links(struct conv_member_links *links, const char *path,
                                               struct conv_err *err);
-
-// --- buffers -------------------------------------------------------------------------------------
-
-// Reused buffers for members that wait. malloc takes large blocks from the system page by page and
-// returns them at once; with 16 threads that took longer than copying into them.
-//
-// Any thread may call any function except open and close.
-
-struct conv_archive_buffer; // the memory after it is the user's
-
-struct conv_archive_buffers {
-    struct conv_lock lock;
-    struct conv_archive_buffer *unused;
-    size_t unused_bytes, most; // kept for later: at most that
-};
-
-// The caller sets `most` afterwards; 0 keeps nothing.
-void conv_archive_buffers_open(struct conv_archive_buffers *buffers);
-void conv_archive_buffers_close(struct conv_archive_buffers *buffers); // all were given back
-
-// At least `size` bytes, aligned for any type. NULL without memory.
-void *conv_archive_buffers_take(struct conv_archive_buffers *buffers, size_t size);
-// NULL is fine.
-void conv_archive_buffers_give(struct conv_archive_buffers *buffers, void *data);
 
 // --- members to be written -----------------------------------------------------------------------
 

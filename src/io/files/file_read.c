@@ -166,7 +166,7 @@ static unsigned count_following(const struct conv_format *format, const uint8_t 
 {
     unsigned count = 0;
     for (;;) {
-        size_t end = format->end(data, size);
+        size_t end = conv_format_end(format, data, size);
         while (end < size && (data[end] == 0 || isspace(data[end])))
             end++;
         data += end;

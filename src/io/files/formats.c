@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "png/png.h"
-#include "pnm/pnm.h"
 #if CONV_HAVE_JPEG
 #include "jpeg/jpeg.h"
 #endif

@@ -25,8 +25,33 @@ static const struct conv_archive_format *recognise(struct conv_archive_input *in
     return got > 0 ? conv_archive_of_bytes(head, (size_t)got) : NULL;
 }
 
+// True if standard input, which is open, has several images one after the other, and the outputs
+// of all of them have a place. What is not mapped stays open for whoever reads it.
+static bool has_images(struct conv_archive_operands *archives, const struct conv_operands *operands,
+                       atomic_int *stop)
+{
+    struct conv_err ignored;
+    const uint8_t *head;
+    const char *output = operands->output;
+    bool is_file = output && !conv_paths_is_standard(output) && !conv_archive_of_path(output) &&
+                   !conv_paths_is_folder(output) && output[conv_item_extension_at(output)] &&
+                   output[strlen(output) - 1] != '/';
+    if (archives->settings.first_frame || operands->input_count > 1 || is_file)
+        return false;
+    ssize_t got = conv_archive_input_peek(&archives->standard, &head, 4, &ignored);
+    if (got < 4 || (!conv_format_of_bytes(head, 4) && memcmp(head, "RIFF", 4) != 0))
+        return false;
+    if (archives->standard.map) {
+        conv_archive_input_close(&archives->standard);
+        if (conv_archive_input_open(&archives->standard, "-", false, stop, &ignored))
+            return false;
+    }
+    return conv_archive_images_follow(&archives->standard);
+}
+
 static enum conv_status look_at_standard(struct conv_archive_operands *archives, int i,
-                                         atomic_int *stop, struct conv_err *err)
+                                         const struct conv_operands *operands, atomic_int *stop,
+                                         struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
     const struct conv_archive_format *forced = archives->settings.format;
@@ -35,6 +60,8 @@ static enum conv_status look_at_standard(struct conv_archive_operands *archives,
     if (conv_archive_input_open(&archives->standard, "-", true, stop, &ignored))
         return CONV_OK;
     archives->inputs[i] = forced ? forced : recognise(&archives->standard, &status, err);
+    if (!archives->inputs[i] && !status && has_images(archives, operands, stop))
+        archives->inputs[i] = &conv_archive_images;
     archives->has_stream |= !archives->standard.map && archives->inputs[i];
     if (archives->standard.map) // nothing was taken from it
         conv_archive_input_close(&archives->standard);
@@ -78,7 +105,7 @@ enum conv_status conv_archive_operands_open(struct conv_archive_operands *archiv
         if (conv_paths_is_standard(path) && operands->in_place)
             break; // it will be refused
         if (conv_paths_is_standard(path))
-            status = look_at_standard(archives, i, stop, err);
+            status = look_at_standard(archives, i, operands, stop, err);
         else if (!conv_paths_is_folder(path))
             look_at_file(archives, i, path);
         archives->count += archives->inputs[i] != NULL;

@@ -117,10 +117,14 @@ static enum conv_status read_unknown(struct conv_archive_reader *reader,
     for (;;) {
         if (size == capacity) {
             capacity = capacity ? 2 * capacity : 1 << 16;
-            uint8_t *data = size <= most ? realloc(body->own, capacity) : NULL;
+            uint8_t *data =
+                size <= most ? conv_archive_buffers_take(&body->unit->buffers, capacity) : NULL;
             if (!data)
                 return size > most ? refuse_size(err)
                                    : conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
+            if (size > 0)
+                memcpy(data, body->own, size);
+            conv_archive_buffers_give(&body->unit->buffers, body->own);
             body->own = data;
         }
         ssize_t got = reader->ops->read(reader, body->own + size, capacity - size, err);
@@ -142,7 +146,7 @@ static enum conv_status read_known(struct conv_archive_reader *reader,
     if (body->member.size > most)
         return refuse_size(err);
     size_t size = (size_t)body->member.size, done = 0;
-    body->own = malloc(size + !size);
+    body->own = conv_archive_buffers_take(&body->unit->buffers, size);
     if (!body->own)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
     while (done < size) {
@@ -171,7 +175,7 @@ static enum conv_status take_content(struct conv_archive_source *source,
         atomic_fetch_add(&source->held, (size_t)body->member.size);
         return CONV_OK;
     }
-    free(body->own);
+    conv_archive_buffers_give(&body->unit->buffers, body->own);
     body->own = NULL;
     source->is_broken = status != CONV_ERR_LIMIT && status != CONV_ERR_MEMORY;
     return status;
@@ -310,6 +314,7 @@ enum conv_status conv_archive_source_hold(struct conv_archive_source *source,
     struct conv_archive_held *held = calloc(1, sizeof *held);
     if (!source->closed && (source->closed = calloc(1, sizeof *source->closed))) {
         atomic_init(&source->closed->uses, 1);
+        conv_archive_buffers_open(&source->closed->buffers);
         source->closed->input.fd = -1;
         source->closed->held = &source->held;
     }
@@ -376,6 +381,9 @@ enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for an archive");
     }
     unit->input = *input;
+    unit->input.most = source->most;
+    conv_archive_buffers_open(&unit->buffers);
+    unit->buffers.most = source->spare;
     *input = (struct conv_archive_input){.fd = -1};
     unit->held = &source->held;
     if (unit->input.is_copy)

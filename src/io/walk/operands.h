@@ -54,6 +54,7 @@ struct conv_archive_settings {
     bool as_files;    // the members of several archives become files
     bool several;     // the inputs are several archives, even if there is only one
     bool images_only; // other members than images are not copied
+    bool first_frame; // of several images on standard input, one after the other, the first is read
     // Archives are never mapped: a mapped file that becomes shorter ends the process, unless that
     // handles SIGBUS. Those that are read in any order are copied, up to `most_copied` bytes each.
     bool unmapped;

@@ -172,7 +172,8 @@ bool conv_source_is_full(const struct conv_source *source)
 bool conv_source_limit(struct conv_source *source, size_t usual, size_t most)
 {
     struct conv_walk *walk = (struct conv_walk *)source;
-    walk->archive.usual = usual;
+    walk->archive.spare = usual / 5;
+    walk->archive.usual = usual - walk->archive.spare;
     walk->archive.most = most;
     return walk->archives.count > 0;
 }

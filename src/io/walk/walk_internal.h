@@ -116,6 +116,7 @@ struct conv_archive_source {
     bool images_only;                      // other members than images are skipped
     struct conv_folder_source *passed;     // counts the files that are skipped
     size_t usual, most;                    // as of conv_source_limit
+    size_t spare;                          // bytes of unused buffers
     // Outputs are files below links.folder: members need names that stay in it, and links cannot be
     // copied. NULL: outputs are archives, which take every name.
     struct conv_member_links links;

@@ -1,0 +1,641 @@
+// SPDX-License-Identifier: MIT
+// PBM, PGM, PPM and PAM, whose samples lie in the file as they are, as rows of the table of
+// formats: netpbm.sourceforge.net/doc/{pbm,pgm,ppm,pam}.html. All of them read each other's files;
+// what they write differs. None holds metadata.
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/features.h"
+#include "image/format.h"
+#include "png/cpu/filter_rows.h"
+#include "png/cpu/interleave.h"
+#include "png/cpu/unfilter.h"
+
+#define HEAD_LEAST 3 // bytes that show the kind
+#define MOST_VALUE 65535
+#define MOST_SIDE (1 << 28) // pixels: the bytes of all samples fit into 64 bits
+#define HEADER_MOST 65536   // bytes, comments included
+#define HEAD_MOST 160       // bytes of a header that is written
+
+struct conv_codec {
+    const struct conv_format *format;
+    struct conv_codec_config config;
+    const struct conv_unfilter *splits;
+    const struct conv_filter_rows *joins;
+    struct conv_buffer row;   // of samples, as in a file
+    struct conv_buffer plane; // one row of planes
+    struct conv_buffer file;
+};
+
+// True after row y, of that many bytes, once in a while if the work is to stop.
+static bool is_to_stop(const struct conv_codec *codec, int y, size_t row)
+{
+    const size_t between = (size_t)1 << 20; // bytes
+    return (size_t)y % (between / (row < between ? row : between)) == 0 &&
+           conv_cancel_is_asked(codec->config.stop);
+}
+
+// --- the header ----------------------------------------------------------------------------------
+
+// A position in a header or in samples that are text.
+struct text {
+    const uint8_t *data;
+    size_t size, at;
+    bool is_cut; // it ended too early
+};
+
+static enum conv_status end_early(struct text *text, struct conv_err *err)
+{
+    text->is_cut = text->size < HEADER_MOST;
+    if (text->size >= HEADER_MOST)
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: longer than %d bytes", HEADER_MOST);
+    return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the header");
+}
+
+// Skips white space and comments.
+static void skip_space(struct text *text)
+{
+    while (text->at < text->size) {
+        int c = text->data[text->at];
+        if (c == '#')
+            while (text->at < text->size && text->data[text->at] != '\n')
+                text->at++;
+        else if (!isspace(c))
+            return;
+        else
+            text->at++;
+    }
+}
+
+// A decimal number up to `most`; NO_NUMBER: there is none, or it is larger; MORE: the text ends
+// within it. `may_end`: with it as well.
+enum { NO_NUMBER = -1, MORE = -2 };
+static int64_t read_number(struct text *text, int64_t most, bool may_end)
+{
+    int64_t value = 0;
+    skip_space(text);
+    size_t from = text->at;
+    for (; text->at < text->size && isdigit(text->data[text->at]); text->at++) {
+        value = 10 * value + (text->data[text->at] - '0');
+        if (value > most)
+            return NO_NUMBER;
+    }
+    if (text->at == text->size && (from == text->at || !may_end))
+        return MORE;
+    return text->at == from ? NO_NUMBER : value;
+}
+
+static enum conv_status read_field(struct text *text, int64_t most, const char *name, int *value,
+                                   struct conv_err *err)
+{
+    int64_t number = read_number(text, most, false);
+    if (number == MORE)
+        return end_early(text, err);
+    if (number <= 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: the %s is not within 1 to %lld",
+                            name, (long long)most);
+    *value = (int)number;
+    return CONV_OK;
+}
+
+// True if the text goes on with that word; moves after it.
+static bool take_word(struct text *text, const char *word)
+{
+    size_t length = strlen(word);
+    if (text->size - text->at <= length || memcmp(text->data + text->at, word, length) != 0 ||
+        !isspace(text->data[text->at + length]))
+        return false;
+    text->at += length;
+    return true;
+}
+
+static enum conv_status read_tuple(struct text *text, int *channels, struct conv_err *err)
+{
+    static const struct {
+        const char *name;
+        int channels;
+    } types[] = {{"BLACKANDWHITE", 1},   {"GRAYSCALE", 1}, {"BLACKANDWHITE_ALPHA", 2},
+                 {"GRAYSCALE_ALPHA", 2}, {"RGB", 3},       {"RGB_ALPHA", 4}};
+    while (text->at < text->size && (text->data[text->at] == ' ' || text->data[text->at] == '\t'))
+        text->at++;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (take_word(text, types[i].name)) {
+            *channels = types[i].channels;
+            return CONV_OK;
+        }
+    if (!memchr(text->data + text->at, '\n', text->size - text->at))
+        return end_early(text, err);
+    return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                        "a PAM whose samples are neither gray nor RGB (TUPLTYPE)");
+}
+
+static enum conv_status read_pam(struct text *text, struct conv_image *shape, int *maxval,
+                                 struct conv_err *err)
+{
+    int tuple = 0;
+    enum conv_status status = CONV_OK;
+    *maxval = 0;
+    for (;;) {
+        skip_space(text);
+        if (take_word(text, "WIDTH"))
+            status = read_field(text, MOST_SIDE, "width", &shape->width, err);
+        else if (take_word(text, "HEIGHT"))
+            status = read_field(text, MOST_SIDE, "height", &shape->height, err);
+        else if (take_word(text, "DEPTH"))
+            status = read_field(text, CONV_IMAGE_MAX_CHANNELS, "depth", &shape->channels, err);
+        else if (take_word(text, "MAXVAL"))
+            status = read_field(text, MOST_VALUE, "maximum", maxval, err);
+        else if (take_word(text, "TUPLTYPE"))
+            status = read_tuple(text, &tuple, err);
+        else if (take_word(text, "ENDHDR"))
+            break;
+        else if (!memchr(text->data + text->at, '\n', text->size - text->at))
+            return end_early(text, err);
+        else
+            return conv_err_set(err, CONV_ERR_FORMAT, "bad header: an unknown line at byte %zu",
+                                text->at);
+        if (status)
+            return status;
+    }
+    if (!shape->width || !shape->height || !shape->channels || !*maxval)
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: a line is missing");
+    if (tuple && tuple != shape->channels)
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d channels, but a type of %d",
+                            shape->channels, tuple);
+    return CONV_OK;
+}
+
+static enum conv_status check_head(const uint8_t *data, size_t size, struct conv_err *err)
+{
+    if (size == 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
+    if (size < HEAD_LEAST)
+        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
+    const char *name = conv_format_of_bytes(data, size);
+    if (!name || (strcmp(name, "PNM") != 0 && strcmp(name, "PAM") != 0))
+        return conv_format_refuse("PNM", data, size, err);
+    return CONV_OK;
+}
+
+static enum conv_status read_head(struct text *text, struct conv_image_header *header,
+                                  struct conv_err *err)
+{
+    struct conv_image *shape = &header->shape;
+    int maxval = 1;
+    *header = (struct conv_image_header){0};
+    enum conv_status status = check_head(text->data, text->size, err);
+    if (status)
+        return status;
+    int kind = text->data[1] - '0';
+    text->at = 2;
+    if (kind == 7) {
+        status = read_pam(text, shape, &maxval, err);
+    } else {
+        shape->channels = kind == 3 || kind == 6 ? 3 : 1;
+        status = read_field(text, MOST_SIDE, "width", &shape->width, err);
+        if (!status)
+            status = read_field(text, MOST_SIDE, "height", &shape->height, err);
+        if (!status && kind != 1 && kind != 4)
+            status = read_field(text, MOST_VALUE, "maximum", &maxval, err);
+    }
+    if (!status && text->at < text->size && !isspace(text->data[text->at]))
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: no white space after it");
+    if (status)
+        return status;
+    shape->alpha = shape->channels % 2 == 0;
+    shape->depth = maxval > 255 ? 16 : 8;
+    header->pnm.kind = kind;
+    header->pnm.maxval = maxval;
+    header->pnm.at = text->at + 1;
+    return CONV_OK;
+}
+
+static enum conv_status probe(const uint8_t *data, size_t size, struct conv_image_header *header,
+                              struct conv_err *err)
+{
+    struct text text = {.data = data, .size = size < HEADER_MOST ? size : HEADER_MOST};
+    return read_head(&text, header, err);
+}
+
+static bool is_text(const struct conv_image_header *header)
+{
+    return header->pnm.kind <= 3;
+}
+
+static size_t samples_per_row(const struct conv_image_header *header)
+{
+    return (size_t)header->shape.width * (size_t)header->shape.channels;
+}
+
+static size_t row_bytes(const struct conv_image_header *header)
+{
+    return header->pnm.kind == 4 ? ((size_t)header->shape.width + 7) / 8
+                                 : samples_per_row(header) * (size_t)(header->shape.depth / 8);
+}
+
+// Bytes of samples, of text at least.
+static uint64_t data_bytes(const struct conv_image_header *header)
+{
+    uint64_t height = (uint64_t)header->shape.height, samples = height * samples_per_row(header);
+    return header->pnm.kind == 1 ? samples
+           : is_text(header)     ? 2 * samples - 1
+                                 : height * row_bytes(header);
+}
+
+static enum conv_status check_size(const uint8_t *data, size_t size,
+                                   const struct conv_image_header *header, struct conv_err *err)
+{
+    (void)data;
+    size_t left = size > header->pnm.at ? size - header->pnm.at : 0;
+    if (left >= data_bytes(header))
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_FORMAT,
+                        "truncated: %zu bytes of samples cannot hold %d x %d pixels", left,
+                        header->shape.width, header->shape.height);
+}
+
+static bool extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes)
+{
+    struct conv_image_header header;
+    struct text text = {.data = data, .size = size < HEADER_MOST ? size : HEADER_MOST};
+    enum conv_status status = read_head(&text, &header, NULL);
+    *at = text.at;
+    *bytes = status             ? text.is_cut ? size + 1 : 0
+             : is_text(&header) ? UINT64_MAX
+                                : header.pnm.at + data_bytes(&header);
+    return !status;
+}
+
+// --- decoding ------------------------------------------------------------------------------------
+
+// Samples of a file are stored as in a PNG: pixel by pixel, the most significant byte first.
+
+static unsigned sample_at(const uint8_t *row, size_t i, int depth)
+{
+    return depth == 8 ? row[i] : (unsigned)row[2 * i] << 8 | row[2 * i + 1];
+}
+
+// To the nearest of 0 to 255 or 65535. False if a sample is above the maximum.
+static bool scale_row(uint8_t *to, const uint8_t *row, const struct conv_image_header *header)
+{
+    int depth = header->shape.depth;
+    unsigned maxval = (unsigned)header->pnm.maxval, top = depth == 8 ? 255 : MOST_VALUE, most = 0;
+    for (size_t i = 0, n = samples_per_row(header); i < n; i++) {
+        unsigned sample = sample_at(row, i, depth);
+        most = sample > most ? sample : most;
+        unsigned scaled = (sample * top + maxval / 2) / maxval;
+        if (depth == 16)
+            to[2 * i] = (uint8_t)(scaled >> 8);
+        to[depth == 8 ? i : 2 * i + 1] = (uint8_t)scaled;
+    }
+    return most <= maxval;
+}
+
+// A sample of text; of bits, which are a digit each, 0 is white.
+static int64_t read_sample(struct text *text, const struct conv_image_header *header)
+{
+    if (header->pnm.kind != 1)
+        return read_number(text, header->pnm.maxval, true);
+    skip_space(text);
+    if (text->at == text->size)
+        return MORE;
+    int digit = text->data[text->at++];
+    return digit == '0' ? 1 : digit == '1' ? 0 : NO_NUMBER;
+}
+
+// Reads a row of text as samples of a file.
+static enum conv_status read_text(struct text *text, uint8_t *to,
+                                  const struct conv_image_header *header, struct conv_err *err)
+{
+    bool deep = header->shape.depth == 16;
+    for (size_t i = 0, n = samples_per_row(header); i < n; i++) {
+        int64_t value = read_sample(text, header);
+        if (value == MORE)
+            return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the samples");
+        if (value == NO_NUMBER)
+            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no sample up to %d at byte %zu",
+                                header->pnm.maxval, text->at);
+        if (deep)
+            to[2 * i] = (uint8_t)(value >> 8);
+        to[deep ? 2 * i + 1 : i] = (uint8_t)value;
+    }
+    return CONV_OK;
+}
+
+// Bits, of which 0 is white.
+static void unpack(uint8_t *to, const uint8_t *bits, size_t width)
+{
+    for (size_t x = 0; x < width; x++)
+        to[x] = bits[x / 8] >> (7 - x % 8) & 1 ? 0 : 255;
+}
+
+// Sets *row to the next row, aligned for uint16_t at 16 bits: where it lies in the file if it can
+// be used as it is, else in codec->row.
+static enum conv_status get_row(struct conv_codec *codec, struct text *text, const uint8_t **row,
+                                const struct conv_image_header *header, struct conv_err *err)
+{
+    size_t bytes = row_bytes(header);
+    uint8_t *own = codec->row.data;
+    const uint8_t *from = own;
+    int maxval = header->pnm.maxval;
+    if (is_text(header)) {
+        enum conv_status status = read_text(text, own, header, err);
+        if (status)
+            return status;
+    } else {
+        from = text->data + text->at;
+        text->at += bytes;
+    }
+    *row = own;
+    if (header->pnm.kind == 4)
+        unpack(own, from, (size_t)header->shape.width);
+    else if (maxval != 255 && maxval != MOST_VALUE)
+        return scale_row(own, from, header)
+                   ? CONV_OK
+                   : conv_err_set(err, CONV_ERR_FORMAT, "damaged: a sample above the maximum of %d",
+                                  maxval);
+    else if (header->shape.depth == 8 || (uintptr_t)from % sizeof(uint16_t) == 0)
+        *row = from;
+    else
+        memcpy(own, from, bytes);
+    return CONV_OK;
+}
+
+static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data, size_t size,
+                                  const struct conv_image_header *header,
+                                  const struct conv_image *dst, const struct conv_rows *rows,
+                                  struct conv_err *err)
+{
+    struct text text = {.data = data, .size = size, .at = header->pnm.at};
+    size_t bytes = samples_per_row(header) * (size_t)(header->shape.depth / 8);
+    const uint8_t *row, *end = data + size;
+    if (!conv_buffer_reserve(&codec->row, bytes + CONV_UNFILTER_SLACK))
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    for (int y = 0; y < header->shape.height; y++) {
+        enum conv_status status = get_row(codec, &text, &row, header, err);
+        if (status)
+            return status;
+        bool slack = row == codec->row.data || (size_t)(end - row) >= bytes + CONV_UNFILTER_SLACK;
+        if (rows)
+            rows->put_interleaved(rows->context, y, row);
+        else if (slack)
+            codec->splits->split(dst, y, row);
+        else
+            conv_interleave_split(dst, y, row);
+        if (is_to_stop(codec, y, bytes))
+            return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+    }
+    return CONV_OK;
+}
+
+static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
+                               const struct conv_image_header *header, const struct conv_image *dst,
+                               struct conv_err *err)
+{
+    return decode_to(codec, data, size, header, dst, NULL, err);
+}
+
+static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
+                                    const struct conv_image_header *header,
+                                    const struct conv_rows *rows, struct conv_err *err)
+{
+    return decode_to(codec, data, size, header, NULL, rows, err);
+}
+
+static size_t decode_bytes(const struct conv_image_header *header, size_t size)
+{
+    (void)size;
+    return samples_per_row(header) * (size_t)(header->shape.depth / 8);
+}
+
+// --- codec ---------------------------------------------------------------------------------------
+
+static enum conv_status open_codec(struct conv_codec **out, const struct conv_format *format,
+                                   const struct conv_codec_config *config, struct conv_err *err)
+{
+    struct conv_codec *codec = calloc(1, sizeof *codec);
+    *out = codec;
+    if (!codec)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codec");
+    codec->format = format;
+    codec->config = *config;
+    codec->splits = conv_unfilter_choose(conv_cpu_features());
+    codec->joins = conv_filter_rows_choose(conv_cpu_features());
+    return CONV_OK;
+}
+
+static void close_codec(struct conv_codec *codec)
+{
+    if (!codec)
+        return;
+    conv_buffer_free(&codec->row);
+    conv_buffer_free(&codec->plane);
+    conv_buffer_free(&codec->file);
+    free(codec);
+}
+
+static void trim(struct conv_codec *codec)
+{
+    size_t keep = codec->config.keep ? codec->config.keep : SIZE_MAX;
+    conv_buffer_trim(&codec->row, keep);
+    conv_buffer_trim(&codec->plane, keep);
+    conv_buffer_trim(&codec->file, keep);
+}
+
+// --- encoding ------------------------------------------------------------------------------------
+
+// The header of an output, without the samples of alpha unless it is a PAM: an even number of
+// bytes, so that samples of 16 bits are aligned.
+static size_t write_head(char head[HEAD_MOST], int kind, const struct conv_image *image)
+{
+    static const char *const types[] = {"GRAYSCALE", "GRAYSCALE_ALPHA", "RGB", "RGB_ALPHA"};
+    const char *space = "";
+    int length = 0, top = image->depth == 8 ? 255 : MOST_VALUE;
+    for (int i = 0; i < 2 && (i == 0 || length % 2); i++, space = " ")
+        length = kind == 7
+                     ? snprintf(head, HEAD_MOST,
+                                "P7\nWIDTH %s%d\nHEIGHT %d\nDEPTH %d\nMAXVAL %d\nTUPLTYPE %s\n"
+                                "ENDHDR\n",
+                                space, image->width, image->height, image->channels, top,
+                                types[image->channels - 1])
+                     : snprintf(head, HEAD_MOST, "P%d\n%d %s%d\n%d\n", kind, image->width, space,
+                                image->height, top);
+    return (size_t)length;
+}
+
+// 5, 6 or 7 for an image in the output of a format; 0: it has no room for colours.
+static int kind_of(const struct conv_format *format, const struct conv_image *image)
+{
+    bool color = image->channels >= 3;
+    return format == &conv_pam_format   ? 7
+           : format == &conv_ppm_format ? 6
+           : !color                     ? 5
+           : format == &conv_pnm_format ? 6
+                                        : 0;
+}
+
+// What of the planes is written: gray three times where the file has colours.
+static struct conv_image written(const struct conv_image *image, int kind)
+{
+    struct conv_image part = *image;
+    if (kind == 7)
+        return part;
+    part.channels = kind == 6 ? 3 : 1;
+    part.alpha = false;
+    for (int c = 0; c < part.channels && image->channels < 3; c++)
+        part.plane[c] = image->plane[0];
+    return part;
+}
+
+static bool is_opaque(const struct conv_image *row)
+{
+    const struct conv_plane *alpha = &row->plane[row->channels - 1];
+    unsigned least = row->depth == 8 ? 255 : MOST_VALUE;
+    for (int x = 0; x < row->width; x++)
+        least &=
+            row->depth == 8 ? alpha->data[x] : ((const uint16_t *)(const void *)alpha->data)[x];
+    return least == (row->depth == 8 ? 255u : MOST_VALUE);
+}
+
+static void join(const struct conv_codec *codec, uint8_t *to, const struct conv_image *row)
+{
+    const uint8_t *planes[CONV_IMAGE_MAX_CHANNELS];
+    for (int c = 0; c < row->channels; c++)
+        planes[c] = row->plane[c].data;
+    if (row->depth == 8)
+        codec->joins->join(to, planes, row->channels, (size_t)row->width);
+    else
+        conv_interleave_join(to, row, 0);
+}
+
+// Row y of the planes, or of the source.
+static bool take_row(struct conv_codec *codec, struct conv_image *row, const struct conv_image *src,
+                     const struct conv_row_source *source, int y)
+{
+    size_t stride = conv_image_stride(src->width, src->depth);
+    *row = *src;
+    row->height = 1;
+    if (source && !conv_buffer_reserve(&codec->plane, CONV_IMAGE_MAX_CHANNELS * stride))
+        return false;
+    for (int c = 0; c < src->channels; c++)
+        row->plane[c].data = source ? codec->plane.data + (size_t)c * stride
+                                    : src->plane[c].data + y * src->plane[c].stride;
+    if (source)
+        source->get(source->context, y, row);
+    return true;
+}
+
+static enum conv_status refuse(const struct conv_format *format, const char *what,
+                               enum conv_hint hint, struct conv_err *err)
+{
+    return conv_err_hint(
+        err, hint, 0,
+        conv_err_set(err, CONV_ERR_UNSUPPORTED, "%s cannot hold %s", format->name, what));
+}
+
+static enum conv_status encode_into(struct conv_codec *codec, const struct conv_image *src,
+                                    const struct conv_row_source *source,
+                                    const struct conv_file_room *room, size_t *size,
+                                    struct conv_err *err)
+{
+    char head[HEAD_MOST];
+    int kind = kind_of(codec->format, src);
+    if (kind == 0)
+        return refuse(codec->format, "colours", CONV_HINT_GRAY, err);
+    struct conv_image row = written(src, kind);
+    size_t bytes = conv_interleave_bytes(&row), head_size = write_head(head, kind, src);
+    *size = head_size + bytes * (size_t)src->height;
+    uint8_t *to = room->take(room->context, *size);
+    if (!to)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", *size);
+    memcpy(to, head, head_size);
+    to += head_size;
+    for (int y = 0; y < src->height; y++, to += bytes) {
+        if (!take_row(codec, &row, src, source, y))
+            return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        if (kind != 7 && src->channels % 2 == 0 && !is_opaque(&row))
+            return refuse(codec->format, "its transparent pixels", CONV_HINT_OTHER_FORMAT, err);
+        row = written(&row, kind);
+        join(codec, to, &row);
+        if (is_to_stop(codec, y, bytes))
+            return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+    }
+    return CONV_OK;
+}
+
+static uint8_t *take_own(void *context, size_t bytes)
+{
+    struct conv_buffer *file = context;
+    return conv_buffer_reserve(file, bytes) ? file->data : NULL;
+}
+
+static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
+                               const struct conv_metadata *metadata, struct conv_encoded *file,
+                               struct conv_err *err)
+{
+    const struct conv_file_room room = {take_own, &codec->file};
+    size_t size = 0, plane = (size_t)src->width * (size_t)src->height;
+    int kind = kind_of(codec->format, src);
+    bool lies = (kind == 5 || kind == 7) && src->channels == 1 && src->depth == 8 &&
+                src->plane[0].stride == src->width; // as in the file
+    enum conv_status status = CONV_OK;
+    (void)metadata;
+    if (!lies)
+        status = encode_into(codec, src, NULL, &room, &size, err);
+    else if (!conv_buffer_reserve(&codec->file, HEAD_MOST))
+        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    else
+        size = write_head((char *)codec->file.data, kind, src);
+    if (!status)
+        *file = (struct conv_encoded){
+            .part = {{codec->file.data, size}, {src->plane[0].data, lies ? plane : 0}},
+            .size = size + (lies ? plane : 0)};
+    return status;
+}
+
+static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape,
+                           const struct conv_metadata *metadata)
+{
+    (void)config, (void)metadata;
+    struct conv_image most = *shape;
+    most.channels = shape->channels < 3 ? 3 : shape->channels;
+    return conv_interleave_bytes(&most) * (size_t)shape->height;
+}
+
+// --- rows ----------------------------------------------------------------------------------------
+
+// Only `open` knows which of the formats a codec is for.
+#define FORMAT(id, title, ...)                                                                     \
+    static enum conv_status open_##id(                                                             \
+        struct conv_codec **codec, const struct conv_codec_config *config, struct conv_err *err)   \
+    {                                                                                              \
+        return open_codec(codec, &conv_##id##_format, config, err);                                \
+    }                                                                                              \
+    const struct conv_format conv_##id##_format = {                                                \
+        .name = title,                                                                             \
+        .patterns = {__VA_ARGS__},                                                                 \
+        .extension = "." #id,                                                                      \
+        .most_depth = 16,                                                                          \
+        .most_side = MOST_SIDE,                                                                    \
+        .head_bytes = HEAD_LEAST,                                                                  \
+        .check_head = check_head,                                                                  \
+        .probe = probe,                                                                            \
+        .check_size = check_size,                                                                  \
+        .extent = extent,                                                                          \
+        .open = open_##id,                                                                         \
+        .close = close_codec,                                                                      \
+        .trim = trim,                                                                              \
+        .decode_bytes = decode_bytes,                                                              \
+        .encode_bytes = encode_bytes,                                                              \
+        .decode = decode,                                                                          \
+        .decode_rows = decode_rows,                                                                \
+        .encode = encode,                                                                          \
+        .encode_into = encode_into,                                                                \
+    }
+
+FORMAT(pnm, "PNM", "*.pnm");
+FORMAT(ppm, "PPM", "*.ppm");
+FORMAT(pgm, "PGM", "*.pgm");
+FORMAT(pam, "PAM", "*.pam");
