@@ -1,10 +1,10 @@
-# Finds the libraries of image formats as CONV_JPEG and CONV_TIFF say. Sets CONV_HAVE_NAME, NAME_INCLUDE_DIR and
-# NAME_LIBRARY. A library suffices if its header has the word `symbol`.
+# Finds the libraries of image formats as CONV_JPEG, CONV_TIFF and CONV_WEBP say. Sets CONV_HAVE_NAME, NAME_INCLUDE_DIR and
+# NAME_LIBRARY. A library suffices if its header has the word `symbol`. libtiff and libwebp need further static libraries.
 macro(conv_find_format name header library symbol package)
     find_path(${name}_INCLUDE_DIR ${header})
     find_library(${name}_LIBRARY NAMES ${library})
     set(CONV_HAVE_${name} OFF)
-    if(CONV_${name} AND ${name}_INCLUDE_DIR AND ${name}_LIBRARY)
+    if(CONV_${name} AND ${name}_INCLUDE_DIR AND ${name}_LIBRARY AND NOT (CONV_STATIC AND "${package}" MATCHES CONV_STATIC))
         file(STRINGS ${${name}_INCLUDE_DIR}/${header} CONV_HAVE_${name} REGEX ${symbol} LIMIT_COUNT 1)
         string(COMPARE NOTEQUAL "${CONV_HAVE_${name}}" "" CONV_HAVE_${name})
     endif()
@@ -12,10 +12,7 @@ macro(conv_find_format name header library symbol package)
         message(FATAL_ERROR "CONV_${name} is ON, but there is no ${package}")
     endif()
 endmacro()
-set(tiff tiff)
-if(CONV_STATIC)
-    set(tiff none) # libtiff would be linked with nine other static libraries, one of them in C++
-endif()
 conv_find_format(JPEG jpeglib.h jpeg JCS_EXTENSIONS "libjpeg-turbo (Debian: libjpeg62-turbo-dev)")
-conv_find_format(TIFF tiffio.h ${tiff} TIFFClientOpenExt "libtiff 4.5 or later (Debian: libtiff-dev), or CONV_STATIC is ON")
-message(STATUS "Image formats: PNG, PNM, JPEG ${CONV_HAVE_JPEG}, TIFF ${CONV_HAVE_TIFF}")
+conv_find_format(TIFF tiffio.h tiff TIFFClientOpenExt "libtiff 4.5 or later (Debian: libtiff-dev), or CONV_STATIC is ON")
+conv_find_format(WEBP webp/encode.h webp WebPConfigLosslessPreset "libwebp (Debian: libwebp-dev), or CONV_STATIC is ON")
+message(STATUS "Image formats: PNG, PNM, JPEG ${CONV_HAVE_JPEG}, TIFF ${CONV_HAVE_TIFF}, WebP ${CONV_HAVE_WEBP}")

@@ -296,7 +296,8 @@ typedef enum conv_file_format {
     CONV_FILE_PNG = 1,  /**< PNG */
     CONV_FILE_JPEG = 2, /**< JPEG */
     CONV_FILE_PNM = 3,  /**< PBM, PGM, PPM or PAM */
-    CONV_FILE_TIFF = 4  /**< TIFF */
+    CONV_FILE_TIFF = 4, /**< TIFF */
+    CONV_FILE_WEBP = 5  /**< WebP */
 } conv_file_format;
 
 /** What the header of a PNG or JPEG file says. */
@@ -332,7 +333,7 @@ CONV_API conv_status conv_probe_image(const void *data, size_t size,
  * first that was not; `items` may then be looked at, or be NULL. Pixels only: texts, colour
  * profiles and other metadata are not read.
  *
- * conv_decode_image decodes PBM, PGM, PPM, PAM and TIFF of 8 and 16 bits, too.
+ * conv_decode_image decodes PBM, PGM, PPM, PAM, TIFF of 8 and 16 bits and WebP, too.
  *
  * JPEG: Huffman and arithmetic coding, sequential and progressive, 8 bits, gray and colour; samples
  * are those of libjpeg-turbo's default settings. CMYK, 12 bits and damaged files are refused.

@@ -41,7 +41,7 @@ def decode_image(
     errors: Errors = "raise",
     auto_orient: bool = False,
 ) -> Any:
-    """Decodes PNG, JPEG, TIFF and PNM files, each by its first bytes.
+    """Decodes PNG, JPEG, TIFF, WebP and PNM files, each by its first bytes.
 
     data:        one file, or a list of files: bytes or any object with the buffer protocol, a uint8 tensor of
                  torch with one axis, or a path (OSError if it cannot be read)
@@ -81,7 +81,7 @@ def _decoder(same: Callable[Arguments, Any], format: int, name: str) -> Callable
         return _decode(format, data, **{**same.__kwdefaults__, **options})
 
     decode.__name__ = decode.__qualname__ = f"decode_{name.lower()}"
-    decode.__doc__ = (same.__doc__ or "").replace("PNG, JPEG, TIFF and PNM files, each by its first bytes", f"{name} files")
+    decode.__doc__ = (same.__doc__ or "").replace("PNG, JPEG, TIFF, WebP and PNM files, each by its first bytes", f"{name} files")
     return decode
 
 

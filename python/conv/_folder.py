@@ -38,7 +38,7 @@ def filter_folder(
     strip: bool | Literal["all"] = False,
     level: int | None = None,
     quality: int | None = None,
-    to: Literal["png", "jpg", "tif", "pnm", "ppm", "pgm", "pam"] | None = None,
+    to: Literal["png", "jpg", "tif", "webp", "pnm", "ppm", "pgm", "pam"] | None = None,
     progressive: bool = False,
     optimize: bool = False,
     gray: bool = False,
@@ -49,7 +49,7 @@ def filter_folder(
     shard: tuple[int, int] | None = None,
     shard_by: str = "bytes",
 ) -> Progress:
-    """Filters the PNG, JPEG, TIFF and PNM files of folders and archives, as the program `conv` does.
+    """Filters the PNG, JPEG, TIFF, WebP and PNM files of folders and archives, as the program `conv` does.
 
     inputs:        a folder, file or archive, or a list of them
     output:        a folder, which is made where it is missing, or an archive ("out.tar")
@@ -63,7 +63,7 @@ def filter_folder(
     update:        outputs that are not older than their inputs are kept
     strip:         True: of metadata only colour space and orientation are kept; "all": nothing
     level:         of compression, 0 to 12
-    quality:       of JPEG outputs, 1 to 100; None: as their inputs, or 90
+    quality:       of JPEG outputs and lossy WebP, 1 to 100; None: as their inputs, or 90
     to:            the format of outputs; None: as the inputs
     progressive:   JPEG outputs in several scans; without it, those of progressive inputs
     optimize:      JPEG outputs with Huffman codes made for each image

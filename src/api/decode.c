@@ -549,23 +549,25 @@ conv_status conv_probe_image(const void *data, size_t size, const conv_decode_op
         status = probe_file(&file, &own, &shape, &err);
     if (status)
         return explain(status, &err, message);
-    const char *name = file.format->name;
-    bool png = strcmp(name, "PNG") == 0, jpeg = strcmp(name, "JPEG") == 0;
-    bool tiff = strcmp(name, "TIFF") == 0;
+    static const char *const names[] = {[CONV_FILE_PNG] = "PNG",
+                                        [CONV_FILE_JPEG] = "JPEG",
+                                        [CONV_FILE_TIFF] = "TIFF",
+                                        [CONV_FILE_WEBP] = "WebP"};
+    conv_file_format format = CONV_FILE_PNM;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i] && strcmp(names[i], file.format->name) == 0)
+            format = (conv_file_format)i;
     *info = (conv_image_info){
         .width = shape.width,
         .height = shape.height,
         .channels = shape.channels,
         .sample = shape.sample,
         .has_alpha = shape.has_alpha,
-        .format = png    ? CONV_FILE_PNG
-                  : jpeg ? CONV_FILE_JPEG
-                  : tiff ? CONV_FILE_TIFF
-                         : CONV_FILE_PNM,
+        .format = format,
         .orientation = conv_format_orientation(file.format, data, size),
-        .interlaced = png    ? file.header.png.interlaced
-                      : jpeg ? file.header.jpeg.progressive
-                             : false,
+        .interlaced = format == CONV_FILE_PNG    ? file.header.png.interlaced
+                      : format == CONV_FILE_JPEG ? file.header.jpeg.progressive
+                                                 : false,
         .animated = conv_format_is_animated(file.format, data, size),
     };
     return CONV_OK;

@@ -229,14 +229,15 @@ enum conv_status conv_options_check_format(const struct conv_options *options,
     static const struct {
         const char *option, *format; // that it is for
         const char *reason;          // why it is not for the other of PNG and JPEG
-    } own[] = {{"quality", "JPEG", "PNG loses no detail; --compress N trades speed for size"},
-               {"progressive", "JPEG", "PNG is written from top to bottom"},
-               {"optimize", "JPEG", "--compress N trades speed for size"},
-               {"compress", "PNG", "--quality N trades detail for size"},
-               {"encoder", "PNG", "JPEG has one encoder"}};
+    } own[] = {
+        {"quality", "JPEG and WebP", "PNG loses no detail; --compress N trades speed for size"},
+        {"progressive", "JPEG", "PNG is written from top to bottom"},
+        {"optimize", "JPEG", "--compress N trades speed for size"},
+        {"compress", "PNG", "--quality N trades detail for size"},
+        {"encoder", "PNG", "JPEG has one encoder"}};
     bool either = strcmp(format->name, "PNG") == 0 || strcmp(format->name, "JPEG") == 0;
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        if (strcmp(own[i].format, format->name) != 0 && conv_options_given(options, own[i].option))
+        if (!strstr(own[i].format, format->name) && conv_options_given(options, own[i].option))
             return conv_err_set(err, CONV_ERR_USAGE, "%s and --%s cannot be combined: %s%s", what,
                                 own[i].option, either ? own[i].reason : "it is for ",
                                 either ? "" : own[i].format);

@@ -225,13 +225,14 @@ const struct conv_option conv_option_table[] = {
     {FLAG(NEUTRAL, "fsync", 0, outputs.fsync), .commands = RUN | LAYER,
      .help = "flush each output to the disk before it gets its name"},
     {STRING(DECIDES, "to", 0, "FORMAT", outputs.to_text), .commands = RUN,
-     .values = "png jpg tif pnm ppm pgm pam",
-     .help = "write png, jpg, tif, pnm, ppm, pgm or pam (default: by the name of the output, or as "
-             "the input)"},
+     .values = "png jpg tif webp pnm ppm pgm pam",
+     .help = "write png, jpg, tif, webp, pnm, ppm, pgm or pam (default: by the name of the output, "
+             "or as the input)"},
     {STRING(DECIDES, "quality", 'Q', "N|keep", outputs.quality_text), .commands = RUN,
      .values = "keep 60 75 85 90 95 100",
-     .help = "JPEG quality: keep (default: that of the input, or 90 of a PNG), or 1 (smallest) to "
-             "100; colours at full resolution from 90 on"},
+     .help =
+         "quality of JPEG and lossy WebP: keep (default: that of the input, or 90 of a PNG), or "
+         "1 (smallest) to 100; JPEG has colours at full resolution from 90 on"},
     {FLAG(DECIDES, "progressive", 0, outputs.codec.progressive), .commands = RUN,
      .help = "write progressive JPEG (default: only if the input is progressive)"},
     {FLAG(DECIDES, "optimize", 0, outputs.codec.optimize), .commands = RUN,

@@ -146,6 +146,7 @@ struct conv_image_header {
     struct conv_image
         shape;          // of the decoded image: width, height, channels, depth, alpha; no planes
     bool device_stream; // conv_format.device can take the image data out of this file
+    bool lossy;         // the file has lost detail by compression
     // What the caller makes of the decoded image, unless a device does so: it is turned upright
     // from this orientation of Exif (0 and 1: not at all); its colours become gray as by
     // conv_image_weigh.
@@ -188,6 +189,7 @@ struct conv_image_header {
 
 // How an input is encoded, as far as an output of the same format keeps it. {0}: unknown.
 struct conv_kept {
+    bool lossy; // struct conv_image_header, of any format
     // Of JPEG.
     bool progressive;
     uint8_t components;    // that have divisors; 0: none
@@ -467,8 +469,9 @@ static inline size_t conv_format_end(const struct conv_format *format, const uin
 }
 
 // Rows that need no header of their own: pnm/pnm.c writes gray as P5 and colours as P6; gray as P6,
-// too; P5 only; P7.
+// too; P5 only; P7. webp/webp.c.
 extern const struct conv_format conv_pnm_format, conv_ppm_format, conv_pgm_format, conv_pam_format;
+extern const struct conv_format conv_webp_format;
 
 static inline int conv_format_orientation(const struct conv_format *format, const uint8_t *data,
                                           size_t size)

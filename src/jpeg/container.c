@@ -159,6 +159,7 @@ static enum conv_status read_frame(const struct conv_marker *marker,
         return status;
     int type = marker->code - CONV_MARKER_SOF0;
     *header = (struct conv_image_header){
+        .lossy = true,
         .shape = {.height = (int)conv_marker_read_u16(p + 1),
                   .width = (int)conv_marker_read_u16(p + 3),
                   .channels = p[5],

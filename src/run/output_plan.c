@@ -327,6 +327,7 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
     job->meta.kept = (struct conv_kept){0};
     if (job->format == format && format->keep)
         format->keep(job->file->bytes, job->file->size, &job->header, &job->meta.kept);
+    job->meta.kept.lossy = job->header.lossy;
     if (format->device)
         job->encoding = (struct conv_device_encoding){.coder = format->device->coder};
     if (!carried && format->device && format->device->choose)

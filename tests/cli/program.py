@@ -20,6 +20,7 @@ RUNNER = os.environ.get("CONV_RUNNER", "").split()  # what runs it: "valgrind -q
 EMULATED = None if RUNNER else os.environ.get("CONV_EMULATED_BINARY")
 HAS_JPEG = os.environ.get("CONV_HAVE_JPEG") != "0"  # whether the program was built with libjpeg-turbo
 HAS_TIFF = os.environ.get("CONV_HAVE_TIFF") != "0"  # and with libtiff
+HAS_WEBP = os.environ.get("CONV_HAVE_WEBP") != "0"  # and with libwebp
 TIMEOUT = 1800 if RUNNER else 900  # seconds: sanitizer builds and valgrind are slow, and so is a busy machine; a hang is longer
 
 

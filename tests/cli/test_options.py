@@ -233,7 +233,7 @@ def test_help_as_json_has_what_help_prints(box):
 # --- outputs and inputs that are probably a mistake -----------------------------------------------
 
 @pytest.mark.parametrize("typed,words", (
-    (("a.png", "o.gif"), ("o.gif", "GIF", "o.png")), (("a.png", "x/o.WEBP"), ("WebP", "x/o.png")),
+    (("a.png", "o.gif"), ("o.gif", "GIF", "o.png")), (("a.png", "x/o.AVIF"), ("AVIF", "x/o.png")),
     (("a.png", "b.png", "c.png"), ("c.png is not a folder", "c.png/")), (("in", "c.png"), ("c.png is not a folder",)),
     (("a.png", "b.png", "in/there.png"), ("in/there.png is a file",))))
 def test_outputs_under_a_wrong_name_are_refused(photo, box, typed, words):
@@ -292,7 +292,7 @@ def test_an_image_in_place_of_the_filter(photo, box, typed, words):
     assert sorted(os.listdir(box)) == ["a.png", "in", "x.mat"]
 
 
-@pytest.mark.parametrize("head,name", ((b"BM\0\0", "a BMP"), (b"RIFF\0\0\0\0WEBPVP8 ", "a WebP"),
+@pytest.mark.parametrize("head,name", ((b"BM\0\0", "a BMP"), (b"\0\0\0\x1cftypavif", "an AVIF"),
                                        (b"%PDF-1.5", "a PDF"), (b"GIF89a", "a GIF")))
 def test_other_formats_are_recognised(box, head, name):
     (box / "a.xyz").write_bytes(head + bytes(100))
@@ -305,9 +305,9 @@ def test_a_folder_without_png(box):
     """The message lists what was found; no empty output folder is created."""
     (box / "in").mkdir()
     formats = r"PNG,? .*or PNM"
-    for name in ("a.webp", "b.webp", "c.webp"):
+    for name in ("a.gif", "b.gif", "c.gif"):
         (box / "in" / name).write_bytes(b"")
-    assert re.fullmatch(rf"conv: no {formats} in in \(3 other files, e\.g\. [abc]\.webp; vips copy INPUT OUTPUT\.png converts WebP\)\n",
+    assert re.fullmatch(rf"conv: no {formats} in in \(3 other files, e\.g\. [abc]\.gif; vips copy INPUT OUTPUT\.png converts GIF\)\n",
                         run("emboss", "in", "out", code=3).err)
     assert "matches --include (3 other files" in run("emboss", "--include=*.tif", "in", "out", code=3).err
     os.makedirs("empty/below")

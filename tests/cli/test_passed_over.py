@@ -78,14 +78,14 @@ def test_images_in_a_file_or_fifo(box):
 def test_other_formats_and_folders(box):
     """A card with photographs of a phone and a camera was "1 done, 0 failed, 0 skipped"."""
     fill(box / "card", "a.png", "day/b.png", "@eaDir/c.png")
-    for name in ("b.HEIC", "c.gif", "d.webp", "e.NEF", "f.cr2", "notes.txt"):
+    for name in ("b.HEIC", "c.gif", "d.jxl", "e.NEF", "f.cr2", "notes.txt"):
         with open(f"card/{name}", "wb") as file:
             file.write(b"data")
-    passed = "; 5 other images: CR2, GIF, HEIC, NEF, WebP; 1 folder not entered (-r)\n"
+    passed = "; 5 other images: CR2, GIF, HEIC, JPEG XL, NEF; 1 folder not entered (-r)\n"
     result = run("blur", "--json", "card", "out")
     summary = result.records()[-1]
     assert result.err.startswith("1 image -> out/ in ") and result.err.endswith(passed) and summary["ignored"] == 5
-    assert [summary[f"{key}"] for key in ("other_images", "other_formats", "folders_not_entered")] == [5, "CR2, GIF, HEIC, NEF, WebP", 1]
+    assert [summary[f"{key}"] for key in ("other_images", "other_formats", "folders_not_entered")] == [5, "CR2, GIF, HEIC, JPEG XL, NEF", 1]
     assert passed in run("blur", "--dry-run", "card", "out").err
     assert "2 done, 0 failed, 0 skipped; 1 ignored; 5 other images: CR2, GIF" in closing(run("blur", "-r", "card", "tree").err)
     assert "other image" not in run("blur", "--include", "*.png", "card", "chosen").err

@@ -28,7 +28,7 @@ LAYERS = (
     ("src/run",),
     ("src/report", "src/io", "src/engine"),
     ("src/pnm",),
-    ("src/png", "src/jpeg", "src/tiff", "kernels/stencil", "kernels/layer", "kernels/bank", "kernels/layout"),
+    ("src/png", "src/jpeg", "src/tiff", "src/webp", "kernels/stencil", "kernels/layer", "kernels/bank", "kernels/layout"),
     ("src/tensor", "kernels/common"),
     ("src/filter", "src/image"),
     ("src/base",),

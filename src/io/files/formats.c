@@ -22,6 +22,9 @@ const struct conv_format *const conv_formats[] = {
 #if CONV_HAVE_TIFF
     &conv_tiff_format,
 #endif
+#if CONV_HAVE_WEBP
+    &conv_webp_format,
+#endif
     &conv_pnm_format,  &conv_ppm_format, &conv_pgm_format, &conv_pam_format,
 };
 const int conv_format_count = sizeof conv_formats / sizeof conv_formats[0];
@@ -36,8 +39,13 @@ const int conv_format_count = sizeof conv_formats / sizeof conv_formats[0];
 #else
 #define TIFF ""
 #endif
-const char conv_formats_read[] = "PNG" JPEG TIFF " or PNM",
-           conv_formats_written[] = "PNG" JPEG TIFF " and PNM";
+#if CONV_HAVE_WEBP
+#define WEBP ", WebP"
+#else
+#define WEBP ""
+#endif
+const char conv_formats_read[] = "PNG" JPEG TIFF WEBP " or PNM",
+           conv_formats_written[] = "PNG" JPEG TIFF WEBP " and PNM";
 
 const struct conv_format *conv_formats_of_name(const char *path)
 {
