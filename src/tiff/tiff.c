@@ -33,6 +33,9 @@
 // at most, and deflate is at 1032; one bit of CCITT stands for a row of any length.
 #define MOST_EXPANSION 4096
 
+// Larger tiles than this are not larger than their image. Small images have tiles of usual size.
+#define MOST_TILE_SIDE 8192u
+
 struct conv_codec {
     struct conv_codec_config config;
     struct conv_buffer band; // rows as they are in the file, or to be written
@@ -264,12 +267,11 @@ static enum conv_status check_samples(const struct layout *layout, struct conv_e
             err, CONV_ERR_UNSUPPORTED,
             "TIFF of %d channels; only gray and RGB, both also with alpha, are read",
             layout->samples);
-    if (real ? bits != 32 || palette || layout->photometric == PHOTOMETRIC_MINISWHITE
-             : !whole || (bits != 8 && bits != 16 && !small) || (palette && bits == 16))
+    if (real || !whole || (bits != 8 && bits != 16 && !small) || (palette && bits == 16))
         return conv_err_set(
             err, CONV_ERR_UNSUPPORTED,
-            "TIFF of %d-bit %s samples; only those of 8 and 16 bits, gray of 1, 2 and 4, and "
-            "float32 are read",
+            "TIFF of %d-bit %s samples; only those of 8 and 16 bits and gray of 1, 2 and 4 are "
+            "read",
             bits,
             real    ? "floating-point"
             : whole ? "unsigned"
@@ -333,6 +335,10 @@ static enum conv_status find_bands(TIFF *tif, struct layout *layout, struct conv
     layout->tiled = TIFFIsTiled(tif);
     size_t samples = separate ? 1 : layout->samples;
     uint64_t width = layout->width, rows = layout->height;
+    // With libdeflate libtiff takes a strip that is too long, and its last samples stay unset.
+    if (layout->compression == COMPRESSION_ADOBE_DEFLATE ||
+        layout->compression == COMPRESSION_DEFLATE)
+        TIFFSetField(tif, TIFFTAG_DEFLATE_SUBCODEC, DEFLATE_SUBCODEC_ZLIB);
     if (layout->photometric == PHOTOMETRIC_YCBCR) // RGB, of full size
         TIFFSetField(tif, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
     if (layout->tiled) {
@@ -340,7 +346,9 @@ static enum conv_status find_bands(TIFF *tif, struct layout *layout, struct conv
         TIFFGetField(tif, TIFFTAG_TILEWIDTH, &across);
         TIFFGetField(tif, TIFFTAG_TILELENGTH, &layout->rows);
         layout->tile_width = across;
-        if (across == 0 || layout->rows == 0 || across % 16 != 0 || layout->rows % 16 != 0)
+        if (across == 0 || layout->rows == 0 || across % 16 != 0 || layout->rows % 16 != 0 ||
+            (across > MOST_TILE_SIDE && across - 15 > layout->width) ||
+            (layout->rows > MOST_TILE_SIDE && layout->rows - 15 > layout->height))
             return conv_err_set(err, CONV_ERR_FORMAT, "bad header: tiles of %u x %u pixels",
                                 (unsigned)across, (unsigned)layout->rows);
         width = (width + across - 1) / across * across;
