@@ -312,6 +312,33 @@ static uint64_t marker_needs(const uint8_t *data, size_t size, size_t from)
     return length < 2 ? 0 : at + 1 + length;
 }
 
+// Where the further images end that an index in the header announces (MPF, CIPA DC-007); 0: there
+// is no index, UINT64_MAX: it cannot be read.
+static uint64_t announced_end(const uint8_t *data, size_t size)
+{
+    enum { TAG = 0xB002, ENTRY = 16, SIZE = 4, OFFSET = 8 }; // the offset is from the index on
+    struct conv_marker marker = {0};
+    struct conv_exif_tag list;
+    size_t at = 2;
+    uint64_t end = UINT64_MAX;
+    do {
+        if (!conv_marker_next(&marker, data, size, &at) || marker.code == CONV_MARKER_SOS)
+            return 0;
+    } while (marker.code != CONV_MARKER_APP2 || !conv_marker_starts_with(&marker, "MPF", 4));
+    const uint8_t *index = marker.data + 4;
+    bool found = conv_exif_find(index, marker.length - 4, 0, TAG, &list);
+    for (size_t i = 0; found && i + ENTRY <= list.size; i += ENTRY) {
+        uint64_t number[2] = {0}; // size and offset
+        for (int b = 0; b < 4; b++)
+            for (int n = 0; n < 2; n++)
+                number[n] |= (uint64_t)list.value[i + (n ? OFFSET : SIZE) + b]
+                             << 8 * (list.little ? b : 3 - b);
+        uint64_t to = number[1] ? (uint64_t)(index - data) + number[1] + number[0] : 0;
+        end = end == UINT64_MAX || to > end ? to : end;
+    }
+    return end;
+}
+
 bool conv_jpeg_extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes)
 {
     const size_t in_scan = ~(SIZE_MAX >> 1); // a bit of *at: it is in entropy-coded data
@@ -330,10 +357,10 @@ bool conv_jpeg_extent(const uint8_t *data, size_t size, size_t *at, uint64_t *by
             *bytes = marker_needs(data, size, from);
             return false;
         }
-        bool announces =
-            marker.code == CONV_MARKER_APP2 && conv_marker_starts_with(&marker, "MPF", 4);
-        *bytes = announces ? UINT64_MAX : next;
-        if (announces || marker.code == CONV_MARKER_EOI)
+        if (marker.code == CONV_MARKER_EOI) {
+            *bytes = announced_end(data, size);
+            *bytes = *bytes > next ? *bytes : next;
             return true;
+        }
     }
 }

@@ -40,8 +40,8 @@ enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_i
 enum conv_status conv_jpeg_check_size(const uint8_t *data, size_t size,
                                       const struct conv_image_header *header, struct conv_err *err);
 
-// conv_format.end: the end of EOI; `size` if an index of further images (MPF, CIPA DC-007)
-// announces that they follow.
+// conv_format.extent: to the end of EOI, or of further images that an index (MPF, CIPA DC-007)
+// announces; UINT64_MAX if that cannot be read.
 bool conv_jpeg_extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes);
 
 // --- stream.c ------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import functools
 import os
 import shutil
+import struct
 import subprocess
 import tarfile
 
@@ -113,6 +114,15 @@ def test_damage_in_a_stream_of_jpegs():
                             (a[:20] + b"\0" + a[21:], (a, b), "image 3: damaged at byte 20: its end cannot be found")):
         result = run("emboss", "-", "-", stdin=a + b + bad + b, code=1)
         assert result.out_bytes == b"".join(map(alone, want)) and said in result.err
+    # The previews of phones are no images of their own: an index says where they end.
+    for order in "<>":
+        def index(size, offset):
+            entries = struct.pack(order + "IIIHHIIIHH", 0, 0, 0, 0, 0, 0, size, offset, 0, 0)
+            return jpeg.segment(0xE2, b"MPF\0" + (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "IHHHIII", 8, 1, 0xB002, 7, len(entries), 26, 0) + entries)
+        empty = jpeg.make(jpeg.decode(a), index(0, 0))
+        phone = jpeg.make(jpeg.decode(a), index(len(b), len(empty) - empty.index(b"MPF\0") - 4)) + b
+        assert run("emboss", "-", "-", stdin=phone + a + phone + phone).out_bytes == alone(phone) + alone(a) + 2 * alone(phone)
+        assert len(alone(phone)) < 2 * len(alone(a))
     mpf = jpeg.make(jpeg.decode(a), jpeg.segment(0xE2, b"MPF\0II*\0" + bytes(60)))
     assert "a JPEG whose end only the end of the input shows" in run("emboss", "-", "-", stdin=a + mpf + b, code=1).err
 
