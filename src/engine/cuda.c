@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The CUDA backend: opens a device, uploads the chain's filters and pins staging memory.
+// The CUDA backend: opens a device, uploads the chain's filters and pins staging memory; and for
+// calls of the library a device, its memory and events.
 #include "engine/cuda_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "image/image.h"
 #include "kernels/stencil/cuda/cuda_variants.h"
+
+// --- chains of filters ---------------------------------------------------------------------------
 
 #define OLDEST_CAPABILITY 75 // the oldest that the build has code for, and that CUDA 13 supports
 
@@ -221,6 +225,121 @@ static bool cuda_host_unpin(struct conv_backend *backend, void *memory)
     return conv_cuda_memory_unpin(backend->device, memory);
 }
 
+// --- the current device --------------------------------------------------------------------------
+
+// Makes the device current until cuda_leave, which restores the caller's.
+static enum conv_status cuda_enter(struct conv_device_context *device, int *previous,
+                                   struct conv_err *err)
+{
+    cudaError_t code = cudaGetDevice(previous);
+    if (!code && *previous != device->ordinal)
+        code = cudaSetDevice(device->ordinal);
+    return conv_cuda_check(code, "select the device", err);
+}
+
+static void cuda_leave(struct conv_device_context *device, int previous)
+{
+    if (previous != device->ordinal)
+        (void)cudaSetDevice(previous);
+}
+
+// --- opening -------------------------------------------------------------------------------------
+
+static void cuda_context_close(struct conv_device_context *device)
+{
+    conv_cuda_parts_close(device);
+    conv_cuda_memory_free(&device->own->scratch.memory);
+    conv_cuda_event_destroy(&device->own->scratch.used);
+    conv_cuda_event_destroy(&device->own->order);
+}
+
+static enum conv_status cuda_context_open(struct conv_device_context *device, struct conv_err *err)
+{
+    int previous;
+    size_t unused;
+    enum conv_status status = conv_cuda_device_check(device->ordinal, err);
+    if (status)
+        return status;
+    device->own = calloc(1, sizeof *device->own);
+    if (!device->own)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    status = cuda_enter(device, &previous, err);
+    if (status)
+        return status;
+    status = conv_cuda_event_create(&device->own->order, cudaEventDisableTiming, err);
+    if (!status)
+        status = conv_cuda_event_create(&device->own->scratch.used, cudaEventDisableTiming, err);
+    cudaError_t code = status ? cudaSuccess : cudaMemGetInfo(&unused, &device->own->memory);
+    if (code)
+        status = conv_cuda_device_report(err, code, "read the device's memory");
+    cuda_leave(device, previous);
+    return status;
+}
+
+static enum conv_status cuda_synchronise(struct conv_device_context *device, struct conv_err *err)
+{
+    (void)device;
+    return conv_cuda_check(cudaDeviceSynchronize(), "complete the work of the device", err);
+}
+
+// --- memory --------------------------------------------------------------------------------------
+
+static enum conv_status cuda_allocate(struct conv_device_context *device, size_t bytes, void **data,
+                                      struct conv_err *err)
+{
+    struct conv_cuda_memory block = {0};
+    (void)device;
+    enum conv_status status = conv_cuda_memory_reserve(&block, bytes, 0, "for images", err);
+    *data = block.d_data;
+    return status;
+}
+
+static void cuda_release(struct conv_device_context *device, void *data)
+{
+    int previous;
+    struct conv_err err;
+    if (!cuda_enter(device, &previous, &err)) {
+        (void)cudaFree(data); // nothing can be done about a failure
+        cuda_leave(device, previous);
+    }
+}
+
+// --- events --------------------------------------------------------------------------------------
+
+static enum conv_status cuda_event_record(struct conv_device_context *device, void **event,
+                                          void *stream, struct conv_err *err)
+{
+    cudaEvent_t cuda = *event;
+    (void)device;
+    enum conv_status status =
+        cuda ? CONV_OK : conv_cuda_event_create(&cuda, cudaEventDisableTiming, err);
+    *event = cuda;
+    return status ? status : conv_cuda_event_record(cuda, stream, err);
+}
+
+static enum conv_status cuda_event_wait(struct conv_device_context *device, void *event,
+                                        void *stream, struct conv_err *err)
+{
+    (void)device;
+    return conv_cuda_check(cudaStreamWaitEvent(stream, event, 0), "order the work of streams", err);
+}
+
+static void cuda_event_destroy(struct conv_device_context *device, void *event)
+{
+    (void)device;
+    if (event)
+        (void)cudaEventDestroy(event);
+}
+
+static enum conv_status cuda_stream_wait(struct conv_device_context *device, void *stream,
+                                         struct conv_err *err)
+{
+    (void)device;
+    return conv_cuda_check(cudaStreamSynchronize(stream), "complete the work of a stream", err);
+}
+
+// --- the table -----------------------------------------------------------------------------------
+
 const struct conv_device_ops conv_device_cuda = {
     .name = "cuda",
     .title = "CUDA",
@@ -245,17 +364,17 @@ const struct conv_device_ops conv_device_cuda = {
     .has_room = cuda_has_room,
     .together = cuda_together,
     .stream_run = conv_cuda_stream_run,
-    .context_open = conv_cuda_context_open,
-    .context_close = conv_cuda_context_close,
-    .synchronise = conv_cuda_context_synchronise,
-    .enter = conv_cuda_context_enter,
-    .leave = conv_cuda_context_leave,
-    .allocate = conv_cuda_context_allocate,
-    .release = conv_cuda_context_release,
-    .event_record = conv_cuda_context_record_event,
-    .event_wait = conv_cuda_context_wait_event,
-    .event_destroy = conv_cuda_context_destroy_event,
-    .stream_wait = conv_cuda_context_wait_stream,
+    .context_open = cuda_context_open,
+    .context_close = cuda_context_close,
+    .synchronise = cuda_synchronise,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
+    .allocate = cuda_allocate,
+    .release = cuda_release,
+    .event_record = cuda_event_record,
+    .event_wait = cuda_event_wait,
+    .event_destroy = cuda_event_destroy,
+    .stream_wait = cuda_stream_wait,
     .copy_bytes = conv_cuda_context_copy_bytes,
     .copy = conv_cuda_context_copy,
     .decode = conv_cuda_context_decode,

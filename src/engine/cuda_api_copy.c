@@ -261,7 +261,7 @@ enum conv_status conv_cuda_context_copy(struct conv_device_context *device,
         up |= sources[i].memory == CONV_HOST && results[i].memory == CONV_DEVICE;
     if (!status && up) { // the stream may be writing to the sources, which threads read
         cudaError_t code = cudaStreamSynchronize(stream);
-        status = code ? conv_cuda_device_report(err, code, "wait for a stream") : CONV_OK;
+        status = conv_cuda_check(code, "wait for a stream", err);
     }
     if (!status && host)
         status = conv_cuda_parts_start(device, stream, err);
@@ -282,7 +282,7 @@ static enum conv_status copy_few(void *result, const void *source, size_t bytes,
     cudaError_t code = cudaMemcpyAsync(result, source, bytes, kind, stream);
     if (!code && kind != cudaMemcpyDeviceToDevice)
         code = cudaStreamSynchronize(stream);
-    return code ? conv_cuda_device_report(err, code, "copy memory") : CONV_OK;
+    return conv_cuda_check(code, "copy memory", err);
 }
 
 enum conv_status conv_cuda_context_copy_bytes(struct conv_device_context *device, void *result,

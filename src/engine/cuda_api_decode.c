@@ -353,8 +353,8 @@ static enum conv_status start_part(struct decoding *decoding, int index, int fir
         status = queue_part(decoding, index, first, end, &layout, err);
     if (status != CONV_ERR_MEMORY)
         return status;
-    cudaError_t code = part->cuda ? cudaStreamSynchronize(part->cuda) : cudaSuccess;
-    return code ? conv_cuda_device_report(err, code, "end a part of a batch") : CONV_OK;
+    return conv_cuda_check(part->cuda ? cudaStreamSynchronize(part->cuda) : cudaSuccess,
+                           "end a part of a batch", err);
 }
 
 // --- the call ------------------------------------------------------------------------------------

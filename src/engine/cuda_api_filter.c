@@ -89,6 +89,157 @@ static bool fits_pixels(const conv_image *view)
            ((uintptr_t)view->data | (uintptr_t)view->row_stride) % CONV_IMAGE_ROW_ALIGN == 0;
 }
 
+// --- tables --------------------------------------------------------------------------------------
+
+// The upload of a table must not stop the caller, so it is copied from pinned memory, which stays
+// until the device has read it. A filter that runs on the same images again finds its table there.
+
+// Tables of planes in device memory. A table that equals an earlier one is not uploaded again.
+#define MOST_TABLES 64
+
+// Memory for tables on both sides.
+struct pair {
+    struct conv_cuda_mapped host;
+    struct conv_cuda_memory device;
+};
+
+struct table {
+    struct pair own; // of a large table
+    uint8_t *h_data, *d_data;
+    size_t capacity, bytes;
+    cudaEvent_t used; // by the last work that reads it
+    bool on_default;  // that work is on the default stream
+};
+
+// Starts as {0}.
+struct table_cache {
+    struct table table[MOST_TABLES];
+    int count, next;
+    struct pair block; // of small tables
+};
+
+// A table for up to 46 planes. Memory for all such tables is taken at once, so that later calls
+// take none, however fast they follow each other.
+#define SMALL_BYTES ((size_t)4 << 10)
+
+static void free_pair(struct pair *pair)
+{
+    conv_cuda_mapped_free(&pair->host);
+    conv_cuda_memory_free(&pair->device);
+}
+
+static enum conv_status reserve_pair(struct pair *pair, size_t bytes, struct conv_err *err)
+{
+    enum conv_status status = conv_cuda_mapped_reserve(&pair->host, bytes, "for tables", err);
+    return status ? status : conv_cuda_memory_reserve(&pair->device, bytes, 0, "for tables", err);
+}
+
+static void free_tables(struct table_cache *tables)
+{
+    for (int i = 0; i < tables->count; i++) {
+        free_pair(&tables->table[i].own);
+        conv_cuda_event_destroy(&tables->table[i].used);
+    }
+    free_pair(&tables->block);
+    *tables = (struct table_cache){0};
+}
+
+// Memory of its own for a table that no work reads; its content is lost.
+static enum conv_status grow(struct table *table, size_t bytes, struct conv_err *err)
+{
+    size_t capacity = (bytes + bytes / 4 + SMALL_BYTES - 1) / SMALL_BYTES * SMALL_BYTES;
+    table->capacity = table->bytes = 0;
+    enum conv_status status = reserve_pair(&table->own, capacity, err);
+    if (status)
+        return status;
+    table->h_data = table->own.host.h_data;
+    table->d_data = table->own.device.d_data;
+    table->capacity = capacity;
+    return CONV_OK;
+}
+
+static struct table *find_equal(struct table_cache *tables, const void *content, size_t bytes)
+{
+    // The most recent tables are compared first.
+    for (int i = 1; i <= tables->count; i++) {
+        int at = (tables->next - i + tables->count) % tables->count;
+        struct table *table = &tables->table[at];
+        if (table->bytes == bytes && memcmp(table->h_data, content, bytes) == 0)
+            return table;
+    }
+    return NULL;
+}
+
+// A table that no work reads any more. The oldest is the first to become free.
+static enum conv_status find_free(struct table_cache *tables, struct table **out,
+                                  struct conv_err *err)
+{
+    cudaError_t code = cudaSuccess;
+    if (tables->count > 0) {
+        struct table *oldest = &tables->table[tables->next % tables->count];
+        code = tables->count < MOST_TABLES ? cudaEventQuery(oldest->used)
+                                           : cudaEventSynchronize(oldest->used);
+        if (!code) {
+            tables->next = (tables->next + 1) % tables->count;
+            *out = oldest;
+            return CONV_OK;
+        }
+    }
+    if (code && code != cudaErrorNotReady)
+        return conv_cuda_device_report(err, code, "wait for a filter");
+    (void)cudaGetLastError();
+    // All are in use: adds another one, which is the most recent.
+    struct table *added = &tables->table[tables->count];
+    enum conv_status status = reserve_pair(&tables->block, MOST_TABLES * SMALL_BYTES, err);
+    if (!status)
+        status = conv_cuda_event_create(&added->used, cudaEventDisableTiming, err);
+    if (status)
+        return status;
+    added->h_data = tables->block.host.h_data + (size_t)tables->count * SMALL_BYTES;
+    added->d_data = tables->block.device.d_data + (size_t)tables->count * SMALL_BYTES;
+    added->capacity = SMALL_BYTES;
+    tables->count++;
+    // The order of use starts again, which costs one more table at most.
+    tables->next = 0;
+    *out = added;
+    return CONV_OK;
+}
+
+// The table in device memory, for work that is queued on `stream` until table_used.
+// Kernels leave it as it was. Waits only if MOST_TABLES others are in use.
+static enum conv_status get_table(struct table_cache *tables, const void *content, size_t bytes,
+                                  cudaStream_t stream, struct table **out, struct conv_err *err)
+{
+    struct table *table = find_equal(tables, content, bytes);
+    cudaError_t code = cudaSuccess;
+    if (table) {
+        // Its last use may be on another stream, and kernels keep counters in it. Comparing streams
+        // does not help: a new one may have the address of one that has been destroyed. Only the
+        // default stream is always the same.
+        if (stream != NULL || !table->on_default)
+            code = cudaStreamWaitEvent(stream, table->used, 0);
+    } else {
+        enum conv_status status = find_free(tables, &table, err);
+        if (!status && bytes > table->capacity)
+            status = grow(table, bytes, err);
+        if (status)
+            return status;
+        memcpy(table->h_data, content, bytes);
+        table->bytes = bytes;
+        code = cudaMemcpyAsync(table->d_data, table->h_data, bytes, cudaMemcpyHostToDevice, stream);
+    }
+    if (code)
+        return conv_cuda_device_report(err, code, "copy a table to the device");
+    *out = table;
+    return CONV_OK;
+}
+
+static enum conv_status table_used(struct table *table, cudaStream_t stream, struct conv_err *err)
+{
+    table->on_default = stream == NULL;
+    return conv_cuda_event_record(table->used, stream, err);
+}
+
 // --- opening -------------------------------------------------------------------------------------
 
 struct conv_cuda_views {
@@ -97,7 +248,7 @@ struct conv_cuda_views {
     struct pixels *pixels[CONV_IMAGE_MAX_CHANNELS + 1]; // by channels; NULL: no plans
     enum conv_alpha_mode alpha;
     bool floats;
-    struct conv_cuda_table_cache tables;
+    struct table_cache tables;
     struct conv_stencil_plane *planes; // of the group that is being queued
     size_t plane_room;
 };
@@ -106,7 +257,7 @@ void conv_cuda_views_close(struct conv_cuda_views *views)
 {
     if (!views)
         return;
-    conv_cuda_table_free(&views->tables);
+    free_tables(&views->tables);
     for (int channels = 2; channels <= CONV_IMAGE_MAX_CHANNELS; channels++)
         close_pixels(views->pixels[channels]);
     free(views->planes);
@@ -330,6 +481,31 @@ static struct conv_layout_copy store_copy(const struct run *run, int image)
                                      stored_planes(run, image), run->width, run->height};
 }
 
+// --- scratch memory ------------------------------------------------------------------------------
+
+// At least `bytes` of scratch memory for work that is queued on `stream` until
+// scratch_used. Waits for the device only when it grows.
+static enum conv_status take_scratch(struct conv_device_context *device, size_t bytes,
+                                     cudaStream_t stream, uint8_t **d_memory, struct conv_err *err)
+{
+    struct conv_cuda_context_scratch *scratch = &device->own->scratch;
+    bool grows = bytes > scratch->memory.bytes;
+    cudaError_t code =
+        grows ? cudaEventSynchronize(scratch->used) : cudaStreamWaitEvent(stream, scratch->used, 0);
+    if (code)
+        return conv_cuda_device_report(err, code, "wait for a filter");
+    enum conv_status status =
+        conv_cuda_memory_reserve(&scratch->memory, bytes, bytes / 8, "for planes", err);
+    *d_memory = scratch->memory.d_data;
+    return status;
+}
+
+static enum conv_status scratch_used(struct conv_device_context *device, cudaStream_t stream,
+                                     struct conv_err *err)
+{
+    return conv_cuda_event_record(device->own->scratch.used, stream, err);
+}
+
 // --- running -------------------------------------------------------------------------------------
 
 static enum conv_status launch_op(const struct run *run, int op,
@@ -358,7 +534,7 @@ static enum conv_status launch_op(const struct run *run, int op,
 static enum conv_status queue_filters(const struct run *run, struct conv_err *err)
 {
     struct conv_cuda_views *filter = run->filter;
-    struct conv_cuda_table *table;
+    struct table *table = NULL;
     int planes = run->count * run->filtered, extra = run->premultiplied;
     uint32_t tiles[CONV_FILTER_MAX_CHAIN];
     size_t entries = (size_t)(run->op_count + extra) * (size_t)planes;
@@ -371,8 +547,8 @@ static enum conv_status queue_filters(const struct run *run, struct conv_err *er
         (void)conv_stencil_cells(plan_of(run, op)->stencil, part, planes);
     }
     enum conv_status status =
-        conv_cuda_table_get(&filter->tables, filter->planes,
-                            entries * sizeof(struct conv_stencil_plane), run->stream, &table, err);
+        get_table(&filter->tables, filter->planes, entries * sizeof(struct conv_stencil_plane),
+                  run->stream, &table, err);
     if (status)
         return status;
     struct conv_stencil_plane *d_planes = (void *)table->d_data;
@@ -383,7 +559,7 @@ static enum conv_status queue_filters(const struct run *run, struct conv_err *er
         size_t at = (size_t)(op + extra) * (size_t)planes;
         status = launch_op(run, op, filter->planes + at, d_planes + at, tiles[op], err);
     }
-    enum conv_status noted = conv_cuda_table_used(table, run->stream, err);
+    enum conv_status noted = table_used(table, run->stream, err);
     return status ? status : noted;
 }
 
@@ -392,8 +568,8 @@ static enum conv_status queue_group(struct run *run, struct conv_err *err)
     enum conv_status status = CONV_OK;
     size_t bytes = run->image_bytes + run->cell_bytes;
     if (bytes > 0)
-        status = conv_cuda_context_scratch(run->filter->device, (size_t)run->count * bytes,
-                                           run->stream, &run->d_scratch, err);
+        status = take_scratch(run->filter->device, (size_t)run->count * bytes, run->stream,
+                              &run->d_scratch, err);
     if (!status && run->loads)
         status = queue_copies(run, load_copy, err);
     if (!status)
@@ -403,8 +579,7 @@ static enum conv_status queue_group(struct run *run, struct conv_err *err)
     if (!status && run->stores)
         status = queue_copies(run, store_copy, err);
     if (bytes > 0 && run->d_scratch) {
-        enum conv_status noted =
-            conv_cuda_context_scratch_used(run->filter->device, run->stream, err);
+        enum conv_status noted = scratch_used(run->filter->device, run->stream, err);
         status = status ? status : noted;
     }
     return status;

@@ -1,7 +1,71 @@
 // SPDX-License-Identifier: MIT
-// Parts of a batch: their streams, their device memory, and the pinned pieces through which they
-// exchange bytes with pageable memory.
+// What calls of the library share: views of device memory; parts of a batch, their streams, their
+// device memory, and the pinned pieces through which they exchange bytes with pageable memory.
 #include "engine/cuda_internal.h"
+
+// --- views ---------------------------------------------------------------------------------------
+
+struct conv_layout_view conv_cuda_view_layout(const conv_image *view)
+{
+    struct conv_layout_view layout = {
+        .row = view->row_stride,
+        .column = view->column_stride,
+        .channels = view->channels,
+        .sample_bytes = (int32_t)conv_sample_bytes(view->sample),
+        .alpha = view->has_alpha && view->channels > 1,
+    };
+    for (int c = 0; c < view->channels; c++)
+        layout.channel[c] = (uint8_t *)view->data + c * view->channel_stride;
+    return layout;
+}
+
+struct conv_layout_view conv_cuda_view_planes(uint8_t *memory, int width, int height, int channels,
+                                              int depth, bool alpha)
+{
+    size_t bytes = conv_image_plane_bytes(width, height, depth);
+    struct conv_layout_view layout = {
+        .row = (int64_t)conv_image_stride(width, depth),
+        .column = depth / 8,
+        .channels = channels,
+        .sample_bytes = depth / 8,
+        .alpha = alpha,
+        .padded = true,
+    };
+    for (int c = 0; c < channels; c++)
+        layout.channel[c] = memory + (size_t)c * bytes;
+    return layout;
+}
+
+bool conv_cuda_view_is_aligned(const conv_image *view, bool whole)
+{
+    int64_t sample = conv_sample_bytes(view->sample);
+    uintptr_t all = (uintptr_t)view->data | (uintptr_t)view->row_stride;
+    if (view->channels > 1)
+        all |= (uintptr_t)view->channel_stride;
+    if (whole)
+        all |= (uintptr_t)(view->width * sample);
+    // Rows of a view that is only read may overlap.
+    return view->column_stride == sample && view->row_stride >= view->width * sample &&
+           all % CONV_IMAGE_ROW_ALIGN == 0;
+}
+
+enum conv_status conv_cuda_copies_flush(struct conv_cuda_copies *copies, struct conv_err *err)
+{
+    int count = copies->count;
+    copies->count = 0;
+    return count > 0 && conv_cuda_layout_copy(copies->list, count, copies->stream)
+               ? conv_cuda_device_report(err, cudaGetLastError(), "launch kernel copy_layout")
+               : CONV_OK;
+}
+
+enum conv_status conv_cuda_copies_add(struct conv_cuda_copies *copies,
+                                      const struct conv_layout_copy *copy, struct conv_err *err)
+{
+    copies->list[copies->count++] = *copy;
+    return copies->count == CONV_CUDA_COPIES ? conv_cuda_copies_flush(copies, err) : CONV_OK;
+}
+
+// --- the size of parts ---------------------------------------------------------------------------
 
 // All parts together may take this share of the device's memory.
 #define MEMORY_SHARE 16
@@ -34,7 +98,8 @@ static enum conv_status make_stream(struct conv_cuda_part *part, struct conv_err
 {
     if (part->cuda)
         return CONV_OK;
-    enum conv_status status = part->done ? CONV_OK : conv_cuda_event_create(&part->done, err);
+    enum conv_status status =
+        part->done ? CONV_OK : conv_cuda_event_create(&part->done, cudaEventBlockingSync, err);
     if (status)
         return status;
     cudaError_t code = cudaStreamCreateWithFlags(&part->cuda, cudaStreamNonBlocking);
@@ -67,8 +132,8 @@ enum conv_status conv_cuda_part_open(struct conv_device_context *device,
         return status;
     // Queued before any work of this part, since earlier work on the stream may still read its
     // memory.
-    cudaError_t code = cudaStreamWaitEvent(part->cuda, device->own->order, 0);
-    return code ? conv_cuda_device_report(err, code, "order the work of streams") : CONV_OK;
+    return conv_cuda_check(cudaStreamWaitEvent(part->cuda, device->own->order, 0),
+                           "order the work of streams", err);
 }
 
 enum conv_status conv_cuda_part_queued(struct conv_cuda_part *part, struct conv_err *err)
@@ -82,8 +147,7 @@ enum conv_status conv_cuda_part_wait(struct conv_cuda_part *part, struct conv_er
     if (!part->busy)
         return CONV_OK;
     part->busy = false;
-    cudaError_t code = cudaEventSynchronize(part->done);
-    return code ? conv_cuda_device_report(err, code, "process a part of a batch") : CONV_OK;
+    return conv_cuda_check(cudaEventSynchronize(part->done), "process a part of a batch", err);
 }
 
 enum conv_status conv_cuda_parts_finish(struct conv_device_context *device, struct conv_err *err)
@@ -126,8 +190,7 @@ enum conv_status conv_cuda_piece_wait(struct conv_cuda_piece *piece, struct conv
     if (!piece->busy)
         return CONV_OK;
     piece->busy = false;
-    cudaError_t code = cudaEventSynchronize(piece->copied);
-    return code ? conv_cuda_device_report(err, code, "copy a part of a batch") : CONV_OK;
+    return conv_cuda_check(cudaEventSynchronize(piece->copied), "copy a part of a batch", err);
 }
 
 // A piece that is large enough and no longer in use; else the next one in turn, which may have to
@@ -157,7 +220,9 @@ enum conv_status conv_cuda_piece_open(struct conv_device_context *device, size_t
                                       struct conv_cuda_piece **out, struct conv_err *err)
 {
     struct conv_cuda_piece *piece = choose_piece(device, bytes);
-    enum conv_status status = piece->copied ? CONV_OK : conv_cuda_event_create(&piece->copied, err);
+    enum conv_status status =
+        piece->copied ? CONV_OK
+                      : conv_cuda_event_create(&piece->copied, cudaEventBlockingSync, err);
     if (!status)
         status = conv_cuda_piece_wait(piece, err);
     size_t room = LEAST_PIECE_BYTES;

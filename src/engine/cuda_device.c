@@ -44,8 +44,7 @@ static enum conv_status report_no_device(struct conv_err *err, cudaError_t code)
 
 enum conv_status conv_cuda_device_use(int device, struct conv_err *err)
 {
-    cudaError_t code = cudaSetDevice(device);
-    return code ? conv_cuda_device_report(err, code, "select the device") : CONV_OK;
+    return conv_cuda_check(cudaSetDevice(device), "select the device", err);
 }
 
 // At least 1, or CONV_ERR_DEVICE with what the machine lacks, and *count 0.
@@ -78,7 +77,7 @@ enum conv_status conv_cuda_device_capability(int device, int *capability, struct
     if (!code)
         code = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
     *capability = conv_cuda_code_capability(major * 10 + minor);
-    return code ? conv_cuda_device_report(err, code, "read the compute capability") : CONV_OK;
+    return conv_cuda_check(code, "read the compute capability", err);
 }
 
 static enum conv_status read_info(struct conv_device_info *info, int device, struct conv_err *err)
@@ -103,7 +102,7 @@ enum conv_status conv_cuda_device_read_memory(struct conv_device_info *info, int
     cudaError_t code = cudaSetDevice(device);
     if (!code)
         code = cudaMemGetInfo(&info->free, &info->memory);
-    return code ? conv_cuda_device_report(err, code, "read the device's memory") : CONV_OK;
+    return conv_cuda_check(code, "read the device's memory", err);
 }
 
 enum conv_status conv_cuda_device_list(struct conv_device_info *info, int room, int *count,
@@ -203,12 +202,12 @@ bool conv_cuda_memory_unpin(int device, void *memory)
 
 // --- events --------------------------------------------------------------------------------------
 
-enum conv_status conv_cuda_event_create(cudaEvent_t *event, struct conv_err *err)
+enum conv_status conv_cuda_event_create(cudaEvent_t *event, unsigned flags, struct conv_err *err)
 {
-    cudaError_t code = cudaEventCreateWithFlags(event, cudaEventBlockingSync);
+    cudaError_t code = cudaEventCreateWithFlags(event, flags);
     if (code)
         *event = NULL;
-    return code ? conv_cuda_device_report(err, code, "make an event") : CONV_OK;
+    return conv_cuda_check(code, "make an event", err);
 }
 
 void conv_cuda_event_destroy(cudaEvent_t *event)
@@ -221,8 +220,7 @@ void conv_cuda_event_destroy(cudaEvent_t *event)
 enum conv_status conv_cuda_event_record(cudaEvent_t event, cudaStream_t stream,
                                         struct conv_err *err)
 {
-    cudaError_t code = cudaEventRecord(event, stream);
-    return code ? conv_cuda_device_report(err, code, "record an event") : CONV_OK;
+    return conv_cuda_check(cudaEventRecord(event, stream), "record an event", err);
 }
 
 enum conv_status conv_cuda_event_elapsed(cudaEvent_t from, cudaEvent_t to, uint64_t *ns,
@@ -231,7 +229,7 @@ enum conv_status conv_cuda_event_elapsed(cudaEvent_t from, cudaEvent_t to, uint6
     float ms = 0;
     cudaError_t code = cudaEventElapsedTime(&ms, from, to);
     *ns = (uint64_t)((double)ms * 1e6);
-    return code ? conv_cuda_device_report(err, code, "read the time between events") : CONV_OK;
+    return conv_cuda_check(code, "read the time between events", err);
 }
 
 // --- the host's clock ----------------------------------------------------------------------------

@@ -17,6 +17,13 @@
 // CONV_ERR_DEVICE. Clears the thread's last error, which the check after a later launch would find.
 enum conv_status conv_cuda_device_report(struct conv_err *err, cudaError_t code, const char *doing);
 
+// The same for a call that may have succeeded: then CONV_OK.
+static inline enum conv_status conv_cuda_check(cudaError_t code, const char *doing,
+                                               struct conv_err *err)
+{
+    return code ? conv_cuda_device_report(err, code, doing) : CONV_OK;
+}
+
 // False if there is no driver, so that opening a device fails at once. Takes microseconds and does
 // not initialise CUDA, which takes 0.1 s and more.
 bool conv_cuda_device_has_driver(void);
@@ -73,8 +80,9 @@ bool conv_cuda_memory_unpin(int device, void *memory);
 
 // --- events --------------------------------------------------------------------------------------
 
-// An event on the current device. A thread that waits for it sleeps and leaves its core to others.
-enum conv_status conv_cuda_event_create(cudaEvent_t *event, struct conv_err *err);
+// An event on the current device. With cudaEventBlockingSync a thread that waits for it sleeps and
+// leaves its core to others; with cudaEventDisableTiming it serves the order of work only.
+enum conv_status conv_cuda_event_create(cudaEvent_t *event, unsigned flags, struct conv_err *err);
 void conv_cuda_event_destroy(cudaEvent_t *event); // NULL inside is fine; is NULL afterwards
 
 // Enqueues the event on the stream. Errors here and below: CONV_ERR_DEVICE.

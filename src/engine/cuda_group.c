@@ -72,7 +72,7 @@ static enum conv_status fill_stream(struct conv_stream *stream, size_t bytes, st
     if (code)
         return conv_cuda_device_report(err, code, "make a stream");
     for (int i = 0; i < MARK_COUNT && !status; i++)
-        status = conv_cuda_event_create(&stream->marks[i], err);
+        status = conv_cuda_event_create(&stream->marks[i], cudaEventBlockingSync, err);
     if (!status)
         status = conv_cuda_clock_open(&stream->clock, stream->cuda, err);
     return status ? status : reserve_buffers(stream, bytes, 0, err);
@@ -293,7 +293,7 @@ static enum conv_status copy_in(const struct conv_stream *stream, const struct c
         code = cudaMemcpyAsync(stream->coder.part[CONV_CUDA_CODER_PASSTHROUGH].d_data,
                                group->h_in + group->capacity - group->back, group->back,
                                cudaMemcpyHostToDevice, stream->cuda);
-    return code ? conv_cuda_device_report(err, code, "copy images to the device") : CONV_OK;
+    return conv_cuda_check(code, "copy images to the device", err);
 }
 
 static enum conv_status copy_planes_out(struct conv_stream *stream, struct conv_group *group,
@@ -306,7 +306,7 @@ static enum conv_status copy_planes_out(struct conv_stream *stream, struct conv_
         code = cudaMemcpyAsync(group->h_in + group->capacity - group->back,
                                stream->coder.part[CONV_CUDA_CODER_PASSTHROUGH].d_data, group->back,
                                cudaMemcpyDeviceToHost, stream->cuda);
-    return code ? conv_cuda_device_report(err, code, "copy images from the device") : CONV_OK;
+    return conv_cuda_check(code, "copy images from the device", err);
 }
 
 static enum conv_status queue_copy_out(struct conv_stream *stream, struct conv_group *group,
@@ -403,7 +403,7 @@ static enum conv_status wait_for_group(struct conv_stream *stream, struct conv_g
     }
     if (!code)
         code = cudaEventSynchronize(stream->marks[MARK_COPIED_OUT]);
-    return code ? conv_cuda_device_report(err, code, "filter a group of images") : CONV_OK;
+    return conv_cuda_check(code, "filter a group of images", err);
 }
 
 static enum conv_status read_time(const struct conv_stream *stream, enum conv_cuda_mark from,

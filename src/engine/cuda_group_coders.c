@@ -328,8 +328,7 @@ static enum conv_status copy_group(struct conv_stream *stream, struct conv_group
             code =
                 cudaMemcpyAsync(group->h_out + span[f].to, coder->encode[f].d_output + span[f].from,
                                 span[f].end - span[f].from, cudaMemcpyDeviceToHost, stream->cuda);
-    return code ? conv_cuda_device_report(err, code, "copy encoded images from the device")
-                : CONV_OK;
+    return conv_cuda_check(code, "copy encoded images from the device", err);
 }
 
 enum conv_status conv_cuda_coder_copy_encoded(struct conv_stream *stream, struct conv_group *group,

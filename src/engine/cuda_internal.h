@@ -2,8 +2,7 @@
 // What the files of the CUDA backend share: cuda.c (its row of engine.h, chains of filters);
 //   cuda_group.c                           groups of the run: their filters
 //   cuda_group_coders.c, cuda_group_formats.c  their files; formats that the device codes
-//   cuda_api.c                             calls of the library: device, memory, events, tables
-//   cuda_api_parts.c                       streams and pinned memory for parts of a batch
+//   cuda_api_parts.c                       calls of the library: views, streams and pinned memory
 //   cuda_api_decode.c, cuda_api_encode.c  its files
 //   cuda_api_copy.c, cuda_api_filter.c    its images
 //   cuda_tensor.c                           layers and banks
@@ -250,20 +249,7 @@ struct conv_device_own {
     struct conv_cuda_context_scratch scratch;
 };
 
-// --- cuda_api.c ---------------------------------------------------------------------------------
-
-// Makes the device current until conv_cuda_context_leave, which restores the caller's.
-enum conv_status conv_cuda_context_enter(struct conv_device_context *device, int *previous,
-                                         struct conv_err *err);
-void conv_cuda_context_leave(struct conv_device_context *device, int previous);
-
-// At least `bytes` of scratch memory for work that is queued on `stream` until
-// conv_cuda_context_scratch_used. Waits for the device only when it grows.
-enum conv_status conv_cuda_context_scratch(struct conv_device_context *device, size_t bytes,
-                                           cudaStream_t stream, uint8_t **d_memory,
-                                           struct conv_err *err);
-enum conv_status conv_cuda_context_scratch_used(struct conv_device_context *device,
-                                                cudaStream_t stream, struct conv_err *err);
+// --- cuda_api_parts.c ---------------------------------------------------------------------------
 
 // A view in the form of layout.h.
 struct conv_layout_view conv_cuda_view_layout(const conv_image *view);
@@ -286,8 +272,6 @@ struct conv_cuda_copies {
 enum conv_status conv_cuda_copies_add(struct conv_cuda_copies *copies,
                                       const struct conv_layout_copy *copy, struct conv_err *err);
 enum conv_status conv_cuda_copies_flush(struct conv_cuda_copies *copies, struct conv_err *err);
-
-// --- cuda_api_parts.c ---------------------------------------------------------------------------
 
 // `bytes` up to where the next block of a part's memory may begin.
 static inline size_t conv_cuda_part_align(size_t bytes)
@@ -325,34 +309,6 @@ enum conv_status conv_cuda_piece_download(struct conv_cuda_piece *piece, const u
                                           size_t bytes, cudaStream_t stream, struct conv_err *err);
 enum conv_status conv_cuda_piece_wait(struct conv_cuda_piece *piece, struct conv_err *err);
 
-// Tables of planes in device memory. A table that equals an earlier one is not uploaded again.
-#define CONV_CUDA_TABLES 64
-
-struct conv_cuda_table {
-    uint8_t *h_data; // pinned
-    uint8_t *d_data;
-    size_t capacity, bytes;
-    bool large;       // has memory of its own
-    cudaEvent_t used; // by the last work that reads it
-    bool on_default;  // that work is on the default stream
-};
-
-// Starts as {0}.
-struct conv_cuda_table_cache {
-    struct conv_cuda_table table[CONV_CUDA_TABLES];
-    int count, next;
-    uint8_t *h_block, *d_block; // of small tables
-};
-
-// The table in device memory, for work that is queued on `stream` until conv_cuda_table_used.
-// Kernels leave it as it was. Waits only if CONV_CUDA_TABLES others are in use.
-enum conv_status conv_cuda_table_get(struct conv_cuda_table_cache *tables, const void *content,
-                                     size_t bytes, cudaStream_t stream,
-                                     struct conv_cuda_table **table, struct conv_err *err);
-enum conv_status conv_cuda_table_used(struct conv_cuda_table *table, cudaStream_t stream,
-                                      struct conv_err *err);
-void conv_cuda_table_free(struct conv_cuda_table_cache *tables);
-
 // --- cuda_api_filter.c --------------------------------------------------------------------------
 
 // What a backend needs for images in the memory of `device`. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
@@ -365,20 +321,6 @@ void conv_cuda_views_close(struct conv_cuda_views *views); // NULL is fine
 // --- rows of the device's table ------------------------------------------------------------------
 
 extern const struct conv_tensor_ops conv_cuda_tensors; // cuda_tensor.c
-enum conv_status conv_cuda_context_open(struct conv_device_context *device, struct conv_err *err);
-void conv_cuda_context_close(struct conv_device_context *device);
-enum conv_status conv_cuda_context_synchronise(struct conv_device_context *device,
-                                               struct conv_err *err);
-enum conv_status conv_cuda_context_allocate(struct conv_device_context *device, size_t bytes,
-                                            void **data, struct conv_err *err);
-void conv_cuda_context_release(struct conv_device_context *device, void *data);
-enum conv_status conv_cuda_context_record_event(struct conv_device_context *device, void **event,
-                                                void *stream, struct conv_err *err);
-enum conv_status conv_cuda_context_wait_event(struct conv_device_context *device, void *event,
-                                              void *stream, struct conv_err *err);
-void conv_cuda_context_destroy_event(struct conv_device_context *device, void *event);
-enum conv_status conv_cuda_context_wait_stream(struct conv_device_context *device, void *stream,
-                                               struct conv_err *err);
 enum conv_status conv_cuda_context_copy_bytes(struct conv_device_context *device, void *result,
                                               conv_memory result_memory, const void *source,
                                               conv_memory source_memory, size_t bytes, void *stream,

@@ -49,7 +49,7 @@ static enum conv_status upload(int device, const void *data, size_t bytes, void 
         return conv_cuda_device_report(err, code, "allocate memory for the weights");
     }
     code = cudaMemcpy(*d_data, data, bytes, cudaMemcpyHostToDevice);
-    return code ? conv_cuda_device_report(err, code, "copy the weights to the device") : CONV_OK;
+    return conv_cuda_check(code, "copy the weights to the device", err);
 }
 
 static void release(int device, void *d_data)
@@ -95,7 +95,7 @@ static enum conv_status open_stream(int device, struct conv_workers *workers, in
             status = conv_cuda_device_report(err, code, "make a stream");
     }
     if (!status)
-        status = conv_cuda_event_create(&stream->done, err);
+        status = conv_cuda_event_create(&stream->done, cudaEventBlockingSync, err);
     if (status)
         close_stream(stream);
     else
@@ -126,8 +126,7 @@ static enum conv_status wait_stream(struct conv_tensor_stream *stream, const cha
     enum conv_status status = conv_cuda_event_record(stream->done, stream->cuda, err);
     if (status)
         return status;
-    cudaError_t code = cudaEventSynchronize(stream->done);
-    return code ? conv_cuda_device_report(err, code, what) : CONV_OK;
+    return conv_cuda_check(cudaEventSynchronize(stream->done), what, err);
 }
 
 // --- layers --------------------------------------------------------------------------------------
