@@ -214,19 +214,22 @@ def test_kernels_ladder_on_the_device(box):
 
 LAYER = ("bench", "layers", "--device", "cpu", "--shape", "5x2x13x17", "--maps", "3", "--kernel", "3x5")
 # Multiply-adds in registers take seconds under a sanitizer, and every run measures them.
-once_is_enough = pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reason="test_layers_json runs the same code")
+once_is_enough = pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reason="test_layers_json_and_page runs the same code")
 
 
 @once_is_enough
-def test_layers_prints_every_row_of_this_machine(box):
-    out = run(*LAYER).out
+def test_layers_prints_a_row(box):
+    out = run(*LAYER, "--variant", "cpu_layer_reference").out
     assert "2->3, 13x17, 3x5, batch of 5" in out
     # A row that takes long is measured with fewer images, on a busy machine with one.
     assert re.search(r"(?m)^cpu_layer_reference +[1-5]( +[\d.]+){3} +\d+ +[\d.]+ +[\d.]+ +[\d.]+ % +[\d.]+ % +[\d.]+ +same", out), out
+    rows = table_of(run(*LAYER, "--variant", "cpu_layer_reference", "--csv").out)
+    assert {row["name"] for row in rows} == {"cpu_layer_reference"}
+    assert all(row["skipped"] or float(row["ms"]) > 0 for row in rows)
 
 
-def test_layers_json(box):
-    table = json.loads(run(*LAYER, "--json").out)
+def test_layers_json_and_page(box):
+    table = json.loads(run(*LAYER, "--json", "--html", "p.html").out)
     assert table["type"] == "bench-layers" and table["layer"] is None
     sides = ("batch", "channels", "height", "width", "maps", "kernel_height", "kernel_width")
     assert [table[side] for side in sides] == [5, 2, 13, 17, 3, 3, 5]
@@ -242,13 +245,12 @@ def test_layers_json(box):
         assert row["tflop_per_s"] == pytest.approx(flops / row["ms"] / 1e9, rel=0.01, abs=1e-6)
         limit = table["cpu_fma_tflop_per_s" if row["threads"] == 1 else "cpu_all_fma_tflop_per_s"]
         assert limit > 0 and row["share_of_fma"] == pytest.approx(flops / row["ms"] / 1e9 / limit, rel=0.02, abs=1e-5)
-
-
-@once_is_enough
-def test_layers_csv(box):
-    rows = table_of(run(*LAYER, "--csv").out)
-    assert "cpu_layer_reference" in {row["name"] for row in rows}
-    assert all(row["skipped"] or float(row["ms"]) > 0 for row in rows)
+    page = render("p.html")
+    assert "conv bench layers" in page and "cpu_layer_reference" in page
+    # A chart per place; each once had the kernels of one core and of all cores, and its limit at 0.
+    charts = re.findall(r'<h2 id="panel-\d">([^<]*)</h2>', page)
+    assert charts == [table["cpu"], table["cpu_all"]][:len({row["threads"] for row in table["rows"]})]
+    assert all(0 < float(at) <= 100 for at in re.findall(r'class="limit" style="left:([\d.]+)%"', page))
 
 
 def test_layers_svg(box):
@@ -264,19 +266,6 @@ def test_layers_of_one_variant_or_precision(box):
     rows = json.loads(run(*LAYER, "--json", "--variant", "auto", "--precision", "exact").out)["rows"]
     assert len({row["name"] for row in rows}) == 1 and rows[0]["name"] != "cpu_layer_reference", "one is chosen"
     assert json.loads(run(*LAYER, "--json", "--precision", "fp16").out)["rows"] == []
-
-
-@once_is_enough
-def test_layers_page(box):
-    out = run(*LAYER, "--json", "--html", "p.html").out
-    page = render("p.html")
-    assert "conv bench layers" in page and "cpu_layer_reference" in page
-    # A chart per place; each once had the kernels of one core and of all cores, and its limit at 0.
-    record = json.loads(out)
-    charts = re.findall(r'<h2 id="panel-\d">([^<]*)</h2>', page)
-    cores = {row["threads"] for row in record["rows"]}
-    assert charts == [record["cpu"], record["cpu_all"]][:len(cores)]
-    assert all(0 < float(at) <= 100 for at in re.findall(r'class="limit" style="left:([\d.]+)%"', page))
 
 
 LADDER = ["naive", "constant", "shared", "shared_constant", "hoisted", "channels", "specialised", "atomics", "tree",
@@ -435,7 +424,7 @@ def test_codec_on_threads(four_images):
         text = run("bench", "codec", "-j2", "--filter=blur5", four_images).out
         assert "2 threads" in text and "after blur5" in text and "decode + encode" in text
         return
-    for _ in range(3):  # other processes may take the time of one of the three measurements
+    for _ in range(10):  # other processes may take the time of one of the three measurements
         lines = [json.loads(line) for line in run("bench", "codec", "-j2", "--json", four_images).out.splitlines()]
         assert {line["type"] for line in lines} == {"bench-codec-jobs"}
         assert [line["work"] for line in lines] == ["decode", "encode", "decode + encode"]
