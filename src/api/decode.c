@@ -49,7 +49,8 @@ static void fail(struct decoding *decoding, int index, enum conv_status status,
 static enum conv_status check_target(const conv_image *view, const conv_image *shape,
                                      struct conv_err *err)
 {
-    enum conv_status status = conv_api_check_view(view, CONV_SAMPLE_U16, true, "the image", err);
+    conv_sample most = shape->sample == CONV_SAMPLE_F32 ? CONV_SAMPLE_F32 : CONV_SAMPLE_U16;
+    enum conv_status status = conv_api_check_view(view, most, true, "the image", err);
     if (status)
         return status;
     if (view->width != shape->width || view->height != shape->height)
@@ -79,6 +80,9 @@ static enum conv_status probe_file(struct conv_device_decode *file,
         status = file->format->probe(file->data, file->size, header, err);
     if (status)
         return status;
+    bool floats = header->shape.depth == 32;
+    if (floats && options->sample && options->sample != CONV_SAMPLE_F32)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "float32 samples are not made integers");
     header->orientation =
         options->orient ? conv_format_orientation(file->format, file->data, file->size) : 1;
     *shape = (conv_image){
@@ -86,6 +90,7 @@ static enum conv_status probe_file(struct conv_device_decode *file,
         .height = header->orientation < 5 ? header->shape.height : header->shape.width,
         .channels = options->channels ? options->channels : header->shape.channels,
         .sample = options->sample             ? options->sample
+                  : floats                    ? CONV_SAMPLE_F32
                   : header->shape.depth == 16 ? CONV_SAMPLE_U16
                                               : CONV_SAMPLE_U8,
     };
@@ -94,6 +99,8 @@ static enum conv_status probe_file(struct conv_device_decode *file,
         return CONV_OK;
     if (!options->gray)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "colour is not reduced to gray (`gray`)");
+    if (floats)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "float32 samples are not made gray");
     if (file->format->take_luma)
         file->format->take_luma(header);
     return CONV_OK;
@@ -541,7 +548,7 @@ conv_status conv_probe_image(const void *data, size_t size, const conv_decode_op
     conv_decode_options own = CONV_DECODE_OPTIONS_INIT;
     struct conv_device_decode file = {.data = data, .size = size};
     struct conv_err err;
-    conv_image shape;
+    conv_image shape = {0};
     enum conv_status status =
         data && info ? CONV_API_READ_OPTIONS(&own, options, &err)
                      : conv_err_set(&err, CONV_ERR_USAGE, "%s is NULL", data ? "`info`" : "`data`");

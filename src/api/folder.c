@@ -240,6 +240,7 @@ static enum conv_status prepare(struct run *run, struct conv_err *err)
                                  &options, err);
     if (!status)
         status = conv_filter_check_border(run->backend_config.border_value, err);
+    run->backend_config.float_samples = true;
     run->backend_config.launch_bytes = conv_pipeline_group_bytes(true);
     run->backend_config.stop = &run->stop;
     if (!status)

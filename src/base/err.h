@@ -38,8 +38,10 @@ enum conv_hint {
     CONV_HINT_EXISTING,      // outputs are skipped because they exist
     CONV_HINT_FEWER_WORKERS, // threads, since each takes memory
     CONV_HINT_FLOATS,        // float32 results
+    CONV_HINT_FLOAT_FORMAT,  // of the output, with float32 samples
     CONV_HINT_FORCE,         // write-protected files are replaced
     CONV_HINT_GRAY,          // luminance as the only channel
+    CONV_HINT_KEEP_ALPHA,    // colours are not multiplied by it
     CONV_HINT_KEEP_FOLDERS,  // outputs in folders like their inputs
     CONV_HINT_MAX_PIXELS,
     CONV_HINT_MEM_LIMIT,       // `value` bytes would do

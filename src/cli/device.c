@@ -304,6 +304,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .alpha = options->filter.alpha,
         .alpha_kept = options->filter.alpha_kept,
         .floats = options->outputs.type == CONV_OUTPUT_F32,
+        .float_samples = true,
         .variant = options->machine.variant,
         .launch_bytes = conv_options_group_bytes(&options->machine, true),
         .stop = stop,

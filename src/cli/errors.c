@@ -46,6 +46,8 @@ static const struct words table[CONV_HINT_COUNT] = {
     [CONV_HINT_MEM_LIMIT_TRY] = {"", " (conv devices shows the limit; --mem-limit SIZE tries it "
                                      "nevertheless)"},
     [CONV_HINT_OTHER_ENCODER] = {"", "; use --encoder libpng"},
+    [CONV_HINT_FLOAT_FORMAT] = {"", "; --to tif or --output-type f32 keeps them"},
+    [CONV_HINT_KEEP_ALPHA] = {"", ": use --alpha keep"},
     [CONV_HINT_OTHER_FORMAT] = {"", "; --to png keeps them"},
     [CONV_HINT_OTHER_FOLDER] = {"", "; name another output folder, or use --beside or --in-place"},
     [CONV_HINT_REPLACE_INSTEAD] = {"", " (--in-place does that)"},

@@ -298,6 +298,9 @@ static bool verify_image(struct verify *verify, const struct conv_item *item,
                          enum conv_status *status, struct conv_err *err)
 {
     *status = conv_image_reader_read(&verify->reader, item, err);
+    if (!*status && verify->reader.header.shape.depth > 16)
+        *status = conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                               "float32 samples; images of 8 and 16 bits are read");
     if (!*status)
         *status = reserve_images(verify, err);
     if (!*status)

@@ -129,33 +129,35 @@ static struct conv_stencil_plane *fill_table(struct conv_stencil_plane *first,
     return table;
 }
 
-static int count_deep(const struct conv_group *group)
+static int count_planes(const struct conv_group *group, int depth)
 {
-    int deep = 0;
+    int count = 0;
     for (; group; group = group->next)
         for (int i = 0; i < group->plane_count; i++)
-            deep += group->planes[i].depth == 16;
-    return deep;
+            count += group->planes[i].depth == depth;
+    return count;
 }
 
 // Builds the tables of all filters, as part of the upload, for `count` planes of the group and of
-// those linked to it. A filter's part has its 8-bit planes first, then the 16-bit ones. Returns the
-// bytes of scratch memory that a launch needs.
+// those linked to it. A filter's part has its planes of 8 bits first, then those of 16 and 32.
+// Returns the bytes of scratch memory that a launch needs.
 static size_t build_tables(const struct conv_stream *stream, struct conv_stencil_plane *tables,
                            const struct conv_group *group, int count,
-                           struct launch launches[CONV_FILTER_MAX_CHAIN][2])
+                           struct launch launches[CONV_FILTER_MAX_CHAIN][CONV_CHAIN_DEPTHS])
 {
-    int deep = count_deep(group);
+    int counts[CONV_CHAIN_DEPTHS];
     size_t most = 0;
+    for (int d = 0; d < CONV_CHAIN_DEPTHS; d++)
+        counts[d] = count_planes(group, 8 << d);
     for (int s = 0; s < stream->backend->op_count; s++) {
         const struct conv_chain_op *op = &stream->backend->chain[s];
         struct conv_stencil_plane *table = tables + (size_t)s * (size_t)count;
         const uint8_t *d_src = stream->buffer[s % 2].d_data;
         uint8_t *d_dst = stream->buffer[(s + 1) % 2].d_data;
-        for (int d = 0; d < 2; d++) {
+        for (int d = 0, first = 0; d < CONV_CHAIN_DEPTHS; first += counts[d++]) {
             struct launch *launch = &launches[s][d];
-            launch->first = d ? count - deep : 0;
-            launch->count = d ? deep : count - deep;
+            launch->first = first;
+            launch->count = counts[d];
             if (launch->count == 0)
                 continue;
             struct conv_stencil_plane *next = table + launch->first;
@@ -180,7 +182,7 @@ static enum conv_status launch_alpha(const struct conv_stream *stream, int s,
                                      int depth, struct conv_err *err)
 {
     const struct conv_backend *backend = stream->backend;
-    if (!backend->premultiplied)
+    if (!backend->premultiplied || depth == 32) // float32 is refused with such alpha
         return CONV_OK;
     enum conv_alpha_step step = conv_alpha_step_after(backend->alpha_kept, s, backend->op_count);
     bool kept = s >= 0 && backend->alpha_kept >> s & 1;
@@ -191,15 +193,14 @@ static enum conv_status launch_alpha(const struct conv_stream *stream, int s,
     return CONV_OK;
 }
 
-static enum conv_status launch_chain(const struct conv_stream *stream,
-                                     const struct conv_stencil_plane *tables,
-                                     struct conv_stencil_plane *d_tables, int plane_count,
-                                     struct launch launches[CONV_FILTER_MAX_CHAIN][2],
-                                     struct conv_err *err)
+static enum conv_status
+launch_chain(const struct conv_stream *stream, const struct conv_stencil_plane *tables,
+             struct conv_stencil_plane *d_tables, int plane_count,
+             struct launch launches[CONV_FILTER_MAX_CHAIN][CONV_CHAIN_DEPTHS], struct conv_err *err)
 {
     for (int s = 0; s < stream->backend->op_count; s++) {
         const struct conv_chain_op *op = &stream->backend->chain[s];
-        for (int d = 0; d < 2; d++) {
+        for (int d = 0; d < CONV_CHAIN_DEPTHS; d++) {
             const struct launch *launch = &launches[s][d];
             if (launch->count == 0)
                 continue;
@@ -211,11 +212,11 @@ static enum conv_status launch_chain(const struct conv_stream *stream,
             };
             enum conv_status status = CONV_OK;
             if (s == 0)
-                status = launch_alpha(stream, -1, d_tables + first, batch.count, d ? 16 : 8, err);
+                status = launch_alpha(stream, -1, d_tables + first, batch.count, 8 << d, err);
             if (!status)
                 status = conv_cuda_plan_launch(&op->plan[d], &batch, err);
             if (!status)
-                status = launch_alpha(stream, s, d_tables + first, batch.count, d ? 16 : 8, err);
+                status = launch_alpha(stream, s, d_tables + first, batch.count, 8 << d, err);
             if (status)
                 return status;
         }
@@ -341,10 +342,9 @@ static enum conv_status take_memory(struct conv_stream *stream, const struct con
 }
 
 // Enqueues decoding, filters and encoding.
-static enum conv_status queue_kernels(struct conv_stream *stream, const struct conv_group *group,
-                                      const struct upload *upload,
-                                      struct launch launches[CONV_FILTER_MAX_CHAIN][2],
-                                      struct conv_err *err)
+static enum conv_status queue_kernels(
+    struct conv_stream *stream, const struct conv_group *group, const struct upload *upload,
+    struct launch launches[CONV_FILTER_MAX_CHAIN][CONV_CHAIN_DEPTHS], struct conv_err *err)
 {
     enum conv_status status = group->decoded ? conv_cuda_coder_decode(stream, err) : CONV_OK;
     if (!status)
@@ -357,7 +357,7 @@ static enum conv_status queue_kernels(struct conv_stream *stream, const struct c
 static enum conv_status queue_group(struct conv_stream *stream, struct conv_group *group,
                                     struct conv_err *err)
 {
-    struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
+    struct launch launches[CONV_FILTER_MAX_CHAIN][CONV_CHAIN_DEPTHS] = {0};
     struct upload upload;
     lay_out_upload(&upload, stream, group);
     enum conv_status status = take_memory(stream, group, &upload, err);

@@ -44,8 +44,8 @@ struct conv_backend_config {
     unsigned alpha_kept; // bit i: of filter i
     // The result of the last filter is float32; images then have a result_depth of 32.
     bool floats;
-    // Images may have float32 samples (depth 32), whose results are float32 as well. Only the
-    // backend's chain can be used with them; groups and streams have 8 and 16 bits.
+    // Images may have float32 samples (depth 32), whose results are float32 as well and are not
+    // premultiplied.
     bool float_samples;
     const char *variant; // kernel to force; NULL: the best for each filter
     size_t launch_bytes; // of samples in a typical group; 0: unknown

@@ -353,7 +353,7 @@ struct conv_format {
     const char *name;        // as conv_format_of_bytes says it
     const char *patterns[5]; // globs of its files' names, in upper and lower case; ended by NULL
     const char *extension;   // for a name that is made up, with the dot
-    int most_depth;          // bits per sample; `encode` takes no more
+    int most_depth;          // bits per sample (32: float32); `encode` takes no more
     int most_side;           // pixels in width and height, as above
     size_t head_bytes;       // bytes of a file that check_head needs
 

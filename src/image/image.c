@@ -31,8 +31,10 @@ static void gather(uint8_t *dst, const uint8_t *src, ptrdiff_t step, int count, 
     for (int x = 0; x < count; x++) {
         if (size == 1)
             dst[x] = src[x * step];
-        else
+        else if (size == 2)
             memcpy(dst + 2 * x, src + x * step, 2);
+        else
+            memcpy(dst + 4 * x, src + x * step, 4);
     }
 }
 

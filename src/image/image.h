@@ -79,7 +79,7 @@ void conv_image_lay_out(struct conv_image *image, const struct conv_image *shape
 // Copies all samples between two images of one shape.
 void conv_image_copy(const struct conv_image *dst, const struct conv_image *src);
 
-// Turns an image of 8 or 16 bits upright that is stored in one of the orientations of Exif, 1 to 8.
+// Turns an image upright that is stored in one of the orientations of Exif, 1 to 8.
 // From 5 on, the width of `dst` is the height of `src`. They do not overlap.
 void conv_image_turn(const struct conv_image *dst, const struct conv_image *src, int orientation);
 

@@ -63,7 +63,7 @@ static bool decode(const char *path, struct decoded *decoded)
         struct conv_image *image = &decoded->image;
         *image = reader.header.shape;
         decoded->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, conv_image_bytes(image));
-        good = decoded->planes;
+        good = decoded->planes && image->depth < 32; // the range of float32 is unknown
         if (good)
             conv_image_lay_out(image, image, decoded->planes);
         good = good && conv_image_reader_decode(&reader, image, &err) == CONV_OK &&

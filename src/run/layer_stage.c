@@ -90,6 +90,9 @@ static enum conv_status plan_image(struct plan *plan, const struct conv_layer_st
 enum conv_status conv_layer_stage_check(const struct conv_layer_stage *stage, struct conv_job *job)
 {
     struct plan plan;
+    if (job->header.shape.depth > 16)
+        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
+                            "float32 samples; images of 8 and 16 bits are read");
     return plan_image(&plan, stage, job);
 }
 

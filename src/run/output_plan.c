@@ -297,11 +297,44 @@ static enum conv_status collect(const struct conv_pipeline_config *config, struc
     return status;
 }
 
+// What is done to integers besides filtering is not done to float32 samples, whose range is
+// unknown.
+static enum conv_status check_floats(const struct conv_pipeline_config *config,
+                                     struct conv_job *job)
+{
+    const struct conv_image *shape = &job->header.shape;
+    const struct conv_format *format = job->output_format;
+    const struct conv_blend *blend = &config->blend;
+    enum conv_output_type type = config->output_type;
+    if (shape->depth < 32)
+        return CONV_OK;
+    if (type == CONV_OUTPUT_U8 || type == CONV_OUTPUT_U16)
+        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
+                            "float32 samples are not made integers");
+    if (type == CONV_OUTPUT_SAME && format->most_depth < 32)
+        return conv_err_hint(&job->err, CONV_HINT_FLOAT_FORMAT, 0,
+                             conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
+                                          "%s cannot hold float32 samples", format->name));
+    if (conv_blend_needs_original(blend) || blend->linear ||
+        ((blend->gray || blend->luma) && shape->channels >= 3))
+        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
+                            "float32 samples are filtered as they are: neither blended nor made "
+                            "gray, luminance or linear");
+    if (shape->alpha && config->alpha == CONV_ALPHA_PREMULTIPLY)
+        return conv_err_hint(&job->err, CONV_HINT_KEEP_ALPHA, 0,
+                             conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
+                                          "float32 samples are not multiplied by alpha"));
+    return CONV_OK;
+}
+
 enum conv_status conv_output_plan(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     const struct conv_image *shape = &job->header.shape;
     job->output_format = choose_format(config, job);
     job->meta.size = job->meta.front = job->meta.source = 0;
+    enum conv_status floats = check_floats(config, job);
+    if (floats)
+        return floats;
     if (config->auto_orient)
         plan_orientation(job);
     plan_depths(config, job);

@@ -13,7 +13,7 @@ static void make_floats(struct conv_image *out, int channel, int depth)
 {
     struct conv_plane *plane = &out->plane[channel];
     ptrdiff_t stride = (ptrdiff_t)conv_image_stride(out->width, out->depth);
-    for (int y = out->height - 1; y >= 0; y--) {
+    for (int y = depth == 32 ? -1 : out->height - 1; y >= 0; y--) {
         const uint8_t *row = plane->data + y * plane->stride;
         float *floats = (float *)(void *)(plane->data + y * stride);
         for (int x = out->width - 1; x >= 0; x--)

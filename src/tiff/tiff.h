@@ -1,11 +1,32 @@
 // SPDX-License-Identifier: MIT
-// TIFF: tiff.c alone uses libtiff; metadata.c has what is carried over.
+// TIFF: decode.c and format.c use libtiff through libtiff.h; metadata.c has what is carried over.
 #ifndef CONV_TIFF_TIFF_H
 #define CONV_TIFF_TIFF_H
 
 #include "image/format.h"
 
 extern const struct conv_format conv_tiff_format;
+
+// --- decode.c ------------------------------------------------------------------------------------
+
+// The functions of conv_format.
+enum conv_status conv_tiff_check_head(const uint8_t *data, size_t size, struct conv_err *err);
+enum conv_status conv_tiff_probe(const uint8_t *data, size_t size, struct conv_image_header *header,
+                                 struct conv_err *err);
+enum conv_status conv_tiff_check_size(const uint8_t *data, size_t size,
+                                      const struct conv_image_header *header, struct conv_err *err);
+size_t conv_tiff_decode_bytes(const struct conv_image_header *header, size_t size);
+
+struct conv_tiff_scratch {
+    struct conv_buffer *band, *row; // rows as they are in the file, planes of one row
+    const atomic_int *stop;
+};
+
+// conv_format.decode or, where `dst` is NULL, decode_rows.
+enum conv_status conv_tiff_decode(const struct conv_tiff_scratch *scratch, const uint8_t *data,
+                                  size_t size, const struct conv_image_header *header,
+                                  const struct conv_image *dst, const struct conv_rows *rows,
+                                  struct conv_err *err);
 
 // --- metadata.c ----------------------------------------------------------------------------------
 
@@ -35,7 +56,7 @@ struct conv_tiff_entry {
 #define CONV_TIFF_HEADER 8
 
 // Replaces the content of *directory by the first directory of a file, at the even offset `at`: of
-// the entries, which are sorted by tag, and of those of the metadata (NULL: none) with other tags.
+// the entries, and of those of the metadata (NULL: none) with other tags.
 // False: out of memory.
 bool conv_tiff_write_directory(struct conv_buffer *directory, size_t at,
                                const struct conv_tiff_entry *entries, size_t count,

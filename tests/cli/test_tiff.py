@@ -112,6 +112,61 @@ def test_large_strips_and_threads(box):
     assert read("again.tif") == read("b.tif")
 
 
+def floats(channels=3):
+    return (samples(channels).astype("f4") - 50) / np.float32(37)
+
+
+def test_float32(box):
+    """Neither rounded nor clamped, on the scale of the file."""
+    want = floats()
+    kinds = {"a": {}, "b": {"order": ">", "tile": (16, 16)}, "c": {"compression": tiff.DEFLATE, "predictor": 3},
+             "d": {"planar": 2, "compression": tiff.LZW, "big": True}}
+    for name, options in kinds.items():
+        write(f"in/{name}.tif", tiff.make(want, **options))
+    write("in/gray.tif", tiff.make(floats(1)))
+    write("in/rgba.tif", tiff.make(floats(4)))
+    write("in/eight.tif", tiff.make(samples(3)))
+    run("identity", "--alpha", "keep", "in", "same")
+    for name in kinds:
+        found = tiff.tags(read(f"same/{name}.tif"))
+        assert found[339] == [3, 3, 3] and found.get(317) == ([3] if name in "cd" else None)
+        np.testing.assert_array_equal(tiff.decode(read(f"same/{name}.tif")), want)
+    np.testing.assert_array_equal(tiff.decode(read("same/rgba.tif")), floats(4))
+    np.testing.assert_array_equal(tiff.decode(read("same/eight.tif")), samples(3))
+    # A filter, alone and in a chain, in one group with 8 bits; float32 as an array has the same samples.
+    run("sobel,emboss", "--alpha", "keep", "in", "out")
+    run("sobel,emboss", "--output-type", "f32", "in/a.tif", "a.npy")
+    np.testing.assert_array_equal(np.load("a.npy").transpose(1, 2, 0), tiff.decode(read("out/b.tif")))
+    padded = np.pad(floats(1)[:, :, 0].astype("f8"), 1, mode="edge")
+    mean = sum(padded[y:y + 37, x:x + 61] for y in range(3) for x in range(3)) / 9
+    run("custom", "-k", "1 1 1 1 1 1 1 1 1", "--divisor", "9", "in/gray.tif", "mean.tif")
+    assert np.abs(tiff.decode(read("mean.tif")) - mean).max() < 2e-6
+    for orientation in (2, 6):
+        write("turned.tif", tiff.make(want, tags={274: (tiff.SHORT, [orientation])}))
+        run("identity", "--auto-orient", "turned.tif", "up.tif")
+        up = want[:, ::-1] if orientation == 2 else np.rot90(want, -1)
+        np.testing.assert_array_equal(tiff.decode(read("up.tif")), up)
+    for options, cause in ((("--to=png",), "PNG cannot hold float32 samples; --to tif or --output-type f32"),
+                           (("--output-type=u16",), "not made integers"), (("--mix=50",), "neither blended"),
+                           (("--gray",), "made gray"), (("--luma",), "made gray"), (("--linear",), "linear")):
+        assert cause in run("emboss", *options, "in/a.tif", "refused/", code=1).err
+    assert "multiplied by alpha: use --alpha keep" in run("blur", "--alpha", "premultiply", "in/rgba.tif", "refused/", code=1).err
+    assert "float32 samples" in run("layer", "sobel", "in/a.tif", "o.npy", code=1).err
+    assert "float32 samples" in run("verify", "sobel", "in/a.tif", code=1).err
+    run("emboss", "--html", "page.html", "in", "with_page", "--alpha", "keep")
+    assert len(os.listdir("with_page")) == 7
+
+
+def test_float32_on_a_device(box):
+    """In one group with 8 and 16 bits: the pixels of the CPU."""
+    for i, image in enumerate((floats(), samples(3), samples(1, "u2"), floats(1))):
+        write(f"in/{i}.tif", tiff.make(image))
+    run("sobel,gaussian:2", "in", "want")
+    program.run_on("emulated", "sobel,gaussian:2", "in", "got")
+    for i in range(4):
+        np.testing.assert_array_equal(tiff.decode(read(f"got/{i}.tif")), tiff.decode(read(f"want/{i}.tif")))
+
+
 def test_to_and_from_other_formats(box):
     image = samples(3)
     write("in/a.tif", tiff.make(image))
@@ -241,6 +296,7 @@ def refused():
         "wide": (tiff.make(gray, tags={256: (tiff.LONG, [60000]), 257: (tiff.LONG, [60000])}), ""),
         "tall": (tiff.make(gray, compression=tiff.DEFLATE, tags={257: (tiff.LONG, [100000]), 278: (tiff.LONG, [100000])}), ""),
         "tile": (tiff.make(gray, tile=(16, 16), tags={322: (tiff.LONG, [1 << 30]), 323: (tiff.LONG, [1 << 30])}), ""),
+        "tall tile": (tiff.make(gray, tile=(16, 16), tags={323: (tiff.LONG, [67108880])}), ""),
         "overlap": (tiff.make(gray, rows=4, tags={273: (tiff.LONG, [8] * 10), 279: (tiff.LONG, [4096] * 10)}), ""),
         "sparse": (tiff.make(gray, rows=37, tags={279: (tiff.LONG, [0])}), ""),
         "no sizes": (tiff.make(gray, rows=37, drop=(279,)), ""),

@@ -37,7 +37,7 @@ def _block(samples, order, bits, compression, predictor):
     if predictor == 2:
         samples = np.concatenate([samples[:, :1], samples[:, 1:] - samples[:, :-1]], axis=1).astype(samples.dtype)
     if predictor == 3:  # bytes of a row, the most significant first, as differences
-        planes = samples.astype(">f4").view("u1").reshape(rows, -1, 4).transpose(0, 2, 1).reshape(rows, -1)
+        planes = np.ascontiguousarray(samples, ">f4").view("u1").reshape(rows, -1, 4).transpose(0, 2, 1).reshape(rows, -1)
         step = samples.shape[2]
         samples = np.concatenate([planes[:, :step], planes[:, step:] - planes[:, :-step]], axis=1)
     return PACK[compression](samples.tobytes())

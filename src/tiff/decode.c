@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
-// TIFF as a row of the table of formats: the only file that uses libtiff. Files are opened in
-// memory with handlers of their own, so that nothing is printed and no thread sees the messages of
-// another; what libtiff guesses or repairs is an error here.
-#include "tiff/tiff.h"
-
-#include <limits.h>
+// Decodes TIFF: what kind of image a file holds, whether its data can be enough, and rows in bands
+// of strips or tiles.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <tiffio.h>
 
 #include "base/parallel.h"
+#include "tiff/libtiff.h"
+#include "tiff/tiff.h"
 
 #define PALETTE 256
 #define LINEAR_RAW 34892 // of DNG
@@ -19,183 +16,14 @@
 // Larger strips are decoded row by row, which needs no memory of their size.
 #define MOST_STRIP ((size_t)4 << 20)
 
-// Strips that are written. Decoders hold one at a time.
-#define STRIP_BYTES ((size_t)256 << 10)
-
-// Least bytes by which the output buffer grows.
-#define LEAST_ROOM ((size_t)1 << 16)
-
-// Largest block that libtiff allocates besides those for samples and lists: the tables of LZW have
-// 144 KiB.
-#define MOST_STATE ((size_t)256 << 10)
-
 // Decoded bytes per byte of a file. A code of LZW takes at least 9 bits and stands for 4096 bytes
-// at most, and deflate is at 1032; one bit of CCITT stands for a row of any length.
+// at most, and deflate is at 1032. A block of Zstandard that repeats a byte is at 32768. (One bit
+// of CCITT stands for a row of any length.)
 #define MOST_EXPANSION 4096
+#define MOST_OTHER_EXPANSION 65536
 
 // Larger tiles than this are not larger than their image. Small images have tiles of usual size.
 #define MOST_TILE_SIDE 8192u
-
-struct conv_codec {
-    struct conv_codec_config config;
-    struct conv_buffer band; // rows as they are in the file, or to be written
-    struct conv_buffer row;  // planes of a row
-    struct conv_buffer file; // strips, then the directory
-    size_t strips;           // bytes of `file`
-    uint8_t head[CONV_TIFF_HEADER];
-};
-
-// --- libtiff -------------------------------------------------------------------------------------
-
-// A file that libtiff has open, and what it has said.
-struct tiff {
-    TIFF *tif;
-    const uint8_t *data; // that is read
-    size_t size, at;
-    bool decoding;            // the directory has been read
-    bool failed;              // `fault` says why
-    bool closed;              // what libtiff still writes is not wanted
-    struct conv_buffer *file; // that is written, from `start` on
-    size_t start, most;
-    struct conv_format_fault fault;
-};
-
-static void keep_message(struct tiff *tiff, const char *format, va_list arguments)
-{
-    if (tiff->failed)
-        return;
-    tiff->failed = true;
-    vsnprintf(tiff->fault.text, sizeof tiff->fault.text, format, arguments);
-    tiff->fault.truncated = strstr(format, "Can not read TIFF directory");
-    tiff->fault.no_memory |= !strstr(format, "beyond") && // a limit of ours
-                             (strstr(format, "ut of memory") || strstr(format, "No space"));
-}
-
-static int on_error(TIFF *tif, void *user, const char *module, const char *format,
-                    va_list arguments)
-{
-    (void)tif;
-    (void)module;
-    keep_message(user, format, arguments);
-    return 1;
-}
-
-// In a directory libtiff warns of unknown tags and others that it ignores; what it assumes instead
-// of what is there, or missing, is damage. While it decodes, all but one warning are of damage.
-static int on_warning(TIFF *tif, void *user, const char *module, const char *format,
-                      va_list arguments)
-{
-    static const char *const damage[] = {"Bogus", "Wrong", "missing", "ssum"};
-    struct tiff *tiff = user;
-    bool bad = tiff->decoding && !strstr(format, "Old-style LZW");
-    (void)tif;
-    (void)module;
-    for (size_t i = 0; i < sizeof damage / sizeof damage[0] && !tiff->decoding; i++)
-        bad = bad || strstr(format, damage[i]);
-    if (bad)
-        keep_message(tiff, format, arguments);
-    return 1;
-}
-
-static tmsize_t read_bytes(thandle_t handle, void *to, tmsize_t bytes)
-{
-    struct tiff *tiff = handle;
-    size_t left = tiff->at < tiff->size ? tiff->size - tiff->at : 0;
-    size_t take = (size_t)bytes < left ? (size_t)bytes : left;
-    if (take > 0)
-        memcpy(to, tiff->data + tiff->at, take);
-    tiff->at += take;
-    return (tmsize_t)take;
-}
-
-static tmsize_t write_bytes(thandle_t handle, void *from, tmsize_t bytes)
-{
-    struct tiff *tiff = handle;
-    size_t size = (size_t)bytes, skipped = tiff->at < tiff->start ? tiff->start - tiff->at : 0;
-    size_t at = tiff->at + skipped - tiff->start;
-    tiff->at += size;
-    if (tiff->closed || size <= skipped) // the header, for which there is another
-        return bytes;
-    size -= skipped;
-    struct conv_buffer *file = tiff->file;
-    if (at + size > file->capacity) {
-        size_t grown = file->capacity + file->capacity / 2;
-        size_t least = at + size + LEAST_ROOM;
-        grown = grown > tiff->most ? tiff->most : grown;
-        if (!conv_buffer_reserve(file, grown > least ? grown : least)) {
-            tiff->failed = tiff->fault.no_memory = true;
-            return -1;
-        }
-    }
-    memcpy(file->data + at, (const uint8_t *)from + skipped, size);
-    if (at + size > file->size)
-        file->size = at + size;
-    return bytes;
-}
-
-static toff_t seek(thandle_t handle, toff_t offset, int whence)
-{
-    struct tiff *tiff = handle;
-    size_t end = tiff->file ? tiff->start + tiff->file->size : tiff->size;
-    tiff->at = (size_t)offset + (whence == SEEK_SET ? 0 : whence == SEEK_CUR ? tiff->at : end);
-    return tiff->at;
-}
-
-static toff_t size_of(thandle_t handle)
-{
-    struct tiff *tiff = handle;
-    return tiff->file ? tiff->start + tiff->file->size : tiff->size;
-}
-
-static int close_file(thandle_t handle)
-{
-    (void)handle;
-    return 0;
-}
-
-static int map(thandle_t handle, void **base, toff_t *size)
-{
-    struct tiff *tiff = handle;
-    if (tiff->file)
-        return 0;
-    *base = (void *)(uintptr_t)tiff->data; // only read
-    *size = tiff->size;
-    return 1;
-}
-
-static void unmap(thandle_t handle, void *base, toff_t size)
-{
-    (void)handle;
-    (void)base;
-    (void)size;
-}
-
-// `most`: bytes that libtiff may allocate at once. Sets tiff->failed unless it is open.
-static void open_tiff(struct tiff *tiff, const char *mode, size_t most)
-{
-    TIFFOpenOptions *options = TIFFOpenOptionsAlloc();
-    if (options) {
-        TIFFOpenOptionsSetMaxSingleMemAlloc(options, (tmsize_t)most);
-        TIFFOpenOptionsSetErrorHandlerExtR(options, on_error, tiff);
-        TIFFOpenOptionsSetWarningHandlerExtR(options, on_warning, tiff);
-        tiff->tif = TIFFClientOpenExt("", mode, tiff, read_bytes, write_bytes, seek, close_file,
-                                      size_of, map, unmap, options);
-        TIFFOpenOptionsFree(options);
-    }
-    if (tiff->tif || tiff->failed)
-        return;
-    tiff->failed = true;
-    tiff->fault.no_memory = !options;
-    snprintf(tiff->fault.text, sizeof tiff->fault.text, "bad header");
-}
-
-static void close_tiff(struct tiff *tiff)
-{
-    tiff->closed = true;
-    if (tiff->tif)
-        TIFFClose(tiff->tif);
-    tiff->tif = NULL;
-}
 
 // --- the image of a file -------------------------------------------------------------------------
 
@@ -267,11 +95,12 @@ static enum conv_status check_samples(const struct layout *layout, struct conv_e
             err, CONV_ERR_UNSUPPORTED,
             "TIFF of %d channels; only gray and RGB, both also with alpha, are read",
             layout->samples);
-    if (real || !whole || (bits != 8 && bits != 16 && !small) || (palette && bits == 16))
+    if (real ? bits != 32 || palette || layout->photometric == PHOTOMETRIC_MINISWHITE
+             : !whole || (bits != 8 && bits != 16 && !small) || (palette && bits == 16))
         return conv_err_set(
             err, CONV_ERR_UNSUPPORTED,
-            "TIFF of %d-bit %s samples; only those of 8 and 16 bits and gray of 1, 2 and 4 are "
-            "read",
+            "TIFF of %d-bit %s samples; only those of 8 and 16 bits, gray of 1, 2 and 4, and "
+            "float32 are read",
             bits,
             real    ? "floating-point"
             : whole ? "unsigned"
@@ -319,7 +148,7 @@ static void read_tags(TIFF *tif, struct layout *layout)
 }
 
 // libtiff takes indices without a palette for gray.
-static bool lacks_palette(const struct tiff *tiff, const struct layout *layout)
+static bool lacks_palette(const struct conv_libtiff *tiff, const struct layout *layout)
 {
     struct conv_exif_tag tag;
     return layout->photometric != PHOTOMETRIC_PALETTE &&
@@ -371,7 +200,8 @@ static enum conv_status find_bands(TIFF *tif, struct layout *layout, struct conv
     return CONV_OK;
 }
 
-static enum conv_status read_layout(struct tiff *tiff, struct layout *layout, struct conv_err *err)
+static enum conv_status read_layout(struct conv_libtiff *tiff, struct layout *layout,
+                                    struct conv_err *err)
 {
     *layout = (struct layout){0};
     if (tiff->tif)
@@ -396,16 +226,17 @@ static enum conv_status read_layout(struct tiff *tiff, struct layout *layout, st
 // A directory has no value that is longer than its file; libtiff widens numbers of two bytes.
 static size_t most_directory(size_t size)
 {
-    return 4 * size + MOST_STATE;
+    return 4 * size + CONV_LIBTIFF_MOST_STATE;
 }
 
-static void open_for_reading(struct tiff *tiff, const uint8_t *data, size_t size, size_t most)
+static void open_for_reading(struct conv_libtiff *tiff, const uint8_t *data, size_t size,
+                             size_t most)
 {
-    *tiff = (struct tiff){.data = data, .size = size};
-    open_tiff(tiff, "rO", most); // the lists of strips are read when they are needed
+    *tiff = (struct conv_libtiff){.data = data, .size = size};
+    conv_libtiff_open(tiff, "rO", most); // the lists of strips are read when they are needed
 }
 
-static enum conv_status check_head(const uint8_t *data, size_t size, struct conv_err *err)
+enum conv_status conv_tiff_check_head(const uint8_t *data, size_t size, struct conv_err *err)
 {
     if (size == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
@@ -417,12 +248,12 @@ static enum conv_status check_head(const uint8_t *data, size_t size, struct conv
     return CONV_OK;
 }
 
-static enum conv_status probe(const uint8_t *data, size_t size, struct conv_image_header *header,
-                              struct conv_err *err)
+enum conv_status conv_tiff_probe(const uint8_t *data, size_t size, struct conv_image_header *header,
+                                 struct conv_err *err)
 {
-    struct tiff tiff;
+    struct conv_libtiff tiff;
     struct layout layout;
-    enum conv_status status = check_head(data, size, err);
+    enum conv_status status = conv_tiff_check_head(data, size, err);
     if (status)
         return status;
     open_for_reading(&tiff, data, size, most_directory(size));
@@ -438,16 +269,18 @@ static enum conv_status probe(const uint8_t *data, size_t size, struct conv_imag
                  .tile_bytes = layout.tile_bytes,
                  .compression = layout.compression},
     };
-    close_tiff(&tiff);
+    conv_libtiff_close(&tiff);
     return status;
 }
 
 // The strips or tiles are in the file, and do not overlap as far as their sizes say.
-static enum conv_status check_strips(struct tiff *tiff, const struct layout *layout,
+static enum conv_status check_strips(struct conv_libtiff *tiff, const struct layout *layout,
                                      struct conv_err *err)
 {
     uint64_t sum = 0, pixels = (uint64_t)layout->width * layout->height;
     uint32_t count = layout->tiled ? TIFFNumberOfTiles(tiff->tif) : TIFFNumberOfStrips(tiff->tif);
+    if (count == 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no image data");
     for (uint32_t i = 0; i < count; i++) {
         int bad = 0;
         uint64_t at = TIFFGetStrileOffsetWithErr(tiff->tif, i, &bad);
@@ -463,48 +296,38 @@ static enum conv_status check_strips(struct tiff *tiff, const struct layout *lay
         if (sum > tiff->size)
             return conv_err_set(err, CONV_ERR_FORMAT, "damaged: parts of the image overlap");
     }
-    uint64_t decoded = pixels / 8 * layout->samples * layout->bits;
-    if (decoded / MOST_EXPANSION > sum && layout->bits > 1)
+    bool other = layout->compression != COMPRESSION_NONE &&
+                 layout->compression != COMPRESSION_LZW &&
+                 layout->compression != COMPRESSION_PACKBITS &&
+                 layout->compression != COMPRESSION_ADOBE_DEFLATE;
+    uint64_t most = other ? MOST_OTHER_EXPANSION : MOST_EXPANSION;
+    bool little = layout->tiled ? layout->tile_bytes / most > sum / count
+                                : pixels / 8 * layout->samples * layout->bits / most > sum;
+    if (little && layout->bits > 1)
         return conv_err_set(
             err, CONV_ERR_FORMAT, "damaged: too little image data (%llu B) for %u x %u pixels",
             (unsigned long long)sum, (unsigned)layout->width, (unsigned)layout->height);
     return CONV_OK;
 }
 
-static enum conv_status check_size(const uint8_t *data, size_t size,
-                                   const struct conv_image_header *header, struct conv_err *err)
+enum conv_status conv_tiff_check_size(const uint8_t *data, size_t size,
+                                      const struct conv_image_header *header, struct conv_err *err)
 {
-    struct tiff tiff;
+    struct conv_libtiff tiff;
     struct layout layout;
     (void)header;
     open_for_reading(&tiff, data, size, most_directory(size));
     enum conv_status status = read_layout(&tiff, &layout, err);
     if (!status)
         status = check_strips(&tiff, &layout, err);
-    close_tiff(&tiff);
+    conv_libtiff_close(&tiff);
     return status;
-}
-
-// Of several directories, those after the first one that are neither a smaller image of the same
-// nor pages of their own are masks, which would be lost as well.
-static bool has_pages(const uint8_t *data, size_t size)
-{
-    enum { MOST = 64 }; // directories that are looked at
-    uint64_t at = conv_exif_next(data, size, 0);
-    for (int i = 0; i < MOST && at; i++) {
-        struct conv_exif_tag tag;
-        bool found = conv_exif_find(data, size, at, TIFFTAG_SUBFILETYPE, &tag) && tag.size == 4;
-        if (!found || !(tag.value[tag.little ? 0 : 3] & FILETYPE_REDUCEDIMAGE))
-            return true;
-        at = conv_exif_next(data, size, at);
-    }
-    return at;
 }
 
 // --- decoding ------------------------------------------------------------------------------------
 
 struct reader {
-    struct tiff tiff;
+    struct conv_libtiff tiff;
     struct layout layout;
     const struct conv_image_header *header;
     uint8_t *band, *tile;
@@ -699,7 +522,7 @@ static bool same_image(const struct reader *reader)
     return layout->width == (uint32_t)shape->width && layout->height == (uint32_t)shape->height;
 }
 
-static enum conv_status decode_open(struct conv_codec *codec, struct reader *reader,
+static enum conv_status decode_open(const struct conv_tiff_scratch *scratch, struct reader *reader,
                                     const struct conv_image *dst, const struct conv_rows *rows,
                                     struct conv_err *err)
 {
@@ -712,310 +535,34 @@ static enum conv_status decode_open(struct conv_codec *codec, struct reader *rea
     if (!same_image(reader) ||
         (reader->layout.photometric == PHOTOMETRIC_PALETTE && !read_palette(reader)))
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: contradicts its header");
-    if (!conv_buffer_reserve(&codec->band, header->tiff.band_bytes + header->tiff.tile_bytes) ||
-        (rows && !conv_buffer_reserve(&codec->row, conv_image_bytes(&one))))
+    if (!conv_buffer_reserve(scratch->band, header->tiff.band_bytes + header->tiff.tile_bytes) ||
+        (rows && !conv_buffer_reserve(scratch->row, conv_image_bytes(&one))))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     if (rows)
-        conv_image_lay_out(&one, &one, codec->row.data);
-    reader->band = codec->band.data;
-    reader->tile = codec->band.data + header->tiff.band_bytes;
+        conv_image_lay_out(&one, &one, scratch->row->data);
+    reader->band = scratch->band->data;
+    reader->tile = scratch->band->data + header->tiff.band_bytes;
     reader->tiff.decoding = true;
     return read_rows(reader, dst, &one, rows, err);
 }
 
-static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                  const struct conv_image_header *header,
+enum conv_status conv_tiff_decode(const struct conv_tiff_scratch *scratch, const uint8_t *data,
+                                  size_t size, const struct conv_image_header *header,
                                   const struct conv_image *dst, const struct conv_rows *rows,
                                   struct conv_err *err)
 {
-    struct reader reader = {.header = header, .stop = codec->config.stop};
+    struct reader reader = {.header = header, .stop = scratch->stop};
     open_for_reading(&reader.tiff, data, size,
                      most_directory(size) + header->tiff.band_bytes + header->tiff.tile_bytes);
-    enum conv_status status = decode_open(codec, &reader, dst, rows, err);
-    close_tiff(&reader.tiff);
+    enum conv_status status = decode_open(scratch, &reader, dst, rows, err);
+    conv_libtiff_close(&reader.tiff);
     return status;
 }
 
-static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
-                               const struct conv_image_header *header, const struct conv_image *dst,
-                               struct conv_err *err)
-{
-    return decode_to(codec, data, size, header, dst, NULL, err);
-}
-
-static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
-                                    const struct conv_rows *rows, struct conv_err *err)
-{
-    return decode_to(codec, data, size, header, NULL, rows, err);
-}
-
-static size_t decode_bytes(const struct conv_image_header *header, size_t size)
+size_t conv_tiff_decode_bytes(const struct conv_image_header *header, size_t size)
 {
     struct conv_image row = header->shape;
     row.height = 1;
-    return 2 * header->tiff.band_bytes + 2 * header->tiff.tile_bytes + size / 8 + MOST_STATE +
-           conv_image_bytes(&row);
+    return 2 * header->tiff.band_bytes + 2 * header->tiff.tile_bytes + size / 8 +
+           CONV_LIBTIFF_MOST_STATE + conv_image_bytes(&row);
 }
-
-// --- encoding ------------------------------------------------------------------------------------
-
-// Lossless ones that libtiff always has, as the input; else deflate.
-static int choose_compression(const struct conv_metadata *metadata)
-{
-    int kept = metadata ? metadata->kept.compression : 0;
-    switch (kept) {
-    case COMPRESSION_NONE:
-    case COMPRESSION_LZW:
-    case COMPRESSION_PACKBITS:
-        return kept;
-    default:
-        return TIFFIsCODECConfigured(COMPRESSION_ADOBE_DEFLATE) ? COMPRESSION_ADOBE_DEFLATE
-                                                                : COMPRESSION_LZW;
-    }
-}
-
-static void keep(const uint8_t *data, size_t size, const struct conv_image_header *header,
-                 struct conv_kept *kept)
-{
-    (void)data;
-    (void)size;
-    kept->compression = header->tiff.compression;
-}
-
-static size_t row_bytes(const struct conv_image *shape)
-{
-    return (size_t)shape->width * (size_t)shape->channels * (size_t)(shape->depth / 8);
-}
-
-static int strip_rows(const struct conv_image *shape)
-{
-    size_t rows = STRIP_BYTES / row_bytes(shape);
-    return rows < 1 ? 1 : rows < (size_t)shape->height ? (int)rows : shape->height;
-}
-
-static int strip_count(const struct conv_image *shape)
-{
-    return (shape->height + strip_rows(shape) - 1) / strip_rows(shape);
-}
-
-// LZW expands noise by half, the others by less than 1/64.
-static size_t most_bytes(const struct conv_image *shape, int compression)
-{
-    size_t bytes = row_bytes(shape) * (size_t)shape->height;
-    return bytes + bytes / (compression == COMPRESSION_LZW ? 2 : 64) +
-           (size_t)strip_count(shape) * 64 + LEAST_ROOM;
-}
-
-static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape,
-                           const struct conv_metadata *metadata)
-{
-    (void)config;
-    size_t strip = row_bytes(shape) * (size_t)strip_rows(shape);
-    return most_bytes(shape, choose_compression(metadata)) + 4 * strip + MOST_STATE +
-           (size_t)strip_count(shape) * 48;
-}
-
-static void put_samples(uint8_t *dst, const struct conv_image *src, int y)
-{
-    size_t bytes = (size_t)(src->depth / 8), step = bytes * (size_t)src->channels;
-    for (int c = 0; c < src->channels; c++) {
-        const uint8_t *from = src->plane[c].data + y * src->plane[c].stride;
-        uint8_t *to = dst + (size_t)c * bytes;
-        for (int x = 0; x < src->width; x++, to += step)
-            if (bytes == 1)
-                *to = from[x];
-            else if (bytes == 2)
-                memcpy(to, from + 2 * (size_t)x, 2);
-            else
-                memcpy(to, from + 4 * (size_t)x, 4);
-    }
-}
-
-static int predictor(const struct conv_image *shape, int compression)
-{
-    if (compression != COMPRESSION_LZW && compression != COMPRESSION_ADOBE_DEFLATE)
-        return PREDICTOR_NONE;
-    return shape->depth == 32 ? PREDICTOR_FLOATINGPOINT : PREDICTOR_HORIZONTAL;
-}
-
-static void set_tags(TIFF *tif, const struct conv_image *shape, int compression)
-{
-    uint16_t alpha = EXTRASAMPLE_UNASSALPHA;
-    TIFFSetField(tif, TIFFTAG_IMAGEWIDTH, shape->width);
-    TIFFSetField(tif, TIFFTAG_IMAGELENGTH, shape->height);
-    TIFFSetField(tif, TIFFTAG_BITSPERSAMPLE, shape->depth);
-    TIFFSetField(tif, TIFFTAG_SAMPLESPERPIXEL, shape->channels);
-    TIFFSetField(tif, TIFFTAG_COMPRESSION, compression);
-    TIFFSetField(tif, TIFFTAG_PHOTOMETRIC,
-                 shape->channels < 3 ? PHOTOMETRIC_MINISBLACK : PHOTOMETRIC_RGB);
-    TIFFSetField(tif, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
-    TIFFSetField(tif, TIFFTAG_ROWSPERSTRIP, strip_rows(shape));
-    if (shape->channels % 2 == 0)
-        TIFFSetField(tif, TIFFTAG_EXTRASAMPLES, 1, &alpha);
-    if (shape->depth == 32)
-        TIFFSetField(tif, TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_IEEEFP);
-    if (predictor(shape, compression) != PREDICTOR_NONE)
-        TIFFSetField(tif, TIFFTAG_PREDICTOR, predictor(shape, compression));
-}
-
-static bool write_strips(struct conv_codec *codec, struct tiff *tiff, const struct conv_image *src)
-{
-    int rows = strip_rows(src);
-    for (int y = 0; y < src->height; y += rows) {
-        int count = src->height - y < rows ? src->height - y : rows;
-        tiff->fault.cancelled = conv_cancel_is_asked(codec->config.stop);
-        if (tiff->fault.cancelled)
-            return false;
-        for (int i = 0; i < count; i++)
-            put_samples(codec->band.data + (size_t)i * row_bytes(src), src, y + i);
-        if (TIFFWriteEncodedStrip(tiff->tif, (uint32_t)(y / rows), codec->band.data,
-                                  (tmsize_t)(row_bytes(src) * (size_t)count)) < 0 ||
-            tiff->failed)
-            return false;
-    }
-    return true;
-}
-
-// Appends the directory to the strips. False: out of memory.
-static bool end_file(struct conv_codec *codec, struct tiff *tiff, const struct conv_image *src,
-                     int compression, const struct conv_metadata *metadata)
-{
-    uint64_t *offsets = NULL, *sizes = NULL;
-    uint32_t strips = (uint32_t)strip_count(src);
-    const uint64_t depth = (uint64_t)src->depth, depths[] = {depth, depth, depth, depth};
-    const uint64_t format = src->depth == 32 ? SAMPLEFORMAT_IEEEFP : SAMPLEFORMAT_UINT;
-    const uint64_t formats[] = {format, format, format, format};
-    const uint64_t alpha = EXTRASAMPLE_UNASSALPHA, method = (uint64_t)compression;
-    const uint64_t width = (uint64_t)src->width, height = (uint64_t)src->height;
-    const uint64_t channels = (uint64_t)src->channels, rows = (uint64_t)strip_rows(src);
-    const uint64_t photometric = channels < 3 ? PHOTOMETRIC_MINISBLACK : PHOTOMETRIC_RGB;
-    const uint64_t predicted = (uint64_t)predictor(src, compression), planar = PLANARCONFIG_CONTIG;
-    TIFFGetField(tiff->tif, TIFFTAG_STRIPOFFSETS, &offsets);
-    TIFFGetField(tiff->tif, TIFFTAG_STRIPBYTECOUNTS, &sizes);
-    struct conv_tiff_entry entries[16] = {
-        {TIFFTAG_IMAGEWIDTH, CONV_TIFF_LONG, 1, &width},
-        {TIFFTAG_IMAGELENGTH, CONV_TIFF_LONG, 1, &height},
-        {TIFFTAG_BITSPERSAMPLE, CONV_TIFF_SHORT, (uint32_t)channels, depths},
-        {TIFFTAG_COMPRESSION, CONV_TIFF_SHORT, 1, &method},
-        {TIFFTAG_PHOTOMETRIC, CONV_TIFF_SHORT, 1, &photometric},
-        {TIFFTAG_STRIPOFFSETS, CONV_TIFF_LONG, strips, offsets},
-        {TIFFTAG_SAMPLESPERPIXEL, CONV_TIFF_SHORT, 1, &channels},
-        {TIFFTAG_ROWSPERSTRIP, CONV_TIFF_LONG, 1, &rows},
-        {TIFFTAG_STRIPBYTECOUNTS, CONV_TIFF_LONG, strips, sizes},
-        {TIFFTAG_PLANARCONFIG, CONV_TIFF_SHORT, 1, &planar},
-        {TIFFTAG_SAMPLEFORMAT, CONV_TIFF_SHORT, (uint32_t)channels, formats},
-    };
-    size_t count = 11;
-    if (predicted != PREDICTOR_NONE)
-        entries[count++] =
-            (struct conv_tiff_entry){TIFFTAG_PREDICTOR, CONV_TIFF_SHORT, 1, &predicted};
-    if (channels % 2 == 0)
-        entries[count++] =
-            (struct conv_tiff_entry){TIFFTAG_EXTRASAMPLES, CONV_TIFF_SHORT, 1, &alpha};
-    struct conv_buffer *file = &codec->file;
-    if (file->size % 2 != 0 && !conv_buffer_append(file, (const uint8_t *)"", 1))
-        return false;
-    size_t at = tiff->start + file->size;
-    conv_tiff_write_header(codec->head, at, metadata);
-    return conv_tiff_write_directory(&codec->row, at, entries, count, metadata);
-}
-
-static enum conv_status encode_open(struct conv_codec *codec, struct tiff *tiff,
-                                    const struct conv_image *src, int compression,
-                                    const struct conv_metadata *metadata, struct conv_err *err)
-{
-    if (!tiff->failed)
-        set_tags(tiff->tif, src, compression);
-    if (tiff->failed || !write_strips(codec, tiff, src))
-        return conv_format_write_failure(&tiff->fault, err);
-    if (!end_file(codec, tiff, src, compression, metadata))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    return CONV_OK;
-}
-
-static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
-                               const struct conv_metadata *metadata, struct conv_encoded *file,
-                               struct conv_err *err)
-{
-    bool carried = metadata && metadata->size > 0;
-    int compression = choose_compression(metadata);
-    size_t strip = row_bytes(src) * (size_t)strip_rows(src);
-    size_t front = carried ? metadata->front : CONV_TIFF_HEADER;
-    struct tiff tiff = {.file = &codec->file, .start = front, .most = most_bytes(src, compression)};
-    codec->file.size = 0;
-    if (!conv_buffer_reserve(&codec->band, strip))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    open_tiff(&tiff, carried && metadata->data[0] == 'M' ? "wb" : "wl",
-              4 * strip + MOST_STATE + (size_t)strip_count(src) * 16);
-    enum conv_status status =
-        encode_open(codec, &tiff, src, compression, carried ? metadata : NULL, err);
-    close_tiff(&tiff);
-    if (status)
-        return status;
-    *file = (struct conv_encoded){
-        .part = {{codec->head, CONV_TIFF_HEADER},
-                 {carried ? metadata->data + CONV_TIFF_HEADER : NULL, front - CONV_TIFF_HEADER},
-                 {codec->file.data, codec->file.size},
-                 {codec->row.data, codec->row.size}},
-        .size = front + codec->file.size + codec->row.size,
-    };
-    return CONV_OK;
-}
-
-// --- the row -------------------------------------------------------------------------------------
-
-static enum conv_status open_codec(struct conv_codec **out, const struct conv_codec_config *config,
-                                   struct conv_err *err)
-{
-    struct conv_codec *codec = calloc(1, sizeof *codec);
-    *out = codec;
-    if (!codec)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codec");
-    codec->config = *config;
-    return CONV_OK;
-}
-
-static void close_codec(struct conv_codec *codec)
-{
-    if (!codec)
-        return;
-    conv_buffer_free(&codec->band);
-    conv_buffer_free(&codec->row);
-    conv_buffer_free(&codec->file);
-    free(codec);
-}
-
-static void trim(struct conv_codec *codec)
-{
-    size_t most = codec->config.keep ? codec->config.keep : SIZE_MAX;
-    conv_buffer_trim(&codec->band, most);
-    conv_buffer_trim(&codec->row, most);
-    conv_buffer_trim(&codec->file, most);
-}
-
-const struct conv_format conv_tiff_format = {
-    .name = "TIFF",
-    .patterns = {"*.tif", "*.tiff"},
-    .extension = ".tif",
-    .most_depth = 16,
-    .most_side = INT32_MAX,
-    .head_bytes = CONV_TIFF_HEADER,
-    .check_head = check_head,
-    .probe = probe,
-    .check_size = check_size,
-    .orientation = conv_exif_orientation,
-    .is_animated = has_pages,
-    .has_pages = true,
-    .take_common = conv_tiff_take_common,
-    .put_common = conv_tiff_put_common,
-    .keep = keep,
-    .open = open_codec,
-    .close = close_codec,
-    .trim = trim,
-    .decode_bytes = decode_bytes,
-    .encode_bytes = encode_bytes,
-    .decode = decode,
-    .decode_rows = decode_rows,
-    .encode = encode,
-};

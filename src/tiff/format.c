@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT
+// TIFF as a row of the table of formats, and its encoder. libtiff compresses strips; the directory
+// after them is written by metadata.c.
+#include <stdlib.h>
+#include <string.h>
+
+#include <tiffio.h>
+
+#include "base/parallel.h"
+#include "tiff/libtiff.h"
+#include "tiff/tiff.h"
+
+// Decoders hold one strip at a time.
+#define STRIP_BYTES ((size_t)256 << 10)
+
+#define MOST_CHANNELS CONV_IMAGE_MAX_CHANNELS
+
+struct conv_codec {
+    struct conv_codec_config config;
+    struct conv_buffer band; // rows as they are in the file, or to be written
+    struct conv_buffer row;  // planes of a row
+    struct conv_buffer file; // strips, then the directory
+    size_t strips;           // bytes of `file`
+    uint8_t head[CONV_TIFF_HEADER];
+};
+
+// --- encoding ------------------------------------------------------------------------------------
+
+// Lossless ones that libtiff always has, as the input; else deflate.
+static int choose_compression(const struct conv_metadata *metadata)
+{
+    int kept = metadata ? metadata->kept.compression : 0;
+    switch (kept) {
+    case COMPRESSION_NONE:
+    case COMPRESSION_LZW:
+    case COMPRESSION_PACKBITS:
+        return kept;
+    default:
+        return TIFFIsCODECConfigured(COMPRESSION_ADOBE_DEFLATE) ? COMPRESSION_ADOBE_DEFLATE
+                                                                : COMPRESSION_LZW;
+    }
+}
+
+static void keep(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                 struct conv_kept *kept)
+{
+    (void)data;
+    (void)size;
+    kept->compression = header->tiff.compression;
+}
+
+static size_t row_bytes(const struct conv_image *shape)
+{
+    return (size_t)shape->width * (size_t)shape->channels * (size_t)(shape->depth / 8);
+}
+
+static int strip_rows(const struct conv_image *shape)
+{
+    size_t rows = STRIP_BYTES / row_bytes(shape);
+    return rows < 1 ? 1 : rows < (size_t)shape->height ? (int)rows : shape->height;
+}
+
+static int strip_count(const struct conv_image *shape)
+{
+    return (shape->height + strip_rows(shape) - 1) / strip_rows(shape);
+}
+
+// LZW expands noise by half, the others by less than 1/64.
+static size_t most_bytes(const struct conv_image *shape, int compression)
+{
+    size_t bytes = row_bytes(shape) * (size_t)shape->height;
+    return bytes + bytes / (compression == COMPRESSION_LZW ? 2 : 64) +
+           (size_t)strip_count(shape) * 64 + CONV_LIBTIFF_LEAST_ROOM;
+}
+
+static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape,
+                           const struct conv_metadata *metadata)
+{
+    (void)config;
+    size_t strip = row_bytes(shape) * (size_t)strip_rows(shape);
+    return most_bytes(shape, choose_compression(metadata)) + 4 * strip + CONV_LIBTIFF_MOST_STATE +
+           (size_t)strip_count(shape) * 48;
+}
+
+static void put_samples(uint8_t *dst, const struct conv_image *src, int y)
+{
+    size_t bytes = (size_t)(src->depth / 8), step = bytes * (size_t)src->channels;
+    for (int c = 0; c < src->channels; c++) {
+        const uint8_t *from = src->plane[c].data + y * src->plane[c].stride;
+        uint8_t *to = dst + (size_t)c * bytes;
+        for (int x = 0; x < src->width; x++, to += step)
+            if (bytes == 1)
+                *to = from[x];
+            else if (bytes == 2)
+                memcpy(to, from + 2 * (size_t)x, 2);
+            else
+                memcpy(to, from + 4 * (size_t)x, 4);
+    }
+}
+
+static int predictor(const struct conv_image *shape, int compression)
+{
+    if (compression != COMPRESSION_LZW && compression != COMPRESSION_ADOBE_DEFLATE)
+        return PREDICTOR_NONE;
+    return shape->depth == 32 ? PREDICTOR_FLOATINGPOINT : PREDICTOR_HORIZONTAL;
+}
+
+// The entries of the image's directory but those of the strips' places, and their values.
+struct directory {
+    struct conv_tiff_entry entry[13];
+    size_t count;
+    uint64_t value[12], depths[MOST_CHANNELS], formats[MOST_CHANNELS];
+};
+
+static void add_entry(struct directory *directory, unsigned tag, unsigned type, int value)
+{
+    uint64_t *at = &directory->value[directory->count];
+    *at = (uint64_t)value;
+    directory->entry[directory->count++] =
+        (struct conv_tiff_entry){(uint16_t)tag, (uint16_t)type, 1, at};
+}
+
+static void describe(struct directory *directory, const struct conv_image *shape, int compression)
+{
+    int predicts = predictor(shape, compression);
+    *directory = (struct directory){0};
+    add_entry(directory, TIFFTAG_IMAGEWIDTH, CONV_TIFF_LONG, shape->width);
+    add_entry(directory, TIFFTAG_IMAGELENGTH, CONV_TIFF_LONG, shape->height);
+    add_entry(directory, TIFFTAG_BITSPERSAMPLE, CONV_TIFF_SHORT, shape->depth);
+    add_entry(directory, TIFFTAG_COMPRESSION, CONV_TIFF_SHORT, compression);
+    add_entry(directory, TIFFTAG_PHOTOMETRIC, CONV_TIFF_SHORT,
+              shape->channels < 3 ? PHOTOMETRIC_MINISBLACK : PHOTOMETRIC_RGB);
+    add_entry(directory, TIFFTAG_SAMPLESPERPIXEL, CONV_TIFF_SHORT, shape->channels);
+    add_entry(directory, TIFFTAG_ROWSPERSTRIP, CONV_TIFF_LONG, strip_rows(shape));
+    add_entry(directory, TIFFTAG_PLANARCONFIG, CONV_TIFF_SHORT, PLANARCONFIG_CONTIG);
+    add_entry(directory, TIFFTAG_SAMPLEFORMAT, CONV_TIFF_SHORT,
+              shape->depth == 32 ? SAMPLEFORMAT_IEEEFP : SAMPLEFORMAT_UINT);
+    if (predicts != PREDICTOR_NONE)
+        add_entry(directory, TIFFTAG_PREDICTOR, CONV_TIFF_SHORT, predicts);
+}
+
+// What libtiff has to know to compress strips.
+static void set_tags(TIFF *tif, const struct directory *directory, bool alpha)
+{
+    const uint16_t kind = EXTRASAMPLE_UNASSALPHA;
+    for (size_t i = 0; i < directory->count; i++)
+        TIFFSetField(tif, directory->entry[i].tag, (int)directory->value[i]);
+    if (alpha)
+        TIFFSetField(tif, TIFFTAG_EXTRASAMPLES, 1, &kind);
+}
+
+static bool write_strips(struct conv_codec *codec, struct conv_libtiff *tiff,
+                         const struct conv_image *src)
+{
+    int rows = strip_rows(src);
+    for (int y = 0; y < src->height; y += rows) {
+        int count = src->height - y < rows ? src->height - y : rows;
+        tiff->fault.cancelled = conv_cancel_is_asked(codec->config.stop);
+        if (tiff->fault.cancelled)
+            return false;
+        for (int i = 0; i < count; i++)
+            put_samples(codec->band.data + (size_t)i * row_bytes(src), src, y + i);
+        if (TIFFWriteEncodedStrip(tiff->tif, (uint32_t)(y / rows), codec->band.data,
+                                  (tmsize_t)(row_bytes(src) * (size_t)count)) < 0 ||
+            tiff->failed)
+            return false;
+    }
+    return true;
+}
+
+// Appends the directory to the strips. False: out of memory.
+static bool end_file(struct conv_codec *codec, struct conv_libtiff *tiff,
+                     const struct conv_image *src, struct directory *directory,
+                     const struct conv_metadata *metadata)
+{
+    uint64_t *offsets = NULL, *sizes = NULL;
+    uint32_t strips = (uint32_t)strip_count(src), channels = (uint32_t)src->channels;
+    struct conv_buffer *file = &codec->file;
+    TIFFGetField(tiff->tif, TIFFTAG_STRIPOFFSETS, &offsets);
+    TIFFGetField(tiff->tif, TIFFTAG_STRIPBYTECOUNTS, &sizes);
+    if (src->channels % 2 == 0)
+        add_entry(directory, TIFFTAG_EXTRASAMPLES, CONV_TIFF_SHORT, EXTRASAMPLE_UNASSALPHA);
+    for (size_t i = 0; i < directory->count; i++) { // one value per channel
+        struct conv_tiff_entry *entry = &directory->entry[i];
+        bool depth = entry->tag == TIFFTAG_BITSPERSAMPLE;
+        uint64_t *values = depth ? directory->depths : directory->formats;
+        if (!depth && entry->tag != TIFFTAG_SAMPLEFORMAT)
+            continue;
+        for (uint32_t c = 0; c < channels; c++)
+            values[c] = directory->value[i];
+        entry->count = channels;
+        entry->values = values;
+    }
+    directory->entry[directory->count++] =
+        (struct conv_tiff_entry){TIFFTAG_STRIPOFFSETS, CONV_TIFF_LONG, strips, offsets};
+    directory->entry[directory->count++] =
+        (struct conv_tiff_entry){TIFFTAG_STRIPBYTECOUNTS, CONV_TIFF_LONG, strips, sizes};
+    if (file->size % 2 != 0 && !conv_buffer_append(file, (const uint8_t *)"", 1))
+        return false;
+    size_t at = tiff->start + file->size;
+    conv_tiff_write_header(codec->head, at, metadata);
+    return conv_tiff_write_directory(&codec->row, at, directory->entry, directory->count, metadata);
+}
+
+static enum conv_status encode_open(struct conv_codec *codec, struct conv_libtiff *tiff,
+                                    const struct conv_image *src, int compression,
+                                    const struct conv_metadata *metadata, struct conv_err *err)
+{
+    struct directory directory;
+    describe(&directory, src, compression);
+    if (!tiff->failed)
+        set_tags(tiff->tif, &directory, src->channels % 2 == 0);
+    if (tiff->failed || !write_strips(codec, tiff, src))
+        return conv_format_write_failure(&tiff->fault, err);
+    if (!end_file(codec, tiff, src, &directory, metadata))
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    return CONV_OK;
+}
+
+static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
+                               const struct conv_metadata *metadata, struct conv_encoded *file,
+                               struct conv_err *err)
+{
+    bool carried = metadata && metadata->size > 0;
+    int compression = choose_compression(metadata);
+    size_t strip = row_bytes(src) * (size_t)strip_rows(src);
+    size_t front = carried ? metadata->front : CONV_TIFF_HEADER;
+    struct conv_libtiff tiff = {
+        .file = &codec->file, .start = front, .most = most_bytes(src, compression)};
+    codec->file.size = 0;
+    if (!conv_buffer_reserve(&codec->band, strip))
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    conv_libtiff_open(&tiff, carried && metadata->data[0] == 'M' ? "wb" : "wl",
+                      4 * strip + CONV_LIBTIFF_MOST_STATE + (size_t)strip_count(src) * 16);
+    enum conv_status status =
+        encode_open(codec, &tiff, src, compression, carried ? metadata : NULL, err);
+    conv_libtiff_close(&tiff);
+    if (status)
+        return status;
+    *file = (struct conv_encoded){
+        .part = {{codec->head, CONV_TIFF_HEADER},
+                 {carried ? metadata->data + CONV_TIFF_HEADER : NULL, front - CONV_TIFF_HEADER},
+                 {codec->file.data, codec->file.size},
+                 {codec->row.data, codec->row.size}},
+        .size = front + codec->file.size + codec->row.size,
+    };
+    return CONV_OK;
+}
+
+// Of several directories, those after the first one that are neither a smaller image of the same
+// nor pages of their own are masks, which would be lost as well.
+static bool has_pages(const uint8_t *data, size_t size)
+{
+    enum { MOST = 64 }; // directories that are looked at
+    uint64_t at = conv_exif_next(data, size, 0);
+    for (int i = 0; i < MOST && at; i++) {
+        struct conv_exif_tag tag;
+        bool found = conv_exif_find(data, size, at, TIFFTAG_SUBFILETYPE, &tag) && tag.size == 4;
+        if (!found || !(tag.value[tag.little ? 0 : 3] & FILETYPE_REDUCEDIMAGE))
+            return true;
+        at = conv_exif_next(data, size, at);
+    }
+    return at;
+}
+
+// --- the row -------------------------------------------------------------------------------------
+
+static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
+                                    const struct conv_image_header *header,
+                                    const struct conv_rows *rows, struct conv_err *err)
+{
+    struct conv_tiff_scratch scratch = {&codec->band, &codec->row, codec->config.stop};
+    return conv_tiff_decode(&scratch, data, size, header, NULL, rows, err);
+}
+
+static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
+                               const struct conv_image_header *header, const struct conv_image *dst,
+                               struct conv_err *err)
+{
+    struct conv_tiff_scratch scratch = {&codec->band, &codec->row, codec->config.stop};
+    return conv_tiff_decode(&scratch, data, size, header, dst, NULL, err);
+}
+
+static enum conv_status open_codec(struct conv_codec **out, const struct conv_codec_config *config,
+                                   struct conv_err *err)
+{
+    struct conv_codec *codec = calloc(1, sizeof *codec);
+    *out = codec;
+    if (!codec)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codec");
+    codec->config = *config;
+    return CONV_OK;
+}
+
+static void close_codec(struct conv_codec *codec)
+{
+    if (!codec)
+        return;
+    conv_buffer_free(&codec->band);
+    conv_buffer_free(&codec->row);
+    conv_buffer_free(&codec->file);
+    free(codec);
+}
+
+static void trim(struct conv_codec *codec)
+{
+    size_t most = codec->config.keep ? codec->config.keep : SIZE_MAX;
+    conv_buffer_trim(&codec->band, most);
+    conv_buffer_trim(&codec->row, most);
+    conv_buffer_trim(&codec->file, most);
+}
+
+const struct conv_format conv_tiff_format = {
+    .name = "TIFF",
+    .patterns = {"*.tif", "*.tiff"},
+    .extension = ".tif",
+    .most_depth = 32,
+    .most_side = INT32_MAX,
+    .head_bytes = CONV_TIFF_HEADER,
+    .check_head = conv_tiff_check_head,
+    .probe = conv_tiff_probe,
+    .check_size = conv_tiff_check_size,
+    .orientation = conv_exif_orientation,
+    .is_animated = has_pages,
+    .has_pages = true,
+    .take_common = conv_tiff_take_common,
+    .put_common = conv_tiff_put_common,
+    .keep = keep,
+    .open = open_codec,
+    .close = close_codec,
+    .trim = trim,
+    .decode_bytes = conv_tiff_decode_bytes,
+    .encode_bytes = encode_bytes,
+    .decode = decode,
+    .decode_rows = decode_rows,
+    .encode = encode,
+};
